@@ -79,8 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """One line, if frameworks or devices were asked for."""
-    options = ("--xdevice-backend", "--xdevice-virtual-gpus")
-    if all(config.getoption(option) is None for option in options):
+    if all(config.getoption(f"--xdevice-{option}") is None for option in ("backend", "virtual-gpus")):
         return None
     virtual = virtual_request.parsed(os.environ.get(ENV, ""), ENV)
     said = f"; {virtual.number} virtual GPUs{' that stand in' * virtual.stand_in}" if virtual.number else ""
@@ -145,8 +144,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.fixture
 def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each framework asked for, chosen while the test runs."""
-    name = request.param if hasattr(request, "param") else _the_one(request)
-    with using(name or choosing.backend()) as chosen:
+    with using(getattr(request, "param", None) or _the_one(request) or choosing.backend()) as chosen:
         yield chosen
 
 

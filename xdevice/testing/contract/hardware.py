@@ -69,19 +69,16 @@ class Hardware(Promises):
 
     @needs("native_devices")
     def test_a_device_equals_its_native_device(self, backend: str, native: Native) -> None:
-        given = [*native.native_devices(), *((hardware.native(d), str(d)) for d in devices())]
-        for one, expected in given:
+        for one, expected in (*native.native_devices(), *((hardware.native(d), str(d)) for d in devices())):
             here, elsewhere = Device(expected), Device(Device(expected).kind, 63)
-            assert here == one and not operator.ne(here, one)
-            assert elsewhere != one
+            assert here == one and not operator.ne(here, one) and elsewhere != one
             if one.__eq__(here) is NotImplemented:  # else the framework has the only say
                 assert one == here and one != elsewhere
 
     @needs("creation.ones")
     def test_a_device_equals_its_spelling(self, backend: str) -> None:
         for device in devices():
-            assert device == str(device) and str(device) == device
-            assert device not in ("gpu:x", "", f"{device.kind}:63")
+            assert device == str(device) and str(device) == device and device not in ("gpu:x", "", f"{device.kind}:63")
             assert device_of(ones(1, device=device)) == str(device)
 
     @needs("creation.ones", "creation.zeros", "memory.empty_cache", "memory.memory_stats")
@@ -143,8 +140,7 @@ class Hardware(Promises):
 class SeveralDevices(Promises):
     def test_gpus_are_counted_listed_and_tried(self, backend: str) -> None:
         gpus = [gpu(i) for i in range(count("gpu"))]
-        assert devices("gpu") == gpus == try_all_gpus()
-        assert gpus[1] == try_gpu(1) == SECOND
+        assert devices("gpu") == gpus == try_all_gpus() and gpus[1] == try_gpu(1) == SECOND
         assert {home(), *gpus} <= set(devices())
 
     def test_all_gpus_say_if_they_are_virtual(self, backend: str) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import weakref
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -93,11 +94,9 @@ class Memory(Promises):
         async def both(size: int) -> Any:
             yield size
 
-        def refuses(call: Any) -> None:
-            raised(ArgumentTypeError, "pass a plain function that runs it to the end")(call)
-
+        refuses = raised(ArgumentTypeError, "pass a plain function that runs it to the end")
         for fn in (coroutine, generator, both, functools.partial(coroutine)):
-            refuses(functools.partial(find_batch_size, fn))
+            refuses(find_batch_size, fn)
             hidden: Any = lambda size, fn=fn: fn(size), type("Called", (), {"__call__": staticmethod(fn)})()
             refuses(find_batch_size(hidden[0]))
             refuses(find_batch_size(hidden[1]))
@@ -184,18 +183,11 @@ class Timing(Promises):
             raise ZeroDivisionError
         assert capsys.readouterr().out == ""
 
-    def test_timers_wait_at_both_ends(self, backend: str, monkeypatch: Any) -> None:
-        waited: list[Any] = []
+    def test_timers_wait_at_both_ends(self, backend: str) -> None:
         hardware = choosing.backend().hardware
-        real = hardware.synchronize
-
-        def waiting(devices: Any) -> None:
-            waited.append(list(devices))
-            real(devices)
-
-        monkeypatch.setattr(hardware, "synchronize", waiting)
-        Timer().stop()
-        assert waited == [devices(), devices()]
+        with patch.object(hardware, "synchronize", wraps=hardware.synchronize) as waiting:
+            Timer().stop()
+        assert [list(call.args[0]) for call in waiting.call_args_list] == [devices(), devices()]
 
     @needs("cpu")
     def test_waiting_for_the_cpu_is_no_error(self, backend: str) -> None:

@@ -5,6 +5,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -44,8 +45,7 @@ class Splitting(Promises):
     @pytest.mark.parametrize(("n", "k", "sizes"), [(10, 4, [3, 3, 2, 2]), (4, 4, [1] * 4), (5, 1, [5]), (7, 2, [4, 3])])
     def test_a_batch_is_split_in_order(self, backend: str, n: int, k: int, sizes: list[int]) -> None:
         parts = values(split_batch(rows(n), [home()] * k))
-        assert [len(part) for part in parts] == sizes
-        assert [row for part in parts for row in part] == values(rows(n))
+        assert [len(part) for part in parts] == sizes and [row for part in parts for row in part] == values(rows(n))
 
     def test_a_tree_is_split_leaf_by_leaf(self, backend: str) -> None:
         x = rows(3)
@@ -98,8 +98,7 @@ class Parallel(Splitting):
     def test_replicas_share_no_memory(self, backend: str, native: Native) -> None:
         x = at_home(lambda: rows(64))
         held = [x, *(replica["x"] for replica in replicate({"x": x}, twice()))]
-        assert len({native.address(one) for one in held}) == 3
-        assert values(held) == [values(x)] * 3
+        assert len({native.address(one) for one in held}) == 3 and values(held) == [values(x)] * 3
 
     def test_replicas_keep_structure_and_sharing(self, backend: str) -> None:
         x = rows(2)
@@ -140,8 +139,7 @@ class Parallel(Splitting):
             given = [tensor(numbers, dtype=dtype) for numbers in ([1, 4], [3, -2])]
         except ArgumentError:
             return  # the framework has no int64
-        found = all_reduce(given, op)
-        assert [(str(x.dtype), values(x)) for x in found] == [(str(given[0].dtype), result)] * 2
+        assert [(str(x.dtype), values(x)) for x in all_reduce(given, op)] == [(str(given[0].dtype), result)] * 2
 
     def test_trees_are_reduced_leaf_by_leaf(self, backend: str) -> None:
         def tree(x: float) -> Any:
@@ -155,8 +153,7 @@ class Parallel(Splitting):
     def test_shared_leaves_are_reduced_by_place(self, backend: str) -> None:
         a, b, c = tensor([1.0]), tensor([10.0]), tensor([100.0])
         first, second = all_reduce([[a, a, a], [b, c, b]])
-        assert values(first) == values(second) == [[11], [101], [11]]
-        assert second[0] is second[2]
+        assert values(first) == values(second) == [[11], [101], [11]] and second[0] is second[2]
 
     @needs("address")
     def test_reduced_results_share_no_memory(self, backend: str, native: Native) -> None:
@@ -200,8 +197,7 @@ class Parallel(Splitting):
     def test_a_reduction_returns_to_each_device(self, backend: str, two_gpus: Any) -> None:
         places = [FIRST, SECOND, home(), FIRST]
         found = all_reduce([tensor([1.0, i], device=place) for i, place in enumerate(places)])
-        assert [device_of(x) for x in found] == places
-        assert values(found) == [[4, 6]] * 4
+        assert [device_of(x) for x in found] == places and values(found) == [[4, 6]] * 4
 
     def test_a_spread_tree_is_reduced_in_place(self, backend: str, two_gpus: Any) -> None:
         trees = [[ones(2, device=FIRST), ones(3, device=SECOND)], [ones(2, device=SECOND), ones(3, device=SECOND)]]
@@ -209,20 +205,15 @@ class Parallel(Splitting):
         assert [device_of(x) for x in (*first, *second)] == [FIRST, SECOND, SECOND, SECOND]
         assert values(first) == values(second) == [[2] * 2, [2] * 3]
 
-    def test_a_tree_is_packed_by_device_and_dtype(self, backend: str, two_gpus: Any, monkeypatch: Any) -> None:
+    def test_a_tree_is_packed_by_device_and_dtype(self, backend: str, two_gpus: Any) -> None:
         def tree(device: Device) -> Any:
             floats = [ones(n + 1, device=device) for n in range(9)]
             return {"floats": floats, "n": tensor([1, 2], dtype="int32", device=device)}
 
-        placement, moves = choosing.backend().placement, []
-        really = placement.move
-
-        def move(x: Any, device: Any, non_blocking: bool) -> Any:
-            moves.append((tuple(x.shape), str(device)))
-            return really(x, device, non_blocking)
-
-        monkeypatch.setattr(placement, "move", move)
-        all_reduce([tree(FIRST), tree(SECOND)])
+        placement = choosing.backend().placement
+        with patch.object(placement, "move", wraps=placement.move) as move:
+            all_reduce([tree(FIRST), tree(SECOND)])
+        moves = [(tuple(call.args[0].shape), str(call.args[1])) for call in move.call_args_list]
         assert sorted(moves) == [((2,), "gpu:0"), ((2,), "gpu:1"), ((45,), "gpu:0"), ((45,), "gpu:1")]
 
 

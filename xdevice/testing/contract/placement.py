@@ -53,8 +53,7 @@ class Placement(Promises):
     @needs("cpu")
     def test_two_frameworks_can_share_a_device(self, backend: str, x: Any) -> None:
         assert is_same_device(x, np.ones(3)) and device_of({"theirs": x, "ours": np.ones(3)}) == cpu()
-        moved = to_device([x, np.ones(3)], cpu(), copy=True)
-        assert [type(each) for each in moved] == [type(x), np.ndarray]
+        assert [type(each) for each in to_device([x, np.ones(3)], cpu(), copy=True)] == [type(x), np.ndarray]
 
     def test_mixed_devices_error_names_arguments(self, backend: str, x: Any) -> None:
         with pytest.raises(MixedDeviceError, match=rf"{home()}: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
@@ -100,8 +99,7 @@ class Placement(Promises):
     def test_a_forced_copy_shares_no_memory(self, backend: str, native: Native, x: Any) -> None:
         y = to_device(x, home(), copy=True)
         assert y is not x and type(y) is type(x)
-        assert native.address(y) != native.address(x)
-        assert same_values(x, y)
+        assert native.address(y) != native.address(x) and same_values(x, y)
 
     def test_copy_must_be_true_false_or_none(self, backend: str, x: Any) -> None:
         raised(ArgumentError, "'maybe'")(to_device, x, home(), copy="maybe")
@@ -168,8 +166,7 @@ class SeveralPlacements(Promises):
             x = tensor(np.ones(shape, dtype), device=source)
             moved = to_device(x, target)
             assert (device_of(x), device_of(moved), type(moved)) == (source, target, type(x))
-            assert to_numpy(moved).dtype == np.dtype(dtype)
-            assert same_values(x, moved)
+            assert to_numpy(moved).dtype == np.dtype(dtype) and same_values(x, moved)
 
     @EACH_WAY
     @needs("address")
@@ -177,8 +174,7 @@ class SeveralPlacements(Promises):
         x = ones((64,), device=source)
         moved = to_device(x, target)
         copied = to_device(moved, target, copy=True)
-        assert device_of(copied) == target
-        assert len({native.address(each) for each in (x, moved, copied)}) == 3
+        assert device_of(copied) == target and len({native.address(each) for each in (x, moved, copied)}) == 3
 
     @EACH_WAY
     @needs("write")
@@ -286,5 +282,4 @@ class SeveralPlacements(Promises):
     @needs("model")
     def test_a_copied_model_stays_in_place(self, backend: str, native: Native, model: Any) -> None:
         here = to_device(model, FIRST)
-        moved = to_device(to_device(here, FIRST, copy=True), SECOND)
-        assert (device_of(here), device_of(moved)) == (FIRST, SECOND)
+        assert (device_of(here), device_of(to_device(to_device(here, FIRST, copy=True), SECOND))) == (FIRST, SECOND)

@@ -90,7 +90,8 @@ class Promises:
     def xdevice_promised(cls, backend: str, promise: Callable[..., None], params: dict[str, Any]) -> bool:
         """Whether the promise is made for that framework: the plugin asks."""
         needed = [need.format_map(params) for need in getattr(promise, "xdevice_needs", ())]
-        if any(map(_holds_cpu, params.values())):
+        given = [each for value in params.values() for each in (value if isinstance(value, tuple) else [value])]
+        if any(isinstance(each, Device) and each.kind == "cpu" for each in given):
             needed.append("cpu")
         return all(cls.has(backend, need) for need in needed)
 
@@ -168,8 +169,3 @@ def number(x: Any) -> Any:
 def same_values(a: Any, b: Any) -> bool:
     """Whether two tensors, on any devices, are equal to the last bit."""
     return bool(np.array_equal(to_numpy(a), to_numpy(b)))
-
-
-def _holds_cpu(parameter: Any) -> bool:
-    given = parameter if isinstance(parameter, tuple) else (parameter,)
-    return any(isinstance(device, Device) and device.kind == "cpu" for device in given)

@@ -38,8 +38,7 @@ class Scopes(Promises):
         """After the promise no scope is left, and the framework's own default is what it was."""
         before = device_of(native.ones())
         yield
-        assert innermost() is None
-        assert device_of(native.ones()) == before
+        assert innermost() is None and device_of(native.ones()) == before
 
     @needs("creation.zeros")
     @pytest.mark.parametrize("enter", [lambda: scope(home()), home])
@@ -50,8 +49,7 @@ class Scopes(Promises):
     def test_scopes_nest_and_reenter(self, outside: None, native: Native) -> None:
         device, again = home(), scope(home())
         with device, again, device, again, scope(device):
-            assert innermost() is device
-            assert device_of(native.ones()) == device
+            assert innermost() is device and device_of(native.ones()) == device
 
     @needs("creation.ones")
     def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:

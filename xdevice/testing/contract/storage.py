@@ -4,7 +4,7 @@ import json
 import os
 from collections import OrderedDict, defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ import pytest
 from xdevice import device_of, load, ones, save, tensor, to_device, zeros
 from xdevice.errors import ArgumentError, ArgumentTypeError, DeviceNotFoundError, FileFormatError, NotSupportedError
 from xdevice.testing.contract.promises import Promises, home, needs, raised, values
+from xdevice.testing.contract.trees import Point
 
 DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "float8_e4m3fn", "float8_e5m2", "complex64", "bool"),
@@ -32,11 +33,6 @@ INCONSISTENT = [
     ('{"version": 1, "tree": ["dict", [[["a"], ["tensor", "w"]]]]}', "unhashable"),
 ]
 """Structures in a file's header that cannot be read, and why not."""
-
-
-class Pair(NamedTuple):  # which a file cannot keep
-    x: Any
-    y: Any
 
 
 def made(data: Any, dtype: str) -> Any:
@@ -116,7 +112,7 @@ class Storage(Promises):
         before = (tmp_path / "file").read_bytes()
         for tree, says in (
             ({"a": [ones(1), {1, 2}]}, "a set at a.1 cannot be saved"),
-            ([Pair(ones(1), ones(1))], "a Pair at 0 cannot be saved; save its _asdict()"),
+            ([Point(ones(1), ones(1))], "a Point at 0 cannot be saved; save its _asdict()"),
             ({"a": object()}, "an? object at a cannot be saved"),
             ({(1, 2): ones(1)}, r"the key \(1, 2\)"),
             ({"a": np.str_("b")}, "a str_ at a cannot be saved; make it a plain str"),
@@ -134,8 +130,7 @@ class Storage(Promises):
     @pytest.mark.parametrize("kept", [0, 7, 30, -1])
     def test_a_damaged_file_is_an_error(self, backend: str, tmp_path: Path, kept: int) -> None:
         save({"w": ones((4, 4))}, tmp_path / "file")
-        whole = (tmp_path / "file").read_bytes()
-        for data in (whole[:kept], b"\x80\x04 a pickle, say" * 9):
+        for data in ((tmp_path / "file").read_bytes()[:kept], b"\x80\x04 a pickle, say" * 9):
             (tmp_path / "file").write_bytes(data)
             raised(FileFormatError, r"\(\d+ bytes\) is not a complete safetensors file")(load, tmp_path / "file")
 

@@ -175,8 +175,7 @@ class Trees(Promises):
 
     def test_an_unmoved_tree_is_returned_itself(self, backend: str, nested: Any) -> None:
         before = shape_of(nested)
-        assert to_device(nested, home()) is nested
-        assert shape_of(nested) == before
+        assert to_device(nested, home()) is nested and shape_of(nested) == before
 
     def test_tensors_in_sets_move(self, backend: str, x: Any) -> None:
         try:
@@ -190,8 +189,7 @@ class Trees(Promises):
 
     @pytest.mark.parametrize("empty", [[], {}, (), deque(), defaultdict(int), {"a": []}, [None, "text"]])
     def test_an_empty_tree_passes_through(self, backend: str, empty: Any) -> None:
-        assert to_device(empty, home(), copy=True) == empty
-        assert to_device(empty, "gpu:99") == empty
+        assert to_device(empty, home(), copy=True) == empty == to_device(empty, "gpu:99")
 
     def test_a_cyclic_tree_is_an_error(self, backend: str, x: Any) -> None:
         plain, own = [x], Rows([x])
@@ -208,8 +206,7 @@ class Trees(Promises):
         record = Record(x)
         record["key"] = x
         moved = to_device(record, home(), copy=True)
-        assert moved.x is moved["key"] is not x
-        assert record.x is record["key"] is x
+        assert moved.x is moved["key"] is not x and record.x is record["key"] is x
 
     def test_an_uncopyable_container_is_unchanged(self, backend: str, x: Any) -> None:
         tree = Immovable(x=x)
@@ -240,14 +237,12 @@ class OpenWorld(Promises):
 
     def test_objects_with_a_method_to_move(self, backend: str, x: Any) -> None:
         boxes = Boxes(x)
-        assert device_of({"boxes": boxes}) == home()
-        assert to_device({"boxes": boxes}, home())["boxes"] is boxes
+        assert device_of({"boxes": boxes}) == home() and to_device({"boxes": boxes}, home())["boxes"] is boxes
         copied = to_device({"boxes": boxes}, home(), copy=True)["boxes"]
         assert type(copied) is Boxes and copied.x is not x
 
     def test_namespaces_and_partials_open(self, backend: str, x: Any) -> None:
-        tree: list[Any] = [SimpleNamespace(x=x, n=1), functools.partial(max, x, key=None)]
-        moved = to_device(tree, home(), copy=True)
+        moved: Any = to_device([SimpleNamespace(x=x, n=1), functools.partial(max, x, key=None)], home(), copy=True)
         assert moved[0].x is moved[1].args[0] is not x
         assert (moved[0].n, moved[1].func, moved[1].keywords) == (1, max, {"key": None})
 
@@ -278,5 +273,4 @@ class OpenWorld(Promises):
     def test_numpy_to_gpu_error_omits_try_gpu(self, backend: str, two_gpus: Any) -> None:
         tree = {"x": ones(3, device=FIRST), "n": np.ones(3)}
         assert "fall back" not in str(raised(XDeviceError, r"numpy.*\['n'\]")(to_device, tree, SECOND))
-        assert device_of(tree["x"]) == FIRST
-        assert device_of(to_device(tree, SECOND, skip="n")["x"]) == SECOND
+        assert device_of(tree["x"]) == FIRST and device_of(to_device(tree, SECOND, skip="n")["x"]) == SECOND
