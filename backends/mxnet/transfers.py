@@ -8,7 +8,7 @@ import ctypes
 import math
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import mxnet as mx
@@ -37,10 +37,11 @@ _WAIT = {  # operators that fetch a count first, by which the size of their resu
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
     told = _Told(watcher)
-    steps: Any = (mx.gluon.Trainer, "_update"), (mx.mod.Module, "update")
-    with mixing.looking(told.look), ExitStack() as stack:
-        for cls, name in steps:
-            stack.enter_context(replaced(cls, name, told.stepping))
+    step, update = (
+        replaced(mx.gluon.Trainer, "_update", told.stepping),
+        replaced(mx.mod.Module, "update", told.stepping),
+    )
+    with mixing.looking(told.look), step, update:
         yield
 
 

@@ -211,10 +211,7 @@ def _with_shown_ids(check: Any, *args: Any) -> Any:
 
 
 def _face(attribute: Any, show: Any) -> property:
-    def get(self: Any) -> Any:
-        return attribute.__get__(self) if not hardware.ordinal(self) or _is_inner() else show(self)
-
-    return property(get)
+    return property(lambda self: attribute.__get__(self) if not hardware.ordinal(self) or _is_inner() else show(self))
 
 
 def _global_id(device: Any) -> int:

@@ -136,8 +136,7 @@ def prepare(folder: Path) -> str | None:
 def unsafe(path: Path, *, inside: bool = False) -> str | None:
     """Why another user could change what is at the path, if one could: who owns it, and each folder and link above.
 
-    A group of the same number as the owner is the owner's own, as ``useradd`` makes them. ``inside`` is for a folder
-    of which only what it contains matters.
+    ``inside`` is for a folder of which only what it contains matters. A group of the owner's number is the owner's.
     """
     if os.name == "nt":
         return None  # folders there have lists of who may write, and a user's profile is the user's own
