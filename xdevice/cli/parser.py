@@ -205,10 +205,8 @@ def _without_python(arguments: list[str]) -> tuple[list[str], bool]:
         python, *words = words
         folder = os.path.dirname(python)
         if folder and os.path.abspath(folder) != os.path.dirname(sys.executable):
-            raise ArgumentError(
-                f"{python!r} is not the Python that xdevice runs scripts with, {sys.executable!r}; leave it out, or "
-                f"type {python} -m xdevice run SCRIPT"
-            )
+            why = f"{python!r} is not the Python that xdevice runs scripts with, {sys.executable!r}"
+            raise ArgumentError(f"{why}; leave it out, or type {python} -m xdevice run SCRIPT")
         if not words or (words[0].startswith("-") and words[0] != "-m"):
             typed = " ".join([python, *words[:1]])
             raise ArgumentError(f"{typed!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE")

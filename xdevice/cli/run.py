@@ -41,10 +41,8 @@ def main(options: argparse.Namespace) -> int:
     env = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ}
     for variable in ("PYTHONPATH", "PYTHONHOME") if options.env else ():  # packages of the present environment
         env.pop(variable, None)
-    children = [
-        Child(name, [python, *program, *options.args], {**env, "XDEVICE_BACKEND": name})
-        for name, python in pythons.items()
-    ]
+    commands = {name: [python, *program, *options.args] for name, python in pythons.items()}
+    children = [Child(name, command, {**env, "XDEVICE_BACKEND": name}) for name, command in commands.items()]
     if not interrupted:
         with Progress(program[-1], quiet=options.json) as progress:
             jobs = options.jobs or max(1, (usable_threads() or 2) // 2)

@@ -25,10 +25,11 @@ class Engine:
     def __init__(self, owner: Backend, world_size: int) -> None:
         self.owner, self._mpi = owner, _mpi()
         if world_size != self._mpi.COMM_WORLD.size:
-            raise DistributedError(
-                f"the job has {world_size} processes, and MPI knows {self._mpi.COMM_WORLD.size}; start them by MPI: "
+            why = f"the job has {world_size} processes, and MPI knows {self._mpi.COMM_WORLD.size}"
+            cure = (
                 f"XDEVICE_ENGINE=mpi mpirun -n {world_size} python ... (with --bind-to none, for several threads each)"
             )
+            raise DistributedError(f"{why}; start them by MPI: {cure}")
 
     def start(self, job: Job, timeout: float) -> None:
         self._all = self._mpi.COMM_WORLD.Split(0, job.rank)

@@ -134,10 +134,8 @@ def too_busy(found: Iterable[Row]) -> str | None:
     factor, label = max((row["seconds_high"] / row["seconds_low"], row["label"]) for row in found)
     if factor <= UNSTEADY:
         return None
-    return (
-        f"the machine is too busy for these times to say anything: those of {label!r} differ by a factor of "
-        f"{factor:.1f}; close other programs, or give a larger --scale"
-    )
+    why = f"those of {label!r} differ by a factor of {factor:.1f}; close other programs, or give a larger --scale"
+    return f"the machine is too busy for these times to say anything: {why}"
 
 
 def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:

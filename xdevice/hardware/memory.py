@@ -169,10 +169,8 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     if code is not None and code.co_flags & _RUNS_LATER:
         raise _runs_later(fn)
     if "self" in getattr(getattr(fn, "__code__", None), "co_varnames", ())[:1] and not hasattr(fn, "__self__"):
-        raise ArgumentTypeError(
-            f"{fn.__qualname__} is a method: its first argument is its object and not the batch size; "
-            "wrap the bound method: find_batch_size(obj.method)"
-        )
+        why = f"{fn.__qualname__} is a method: its first argument is its object and not the batch size"
+        raise ArgumentTypeError(f"{why}; wrap the bound method: find_batch_size(obj.method)")
     for name, number in (("start", start), ("minimum", minimum)):
         whole_number(number, f"{name}={number!r} is not a batch size; give an integer of 1 or more", 1)
     if start < minimum:
@@ -205,10 +203,8 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
 
 
 def _runs_later(fn: Any) -> ArgumentTypeError:
-    return ArgumentTypeError(
-        f"{getattr(fn, '__name__', 'fn')} is asynchronous or a generator, so its errors come after its call; "
-        "pass a plain function that runs it to the end"
-    )
+    why = f"{getattr(fn, '__name__', 'fn')} is asynchronous or a generator, so its errors come after its call"
+    return ArgumentTypeError(f"{why}; pass a plain function that runs it to the end")
 
 
 def _ask(owner: Backend, function: str, *args: Any) -> Any:

@@ -58,16 +58,13 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
     with _lock:
         before = request.current()
         if before.number and before.number != number:
-            raise VirtualDeviceError(
-                f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process; "
-                f"start again and ask for {number} first"
-            )
+            why = f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process"
+            raise VirtualDeviceError(f"{why}; start again and ask for {number} first")
         if stand_in and not before.stand_in:
             if any(_enabled.values()):
-                raise VirtualDeviceError(
-                    f"virtual_gpus({number}, stand_in=True) comes after {before.source}, which has made virtual GPUs "
-                    f"that do not stand in; start again with stand_in=True first"
-                )
+                why = f"{before.source}, which has made virtual GPUs that do not stand in"
+                cure = "start again with stand_in=True first"
+                raise VirtualDeviceError(f"virtual_gpus({number}, stand_in=True) comes after {why}; {cure}")
             request.set_aside()
         replaced = request.make(number, force or before.force, stand_in or before.stand_in)
         try:

@@ -167,8 +167,7 @@ class WorkerGroup:
 
     def _stop(self) -> None:
         """Stop the processes that are left, with their process trees: ask first, and kill those that do not end."""
-        heard, asked = self.signals.times, False
-        deadline = time.monotonic() + TERMINATION
+        heard, asked, deadline = self.signals.times, False, time.monotonic() + TERMINATION
         while self.tree.members() and (late := time.monotonic() - deadline) <= UNKILLABLE:
             if late > 0 or self.signals.times > heard:  # a second Ctrl-C
                 self.tree.kill()
