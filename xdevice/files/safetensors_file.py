@@ -147,7 +147,11 @@ def write(tree: Any, path: str) -> None:
         _flush(beside, os.O_RDWR)
         os.replace(beside, target)
     except (OSError, safetensors.SafetensorError) as error:
-        raise _unwritable(error, path) from error
+        number, why = getattr(error, "errno", None), getattr(error, "strerror", None)
+        if number is None:  # an error of the library: the number is in its message
+            found = re.search(r"os error (\d+)", str(error))
+            number, why = (int(found[1]), os.strerror(int(found[1]))) if found else (errno.EIO, str(error))
+        raise OSError(number, f"cannot be written ({why}); nothing has changed there", path) from error
     finally:
         if os.path.exists(beside):
             os.unlink(beside)
@@ -173,14 +177,6 @@ def _target(path: str) -> str:
     if os.path.exists(target) and not os.path.isfile(target):
         raise OSError(errno.EINVAL, "cannot be written: it is a device or a pipe; give a file", path)
     return target
-
-
-def _unwritable(error: Exception, path: str) -> OSError:
-    number, why = getattr(error, "errno", None), getattr(error, "strerror", None)
-    if number is None:  # an error of the library: the number is in its message
-        found = re.search(r"os error (\d+)", str(error))
-        number, why = (int(found[1]), os.strerror(int(found[1]))) if found else (errno.EIO, str(error))
-    return OSError(number, f"cannot be written ({why}); nothing has changed there", path)
 
 
 def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, Array]:

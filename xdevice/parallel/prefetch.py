@@ -47,8 +47,6 @@ _SMALL, _MANY = 2**14, 16
 
 
 class Placed(NamedTuple):
-    """A batch where it is to be."""
-
     batch: Any
     has_travelled: bool  # any of it
     under_way: Sequence[tuple[Mark, list[Any]]] = ()  # what is still on its way, with its tensors

@@ -15,8 +15,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Levels(NamedTuple):
-    """The level of each direction."""
-
     host_to_device: Level = "allow"
     device_to_host: Level = "allow"
     device_to_device: Level = "allow"

@@ -112,8 +112,6 @@ class _Here(NamedTuple):
 
 
 class Told:
-    """What one framework's adapter tells."""
-
     def __init__(self, owner: Backend) -> None:
         self._owner = owner
 

@@ -195,8 +195,6 @@ class MappingContainer(Container):
 
 
 class PartialContainer(Container):
-    """`functools.partial`: its function and its arguments."""
-
     def items(self, node: Any) -> list[Any]:
         return [node.func, *node.args, *node.keywords.values()]
 
