@@ -84,10 +84,9 @@ def is_mapping() -> bool:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    """Wait for every result that is alive, for callbacks, and for all that was queued on a GPU.
+    """Wait for every result that is alive, for callbacks, and for all that was queued on a GPU, which keeps the order.
 
-    A GPU runs its stream in order, so a new computation ends after all earlier ones. The CPU does not promise
-    that: work whose result is dropped is nearly always waited for, but not always.
+    The CPU does not promise that: work whose result is dropped is nearly always waited for, but not always.
     """
     for word in {native(device).platform for device in devices}:
         for array in jax.live_arrays(word):  # type: ignore[no-untyped-call]  # JAX has left it without types

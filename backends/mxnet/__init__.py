@@ -98,5 +98,4 @@ CANNOT: dict[str, str] = {
     **dict.fromkeys(("fft", "eig", "eigvals"), "it has no complex numbers; take to_numpy(x) to NumPy's"),
     "nextafter": "it has no operation on the bits of floats; take to_numpy(x) to NumPy's",
 }
-
 GPU_BUILD = "pip install mxnet-cu112 in place of mxnet"

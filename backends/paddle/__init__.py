@@ -22,7 +22,6 @@ CANNOT: dict[str, str] = {
 }
 
 _BEFORE_3 = "PaddlePaddle 2.6 lacks operations of the array API standard; pip install 'paddlepaddle>=3'"
-
 GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page has the command for each CUDA"
 
 

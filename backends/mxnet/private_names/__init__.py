@@ -22,9 +22,8 @@ TEXT = (  # modules that make text for the library, of operators, symbols, itera
     *("symbol.symbol", "symbol.numpy._symbol", "kvstore.base", "io.io"),
 )
 
+# what those modules have of their own under NumPy 2, and under NumPy 1 only where virtual GPUs stand in
 ADDED = ("str",)
-"""What those modules have of their own under NumPy 2, and under NumPy 1 only where virtual GPUs stand in."""
-
 _lists = private_names.listed(__file__, DEVICE_AT=" ".join(DEVICE_AT), TEXT=" ".join(f"{name}:str" for name in TEXT))
 VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]  # the first is empty: they replace nothing
 NAMES = [*STAND_IN, *_lists["OTHERS"]]

@@ -40,7 +40,6 @@ from xdevice.backends.mxnet.virtual import kernels
 from xdevice.kit import dlpack
 
 CPU, GPU = 1, 2  # MXNet's numbers for types of devices
-
 _GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
 """Where the lists of types and indices that ``group2ctx`` gives begin, behind their length and names."""
 
@@ -72,9 +71,8 @@ def start(n: int) -> None:
 
 
 def _in_text(value: Any) -> Any:
-    if getattr(value, "device_typeid", None) != GPU:
-        return value
-    return f"cpu({FIRST_VIRTUAL + existing(value.device_id)})"
+    is_gpu = getattr(value, "device_typeid", None) == GPU
+    return f"cpu({FIRST_VIRTUAL + existing(value.device_id)})" if is_gpu else value
 
 
 def _number(value: Any) -> int:

@@ -44,7 +44,6 @@ _FLAGS: dict[str, Any] = {  # those of builds with CUDA, with their defaults; th
     "selected_gpus": "", "sync_nccl_allreduce": True, "nccl_blocking_wait": False, "embedding_deterministic": 0,
     "conv_workspace_size_limit": 512, "cudnn_exhaustive_search_times": -1,
 }  # fmt: skip
-
 _FALLBACK = "FLAGS_enable_api_kernel_fallback"  # it stays on: all that virtual GPUs have is the CPU's kernels
 
 
