@@ -26,10 +26,8 @@ class Engine:
         self.owner, self._mpi = owner, _mpi()
         if world_size != self._mpi.COMM_WORLD.size:
             why = f"the job has {world_size} processes, and MPI knows {self._mpi.COMM_WORLD.size}"
-            cure = (
-                f"XDEVICE_ENGINE=mpi mpirun -n {world_size} python ... (with --bind-to none, for several threads each)"
-            )
-            raise DistributedError(f"{why}; start them by MPI: {cure}")
+            cure = f"start them by MPI: XDEVICE_ENGINE=mpi mpirun -n {world_size} python ..."
+            raise DistributedError(f"{why}; {cure} (with --bind-to none, for several threads each)")
 
     def start(self, job: Job, timeout: float) -> None:
         self._all = self._mpi.COMM_WORLD.Split(0, job.rank)

@@ -279,10 +279,8 @@ class TracedDevice(Device):
         return repr(self)
 
     def unknown(self, *_: object, **__: object) -> NoReturn:
-        raise UnknownPlacementError(
-            "the device of a traced tensor is known when the compiled function runs; pass it on as device=, or ask "
-            "outside jax.jit, jax.vmap and tf.function"
-        )
+        cure = "pass it on as device=, or ask outside jax.jit, jax.vmap and tf.function"
+        raise UnknownPlacementError(f"the device of a traced tensor is known when the compiled function runs; {cure}")
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown  # all raise
     __enter__ = __reduce__ = unknown
