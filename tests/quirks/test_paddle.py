@@ -264,9 +264,9 @@ def test_scopes_may_be_left_out_of_order():
     before = paddle.device.get_device()
     first.__enter__()
     second.__enter__()
-    second.before = "the first scope's device"
+    hardware._open[-1]["before"] = "the first scope's device"
     first.__exit__(None, None, None)
-    assert second.before == before
+    assert hardware._open[-1]["before"] == before
     second.__exit__(None, None, None)
     assert paddle.device.get_device() == before
 

@@ -61,7 +61,8 @@ def provided(name, capability):
     """Whether the adapter's module for the capability defines one of its functions, or the one around it an object."""
     module = ROOT / "backends" / name / MODULES.get(capability, capability).replace(".", "/")
     functions = "|".join(CAPABILITIES[capability])
-    return defines(module, rf"(def|class) ({functions})\b") or defines(module.parent, rf"{module.name}\b.* = ")
+    functions = rf"((def|class) ({functions})\b|({functions}) = )"
+    return defines(module, functions) or defines(module.parent, rf"{module.name}\b.* = ")
 
 
 def defines(module, pattern):
