@@ -264,9 +264,10 @@ def test_scopes_may_be_left_out_of_order():
     before = paddle.device.get_device()
     first.__enter__()
     second.__enter__()
-    hardware._open[-1]["before"] = "the first scope's device"
+    (block,) = xdevice.backends.paddle.hardware._open[1:]
+    block["before"] = "the first scope's device"
     first.__exit__(None, None, None)
-    assert hardware._open[-1]["before"] == before
+    assert block["before"] == before
     second.__exit__(None, None, None)
     assert paddle.device.get_device() == before
 
