@@ -140,7 +140,10 @@ def current() -> Group:
 
 
 def on_rank_0(name: str, act: Callable[[], None]) -> None:
-    """Let rank 0 act, or this process without a group, while the others wait; if it raises, every process does."""
+    """Let rank 0 act while the others wait; without a group this process acts itself.
+
+    If rank 0 raises, the job has failed, and every process raises.
+    """
     group, membership = here.group, here.membership
     if group is None or membership is None:
         act()
@@ -167,6 +170,11 @@ def joining(info: ProcessInfo) -> Generator[None, None, None]:
     except BaseException:
         here.broken = True
         raise
+
+
+def enter(group: Group) -> None:
+    """From now on the others are told when this process ends."""
+    here.group, here.broken = group, False
 
 
 def leave() -> None:

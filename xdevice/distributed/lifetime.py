@@ -8,7 +8,7 @@ from typing import Any
 from xdevice._version import __version__
 from xdevice.contract import Engine
 from xdevice.device import whole_number
-from xdevice.distributed.group import Group, abort, here, is_initialized, joining, leave
+from xdevice.distributed.group import Group, abort, enter, here, is_initialized, joining, leave
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import LOCALHOST, ProcessInfo, block_size, check_rank, has_room, process_info_in
 from xdevice.distributed.rendezvous.authentication import checked
@@ -200,7 +200,7 @@ def _init(options: InitOptions) -> None:
     agreed = {"backend": str(owner), "engine": kind, "version": __version__, "timeout": seconds}
     with joining(info):
         membership = Membership(info, start, agreed)
-    here.group, here.broken = Group(engine, membership, owner if name == "native" else None), False
+    enter(Group(engine, membership, owner if name == "native" else None))
     try:
         membership.work("the start of the engine", lambda: engine.start(membership.job, max(seconds, start)))
         membership.enter(Fingerprint("the first barrier"))
