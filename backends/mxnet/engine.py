@@ -39,7 +39,7 @@ class _Store:
     def __init__(self, job: Job, timeout: float) -> None:
         self.rank, self.size, self._timeout = job.rank, job.world_size, timeout
         self._keys, self._lengths = set[str](), set[int]()
-        self._is_ending = False  # from then on the servers' end is not a failure
+        self._ending = threading.Event()  # from then on the servers' end is not a failure
         self._servers: list[subprocess.Popen[bytes]] = []
         sockets = [_SOCKETS / port for port in (str(_port(job)), *self._serve(job)) if _is_local(job)]
         before = os.umask(_ONLY_OWN)
@@ -61,32 +61,11 @@ class _Store:
             variables = _variables(job, role, job.helper_port(job.rank))
             started = Future[subprocess.Popen[bytes]]()
             name = f"xdevice.mxnet.{role}"
-            threading.Thread(target=self._keep, args=(role, variables, started), name=name, daemon=True).start()
+            threading.Thread(
+                target=_keep, args=(role, variables, started, self._ending), name=name, daemon=True
+            ).start()
             self._servers.append(started.result())
             yield variables["DMLC_PS_ROOT_PORT" if role == "scheduler" else "PORT"]
-
-    def _keep(self, role: str, variables: dict[str, str], started: Future[subprocess.Popen[bytes]]) -> None:
-        """Start a server, and wait for its end: the kernel kills it when the thread that has started it ends."""
-        try:
-            with tempfile.TemporaryFile() as output:
-                process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", str(_PROGRAM), find_lib_path()[0], str(os.getpid())],
-                    env={**os.environ, **variables, "CUDA_VISIBLE_DEVICES": ""},
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,  # Ctrl-C is for this process, with which the server ends
-                    umask=_ONLY_OWN,
-                )
-                started.set_result(process)
-                if process.wait() and not self._is_ending:  # what waits for it would wait for ever
-                    output.seek(0)
-                    said = output.read().decode(errors="replace").strip()
-                    failed = f"xdevice: mxnet's {role} has failed with status {process.returncode}"
-                    print(f"{failed}\n{said}", file=sys.stderr, flush=True)
-                    os._exit(1)
-        except OSError as error:
-            started.set_exception(error)
 
     def total(self, vector: Any) -> Any:
         """The sum of every process's vector of floating-point numbers."""
@@ -119,7 +98,7 @@ class _Store:
     def leave(self) -> None:
         """Leave, and wait for the servers, which end with the last worker."""
         atexit.unregister(self.leave_alone)
-        self._is_ending = True
+        self._ending.set()
         del self._native  # which waits for the others
         for server in self._servers:
             try:
@@ -130,9 +109,38 @@ class _Store:
 
     def leave_alone(self) -> None:
         """At the end of a process whose job has failed: do not wait for the others."""
-        self._is_ending = True
+        self._ending.set()
         base: Any = mx.base
         base._LIB.MXKVStoreSetBarrierBeforeExit(self._native.handle, ctypes.c_int(0))
+
+
+def _keep(
+    role: str, variables: dict[str, str], started: Future[subprocess.Popen[bytes]], ending: threading.Event
+) -> None:
+    """Start a server, and wait for its end: the kernel kills it when the thread that has started it ends.
+
+    No method: the thread would keep the store, whose own threads must end before the process does.
+    """
+    try:
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", str(_PROGRAM), find_lib_path()[0], str(os.getpid())],
+                env={**os.environ, **variables, "CUDA_VISIBLE_DEVICES": ""},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,  # Ctrl-C is for this process, with which the server ends
+                umask=_ONLY_OWN,
+            )
+            started.set_result(process)
+            if process.wait() and not ending.is_set():  # what waits for it would wait for ever
+                output.seek(0)
+                said = output.read().decode(errors="replace").strip()
+                failed = f"xdevice: mxnet's {role} has failed with status {process.returncode}"
+                print(f"{failed}\n{said}", file=sys.stderr, flush=True)
+                os._exit(1)
+    except OSError as error:
+        started.set_exception(error)
 
 
 def _port(job: Job) -> int:

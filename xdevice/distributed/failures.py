@@ -11,7 +11,8 @@ from typing import Any, NoReturn
 from xdevice.distributed.process_info import OUR_LAUNCHER, ProcessInfo
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
-PEER_FAILED = 75  # the exit status of a process that ends because another one has failed
+PEER_FAILED = 75
+"""The exit status of a process that ends because another one has failed."""
 
 WORST_BANDWIDTH = 10e6  # bytes per second; a transfer at this rate has not failed, however long it takes
 
