@@ -82,7 +82,14 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
 
 
 def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
-    """All devices on which a tensor, parameter, model or tree is; ``skip`` and the errors are those of `device_of`.
+    """All devices on which a tensor, parameter, model or tree is; ``skip`` is that of `device_of`.
+
+    Raises
+    ------
+    UnknownPlacementError
+        It cannot be known, as for `device_of`.
+    NotATensorError
+        No tensor in it, or an object that may hold one and cannot be opened.
 
     Examples
     --------
@@ -106,7 +113,12 @@ def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
 def is_same_device(*objs: Any) -> bool:
     """Whether everything given is on one device; frameworks may differ, and devices may be given.
 
-    The errors are those of `devices_of`; to give nothing is one.
+    Raises
+    ------
+    UnknownPlacementError
+        It cannot be known, as for `device_of`.
+    NotATensorError
+        No argument, or one without a tensor.
 
     Examples
     --------
