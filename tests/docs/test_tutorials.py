@@ -27,7 +27,7 @@ INSTALLED = {"tox run": f"python -m tox run --skip-pkg-install {HERE}"}
 def typed(command, folder):
     """What the command prints on stdout, as in the reader's environment."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDEVICE", "TOX", "PYTEST"))}
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "100", "PYTHONIOENCODING": "utf-8", "CUDA_VISIBLE_DEVICES": ""}
+    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "CUDA_VISIBLE_DEVICES": ""}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
     return subprocess.run(
         ["bash", "-c", INSTALLED.get(command, command)],

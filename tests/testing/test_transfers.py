@@ -63,7 +63,9 @@ def test_a_budget_that_is_exceeded_shows_the_report(run):
     test = "@pytest.mark.no_transfers(max_copies=2)\ndef test_it(backend): train(ones((), device=gpu()), 3)"
     ran(run, test).stdout.fnmatch_lines(
         [
-            "test_it.py:7  3 copies (1 each turn of the loop in line 5), 12 B, gpu:0 → host: reads *| float(x)",
+            "test_it.py:7  float(x)",
+            "    3 copies (1 each turn of the loop in line 5), 12 B, gpu:0 → host: about *",
+            "    reads a number, so Python waits for the GPU",
             "in all 3 copies, 12 B: *",
         ]
     )

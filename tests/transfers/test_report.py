@@ -1,6 +1,7 @@
 """What a report says, in each of its formats."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -23,23 +24,44 @@ EPOCH = """
 """
 
 
-def test_a_finding_is_a_line_with_what_to_write_under_it(reported):
-    assert str(reported(EPOCH)).splitlines()[:3] == [
-        (
-            "main.py:6  12 copies (1 a step), 48 B, gpu:0 → host: reads a number, so Python waits for the GPU"
-            "   | total_loss += loss.item()"
-        ),
-        "           add on the device, read once per epoch; at 25 GB/s and 10 µs a copy: 0.12 ms here",
-        'main.py:7  1 copy, 23.8 MiB, host → gpu:0: a copy   | x = Tensor(25_000_000).to("gpu")',
+def test_a_finding_is_a_line_of_the_program_with_what_to_write_under_it(reported):
+    assert reported(EPOCH).to_text().splitlines()[:6] == [
+        "main.py:6  total_loss += loss.item()",
+        "    12 copies (1 a step), 48 B, gpu:0 → host: about 0.12 ms",
+        "    reads a number, so Python waits for the GPU",
+        "    help: add on the device, read once per epoch",
+        'main.py:7  x = Tensor(25_000_000).to("gpu")',
+        "    1 copy, 23.8 MiB, host → gpu:0: about 1 ms",
     ]
 
 
-def test_the_last_line_says_the_totals_the_bus_and_what_is_allowed(reported):
-    said = str(reported(EPOCH, Bus.parsed("16GB/s,5us"))).splitlines()[3]
-    assert said == (
-        "in all 13 copies, 23.8 MiB: 1.6 ms at 16 GB/s and 5 µs a copy, a stated bus; "
-        "1 copy more allowed by `# xdevice: allow`"
-    )
+def test_the_last_lines_say_the_totals_the_bus_and_what_is_allowed(reported):
+    assert reported(EPOCH, Bus.parsed("16GB/s,5us")).to_text().splitlines()[6:8] == [
+        "in all 13 copies, 23.8 MiB: 1.6 ms at 16 GB/s and 5 µs a copy, a stated bus; 1",
+        "        copy more allowed by `# xdevice: allow`",
+    ]
+
+
+LONG = """
+    loss = Tensor()
+    for _ in range(12):
+        total = 0.25 * loss.item() + sum([0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]) / 10
+"""
+
+
+@pytest.mark.parametrize("width", [40, 80, 100])
+def test_no_line_is_wider_than_asked_and_nothing_is_lost(reported, width):
+    report = reported(LONG)
+    lines = report.to_text(width).splitlines()
+    assert width - 20 < max(map(len, lines)) <= width
+    assert " ".join(lines).split() == report.to_text(1000).split()
+
+
+@pytest.mark.parametrize(("columns", "width"), [("100", 100), ("1", 40)])
+def test_a_report_is_as_wide_as_the_terminal(reported, monkeypatch, columns, width):
+    monkeypatch.setenv("COLUMNS", columns)
+    report = reported(LONG)
+    assert str(report) == report.to_text(width)
 
 
 def test_what_can_be_mended_comes_first_and_the_worst_of_it_first(reported):
@@ -135,5 +157,8 @@ def test_without_a_gpu_it_says_what_to_type():
             xdevice.ones(3)
         print(report)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, check=True)
-    assert done.stdout == NO_GPU + "\n"
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    ran = [sys.executable, "-c", textwrap.dedent(program)]
+    done = subprocess.run(ran, env=env, capture_output=True, text=True, check=True)
+    assert " ".join(done.stdout.split()) == NO_GPU
+    assert max(map(len, done.stdout.splitlines())) <= 80, "a pipe has no width"

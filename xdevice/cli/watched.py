@@ -97,7 +97,8 @@ def _show(report: Report, settings: dict[str, Any]) -> None:
     sys.stdout.flush()
     here = os.getcwd()
     os.chdir(settings["folder"])  # to which the report's paths are relative, wherever the script has gone
-    text = FORMATS[settings["format"]](report)
+    is_shown = settings["format"] == "text" and not settings["report"]
+    text = str(report) if is_shown else FORMATS[settings["format"]](report)
     os.chdir(here)
     if settings["report"]:
         Path(settings["report"]).write_text(f"{text}\n", encoding="utf-8")
@@ -146,4 +147,9 @@ def _escaped(words: str, more: str = "") -> str:
     return words
 
 
-FORMATS: dict[str, Callable[[Report], str]] = {"text": str, "json": Report.to_json, "sarif": sarif, "github": github}
+FORMATS: dict[str, Callable[[Report], str]] = {
+    "text": Report.to_text,
+    "json": Report.to_json,
+    "sarif": sarif,
+    "github": github,
+}

@@ -1,6 +1,8 @@
 """``watch_transfers``: what a block copies, and what to do about it, in a report that reads like a linter's."""
 
 import json
+import shutil
+import textwrap
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from time import perf_counter
@@ -61,15 +63,30 @@ class Finding:
     @property
     def what(self) -> str:
         """``12 copies, 48 B, gpu:0 → host: reads a number, so Python waits for the GPU``."""
+        return f"{self.how_much}: {WORDS[self.kind]}"
+
+    @property
+    def how_much(self) -> str:
+        """``12 copies, 48 B, gpu:0 → host``."""
         often = f" ({self.often})" if self.often else ""
-        return f"{_number(self.copies)}{often}, {size(self.nbytes)}, {self.from_} → {self.to}: {WORDS[self.kind]}"
+        return f"{_number(self.copies)}{often}, {size(self.nbytes)}, {self.from_} → {self.to}"
+
+    def wrapped(self, width: int) -> Iterator[str]:
+        """The program's line; below it what it copies and what to write instead, in lines of that width."""
+        yield from _wrapped(f"{self.where}  {self.source}".rstrip(), width)
+        yield from _wrapped(f"    {self.how_much}: about {_duration(self.estimate)}", width)
+        if self.kind != "copy":
+            yield from _wrapped(f"    {WORDS[self.kind]}", width)
+        if self.advice:
+            yield from _wrapped(f"    help: {self.advice}", width)
 
 
 class Report:
     """The lines that copied: first those with something to write instead, each group's worst first.
 
-    ``str`` shows it, and so does a notebook; ``len`` and iteration give the findings. It is there from the beginning
-    of a block, and may be asked while the block is open.
+    ``str`` shows it in lines as wide as the terminal, of 80 columns where there is none, and a notebook shows a table;
+    ``len`` and iteration give the findings. It is there from the beginning of a block, and may be asked while the
+    block is open.
     """
 
     def __init__(self, recorder: Recorder, bus: Bus) -> None:
@@ -151,14 +168,17 @@ class Report:
         return iter(self.findings)
 
     def __str__(self) -> str:
-        """One finding a line, under it what to write instead; a last line with the totals, and what they leave out."""
-        lines: list[str] = []
-        for each in self:
-            lines.append(f"{each.where}  {each.what}" + (f"   | {each.source}" if each.source else ""))
-            if each.advice:
-                indent, cost = " " * len(each.where), f"at {self.bus}: {_duration(each.estimate)} here"
-                lines.append(f"{indent}  {each.advice}; {cost}")
-        return "\n".join([*lines, *self._summary()])
+        return self.to_text(shutil.get_terminal_size().columns)
+
+    def to_text(self, width: int = 80) -> str:
+        """The report as lines of at most ``width`` columns, of 40 at least.
+
+        Each finding is the line of the program; below it what it copies, and what to write instead. The last lines
+        are the totals, and what they leave out.
+        """
+        columns = max(width, 40)
+        lines = [part for each in self for part in each.wrapped(columns)]
+        return "\n".join([*lines, *(part for line in self._summary() for part in _wrapped(line, columns))])
 
     def to_json(self) -> str:
         """The report as JSON; its keys are stable."""
@@ -284,6 +304,10 @@ def _has_gpu(owner: Any) -> bool:
         return any(owner.hardware.count(kind) for kind in owner.hardware.kinds() if kind != "cpu")
     except (BrokenBackendError, NotSupportedError):
         return False
+
+
+def _wrapped(line: str, width: int) -> list[str]:
+    return textwrap.wrap(line, width, subsequent_indent=" " * 8, break_on_hyphens=False)
 
 
 def _number(copies: int) -> str:
