@@ -8,6 +8,12 @@
 # mypy: disable-error-code=empty-body
 # pyright: reportReturnType=false
 
+if __name__ == "typing":  # the other project's `__init__.py` puts this folder on `sys.path`, and imports `typing`
+    raise ImportError(
+        "the package 'xdevice', another project with the same import name, has overwritten xdevice/__init__.py; "
+        "pip uninstall -y xdevice, then pip install --force-reinstall --no-deps xdevice-tensors"
+    )
+
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, TypeAlias
 

@@ -1,7 +1,6 @@
 """The distribution is `xdevice-tensors`: nothing in the project leads to `xdevice`, another project's package."""
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -27,17 +26,9 @@ def led_astray(text):
     return [found[0].strip() for pattern in STRANGER for found in pattern.finditer(text)]
 
 
-def tracked():
-    listed = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    names = [name for name in listed.stdout.splitlines() if Path(name).name != HERE and (ROOT / name).is_file()]
-    assert {"README.md", "pyproject.toml", "xdevice/errors.py"} <= set(names)
-    return names
-
-
-def test_no_hint_page_or_requirement_names_the_other_package():
-    texts = ((name, (ROOT / name).read_bytes().decode(errors="replace")) for name in tracked())
+def test_no_hint_page_or_requirement_names_the_other_package(project_files):
+    names = [name for name in project_files if Path(name).name != HERE and (ROOT / name).is_file()]
+    texts = ((name, (ROOT / name).read_bytes().decode(errors="replace")) for name in names)
     assert {name: led_astray(text) for name, text in texts if led_astray(text)} == {}
 
 

@@ -1,0 +1,75 @@
+"""The source distribution is the whole project, and what is built from it is the same byte for byte."""
+
+import re
+import shutil
+import tarfile
+from email.parser import BytesParser
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+
+import xdevice
+
+ADDRESS = "https://example.org/owner/name"
+
+
+def unpacked(sdist, folder):
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder, filter="data")
+    (project,) = folder.iterdir()
+    return project
+
+
+def described(wheel):
+    archive = ZipFile(wheel)
+    (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+    return BytesParser().parsebytes(archive.read(name))
+
+
+def page_of(metadata):
+    return metadata.get_payload(decode=True).decode()
+
+
+def test_it_has_every_file_of_the_project_and_nothing_else(sdist, project_files, tmp_path):
+    project = unpacked(sdist, tmp_path)
+    files = {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
+    made = {"PKG-INFO", "setup.cfg", *(name for name in files if name.startswith("xdevice_tensors.egg-info/"))}
+    assert files - made == set(project_files) - made
+
+
+def test_both_archives_are_the_same_from_another_folder_at_another_time(built, sdist, wheel, tmp_path):
+    project = unpacked(sdist, tmp_path)
+    for file in filter(Path.is_file, project.rglob("*")):
+        file.chmod(file.stat().st_mode | 0o020)
+        file.touch()
+    assert built("sdist", project).read_bytes() == sdist.read_bytes()
+    assert built("wheel", project).read_bytes() == wheel.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def published(built, source, tmp_path_factory):
+    """The wheel's metadata, where the project knows the repository's address."""
+    project = shutil.copytree(source, tmp_path_factory.mktemp("published") / "project")
+    with (project / "pyproject.toml").open("a", encoding="utf-8") as file:
+        file.write(f'\n[project.urls]\nRepository = "{ADDRESS}"\n')
+    return described(built("wheel", project))
+
+
+def test_links_and_pictures_of_the_index_page_lead_into_the_repository(published, project_files):
+    page, tag = page_of(published), f"v{xdevice.__version__}"
+    links = re.findall(r"(!?)\[[^\]]*\]\(([^)#]+)", page)
+    assert any(picture for picture, _ in links) and len(links) > 20
+    for picture, target in links:
+        kind = "raw" if picture else "blob"
+        assert target.removeprefix(f"{ADDRESS}/{kind}/{tag}/") in project_files or target.startswith("https:")
+    assert f"({ADDRESS}/raw/{tag}/docs/pictures/cuda_script.svg)" in page
+    assert f"({ADDRESS}/blob/{tag}/docs/several/virtual.md#what-a-green-run-proves)" in page
+    assert published["Project-URL"] == f"Repository, {ADDRESS}"
+
+
+def test_the_index_page_is_the_readme(published, project_files):
+    page = re.sub(rf"{ADDRESS}/(raw|blob)/v{re.escape(xdevice.__version__)}/", "", page_of(published))
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    assert page.strip() == readme.strip()
+    assert published["Description-Content-Type"] == "text/markdown"
