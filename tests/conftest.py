@@ -4,7 +4,8 @@ Run ``pytest --xdevice-backend=torch,numpy``: see ``xdevice/testing/plugin.py``.
 collected where it is tested; those of virtual GPUs where there are some, and those that assume a machine
 without a GPU where there are none. ``@pytest.mark.needs("model")`` keeps a test to the frameworks whose file in
 ``tests/native`` has that function. ``@pytest.mark.weekly`` is for what takes long and shows little that other tests
-do not: it runs with ``--weekly``, and ``but=`` names the parameters with which it always runs.
+do not: it runs with ``--weekly``, and ``but=`` names the parameters with which it always runs. What a machine without a
+C++ compiler cannot run takes the fixture ``compiler`` or ``plug_in``: it is skipped there, and the last lines count it.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import xdevice
+from xdevice.kit import plugins
 from xdevice.testing import words_in
 from xdevice.testing.frameworks import backends_of
 
@@ -60,6 +64,15 @@ def pytest_configure(config):
         settings.load_profile("same")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Where there is a compiler, nothing is skipped for want of one."""
+    report = yield
+    if report.skipped and "C++ compiler" in str(report.longrepr) and plugins.compiler() is not None:
+        report.outcome, report.longrepr = "failed", f"there is a C++ compiler, and yet: {report.longrepr[-1]}"
+    return report
+
+
 def engines_of(config):
     """The one engine that a file is run under, where it is one."""
     return RECIPES if config.getoption("--weekly") else RECIPES | ONE_ENGINE
@@ -73,7 +86,8 @@ def pytest_ignore_collect(collection_path, config):
         return True
     if folder == "virtual" and name == "together":
         return True if len(backends_of(config)) == 1 else None
-    virtual = os.environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0")
+    asked = config.getoption("--xdevice-virtual-gpus") or os.environ.get("XDEVICE_VIRTUAL_GPUS", "")
+    virtual = asked not in ("", "0")
     if folder in ("quirks", "virtual") and virtual != (folder == "virtual"):
         return True
     only = frameworks_of(folder, within, name, config)
@@ -138,6 +152,31 @@ def is_for_the_week(item):
 
 def has(item, word):
     return hasattr(words_in(HERE / "native", item.callspec.params["xdevice_backend"]), word)
+
+
+@pytest.fixture(scope="session")
+def compiler():
+    """The command of the C++ compiler that the test needs."""
+    return plugins.compiler() or pytest.skip(f"needs a C++ compiler: {plugins.INSTALL}")
+
+
+@pytest.fixture
+def plug_in(request):
+    """For a test whose framework needs its plug-in here: where there is none, it can be compiled."""
+    named = getattr(request.node, "callspec", NO_PARAMETERS).params.get("xdevice_backend")
+    names = {named} if named else frameworks_of(*parts_of(request.node.path), request.config)
+    if not all(map(has_plug_in, names)):
+        pytest.skip(f"needs a plug-in, and so a C++ compiler: {plugins.INSTALL}")
+
+
+@cache
+def has_plug_in(framework):
+    """Whether the framework's virtual GPUs need no plug-in, or have it, or can have it compiled."""
+    if plugins.compiler() is not None:
+        return True
+    virtual = xdevice.backend(framework).open("virtual")
+    recipe = virtual.recipe() if virtual.has("recipe") else None
+    return recipe is None or plugins.find(recipe) is not None
 
 
 @pytest.fixture(autouse=True)

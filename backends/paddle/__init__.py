@@ -27,7 +27,7 @@ GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page
 
 def _import_safely() -> None:
     before = "paddle" in sys.modules
-    number = 0 if before else virtual_request.visible()
+    number = 0 if before or virtual_request.is_left_out("paddle") else virtual_request.visible()
     with ExitStack() as stack, warnings.catch_warnings():
         # PaddlePaddle 3.3.1 segfaults on import after TensorFlow 2.21: it binds to TensorFlow's copies of symbols that
         # both libraries export. RTLD_DEEPBIND makes it prefer its own. No upstream issue is known;

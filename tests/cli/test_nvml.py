@@ -23,11 +23,12 @@ MISMATCH = "the NVIDIA driver's library and kernel module have different version
 
 
 @pytest.fixture(scope="session")
-def library(tmp_path_factory):
+def library(compiler, tmp_path_factory):
     """The environment in which the compiled library is found."""
     folder = tmp_path_factory.mktemp("nvml")
     source, target = Path(__file__).with_name("nvml.c"), folder / "libnvidia-ml.so.1"
-    subprocess.run(["gcc", "-Wall", "-Werror", "-shared", "-fPIC", "-o", target, source], check=True)
+    options = "-x", "c", "-Wall", "-Werror", "-shared", "-fPIC"
+    subprocess.run([*compiler, *options, "-o", target, source], check=True)
     return {"LD_LIBRARY_PATH": str(folder)}
 
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.kit.plugins import compiler
-
 VIRTUAL = """
     import os
     from pathlib import Path
@@ -30,10 +28,8 @@ VIRTUAL = """
 
 
 @pytest.fixture
-def toy_with_plug_in(with_toy, tmp_path):
+def toy_with_plug_in(with_toy, tmp_path, compiler):
     """Runs a command where the framework has virtual GPUs, which stand in by a plug-in."""
-    if compiler() is None:
-        pytest.skip("needs a C++ compiler")
     folder = tmp_path / "xdevice_toy"
     folder.mkdir()
     (folder / "virtual.py").write_text(textwrap.dedent(VIRTUAL))

@@ -128,10 +128,11 @@ def test_the_lesson_on_two_virtual_gpus(backend):
     assert "net(X) is on gpu:0 and holds [[1.75], [1.75]]" in lines
 
 
-def test_a_cuda_program_runs_unedited(backend):
+def test_a_cuda_program_runs_unedited(backend, request):
     if backend != "torch":
         assert "xdevice" not in code_of("cuda_script.py")  # it is PyTorch's own, and knows nothing of xdevice
         return
+    request.getfixturevalue("plug_in")
     options = ["--virtual-gpus", "2", "--stand-in", "--watch-transfers"]
     command = ["-m", "xdevice", "run", *options, EXAMPLES / "cuda_script.py"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}

@@ -90,7 +90,7 @@ def reported(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def copies_on():
+def copies_on(plug_in):
     """Run copies_NAME.py on two virtual GPUs, in a process of its own: ``2``, or ``2:stand-in``."""
 
     def run(name, gpus):

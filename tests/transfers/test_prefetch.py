@@ -303,7 +303,7 @@ def test_a_device_that_is_not_there_is_an_error_of_the_loop(backend):
 
 
 @pytest.mark.weekly(but=("torch", "jax"))
-def test_a_lane_brings_the_batches_that_the_host_had(backend):
+def test_a_lane_brings_the_batches_that_the_host_had(backend, plug_in):
     """Under virtual GPUs that stand in, whose streams have the names of real ones'; elsewhere there are no lanes."""
     code = """
         import xdevice

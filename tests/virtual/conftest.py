@@ -13,7 +13,7 @@ SAID = "2 virtual GPUs stand in for CUDA's; they compute on the CPU"
 
 
 @pytest.fixture
-def program(tmp_path):
+def program(tmp_path, plug_in):
     """Run a program's text with two GPUs that stand in, or on the CPU; the lines that it prints come back."""
 
     def run(text, *, gpus=True, words=(), **env):

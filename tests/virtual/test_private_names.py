@@ -15,7 +15,7 @@ PROGRAM = Path(__file__).with_name("names_replaced.py")
 
 
 @pytest.fixture
-def names_replaced(backend):
+def names_replaced(backend, plug_in):
     """Run the program for the framework, without virtual GPUs at its start; the lines that it prints come back."""
 
     def run(*options):

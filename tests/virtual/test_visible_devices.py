@@ -35,7 +35,7 @@ NONE = {"torch": "False 0", "tensorflow": "[]", "paddle": "0 Place(cpu)", "mxnet
 
 
 @pytest.fixture
-def said(backend, tmp_path):
+def said(backend, tmp_path, plug_in):
     def run(value, **variables):
         (tmp_path / "program.py").write_text(PROGRAM.format(backend=backend, asked=ASKED[backend]))
         kept = {name: text for name, text in os.environ.items() if name not in (ENV, "CUDA_VISIBLE_DEVICES")}

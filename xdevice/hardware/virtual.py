@@ -91,7 +91,8 @@ def enable_requested(owner: Backend, capability: str = "") -> None:
         return
     with _lock:
         if owner not in _enabled:
-            if request.current().number and owner.open("virtual").has("enable"):
+            is_asked = request.current().number and not request.is_left_out(owner)
+            if is_asked and owner.open("virtual").has("enable"):
                 _enable(owner)
             else:
                 _enabled[owner] = 0

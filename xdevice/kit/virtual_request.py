@@ -37,6 +37,7 @@ class InUse:
 
 
 _made: Request | None = None
+_left_out: set[str] = set()
 
 
 def current() -> Request:
@@ -86,6 +87,15 @@ def visible() -> int:
             return 0  # an index is there twice
         chosen.add(int(word))
     return len(chosen)
+
+
+def leave_out(framework: str) -> None:
+    """Let the framework do without virtual GPUs in this process: it cannot have them, and its tests are told so."""
+    _left_out.add(framework)
+
+
+def is_left_out(framework: str) -> bool:
+    return framework in _left_out
 
 
 def memory_limit() -> int | None:

@@ -19,6 +19,7 @@ from xdevice.framework.adapters import Backend, is_installed, registered
 from xdevice.hardware.virtual import apply_environment
 from xdevice.kit import virtual_request
 from xdevice.kit.virtual_request import ENV, MOST, STAND_IN
+from xdevice.testing import without_plug_in
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 
 pytest_plugins = ["xdevice.testing.transfers"]
@@ -74,7 +75,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for mark in MARKS.values():
         config.addinivalue_line("markers", mark)
     if config.getoption("--xdevice-backend") is not None:
-        backends_of(config)
+        without_plug_in.go_without(config, backends_of(config))
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
@@ -85,7 +86,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     said = f"; {virtual.number} virtual GPUs{' that stand in' * virtual.stand_in}" if virtual.number else ""
     if config.getoption("--xdevice-backend") is None:
         return f"xdevice: {', '.join(available())}{said}"  # none is imported until a test asks for one
-    return "; ".join([f"xdevice: {', '.join(backends_of(config))}{said}", *left_out(config)])
+    others = [*left_out(config), *without_plug_in.header(config)]
+    return "; ".join([f"xdevice: {', '.join(backends_of(config))}{said}", *others])
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -110,9 +112,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = kept
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say which promises were waived, and why."""
-    for line in config.stash.get(_waived, {}):
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Generator[None, None, None]:
+    """Say last which promises were waived, and why; and what was left out without a compiler."""
+    yield
+    for line in [*config.stash.get(_waived, {}), *without_plug_in.lines(config, terminalreporter.stats)]:
         terminalreporter.line(line)
 
 
@@ -179,6 +183,7 @@ def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[
 def _asked(config: pytest.Config) -> list[str]:
     """The frameworks asked for; one without a device is an error of the file that needs it."""
     names = backends_of(config)
+    without_plug_in.go_without(config, names)
     for why in filter(None, map(why_unusable, names)):
         raise pytest.Collector.CollectError(why)
     return names
@@ -271,6 +276,9 @@ def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
     if real:
         why = "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
         _lack(config, f"{what}; {why}")
+    why_none = without_plug_in.refusal(config, choosing.backend())
+    if why_none:
+        _lack(config, f"{what}; {why_none}")
     hiding = "CUDA_VISIBLE_DEVICES= " if there and not virtual else ""
     try:
         _ = choosing.backend().virtual.enable

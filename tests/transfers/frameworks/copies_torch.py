@@ -132,7 +132,7 @@ def test_a_number_written_to_one_element_is_sent_to_cuda(of):
     assert of("x[1] = 5.0") == [("index", TO_GPU, 1)]
 
 
-@pytest.mark.skipif(not IS_COMPILED, reason="sparse tensors need a compiler")
+@pytest.mark.skipif(not IS_COMPILED, reason="sparse tensors need a C++ compiler")
 def test_a_sparse_tensor_is_its_indices_and_values(of):
     assert of("torch.eye(3).to_sparse().to(GPU)") == [("copy", TO_GPU, 2)]
 

@@ -13,7 +13,9 @@ OPTIONS = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewr
 
 @pytest.mark.weekly(but="stand_in")
 @pytest.mark.parametrize("sort", SORTS)
-def test_copies_are_seen_and_refused(sort):
+def test_copies_are_seen_and_refused(sort, request):
+    if sort != "in_python":
+        request.getfixturevalue("plug_in")
     gpus, env = SORTS[sort]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *OPTIONS, f"--xdevice-virtual-gpus={gpus}", "copies_torch.py"],

@@ -16,7 +16,7 @@ PROJECT = Path(__file__).parents[3] / "plugins"
 
 
 @pytest.mark.weekly
-def test_a_wheel_carries_the_plug_in_to_where_nothing_is_compiled(tmp_path):
+def test_a_wheel_carries_the_plug_in_to_where_nothing_is_compiled(tmp_path, compiler):
     clean = {name: value for name, value in os.environ.items() if name not in (ENV, "CXX")}
     compiled, out, site = tmp_path / "compiled", tmp_path / "out", tmp_path / "site"
     build = [sys.executable, "-m", "xdevice", "virtual", "build", "--backend", "paddle", "--to", str(compiled)]

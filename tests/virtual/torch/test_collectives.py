@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.usefixtures("plug_in")
+
 QUICK = "refused", "one_gpu", "computed"
 OTHERS = "one_visible_gpu_each", "both", "in_detail", "split"
 

@@ -41,7 +41,7 @@ def install(site):
 
 @pytest.mark.weekly
 @pytest.mark.skipif(os.name == "nt" or os.getuid() != 0, reason="only root can become another user")
-def test_a_container_uses_what_its_build_has_compiled():
+def test_a_container_uses_what_its_build_has_compiled(compiler):
     clean = {name: value for name, value in os.environ.items() if name != ENV}
     build = [sys.executable, "-m", "xdevice", "virtual", "build", "--backend", "torch"]
     said = subprocess.run(build, env=clean, capture_output=True, text=True, check=True, timeout=280).stdout

@@ -10,6 +10,8 @@ import pytest
 
 from xdevice.kit.virtual_request import ENV
 
+pytestmark = pytest.mark.usefixtures("plug_in")
+
 HERE = Path(__file__).parent
 RACES = HERE / "races.py"
 

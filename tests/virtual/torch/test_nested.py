@@ -1,5 +1,9 @@
 """Nested tensors on PyTorch's virtual GPUs, strided and jagged, with the CPU's numbers."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  (everybody's name for it)
@@ -81,3 +85,17 @@ def test_they_move_and_come_apart(layout):
     for a, b in zip(x.unbind(), to_device(there, cpu()).unbind(), strict=True):
         assert torch.equal(a, b)
     assert torch.equal((there * 2).relu().to("vgpu:0").cpu().unbind()[1], (x * 2).relu().unbind()[1])
+
+
+def test_without_a_compiler_no_error_ends_the_process():
+    """autograd asks for a nested tensor's sizes where C++ may not raise."""
+    known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
+    options = "-q", "-p", "no:cacheprovider", "-W", known, "-k", "LayerNorm or come_apart"
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, "--xdevice-backend=torch", "--xdevice-virtual-gpus=2", __file__],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=os.environ | {"CXX": "absent"},
+    )
+    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]

@@ -596,12 +596,12 @@ def test_sparse_tensors_work_where_compiled_and_others_are_a_clear_error():
         lambda: x.to_sparse(),
         lambda: torch.ones(2, 2).to_sparse().to(SECOND),
         lambda: torch.sparse.mm(x.to_sparse_csr(), x.to_sparse_csr()).mul(0.5),
+        lambda: torch.ones(2, 2).to_sparse_csr().to(SECOND).neg().neg(),
         lambda: torch.sparse_coo_tensor(*made, device=SECOND),
         lambda: torch.autograd.grad(F.embedding(words, w, sparse=True).sum(), w)[0],
-        lambda: torch.nested.nested_tensor([x[0], x[1]]).to_padded_tensor(0.0),
     ):
         if isinstance(runtime.in_use(), InPython):
-            with pytest.raises(NotImplementedError, match=r"sparse.* need a C\+\+ compiler|nested .* not supported"):
+            with pytest.raises(NotImplementedError, match=r"sparse.* need a C\+\+ compiler"):
                 call()
         else:
             assert torch.equal(call().to_dense(), x)

@@ -9,6 +9,8 @@ import pytest
 
 from xdevice.kit.virtual_request import ENV, MEMORY
 
+pytestmark = pytest.mark.usefixtures("plug_in")
+
 
 def run(*arguments, status=0, **environment):
     """What the command prints, on two virtual GPUs that stand in."""
@@ -203,30 +205,3 @@ def test_a_program_may_end_with_a_backward():
     code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
     for _ in range(4):  # where the end does not wait for autograd's threads, every third is aborted or so
         run("-c", code)
-
-
-@pytest.mark.weekly
-def test_without_a_compiler_those_compiled_elsewhere_serve(tmp_path):
-    code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
-    run("-c", code)  # compiled by now
-    out, _ = run("-c", f"{code}; print(x.grad)", PATH=str(tmp_path), CXX="")
-    assert out == "tensor([2., 2.], device='cuda:1')\n"
-
-
-def test_without_a_plug_in_the_error_says_what_there_is_and_what_to_type():
-    code = """
-import xdevice, torch
-try:
-    xdevice.virtual_gpus(2, stand_in=True)
-except xdevice.NotSupportedError as error:
-    print(error)
-xdevice.virtual_gpus(2)
-print((torch.ones(2, device="vgpu:1") + 1).device, torch.cuda.is_available())
-"""
-    out, _ = run(
-        "-c", "import os\nos.environ.pop('XDEVICE_VIRTUAL_GPUS')" + code, CXX="absent", XDEVICE_BACKEND="torch"
-    )
-    error, works = out.splitlines()
-    assert error.startswith("virtual_gpus(2, stand_in=True) needs a compiled plug-in: virtual GPUs for torch ")
-    assert "XDEVICE_PLUGINS" in error and error.endswith("; virtual_gpus(2) works without it")
-    assert works == "vgpu:1 False"

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError
-from xdevice.kit.plugins.building import Recipe, build, compiler, hint, is_refused, is_whole
+from xdevice.kit.plugins.building import INSTALL, Recipe, build, compiler, hint, is_refused, is_whole
 
-__all__ = ["NotCompiledError", "Recipe", "build", "compiler", "find", "library", "only_find"]
+__all__ = ["INSTALL", "NotCompiledError", "Recipe", "build", "compiler", "find", "library", "only_find"]
 
 ENV = "XDEVICE_PLUGINS"
 GROUP = "xdevice.plugins"  # the entry points of distributions that carry plug-ins; the value is the package with them

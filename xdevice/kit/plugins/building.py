@@ -19,7 +19,7 @@ from xdevice.errors import NotSupportedError
 _FILES = {"win32": "{}.dll", "darwin": "lib{}.dylib"}
 # The first is the one that frameworks are built with: macOS and Windows have C++ libraries of their own.
 _USUAL = {"darwin": ("clang++", "c++"), "win32": ("cl", "clang-cl")}.get(sys.platform, ("g++", "clang++", "c++"))
-_INSTALL = {
+INSTALL = {
     "darwin": "xcode-select --install",
     "win32": "Visual Studio's build tools for C++, and start from their command prompt",
 }.get(sys.platform, "apt install g++ or conda install gxx")
@@ -81,7 +81,7 @@ def hint() -> str:
     """Which compilers were looked for, and how one is installed."""
     if is_refused():
         return f"CXX={os.environ['CXX']} names no C++ compiler; unset it"
-    return f"there is no C++ compiler ({', '.join(_USUAL)}); install one, with {_INSTALL}, set CXX"
+    return f"there is no C++ compiler ({', '.join(_USUAL)}); install one, with {INSTALL}, set CXX"
 
 
 def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:

@@ -20,7 +20,7 @@ from torch.utils import _device, backend_registration  # pyright: ignore[reportP
 
 from xdevice.backends.torch.private_names import FACTORIES, in_place_of, kernels_of, replace_name, storage_of, untraced
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
-from xdevice.backends.torch.virtual.in_python import kernels, memory, nn, randomness
+from xdevice.backends.torch.virtual.in_python import kernels, memory, nested, nn, randomness
 from xdevice.backends.torch.virtual.runtime import NAME, Runtime, existing, in_use
 from xdevice.backends.torch.virtual.torch_parts import engines
 
@@ -75,7 +75,7 @@ def _register_operations() -> None:
     """Register the kernels together, the last one of each name: torch takes only one from Python."""
     kernels.register_fallbacks(kernels_of("_"))
     ours = kernels_of("aten")
-    by_name = {**kernels.kernels(), **memory.kernels(), **nn.kernels()}
+    by_name = {**kernels.kernels(), **memory.kernels(), **nested.kernels(), **nn.kernels()}
     by_name["_pin_memory", "CPU"] = lambda tensor, device=None: _marked(tensor.clone())
     by_name["is_pinned", "CPU"] = lambda tensor, device=None: storage_of(tensor)._cdata in _pinned
     with warnings.catch_warnings():

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ import torch
 from xdevice.backends.torch import mixing
 from xdevice.backends.torch.private_names import core, overload_of, storage_of, untraced
 from xdevice.backends.torch.virtual import copies
-from xdevice.backends.torch.virtual.in_python import memory
+from xdevice.backends.torch.virtual.in_python import memory, nested
 from xdevice.backends.torch.virtual.in_python.randomness import check
 from xdevice.backends.torch.virtual.runtime import NAME, in_use, index_of, known
 from xdevice.errors import mixed
@@ -60,10 +60,10 @@ def _planned(op: Any) -> Plan:
     )
 
 
-def _direct(name: str) -> Callable[..., Any]:
+def _direct(name: str, call: type[Call]) -> Callable[..., Any]:
     """A kernel for an operation that torch would otherwise compose itself, without calling the fallback."""
     plan = cache(lambda: _planned(overload_of(name)))
-    return lambda *args, **kwargs: Call(plan()).run(args, kwargs)
+    return lambda *args, **kwargs: call(plan()).run(args, kwargs)
 
 
 def on_host(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,7 +185,9 @@ class Call:
             for alias, tensor in self.aliases:
                 if alias is value:
                     return tensor
-            if value.layout is not torch.strided or value.is_nested or value.is_quantized:
+            if value.is_nested:
+                return nested.to_virtual(value, self._here())
+            if value.layout is not torch.strided or value.is_quantized:
                 raise _refusal(self.plan.name, "makes a tensor that is")
             return memory.to_virtual(value, self._here())
         if isinstance(value, (list, tuple)):
@@ -208,6 +210,30 @@ class Call:
             f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}! "
             f"(when checking {self.plan.name})"
         )
+
+
+class NestedCall(Call):
+    """One in which nested tensors take part."""
+
+    __slots__ = ("nested",)
+
+    def __init__(self, plan: Plan, roomy: bool = False) -> None:
+        super().__init__(plan, roomy)
+        self.nested: list[tuple[torch.Tensor, torch.Tensor]] = []  # on the host, and on the virtual GPU
+
+    def _alias(self, tensor: torch.Tensor, key: int | str) -> torch.Tensor:
+        if not tensor.is_nested or tensor.device.type != NAME or self.index not in (None, tensor.device.index):
+            return super()._alias(tensor, key)
+        self.index = tensor.device.index
+        alias = nested.to_host(tensor)
+        self.nested.append((alias, tensor))
+        return alias
+
+    def _virtual(self, value: Any) -> Any:
+        for alias, tensor in self.nested:
+            if alias is value:
+                return tensor
+        return super()._virtual(value)
 
 
 def _look(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -249,8 +275,8 @@ _usual = nullcontext()
 
 def _refusal(name: str, does: str) -> NotImplementedError:
     return NotImplementedError(
-        f"{name} {does} sparse, quantized or nested: quantized and nested tensors are not supported on virtual GPUs, "
-        "and sparse ones need a C++ compiler; do it on the CPU, or apt install g++"
+        f"{name} {does} sparse or quantized: quantized tensors are not supported on virtual GPUs, and sparse ones need "
+        "a C++ compiler; do it on the CPU, or apt install g++"
     )
 
 
@@ -260,7 +286,8 @@ def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 def register_fallbacks(everything: Any) -> None:
     everything.fallback(untraced(lambda op, *args, **kwargs: Call(_planned(op)).run(args, kwargs)), "PrivateUse1")
-    for kind in ("Sparse", "SparseCsr", "Quantized", "NestedTensor"):
+    everything.fallback(untraced(lambda op, *args, **kwargs: NestedCall(_planned(op)).run(args, kwargs)), nested.KEY)
+    for kind in ("Sparse", "SparseCsr", "Quantized"):
         everything.fallback(_dense_only, f"{kind}PrivateUse1")
 
 
@@ -270,7 +297,18 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
     # or from their out= variant, in three calls instead of one
     names = {"_convolution", "convolution_backward", "silu_backward", "mish_backward", "mode.values"}
     for composed in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
-        for full in core._dispatch_get_registrations_for_dispatch_key(composed):
-            if full.startswith("aten::") and core._dispatch_has_kernel_for_dispatch_key(full, "CPU"):
-                names.add(full.removeprefix("aten::"))
-    return {(name, "PrivateUse1"): _direct(name) for name in names}
+        here = _names(composed)
+        names |= {name for name in here if core._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CPU")}
+    dense = {(name, "PrivateUse1"): _direct(name, Call) for name in names}
+    # torch makes nested and compressed tensors itself, and would compute what it composes from their parts
+    found = {(name, nested.KEY): _direct(name, NestedCall) for name in _names("NestedTensorCPU")}
+    for kind in ("Sparse", "SparseCsr"):
+        names = _names(f"{kind}CPU")
+        found |= {(name, f"{kind}PrivateUse1"): partial(_dense_only, overload_of(name)) for name in names}
+    return dense | found
+
+
+def _names(key: str) -> set[str]:
+    """The operations for which torch has a kernel of that dispatch key."""
+    found = core._dispatch_get_registrations_for_dispatch_key(key)
+    return {full.removeprefix("aten::") for full in found if full.startswith("aten::")}

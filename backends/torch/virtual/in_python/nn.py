@@ -66,8 +66,7 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
         "_log_softmax_backward_data": _narrowed(aten._log_softmax_backward_data.default),
     }
     ours = {name: on_host(f"aten::{name}", call) for name, call in on_cpu.items()}
-    # TransformerEncoder shall not build a nested tensor, which these virtual GPUs lack
-    ours |= {"native_dropout": _dropout, "_nested_tensor_from_mask_left_aligned": lambda *args: False}
+    ours["native_dropout"] = _dropout
     cells = {"_thnn_fused_lstm_cell": _lstm, "_thnn_fused_gru_cell": _gru}
     both = ("PrivateUse1", "AutogradPrivateUse1")  # autograd differentiates the cells as what they are composed of
     by_key = {(name, key): cell for name, cell in cells.items() for key in both}

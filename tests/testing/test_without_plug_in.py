@@ -1,0 +1,88 @@
+"""A run of pytest that asks for virtual GPUs where their plug-in cannot be had, since there is no compiler."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from xdevice.kit import plugins
+
+pytest_plugins = ["pytester"]
+
+TESTS = Path(__file__).parents[1]
+
+CODE = """
+import os, pytest
+
+def test_it(device): pass
+@pytest.mark.multi_device
+def test_two(backend): pass
+def test_children(): assert os.environ["XDEVICE_VIRTUAL_GPUS"] == "{}"
+"""
+ASKED = "--xdevice-virtual-gpus=2", "--xdevice-backend=plugged"
+
+
+@pytest.fixture
+def no_compiler(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "none")
+    monkeypatch.delenv(plugins.ENV, raising=False)
+
+
+def test_what_needs_no_gpu_runs_and_the_rest_is_skipped_and_counted(run, no_compiler):
+    result = run(CODE.format("0"), *ASKED)
+    result.assert_outcomes(passed=2, skipped=1)
+    why = "virtual GPUs for plugged 1.5 are compiled when they are first used, and CXX=none names no C++ compiler*"
+    result.stdout.fnmatch_lines(
+        [
+            "xdevice: plugged; plugged is tested without virtual GPUs",
+            f"SKIPPED * needs 2 GPUs, plugged sees none; {why}",
+            f"xdevice: plugged was tested without virtual GPUs: {why}",
+            f"xdevice: 1 test was skipped without a C++ compiler: {plugins.INSTALL}",
+        ]
+    )
+
+
+def test_two_processes_say_so_once(run, no_compiler):
+    result = run(CODE.format("0"), *ASKED, "-n2")
+    result.assert_outcomes(passed=2, skipped=1)
+    assert result.stdout.str().count("1 test was skipped without a C++ compiler") == 1
+
+
+def test_they_fail_if_nothing_may_be_missing(run, no_compiler):
+    run(CODE.format("0"), *ASKED, "--xdevice-require").assert_outcomes(passed=2, errors=1)
+
+
+def test_another_framework_keeps_its_own(run, no_compiler):
+    result = run(CODE.format("2"), "--xdevice-virtual-gpus=2", "--xdevice-backend=pages,plugged")
+    result.assert_outcomes(passed=3 + 1 + 1 + 1, skipped=1)
+
+
+def test_with_a_compiler_all_run(run, compiler, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    result = run(CODE.format("2"), *ASKED)
+    result.assert_outcomes(passed=3 + 1 + 1)
+    assert "without" not in result.stdout.str()
+
+
+SKIPS = """
+import pytest
+def test_it(): pytest.skip("needs a C++ compiler")
+"""
+
+
+@pytest.fixture
+def with_our_conftest(run, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(TESTS), os.environ["PYTHONPATH"]]))
+    return lambda: run(SKIPS, "-p", "conftest")
+
+
+def test_our_own_tests_may_skip_for_want_of_a_compiler(with_our_conftest, no_compiler):
+    result = with_our_conftest()
+    result.assert_outcomes(skipped=1)
+    result.stdout.fnmatch_lines(["xdevice: 1 test was skipped without a C++ compiler: *"])
+
+
+def test_but_not_where_there_is_one(with_our_conftest, compiler):
+    result = with_our_conftest()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["there is a C++ compiler, and yet: Skipped: needs a C++ compiler"])
