@@ -43,8 +43,7 @@ def main(options: argparse.Namespace) -> int:
         if backend["name"] in virtual:
             findings.append(_of_virtual(f"{backend['name']} virtual GPUs", virtual[backend["name"]]))
     if not any(backend["installed"] for backend in backends):
-        cure = backends[0]["install"] if backends else "install xdevice-tensors again: its adapters are missing"
-        findings.append(Finding("frameworks", "wrong", "no framework is installed", cure))
+        findings.append(Finding("frameworks", "wrong", "no framework is installed", backends[0]["install"]))
     wrong = any(finding.state == "wrong" for finding in findings)
     if options.json:
         write_json({"wrong": wrong, "findings": [finding._asdict() for finding in findings]})

@@ -18,6 +18,7 @@ from xdevice.errors import (
     XDeviceError,
     did_you_mean,
 )
+from xdevice.framework import packed
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
@@ -167,6 +168,8 @@ def registered() -> dict[str, Backend]:
         from importlib.metadata import entry_points  # 20 ms: not at import
 
         modules = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+        if not any(map(_is_own, modules.values())):
+            raise BrokenBackendError(packed.without_metadata())
         ranked = sorted(modules, key=lambda n: (ORDER.index(n) if n in ORDER else len(ORDER), n))
         found = {name: Backend(name, modules[name]) for name in ranked}
         if not _backends:  # unless another thread was quicker
@@ -184,8 +187,7 @@ def find(name: str) -> Backend:
         hint = did_you_mean(meant, registered(), "xdevice info lists what is installed")
         if meant == word and word not in registered() and (is_installed(word) or word in _WITHOUT_ADAPTER):
             hint = f"install an adapter for {name}: a package with an entry point in the group {GROUP!r}"
-        there = ", ".join(registered()) or "none"
-        raise UnknownBackendError(f"no backend {name!r}; there are {there}; {hint}") from None
+        raise UnknownBackendError(f"no backend {name!r}; there are {', '.join(registered())}; {hint}") from None
 
 
 def is_installed(name: str) -> bool:
@@ -201,7 +203,11 @@ def is_installed(name: str) -> bool:
 
 def is_optional(name: str) -> bool:
     """Whether the adapter is xdevice's own and its framework is not in `ORDER`: "all" does not require it."""
-    return name not in ORDER and registered()[name].module.startswith(f"{GROUP}.")
+    return name not in ORDER and _is_own(registered()[name].module)
+
+
+def _is_own(module: str) -> bool:
+    return module.startswith(f"{GROUP}.")  # where our adapters are, too
 
 
 def has_device(owner: Backend) -> bool:
@@ -230,7 +236,7 @@ def package_of(name: str) -> str:
 
 
 def install_command(name: str) -> str:
-    return _COMMANDS.get(name) or f"pip install {package_of(name)}"
+    return packed.adding(name) or _COMMANDS.get(name) or f"pip install {package_of(name)}"
 
 
 def not_installed(name: str) -> BackendNotInstalledError:
@@ -266,9 +272,10 @@ def _load(owner: Backend, module: str) -> ModuleType:
             raise not_installed(owner) from error
         if missing == "xdevice.backends" and _found_beside():
             return _load(owner, module)
+        shows = f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure"
         raise BrokenBackendError(
             f"{owner} is installed but fails to import ({type(error).__name__}: {error}); "
-            f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
+            f"{packed.adding(missing) or shows}",
             name=str(owner),
         ) from error
 

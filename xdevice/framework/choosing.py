@@ -7,7 +7,16 @@ from contextvars import ContextVar
 from typing import Any
 
 from xdevice.errors import BackendNotInstalledError
-from xdevice.framework.adapters import Backend, find, has_device, imported, is_installed, not_installed, registered
+from xdevice.framework.adapters import (
+    Backend,
+    find,
+    has_device,
+    imported,
+    install_command,
+    is_installed,
+    not_installed,
+    registered,
+)
 from xdevice.tracing import constant
 
 _COMPANION = "numpy"  # every framework imports it, so its import says nothing about the user's choice
@@ -146,8 +155,8 @@ def _checked(name: str) -> str:
 def _best_guess() -> str:
     found = _only_one_imported() or next(filter(is_installed, registered().values()), None)
     if found is None:
-        known = ", ".join(registered()) or "none"
-        raise BackendNotInstalledError(f"no framework is installed; xdevice knows {known}; pip install numpy")
+        known = ", ".join(registered())
+        raise BackendNotInstalledError(f"no framework is installed; xdevice knows {known}; {install_command('numpy')}")
     return str(found)
 
 

@@ -1,0 +1,22 @@
+"""What PyInstaller cannot see: adapters are found by entry points, and modules are imported when first needed."""
+
+# mypy: ignore-errors
+# pyright: basic, reportMissingImports=false
+# PyInstaller alone runs this file, and the checkers do not have it
+
+from importlib.metadata import entry_points
+from importlib.util import find_spec
+
+from PyInstaller.utils.hooks import collect_data_files, collect_submodules, copy_metadata
+
+LEFT_OUT = tuple(
+    f"xdevice.{part}"
+    for part in ("_pyinstaller", "backends", "cli", "experiments", "testing", "__main__", "kit.at_start")
+)
+
+datas = copy_metadata("xdevice-tensors") + collect_data_files("xdevice")
+hiddenimports = collect_submodules("xdevice", filter=lambda name: not name.startswith(LEFT_OUT))
+for adapter in entry_points(group="xdevice.backends"):
+    if find_spec(adapter.name):  # the framework: it is packed, too, unless --exclude-module names it
+        datas += copy_metadata(adapter.dist.name)
+        hiddenimports += collect_submodules(adapter.value)
