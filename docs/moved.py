@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from mkdocs.structure.files import File
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
 
-FOLDERS = ("tensors/", "several/", "project/", "reference/")
+FOLDERS = re.compile(r"(tensors|several|project|reference)/[^/]+")
 LEADS_ON = """<!doctype html>
 <meta charset="utf-8">
 <title>This page has moved</title>
@@ -23,6 +24,7 @@ LEADS_ON = """<!doctype html>
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """MkDocs calls it with all files of the site."""
-    for page in [page for page in files.documentation_pages() if page.src_uri.startswith(FOLDERS)]:
+    moved = [page for page in files.documentation_pages() if FOLDERS.fullmatch(page.src_uri)]
+    for page in moved:
         files.append(File.generated(config, f"{page.name}/index.html", content=LEADS_ON.format(page.url)))
     return files

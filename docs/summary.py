@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import griffe
@@ -12,24 +14,27 @@ if TYPE_CHECKING:
 
     from mkdocs.structure.pages import Page
 
-PLACE = "<!-- a line for each name -->"
+PLACE = re.compile(r"<!-- a line for each name of (\S+) -->")
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """MkDocs calls it with the text of each page."""
-    return markdown.replace(PLACE, "\n".join(table(markdown))) if PLACE in markdown else markdown
+    folder = Path(str(page.file.abs_src_path)).parent
+    return PLACE.sub(lambda place: "\n".join(table((folder / place[1]).read_text(encoding="utf-8"))), markdown)
 
 
-def table(markdown: str) -> Iterator[str]:
-    """The rows, under the headings that the page has."""
-    package = griffe.load("xdevice", search_paths=["."], resolve_aliases=True)
+def table(page: str) -> Iterator[str]:
+    """A row for each name that the page documents."""
     yield "| | |\n| --- | --- |"
-    for heading, section in re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", markdown, re.MULTILINE | re.DOTALL):
-        yield f"| **{heading}** | |"
-        for name in re.findall(r"^::: xdevice\.(\S+)", section, re.MULTILINE):
-            found = package[name]
-            members = (found.exports or ()) if found.is_module else ()
-            for part in [f"{name}.{member}" for member in members] or [name]:
-                doc = package[part].docstring
-                line = doc.value.partition("\n")[0].replace("``", "`").replace("|", "\\|") if doc else ""
-                yield f"| [`{part}`][xdevice.{part}] | {line} |"
+    for name in re.findall(r"^::: xdevice\.(\S+)", page, re.MULTILINE):
+        found = package()[name]
+        members = (found.exports or ()) if found.is_module else ()
+        for part in [f"{name}.{member}" for member in members] or [name]:
+            doc = package()[part].docstring
+            line = doc.value.partition("\n")[0].replace("``", "`").replace("|", "\\|") if doc else ""
+            yield f"| [`{part}`][xdevice.{part}] | {line} |"
+
+
+@cache
+def package() -> Any:
+    return griffe.load("xdevice", search_paths=["."], resolve_aliases=True)

@@ -63,7 +63,7 @@ def test_build_fills_a_folder_for_others(toy_with_plug_in, tmp_path):
 
 
 def test_the_docs_recipe_for_a_container_works(toy_with_plug_in, tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "several" / "virtual.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "several" / "virtual_plugins.md").read_text(encoding="utf-8")
     lines = [line.partition(" ") for line in re.search(r"```dockerfile\n(.*?)```", page, re.DOTALL)[1].splitlines()]
     words = {name: rest.replace("/opt/", f"{tmp_path}/built/").split() for name, _, rest in lines if name}
     assert words["RUN"][:2] == ["xdevice", "virtual"]

@@ -5,7 +5,7 @@
 rows.toml says where a project's tests are and what they need; `--list` without a name lists the rows. A GPU test is one
 that is skipped, or not there, without GPUs, so the tests are collected twice. One that fails with GPUs is run again
 without, where it or its counterpart for the CPU exists. The table counts, by cause: passed; cannot, for a reason that
-docs/several/virtual.md gives; fails on the CPU too; ours. `--page` writes the row into docs/several/foreign.md.
+docs/several/virtual*.md gives; fails on the CPU too; ours. `--page` writes the row into docs/several/foreign.md.
 
 The repository is taken from `--checkouts`, and cloned there where it is missing; nothing of it is in this one.
 Exit status 1 if a test's failure is ours.

@@ -16,9 +16,8 @@ from playwright.sync_api import expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-LESSONS = "notebooks/gpus/", "notebooks/in_notebooks/"
 expect.set_options(timeout=30_000)  # the index of the search takes seconds where the machine is busy
-WIDE = "", "gallery/", "tutorials/author/", "reference/api/", "tensors/placement/", *LESSONS
+MOVED = "<title>This page has moved</title>"
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -127,18 +126,11 @@ def test_terminals_can_be_read(page):
         assert picture.evaluate("image => 20 * image.getBoundingClientRect().width / image.naturalWidth") >= 9
 
 
-@pytest.mark.parametrize("path", ["gallery/", "", "several/virtual/"])
-def test_commands_are_not_cut_off(page, path):
-    page.goto(f"/{path}")
-    for block in page.locator(".language-shell pre > code").all():
-        assert block.evaluate("code => code.scrollWidth <= code.clientWidth"), block.inner_text()
-
-
 def test_words_of_code_stay_whole_in_tables(page):
-    """A word is as high as one line: one that were broken would be two."""
+    """A word is as high as one line: one that were broken would be two. Longer words break after `/`, `_` and the like."""
     page.goto("/several/virtual/")
     for code in page.locator("td code").all():
-        if not re.search(r"[\s-]", code.inner_text()):
+        if re.fullmatch(r"[^\s-]{,16}", code.inner_text()):
             assert code.evaluate("code => code.getClientRects().length") == 1, code.inner_text()
 
 
@@ -152,15 +144,58 @@ def test_dark_colours_are_chosen_and_kept(page):
     expect(page.locator("body")).to_have_attribute("data-md-color-scheme", "slate")
 
 
-@pytest.mark.parametrize("path", WIDE)
-def test_a_page_does_not_scroll_sideways(page, path):
-    page.goto(f"/{path}")
-    wide = page.evaluate("document.scrollingElement.scrollWidth")
-    assert wide <= page.viewport_size["width"]
-    folder = os.environ.get("XDEVICE_PICTURES")
-    if folder:
-        name = f"{path.strip('/').replace('/', '_') or 'home'}_{page.viewport_size['width']}.png"
-        page.screenshot(path=Path(folder, name), full_page=path != "reference/api/")
+HIDDEN = """() => {
+    const scrolls = (part) => part.offsetParent && part.scrollWidth > part.clientWidth + 1;
+    const closed = (part) => part.closest("details:not([open])");
+    const parts = [...document.querySelectorAll("article pre > code, article table, article .md-typeset__scrollwrap")];
+    const wide = parts.filter((part) => scrolls(part) && !closed(part)).map((part) => part.innerText.slice(0, 200));
+    return scrolls(document.scrollingElement) ? ["the page", ...wide] : wide;
+}"""
+
+
+def test_nothing_of_a_page_is_hidden_at_its_side(page, site):
+    """No page, block of code or table has to be scrolled sideways."""
+    paths = sorted(file.parent.relative_to(site).as_posix() for file in site.rglob("index.html"))
+    pages = [path for path in paths if MOVED not in (site / path / "index.html").read_text(encoding="utf-8")]
+    assert len(pages) > 50
+    hidden = {}
+    for path in pages:
+        page.goto("/" if path == "." else f"/{path}/")
+        hidden[path] = page.evaluate(HIDDEN)
+        folder = os.environ.get("XDEVICE_PICTURES")
+        if folder:
+            name = f"{path.strip('.').replace('/', '_') or 'home'}_{page.viewport_size['width']}.png"
+            page.screenshot(path=Path(folder, name), full_page="reference" not in path)
+    assert {path: parts for path, parts in hidden.items() if parts} == {}
+
+
+def test_a_wide_table_is_cards_on_a_phone(page):
+    page.goto("/several/programs_torch/")
+    head, row = page.locator("thead").first, page.locator("tbody tr").first
+    label = row.locator("td").last.evaluate("cell => getComputedStyle(cell, '::before').content")
+    if is_phone(page):
+        expect(head).to_be_hidden()
+        assert label == '"result: "'
+    else:
+        expect(head).to_be_visible()
+        assert label == "none"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("reference/api/#xdevice.to_device", "reference/api/placement/#xdevice.to_device"),
+        ("api/#xdevice.to_device", "reference/api/placement/#xdevice.to_device"),
+        ("several/virtual/#plug-ins", "several/virtual_plugins/#plug-ins"),
+        ("virtual/#what-cuda-lacks", "several/virtual_torch/#what-cuda-lacks"),
+        ("several/programs/#jax", "several/programs_jax/#jax"),
+    ],
+)
+def test_a_section_that_has_moved_is_found_at_its_old_address(page, address, old, new):
+    page.goto(f"/{old}")
+    page.wait_for_url(address + new)
+    wanted = new.partition("#")[2]
+    assert page.evaluate("id => document.getElementById(id) !== null", wanted)
 
 
 def test_the_tabs_of_a_page_change_what_is_shown(page):

@@ -84,11 +84,14 @@ def test_a_picture_has_words_for_those_who_cannot_see_it(pages):
 
 @pytest.fixture(scope="session")
 def reference(site):
-    """Each documented object by its name: the part of the page that is about it."""
-    text = (site / "reference" / "api" / "index.html").read_text(encoding="utf-8")
-    heads = list(re.finditer(r'<h\d id="(xdevice(?:[.]\w+)*)" class="doc doc-heading">', text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    return {head[1]: text[head.start() : end] for head, end in zip(heads, ends, strict=True)}
+    """Each documented object by its name: the part of its page that is about it."""
+    found = {}
+    for path in (site / "reference" / "api").rglob("index.html"):
+        text = path.read_text(encoding="utf-8")
+        heads = list(re.finditer(r'<h\d id="(xdevice(?:[.]\w+)*)" class="doc doc-heading">', text))
+        ends = [head.start() for head in heads[1:]] + [len(text)]
+        found |= {head[1]: text[head.start() : end] for head, end in zip(heads, ends[: len(heads)], strict=True)}
+    return found
 
 
 def is_error(name):
