@@ -127,7 +127,7 @@ def test_terminals_can_be_read(page):
 
 
 def test_words_of_code_stay_whole_in_tables(page):
-    """A word is as high as one line: one that were broken would be two. Longer words break after `/`, `_` and the like."""
+    """A word is as high as one line: one that were broken would be two. Longer words break after `/` and the like."""
     page.goto("/several/virtual/")
     for code in page.locator("td code").all():
         if re.fullmatch(r"[^\s-]{,16}", code.inner_text()):

@@ -1,4 +1,4 @@
-"""The recipe of docs/several/virtual_plugins.md for a container: compiled by root, used without a home or a compiler."""
+"""The recipe of docs/several/virtual_plugins.md for a container: compiled by root, then used without a compiler."""
 
 import os
 import shutil
