@@ -14,7 +14,7 @@ as far as the cores do. The script is the same on real GPUs.
 import argparse
 
 import _needed  # noqa: F401  (says what is not installed)
-from two_gpus import two_gpus
+from _gpus import two_gpus
 
 import xdevice
 from xdevice import machine

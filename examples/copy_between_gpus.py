@@ -7,7 +7,7 @@ On a machine with fewer than two GPUs the script uses two virtual ones. It names
 """
 
 import _needed  # noqa: F401  (says what is not installed)
-from two_gpus import two_gpus
+from _gpus import two_gpus
 
 import xdevice
 from xdevice import device_of, is_same_device, strict, to_device, to_numpy

@@ -11,7 +11,7 @@ gradients and only one device, so the script prints that and ends.
 
 import _needed  # noqa: F401  (says what is not installed)
 import numpy as np
-from two_gpus import two_gpus
+from _gpus import two_gpus
 
 import xdevice
 from xdevice import device_of, scope, tensor, to_device, to_numpy, value_and_grad

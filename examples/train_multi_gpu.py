@@ -22,11 +22,11 @@ from importlib.util import find_spec
 import _needed  # noqa: F401  (says what is not installed)
 import native
 import numpy as np
+from _gpus import ask_for_gpus, gpus
 from rich.console import Console
 from rich.progress import track
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
-from two_gpus import ask_for_gpus, gpus
 
 import xdevice
 from xdevice import (

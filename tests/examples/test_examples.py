@@ -73,7 +73,7 @@ def test_what_is_missing_is_said_first(script, needs):
         ("cpu_or_gpu.py", set()),
         ("copy_between_gpus.py", set()),
         ("auto_parallel.py", set()),
-        ("two_gpus.py", set()),
+        ("_gpus.py", set()),
         ("model_parallel.py", {"numpy"}),
         ("digits.py", {"numpy"}),
         ("transfers.py", {"numpy"}),
