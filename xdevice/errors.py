@@ -164,11 +164,11 @@ def listed(devices: Iterable[Device]) -> str:
     return " and ".join(map(str, sorted(set(devices))))
 
 
-def did_you_mean(given: object, known: Iterable[str], otherwise: str) -> str:
+def did_you_mean(given: object, known: Iterable[str], otherwise: str, least: float = 0.5) -> str:
     """The last part of a message: the known word most like the one given, or ``otherwise``."""
     from difflib import get_close_matches  # 3 ms
 
-    close = get_close_matches(str(given).lower(), list(known), 1, 0.5)
+    close = get_close_matches(str(given).lower(), list(known), 1, least)
     return f"did you mean {close[0]!r}?" if close else otherwise
 
 

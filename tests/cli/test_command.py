@@ -60,16 +60,6 @@ def test_help_is_given_in_lines_that_fit(arguments):
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
-MISTAKES = [["inform"], ["info", "extra"], ["doctor", "--jsno"], ["info", "--timeout", "x"]]
-
-
-@pytest.mark.parametrize("arguments", MISTAKES)
-def test_a_mistake_says_what_to_type(arguments):
-    done = run(*arguments)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("xdevice: error: ") and done.stderr.count("\n") == 1 and "--help" in done.stderr
-
-
 def test_help_and_version_load_little():
     code = "import sys; from xdevice.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass\n"
     code += "print([m for m in ('rich', 'psutil', 'numpy', 'torch', 'optree') if m in sys.modules])"

@@ -8,12 +8,13 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
 
 import xdevice
-from xdevice.cli.run import imported_by
+from xdevice.cli.program import imported_by
 from xdevice.launcher import terminal
 from xdevice.launcher.children import FIRST, LAST, Child, run_all
 
@@ -193,7 +194,7 @@ def test_under_stand_in_the_rest_is_the_scripts(script):
     ("\0", []),
 ])  # fmt: skip
 def test_a_scripts_frameworks_are_known(script, text, expected):
-    assert sorted(imported_by(script(text))) == expected
+    assert sorted(imported_by(Path(script(text)))) == expected
 
 
 @pytest.mark.parametrize(("arguments", "says"), [

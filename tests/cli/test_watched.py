@@ -151,9 +151,9 @@ def test_the_report_goes_to_a_file_in_the_format_that_is_asked_for(run, tmp_path
     [
         (["--bus", "25"], "--bus='25' is no bus; write a bandwidth and a time for each copy"),
         (["--max-copies", "-1"], "argument --max-copies: '-1' is not a whole number of 0 or more"),
-        (["--format", "xml"], "argument --format: invalid choice: 'xml'"),
+        (["--format", "xml"], "argument --format: 'xml' is unknown; there are text, json, sarif, github"),
         (["--report", "nowhere/report"], "--report 'nowhere/report': there is no folder 'nowhere'"),
-        (["--json"], "--watch-transfers runs a script once; leave out --env and --json"),
+        (["--json"], "--watch-transfers runs a script once, with its own output and exit status; leave --json out"),
         (["--lenient"], "--lenient goes with --virtual-gpus N --stand-in"),
     ],
 )

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from xdevice.cli.parser import fail, parse
+from xdevice.cli.arguments import parse
+from xdevice.cli.parser import fail
 from xdevice.errors import XDeviceError
 
 

@@ -10,7 +10,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import NoReturn
 
-from xdevice.cli.parser import program_of
+from xdevice.cli.program import program_of, search_path
 from xdevice.distributed.lifetime import TRUST
 from xdevice.distributed.process_info import LOCALHOST, Nodes, block_size, nodes_in
 from xdevice.distributed.rendezvous.authentication import TOKEN, checked, new_token
@@ -25,9 +25,12 @@ from xdevice.machine import host
 def main(options: argparse.Namespace) -> int:
     if os.name != "posix":
         raise NotSupportedError("xdevice launch needs sessions, signals and pipes as on Linux; use WSL on Windows")
-    command = [sys.executable, *program_of(options.script, options.module), *options.args]
+    program = program_of(options.script, options.how)
+    command = [*program.run_by(sys.executable), *options.args]
     nodes = _nodes(options)
     environment = _environment(options, nodes.address)
+    if program.is_command:
+        environment["PATH"] = search_path(sys.executable)
     if options.engine == "mpi":
         _become_mpirun(options, command, environment)
     if nodes.hosts:

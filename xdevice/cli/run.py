@@ -1,7 +1,6 @@
 """``xdevice run``: one script under several frameworks, each in a process of its own, side by side."""
 
 import argparse
-import ast
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.cli import probe, watched
-from xdevice.cli.parser import program_of
+from xdevice.cli.program import Program, imported_by, program_of, search_path
 from xdevice.cli.report import Report, Run, as_json, rendered
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import find, is_installed, registered
@@ -23,8 +22,8 @@ from xdevice.machine import usable_threads
 
 
 def main(options: argparse.Namespace) -> int:
-    in_tox = options.module and options.env  # whose environments may have a module that this one has not
-    program = ["-m", options.script] if in_tox else program_of(options.script, options.module)
+    in_tox = options.how == "-m" and options.env  # whose environments may have a module that this one has not
+    program = Program(["-m", options.script], options.script) if in_tox else program_of(options.script, options.how)
     if options.virtual_gpus:
         number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
         words = {"lenient": options.lenient, "races": options.races}
@@ -41,15 +40,17 @@ def main(options: argparse.Namespace) -> int:
     env = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ}
     for variable in ("PYTHONPATH", "PYTHONHOME") if options.env else ():  # packages of the present environment
         env.pop(variable, None)
-    commands = {name: [python, *program, *options.args] for name, python in pythons.items()}
-    children = [Child(name, command, {**env, "XDEVICE_BACKEND": name}) for name, command in commands.items()]
+    children = []
+    for name, python in pythons.items():
+        own = {**env, **_told(program, python), "XDEVICE_BACKEND": name}
+        children.append(Child(name, [*program.run_by(python), *options.args], own))
     if not interrupted:
-        with Progress(program[-1], quiet=options.json) as progress:
+        with Progress(program.shown, quiet=options.json) as progress:
             jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
             interrupted = run_all(children, jobs, options.timeout, progress)
     ended = {child.name: child for child in (*children, *failed)}
     runs = [Run(ended[name]) for name in names]
-    report = Report(program[-1], options.args, runs, options.tolerance, options.normalize)
+    report = Report(program.shown, options.args, runs, options.tolerance, options.normalize)
     if options.json:
         write_json(as_json(report, interrupted is not None))
     else:
@@ -59,19 +60,26 @@ def main(options: argparse.Namespace) -> int:
     return int(any(child.status != "ok" for child in ended.values()) or (options.strict and not report.agree))
 
 
-def _run_once(program: list[str], options: argparse.Namespace) -> int:
+def _told(program: Program, python: str) -> dict[str, str]:
+    """What a command is told in its environment, so that it starts the same Python."""
+    return {"PATH": search_path(python)} if program.is_command else {}
+
+
+def _run_once(program: Program, options: argparse.Namespace) -> int:
     """Become the script's own process: its output, signals and exit status are as without xdevice."""
-    if len(options.backend) > 1 or options.env or options.json:
-        what = "--stand-in" if options.stand_in else "--watch-transfers"
-        raise ArgumentError(f"{what} runs a script once; leave out --env and --json, and name at most one --backend")
+    if options.watch_transfers and program.only_starts_others:
+        why = f"{program.shown!r} starts processes, and --watch-transfers watches one Python program"
+        raise ArgumentError(f"{why}; type xdevice run --watch-transfers SCRIPT for what {program.shown!r} starts")
     for name in options.backend:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
-    _check_virtual(options.backend or ([] if options.module else imported_by(program[-1])))
-    command = [sys.executable, *(watched.by(options) if options.watch_transfers else []), *program, *options.args]
+    _check_virtual(options.backend or (imported_by(program.file) if program.file is not None else []))
+    os.environ.update(_told(program, sys.executable))
+    python, *words = program.run_by(sys.executable)
+    command = [python, *(watched.by(options) if options.watch_transfers else []), *words, *options.args]
     if os.name != "nt":  # where the shell would not wait for a process that has been replaced
         sys.stdout.flush()
-        os.execv(sys.executable, command)
+        os.execv(command[0], command)
     return subprocess.call(command)
 
 
@@ -83,18 +91,6 @@ def _check_virtual(names: Sequence[str]) -> None:
             refused = probe.asked(probe.refusal, name).get("refused")
             if refused is not None:
                 raise NotSupportedError(refused)
-
-
-def imported_by(script: str) -> list[str]:
-    """The frameworks that the script imports unconditionally: in top-level statements of the file."""
-    try:
-        body = ast.parse(Path(script).read_bytes()).body
-    except (SyntaxError, ValueError):  # the error appears when it runs
-        return []
-    names = [alias.name for statement in body if isinstance(statement, ast.Import) for alias in statement.names]
-    names += [statement.module or "" for statement in body if isinstance(statement, ast.ImportFrom)]
-    found = {name.partition(".")[0] for name in names}
-    return [name for name in registered() if name in found]
 
 
 def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[str, str], list[Child], int | None]:

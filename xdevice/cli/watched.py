@@ -74,16 +74,20 @@ def main() -> None:
 
 def _run() -> BaseException | None:
     """Run the program in ``argv``, and return what it ended with."""
-    is_module = sys.argv[0] == "-m"
     try:
-        if is_module:
+        if sys.argv[0] == "-m":
             del sys.argv[0]
             sys.path[0] = os.getcwd()
             runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+        elif sys.argv[0] == "-c":
+            sys.path[0] = ""
+            exec(compile(sys.argv.pop(1), "<string>", "exec"), vars(_new_main()))
         else:
             script = os.path.abspath(sys.argv[0])
+            if os.path.isdir(script):
+                script = os.path.join(script, "__main__.py")
             sys.path[0] = os.path.dirname(os.path.realpath(script))
-            sys.modules["__main__"] = program = ModuleType("__main__")
+            program = _new_main()
             program.__file__ = script
             with open_code(script) as file:
                 code = compile(file.read(), script, "exec")
@@ -91,6 +95,11 @@ def _run() -> BaseException | None:
     except BaseException as error:  # KeyboardInterrupt, too: it is raised again, after the report
         return error
     return None
+
+
+def _new_main() -> ModuleType:
+    sys.modules["__main__"] = program = ModuleType("__main__")
+    return program
 
 
 def _show(report: Report, settings: dict[str, Any]) -> None:

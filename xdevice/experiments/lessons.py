@@ -15,7 +15,7 @@ from typing import Any
 from xdevice import cpu, device_of, namespace, ones, synchronize, tensor, to_device, to_numpy
 from xdevice import prefetch as ahead
 from xdevice.device import Device
-from xdevice.errors import ArgumentError
+from xdevice.errors import ArgumentError, did_you_mean
 from xdevice.experiments.work import BYTES, Row, Run, Setting, Work, arrived, measured, named, random
 
 Experiment = Callable[[Setting], Iterator[Work]]
@@ -217,7 +217,8 @@ EXPERIMENTS = {experiment.__name__: experiment for experiment in _ALL}
 def find(name: str) -> Experiment:
     """The experiment of that name; an error that lists them if there is none."""
     if name not in EXPERIMENTS:
-        raise ArgumentError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}")
+        hint = did_you_mean(name, EXPERIMENTS, "xdevice bench --list says what they compare")
+        raise ArgumentError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}; {hint}")
     return EXPERIMENTS[name]
 
 
