@@ -20,7 +20,7 @@ from xdevice.cli.parser import (
 
 def commands() -> tuple[Parser, dict[str, Parser]]:
     """The parser of the whole command line, and that of each command."""
-    parser = Parser("xdevice", description="Where tensors live, under every framework.")
+    parser = Parser(prog="xdevice", description="Where tensors live, under every framework.")
     parser.add_argument("--version", action="version", version=f"xdevice {__version__}")
     each = parser.add_subparsers(dest="name", metavar="COMMAND", required=True)
     for name, summary in (

@@ -16,11 +16,11 @@ DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2212"  # what word processors make of
 class Parser(argparse.ArgumentParser):
     """argparse with the errors of the rest of the command line: what is not known, what was probably meant."""
 
-    def __init__(self, *arguments: Any, **settings: Any) -> None:
+    def __init__(self, **settings: Any) -> None:
         self.options: dict[str, argparse.Action] = {}  # each spelling of each option
         self.positionals: list[argparse.Action] = []
         self.hint = ""  # how an error ends, where more is known than the help
-        super().__init__(*arguments, allow_abbrev=False, **settings)
+        super().__init__(allow_abbrev=False, **settings)
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
         action = super().add_argument(*names, **settings)

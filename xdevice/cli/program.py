@@ -14,8 +14,10 @@ from xdevice.framework.adapters import registered
 
 _SHELL = (".sh", ".bash", ".zsh", ".fish")
 _MACHINE_CODE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
-_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "horovodrun", "composer", "xdevice")
-_LAUNCHERS += ("torch.distributed.run", "torch.distributed.launch")
+_LAUNCHERS = (
+    *("torchrun", "accelerate", "deepspeed", "horovodrun", "composer", "xdevice"),
+    *("torch.distributed.run", "torch.distributed.launch"),
+)
 """Python commands and modules that start the program in processes of their own."""
 
 

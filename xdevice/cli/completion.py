@@ -1,0 +1,42 @@
+"""What a shell offers after TAB: commands, options, their values, frameworks, experiments, files.
+
+`register-python-argcomplete xdevice` prints the function of the shell, which starts the command with ``_ARGCOMPLETE``.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import argcomplete
+from argcomplete.completers import DirectoriesCompleter
+
+from xdevice.cli.parser import Parser
+
+
+def complete(parser: Parser, commands: Mapping[str, Parser]) -> NoReturn:
+    """Answer the shell, and end."""
+    for command in commands.values():
+        _complete_by(command.options.get("--backend"), _frameworks)
+        for name in ("--to", "--log-dir"):
+            _complete_by(command.options.get(name), DirectoriesCompleter())
+    _complete_by(commands["bench"].positionals[0], _experiments)
+    argcomplete.autocomplete(parser)
+    raise SystemExit(1)  # argcomplete has not been asked as its function in the shell asks
+
+
+def _complete_by(action: Any, completer: Any) -> None:
+    if action is not None:
+        action.completer = completer
+
+
+def _frameworks(prefix: str, **_: Any) -> list[str]:
+    from xdevice.framework.adapters import registered
+
+    before, comma, _last = prefix.rpartition(",")
+    named = before.split(",")
+    return [f"{before}{comma}{name}" for name in ("all", *registered()) if name not in named]
+
+
+def _experiments(**_: Any) -> list[str]:
+    from xdevice.experiments import EXPERIMENTS
+
+    return list(EXPERIMENTS)
