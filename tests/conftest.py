@@ -40,6 +40,7 @@ RECIPES = {"clusters": "torch"}  # whose packages are installed there only
 # Promises that a push leaves out, by parts of their names: TensorFlow's allocator waits ten seconds for memory, and JAX
 # compiles for each number of devices.
 WEEKLY = {"tensorflow": ("huge",), "jax": ("-one]", "-three]", "-four]", "-twice]", "sum_over_rows", "step_gradients")}
+IN_PYTHON = {"torch"}  # whose virtual GPUs work without their plug-in, if they need not stand in
 LONG_TO_IMPORT = {"libraries"}  # which a push leaves to the week
 
 NO_PARAMETERS = SimpleNamespace(params={}, id="")
@@ -167,6 +168,13 @@ def plug_in(request):
     names = {named} if named else frameworks_of(*parts_of(request.node.path), request.config)
     if not all(map(has_plug_in, names)):
         pytest.skip(f"needs a plug-in, and so a C++ compiler: {plugins.INSTALL}")
+
+
+@pytest.fixture
+def with_virtual_gpus(request):
+    """For a test whose processes ask for virtual GPUs, which need not stand in."""
+    if getattr(request.node, "callspec", NO_PARAMETERS).params.get("xdevice_backend") not in IN_PYTHON:
+        request.getfixturevalue("plug_in")
 
 
 @cache

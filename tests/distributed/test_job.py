@@ -15,7 +15,7 @@ has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the l
 
 
 @has_engine
-def test_results_agree_to_the_bit(backend, launch):
+def test_results_agree_to_the_bit(backend, launch, with_virtual_gpus):
     done = launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
     assert done.status == 0, done.stderr
     for rank in (0, 1):

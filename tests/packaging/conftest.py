@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="session")
 def project_files():
-    """What git tracks, or would; in an unpacked source distribution, what that lists."""
-    if (ROOT / ".git").exists():
+    """What git tracks, or would; in an unpacked source distribution, or without git, what setuptools has listed."""
+    if (ROOT / ".git").exists() and shutil.which("git"):
         command = ["git", "ls-files", "-co", "--exclude-standard"]
         listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     else:

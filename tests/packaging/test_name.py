@@ -1,6 +1,8 @@
 """The distribution is `xdevice-tensors`: nothing in the project leads to `xdevice`, another project's package."""
 
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -30,6 +32,14 @@ def test_no_hint_page_or_requirement_names_the_other_package(project_files):
     names = [name for name in project_files if Path(name).name != HERE and (ROOT / name).is_file()]
     texts = ((name, (ROOT / name).read_bytes().decode(errors="replace")) for name in names)
     assert {name: led_astray(text) for name, text in texts if led_astray(text)} == {}
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="needs git, and a checkout")
+@pytest.mark.parametrize("folder", ["xdevice_tensors-0.1.0", "build", ".tox", "xdevice_tensors.egg-info"])
+def test_what_another_environment_builds_in_the_tree_is_not_read(folder):
+    """tox builds the source distribution in a folder of the checkout, and removes it while this may read."""
+    command = ["git", "check-ignore", "-q", f"{folder}/README.md"]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 0
 
 
 @pytest.mark.parametrize(

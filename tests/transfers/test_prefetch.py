@@ -327,7 +327,7 @@ def test_a_lane_brings_the_batches_that_the_host_had(backend, plug_in):
 
 
 @pytest.mark.needs("gradient")
-def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(backend):
+def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(backend, with_virtual_gpus):
     code = """
         import numpy, xdevice
         xdevice.virtual_gpus(1)

@@ -31,7 +31,7 @@ def ran(code, backend, bus=BUS):
 
 @pytest.mark.weekly(but=("torch", "paddle", "mxnet", "jax"))
 @pytest.mark.needs("gradient")  # all but NumPy, which has one device
-def test_copies_take_their_time_each_way_and_it_is_said(backend):
+def test_copies_take_their_time_each_way_and_it_is_said(backend, with_virtual_gpus):
     code = """
         there = xdevice.to_device(x, gpu)
         assert xdevice.to_numpy(there).tolist() == [1] * 8
