@@ -92,10 +92,6 @@ def symbolic(ask):
 
 
 def native_devices():
-    return [
-        (paddle.CPUPlace(), "cpu:0"),
-        (
-            paddle.CUDAPlace(12) if paddle.is_compiled_with_cuda() else paddle.ones([1]).place,
-            "gpu:12" if paddle.is_compiled_with_cuda() else "cpu:0",
-        ),
-    ]
+    gpus = paddle.device.cuda.device_count()  # a place of one that is not there cannot be made
+    last = (paddle.CUDAPlace(gpus - 1), f"gpu:{gpus - 1}") if gpus else (paddle.ones([1]).place, "cpu:0")
+    return [(paddle.CPUPlace(), "cpu:0"), last]

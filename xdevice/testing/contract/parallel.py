@@ -32,7 +32,8 @@ def rows(n: int, columns: int = 3) -> Any:
 
 def batches(n: int) -> list[dict[str, Any]]:
     """So many batches at home, each of its own numbers."""
-    return [{"x": ones((4, 3), device=home()) * (i + 1), "i": i} for i in range(n)]
+    with home():  # outside any scope TensorFlow computes on a GPU
+        return [{"x": ones((4, 3)) * (i + 1), "i": i} for i in range(n)]
 
 
 def threads() -> list[str]:

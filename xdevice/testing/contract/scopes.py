@@ -53,7 +53,8 @@ class Scopes(Promises):
 
     @needs("creation.ones")
     def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:
-        x = native.ones()
+        with home():
+            x = native.ones()
         before = device_of(x)
         with home():
             assert device_of(ones((2, 3), device=device_of(x)) + x) == device_of(x)
