@@ -1,33 +1,49 @@
 """The page of versions, the ranges that are installed and the script that tries them agree."""
 
-import importlib.util
+import importlib
 import re
+import sys
 from pathlib import Path
 
 import pytest
+import tomllib
+from packaging.markers import Marker
 
 ROOT = Path(__file__).parents[2]
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 PAGE = (ROOT / "docs" / "project" / "versions.md").read_text(encoding="utf-8")
 TOX = (ROOT / "tox.ini").read_text(encoding="utf-8")
 CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 
-spec = importlib.util.spec_from_file_location("run_versions", ROOT / "tests" / "versions" / "run.py")
-run = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(run)
+sys.path.insert(0, str(ROOT / "tests" / "versions"))
+checks, environments = map(importlib.import_module, ("checks", "environments"))
+sys.path.pop(0)
 
 
-def rows():
-    lines = [line for line in PAGE.splitlines() if line.startswith("| ")]
+def rows(text=PAGE):
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
     return [[cell.strip(" `") for cell in line.strip("|").split("|")] for line in lines]
 
 
-@pytest.mark.parametrize("name", run.PACKAGES)
+def pins(python):
+    """The version of each framework that constraints.txt has for a Python, by its package."""
+    found = {}
+    for line in CONSTRAINTS.splitlines():
+        pin, _, marker = line.partition("; ")
+        if "==" in pin and (not marker or Marker(marker).evaluate({"python_version": python})):
+            package, version = pin.split("==")
+            assert package not in found, f"{package} is pinned twice for Python {python}"
+            found[package] = version
+    return found
+
+
+@pytest.mark.parametrize("name", environments.PACKAGES)
 def test_the_oldest_is_the_lowest_admitted(name):
     oldest = next(row[1] for row in rows() if row[0] == name)
-    assert oldest == run.lowest(name)
+    assert oldest == environments.lowest(name)
 
 
-@pytest.mark.parametrize("name", run.PACKAGES)
+@pytest.mark.parametrize("name", environments.PACKAGES)
 def test_the_oldest_has_a_tox_environment(name):
     family = re.search(r"^\[testenv:oldest-\{(.*)\}\]$", TOX, re.MULTILINE)[1]
     assert name in family.split(",")
@@ -35,15 +51,50 @@ def test_the_oldest_has_a_tox_environment(name):
 
 
 def test_the_newest_are_what_is_tested():
-    pins = dict(line.split("==") for line in CONSTRAINTS.splitlines() if "==" in line)
-    pins["mxnet"] = re.search(r"^    mxnet: mxnet==(.*)$", TOX, re.MULTILINE)[1]
-    assert {row[0]: row[2] for row in rows()[2 : 2 + len(pins)]} == {n: pins[p] for n, p in run.PACKAGES.items()}
+    tested = pins("3.11")
+    tested["mxnet"] = re.search(r"^    mxnet: mxnet==(.*)$", TOX, re.MULTILINE)[1]
+    assert {row[0]: row[2] for row in rows()[2 : 2 + len(tested)]} == {
+        name: tested[package] for name, package in environments.PACKAGES.items()
+    }
+
+
+def section(title):
+    """The tables of a section of the page."""
+    return rows(PAGE.partition(f"\n## {title}\n")[2].partition("\n## ")[0])
+
+
+def test_the_page_has_the_version_of_each_python():
+    header, _, *table = section("Which Python")
+    assert header == ["framework", *PYTHONS]
+    said = {(row[0], python): version for row in table for python, version in zip(PYTHONS, row[1:], strict=True)}
+    wheels = {key: version.removesuffix(" (not run)") for key, version in said.items() if version != "no wheels"}
+    assert wheels == {key: pins(key[1])[environments.PACKAGES[key[0]]] for key in wheels}
+    assert {name for name, _ in said} == set(environments.PACKAGES) - {"mxnet"}
+    # Under 3.11 every change is run; what passed on another Python has a row.
+    _, _, *passed = section("What passed")
+    ran = {(row[0], python, version) for row in passed for python in row[2].split(", ") for version in versions_in(row)}
+    claimed = {key: version for key, version in wheels.items() if version == said[key] and key[1] != "3.11"}
+    assert [(*key, version) for key, version in claimed.items() if (*key, version) not in ran] == []
+
+
+def versions_in(row):
+    """The versions of a row, without that of Keras and without the build."""
+    return [re.sub(r"\+.*", "", word) for word in row[1].split(", ") if word[0].isdigit()]
+
+
+def test_each_row_says_on_which_commit_it_was_measured():
+    header, _, *table = section("What passed")
+    assert header[-1] == "commit"
+    assert [row for row in table if not re.fullmatch(r"(before )?[0-9a-f]{7,}", row[-1])] == []
 
 
 def test_the_alarm_covers_each_framework():
     weekly = (ROOT / ".github" / "workflows" / "versions.yml").read_text(encoding="utf-8")
     families = re.findall(r"framework: \[(.*)\]", weekly)
-    assert [set(family.split(", ")) for family in families][:2] == [set(run.PACKAGES), set(run.PACKAGES) - {"mxnet"}]
+    assert [set(family.split(", ")) for family in families][:2] == [
+        set(environments.PACKAGES),
+        set(environments.PACKAGES) - {"mxnet"},
+    ]
 
 
 def test_any_environment_may_be_weekly():
@@ -52,10 +103,44 @@ def test_any_environment_may_be_weekly():
     assert not [header for header in headers for word in ("weekly", "newest", "pre") if word in re.split(r"\W", header)]
 
 
+def test_the_examples_of_the_readme_run_under_the_newest():
+    words = r"^    newest,pre: pytest --xdevice-backend=\{env:FRAMEWORK\} --weekly (\S+)$"
+    assert re.search(words, TOX, re.MULTILINE)[1] == checks.README
+    assert (ROOT / checks.README).is_file()
+
+
 def test_an_older_version_is_given_what_it_needs():
-    assert run.wanted("paddle", "2.6.2") == ["paddlepaddle==2.6.2", "numpy<2", "setuptools<81"]
-    assert run.wanted("paddle", "3.0.0") == ["paddlepaddle==3.0.0", "setuptools"]
-    assert run.wanted("mxnet", "newest") == ["mxnet", "numpy<1.24"]
+    wanted = environments.wanted
+    assert wanted("paddle", "2.6.2") == ["paddlepaddle==2.6.2", "numpy<2", "setuptools<81"]
+    assert wanted("paddle", "3.0.0") == ["paddlepaddle==3.0.0", "setuptools"]
+    assert wanted("mxnet", "newest") == ["mxnet", "numpy<1.24"]
+    assert wanted("tensorflow", "pre") == ["tensorflow-cpu", "setuptools"]
+
+
+def test_what_cannot_be_installed_is_said_in_a_line():
+    pip = "ERROR: Could not find a version that satisfies the requirement jax==9 (from versions: 0.1)\nERROR: No match"
+    assert environments.reason_in(pip) == "ERROR: No match"
+    uv = "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no jax==9\n      we stop."
+    said = "No solution found when resolving dependencies: Because there is no jax==9 we stop."
+    assert environments.reason_in(uv) == said
+
+
+@pytest.mark.parametrize("name", checks.PROGRAMS)
+def test_each_program_is_a_row_of_that_framework(name):
+    project, row = checks.PROGRAMS[name].split("/")
+    table = tomllib.loads((ROOT / "tests/programs/programs.toml").read_text(encoding="utf-8"))[project]
+    assert {**table, **table[row]}["framework"] == name
+
+
+def test_a_private_name_that_has_gone_is_told_by_what_needs_it():
+    line = "torch.a.b takes (self, x), not (self, y), needed for profiles of the CPU; the last version tried is 2.13.0"
+    assert checks.feature_of(line) == "profiles of the CPU"
+    assert checks.feature_of("torch.a.b is not there, needed for torch.compile") == "torch.compile"
+
+
+def test_numpy_is_not_asked_for_virtual_gpus():
+    assert checks.checks_for("numpy", ",".join(checks.CHECKS)) == ["contract", "readme"]
+    assert checks.checks_for("jax", "readme,contract") == ["contract", "readme"]
 
 
 def test_a_report_tells_what_failed_and_why(tmp_path):
@@ -64,8 +149,8 @@ def test_a_report_tells_what_failed_and_why(tmp_path):
         "<testsuites><testsuite><testcase name='a'/><testcase name='b'><skipped/></testcase>"
         "<testcase name='c'><failure message='E: no\n  such'/></testcase></testsuite></testsuites>"
     )
-    assert run.read_report(report, 1.0) == run.Run(1, 1, {"c": "E: no such"}, 1.0)
+    assert checks.read_report(report, 1.0) == checks.Run(1, 1, {"c": "E: no such"}, 1.0)
     report.write_text(
         "<testsuite><testcase name='internal'><error message='internal error'>x\nE: y</error></testcase></testsuite>"
     )
-    assert run.read_report(report, 1.0).summary == "E: y"
+    assert checks.read_report(report, 1.0).summary == "E: y"
