@@ -56,6 +56,7 @@ def environment(scratch: Path) -> dict[str, str]:
     for folder in own.values():
         folder.mkdir()
     kept = {name: value for name, value in os.environ.items() if name not in SETTINGS}
+    kept.setdefault("UV_CACHE_DIR", str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "uv")))
     return {**kept, **{name: str(folder) for name, folder in own.items()}, "PATH": os.pathsep.join(map(str, found))}
 
 
