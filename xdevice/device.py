@@ -10,6 +10,7 @@ from xdevice.errors import (
     DeviceSpellingError,
     DeviceTypeError,
     XDeviceError,
+    did_you_mean,
     shortened,
 )
 from xdevice.hooks import hooks
@@ -25,6 +26,7 @@ MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 3
 _GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}  # what each maker calls its GPU
 _VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
+_KINDS = frozenset({*_COMMON, *_GPU_WORDS, _VIRTUAL, "meta"})  # PyTorch's meta is not a misspelt metal
 
 _WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
@@ -178,14 +180,14 @@ def _read(spelling: str) -> tuple[str, int]:
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
-    return _kind(match["kind"]), int(digits)
+    return _kind(match["kind"], spelling), int(digits)
 
 
 def as_kind(word: str) -> str:
     """The kind behind a framework's word for it: ``CUDA`` and ``mps`` are ``gpu``."""
     if not isinstance(word, str):
         raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
-    kind = _kind(word)
+    kind = _kind(word, word)
     if kind not in _COMMON and str(parse(word)) != f"{kind}:0":
         raise DeviceSpellingError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
     return kind
@@ -238,8 +240,12 @@ def whole_number(value: Any, message: str, least: int = 0, end: float = float("i
     return number
 
 
-def _kind(word: str) -> str:
+def _kind(word: str, spelling: str) -> str:
+    """The kind that the word stands for; an error if it is nearly a known word, and so misspelt."""
     word = word.lower()
+    meant = "" if word in _KINDS or len(word) < 3 else did_you_mean(word, sorted(_KINDS), "", least=0.8)
+    if meant:
+        raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {meant}")
     return "gpu" if word in _GPU_WORDS else word
 
 

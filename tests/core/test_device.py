@@ -6,6 +6,7 @@ import operator
 import pickle
 import threading
 import unittest.mock
+from difflib import get_close_matches
 
 import pytest
 from hypothesis import given
@@ -133,13 +134,33 @@ def test_what_is_not_a_device_is_an_error(thing):
     assert isinstance(error.value, XDeviceError)
 
 
+@pytest.mark.parametrize(("spelling", "meant"), [
+    ("gpuu:0", "gpu"), ("gpus", "gpu"), ("GPUU:1", "gpu"), ("cpuu", "cpu"), ("/device:GPUU:1", "gpu"),
+    ("Place(gpuu:0)", "gpu"), ("cudaa:1", "cuda"), ("cud", "cuda"), ("rocmm", "rocm"), ("metall", "metal"),
+])  # fmt: skip
+def test_a_misspelt_kind_says_what_was_meant(spelling, meant):
+    for call in (Device, as_device):
+        with pytest.raises(DeviceSpellingError) as error:
+            call(spelling)
+        assert str(error.value) == f"{spelling!r} names an unknown kind of device; did you mean {meant!r}?"
+    assert Device(meant) != spelling
+
+
+@pytest.mark.parametrize(
+    "kind", ["meta", "npu", "hpu", "ipu", "xla", "mlu", "gcu", "musa", "mtia", "hip", "vgpu", "a", "fpga"]
+)
+def test_a_frameworks_own_kind_is_not_misspelt(kind):
+    assert Device(kind).kind in (kind, "gpu")
+
+
 def test_any_index_may_be_built_anywhere():
     assert gpu(7) == Device("gpu:7")
     assert Device("gpu", MAX_INDEX).index == MAX_INDEX
 
 
+KNOWN = {"rocm", "hip", "mps", "metal", "xpu", "cuda", "cpu", "gpu", "tpu", "vgpu"}
 kinds = st.from_regex(r"[a-z](_?[a-z]){0,8}", fullmatch=True).filter(
-    lambda k: k not in {"rocm", "hip", "mps", "metal", "xpu", "cuda"}
+    lambda k: k not in KNOWN and not get_close_matches(k, KNOWN, 1, 0.8)  # what is nearly one of them is misspelt
 )
 devices = st.builds(Device, kinds, st.integers(0, MAX_INDEX))
 

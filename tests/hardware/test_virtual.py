@@ -102,13 +102,16 @@ def test_cudas_variable_is_about_real_gpus_before_they_are_asked_for(run):
     assert run(code, CUDA_VISIBLE_DEVICES="5").splitlines() == ["enabled 2 False stand-in", said]
 
 
-@pytest.mark.parametrize("word", ["standin", "lenient", "races"])
-def test_the_environments_suffix_is_checked(run, word):
-    out = run(SHOW + "xdevice.use('toy'); show(xdevice.count)", XDEVICE_VIRTUAL_GPUS=f"2:{word}")
-    assert out == (
-        f"ArgumentError: XDEVICE_VIRTUAL_GPUS=2:{word} has {word!r} after the number; "
-        "write XDEVICE_VIRTUAL_GPUS=2 or XDEVICE_VIRTUAL_GPUS=2:stand-in"
-    )
+@pytest.mark.parametrize(("words", "wrong", "hint"), [
+    ("standin", "standin", "did you mean 'stand-in'?"),
+    ("stand-in,lenent", "lenent", "did you mean 'lenient'?"),
+    ("xyz", "xyz", "write XDEVICE_VIRTUAL_GPUS=2 or XDEVICE_VIRTUAL_GPUS=2:stand-in"),
+    ("lenient", "lenient", "write XDEVICE_VIRTUAL_GPUS=2 or XDEVICE_VIRTUAL_GPUS=2:stand-in,lenient"),
+    ("races", "races", "write XDEVICE_VIRTUAL_GPUS=2 or XDEVICE_VIRTUAL_GPUS=2:stand-in,races"),
+])  # fmt: skip
+def test_the_environments_suffix_is_checked(run, words, wrong, hint):
+    out = run(SHOW + "xdevice.use('toy'); show(xdevice.count)", XDEVICE_VIRTUAL_GPUS=f"2:{words}")
+    assert out == f"ArgumentError: XDEVICE_VIRTUAL_GPUS=2:{words} has {wrong!r} after the number; {hint}"
 
 
 @pytest.mark.parametrize("nothing", ["", "0"])

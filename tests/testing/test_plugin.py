@@ -75,7 +75,8 @@ def test_a_missing_framework_is_a_usage_error(pytester):
     refused(pytester, "--xdevice-backend", {
         "all": "=all: *ghost is not installed*; installed are *broken, *gpus_alone, pages",
         "pages,ghost": "=pages,ghost: ghost is not installed; installed are ",
-        "pytorch": "=pytorch: 'pytorch' is not a backend; installed are ",
+        "nothing": "=nothing: 'nothing' is not a backend; installed are ",
+        "pagess": "=pagess: 'pagess' is not a backend (did you mean 'pages'); installed are ",
         ",": "=,: no framework is named; installed are ",
     })  # fmt: skip
 
@@ -218,7 +219,8 @@ def test_virtual_gpus_come_before_conftests(run, pytester):
 def test_a_wrong_number_of_gpus_is_shown(pytester):
     said = "{!r} is not a number of virtual GPUs; give an integer from 0 to 64, or 2:stand-in"
     wrong = ["two", "-1", "1.5", "65", "", "２"]
-    refused(pytester, "--xdevice-virtual-gpus", {n: said.format(n) for n in wrong})
+    near = {"2:standin": "'2:standin' is not a number of virtual GPUs; did you mean 'stand-in'?"}
+    refused(pytester, "--xdevice-virtual-gpus", {n: said.format(n) for n in wrong} | near)
 
 
 def test_none_overrides_the_environment(run, monkeypatch):

@@ -68,6 +68,8 @@ def test_a_bus_that_is_no_text_is_an_error(bus):
 def test_a_level_that_does_not_exist_is_an_error():
     with pytest.raises(ArgumentError, match="no level 'never'; there are 'allow', 'log', 'forbid_implicit', 'forbid'"):
         transfer_guard("never")
+    with pytest.raises(ArgumentError, match=r"no level 'forbidd'; did you mean 'forbid'\?"):
+        transfer_guard("forbidd")
     for given in (3, None, ["forbid"], True):
         with pytest.raises(ArgumentTypeError, match="no level"):
             transfer_guard(given)

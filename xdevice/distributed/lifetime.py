@@ -14,11 +14,12 @@ from xdevice.distributed.process_info import LOCALHOST, ProcessInfo, block_size,
 from xdevice.distributed.rendezvous.authentication import checked
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.rendezvous.ports import check_ports
-from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError
+from xdevice.errors import ArgumentError, ArgumentTypeError, DistributedError, did_you_mean
 from xdevice.framework.choosing import backend
 from xdevice.kit.loopback import is_loopback
 
 TRUST = "XDEVICE_TRUST_NETWORK"  # the variable that lets engines listen where any process can connect to them
+ENGINES = ("native", "mpi")
 TIMEOUT = 120.0  # seconds to wait for the others by default
 
 _joined: set[ProcessInfo] = set()  # with which this process has joined: engines may keep the ports for the next group
@@ -39,8 +40,9 @@ class InitOptions:
 
     def engine_name(self) -> str:
         name = self.engine or os.environ.get("XDEVICE_ENGINE") or "native"
-        if name not in ("native", "mpi"):
-            raise ArgumentError(f"{name!r} is not an engine; use 'native', the framework's own, or 'mpi'")
+        if name not in ENGINES:
+            there = did_you_mean(name, ENGINES, "use 'native', the framework's own, or 'mpi'")
+            raise ArgumentError(f"{name!r} is not an engine; {there}")
         return name
 
     def seconds(self, given: Any = None) -> float:

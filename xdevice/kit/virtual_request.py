@@ -5,7 +5,7 @@ import sys
 from typing import Any, NamedTuple
 
 from xdevice.device import as_integer
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, VirtualDeviceError
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, VirtualDeviceError, did_you_mean
 
 ENV = "XDEVICE_VIRTUAL_GPUS"
 MEMORY = "XDEVICE_VIRTUAL_MEMORY"
@@ -56,7 +56,9 @@ def parsed(text: str, name: str) -> Request:
     alone = () if STAND_IN in words else (LENIENT, RACES)
     wrong = [word for word in words if word not in WORDS or word in alone]
     if wrong:
-        raise ArgumentError(f"{source} has {wrong[0]!r} after the number; write {name}=2 or {name}=2:{STAND_IN}")
+        known = () if wrong[0] in alone else WORDS
+        hint = did_you_mean(wrong[0], known, f"write {name}=2 or {name}=2:{STAND_IN}{f',{wrong[0]}' * (not known)}")
+        raise ArgumentError(f"{source} has {wrong[0]!r} after the number; {hint}")
     number = checked(int(digits) if digits.isascii() and digits.isdigit() else None, source, ArgumentError)
     return Request(number, FORCE in words, STAND_IN in words, source, lenient=LENIENT in words, races=RACES in words)
 

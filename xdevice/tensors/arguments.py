@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xdevice.device import Device, as_integer
-from xdevice.errors import ArgumentError, ArgumentTypeError, UnknownPlacementError, shortened
+from xdevice.errors import ArgumentError, ArgumentTypeError, UnknownPlacementError, did_you_mean, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import ATOMS, tensor_owner
 from xdevice.tensors.placement import device_of, owner_of
@@ -42,8 +42,16 @@ def native_dtype(owner: Backend, dtype: Any) -> Any:
         raise ArgumentError(f"dtype {name!r} differs in width by framework; write for example 'float32' or 'int64'")
     found = owner.creation.dtype(name) if isinstance(name, str) else None
     if found is None:
-        raise ArgumentError(f"dtype {dtype!r} does not exist under {owner}; write for example 'float32' or 'int64'")
+        raise ArgumentError(f"dtype {dtype!r} does not exist under {owner}; {_nearest(dtype)}")
     return found
+
+
+def _nearest(dtype: Any) -> str:
+    """What to write for a dtype that does not exist: the name with the same digits that it is nearly."""
+    digits = sorted(filter(str.isdigit, str(dtype)))
+    alike = [name for name in ("bool", *_NUMPYS) if sorted(filter(str.isdigit, name)) == digits]
+    write = "write for example 'float32' or 'int64'"
+    return write if dtype in alike else did_you_mean(dtype, alike, write, least=0.75)
 
 
 def filling(owner: Backend, value: Any, dtype: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from xdevice.errors import did_you_mean
 from xdevice.framework.adapters import available, has_device, is_installed, is_optional, registered
 
 _asked = pytest.StashKey[tuple[list[str], list[str]]]()
@@ -36,7 +37,7 @@ def _named(given: str) -> tuple[list[str], list[str]]:
     wanted = dict.fromkeys(filter(None, map(str.strip, given.split(",")))) if several is None else several
     missing = [name for name in several or () if is_optional(name) and not is_installed(name)]
     names = [name for name in wanted if name not in missing]
-    wrong = [f"{name!r} is not a backend" for name in names if name not in registered()]
+    wrong = [f"{name!r} is not a backend{_meant(name)}" for name in names if name not in registered()]
     wrong += [f"{name} is not installed" for name in names if name in registered() and not is_installed(name)]
     if wrong or not (names or given == "installed"):
         raise pytest.UsageError(
@@ -46,6 +47,11 @@ def _named(given: str) -> tuple[list[str], list[str]]:
     idle = [name for name in several or () if name in names and not has_device(registered()[name])]
     out = [*map(_why_not, idle), *(f"{name}: not installed" for name in missing)]
     return [name for name in names if name not in idle], out
+
+
+def _meant(name: str) -> str:
+    hint = did_you_mean(name, registered(), "").rstrip("?")
+    return f" ({hint})" if hint else ""
 
 
 def _why_not(name: str) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from xdevice import Device, NotSupportedError, XDeviceError, available, devices, gpu, properties, using
 from xdevice.device import as_integer
+from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend, is_installed, registered
 from xdevice.hardware.virtual import apply_environment
@@ -192,10 +193,10 @@ def _asked(config: pytest.Config) -> list[str]:
 def _request(text: str) -> str:
     try:
         virtual_request.parsed(text or "nothing", ENV)
-    except XDeviceError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of virtual GPUs; give an integer from 0 to {MOST}, or 2:{STAND_IN}"
-        ) from None
+    except XDeviceError as error:
+        asks = str(error).rpartition("; ")[2]
+        hint = asks if asks.endswith("?") else f"give an integer from 0 to {MOST}, or 2:{STAND_IN}"
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of virtual GPUs; {hint}") from None
     return text
 
 
@@ -258,7 +259,9 @@ def _is_waived(item: pytest.Item) -> bool:
     cls: Any = getattr(item, "cls", None)
     waived: dict[str, str] = getattr(cls, "waived", None) or {}
     for unknown in [name for name in waived if not hasattr(cls, name)]:
-        raise pytest.UsageError(f"{cls.__name__}.waived names {unknown}, which is not a promise")
+        promises = [name for name in dir(cls) if name.startswith("test_")]
+        hint = did_you_mean(unknown, promises, "a promise is a test of the class", least=0.8)
+        raise pytest.UsageError(f"{cls.__name__}.waived names {unknown}, which is not a promise; {hint}")
     name = getattr(item, "originalname", item.name)
     if name in waived:
         item.config.stash.setdefault(_waived, {})[f"xdevice: {cls.__name__} waives {name}: {waived[name]}"] = None

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xdevice.errors import ArgumentError, ArgumentTypeError
+from xdevice.errors import ArgumentError, ArgumentTypeError, did_you_mean
 
 
 class Dtypes(Protocol):
@@ -76,7 +76,8 @@ def bits_of(name: str) -> int:
 def one_of(value: Any, options: tuple[Any, ...], argument: str) -> None:
     if value not in options:
         listed = ", ".join(map(repr, options))
-        raise ArgumentError(f"{argument}={value!r} is not one of {listed}; give one of them")
+        hint = did_you_mean(value, [option for option in options if isinstance(option, str)], "give one of them")
+        raise ArgumentError(f"{argument}={value!r} is not one of {listed}; {hint}")
 
 
 @cache

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextvars import ContextVar, Token
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
-from xdevice.errors import ArgumentError, ArgumentTypeError, TransferError, shortened
+from xdevice.errors import ArgumentError, ArgumentTypeError, TransferError, did_you_mean, shortened
 from xdevice.tensors.transfers.watching import REMEDIES, Event, Listener, close_for, open_for
 
 Level = Literal["allow", "log", "forbid_implicit", "forbid"]
@@ -110,5 +110,6 @@ def checked_level(level: object) -> Level:
     """The level, if there is one of that name; an error that lists them if not."""
     if level not in LEVELS:
         kind = ArgumentError if isinstance(level, str) else ArgumentTypeError
-        raise kind(f"no level {shortened(level)}; there are {', '.join(map(repr, LEVELS))}")
+        there = did_you_mean(level, LEVELS, f"there are {', '.join(map(repr, LEVELS))}")
+        raise kind(f"no level {shortened(level)}; {there}")
     return level

@@ -48,6 +48,7 @@ HUGE = [2**63 - 1, (2**31,) * 3, 2**64 + 3, 2**70]
 REFUSALS: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [
     ("zeros", zeros, "shape", ["23", 2.5, (2, 3.0), None, (True, 2), (-1, 2), object()]),
     ("ones", lambda dtype: ones(2, dtype=dtype), "dtype", [*DTYPE_NAMES, np.array([1])]),
+    ("ones", lambda dtype: ones(2, dtype=dtype), "did you mean 'float32'", ["flaot32", "flot32"]),
     ("tensor", tensor, "cannot be made", ["text", [[1, 2], [3]], object(), [1, "a"], None]),
     ("tensor", lambda data: tensor(data, dtype="uint8"), "does not", SMALL),
     ("tensor", lambda data: tensor(data, dtype="int32"), "does not", WIDE),

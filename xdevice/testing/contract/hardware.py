@@ -35,7 +35,7 @@ class Hardware(Promises):
     def test_missing_kinds_count_zero(self, backend: str) -> None:
         assert (count("quantum"), devices("quantum")) == (0, [])
 
-    @pytest.mark.parametrize("kind", ["cuda:0", "gpu:0", "", "x y", "gpu()"])
+    @pytest.mark.parametrize("kind", ["cuda:0", "gpu:0", "", "x y", "gpu()", "gpus", "cudaa"])
     @pytest.mark.parametrize("ask", [count, devices])
     def test_a_kind_is_a_word(self, backend: str, kind: Any, ask: Any) -> None:
         raised(DeviceSpellingError)(ask, kind)
