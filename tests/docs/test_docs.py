@@ -133,3 +133,13 @@ def test_options_are_on_the_page(capsys):
         options = set(re.findall(r"--[a-z]+", sections[name]))
         assert options
         assert {option for option in options if option not in said} == set()
+
+
+def test_the_installation_page_has_each_extra_with_a_framework_and_the_oldest_python():
+    page = (DOCS / "installation.md").read_text(encoding="utf-8")
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"cli"}
+    lines = set(re.findall(r"`pip install '\.\[(\w+)\]'", page))
+    assert lines == set(project["entry-points"]["xdevice.backends"])
+    assert {extra for extra in extras - lines if f"`{extra}`" not in page} == set()
+    assert f"Python {project['requires-python'].removeprefix('>=')} or later" in page

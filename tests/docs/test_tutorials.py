@@ -1,4 +1,4 @@
-"""The tutorials, typed from the page into an empty folder: files are written, commands run, their output compared.
+"""The home page and the tutorials, typed into an empty folder: files are written, commands run, outputs compared.
 
 What is not done here is what a page has in a ``text`` block: making an environment and installing into it.
 """
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-PAGES = Path(__file__).parents[2] / "docs" / "tutorials"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = DOCS / "tutorials"
 BLOCK = re.compile(r"^( *)```(python|toml|ini|console)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"# (\S+)\n")
 COMMAND = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
@@ -43,23 +44,34 @@ def typed(command, folder):
 @pytest.mark.weekly
 @pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md")))
 def test_a_tutorial_does_what_it_says(page, tmp_path):
-    blocks = BLOCK.findall((PAGES / page).read_text(encoding="utf-8"))
+    assert follow((PAGES / page).read_text(encoding="utf-8"), tmp_path)
+
+
+def test_the_home_page_does_what_it_says(tmp_path):
+    page = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert follow(page, tmp_path) == 5
+    first = re.search(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
+    assert len(first.splitlines()) <= 8
+
+
+def follow(page, folder):
+    """Do what the page says, compare what is printed, and return how many commands were run."""
     commands = 0
-    for _, kind, indented in blocks:
+    for _, kind, indented in BLOCK.findall(page):
         block = textwrap.dedent(indented)
         if kind != "console":
-            file = tmp_path / NAMED.match(block)[1]
+            file = folder / NAMED.match(block)[1]
             file.parent.mkdir(exist_ok=True)
             file.write_text(block, encoding="utf-8")
             continue
         for command, promised in COMMAND.findall(block):
             commands += 1
-            done = typed(command, tmp_path)
+            done = typed(command, folder)
             alike = doctest.OutputChecker().check_output(promised, done.stdout, ALIKE)
             assert alike, f"{command}\n{promised}\nis promised, and not:\n{done.stdout}\n{done.stderr[-3000:]}"
             failed = bool(re.search(r"^FAILED ", promised, re.MULTILINE))
             assert bool(done.returncode) == failed, f"{command} ended with {done.returncode}\n{done.stderr[-3000:]}"
-    assert commands
+    return commands
 
 
 def test_the_chapters_tabs_run():

@@ -84,16 +84,26 @@ def test_navigation_opens_and_leads_to_a_page(page):
     expect(page.locator("h1")).to_contain_text("Automatic parallelism")
 
 
-def test_search_finds_a_name_and_leads_to_it(page):
+def search(page, words):
+    """The pages that are found, best first."""
     page.goto("/")
     if is_phone(page):
         page.locator("label.md-header__button[for=__search]").click()
     page.locator("input.md-search__input").click()
-    page.locator("input.md-search__input").press_sequentially("to_device")
+    page.locator("input.md-search__input").press_sequentially(words)
     results = page.locator(".md-search-result__link")
     expect(results.first).to_be_visible()
-    results.first.click()
+    return results
+
+
+def test_search_finds_a_name_and_leads_to_it(page):
+    search(page, "to_device").first.click()
     expect(page.locator("article")).to_contain_text("to_device")
+
+
+@pytest.mark.parametrize("words", ["install", "installation", "pip install"])
+def test_search_finds_the_installation_page_first(page, words):
+    assert "/installation/" in search(page, words).first.get_attribute("href")
 
 
 def test_code_is_copied_as_it_is_written(page):
