@@ -184,7 +184,7 @@ def has_plug_in(framework):
         return True
     virtual = xdevice.backend(framework).open("virtual")
     recipe = virtual.recipe() if virtual.has("recipe") else None
-    return recipe is None or plugins.find(recipe) is not None
+    return recipe is None or bool(plugins.program(plugins.fitting(recipe)) or plugins.find(recipe))
 
 
 @pytest.fixture(autouse=True)

@@ -198,6 +198,7 @@ def plugin(backend: Backend) -> Answer:
         return {"error": str(error)}
     if recipe is None:
         return {}
+    recipe = plugins.fitting(recipe)
     began, compiled = time.perf_counter(), list[bool]()
     path = None if folder else plugins.find(recipe)
     try:

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -71,14 +72,18 @@ def recipe() -> plugins.Recipe:
     assert spec is not None and spec.submodule_search_locations
     package = Path(next(iter(spec.submodule_search_locations)))
     version = re.search(r"full_version *= *'(\d+\.\d+)", (package / "version" / "__init__.py").read_text())
-    return plugins.Recipe(
+    source, headers = Path(__file__).with_name("virtual_gpu.cc"), package / "include"
+    whole = plugins.Recipe(
         name="xdevice_virtual_gpu",
         purpose=f"virtual GPUs for paddle {version[1] if version else ''}",
-        source=Path(__file__).with_name("virtual_gpu.cc"),
+        source=source,
         key=key(package),
         standard="c++17",
-        include=(package / "include",),
+        include=(headers,),
     )
+    include = source.parent / "bare", headers
+    bare = replace(whole, include=include, defines=("XDEVICE_BARE",), lacks="without kernels for 16-bit floats")
+    return replace(whole, bare=bare)
 
 
 def key(package: Path) -> str:

@@ -41,11 +41,12 @@ def test_paddle_imported_first_is_too_late_and_the_error_says_what_to_write():
 
 
 def test_without_a_compiler_the_error_says_what_to_install(tmp_path):
-    code = f"{CHOOSE}{SHOW}"
+    code = f"import sys; sys.modules['ziglang'] = None\n{CHOOSE}{SHOW}"
     status, _, errors = python(code, XDG_CACHE_HOME=str(tmp_path / "cache"), PATH=str(tmp_path), CXX="")
     assert status == 1
     assert "NotSupportedError" in last(errors)
     assert "g++" in last(errors)
+    assert "(or pip install ziglang, without kernels for 16-bit floats)" in last(errors)
     status, _, errors = python(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CXX="no-such-compiler")
     assert status == 1
     assert "no-such-compiler" in last(errors)

@@ -109,6 +109,7 @@ HALVES = """
 """
 
 
+@pytest.mark.usefixtures("compiler")  # ziglang makes a plug-in without these kernels
 def test_layers_compute_in_16_bits_where_they_are(program):
     names = "linear", "convolution", "normalisation", "LSTM", "GRU", "attention"
     assert program(HALVES) == [
@@ -116,6 +117,7 @@ def test_layers_compute_in_16_bits_where_they_are(program):
     ]
 
 
+@pytest.mark.usefixtures("compiler")  # ziglang makes a plug-in without these kernels
 def test_mixed_precision_casts_scales_and_keeps_a_master_of_each_parameter(program):
     lines = program("""
         import numpy as np, paddle

@@ -11,9 +11,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError
-from xdevice.kit.plugins.building import INSTALL, Recipe, build, compiler, hint, is_refused, is_whole
+from xdevice.kit.plugins.building import (
+    INSTALL,
+    Recipe,
+    build,
+    compiler,
+    fitting,
+    hint,
+    is_refused,
+    is_whole,
+    program,
+)
 
-__all__ = ["INSTALL", "NotCompiledError", "Recipe", "build", "compiler", "find", "library", "only_find"]
+__all__ = [
+    "INSTALL",
+    "NotCompiledError",
+    "Recipe",
+    "build",
+    "compiler",
+    "find",
+    "fitting",
+    "library",
+    "only_find",
+    "program",
+]
 
 ENV = "XDEVICE_PLUGINS"
 GROUP = "xdevice.plugins"  # the entry points of distributions that carry plug-ins; the value is the package with them
@@ -52,15 +73,19 @@ def library(recipe: Recipe) -> Path:
     """The library: the one that `find` finds, else compiled into the user's cache folder, which stderr says."""
     refused: list[str] = []
     found = find(recipe, refused)
+    if found is None and recipe.bare and compiler() is None:
+        found = find(recipe.bare, refused)
     if found is not None:
         return found
+    recipe = fitting(recipe)
     refused += [f"{place} in {ENV} has none that fits" for place in named()]
-    if compiler() is None:
-        raise _not_compiled(recipe, hint(), refused)
+    if program(recipe) is None:
+        raise _not_compiled(recipe, hint(recipe), refused)
     if not _compiles:
         raise NotCompiledError(f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now")
     place = writable(recipe, refused)
-    said = f"compiling {recipe.purpose}, once{_listed(refused)}"
+    less = f", {recipe.lacks}" if recipe.lacks else ""
+    said = f"compiling {recipe.purpose}, once{less}{_listed(refused)}"
     return build(recipe, place, lambda: print(said, file=sys.stderr, flush=True))
 
 

@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError
@@ -23,6 +24,7 @@ INSTALL = {
     "darwin": "xcode-select --install",
     "win32": "Visual Studio's build tools for C++, and start from their command prompt",
 }.get(sys.platform, "apt install g++ or conda install gxx")
+_BARE = "-mcpu=baseline", "-nostdlib++", "-fno-exceptions", "-fno-rtti"  # zig compiles for this processor otherwise
 _FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}  # as compilers say it
 _IN_THE_WAY = errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP
 
@@ -40,6 +42,8 @@ class Recipe:
     defines: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()  # of libraries, at run time too
     libraries: tuple[str, ...] = ()
+    bare: "Recipe | None" = None  # of a library that does less and needs no C++ library: ziglang can compile it
+    lacks: str = ""  # what the library of a `bare` recipe does not do
 
     @property
     def file(self) -> str:
@@ -72,16 +76,34 @@ def compiler() -> list[str] | None:
     return [found, *words[1:]] if found else None
 
 
+def bare_compiler() -> list[str] | None:
+    """The command of the compiler in the package ziglang, which has another C++ library than frameworks have."""
+    is_named = os.environ.get("CXX", "").strip()
+    return None if is_named or find_spec("ziglang") is None else [sys.executable, "-m", "ziglang", "c++"]
+
+
+def program(recipe: Recipe) -> list[str] | None:
+    """The command of a compiler that can make the library."""
+    return compiler() or (bare_compiler() if recipe.lacks else None)
+
+
+def fitting(recipe: Recipe) -> Recipe:
+    """The recipe, or its `bare` one where the compiler that is there can make only that."""
+    less = recipe.bare if compiler() is None and bare_compiler() else None
+    return less or recipe
+
+
 def is_refused() -> bool:
     """Whether ``CXX`` names no compiler, as ``none`` does not: nothing is compiled, and nothing that was is used."""
     return bool(os.environ.get("CXX", "").strip()) and compiler() is None
 
 
-def hint() -> str:
+def hint(recipe: Recipe) -> str:
     """Which compilers were looked for, and how one is installed."""
     if is_refused():
         return f"CXX={os.environ['CXX']} names no C++ compiler; unset it"
-    return f"there is no C++ compiler ({', '.join(_USUAL)}); install one, with {INSTALL}, set CXX"
+    less = f" (or pip install ziglang, {recipe.bare.lacks})" if recipe.bare else ""
+    return f"there is no C++ compiler ({', '.join(_USUAL)}); install one, with {INSTALL}{less}, set CXX"
 
 
 def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:
@@ -92,6 +114,7 @@ def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:
     return [
         *program,
         *("-dynamiclib" if mac else "-shared", "-fPIC", "-O2", "-pipe", "-w", f"-std={recipe.standard}"),
+        *(_BARE if program == bare_compiler() else ()),
         *(f"-D{define}" for define in recipe.defines),
         *(f"-I{folder}" for folder in recipe.include),
         str(recipe.source),
@@ -116,9 +139,9 @@ def _for_cl(recipe: Recipe, output: Path) -> list[str]:
 
 def build(recipe: Recipe, folder: Path, begin: Callable[[], None] = lambda: None) -> Path:
     """The library in the folder, compiled unless it is there already; ``begin`` is called before it is compiled."""
-    program = compiler()
-    if program is None:
-        raise NotSupportedError(f"{recipe.purpose} are compiled, and {hint()}")
+    words = program(recipe)
+    if words is None:
+        raise NotSupportedError(f"{recipe.purpose} are compiled, and {hint(recipe)}")
     made = folder / recipe.folder / recipe.file
     try:
         with _lock(folder / f"{recipe.name}.lock") as is_alone:  # the others find the library when they have waited
@@ -127,7 +150,7 @@ def build(recipe: Recipe, folder: Path, begin: Callable[[], None] = lambda: None
                 if is_alone:  # what a process left that was killed
                     for left in folder.glob(f"{recipe.name}-*.unfinished"):
                         shutil.rmtree(left, ignore_errors=True)
-                _compile(recipe, program, made)
+                _compile(recipe, words, made)
     except OSError as error:
         raise _failure(recipe, error, folder) from error
     return made
@@ -188,7 +211,8 @@ def _compile(recipe: Recipe, program: list[str], made: Path) -> None:
 
 def _run(words: list[str], output: Path, purpose: str) -> None:
     # in English, and with its temporary files where what is left behind is removed
-    env = {**os.environ, "LC_ALL": "C", **dict.fromkeys(("TMPDIR", "TMP", "TEMP"), str(output.parent))}
+    folders = "TMPDIR", "TMP", "TEMP", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"
+    env = {**os.environ, "LC_ALL": "C", **dict.fromkeys(folders, str(output.parent))}
     done = subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode == 0 and output.is_file():
         return

@@ -1,0 +1,62 @@
+// Functions of PaddlePaddle's C++ in whose place the plug-in's are called: it is loaded first, so they are found first.
+//
+// They are named by their symbols, and take arguments as GNU's C++ library lays them out, which has not changed since
+// GCC 5. Nothing of a C++ library is used.
+
+#pragma once
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+
+#include "device.h"
+
+namespace xdevice {
+
+// PaddlePaddle 3.0 to 3.3.1 makes a stream for each copy to, from or on a device, and with it a thread pool, which starts
+// a thread and joins it: nine tenths of the time of a small operation. Here a callback runs at once.
+struct Function {  // std::function
+  void* bound[2];
+  void* manage;
+  void (*call)(const void* bound);
+};
+
+struct CallbackManager {
+  void* stream;
+  void* pool[2];
+  pthread_mutex_t mutex;
+  void* last[2];
+};
+
+void Begin(CallbackManager*, void* stream) __asm__("_ZN3phi15CallbackManagerC1EPNS_6stream6StreamE");
+void AddCallback(const CallbackManager*, Function*) __asm__("_ZNK3phi15CallbackManager11AddCallbackESt8functionIFvvEE");
+void Wait(const CallbackManager*) __asm__("_ZNK3phi15CallbackManager4WaitEv");
+
+void Begin(CallbackManager* manager, void* stream) { *manager = {stream, {}, PTHREAD_MUTEX_INITIALIZER, {}}; }
+void AddCallback(const CallbackManager*, Function* callback) { callback->call(callback->bound); }
+void Wait(const CallbackManager*) {}
+
+// Gloo's process group refuses tensors that are not on the CPU. A virtual GPU's memory is the host's.
+void CheckPlace(const void* tensor, int8_t type)
+    __asm__("_ZN3phi11distributed15CommStaticCheck10CheckPlaceERKNS_11DenseTensorENS_14AllocationTypeE");
+
+void CheckPlace(const void*, int8_t) {}
+
+// A function of the library that an address is in, by its symbol.
+template <class Function>
+Function FunctionNear(const void* address, const char* symbol) {
+  Dl_info library;
+  if (!dladdr(address, &library)) return nullptr;
+  void* handle = dlopen(library.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+  return handle ? reinterpret_cast<Function>(dlsym(handle, symbol)) : nullptr;
+}
+
+#define TRANS_DATA_PLACE "_ZN6paddle12experimental14TransDataPlaceERKN3phi11DenseTensorENS1_5PlaceE"
+
+// PaddlePaddle's copies between a virtual GPU and the CPU, where one has no kernel, are none that a GPU would make.
+struct Unwatched {
+  Unwatched() { ++unwatched; }
+  ~Unwatched() { --unwatched; }
+};
+
+}  // namespace xdevice
