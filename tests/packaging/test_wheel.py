@@ -36,7 +36,7 @@ def test_the_wheel_declares_its_adapters_and_extras(wheel):
     for name in adapters:
         assert f"{name} = xdevice.backends.{name}" in meta["entry_points.txt"]
     extras = {line.split(": ")[1] for line in meta["METADATA"].splitlines() if line.startswith("Provides-Extra")}
-    assert extras >= adapters | {"cli", "test", "docs", "all"}
+    assert extras >= adapters | {"cli", "test", "test-core", "docs", "all"}
 
 
 def test_every_capability_can_be_imported_from_the_wheel_alone(wheel, tmp_path):
@@ -74,3 +74,7 @@ print(json.dumps(files))
         modules = {".".join(p.relative_to(ROOT).with_suffix("").parts) for p in files}
         assert {f"xdevice.{module}" for module in modules} <= set(loaded)
     assert all(Path(file).is_relative_to(site) for file in loaded.values())
+
+
+def test_the_plug_ins_wheels_have_the_same_licence():
+    assert (ROOT / "plugins" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()

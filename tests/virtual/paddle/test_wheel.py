@@ -23,7 +23,7 @@ def test_a_wheel_carries_the_plug_in_to_where_nothing_is_compiled(tmp_path, comp
     subprocess.run(build, env=clean, capture_output=True, check=True, timeout=100)
     project = tmp_path / "plugins"  # setuptools writes beside what it builds
     project.mkdir()
-    for name in ("pyproject.toml", "setup.py"):
+    for name in ("pyproject.toml", "setup.py", "LICENSE"):
         (project / name).write_bytes((PROJECT / name).read_bytes())
     settings = {"FRAMEWORK": "paddle", "COMPILED": str(compiled)}
     make = ["wheel", "-q", "--no-build-isolation", "--no-deps", "-w", str(out), str(project)]
@@ -33,6 +33,7 @@ def test_a_wheel_carries_the_plug_in_to_where_nothing_is_compiled(tmp_path, comp
     assert wheel.name.startswith(f"xdevice_plugins_paddle-{release}.{xdevice.__version__}-py3-none-linux_")
     files = zipfile.ZipFile(wheel)
     needed = files.read(next(name for name in files.namelist() if name.endswith("/METADATA"))).decode()
+    assert any(name.endswith("/licenses/LICENSE") for name in files.namelist())
     assert f"Requires-Dist: paddlepaddle=={release}\n" in needed
     assert f"Requires-Dist: xdevice-tensors=={xdevice.__version__}\n" in needed
     install = ["install", "-q", "--no-deps", "--target", str(site), str(wheel)]
