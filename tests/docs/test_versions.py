@@ -117,6 +117,12 @@ def test_an_older_version_is_given_what_it_needs():
     assert wanted("tensorflow", "pre") == ["tensorflow-cpu", "setuptools"]
 
 
+def test_the_checks_have_the_command_line_and_no_framework():
+    suite = {environments.bare(package) for package in environments.suite()}
+    assert {"pytest", "rich", "array-api-compat", "array-api-strict"} <= suite
+    assert suite.isdisjoint({*environments.PACKAGES.values(), "xdevice-tensors"})
+
+
 def test_what_cannot_be_installed_is_said_in_a_line():
     pip = "ERROR: Could not find a version that satisfies the requirement jax==9 (from versions: 0.1)\nERROR: No match"
     assert environments.reason_in(pip) == "ERROR: No match"

@@ -111,7 +111,7 @@ def program(tried: Tried) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder, project["repository"].replace("/", "+"))
         source = tried.options.program or f"https://github.com/{project['repository']}"
-        git = ["git", "clone", "--quiet", "--no-checkout", source, checkout]
+        git = ["git", "clone", "--quiet", source, checkout]
         cloned = subprocess.run(git, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}, capture_output=True, text=True)
         if cloned.returncode:
             why = " ".join(cloned.stderr.split())[:200]
@@ -123,8 +123,8 @@ def program(tried: Tried) -> Run:
         done = subprocess.run(command, env=alone(), capture_output=True, text=True)
     if tried.options.verbose:
         print(done.stderr, file=sys.stderr)
-    said = (done.stdout.strip().splitlines() or done.stderr.strip().splitlines() or ["nothing"])[0]
-    says = " ".join(said.removeprefix("NOT AS IT SAYS").removeprefix("as it says").split())
+    said = done.stdout.strip().splitlines()[:1] or done.stderr.strip().splitlines()[-1:] or ["nothing was printed"]
+    says = " ".join(said[0].removeprefix("NOT AS IT SAYS").removeprefix("as it says").split())[:300]
     failures = {name: says} if done.returncode else {}
     return Run(1 - len(failures), 0, failures, round(time.monotonic() - began, 1), says=says)
 

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import tomllib
 
@@ -37,22 +38,26 @@ NEEDS: dict[str, list[tuple[str | None, tuple[str, ...]]]] = {
 }
 """What a version needs beyond what its own package requires, or in a narrower range."""
 
-SUITE = (
-    "pytest>=8",
-    "optree>=0.13",
-    "safetensors>=0.8",
-    "hypothesis>=6",
-    "array-api-compat>=1.11",
-    "array-api-strict>=2.4",
-    # xdevice's command line.
-    "rich>=13",
-    "nvidia-ml-py>=12",
-    "psutil>=5.9",
-)
-"""What the checks need beside the framework."""
-
 ANY = ("newest", "pre")
 """Words for a version that the index decides: the newest released, and the newest of all."""
+
+
+def project() -> dict[str, Any]:
+    """What pyproject.toml says of the package."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def suite() -> list[str]:
+    """What the checks need beside the framework: what xdevice, its tests and its command line require."""
+    extras = project()["optional-dependencies"]
+    needed = [
+        *project()["dependencies"],
+        "array-api-strict>=2.4",
+        *extras["test"],
+        *extras["safetensors"],
+        *extras["cli"],
+    ]
+    return [package for package in dict.fromkeys(needed) if not package.startswith(project()["name"])]
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -62,9 +67,8 @@ def numbers(version: str) -> tuple[int, ...]:
 
 def lowest(name: str) -> str:
     """The lowest version that the package's extra admits."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     package = re.compile(rf"{PACKAGES[name].removesuffix('-cpu')}>=([\d.]+)")
-    return next(match[1] for line in project["optional-dependencies"][name] if (match := package.match(line)))
+    return next(match[1] for line in project()["optional-dependencies"][name] if (match := package.match(line)))
 
 
 def wanted(name: str, version: str) -> list[str]:
@@ -105,7 +109,7 @@ def install(python: Path, version: str, packages: list[str], wheel: Path) -> str
     """
     newest = ["--upgrade"] * (version in ANY)  # the environment may have been kept
     framework = f"--only-binary={packages[0].partition('=')[0]}"  # none is built from its source
-    return pip_install(python, [*newest, framework, *packages, *SUITE], pre=version == "pre") or pip_install(
+    return pip_install(python, [*newest, framework, *packages, *suite()], pre=version == "pre") or pip_install(
         python, ["--no-deps", "--force-reinstall", str(wheel)]
     )
 
