@@ -88,6 +88,7 @@ def run(tmp_path):
     ("doctor --jsno", "unknown option '--jsno'; did you mean '--json'?"),
     ("bench --scal 1", "unknown option '--scal'; did you mean '--scale'?"),
     ("bench tinny", "no experiment 'tinny'; there are"),
+    ("bench --device gpuu:0", "'gpuu:0' names an unknown kind of device; did you mean 'gpu'?"),
     ("virtual biuld", "'biuld' is unknown; did you mean 'build'?"),
     ("launch --time-limt 5 script.py", "unknown option '--time-limt'; did you mean '--time-limit'?"),
     ("launch --engine mpii script.py", "'mpii' is unknown; did you mean 'mpi'?"),
