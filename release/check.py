@@ -99,7 +99,8 @@ def look(sdist: Path, wheel: Path) -> None:
 
 def install_and_try(work: Path, wheel: Path, python: str, extra: str) -> None:
     step(f"Python {python}, [{extra}]")
-    versions = ("-c", ROOT / "constraints.txt") if extra in LARGE else ()  # the newest, but for builds for the CPU
+    # The newest of each, but for PyTorch: its newest would bring gigabytes of CUDA.
+    versions = ("-c", ROOT / "constraints.txt") if extra == "torch" else ()
     there = environment(work, python, *versions, f"{wheel}[{extra}]" if extra else wheel)
     run(there, "-c", TRIED.get(extra, SMOKE), cwd=work)
 
