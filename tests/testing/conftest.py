@@ -13,7 +13,6 @@ pages = xdevice_pages
 ghost = xdevice_ghost
 broken = xdevice_broken
 gpus_alone = xdevice_gpus_alone
-plugged = xdevice_plugged
 """
 GPUS_ALONE = """
 def build(): return {"version": "1.5", "compute": "cuda", "toolkit": "12.9"}
@@ -21,35 +20,12 @@ def kinds(): return ("gpu",)
 def count(kind): return 0
 """
 
-PLUGGED = {
-    "__init__.py": "import plugged\n",
-    "hardware.py": """
-gpus = 0
-def kinds(): return ("cpu", "gpu")
-def count(kind): return gpus if kind == "gpu" else 1
-def native(device): return str(device)
-def properties(device): return {"virtual": device.kind == "gpu"}
-""",
-    "virtual.py": """
-from pathlib import Path
-import xdevice_plugged.hardware as hardware
-from xdevice.kit import plugins
-def recipe():
-    return plugins.Recipe("answer", "virtual GPUs for plugged 1.5", Path(__file__).with_name("answer.cc"), "", "c++17")
-def enable(n, force, stand_in):
-    plugins.library(recipe())
-    hardware.gpus = n
-""",
-    "answer.cc": 'extern "C" int answer() { return 42; }\n',
-}
-
 
 @pytest.fixture
 def run(pytester, monkeypatch):
     """Run pytest on the text of a test file, with other frameworks registered.
 
-    They are `pages`, `ghost`, which is missing, `broken`, `gpus_alone`, which has no device, and `plugged`, whose
-    virtual GPUs need a plug-in.
+    They are `pages`, `ghost`, which is missing, `broken`, and `gpus_alone`, which has no device.
     """
     info = pytester.mkdir("site") / "xdevice_pages-1.0.dist-info"
     info.mkdir()
@@ -61,10 +37,6 @@ def run(pytester, monkeypatch):
     adapter = pytester.mkdir("site/xdevice_gpus_alone")
     (adapter / "__init__.py").write_text("import gpus_alone\n", encoding="utf-8")
     (adapter / "hardware.py").write_text(GPUS_ALONE, encoding="utf-8")
-    (info.parent / "plugged.py").write_text("", encoding="utf-8")
-    plugged = pytester.mkdir("site/xdevice_plugged")
-    for name, text in PLUGGED.items():
-        (plugged / name).write_text(text, encoding="utf-8")
     for name in [name for name in os.environ if name.startswith(("XDEVICE", "PYTEST_ADDOPTS"))]:
         monkeypatch.delenv(name)
     path = [str(info.parent), str(PAGES), *filter(None, sys.path)]

@@ -11,6 +11,28 @@ pytest_plugins = ["pytester"]
 
 TESTS = Path(__file__).parents[1]
 
+PLUGGED = {
+    "__init__.py": "import plugged\n",
+    "hardware.py": """
+gpus = 0
+def kinds(): return ("cpu", "gpu")
+def count(kind): return gpus if kind == "gpu" else 1
+def native(device): return str(device)
+def properties(device): return {"virtual": device.kind == "gpu"}
+""",
+    "virtual.py": """
+from pathlib import Path
+import xdevice_plugged.hardware as hardware
+from xdevice.kit import plugins
+def recipe():
+    return plugins.Recipe("answer", "virtual GPUs for plugged 1.5", Path(__file__).with_name("answer.cc"), "", "c++17")
+def enable(n, force, stand_in):
+    plugins.library(recipe())
+    hardware.gpus = n
+""",
+    "answer.cc": 'extern "C" int answer() { return 42; }\n',
+}
+
 CODE = """
 import os, pytest
 
@@ -20,6 +42,19 @@ def test_two(backend): pass
 def test_children(): assert os.environ["XDEVICE_VIRTUAL_GPUS"] == "{}"
 """
 ASKED = "--xdevice-virtual-gpus=2", "--xdevice-backend=plugged"
+
+
+@pytest.fixture
+def run(run, pytester):
+    """With one more framework, `plugged`, whose virtual GPUs need a plug-in."""
+    site = pytester.path / "site"
+    with (site / "xdevice_pages-1.0.dist-info" / "entry_points.txt").open("a", encoding="utf-8") as points:
+        points.write("plugged = xdevice_plugged\n")
+    (site / "plugged.py").write_text("", encoding="utf-8")
+    (site / "xdevice_plugged").mkdir()
+    for name, text in PLUGGED.items():
+        (site / "xdevice_plugged" / name).write_text(text, encoding="utf-8")
+    return run
 
 
 @pytest.fixture
