@@ -50,13 +50,9 @@ def project() -> dict[str, Any]:
 def suite() -> list[str]:
     """What the checks need beside the framework: what xdevice, its tests and its command line require."""
     extras = project()["optional-dependencies"]
-    needed = [
-        *project()["dependencies"],
-        "array-api-strict>=2.4",
-        *extras["test"],
-        *extras["safetensors"],
-        *extras["cli"],
-    ]
+    needed = list(project()["dependencies"])
+    for name in ("test", "test-core", "safetensors", "cli"):
+        needed += extras[name]
     return [package for package in dict.fromkeys(needed) if not package.startswith(project()["name"])]
 
 
