@@ -8,9 +8,8 @@ import linecache
 import re
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from threading import get_ident
 from types import FrameType, SimpleNamespace
 from typing import Any
@@ -18,12 +17,12 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from xdevice.backends.torch.hardware import gpus, native, runtime
+from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.private_names import core, own, replace_name
 from xdevice.backends.torch.virtual import copies
 from xdevice.backends.torch.virtual import runtime as virtual
 from xdevice.backends.torch.virtual.torch_parts.engines import Wrapped
-from xdevice.contract import Copy, Kind, Lane, Mark, Watcher
+from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit import keras
 from xdevice.kit.private_names import replaced
@@ -151,48 +150,3 @@ def _warned(see: Callable[[Copy], None]) -> Generator[None]:
             yield
         finally:
             torch.cuda.set_sync_debug_mode(mode)
-
-
-def lane(device: Device) -> Lane | None:
-    kind, _ = gpus()
-    return _Lane(runtime(kind, device), device) if kind in ("cuda", "xpu") else None
-
-
-class _Lane:
-    """A side stream for copies from the host: they run beside what is computed on the GPU."""
-
-    def __init__(self, module: Any, device: Device) -> None:
-        self._module, self._device = module, native(device)
-        self._stream = module.Stream(self._device)
-        self._entered: list[Any] = []
-
-    def __enter__(self) -> None:
-        self._entered.append(self._module.stream(self._stream))
-        self._entered[-1].__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self._entered.pop().__exit__(*error)
-
-    def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
-        return tensor.pin_memory() if tensor.is_cpu and not tensor.is_pinned() else tensor
-
-    def mark(self) -> Mark:
-        return _Mark(self._module, self._device, self._stream.record_event())
-
-
-@dataclass
-class _Mark:
-    """An event behind what was queued."""
-
-    module: Any
-    device: torch.device
-    event: Any
-
-    def wait(self) -> None:
-        self.event.synchronize()
-
-    def join(self, tensors: Sequence[Any]) -> None:
-        stream = self.module.current_stream(self.device)
-        stream.wait_event(self.event)
-        for tensor in tensors:
-            tensor.record_stream(stream)  # its memory is of the side stream's, which would use it again at once

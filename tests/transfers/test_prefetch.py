@@ -1,4 +1,4 @@
-"""The thread behind `prefetch`: what it takes, in which order, and that it ends. No framework is needed for that."""
+"""When `prefetch` calls its source, and what it makes of a batch; most of it without a framework."""
 
 import gc
 import os
@@ -7,13 +7,14 @@ import sys
 import textwrap
 import threading
 import weakref
-from collections import deque
-from contextvars import ContextVar
+from array import array
+from collections import ChainMap, UserDict, defaultdict, deque
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from threading import Event
-from time import sleep
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -23,6 +24,7 @@ from xdevice import Device, device_of, prefetch
 from xdevice.contract import Copy
 from xdevice.framework.adapters import find
 from xdevice.parallel.prefetch import Placed, Prefetched
+from xdevice.parallel.snapshots import snapshot
 from xdevice.tensors.transfers import watching
 
 
@@ -51,16 +53,26 @@ def ran(code, backend, env):
     return int(done.stdout or 0)
 
 
-def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "xdevice.prefetch"]
+class Way:
+    """A mark that tells when it is waited for."""
+
+    def __init__(self, number, told, error=None):
+        self.number, self.told, self.error = number, told, error
+
+    def wait(self):
+        self.told.append(f"read {self.number}")
+        if self.error is not None:
+            raise self.error
+
+    def join(self):
+        self.told.append(f"arrived {self.number}")
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left():
-    assert not threads()
+def no_thread_is_started():
+    before = threading.enumerate()
     yield
-    gc.collect()
-    assert not threads()
+    assert threading.enumerate() == before
 
 
 @given(numbers=some.lists(some.integers()), size=some.integers(1, 5), travels=some.booleans())
@@ -89,56 +101,64 @@ def test_a_source_without_length_has_none():
         len(ahead(iter([1])))
 
 
-def test_the_next_batch_is_made_while_this_one_is_used():
-    is_made = Event()
+def test_the_source_is_called_again_when_its_memory_has_been_read():
+    told = []
 
     def source():
-        yield 1
-        yield 2
-        is_made.set()
+        for i in range(4):
+            told.append(f"source {i}")
+            yield i
 
-    batches = iter(ahead(source()))
-    assert next(batches) == 1 and is_made.wait(60)
-    batches.close()
-
-
-def test_where_the_cpu_copies_there_is_a_thread_for_batches_that_take_long():
-    def placed(batch):
-        if 10 <= batch < 30:
-            sleep(0.003)
-        return Placed(batch, True, by_cpu=True)
-
-    numbers, beside = [], []
-    for number in ahead(range(60), place=placed):
-        numbers.append(number)
-        beside.append(bool(threads()))
-    assert numbers == list(range(60))
-    assert not any(beside[:2])
-    assert any(beside[12:20])
-    assert not any(beside[-5:]), "it is given up where they take long no more"
+    for number in ahead(source(), 1, lambda i: Placed(i, True, [Way(i, told)])):
+        told.append(f"loop {number}")
+    assert " ".join(told) == (
+        "source 0 read 0 source 1 arrived 0 loop 0 read 1 source 2 arrived 1 loop 1 "
+        "read 2 source 3 arrived 2 loop 2 read 3 arrived 3 loop 3"
+    )
 
 
-def test_where_the_cpu_copies_an_error_comes_at_its_turn_from_either_thread():
-    for wrong in range(8):
-        found = []
-        with pytest.raises(KeyError):
-            found.extend(ahead(range(9), place=partial(slow, wrong)))
-        assert found == list(range(wrong))
+def test_a_copy_that_fails_on_its_way_is_an_error_of_its_batch():
+    found, told = [], []
+    places = partial(failing, told)
+    with pytest.raises(xdevice.OutOfMemoryError):
+        deque(map(found.append, ahead(range(9), 2, places)))
+    assert found == [0, 1, 2]
 
 
-def slow(wrong, batch):
-    sleep(0.003)
-    if batch == wrong:
-        raise KeyError(batch)
-    return Placed(batch, True, by_cpu=True)
+def failing(told, number):
+    error = xdevice.OutOfMemoryError("too large") if number == 3 else None
+    return Placed(number, True, [Way(number, told, error)])
+
+
+def test_what_travels_first_begins_to_run_ahead():
+    taken = []
+    source = map(taken.append, range(9))
+    for i, _ in enumerate(ahead(source, 2, lambda batch: Placed(batch, len(taken) > 3))):
+        assert len(taken) == (i + 1 if i < 3 else min(i + 3, 9))
+
+
+def test_an_interrupt_comes_at_once():
+    def source():
+        yield from range(2)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        next(iter(ahead(source())))
 
 
 @pytest.mark.parametrize("way", ["break", "raise", "forget", "cycle", "close"])
-def test_the_thread_ends_however_the_loop_is_left(way):
+def test_the_source_is_closed_however_the_loop_is_left(way):
+    is_closed = []
+
+    def source():
+        try:
+            yield from range(100)
+        finally:
+            is_closed.append(True)
+
     def loop():
-        batches = iter(ahead(range(100)))
+        batches = iter(ahead(source()))
         for _ in batches:
-            assert threads()
             if way == "raise":
                 raise KeyError
             if way == "cycle":
@@ -146,7 +166,7 @@ def test_the_thread_ends_however_the_loop_is_left(way):
                 own.append(own)
             if way == "close":
                 batches.close()
-                assert not threads()
+                assert is_closed
             break
 
     if way == "raise":
@@ -155,24 +175,7 @@ def test_the_thread_ends_however_the_loop_is_left(way):
     else:
         loop()
     gc.collect()
-    assert not threads()
-
-
-def test_an_endless_source_ends_with_its_loop():
-    is_closed = []
-
-    def source():
-        try:
-            while True:
-                yield Batch(0)
-        finally:
-            is_closed.append(True)
-
-    for batch in ahead(source()):
-        del batch
-        break
-    gc.collect()
-    assert is_closed and not threads()
+    assert is_closed
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), StopAsyncIteration(), SystemExit(3), MemoryError()])
@@ -221,52 +224,12 @@ def test_nothing_but_the_consumer_keeps_a_batch():
             assert all(ref() is None for ref in alive[: number + 1])
 
 
-def test_the_thread_has_the_callers_context():
-    variable = ContextVar("variable", default="default")
-    seen = []
-
-    def source():
-        for i in range(3):
-            seen.append((variable.get(), threading.current_thread().name))
-            yield i
-
-    token = variable.set("the caller's")
-    batches = iter(ahead(source()))
-    next(batches)
-    variable.reset(token)
-    assert list(batches) == [1, 2]
-    assert seen == [("the caller's", name) for name in ("MainThread", "xdevice.prefetch", "xdevice.prefetch")]
-
-
 def test_a_block_that_a_source_opens_is_left_where_it_was_entered():
     def source():
         with xdevice.transfer_guard("log"):
             yield from range(3)
 
     assert list(ahead(source())) == [0, 1, 2]
-
-
-def test_a_copy_of_the_thread_is_that_of_the_line_that_takes_the_batch():
-    places = []
-
-    class Recorder(watching.Listener):
-        def see(self, event):
-            places.append((event.place.source, threading.current_thread().name))
-
-    names = {"told": watching.Told(find("numpy")), "sent": sent}
-    names["copy"] = Copy("copy", "to", 8, Device("cpu", 0), Device("gpu", 0))
-    framework = "def place(batch):\n    told.see(copy)\n    return sent(batch)"
-    exec(compile(framework, "<framework>", "exec"), names)
-    recorder = Recorder()
-    with xdevice.using("numpy"):
-        watching.open_for(recorder)
-        try:
-            for _ in ahead(range(3), place=names["place"]):  # it is here
-                pass
-        finally:
-            watching.close_for(recorder)
-    assert [name for _, name in places] == ["MainThread", "xdevice.prefetch", "xdevice.prefetch"]
-    assert all(source.endswith("# it is here") for source, _ in places)
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "2", None])
@@ -289,12 +252,10 @@ def test_bad_arguments_are_errors_at_once(arguments, error, says):
 def test_batches_that_are_there_are_passed_on(backend):
     source = [{"x": xdevice.ones(3, device="cpu"), "name": "a"}, [xdevice.ones(2, device="cpu")]]
     found = []
-    for batch in prefetch(source, "cpu"):
-        assert not threads()
-        found.append(batch)
+    found.extend(prefetch(source, "cpu"))
     assert found[0] is source[0] and found[1] is source[1] and device_of(found) == Device("cpu")
     halves = list(prefetch(source[:1] and [xdevice.ones((4, 2), device="cpu")], ["cpu", "cpu"]))
-    assert [tuple(half.shape) for half in halves[0]] == [(2, 2), (2, 2)] and not threads()
+    assert [tuple(half.shape) for half in halves[0]] == [(2, 2), (2, 2)]
 
 
 def test_a_device_that_is_not_there_is_an_error_of_the_loop(backend):
@@ -307,12 +268,13 @@ def test_a_lane_brings_the_batches_that_the_host_had(backend, plug_in):
     """Under virtual GPUs that stand in, whose streams have the names of real ones'; elsewhere there are no lanes."""
     code = """
         import xdevice
-        from xdevice.parallel import prefetch
         owner = xdevice.backend()
         if not owner.open("lanes").has("lane"):
             raise SystemExit
         xdevice.virtual_gpus(2, stand_in=True)
-        prefetch.is_virtual = lambda owner, device: False
+        if owner == "torch":
+            from xdevice.backends.torch import lanes
+            lanes.is_virtual = lambda: False
         batches = [{"x": xdevice.full(4, i, device="cpu"), "more": [xdevice.arange(3, device="cpu")]} for i in range(5)]
         for pin in (False, True):
             ahead = xdevice.prefetch(batches, "gpu:1", pin=pin)
@@ -380,12 +342,70 @@ def test_memory_is_not_used_again_before_the_gpu_has_used_it(backend, pin):
         assert [xdevice.to_numpy(total)[0, 0] / 512 for total in totals] == [i * i for i in range(30)]
 
 
-def test_a_program_may_end_while_the_thread_works():
-    code = """
-        import itertools, threading
-        from xdevice.parallel.prefetch import Placed, Prefetched
-        batches = iter(Prefetched(itertools.count(), lambda batch: Placed(batch, True), 2))
-        print(next(batches), threading.active_count())
-    """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60)
-    assert done.stdout == "0 2\n" and done.stderr == "" and done.returncode == 0
+def test_a_copy_is_that_of_the_line_that_takes_the_batch():
+    places = []
+
+    class Recorder(watching.Listener):
+        def see(self, event):
+            places.append(event.place.source)
+
+    names = {"told": watching.Told(find("numpy")), "sent": sent}
+    names["copy"] = Copy("copy", "to", 8, Device("cpu", 0), Device("gpu", 0))
+    framework = "def place(batch):\n    told.see(copy)\n    return sent(batch)"
+    exec(compile(framework, "<framework>", "exec"), names)
+    recorder = Recorder()
+    with xdevice.using("numpy"):
+        watching.open_for(recorder)
+        try:
+            for _ in ahead(range(3), place=names["place"]):  # it is here
+                pass
+        finally:
+            watching.close_for(recorder)
+    assert len(places) == 3 and all(source.endswith("# it is here") for source in places)
+
+
+@dataclass
+class Record:
+    labels: list
+
+
+class Own:
+    """Of a class that no one opens."""
+
+
+def holding():
+    """One of each container and buffer that a source may write to."""
+    return {
+        "list": [0, [0]], "dict": {"a": 0}, "default": defaultdict(int, a=0), "deque": deque([0]), "set": {0},
+        "record": Record([0]), "space": SimpleNamespace(x=[0]), "user": UserDict(a=0), "tuple": ([0],), "empty": [],
+        "bytes": bytearray(b"0"), "array": array("i", [0]), "view": memoryview(array("i", [0])),
+        "mapping": ChainMap({"a": 0}), "text": np.array(["0", "1"]), "numbers": np.zeros(2),
+    }  # fmt: skip
+
+
+def test_a_snapshot_is_not_written_to():
+    batch = holding()
+    kept = snapshot(batch)
+    batch["list"][1].append(1)
+    for name in ("dict", "default", "user", "mapping"):
+        batch[name]["a"] = 1
+    for name in ("deque", "empty"):
+        batch[name].append(1)
+    batch["set"].add(1)
+    batch["record"].labels[0] = batch["space"].x[0] = batch["tuple"][0][0] = 1
+    for name in ("bytes", "array", "view"):
+        batch[name][0] = 1
+    batch["text"][0] = batch["numbers"][0] = 1
+    assert repr(kept.pop("view").tolist()) == "[0]"
+    wanted = holding()
+    del wanted["view"]
+    assert repr(kept) == repr(wanted)
+    assert {name: type(value) for name, value in kept.items()} == {name: type(value) for name, value in wanted.items()}
+
+
+def test_a_snapshot_shares_what_the_batch_shares_and_leaves_objects_alone():
+    shared, own = np.zeros(2), Own()
+    labels = [1]
+    kept = snapshot({"a": shared, "b": [shared], "own": own, "x": labels, "y": (labels,)})
+    assert kept["a"] is kept["b"][0] and kept["a"] is not shared and kept["own"] is own
+    assert kept["x"] is kept["y"][0] and kept["x"] is not labels

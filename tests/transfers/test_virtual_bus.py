@@ -49,24 +49,26 @@ def test_copies_take_their_time_each_way_and_it_is_said(backend, with_virtual_gp
     assert done.stderr.count("xdevice: virtual GPUs have a bus of 1 GB/s and 20000 µs a copy") == 1
 
 
-@pytest.mark.weekly(but="jax")
+@pytest.mark.weekly(but=("torch", "jax"))
 @pytest.mark.needs("gradient")
-def test_prefetched_copies_are_waited_for_by_the_thread(backend):
+def test_prefetched_copies_are_on_the_bus_while_the_loop_computes(backend):
     code = """
-        from threading import current_thread
+        import sys
         from xdevice.hardware import bus as buses
         waits, wait_until = [], buses.wait_until
         def told(end):
-            waits.append(current_thread().name)
+            waits.append(sys._getframe(1).f_code.co_name)
             wait_until(end)
         buses.wait_until = told
-        many = [x + i for i in range(5)]
-        list(xdevice.prefetch(many, gpu))
+        for i, batch in enumerate(xdevice.prefetch([x + i for i in range(5)], gpu)):
+            assert perf_counter() >= buses.until([gpu]) - 0.02 * (i < 2), "it is used before it has been carried"
+            waits.append("loop")
         print(*waits)
     """
     done = ran(code, backend)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == ["MainThread", *["xdevice.prefetch"] * 4]
+    assert "carry" not in done.stdout, "the loop waits for a copy that is made ahead"
+    assert done.stdout.split() == ["wait", "wait", "join", "loop", *["wait", "join", "loop"] * 3, "join", "loop"]
 
 
 @pytest.mark.weekly(but="jax")

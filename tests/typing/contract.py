@@ -18,6 +18,7 @@ from xdevice.backends.jax import engine as jax_engine
 from xdevice.backends.jax import exchange as jax_exchange
 from xdevice.backends.jax import gradients as jax_gradients
 from xdevice.backends.jax import hardware as jax_hardware
+from xdevice.backends.jax import lanes as jax_lanes
 from xdevice.backends.jax import maths as jax_maths
 from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
@@ -34,6 +35,7 @@ from xdevice.backends.mxnet import engine as mxnet_engine
 from xdevice.backends.mxnet import exchange as mxnet_exchange
 from xdevice.backends.mxnet import gradients as mxnet_gradients
 from xdevice.backends.mxnet import hardware as mxnet_hardware
+from xdevice.backends.mxnet import lanes as mxnet_lanes
 from xdevice.backends.mxnet import maths as mxnet_maths
 from xdevice.backends.mxnet import memory as mxnet_memory
 from xdevice.backends.mxnet import mixing as mxnet_mixing
@@ -91,6 +93,7 @@ from xdevice.backends.torch import engine as torch_engine
 from xdevice.backends.torch import exchange as torch_exchange
 from xdevice.backends.torch import gradients as torch_gradients
 from xdevice.backends.torch import hardware as torch_hardware
+from xdevice.backends.torch import lanes as torch_lanes
 from xdevice.backends.torch import maths as torch_maths
 from xdevice.backends.torch import memory as torch_memory
 from xdevice.backends.torch import mixing as torch_mixing
@@ -111,7 +114,7 @@ hardware: list[contract.Hardware] = [
     numpy_hardware,
     cupy_hardware,
 ]
-lanes: list[contract.Lanes] = [torch_transfers]
+lanes: list[contract.Lanes] = [torch_lanes, jax_lanes, mxnet_lanes]
 packing: list[contract.Packing] = [torch_collectives, tensorflow_collectives, paddle_collectives]
 allocation: list[contract.Allocation] = [
     torch_memory,

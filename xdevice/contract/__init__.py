@@ -57,7 +57,7 @@ PREPARING = frozenset(name for name, p in Capabilities.__annotations__.items() i
 
 MODULES = {
     "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
-    "lanes": "transfers", "following": "compiling", "tracing": "compiling", "allocation": "memory",
+    "following": "compiling", "tracing": "compiling", "allocation": "memory",
     "packing": "collectives", "races": "virtual",
 }  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""

@@ -191,15 +191,15 @@ class Transfers(Preparation, Protocol):
 
 
 class Mark(Protocol):
-    """A place in a lane: what was queued before it."""
+    """A place in a lane: what was queued before it, with the tensors that it brings."""
 
     def wait(self) -> None:
-        """Wait until all of that is done."""
+        """Wait until all of that is done, and its sources are read."""
 
-    def join(self, tensors: Sequence[Any]) -> None:
+    def join(self) -> None:
         """Let what this thread queues on the device from now on begin after it.
 
-        The memory of these tensors, which it brings, is used again only after what uses them then.
+        The memory of the tensors is used again only after what uses them then.
         """
 
 
@@ -210,17 +210,20 @@ class Lane(AbstractContextManager[Any], Protocol):
     """
 
     def pinned(self, tensor: Any) -> Any:
-        """The tensor in page-locked memory of the host."""
+        """The tensor in page-locked memory of the host, if the framework has such; else itself."""
 
-    def mark(self) -> Mark:
-        """The end of what is queued now."""
+    def mark(self, tensors: Sequence[Any]) -> Mark:
+        """The end of what is queued now, which brings these tensors."""
 
 
 class Lanes(Protocol):
     """Copying beside computing."""
 
     def lane(self, device: Device) -> Lane | None:
-        """A new lane to a real GPU; ``None`` where copies cannot have one of their own."""
+        """A new lane to a GPU; ``None`` where copies cannot have one of their own."""
+
+    def wait(self, tensors: Sequence[Any]) -> None:
+        """Wait until these are made, and what they are made from is read; left out where calls return then."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """A stated bus: how long a copy would take on it. ``25GB/s,10us`` is a bandwidth, and a time for each copy.
 
 ``XDEVICE_VIRTUAL_BUS=16GB/s,10us`` gives each virtual GPU a bus of its own, so that copies cost what they cost on a
-real one. It carries one copy after the other. A copy that blocks returns when it has been carried. One that does not
-leaves the bus busy; the next that blocks, and `synchronize`, wait for it.
+real one. It carries one copy after the other. A copy that blocks returns when it has been carried. One that does not,
+or is made `beside` computing, leaves the bus busy; the next that blocks, and `synchronize`, wait for it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from contextvars import ContextVar
 from threading import Lock
 from typing import NamedTuple
 
@@ -60,6 +62,7 @@ _SLACK = 2e-4  # seconds by which a system may wake a thread too late: these are
 
 _lock = Lock()
 _busy: dict[Device, float] = {}  # until when
+_is_beside: ContextVar[bool] = ContextVar("xdevice.bus.beside", default=False)
 
 
 def requested() -> Bus | None:
@@ -75,8 +78,18 @@ def carry(bus: Bus, nbytes: int, devices: Iterable[Device], *, non_blocking: boo
         begin = max(time.perf_counter(), *(_busy.get(device, 0.0) for device in ends))
         end = begin + bus.seconds(1, nbytes)
         _busy.update(dict.fromkeys(ends, end))
-    if not non_blocking:
+    if not (non_blocking or _is_beside.get()):
         wait_until(end)
+
+
+@contextmanager
+def beside() -> Generator[None]:
+    """Let no copy in the block wait for its bus: who uses what it brings waits `until` then."""
+    token = _is_beside.set(True)
+    try:
+        yield
+    finally:
+        _is_beside.reset(token)
 
 
 def until(devices: Iterable[Device]) -> float:
@@ -90,3 +103,15 @@ def wait_until(end: float) -> None:
         time.sleep(left - _SLACK)
     while time.perf_counter() < end:
         pass
+
+
+class Carried(NamedTuple):
+    """What was on its way at a time: a `contract.Mark`."""
+
+    end: float
+
+    def wait(self) -> None:
+        wait_until(self.end)
+
+    def join(self) -> None:
+        wait_until(self.end)  # what computes here would begin when it is carried

@@ -1,22 +1,16 @@
 """``prefetch``: the next batches travel while this one is computed with.
 
-A thread places them. It starts with the first batch that travels; where nothing does, there is none. Where the CPU
-makes the copies, a thread costs more than it hides unless a batch takes long: the first are made in the consumer's
-thread, and another now and then. The thread knows nothing of the consumer, so that a forgotten iterator is collected,
-and stops it.
+There is no thread. The source is called where the loop asks for a batch, some batches ahead, so that all that belongs
+to a thread or a context is the loop's there, too: settings, random numbers, gradients. A copy is begun there, and what
+makes it goes on by itself: a stream of the GPU's, the framework's own threads, a stated bus. It is waited for before
+the source is called again, which may write into the memory that it has given.
 """
 
-import atexit
-import sys
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextvars import Context, copy_context
+from contextlib import nullcontext
 from functools import partial
-from math import inf
-from queue import SimpleQueue
-from threading import Semaphore, Thread, current_thread
-from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeVar, overload
-from weakref import WeakSet
 
 from xdevice.contract import Lane, Mark
 from xdevice.device import Device, whole_number
@@ -28,6 +22,7 @@ from xdevice.hardware.devices import as_device, is_device, require
 from xdevice.hardware.virtual import is_virtual
 from xdevice.parallel.batches import Shards, shards
 from xdevice.parallel.replicas import checked_devices
+from xdevice.parallel.snapshots import snapshot
 from xdevice.parallel.vectors import moved, packs_of
 from xdevice.tensors.placement import devices_of, to_device
 from xdevice.tensors.trees.leaves import what_is
@@ -38,29 +33,22 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _HOST = Device("cpu", 0)
-_PATIENCE = 1.0  # seconds that the consumer waits, when it leaves early, for a source that is making a batch
-_LONG = 2e-3  # seconds for a batch from which a thread pays where the CPU copies: several times what a hand-over costs
-_ENOUGH = 3  # batches in a row that take so long: one may have waited for another program
-_FEW = 8  # batches after which the time is measured again, and twice as many each time
 # bytes of a tensor, and how many of a dtype, from which one vector is quicker: by benchmarks/transfers.py
 _SMALL, _MANY = 2**14, 16
 
 
 class Placed(NamedTuple):
+    """A batch on its device, or on its way there; what stays where it was is a copy, if anything has travelled."""
+
     batch: Any
     has_travelled: bool  # any of it
-    under_way: Sequence[tuple[Mark, list[Any]]] = ()  # what is still on its way, with its tensors
-    by_cpu: bool = False  # whether the CPU has copied it, and no GPU
+    under_way: Sequence[Mark] = ()
 
     def arrived(self) -> Any:
         """The batch, for this thread to compute with."""
-        for mark, tensors in self.under_way:
-            mark.join(tensors)
+        for mark in self.under_way:
+            mark.join()
         return self.batch
-
-    def marks(self) -> list[Mark]:
-        """What to wait for before the source may write into the batch's memory again."""
-        return [mark for mark, _ in self.under_way]
 
 
 class Prefetched(Generic[T_co]):
@@ -73,89 +61,51 @@ class Prefetched(Generic[T_co]):
         return len(self._batches)  # type: ignore[arg-type]  # raises its own error where it has no length
 
     def __iter__(self) -> Iterator[T_co]:
-        placed: Placed | None
-        place, context = self._place, copy_context()  # the source and the copies always run in this one
-        source, turns, long = context.run(iter, self._batches), _FEW, 0
+        source, waiting, ahead = iter(self._batches), deque[Placed | BaseException](), 0
+        while True:
+            while len(waiting) <= ahead and _is_read(waiting):
+                waiting.append(self._next(source, ahead > 0))
+                if getattr(waiting[-1], "has_travelled", False):
+                    ahead = self._size  # from now on
+            batch = _taken(waiting)
+            if not batch:
+                return
+            yield batch.pop()  # nothing here keeps what the consumer lets go of
+
+    def _next(self, source: Iterator[Any], is_ahead: bool) -> Placed | BaseException:
+        """The source's next batch, or the error that is to be raised in its place."""
         try:
-            while True:
-                since = perf_counter()
-                placed = context.run(lambda: place(next(source)))
-                long = long + 1 if perf_counter() - since > _LONG else 0
-                if not placed.has_travelled or (placed.by_cpu and long < _ENOUGH):
-                    batch, placed = [placed.batch], None
-                    yield batch.pop()  # nothing here keeps what the consumer lets go of
-                    continue
-                from xdevice.tensors.transfers.watching import stand_for  # not where nothing travels
-
-                context.run(stand_for, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who iterates
-                most = turns if placed.by_cpu else inf
-                worker = _Worker(context, self._size, source, place, placed.marks(), most)
-                turns, long = 2 * turns, 0
-                try:
-                    while placed is not None:
-                        batch, placed = [placed.arrived()], None
-                        yield batch.pop()
-                        placed = worker.next()
-                finally:
-                    worker.stop()
-        except StopIteration:
-            return
-
-
-class _Worker:
-    """A thread that places at most ``size`` batches more than were taken."""
-
-    def __init__(self, context: Context, size: int, *work: Any) -> None:
-        self._free, self._ready = Semaphore(size), SimpleQueue[Placed | BaseException | None]()
-        self._is_stopped = False
-        work = (self._work, *work)
-        self._thread = Thread(target=context.run, args=work, name="xdevice.prefetch", daemon=True)
-        _running.add(self)
-        self._thread.start()
-
-    def next(self) -> Placed | None:
-        """The next batch; ``None`` after as many as asked for. Raises what the source or the copy has raised."""
-        found = self._ready.get()
-        self._free.release()
-        if not isinstance(found, BaseException):
-            return found
-        try:
-            raise found
-        finally:
-            del found  # which its traceback would keep alive
-
-    def stop(self) -> None:
-        """Let the thread end, and wait a while for the batch that it is making."""
-        self._is_stopped = True
-        self._free.release()
-        if current_thread() is not self._thread:  # which may be the one that collects the consumer's iterator
-            self._thread.join(_PATIENCE)
-
-    def _work(self, source: Iterator[Any], place: Callable[[Any], Placed], under_way: list[Mark], most: float) -> None:
-        try:
-            while True:
-                for mark in under_way:
-                    mark.wait()
-                self._free.acquire()
-                if self._is_stopped or not most:
-                    break
-                placed = place(next(source))
-                under_way, most = placed.marks(), most - 1
-                self._ready.put(placed)
-                del placed  # nothing here keeps what the consumer lets go of
-            self._ready.put(None)
+            placed = self._place(next(source))
+            must_copy = is_ahead and not placed.has_travelled
+            return placed._replace(batch=snapshot(placed.batch)) if must_copy else placed
+        except KeyboardInterrupt:  # is meant for now
+            raise
         except BaseException as error:
-            self._ready.put(error)
+            return error
 
 
-_running: WeakSet[_Worker] = WeakSet()
+def _is_read(waiting: deque[Placed | BaseException]) -> bool:
+    """Wait until the last batch's memory may be written to; whether another may follow."""
+    last = waiting[-1] if waiting else None
+    try:
+        for mark in last.under_way if isinstance(last, Placed) else ():
+            mark.wait()
+    except Exception as error:  # the copy has failed
+        waiting[-1] = error
+    return not waiting or isinstance(waiting[-1], Placed)
 
 
-@atexit.register
-def _stop_all() -> None:
-    """Before Python ends its threads wherever they are, which frameworks may not survive."""
-    for worker in list(_running):
-        worker.stop()
+def _taken(waiting: deque[Placed | BaseException]) -> list[Any]:
+    """The first batch that waits, alone in a list; none at the end. Raises what the source or its copy has raised."""
+    found = waiting.popleft()
+    if isinstance(found, Placed):
+        return [found.arrived()]
+    if isinstance(found, StopIteration):
+        return []
+    try:
+        raise found
+    finally:
+        del found  # which its traceback would keep alive
 
 
 @overload
@@ -167,10 +117,10 @@ def prefetch(batches: Iterable[T], device: DeviceLike, size: int = 2, *, pin: bo
 def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = False) -> Prefetched[Any]:
     """The batches on the device, in order; the next ``size`` of them travel while this one is computed with.
 
-    A thread takes them from their source and moves them, as by `to_device`, under the caller's `using` and `scope`.
-    It ends with the loop, however that is left; an error of the source is raised where its batch would be. Where
-    nothing has to travel there is no thread; nor on a virtual GPU where a batch takes less than 2 ms, which a thread
-    would not hide. Iterate several times, and ask for ``len``, where ``batches`` has that.
+    The source runs in the loop's own thread, when the loop asks for a batch, ``size`` batches ahead: it has the loop's
+    settings, and a seeded program draws the same numbers each time. A batch is what the source had yielded, whatever it
+    writes into that memory afterwards. An error of the source is raised where its batch would be. Where nothing has to
+    travel, nothing runs ahead. Iterate several times, and ask for ``len``, where ``batches`` has that.
 
     Parameters
     ----------
@@ -180,7 +130,7 @@ def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = 
     device
         Where to; a list of devices gives the parts of `split_batch`, one for each, which `data_parallel` takes.
     size
-        How many batches may wait on the device, beside the one in use.
+        How many batches the source runs ahead, which wait on the device beside the one in use.
     pin
         Copy to a real GPU by way of page-locked memory, which is quicker, where the framework can.
 
@@ -216,34 +166,48 @@ def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = 
 
 
 class _Way:
-    """How batches get to one device: on a lane of their own, where the framework has one to a real GPU."""
+    """How batches get to one device: on a lane of their own, where the framework has one to it."""
 
     def __init__(self, device: Device, pin: bool) -> None:
         self._device, self._pin = device, pin
         self._lanes: dict[Backend, Lane | None] = {}  # made once, for every iteration
 
     def __call__(self, batch: Any) -> Placed:
-        device = self._device
-        owner = None if device.kind == "cpu" else _owner_on_host(batch)
+        if self._device.kind == "cpu":
+            there, under_way = to_device(batch, self._device), list[Mark]()
+        else:
+            with buses.beside():
+                there, under_way = self._sent(batch)
+        if there is batch:
+            return Placed(batch, False)
+        new = {id(leaf) for leaf in flatten(there).leaves}.difference(map(id, flatten(batch).leaves))
+        return Placed(snapshot(there, new), True, under_way)
+
+    def _sent(self, batch: Any) -> tuple[Any, list[Mark]]:
+        """The batch, and what is under way with it."""
+        owner, device = _owner_on_host(batch), self._device
         if owner is None:
-            placed = to_device(batch, device)
-            return Placed(placed, placed is not batch)
-        if owner not in self._lanes:
-            require(owner, device)
-            can = not is_virtual(owner, device) and owner.open("lanes").has("lane")
-            self._lanes[owner] = owner.lanes.lane(device) if can else None
-        lane = self._lanes[owner]
-        if lane is None:
-            by_cpu = is_virtual(owner, device) and not buses.requested()  # and no bus takes time beside it
-            placed = to_device(batch if by_cpu else _packed(batch, owner, device), device)
-            return Placed(placed, placed is not batch, by_cpu=by_cpu)
-        with lane:
-            pin = lane.pinned if self._pin else None
-            batch = _packed(batch, owner, device, pin)
+            return to_device(batch, device), self._carried()
+        lane, pin = self._lane(owner), None
+        with nullcontext() if lane is None else lane:
+            if lane is not None and self._pin:
+                pin = lane.pinned
+            costs = not is_virtual(owner, device) or buses.requested()
+            batch = _packed(batch, owner, device, pin) if costs else batch
             if pin is not None:
                 batch = flatten(batch).map(lambda leaf: leaf if what_is(leaf) is None else pin(leaf))
-            placed = to_device(batch, device, non_blocking=True)
-            return Placed(placed, True, [(lane.mark(), _tensors(placed))])
+            there = to_device(batch, device, non_blocking=lane is not None)
+            marks = [] if lane is None else [lane.mark(_tensors(there))]
+        return there, marks + self._carried()
+
+    def _carried(self) -> list[Mark]:
+        return [buses.Carried(buses.until([self._device]))] if buses.requested() else []
+
+    def _lane(self, owner: Backend) -> Lane | None:
+        if owner not in self._lanes:
+            require(owner, self._device)
+            self._lanes[owner] = owner.lanes.lane(self._device) if owner.open("lanes").has("lane") else None
+        return self._lanes[owner]
 
 
 def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Placed:
@@ -251,9 +215,14 @@ def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Place
     here = devices_of(batch)
     parts, sizes = shards(batch, [_HOST] * len(devices) if here == {_HOST} else devices, non_blocking=False)
     placed = [way(part) for way, part in zip(ways, parts, strict=True)]
-    under_way = [each for part in placed for each in part.under_way]
-    found = Shards([part.batch for part in placed], devices, sizes)
-    return Placed(found, not here.issuperset(devices), under_way, all(part.by_cpu for part in placed))
+    has_travelled = not here.issuperset(devices)
+    if has_travelled:
+        placed = [
+            part if part.has_travelled else Placed(snapshot(part.batch, tensors=device in here), False)
+            for part, device in zip(placed, devices, strict=True)
+        ]
+    under_way = [mark for part in placed for mark in part.under_way]
+    return Placed(Shards([part.batch for part in placed], devices, sizes), has_travelled, under_way)
 
 
 def _owner_on_host(batch: Any) -> Backend | None:

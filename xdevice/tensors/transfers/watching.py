@@ -5,7 +5,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from contextvars import Context, ContextVar, copy_context
+from contextvars import Context, copy_context
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -93,16 +93,6 @@ _READING = {"item", "asscalar", "tolist", *(f"__{name}__" for name in _NUMBERS)}
 _READS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array"}
 _INDEXING = {"__getitem__", "__setitem__"}
 
-_stands_for: ContextVar[Place | None] = ContextVar("xdevice.transfers.place", default=None)
-
-
-def stand_for(frame: FrameType) -> None:
-    """Let the copies of this context, where no line of the user's makes them, be those of the line that called here.
-
-    A thread that works for the user keeps the line, and no frame, in which the user's objects would live on.
-    """
-    _stands_for.set(_line(callers(frame)))
-
 
 class _Here(NamedTuple):
     callers: tuple[Caller, ...]
@@ -134,7 +124,7 @@ class Told:
         if kind is None and copy.kind in ("copy", "number", "size"):
             kind = _refined(copy, frame, own)
         copy = copy if kind in (None, copy.kind) else copy._replace(kind=kind)
-        place = place or _stands_for.get() or (None if own else _training())
+        place = place or (None if own else _training())
         allowed = own[0].spot.allowed if own else place is not None and is_allowed(place)
         event = Event(copy, str(self._owner), place, own, context, allowed)
         for listener in dict.fromkeys((*_guards, *_recorders)):

@@ -127,14 +127,17 @@ class Flat:
                 raise at_path(error, self.paths[i]) from error.__cause__
         return found
 
-    def map(self, fn: Callable[[Any], Any]) -> Any:
+    def map(self, fn: Callable[[Any], Any], afresh: bool = False) -> Any:
         """The tree with ``fn`` applied to each leaf, once where one appears twice; itself where no leaf has changed."""
         distinct = {id(leaf): leaf for leaf in self.leaves}
         new = {key: fn(leaf) for key, leaf in distinct.items()}
-        return self.rebuild(new[id(leaf)] for leaf in self.leaves)
+        return self.rebuild((new[id(leaf)] for leaf in self.leaves), afresh)
 
-    def rebuild(self, leaves: Iterable[Any]) -> Any:
-        """The tree with these leaves in place of its own, in their order; what nothing changed in stays itself."""
+    def rebuild(self, leaves: Iterable[Any], afresh: bool = False) -> Any:
+        """The tree with these leaves in place of its own, in their order; what nothing changed in stays itself.
+
+        ``afresh``: only if it is a tuple or a frozenset, to which nothing can be added, or cannot be rebuilt.
+        """
         new = list(leaves)
         made: list[Any] = []  # the parts of containers that are yet to come
         rebuilt: dict[int, tuple[list[Any], Any]] = {}  # a container that appears twice stays shared
@@ -145,11 +148,17 @@ class Flat:
             container, node, old = item
             parts = made[: -len(old) - 1 : -1]
             del made[len(made) - len(old) :]
-            if all(map(is_, parts, old)):
+            is_same = all(map(is_, parts, old))
+            if is_same and (not afresh or isinstance(node, (tuple, frozenset))):
                 made.append(node)
                 continue
             if id(node) not in rebuilt or not all(map(is_, rebuilt[id(node)][0], parts)):
-                rebuilt[id(node)] = parts, container.rebuilt(node, parts)
+                try:
+                    rebuilt[id(node)] = parts, container.rebuilt(node, parts)
+                except ArgumentError:
+                    if not is_same:
+                        raise
+                    rebuilt[id(node)] = parts, node
             made.append(rebuilt[id(node)][1])
         return made[0]
 

@@ -16,8 +16,9 @@ from xdevice.testing.contract.gradients import Gradients
 from xdevice.testing.contract.hardware import Hardware, SeveralDevices
 from xdevice.testing.contract.maths import Maths, Standard
 from xdevice.testing.contract.measuring import Memory, Timing
-from xdevice.testing.contract.parallel import Parallel, Prefetching
+from xdevice.testing.contract.parallel import Parallel
 from xdevice.testing.contract.placement import Models, Placement, SeveralPlacements
+from xdevice.testing.contract.prefetching import Prefetching
 from xdevice.testing.contract.promises import Promises, needs
 from xdevice.testing.contract.scopes import Scopes
 from xdevice.testing.contract.storage import Storage

@@ -1,21 +1,17 @@
 """Many devices in one process: batches in parts and fetched ahead, replicas and reductions."""
 
-import threading
-import time
-from collections import deque
-from collections.abc import Iterator
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 
-from xdevice import Replicas, all_reduce, data_parallel, device_of, prefetch, replicate, split_batch, value_and_grad
+from xdevice import Replicas, all_reduce, device_of, replicate, split_batch, value_and_grad
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, NotATensorError, XDeviceError
 from xdevice.framework import choosing
 from xdevice.tensors.creation import ones, tensor
-from xdevice.tensors.placement import devices_of, to_device
+from xdevice.tensors.placement import devices_of
 from xdevice.testing import Native
 from xdevice.testing.contract.gradients import total
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, raised, refusals, values
@@ -28,17 +24,6 @@ def twice() -> list[Device]:
 
 def rows(n: int, columns: int = 3) -> Any:
     return tensor(np.arange(n * columns, dtype="float32").reshape(n, columns) / (n * columns))
-
-
-def batches(n: int) -> list[dict[str, Any]]:
-    """So many batches at home, each of its own numbers."""
-    with home():  # outside any scope TensorFlow computes on a GPU
-        return [{"x": ones((4, 3)) * (i + 1), "i": i} for i in range(n)]
-
-
-def threads() -> list[str]:
-    """The threads of `prefetch` that run now."""
-    return [thread.name for thread in threading.enumerate() if thread.name == "xdevice.prefetch"]
 
 
 @needs("collectives.pack", "collectives.split", "creation.ones", "creation.tensor", "exchange.to_numpy")
@@ -216,61 +201,3 @@ class Parallel(Splitting):
             all_reduce([tree(FIRST), tree(SECOND)])
         moves = [(tuple(call.args[0].shape), str(call.args[1])) for call in move.call_args_list]
         assert sorted(moves) == [((2,), "gpu:0"), ((2,), "gpu:1"), ((45,), "gpu:0"), ((45,), "gpu:1")]
-
-
-@needs("creation.ones")
-class Prefetching(Promises):
-    def test_what_is_there_is_passed_on_without_a_thread(self, backend: str) -> None:
-        source = batches(3)
-        for batch, there in zip(source, prefetch(source, home()), strict=True):
-            assert there is batch and not threads()
-
-    @needs("exchange.to_numpy")
-    @pytest.mark.parametrize("size", [1, 3])
-    def test_prefetched_batches_keep_order_and_numbers(self, backend: str, two_gpus: Any, size: int) -> None:
-        source = batches(5)
-        ahead = prefetch(source, SECOND, size, pin=True)
-        assert len(ahead) == 5
-        for _ in range(2):
-            for batch, there in zip(source, ahead, strict=True):
-                assert there["i"] == batch["i"] and device_of(there["x"]) == SECOND
-                assert values(there["x"] * 2) == values(batch["x"] * 2)
-            assert not threads()
-
-    def test_no_thread_is_left_by_a_loop_that_ends_early(self, backend: str, two_gpus: Any) -> None:
-        def source() -> Iterator[Any]:
-            for batch in batches(100):
-                time.sleep(0.005)  # a thread pays
-                yield batch
-
-        assert any(threads() for _ in prefetch(source(), SECOND)), "no thread places these batches"
-        assert not threads()
-
-    def test_an_error_of_the_source_comes_where_its_batch_would(self, backend: str, two_gpus: Any) -> None:
-        def source() -> Iterator[Any]:
-            yield from batches(2)
-            raise KeyError("the third")
-
-        found: list[Any] = []
-        raised(KeyError, "the third")(deque, map(found.append, prefetch(source(), SECOND)))
-        assert [batch["i"] for batch in found] == [0, 1] and not threads()
-
-    @needs("collectives.split")
-    def test_several_devices_get_the_parts_of_split_batch(self, backend: str, two_gpus: Any) -> None:
-        source, gpus = batches(3), [FIRST, SECOND]
-        for batch, parts in zip(source, prefetch(source, gpus), strict=True):
-            wanted = split_batch(batch, gpus)
-            assert [device_of(part["x"]) for part in parts] == gpus
-            assert all(values(a["x"]) == values(b["x"]) for a, b in zip(parts, wanted, strict=True))
-
-    @needs("gradient")
-    def test_data_parallel_takes_the_parts(self, backend: str, two_gpus: Any, native: Native) -> None:
-        w = to_device(ones((3,), device=home()), FIRST)
-        step = data_parallel(lambda w, batch: total(batch["x"] * w), [FIRST, SECOND], reduction="sum")
-        ahead = list(prefetch(batches(2), [FIRST, SECOND]))
-        for batch, parts in zip(batches(2), ahead, strict=True):
-            (loss, gradient), (wanted, other) = step(w, parts), step(w, batch)
-            assert values(loss) == values(wanted) and values(gradient) == values(other)
-        with pytest.raises(ValueError, match="was prefetched to gpu:0, gpu:1, and is used on gpu:1, gpu:0"):
-            data_parallel(lambda w, batch: w, [SECOND, FIRST])(w, ahead[0])
-        raised(TypeError, "comes alone")(step, w, ahead[0], w)
