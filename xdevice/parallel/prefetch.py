@@ -22,11 +22,11 @@ from xdevice.hardware.devices import as_device, is_device, require
 from xdevice.hardware.virtual import is_virtual
 from xdevice.parallel.batches import Shards, shards
 from xdevice.parallel.replicas import checked_devices
-from xdevice.parallel.snapshots import snapshot
+from xdevice.parallel.snapshots import plain, snapshot
 from xdevice.parallel.vectors import moved, packs_of
 from xdevice.tensors.placement import devices_of, to_device
 from xdevice.tensors.trees.leaves import what_is
-from xdevice.tensors.trees.tree import flatten
+from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
 T = TypeVar("T")
@@ -173,41 +173,84 @@ class _Way:
         self._lanes: dict[Backend, Lane | None] = {}  # made once, for every iteration
 
     def __call__(self, batch: Any) -> Placed:
-        if self._device.kind == "cpu":
-            there, under_way = to_device(batch, self._device), list[Mark]()
-        else:
-            with buses.beside():
-                there, under_way = self._sent(batch)
+        found = None if self._device.kind == "cpu" else _OnHost.found(batch)
+        if found is not None:
+            return self._sent(found)
+        there = to_device(batch, self._device)
         if there is batch:
             return Placed(batch, False)
         new = {id(leaf) for leaf in flatten(there).leaves}.difference(map(id, flatten(batch).leaves))
-        return Placed(snapshot(there, new), True, under_way)
+        return Placed(snapshot(there, new), True)
 
-    def _sent(self, batch: Any) -> tuple[Any, list[Mark]]:
-        """The batch, and what is under way with it."""
-        owner, device = _owner_on_host(batch), self._device
-        if owner is None:
-            return to_device(batch, device), self._carried()
-        lane, pin = self._lane(owner), None
-        with nullcontext() if lane is None else lane:
-            if lane is not None and self._pin:
-                pin = lane.pinned
-            costs = not is_virtual(owner, device) or buses.requested()
-            batch = _packed(batch, owner, device, pin) if costs else batch
-            if pin is not None:
-                batch = flatten(batch).map(lambda leaf: leaf if what_is(leaf) is None else pin(leaf))
-            there = to_device(batch, device, non_blocking=lane is not None)
-            marks = [] if lane is None else [lane.mark(_tensors(there))]
-        return there, marks + self._carried()
-
-    def _carried(self) -> list[Mark]:
-        return [buses.Carried(buses.until([self._device]))] if buses.requested() else []
+    def _sent(self, batch: "_OnHost") -> Placed:
+        owner, device, bus = batch.owner, self._device, buses.requested()
+        lane = self._lane(owner)
+        pin = lane.pinned if lane is not None and self._pin else None
+        packs = bus is not None or not is_virtual(owner, device)
+        with lane or nullcontext(), buses.beside() if bus else nullcontext():
+            there = batch.moved_to(device, packs, pin, non_blocking=lane is not None)
+            under_way = [] if lane is None else [lane.mark(list(there.values()))]
+        if bus is not None:
+            under_way.append(buses.Carried(buses.until([device])))
+        return Placed(batch.with_tensors(there), True, under_way)
 
     def _lane(self, owner: Backend) -> Lane | None:
         if owner not in self._lanes:
             require(owner, self._device)
             self._lanes[owner] = owner.lanes.lane(self._device) if owner.open("lanes").has("lane") else None
         return self._lanes[owner]
+
+
+class _OnHost(NamedTuple):
+    """A batch whose tensors are on the host, and of one framework: what there is to send, by the ids of leaves."""
+
+    flat: Flat
+    owner: Backend
+    tensors: dict[int, Any]
+
+    @classmethod
+    def found(cls, batch: Any) -> "_OnHost | None":
+        """The batch so, if it is one."""
+        tensors, owners = dict[int, Any](), set[Backend]()
+        try:
+            flat = flatten(batch)
+            for leaf in flat.leaves:
+                what = what_is(leaf)
+                if what is not None:
+                    if not (isinstance(what, Ownership) and what.is_tensor):
+                        return None
+                    if what.backend.placement.device_of(leaf) is not _HOST:
+                        return None
+                    tensors[id(leaf)] = leaf
+                    owners.add(what.backend)
+        except XDeviceError:
+            return None  # `to_device` raises it, with the path
+        return cls(flat, owners.pop(), tensors) if len(owners) == 1 else None
+
+    def moved_to(
+        self, device: Device, packs: bool, pin: Callable[[Any], Any] | None = None, non_blocking: bool = False
+    ) -> dict[int, Any]:
+        """Its tensors on the device, by the same ids; small ones of a dtype as one vector, if they are many."""
+        owner, pinned = self.owner, (lambda tensor: tensor) if pin is None else pin
+        there: dict[int, Any] = {}
+        small = self._packable() if packs else []
+        for pack in packs_of(small) if len(small) >= _MANY else []:
+            if len(pack.tensors) >= _MANY:
+                vector = moved(pinned(pack.packed()), owner, device)
+                there.update(zip(map(id, pack.tensors), pack.unpacked(vector), strict=True))
+        for key, tensor in self.tensors.items():
+            if key not in there:
+                there[key] = moved(pinned(tensor), owner, device, non_blocking)
+        return there
+
+    def _packable(self) -> list[Any]:
+        if not self.owner.open("packing").has("is_packable"):
+            return []
+        return [tensor for tensor in self.tensors.values() if self.owner.packing.is_packable(tensor, _SMALL)]
+
+    def with_tensors(self, there: dict[int, Any]) -> Any:
+        """The batch with these in place of its own, and nothing that it could write to."""
+        return self.flat.map(lambda leaf: there[id(leaf)] if id(leaf) in there else plain(leaf), afresh=True)
 
 
 def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Placed:
@@ -223,30 +266,3 @@ def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Place
         ]
     under_way = [mark for part in placed for mark in part.under_way]
     return Placed(Shards([part.batch for part in placed], devices, sizes), has_travelled, under_way)
-
-
-def _owner_on_host(batch: Any) -> Backend | None:
-    """The framework of the batch, where that is plain tensors of one framework, all on the host."""
-    try:
-        found = {what.backend if isinstance(what, Ownership) and what.is_tensor else None
-                 for leaf in flatten(batch).leaves if (what := what_is(leaf)) is not None}  # fmt: skip
-        return found.pop() if len(found) == 1 and devices_of(batch) == {_HOST} else None
-    except XDeviceError:
-        return None  # `to_device` raises it, with the path
-
-
-def _packed(batch: Any, owner: Backend, device: Device, pin: Callable[[Any], Any] | None = None) -> Any:
-    """The batch with its small tensors on the device, if they are many: those of a dtype travel as one vector."""
-    if not owner.open("packing").has("is_packable"):
-        return batch
-    there: dict[int, Any] = {}
-    for pack in packs_of([tensor for tensor in _tensors(batch) if owner.packing.is_packable(tensor, _SMALL)]):
-        if len(pack.tensors) >= _MANY:
-            vector = pack.packed() if pin is None else pin(pack.packed())
-            there.update(zip(map(id, pack.tensors), pack.unpacked(moved(vector, owner, device)), strict=True))
-    return flatten(batch).map(lambda leaf: there.get(id(leaf), leaf)) if there else batch
-
-
-def _tensors(tree: Any) -> list[Any]:
-    leaves = {id(leaf): leaf for leaf in flatten(tree).leaves}.values()
-    return [leaf for leaf in leaves if what_is(leaf) is not None]

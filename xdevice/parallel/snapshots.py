@@ -21,7 +21,7 @@ def snapshot(tree: Any, own: Container[int] = (), tensors: bool = True) -> Any:
     def kept(leaf: Any) -> Any:
         what = what_is(leaf)
         if what is None:
-            return _plain(leaf)
+            return plain(leaf)
         if not tensors or id(leaf) in own or not isinstance(what, Ownership) or not what.is_tensor:
             return leaf
         owner = what.backend
@@ -36,7 +36,8 @@ def snapshot(tree: Any, own: Container[int] = (), tensors: bool = True) -> Any:
     return flatten(tree).map(kept, afresh=True)
 
 
-def _plain(leaf: Any) -> Any:
+def plain(leaf: Any) -> Any:
+    """A leaf of plain data in memory of its own."""
     if isinstance(leaf, (bytearray, array)):
         return copy(leaf)
     if isinstance(leaf, memoryview):
