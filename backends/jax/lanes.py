@@ -16,10 +16,13 @@ def lane(device: Device) -> Lane | None:
     return _Lane()
 
 
+_wait: Any = jax.block_until_ready  # untyped
+
+
 def wait(tensors: Sequence[Any]) -> None:
     is_plain = [isinstance(tensor, jax.Array) or is_sparse(tensor) for tensor in tensors]
     pairs = zip(tensors, is_plain, strict=True)
-    jax.block_until_ready([tensor if plain else keras.value_of(tensor) for tensor, plain in pairs])
+    _wait([tensor if plain else keras.value_of(tensor) for tensor, plain in pairs])
 
 
 class _Lane(nullcontext[None]):

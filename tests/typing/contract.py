@@ -115,6 +115,7 @@ hardware: list[contract.Hardware] = [
     cupy_hardware,
 ]
 lanes: list[contract.Lanes] = [torch_lanes, jax_lanes, mxnet_lanes]
+arrivals: list[contract.Arrivals] = [jax_lanes, mxnet_lanes]
 packing: list[contract.Packing] = [torch_collectives, tensorflow_collectives, paddle_collectives]
 allocation: list[contract.Allocation] = [
     torch_memory,

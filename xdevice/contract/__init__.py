@@ -42,6 +42,7 @@ class Capabilities:
     storage: Storage
     transfers: Transfers
     lanes: Lanes
+    arrivals: Arrivals
     packing: Packing
     engine: Engine
 
@@ -57,7 +58,7 @@ PREPARING = frozenset(name for name, p in Capabilities.__annotations__.items() i
 
 MODULES = {
     "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
-    "following": "compiling", "tracing": "compiling", "allocation": "memory",
+    "following": "compiling", "tracing": "compiling", "allocation": "memory", "arrivals": "lanes",
     "packing": "collectives", "races": "virtual",
 }  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""

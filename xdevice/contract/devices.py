@@ -10,7 +10,20 @@ from typing import Any, Literal, NamedTuple, Protocol, TypedDict
 
 from xdevice.device import Device
 
-__all__ = ["Allocation", "Build", "Copy", "Engine", "Hardware", "Job", "Kind", "Lane", "Lanes", "Mark", "Memory"]
+__all__ = [
+    "Allocation",
+    "Arrivals",
+    "Build",
+    "Copy",
+    "Engine",
+    "Hardware",
+    "Job",
+    "Kind",
+    "Lane",
+    "Lanes",
+    "Mark",
+    "Memory",
+]
 __all__ += ["MemoryStats", "Mixing", "Preparation", "Properties", "Races", "Transfers", "Virtual", "Watcher"]
 
 
@@ -222,8 +235,12 @@ class Lanes(Protocol):
     def lane(self, device: Device) -> Lane | None:
         """A new lane to a GPU; ``None`` where copies cannot have one of their own."""
 
+
+class Arrivals(Protocol):
+    """Waiting for tensors, under a framework whose calls return before they are made."""
+
     def wait(self, tensors: Sequence[Any]) -> None:
-        """Wait until these are made, and what they are made from is read; left out where calls return then."""
+        """Wait until these are made, and what they are made from is read."""
 
 
 @dataclass(frozen=True)

@@ -231,16 +231,16 @@ class _OnHost(NamedTuple):
         self, device: Device, packs: bool, pin: Callable[[Any], Any] | None = None, non_blocking: bool = False
     ) -> dict[int, Any]:
         """Its tensors on the device, by the same ids; small ones of a dtype as one vector, if they are many."""
-        owner, pinned = self.owner, (lambda tensor: tensor) if pin is None else pin
+        owner = self.owner
         there: dict[int, Any] = {}
         small = self._packable() if packs else []
         for pack in packs_of(small) if len(small) >= _MANY else []:
             if len(pack.tensors) >= _MANY:
-                vector = moved(pinned(pack.packed()), owner, device)
+                vector = moved(pack.packed() if pin is None else pin(pack.packed()), owner, device)
                 there.update(zip(map(id, pack.tensors), pack.unpacked(vector), strict=True))
         for key, tensor in self.tensors.items():
             if key not in there:
-                there[key] = moved(pinned(tensor), owner, device, non_blocking)
+                there[key] = moved(tensor if pin is None else pin(tensor), owner, device, non_blocking)
         return there
 
     def _packable(self) -> list[Any]:

@@ -29,8 +29,8 @@ def snapshot(tree: Any, own: Container[int] = (), tensors: bool = True) -> Any:
             copied = owner.placement.copy(leaf)
         except NotSupportedError:  # a handle, a sparse tensor: it cannot be written to in place
             return leaf
-        if owner.open("lanes").has("wait"):
-            owner.lanes.wait([copied])
+        if owner.open("arrivals").has("wait"):
+            owner.arrivals.wait([copied])
         return copied
 
     return flatten(tree).map(kept, afresh=True)
@@ -42,5 +42,6 @@ def plain(leaf: Any) -> Any:
         return copy(leaf)
     if isinstance(leaf, memoryview):
         with suppress(TypeError, ValueError):  # of a format or shape that memoryview itself cannot make
-            return memoryview(bytearray(leaf.tobytes())).cast(leaf.format, leaf.shape)
+            raw: Any = memoryview(bytearray(leaf.tobytes()))  # typed for constant formats alone
+            return raw.cast(leaf.format, leaf.shape)
     return leaf
