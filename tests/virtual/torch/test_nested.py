@@ -87,10 +87,17 @@ def test_they_move_and_come_apart(layout):
     assert torch.equal((there * 2).relu().to("vgpu:0").cpu().unbind()[1], (x * 2).relu().unbind()[1])
 
 
+def test_they_are_written_in_place_and_other_devices_refused():
+    x = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)], device=SECOND)
+    assert x.mul_(2) is x and x.add_(1).unbind()[1].tolist() == [[3, 3, 3]]
+    with pytest.raises(RuntimeError, match="at least two devices"):
+        x * torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)])
+
+
 def test_without_a_compiler_no_error_ends_the_process():
     """autograd asks for a nested tensor's sizes where C++ may not raise."""
     known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
-    options = "-q", "-p", "no:cacheprovider", "-W", known, "-k", "LayerNorm or come_apart"
+    options = "-q", "-p", "no:cacheprovider", "-W", known, "-k", "LayerNorm or come_apart or in_place"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "--xdevice-backend=torch", "--xdevice-virtual-gpus=2", __file__],
         capture_output=True,
@@ -98,4 +105,4 @@ def test_without_a_compiler_no_error_ends_the_process():
         timeout=280,
         env=os.environ | {"CXX": "absent"},
     )
-    assert done.returncode == 0 and "4 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.returncode == 0 and "5 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
