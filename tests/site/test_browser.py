@@ -112,8 +112,24 @@ def test_code_is_copied_as_it_is_written(page):
     block.hover()
     block.locator("button.md-clipboard, [data-md-type=copy]").first.click()
     copied = page.evaluate("navigator.clipboard.readText()")
-    assert copied.strip() == block.locator("code").inner_text().strip()
+    assert copied.strip() == block.locator("code").text_content().strip()
     assert copied.startswith("# two_gpus.py\nimport xdevice\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "words", "copied"),
+    [
+        ("", "jax gpu:0", "XDEVICE_BACKEND=torch python two_gpus.py\nXDEVICE_BACKEND=jax python two_gpus.py"),
+        ("tensors/devices/", ">>> xdevice.num_gpus()", 'xdevice.num_gpus(), xdevice.count("cpu")\nxdevice.devices()'),
+        ("tensors/devices/", ">>> gpu(-1)", "gpu(-1)"),
+    ],
+)
+def test_of_a_session_the_commands_are_copied(page, path, words, copied):
+    page.goto(f"/{path}")
+    block = page.locator("div.highlight", has_text=words).first
+    block.hover()
+    block.locator("button.md-clipboard, [data-md-type=copy]").first.click()
+    assert page.evaluate("navigator.clipboard.readText()").strip() == copied
 
 
 def test_pictures_load_and_fit(page):
