@@ -1,4 +1,4 @@
-"""A hook of MkDocs: a block that shows a session of Python is highlighted as one, with its prompts and what is printed."""
+"""A hook of MkDocs: a block with a session of Python is highlighted as one, with its prompts and what is printed."""
 
 from __future__ import annotations
 
