@@ -3,6 +3,7 @@
 import importlib
 import re
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,12 @@ def test_an_older_version_is_given_what_it_needs():
     assert wanted("paddle", "3.0.0") == ["paddlepaddle==3.0.0", "setuptools"]
     assert wanted("mxnet", "newest") == ["mxnet", "numpy<1.24"]
     assert wanted("tensorflow", "pre") == ["tensorflow-cpu", "setuptools"]
+
+
+@pytest.mark.weekly
+def test_the_wheel_that_is_tried_is_made(tmp_path):
+    with zipfile.ZipFile(environments.make_wheel(tmp_path)) as wheel:
+        assert {"xdevice/device.py", "xdevice/backends/numpy/hardware.py"} <= set(wheel.namelist())
 
 
 def test_the_checks_have_the_command_line_and_no_framework():

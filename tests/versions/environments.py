@@ -79,10 +79,10 @@ def make_wheel(folder: Path) -> Path:
     """A wheel of the checkout, built from a copy: setuptools leaves a folder behind in what it builds from."""
     source = folder / "source"
     without = shutil.ignore_patterns("__pycache__")
-    for name in ("xdevice", "backends"):
+    for name in ("xdevice", "backends", "release"):
         shutil.copytree(ROOT / name, source / name, ignore=without)
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source / name)
+    for file in filter(Path.is_file, ROOT.iterdir()):
+        shutil.copy(file, source / file.name)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
     if uv := shutil.which("uv"):
         command = [uv, "build", "--quiet", "--wheel", "--out-dir", folder, source]
