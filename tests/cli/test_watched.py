@@ -168,3 +168,60 @@ def test_options_of_the_report_need_it(tmp_path):
         command = [sys.executable, "-m", "xdevice", "run", *option, tmp_path / "script.py"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and f"{option[0]} goes with --watch-transfers" in done.stderr
+
+
+def test_a_baseline_leaves_new_findings_alone(run, tmp_path):
+    known = ("--baseline", "known.json")
+    status, _, err = run(COPIES, *known)
+    assert status == 2 and "no baseline in 'known.json'" in err and "--update-baseline writes one" in err
+    assert "script.py:7" in run(COPIES, *known, "--update-baseline")[2]
+    moved = "import json\n" + textwrap.dedent(COPIES)
+    status, _, err = run(moved, *known, "--max-copies", "0")
+    assert status == 0 and "float(x)" not in err
+    assert "in all 0 copies, 0 B; 4 copies more allowed by `# xdevice: allow`, or by" in err
+    for form in ("sarif", "github"):
+        again = moved + "for _ in range(3): y = float(x) + 1\n"
+        status, _, err = run(again, *known, "--format", form, "--max-copies", "2")
+        assert status == 1 and "3 copies are more than --max-copies 2" in err
+        assert "float(x) + 1" in err or form == "github"
+
+
+def test_a_line_that_is_written_once_more_is_new(run):
+    known = ("--baseline", "known.json")
+    run(COPIES, *known, "--update-baseline")
+    twice = textwrap.dedent(COPIES).replace("    float(x)\n", "    float(x)\n    x = x * 1\n    float(x)\n")
+    assert "script.py:9" in (said := run(twice, *known)[2]) and "script.py:7" not in said
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"accepted": [{"file": "a"}]}'])
+def test_a_file_that_is_no_baseline_is_said_before_the_script_runs(run, tmp_path, text):
+    (tmp_path / "known.json").write_text(text, encoding="utf-8")
+    status, out, err = run(COPIES, "--baseline", "known.json")
+    assert (status, out) == (2, "") and "'known.json' is not a baseline of transfers" in err
+
+
+def test_a_baseline_is_written_where_a_file_is_named(run):
+    status, _, err = run(COPIES, "--update-baseline")
+    assert status == 2 and "--update-baseline goes with --baseline FILE" in err
+
+
+ACTING = "a\x1b[31m\x9b2J\n::error::b\u202e.py"
+
+
+@pytest.mark.parametrize("form", ["text", "json", "sarif", "github"])
+def test_no_character_of_a_file_or_a_line_acts_on_a_terminal_or_a_workflow(run, tmp_path, form):
+    try:
+        (tmp_path / ACTING).write_text("", encoding="utf-8")
+    except OSError:
+        pytest.skip("this file system refuses the name")
+    line = "for _ in range(4): x = x * 1; float(x)  # \x1b]0;title\x07 \x9b2J"
+    text = textwrap.dedent(COPIES) + line + "\n"
+    script = f"import runpy; runpy.run_path({str(tmp_path / ACTING)!r}, run_name='__main__')"
+    (tmp_path / ACTING).write_text(text, encoding="utf-8")
+    status, _, err = run(script, "--format", form)
+    assert status == 0 and "b" in err
+    assert not [each for each in err if each != "\n" and not each.isprintable()], ascii(err)
+    assert not [each for each in err.splitlines() if each.startswith("::error::")]
+    if form in ("json", "sarif"):
+        read = json.loads(err)
+        assert form == "sarif" or any(each["file"].endswith(ACTING) for each in read["findings"])

@@ -77,3 +77,27 @@ def test_a_test_that_fails_by_itself_says_so(run):
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*assert 0*"])
     result.stdout.no_fnmatch_line("*max_copies=1):*")
+
+
+OLD = "import xdevice\nfrom xdevice import gpu, ones\n\n\ndef old():\n    float(ones((), device=gpu()))\n"
+NEW = "\n\ndef new():\n    return float(ones((), device=gpu()))\n"
+TEST = "import pytest, old\n@pytest.mark.no_transfers\ndef test_old(backend): old.old()\n"
+NEWER = "@pytest.mark.no_transfers\ndef test_new(backend): old.new()\n"
+
+
+def test_a_baseline_accepts_the_lines_that_are_in_it(run, pytester):
+    pytester.makepyfile(old=OLD)
+    baseline = "--xdevice-baseline=accepted.json"
+    run(TEST, *GPUS, baseline).stderr.fnmatch_lines(
+        ["*no baseline in *accepted.json*--xdevice-update-baseline writes*"]
+    )
+    run(TEST, *GPUS).assert_outcomes(failed=1)
+    run(TEST, *GPUS, baseline, "--xdevice-update-baseline").assert_outcomes(passed=1)
+    pytester.makepyfile(old="# a line more\n" + OLD + NEW)
+    result = run(TEST + NEWER, *GPUS, baseline)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["*TransferError: old.py:11: 4 B, gpu:0 → host: reads a number, *"])
+
+
+def test_a_baseline_to_be_written_needs_a_file(run):
+    run(TEST, *GPUS, "--xdevice-update-baseline").stderr.fnmatch_lines(["*needs --xdevice-baseline=FILE"])

@@ -15,7 +15,7 @@ from xdevice.errors import ArgumentError, UnknownBackendError, did_you_mean
 
 _ONCE = ("--stand-in", "--watch-transfers")
 _OF_SEVERAL = ("--json", "--jobs", "--timeout", "--normalize", "--tolerance", "--strict", "--env")
-_WATCHED = ("--bus", "--max-copies", "--format", "--report")
+_WATCHED = ("--bus", "--max-copies", "--format", "--report", "--baseline", "--update-baseline")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -83,6 +83,8 @@ def _check_together(parser: Parser, options: argparse.Namespace, once: Sequence[
     for option in _WATCHED:
         if getattr(options, option[2:].replace("-", "_")) is not None and not options.watch_transfers:
             parser.error(f"{option} goes with --watch-transfers, both before SCRIPT")
+    if options.update_baseline and options.baseline is None:
+        parser.error("--update-baseline goes with --baseline FILE")
     idle = [option for option in _OF_SEVERAL if option in before]
     if once and (idle or len(options.backend) > 1):
         wrong = f"leave {idle[0]} out" if idle else "name one --backend"

@@ -80,6 +80,8 @@ def _add_run_options(run: Parser) -> None:
     add("--bus", metavar="B", help="with it: what a copy is said to cost (25GB/s,10us)")
     add("--max-copies", type=count, metavar="N", help="with it: exit with 1 if more copies are made")
     add("--format", **one_of(("text", "json", "sarif", "github")), help="with it: of the report (text)")
+    add("--baseline", type=Path, metavar="FILE", help="with it: report what is not in FILE")
+    add("--update-baseline", action="store_true", default=None, help="with --baseline: write what is found into FILE")
     add("--report", type=Path, metavar="FILE", help="with it: write the report into FILE, not on stderr")
     add("--env", **one_of(("tox",)), metavar="tox", help="run each in its tox environment instead of the present one")
 

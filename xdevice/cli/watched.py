@@ -19,8 +19,11 @@ from xdevice._version import __version__
 from xdevice.cli.parser import fail
 from xdevice.errors import ArgumentError, XDeviceError
 from xdevice.hardware.bus import DEFAULT, Bus
+from xdevice.kit.escaping import as_json, escaped
+from xdevice.tensors.transfers.baseline import Baseline
 from xdevice.tensors.transfers.report import Report, watch_transfers
 from xdevice.tensors.transfers.rules import RULES
+from xdevice.tensors.transfers.watching import accept
 
 _OURS = (__file__, runpy.__file__, "<frozen runpy>")  # a traceback of the script's error is shown without these frames
 
@@ -29,12 +32,16 @@ def by(options: argparse.Namespace) -> list[str]:
     """What Python is given before a script, or ``-m`` and a module, for it to be watched."""
     if options.report is not None and not options.report.parent.is_dir():
         raise ArgumentError(f"--report {str(options.report)!r}: there is no folder {str(options.report.parent)!r}")
+    if options.baseline is not None and not options.update_baseline:
+        Baseline.read(options.baseline)  # a mistake is said before the script runs
     settings = {
         "bus": Bus.parsed(options.bus, "--bus") if options.bus is not None else DEFAULT,
         "format": options.format or "text",
         "report": options.report and os.path.abspath(options.report),
         "folder": os.getcwd(),
         "most": options.max_copies,
+        "baseline": options.baseline and os.path.abspath(options.baseline),
+        "updates": bool(options.update_baseline),
     }
     return ["-c", "from xdevice.cli.watched import main; main()", json.dumps(settings)]
 
@@ -43,7 +50,10 @@ def main() -> None:
     """Run the script as Python would, report, and end as the script has ended."""
     settings, process = json.loads(sys.argv[1]), os.getpid()
     del sys.argv[:2]
+    kept = settings["baseline"]
     try:
+        if kept and not settings["updates"]:
+            accept(Baseline.read(kept))
         watch = watch_transfers(Bus(*settings["bus"]))
         report = watch.__enter__()
     except XDeviceError as error:
@@ -58,6 +68,9 @@ def main() -> None:
                 trace = trace.tb_next
             ended.__traceback__ = trace
             sys.excepthook(type(ended), ended, trace)
+        if kept and settings["updates"]:
+            number = Baseline(kept).write(report.lines)
+            print(f"xdevice: {kept}: {number} {'line' if number == 1 else 'lines'} that copy", file=sys.stderr)
         _show(report, settings)
     if ended is not None:
         if not isinstance(ended, SystemExit):
@@ -131,7 +144,7 @@ def sarif(report: Report) -> str:
             results.append({"ruleId": finding.rule, "level": "warning", "message": message, "locations": [place]})
     schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
     runs: list[Any] = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]
-    return json.dumps({"$schema": schema, "version": "2.1.0", "runs": runs}, indent=2, ensure_ascii=False)
+    return as_json({"$schema": schema, "version": "2.1.0", "runs": runs})
 
 
 def _uri(file: str) -> str:
@@ -153,7 +166,7 @@ def github(report: Report) -> str:
 def _escaped(words: str, more: str = "") -> str:
     for character in "%\r\n" + more:
         words = words.replace(character, f"%{ord(character):02X}")
-    return words
+    return escaped(words)
 
 
 FORMATS: dict[str, Callable[[Report], str]] = {

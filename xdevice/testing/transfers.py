@@ -18,6 +18,45 @@ if TYPE_CHECKING:
     from xdevice.tensors.transfers.report import Report
 
 
+_found = pytest.StashKey[list[Any]]()  # the lines that copied, where the baseline is to be written
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("xdevice", "frameworks and devices (xdevice)")
+    known = "lines that may copy: no_transfers is about others; xdevice run --baseline reads the same file"
+    group.addoption("--xdevice-baseline", metavar="FILE", help=known)
+    keeps = "with it: write the lines that copy in tests with the mark no_transfers into the file"
+    group.addoption("--xdevice-update-baseline", action="store_true", help=keeps)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Read the baseline; where it is to be written, tests with the mark may copy."""
+    file = session.config.getoption("--xdevice-baseline")
+    updates = session.config.getoption("--xdevice-update-baseline")
+    if updates and (file is None or hasattr(session.config, "workerinput")):
+        wanted = "--xdevice-baseline=FILE" if file is None else "one process, without pytest-xdist"
+        raise pytest.UsageError(f"--xdevice-update-baseline needs {wanted}")
+    if updates:
+        session.config.stash[_found] = []
+    elif file is not None:
+        from xdevice.tensors.transfers.baseline import Baseline
+        from xdevice.tensors.transfers.watching import accept
+
+        try:
+            accept(Baseline.read(session.config.invocation_params.dir / file))
+        except XDeviceError as error:
+            raise pytest.UsageError(str(error).replace("--update", "--xdevice-update")) from None
+        session.config.add_cleanup(lambda: accept(None))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if _found in session.config.stash:
+        from xdevice.tensors.transfers.baseline import Baseline
+
+        file = session.config.invocation_params.dir / session.config.getoption("--xdevice-baseline")
+        Baseline(file).write(session.config.stash[_found])
+
+
 @pytest.fixture
 def transfers() -> Generator[Report, None, None]:
     """The report of what the test copies between devices, as `watch_transfers` gives it."""
@@ -35,6 +74,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         level, budget = _read(*mark.args, **mark.kwargs)
     except (TypeError, XDeviceError) as error:
         pytest.fail(f"@pytest.mark.no_transfers: {error}", pytrace=False)
+    found = item.config.stash.get(_found, None)
+    if found is not None:
+        with watch_transfers() as report:
+            try:
+                return (yield)
+            finally:
+                found += report.lines
     if not any(budget.values()):
         with transfer_guard(level):
             return (yield)

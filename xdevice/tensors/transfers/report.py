@@ -1,6 +1,5 @@
 """``watch_transfers``: what a block copies, and what to do about it, in a report that reads like a linter's."""
 
-import json
 import shutil
 import textwrap
 from collections.abc import Iterator
@@ -13,10 +12,11 @@ from xdevice.contract import Kind
 from xdevice.errors import BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import imported
 from xdevice.hardware.bus import DEFAULT, Bus
+from xdevice.kit.escaping import as_json, escaped
 from xdevice.kit.units import size
 from xdevice.tensors.transfers.rules import Facts, Recorder, Site, advice
-from xdevice.tensors.transfers.syntax import shown
-from xdevice.tensors.transfers.watching import WORDS, close_for, open_for, watched
+from xdevice.tensors.transfers.syntax import Place, shown
+from xdevice.tensors.transfers.watching import WORDS, accepting, close_for, open_for, watched
 
 NO_GPU = (
     "no framework had a GPU, so nothing could be copied; xdevice run --watch-transfers --virtual-gpus 2 --stand-in "
@@ -73,12 +73,12 @@ class Finding:
 
     def wrapped(self, width: int) -> Iterator[str]:
         """The program's line; below it what it copies and what to write instead, in lines of that width."""
-        yield from _wrapped(f"{self.where}  {self.source}".rstrip(), width)
+        yield from _wrapped(f"{self.where}  {escaped(self.source)}".rstrip(), width)
         yield from _wrapped(f"    {self.how_much}: about {_duration(self.estimate)}", width)
         if self.kind != "copy":
             yield from _wrapped(f"    {WORDS[self.kind]}", width)
         if self.advice:
-            yield from _wrapped(f"    help: {self.advice}", width)
+            yield from _wrapped(f"    help: {escaped(self.advice)}", width)
 
 
 class Report:
@@ -105,7 +105,7 @@ class Report:
 
     @property
     def findings(self) -> list[Finding]:
-        """The lines that copied, without those that end with ``# xdevice: allow``."""
+        """The lines that copied, without those that are allowed: by ``# xdevice: allow``, or by a baseline."""
         found = [self._finding(site) for site in self._sites if not site.allowed]
         return sorted(found, key=lambda each: (not each.rule, -each.estimate, each.file, each.line))
 
@@ -116,7 +116,7 @@ class Report:
 
     @property
     def copies(self) -> int:
-        """How many copies were made, without those that are allowed by their lines."""
+        """How many copies were made, without those that are allowed."""
         return sum(site.copies for site in self._sites if not site.allowed)
 
     @property
@@ -126,13 +126,18 @@ class Report:
 
     @property
     def allowed(self) -> int:
-        """How many more copies were made by lines that end with ``# xdevice: allow``."""
+        """How many more copies were made by lines that ``# xdevice: allow``, or a baseline, accepts."""
         return sum(site.copies for site in self._sites if site.allowed)
 
     @property
     def estimate(self) -> float:
         """The seconds that the copies would take on the stated bus."""
         return self.bus.seconds(self.copies, self.nbytes)
+
+    @property
+    def lines(self) -> list[tuple[Place, Kind]]:
+        """The lines of the findings, and the kind of their copies: what a baseline keeps."""
+        return [(site.place, site.kind) for site in self._sites if site.place is not None and not site.allowed]
 
     def unseen(self) -> list[str]:
         """What could not be seen, a sentence each: of the frameworks that copied, or of all if none did."""
@@ -182,7 +187,7 @@ class Report:
 
     def to_json(self) -> str:
         """The report as JSON; its keys are stable."""
-        return json.dumps(
+        return as_json(
             {
                 "version": __version__,
                 "frameworks": self.frameworks,
@@ -192,9 +197,7 @@ class Report:
                 "has_gpu": self.has_gpu(),
                 "unseen": self.unseen(),
                 "findings": [{name.rstrip("_"): value for name, value in asdict(finding).items()} for finding in self],
-            },
-            indent=2,
-            ensure_ascii=False,
+            }
         )
 
     def plot(self) -> Any:
@@ -212,7 +215,7 @@ class Report:
         found = sorted(self, key=lambda each: -each.estimate)[:_MOST_BARS][::-1]
         figure = Figure(figsize=(9, 1.4 + 0.35 * len(found)), layout="constrained")
         axes: Any = figure.subplots()
-        names = [f"{each.where}  {each.source[:48]}" for each in found]
+        names = [f"{each.where}  {escaped(each.source[:48])}" for each in found]
         colours = ["#D55E00" if each.rule else "#999999" for each in found]  # Okabe and Ito's, with advice and without
         axes.barh(range(len(found)), [each.estimate * 1e3 for each in found], color=colours)
         axes.set_yticks(range(len(found)), names, family="monospace", fontsize=8)
@@ -226,7 +229,7 @@ class Report:
         heads = ("line", "copies", "", "bytes", "from → to", "what it is, and what to write", "estimate")
         rows = [
             (
-                f"<b>{escape(each.where)}</b><br><code>{escape(each.source)}</code>",
+                f"<b>{escape(each.where)}</b><br><code>{escape(escaped(each.source))}</code>",
                 str(each.copies),
                 escape(each.often),
                 size(each.nbytes),
@@ -246,7 +249,7 @@ class Report:
         if not self.has_gpu():
             return [NO_GPU]
         took = f": {_duration(self.estimate)} at {self.bus}, a stated bus" if self.copies else ""
-        accepted = f"; {_number(self.allowed)} more allowed by `# xdevice: allow`" if self.allowed else ""
+        accepted = f"; {_number(self.allowed)} more allowed by {accepting()}" if self.allowed else ""
         total = f"in all {_number(self.copies)}, {size(self.nbytes)}{took}{accepted}"
         unseen = self.unseen()
         more = f"; {len(unseen) - _FEW} more in to_json()" if len(unseen) > _FEW else ""

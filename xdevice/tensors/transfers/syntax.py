@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from xdevice.kit.escaping import escaped
+
 Lines = tuple[int, int]  # the first and the last line of something
 Span = tuple[tuple[int, int], tuple[int, int]]  # a line and a column of it, in bytes, and those of the end
 
@@ -43,8 +45,8 @@ def shown(file: str) -> str:
     try:
         relative = os.path.relpath(file)
     except ValueError:  # another drive
-        return file
-    return file if relative.startswith("..") else relative
+        return escaped(file)
+    return escaped(file if relative.startswith("..") else relative)
 
 
 @lru_cache(maxsize=256)

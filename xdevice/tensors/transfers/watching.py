@@ -21,6 +21,7 @@ from xdevice.hardware.virtual import is_virtual
 from xdevice.kit import virtual_request
 from xdevice.kit.units import size
 from xdevice.tensors.gradients import listeners
+from xdevice.tensors.transfers.baseline import Baseline
 from xdevice.tensors.transfers.callers import Caller, callers, calls_before, skip
 from xdevice.tensors.transfers.syntax import Place, is_allowed, trains
 
@@ -57,7 +58,7 @@ class Event(NamedTuple):
     place: Place | None  # None where no line of the user's is on the stack
     callers: tuple[Caller, ...]  # the innermost first; not to be kept, since frames keep what is in them
     context: Context | None  # of the thread for which it is made, where that is another one
-    allowed: bool  # the line says so
+    allowed: bool  # the line says so, or the baseline
 
     def described(self) -> str:
         """Where, what and how much: ``main.py:3: 4 B, gpu:0 → host: reads a number (.item)``."""
@@ -86,12 +87,25 @@ _guards: list[Listener] = []  # each as often as it is open
 _recorders: list[Listener] = []
 _buses: dict[Backend, Bus] = {}  # of the frameworks whose virtual GPUs have one
 
+_baseline: Baseline | None = None
+
 # functions of a library, and functions that the user's line calls
 _SHOWING, _SHOWS = {"__repr__", "__str__", "__format__"}, {"print", "str", "repr", "format"}
 _NUMBERS = ("array", "float", "int", "index", "bool", "complex")
 _READING = {"item", "asscalar", "tolist", *(f"__{name}__" for name in _NUMBERS)}
 _READS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array"}
 _INDEXING = {"__getitem__", "__setitem__"}
+
+
+def accept(baseline: Baseline | None) -> None:
+    """From now on, copies of the baseline's lines are allowed; of none, with ``None``."""
+    global _baseline
+    _baseline = baseline
+
+
+def accepting() -> str:
+    """What allows copies, in words."""
+    return "`# xdevice: allow`" if _baseline is None else "`# xdevice: allow`, or by the baseline"
 
 
 class _Here(NamedTuple):
@@ -126,6 +140,8 @@ class Told:
         copy = copy if kind in (None, copy.kind) else copy._replace(kind=kind)
         place = place or (None if own else _training())
         allowed = own[0].spot.allowed if own else place is not None and is_allowed(place)
+        if _baseline is not None and place is not None:
+            allowed = allowed or _baseline.accepts(place, copy.kind)
         event = Event(copy, str(self._owner), place, own, context, allowed)
         for listener in dict.fromkeys((*_guards, *_recorders)):
             listener.see(event)
