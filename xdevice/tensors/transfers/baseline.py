@@ -16,6 +16,7 @@ from xdevice.kit.escaping import as_json
 from xdevice.tensors.transfers.syntax import Place
 
 _FORMAT = 1
+_WRITES = "--update-baseline writes one"
 
 
 class _Line(NamedTuple):
@@ -48,13 +49,9 @@ class Baseline:
             for each in kept["accepted"]:
                 baseline._accepted[_Line(each["file"], each["source"], each["kind"])] += int(each["lines"])
         except OSError as error:
-            raise ArgumentError(
-                f"no baseline in {str(path)!r}: {error.strerror}; --update-baseline writes one"
-            ) from error
+            raise ArgumentError(f"no baseline in {str(path)!r}: {error.strerror}; {_WRITES}") from error
         except (ValueError, TypeError, KeyError) as error:
-            raise ArgumentError(
-                f"{str(path)!r} is not a baseline of transfers; --update-baseline writes one"
-            ) from error
+            raise ArgumentError(f"{str(path)!r} is not a baseline of transfers; {_WRITES}") from error
         return baseline
 
     def accepts(self, place: Place, kind: Kind) -> bool:
