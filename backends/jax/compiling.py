@@ -1,16 +1,16 @@
 """``jax.jit`` and scopes."""
 
-from importlib import import_module
 from typing import Any
 
 import jax
 
 from xdevice.backends.jax import hardware
+from xdevice.backends.jax.private_names import optional
 
-_config: Any = import_module("jax._src.config")
 try:  # a setting of our own, which is part of what JAX finds its traces by
-    _traces = _config.config_ext.Config("xdevice_traces", 0, include_in_jit_key=True, include_in_trace_context=True)
-except (AttributeError, TypeError):  # older versions
+    _setting: Any = optional("jax._src.config:config_ext.Config")
+    _traces = _setting("xdevice_traces", 0, include_in_jit_key=True, include_in_trace_context=True)
+except TypeError:  # other versions
     _traces = None
 
 is_tracing = hardware.is_tracing

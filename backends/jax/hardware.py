@@ -8,18 +8,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax._src import core, xla_bridge  # which alone tell cheaply that nothing is traced, and that JAX has started
-from jax._src.interpreters.batching import BatchTrace  # whether jax.vmap maps is told nowhere else
 from jax.core import Tracer
 
+from xdevice.backends.jax.private_names import names, optional
 from xdevice.contract import Build
 from xdevice.device import Device, as_kind
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.virtual_request import InUse
 
 _successor = jax.jit(lambda number: number + 1)
-_core: Any = core
-_nothing_traced: Any = getattr(core, "trace_state_clean", lambda: False)
+_nothing_traced: Any = optional("jax._src.core:trace_state_clean", otherwise=lambda: False)  # told cheaply nowhere else
+_batch: Any = names.value("jax._src.interpreters.batching:BatchTrace")
+_has_started: Any = names.value("jax._src.xla_bridge:backends_are_initialized")
 every_device: Any = jax.devices  # JAX's own list, also while virtual GPUs replace it
 _ordinal: Any = jax.Device.local_hardware_id  # likewise
 virtual = InUse()  # host devices, of which the first is the CPU; those behind them are further CPUs
@@ -73,12 +73,15 @@ def is_tracing() -> bool:
 
 def is_mapping() -> bool:
     """Whether ``jax.vmap`` maps a function in this thread: what is made in it is the same in each lane."""
-    context = getattr(core, "trace_ctx", None)
+    if _nothing_traced():
+        return False
+    names.require("random numbers in a function that JAX transforms")  # it is told nowhere else
+    context = optional("jax._src.core:trace_ctx")
     if context is None:  # before JAX 0.4.36
-        traces = _core.thread_local_state.trace_state.trace_stack.stack
-        return any(issubclass(main.trace_type, BatchTrace) for main in traces)
+        traces = optional("jax._src.core:thread_local_state").trace_state.trace_stack.stack
+        return any(issubclass(main.trace_type, _batch) for main in traces)
     trace = context.trace
-    while trace is not None and not isinstance(trace, BatchTrace):
+    while trace is not None and not isinstance(trace, _batch):
         trace = getattr(trace, "parent_trace", None)
     return trace is not None
 
@@ -110,7 +113,7 @@ def properties(device: Device) -> dict[str, object]:
 
 def has_started() -> bool:
     """Whether JAX has looked for devices, and taken their memory."""
-    return bool(xla_bridge.backends_are_initialized())
+    return bool(_has_started())
 
 
 def ordinal(native: Any) -> int:

@@ -12,16 +12,19 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import jax
-from jax._src import pjit  # where JAX checks devices; it is not public
 from jax.core import Tracer
 
 from xdevice.backends.jax.hardware import as_device, every_device, virtual
 from xdevice.backends.jax.placement import concrete, device_of
+from xdevice.backends.jax.private_names import optional
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError, mixed
-from xdevice.kit.private_names import replaced
+from xdevice.kit.private_names import replaced, resolved
 
-_NAMES = ("_run_python_pjit", "_python_pjit_helper")  # what JAX 0.10 calls it, and what it was called before
+_NAMES = (  # where JAX checks devices: what JAX 0.10 calls it, and what it was called before
+    "jax._src.pjit:_run_python_pjit",
+    "jax._src.pjit:_python_pjit_helper",
+)
 _REFUSED = "Received incompatible devices for jitted computation"
 _OPERATION = re.compile(r" of (\S+) with shape")
 _PLACES = re.compile(r"device ids \[([\d, ]+)\] on platform (\w+)")
@@ -30,9 +33,9 @@ _PLACES = re.compile(r"device ids \[([\d, ]+)\] on platform (\w+)")
 @contextmanager
 def forbid() -> Generator[None]:
     with ExitStack() as stack:
-        for name in _NAMES:
-            if hasattr(pjit, name):  # a JAX that has neither refuses in its own words
-                stack.enter_context(replaced(pjit, name, _translating))
+        for path in _NAMES:
+            if optional(path) is not None:  # a JAX that has neither refuses in its own words
+                stack.enter_context(replaced(*resolved(path), _translating))
         yield
 
 

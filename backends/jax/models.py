@@ -4,19 +4,18 @@ JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, regis
 """
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from jax.tree_util import default_registry, keystr, tree_flatten_with_path, tree_unflatten
 
 from xdevice.backends.jax.placement import copy, device_of, move
+from xdevice.backends.jax.private_names import optional
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError
 from xdevice.kit import keras
 
-_inside: Any = import_module("jax._src.tree_util")
 # up to JAX 0.4.34 the registry tells of objects only, and the classes are kept inside
-_registered = default_registry.is_node if hasattr(default_registry, "is_node") else _inside._registry.__contains__
+_registered = default_registry.is_node if hasattr(default_registry, "is_node") else optional("jax._src.tree_util:_registry").__contains__
 
 tensors_of = keras.weights
 

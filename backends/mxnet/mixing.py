@@ -17,9 +17,9 @@ from typing import Any
 
 import mxnet as mx
 from mxnet import base  # whose library every operation goes through
-from mxnet._ffi._ctypes.types import TypeCode  # how an argument that is an array is marked
 
 from xdevice.backends.mxnet.hardware import as_device
+from xdevice.backends.mxnet.private_names import names
 from xdevice.device import Device
 from xdevice.errors import mixed
 from xdevice.kit.private_names import replaced
@@ -28,6 +28,7 @@ Look = Callable[[str, Any], None]  # given the name of a function of the library
 
 _base: Any = base
 _library: Any = _base._LIB
+_ARRAY = names.value("mxnet._ffi._ctypes.types:TypeCode.NDARRAYHANDLE")  # marks an argument that is an array
 _HOST = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
 _PREFIX = re.compile(r"^_(npi?_|npx_|contrib_)?")
 OPERATIONS = "MXImperativeInvokeEx", "MXInvokeCachedOpEx", "MXNetFuncCall", "MXAutogradBackwardEx"
@@ -44,6 +45,7 @@ _replaced = ExitStack()
 def looking(look: Look) -> Generator[None]:
     """Within the block, the look sees each operation and copy before it is made. What it raises, the call raises."""
     global _looks
+    names.require("strict() and watch_transfers()")
     with _lock:
         if not _looks:
             _looks = []  # those before may still be called, by what others have put over them
@@ -110,7 +112,7 @@ def operands(call: str, args: Any) -> list[Sequence[Any]]:
         return [pair for pair in zip(heads[:n], given, strict=False) if all(pair)]
     if call == FUNCTION:
         _, values, kinds, count = args[:4]
-        return [[values[i].v_handle for i in range(count.value) if kinds[i] == TypeCode.NDARRAYHANDLE]]
+        return [[values[i].v_handle for i in range(count.value) if kinds[i] == _ARRAY]]
     return [args[2][: args[1].value]] if call in OPERATIONS else []
 
 

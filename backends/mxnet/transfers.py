@@ -16,6 +16,7 @@ import numpy as np
 from mxnet import autograd, base
 
 from xdevice.backends.mxnet import mixing, placement
+from xdevice.backends.mxnet.private_names import names
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit.private_names import replaced
@@ -36,6 +37,7 @@ _WAIT = {  # operators that fetch a count first, by which the size of their resu
 
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
+    names.require("watch_transfers()")
     told = _Told(watcher)
     step, update = (
         replaced(mx.gluon.Trainer, "_update", told.stepping),

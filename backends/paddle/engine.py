@@ -114,7 +114,9 @@ def _wait_for_master(job: Job, timeout: float) -> None:
 @contextmanager
 def _quietly() -> Generator[None]:
     """Without the reports of connections and of changed flags that Paddle prints on every start."""
-    with replaced(parallel, "_get_modified_flags", lambda _: list), ExitStack() as stack:
+    with ExitStack() as stack:
+        if hasattr(parallel, "_get_modified_flags"):
+            stack.enter_context(replaced(parallel, "_get_modified_flags", lambda _: list))
         for library in (_core.libpaddle.__file__, _LIBRARY):
             with suppress(OSError, ValueError):  # another version keeps it elsewhere, and prints its reports
                 level = ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL)

@@ -18,6 +18,7 @@ def memory_stats(device: Device) -> MemoryStats:
     if device.kind == "gpu" and virtual.number:
         if paddle.__version__.startswith("2."):
             return {}  # 2.6 counts nothing of a plug-in's devices
+        names.require("memory_stats")
         now, peak, i = core.device_memory_stat_current_value, core.device_memory_stat_peak_value, device.index
         return {"allocated": now("Allocated", i), "reserved": now("Reserved", i), "peak": peak("Allocated", i)}
     if device.kind != "gpu" or not paddle.is_compiled_with_cuda():
@@ -37,7 +38,7 @@ def empty_cache(device: Device | None) -> None:
 
 
 def share(fraction: float | None) -> dict[str, str]:
-    if core.host_memory_stat_peak_value("Allocated", 0):
+    if names.value("paddle.base.core:host_memory_stat_peak_value")("Allocated", 0):
         raise TooLateError("paddle has been used, and has its allocators; call share_gpus() before its first tensor")
     settings = {"FLAGS_allocator_strategy": "auto_growth"}
     if fraction is not None and not virtual.number and real_gpus():

@@ -24,6 +24,7 @@ from paddle import _C_ops, _legacy_C_ops  # the modules with all operations
 from paddle.base import core
 
 from xdevice.backends.paddle.placement import device_of
+from xdevice.backends.paddle.private_names import names
 from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError, mixed
 
@@ -129,6 +130,7 @@ _refused = _Refused()
 def looking(look: Look) -> Generator[None]:
     """Within the block, the look sees every call before it is made. What it raises, the call raises."""
     global _looks
+    names.require("strict() and watch_transfers()")
     with _lock:
         _search()
         for holder, name, run, call in _references.values():

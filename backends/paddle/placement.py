@@ -7,6 +7,7 @@ import paddle
 from paddle.base import core
 
 from xdevice.backends.paddle.hardware import device_at, native
+from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
@@ -15,6 +16,7 @@ _CPU = Device("cpu", 0)
 _gpu = cache(partial(Device, "gpu"))
 _Tensor = paddle.Tensor
 _is_cpu, _is_gpu, _gpu_index = core.Place.is_cpu_place, core.Place.is_gpu_place, core.Place.gpu_device_id
+_Generator: Any = names.optional("paddle.base.core:Generator", otherwise=())
 _TENSORS = (paddle.Tensor, paddle.pir.Value, paddle.static.Variable)  # the last two are symbolic
 _WORDS = ("", "CPU", "CUDA", "CUDAPinned", "XPU", "XPUPinned", "IPU", "Custom")  # Place is not a base class below 3.3
 _PLACES = tuple(getattr(core, f"{word}Place") for word in _WORDS if hasattr(core, f"{word}Place"))
@@ -25,7 +27,7 @@ def role(cls: type) -> Role | None:
         return "tensor"
     if issubclass(cls, paddle.nn.Layer):
         return "model"
-    if issubclass(cls, (type(paddle.float32), core.Generator)):
+    if issubclass(cls, (type(paddle.float32), _Generator)):
         return "data"
     return "device" if issubclass(cls, _PLACES) else None
 
@@ -49,6 +51,7 @@ def device_of(tensor: Any) -> Device:
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+    names.require("moves between devices")
     # not Tensor.to: when GPU memory is short, PaddlePaddle 3.3.1 frees the source
     wait = not (non_blocking and device.kind != "cpu")  # a copy to the host must be complete on return
     if tensor.stop_gradient:

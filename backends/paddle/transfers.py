@@ -15,16 +15,15 @@ from types import FrameType
 from typing import Any
 
 import paddle
-from paddle.io.dataloader import dataloader_iter
 
 from xdevice.backends.paddle import hardware, mixing, virtual
 from xdevice.backends.paddle.gradients import subclasses
 from xdevice.backends.paddle.placement import device_of
+from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit.private_names import replaced
 
-_loading: Any = dataloader_iter
 _HOST = Device("cpu", 0)
 _COUNT = 8  # bytes: an int64
 _WAIT = {"masked_select", "nonzero", "unique", "unique_consecutive"}  # whose result has a size that the GPU counts
@@ -35,6 +34,7 @@ _REPAIRS = "xdevice.backends.paddle.virtual.repairs"  # their copies are none of
 
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
+    names.require("watch_transfers()")
     told = _Told(watcher)
     with mixing.looking(told.look), ExitStack() as stack:
         for owner, name, make in list(_replacements(told, watcher)):
@@ -160,7 +160,7 @@ def _device(index: int) -> Device:
 
 def _replacements(told: _Told, watcher: Watcher) -> Iterable[tuple[Any, str, Callable[[Any], Any]]]:
     """What is replaced: its owner, its name, and what makes the new one of the old."""
-    for cls in subclasses(_loading._DataLoaderIterBase):
+    for cls in subclasses(names.value("paddle.io.dataloader.dataloader_iter:_DataLoaderIterBase")):
         yield from ((cls, name, told.load) for name in ("__init__", "__next__") if name in vars(cls))
     for cls in subclasses(paddle.optimizer.Optimizer):
         for name in {"step", "minimize"} & vars(cls).keys():

@@ -14,16 +14,17 @@ beside the operation. `strict` sees what a `tf.function` is given, not what it d
 from typing import Any
 
 import tensorflow as tensorflow
-from tensorflow.python.autograph.core import config as _config  # which modules AutoGraph rewrites
 
+from xdevice.backends.tensorflow.private_names import names
 from xdevice.errors import XDeviceError
 
 setattr(XDeviceError, "ag_pass_through", True)  # noqa: B010 - without it AutoGraph raises a StagingError in their place
 
 # Rewriting xdevice takes a second of a function's first call; only what calls a function of the program needs it.
-_rules: Any = _config
 _calling = "xdevice.contract", "xdevice.parallel", "xdevice.tensors.gradients", "xdevice.backends.tensorflow.gradients"
-_rules.CONVERSION_RULES = (*map(_rules.Convert, _calling), _rules.DoNotConvert("xdevice"), *_rules.CONVERSION_RULES)
+if names.has("functions of xdevice that AutoGraph leaves alone"):
+    _rules: Any = names.module("tensorflow.python.autograph.core.config")
+    _rules.CONVERSION_RULES = (*map(_rules.Convert, _calling), _rules.DoNotConvert("xdevice"), *_rules.CONVERSION_RULES)
 
 CANNOT: dict[str, str] = {"data": "every tensor counts as numbers"}
 

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import COMPOSITES, arrived, copy, described, device_of
-from xdevice.backends.tensorflow.private_names import record  # the gradient tape
+from xdevice.backends.tensorflow.private_names import unrecorded
 from xdevice.device import Device
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
@@ -87,7 +87,7 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
 @contextmanager
 def apart(device: Device) -> Generator[None]:
     """Compute there, and tell no tape."""
-    with record.stop_recording(), scope(device):
+    with unrecorded(), scope(device):
         yield
 
 

@@ -6,8 +6,10 @@ from functools import wraps
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function.concrete_function import ConcreteFunction
-from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+
+from xdevice.backends.tensorflow.private_names import names
+
+_HOME = "tensorflow.python.eager.polymorphic_function"
 
 
 def is_tracing() -> bool:
@@ -15,8 +17,10 @@ def is_tracing() -> bool:
 
 
 def follow(missing: Callable[[], AbstractContextManager[Any] | None]) -> None:
-    for kind in (Function, ConcreteFunction):  # what they trace has no device, and runs where the call's tf.device says
-        kind.__call__ = _following(kind.__call__, missing)
+    names.require("compiled functions in the scope of a coroutine")
+    for path in ("polymorphic_function:Function", "concrete_function:ConcreteFunction"):  # what they trace has no device, and runs where the call's tf.device says
+        call = f"{_HOME}.{path}.__call__"
+        names.replace(call, _following(names.value(call), missing))
 
 
 def _following(call: Callable[..., Any], missing: Callable[[], AbstractContextManager[Any] | None]) -> Any:

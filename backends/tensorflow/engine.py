@@ -13,19 +13,18 @@ from functools import cached_property, reduce
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
 from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.collectives import ELEMENTWISE, apart
 from xdevice.backends.tensorflow.exchange import to_numpy
 from xdevice.backends.tensorflow.hardware import count, is_running, scope, virtual
 from xdevice.backends.tensorflow.placement import arrived, device_of
-from xdevice.backends.tensorflow.private_names import context
+from xdevice.backends.tensorflow.private_names import names, running
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback, loopback_only
-from xdevice.kit.private_names import replaced
+from xdevice.kit.private_names import replaced, resolved
 from xdevice.kit.reducing import summed_in
 from xdevice.kit.shared_memory import SharedMemory
 
@@ -35,6 +34,7 @@ _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32,
 _MERGE = {"sum": "Add", "max": "Max", "min": "Min"}
 _CPU = Device("cpu", 0)
 _LIBRARY = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_cc.so.2")
+_HEALTH = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended._enable_check_health"
 _WORD = tf.int64  # bits travel in these: TensorFlow keeps int32 on the host
 
 
@@ -94,13 +94,14 @@ def _join(job: Job) -> None:
     The service, which runs in rank 0, makes every process that lives longer print errors, and the checks delay a
     process's end by half a minute. xdevice itself notices which process has gone.
     """
-    context.context().configure_coordination_service(service_type="")
+    names.require("jobs of several hosts")
+    running().configure_coordination_service(service_type="")
     # TensorFlow 2.21 listens on all interfaces, and has no setting for it
     here_only = loopback_only(_LIBRARY) if all(map(is_loopback, job.hosts)) else nullcontext()
     workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
     place: dict[str, Any] = {"task_type": "worker", "task_id": job.rank, "rpc_layer": "grpc"}
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(workers, **place)
-    with replaced(CollectiveAllReduceExtended, "_enable_check_health", lambda _: False), here_only:
+    with replaced(*resolved(_HEALTH), lambda _: False), here_only:
         tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
 

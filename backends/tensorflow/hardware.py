@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.private_names import context
+from xdevice.backends.tensorflow.private_names import names, running
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
@@ -69,7 +69,7 @@ def synchronize(devices: Sequence[Device]) -> None:
             if device.kind != "cpu" and not (virtual.number and device.kind == "gpu"):
                 with scope(device):
                     tf.raw_ops.SyncDevice()
-    context.async_wait()  # CPUs compute at once, unless set_synchronous_execution(False) was called
+    names.value("tensorflow.python.eager.context:async_wait")()  # CPUs compute at once, unless set_synchronous_execution(False) was called
 
 
 def properties(device: Device) -> dict[str, object]:
@@ -93,13 +93,13 @@ def is_own(name: str) -> bool:
 
     There it has two names: results of operations are on ``localhost``, variables on the worker.
     """
-    homes = f"{context.context().host_address_space()}/", "/job:localhost/replica:0/task:0/"
-    return name.startswith(homes) or not name.startswith("/job:")
+    here = getattr(running(), "host_address_space", lambda: "/job:localhost/replica:0/task:0")()
+    return name.startswith((f"{here}/", "/job:localhost/replica:0/task:0/")) or not name.startswith("/job:")
 
 
 def is_running() -> bool:
     """Whether the runtime has started: until then no tensor exists, and no GPU has been touched."""
-    return context.context()._context_handle is not None
+    return running()._context_handle is not None
 
 
 def _words() -> list[str]:

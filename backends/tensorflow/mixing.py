@@ -16,11 +16,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import op_def_registry  # what an operation calls its arguments
 
 from xdevice.backends.tensorflow.hardware import count, virtual
 from xdevice.backends.tensorflow.placement import Eager, placed, role, variable_of
-from xdevice.backends.tensorflow.private_names import context, core, engine
+from xdevice.backends.tensorflow.private_names import core, engine, names, running
 from xdevice.device import Device
 from xdevice.errors import mixed
 from xdevice.kit.private_names import replaced
@@ -35,6 +34,7 @@ INDICES = frozenset({"ids", "indices", "labels", "segment_ids", "sparse_indices"
 DIMENSIONS = 8  # as many as any kernel takes: so few integers may be a shape
 
 _FUNCTION = re.compile(r"^__(?:inference|forward|backward)_(?:__backward_)?(.+?)_\d+(?:_\d+)*$")
+_definition: Any = names.value("tensorflow.python.framework.op_def_registry:get")  # what it calls its arguments
 _thread = threading.local()  # which operation has been looked at, and goes on to the long way
 _holds: dict[type, bool] = dict.fromkeys((bool, bytes, float, int, str, type(None), tf.DType, tf.TensorShape), False)
 """Whether an argument of this type, if it is not a plain tensor, may be on a device."""
@@ -64,7 +64,7 @@ def _check(operation: str, arguments: Any, places: set[str]) -> None:
         given = [o for o in given if o.shape or o.place is not scope]
     found = {operand.place for operand in given}
     if len(found) > 1:  # nobody has chosen the device on which it runs, if there is no scope
-        astray = not context.context().device_name and scope in found
+        astray = not running().device_name and scope in found
         raise mixed(f"{spoken(operation)}{f', outside any scope and so run on {scope},' * astray}", found)
 
 
@@ -72,6 +72,7 @@ def _check(operation: str, arguments: Any, places: set[str]) -> None:
 def looked_at(look: Look) -> Generator[None, None, None]:
     """A block in which the function is called before each operation; an error that it raises is the operation's."""
     global _looks
+    names.require("strict() and watch_transfers()")
     with _lock:
         if not _looks:
             _replaced.enter_context(replaced(engine, "TFE_Py_FastPathExecute", lambda run: partial(_short_way, run)))
@@ -184,7 +185,7 @@ def operands(operation: str, arguments: Any) -> Iterator[tuple[int, Operand]]:
 
 @lru_cache(maxsize=4096)
 def names_in(operation: str) -> tuple[str, ...]:
-    definition = op_def_registry.get(operation)
+    definition = _definition(operation)
     return tuple(argument.name for argument in definition.input_arg) if definition is not None else ()
 
 
@@ -215,7 +216,7 @@ def _operand(value: Any, name: str, tensor: Any) -> Operand | None:
 
 def here() -> Device:
     """Where this thread's operations run: on the scope's device, else on TensorFlow's default."""
-    name = context.context().device_name
+    name = running().device_name
     return placed(name) if name else _default()
 
 
@@ -238,7 +239,7 @@ def targets_of(function: str, argument: int, scope: Device) -> set[Device]:
 @lru_cache(maxsize=1024)
 def _needed(function: str) -> list[set[str]]:
     """TensorFlow's names of the devices of the operations that take each argument; empty where none is named."""
-    definition = context.context().get_function_def(function)
+    definition = running().get_function_def(function)
     needed: dict[str, set[str]] = {argument.name: set() for argument in definition.signature.input_arg}
     for node in definition.node_def:
         for given in node.input:
@@ -249,7 +250,7 @@ def _needed(function: str) -> list[set[str]]:
 @lru_cache(maxsize=1024)
 def assigned_by(function: str) -> frozenset[int]:
     """The numbers of the arguments that are variables to which it assigns, in the functions that it calls too."""
-    definition = context.context().get_function_def(function)
+    definition = running().get_function_def(function)
     numbers = {argument.name: i for i, argument in enumerate(definition.signature.input_arg)}
     found: set[int | None] = set()
     for node in definition.node_def:
@@ -258,6 +259,6 @@ def assigned_by(function: str) -> frozenset[int]:
             found.add(given[0])
         for attribute in node.attr.values():
             for called in filter(None, (each.name for each in (attribute.func, *attribute.list.func))):
-                inputs = context.context().get_function_def(called).signature.input_arg
+                inputs = running().get_function_def(called).signature.input_arg
                 found |= {given[i - len(inputs)] for i in assigned_by(called)}  # behind a condition is one more
     return frozenset(i for i in found if i is not None)

@@ -8,18 +8,20 @@ from itertools import chain
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.eager.polymorphic_function import concrete_function
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import device_of, new_variable, role, value_apart, variable_of
-from xdevice.backends.tensorflow.private_names import trackable
+from xdevice.backends.tensorflow.private_names import names
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
 from xdevice.kit.nodes import by_attributes
 
-_Traced: Any = concrete_function.ConcreteFunction
-_WRAPPERS: Any = (trackable._DictWrapper, trackable._TupleWrapper, trackable.ListWrapper)
+_Traced: Any = names.value("tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction")
+_TRACKABLE = "tensorflow.python.trackable.data_structures"
+_List = names.optional(f"{_TRACKABLE}:ListWrapper", otherwise=())
+_others = (names.optional(f"{_TRACKABLE}:{name}") for name in ("_DictWrapper", "_TupleWrapper"))
+_WRAPPERS: Any = tuple(filter(None, (_List, *_others)))
 
 
 def _is_keras(part: Any) -> bool:
@@ -125,13 +127,14 @@ def _check_untraced(handles: list[Any]) -> None:
         if any(id(variable_of(variable)._handle) in wanted for variable in keras.variables(found)):
             keras.forget_compiled(found)
     gc.collect()  # functions that cannot be called any more do no harm
-    if names := _traced(handles):
-        what = f"a model that is traced into {' and '.join(sorted(names))}, which would go on with the old values"
+    if traced := _traced(handles):
+        what = f"a model that is traced into {' and '.join(sorted(traced))}, which would go on with the old values"
         hint = "move it before the first call of a tf.function, or delete the function"
         raise NotSupportedError(f"tensorflow cannot move {what}; {hint}")
 
 
 def _traced(handles: list[Any]) -> set[str]:
+    names.require("models that have been compiled")
     wanted = {id(handle) for handle in handles}
     # by its type, and without a walk through what each object refers to: TensorFlow's own objects may not survive one
     functions: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), _Traced)]
@@ -146,7 +149,7 @@ def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any],
     """The containers in which a `tf.Module` keeps its attributes, and extension types."""
     if not isinstance(node, _WRAPPERS):
         return by_attributes(node, [field.name for field in node._tf_extension_type_fields()])
-    if isinstance(node, trackable.ListWrapper):
+    if isinstance(node, _List):
         return list(node), [f"[{i}]" for i in range(len(node))], type(node), None
     inner = node.__wrapped__
     if isinstance(inner, dict):
@@ -158,6 +161,6 @@ def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any],
             return type(node)(container)
 
         return list(inner.values()), [f"[{key!r}]" for key in keys], rebuild, keys
-    names = getattr(inner, "_fields", None)
-    written = [f".{name}" for name in names] if names else [f"[{i}]" for i in range(len(inner))]
+    fields = getattr(inner, "_fields", None)
+    written = [f".{name}" for name in fields] if fields else [f"[{i}]" for i in range(len(inner))]
     return list(inner), written, lambda new: type(node)(tuple.__new__(type(inner), new)), None

@@ -4,18 +4,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable, ResourceVariable
 
 from xdevice.backends.tensorflow.hardware import is_own, named, native, scope, virtual
-from xdevice.backends.tensorflow.private_names import record  # the gradient tape
+from xdevice.backends.tensorflow.private_names import names, unrecorded
 from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError, TracedTensorError, UnknownPlacementError
 from xdevice.kit import keras
 
 Eager: Any = tf.__internal__.EagerTensor  # making a tensor to ask its type would start TensorFlow
-_Variable: Any = ResourceVariable  # what tf.Variable() makes
-_AnyVariable: Any = BaseResourceVariable  # and what it makes inside a tf.function
+_home = "tensorflow.python.ops.resource_variable_ops"
+_Variable: Any = names.optional(f"{_home}:ResourceVariable")  # what tf.Variable() makes
+_AnyVariable: Any = names.optional(f"{_home}:BaseResourceVariable", otherwise=tf.Variable)  # and inside a tf.function
+_record: Any = names.value("tensorflow.python.eager.record:record_operation")  # on the gradient tape
 _DENSE: dict[type, str] = {
     tf.RaggedTensor: "a RaggedTensor; fill it up first with x.to_tensor()",
     tf.SparseTensor: "a SparseTensor; fill it up first with tf.sparse.to_dense(x)",
@@ -82,7 +83,7 @@ def _copied(tensor: Any, device: Device) -> Any:
     if tensor.dtype.is_quantized:
         raise NotSupportedError(f"tensorflow cannot copy {tensor.dtype.name}; tf.bitcast it to integers first")
     here = device_of(tensor)
-    with record.stop_recording(), scope(here):
+    with unrecorded(), scope(here):
         made = tf.raw_ops.DeepCopy(x=tensor)
         if device_of(made) is not device:
             made = made._copy(None, native(device).removeprefix("/"))
@@ -183,7 +184,7 @@ def _record_move(moved: Any, origin: Any, here: Device) -> None:
         there = not tf.executing_eagerly() or (isinstance(gradient, Eager) and device_of(gradient) is here)
         return [gradient if there else move(gradient, here, False)]
 
-    record.record_operation("Move", [moved], [origin], bring)
+    _record("Move", [moved], [origin], bring)
 
 
 def described(tensor: Any) -> str:

@@ -11,7 +11,7 @@ from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.tracing import constant
 
-_cuda: str | None = torch.version.cuda  # the build's; virtual GPUs that stand in have a version too
+_cuda: str | None = getattr(torch.version, "cuda", None)  # the build's; virtual GPUs that stand in have a version too
 _virtual: tuple[str, int] = "", 0  # the device type of virtual GPUs, and their number
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.hardware import gpus, is_virtual, runtime
+from xdevice.backends.torch.private_names import value
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
@@ -45,9 +46,9 @@ def share(fraction: float | None) -> dict[str, str]:
     kind, seen = gpus()
     if fraction is None or kind != "cuda" or is_virtual():
         return {}  # PyTorch takes memory when it is needed
-    cuda: Any = torch.cuda
+    later = value("torch.cuda:_lazy_call")
     for i in range(seen):  # now, or when CUDA starts, which would be too early for a program that is to fork
-        cuda._lazy_call(partial(torch.cuda.set_per_process_memory_fraction, fraction, i))
+        later(partial(torch.cuda.set_per_process_memory_fraction, fraction, i))
     return {"torch.cuda.set_per_process_memory_fraction": f"{fraction:g}"} if seen else {}
 
 

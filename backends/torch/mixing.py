@@ -15,7 +15,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from xdevice.backends.torch.hardware import as_device, gpus
-from xdevice.backends.torch.private_names import core
+from xdevice.backends.torch.private_names import core, names
 from xdevice.device import Device
 from xdevice.errors import mixed
 
@@ -31,6 +31,7 @@ def is_forbidden() -> bool:
 @contextmanager
 def forbid() -> Generator[None]:
     global _forbidden
+    names.require("strict()")
     mode: Any = _Translate()
     _forbidden, thread = True, get_ident()
     is_used = gpus()[1] > 0  # with one device there is nothing to mix

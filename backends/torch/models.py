@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
-from torch.utils import _pytree
 
 from xdevice.backends.torch.hardware import native
-from xdevice.backends.torch.private_names import core, own
+from xdevice.backends.torch.private_names import core, names, own, value
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
@@ -140,6 +139,8 @@ def keep(model: Any) -> Callable[[], None]:
 
 
 def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
+    if parameter.device.type != data.device.type:
+        names.require("models that move in place")
     if parameter.device.type == data.device.type or own._has_compatible_shallow_copy_type(parameter, data):
         parameter.data = data
         return
@@ -213,13 +214,18 @@ def name_virtual_gpus() -> None:
     after_import("keras.src.backend.torch.core", change)
 
 
+_knows_nodes = names.has("containers that are registered with PyTorch")
+_nodes: Any = value("torch.utils._pytree:SUPPORTED_NODES") if _knows_nodes else {}
+_named: Any = value("torch.utils._pytree:keystr")
+
+
 def is_node(cls: type) -> bool:
-    return cls in _pytree.SUPPORTED_NODES
+    return cls in _nodes
 
 
 def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
-    definition = _pytree.SUPPORTED_NODES[type(node)]
+    definition = _nodes[type(node)]
     parts, context = definition.flatten_fn(node)
     named = definition.flatten_with_keys_fn
-    keys = [_pytree.keystr((k,)) for k, _ in named(node)[0]] if named else [f"[{i}]" for i in range(len(parts))]
+    keys = [_named((k,)) for k, _ in named(node)[0]] if named else [f"[{i}]" for i in range(len(parts))]
     return list(parts), keys, lambda new: definition.unflatten_fn(new, context), context

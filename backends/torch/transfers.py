@@ -18,7 +18,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from xdevice.backends.torch.hardware import gpus
-from xdevice.backends.torch.private_names import core, own, replace_name
+from xdevice.backends.torch.private_names import core, names, own, replace_name
 from xdevice.backends.torch.virtual import copies
 from xdevice.backends.torch.virtual import runtime as virtual
 from xdevice.backends.torch.virtual.torch_parts.engines import Wrapped
@@ -36,6 +36,8 @@ _COPIES = re.compile(r"\.(?:to|cuda|cpu|copy_|load_state_dict)\(")
 
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
+    names.require("watch_transfers()")
+
     def see(copy: Copy) -> None:
         find_keras()  # which may be imported later
         caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # inspect's is slower

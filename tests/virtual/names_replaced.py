@@ -1,8 +1,6 @@
-"""Print what virtual GPUs replace and the adapter's private_names.py does not list, and the reverse.
+"""Print what virtual GPUs replace and the adapter's names.txt does not list, and the reverse.
 
-    python names_replaced.py BACKEND [--stand-in] [--without=MODULE:NAME]
-
-With ``--without`` the name is removed first, and the error printed.
+    python names_replaced.py BACKEND [--stand-in]
 """
 
 import sys
@@ -12,7 +10,7 @@ from types import ModuleType
 
 import xdevice
 from xdevice.kit import virtual_request
-from xdevice.kit.private_names import resolved
+from xdevice.kit.private_names import missing, resolved
 
 NAME, STAND_IN = sys.argv[1], "--stand-in" in sys.argv
 STATE = {"_context", "_global_expected_place_", "_privateuse1_backend_name"}  # which the frameworks themselves set
@@ -39,6 +37,15 @@ def matches(label):
     return any(fnmatchcase(label, name.path.replace(":", ".")) for name in names if name.optional)
 
 
+def has(name):
+    """Whether the framework has what has the name; else it is one of another version's."""
+    try:
+        resolved(name.path)
+    except AttributeError:
+        return not name.optional
+    return True
+
+
 def enable():
     xdevice.virtual_gpus(2, stand_in=STAND_IN)
     _ = xdevice.backend(NAME).hardware
@@ -50,16 +57,11 @@ if NAME == "paddle":  # it loads the plug-in when it is imported
     import_module("xdevice.backends.paddle")
     virtual_request.put_back(before)
 private = import_module(f"xdevice.backends.{NAME}.private_names")
-names = private.STAND_IN if STAND_IN else private.VIRTUAL
+names = [name for name in (private.STAND_IN if STAND_IN else private.VIRTUAL) if has(name)]
+missing(private.NAMES)  # looks at each: MXNet's library has a function once it was asked for it
 owners = {name.path: resolved(name.path) for name in names}
 listed = {(id(owner), attribute) for owner, attribute in owners.values()}
 values = {path: getattr(owner, attribute, None) for path, (owner, attribute) in owners.items()}
-for path in (option.partition("=")[2] for option in sys.argv if option.startswith("--without=")):
-    delattr(*resolved(path))
-    try:
-        enable()
-    except xdevice.VirtualDeviceError as error:
-        sys.exit(print(error))
 before = contents([owner for owner, _ in owners.values()])
 enable()
 there, originals = {key for key, _ in before}, {id(value) for value in values.values()}

@@ -1,13 +1,9 @@
 """The private names of JAX that this adapter replaces or reads: see ``names.txt``."""
 
-from functools import partial
-
-from xdevice.kit import private_names
+from xdevice.kit.private_names import PrivateNames
 
 LAST_TRIED = "0.10.2"
 
-_lists = private_names.listed(__file__)
-VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]
-NAMES = [*dict.fromkeys((*VIRTUAL, *STAND_IN, *_lists["OTHERS"]))]
-
-in_place_of = partial(private_names.in_place_of, NAMES)
+names = PrivateNames(__file__, "jax", "jax", LAST_TRIED)
+VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()
+in_place_of, replace_name, optional = names.in_place_of, names.replace, names.optional

@@ -21,17 +21,19 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from xdevice.backends.jax.hardware import as_device
+from xdevice.backends.jax.private_names import names, optional
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit import keras
 from xdevice.kit.private_names import replaced
 
-_inside: Any = {name: import_module(f"jax._src.{name}") for name in ("pjit", "config", "interpreters.pxla", "layout")}
-_pjit, _config, _pxla, _layouts = _inside.values()
+names.require("watch_transfers()")
+_inside: Any = {name: import_module(f"jax._src.{name}") for name in ("pjit", "interpreters.pxla")}
+_pjit, _pxla = _inside.values()
 _jaxlib = _pxla.xc
 _Array = _jaxlib.ArrayImpl
-_guard = getattr(_config, "guard_lib", None) or _config.transfer_guard_lib  # what older versions call it
-_Layout: Any = getattr(_layouts, "DeviceLocalLayout", None) or _layouts.Layout  # the former in older versions
+_guard = optional("jax._src.config:guard_lib", "jax._src.config:transfer_guard_lib")  # what older versions call it
+_Layout: Any = optional("jax._src.layout:DeviceLocalLayout", "jax._src.layout:Layout")  # the former in older versions
 _HAS_BUFFERS = sys.version_info >= (3, 12)  # Python code can replace a class's __buffer__
 _READERS = "array", "asarray", "asanyarray", "ascontiguousarray"
 _HOST = Device("cpu", 0)
@@ -233,7 +235,7 @@ def _guarded() -> Generator[None]:
             levels.host_to_device = before
 
 
-_new_setting = getattr(getattr(_config, "config_ext", None), "Config", lambda *_, **__: None)  # since JAX 0.4.36
+_new_setting = optional("jax._src.config:config_ext.Config", otherwise=lambda *_, **__: None)  # since JAX 0.4.36
 try:  # a setting of our own, which is part of the signature of every call
     _watched = _new_setting("xdevice_watched", False, include_in_jit_key=True)
 except TypeError:  # older versions give it no name

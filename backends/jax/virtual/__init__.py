@@ -6,23 +6,19 @@ out the CPU, as with real GPUs, and its own names for GPUs mean them where they 
 to which `hardware` holds references.
 """
 
-import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 import jax
 
-from xdevice.backends.jax import hardware, private_names
+from xdevice.backends.jax import hardware
+from xdevice.backends.jax.private_names import in_place_of, names
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit.private_names import check
 from xdevice.kit.virtual_request import refuse_memory_limit, refuse_to_hide
 from xdevice.machine import gpus
 
-bridge: Any = import_module("jax._src.xla_bridge")
-_pxla: Any = import_module("jax._src.interpreters.pxla")
-_ByJax: Any = jax.Device
+BRIDGE, DEFAULT = "jax._src.xla_bridge", "jax._src.interpreters.pxla:get_default_device"
 
 
 def recipe() -> None:
@@ -44,8 +40,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         )
     if not hasattr(settings, "jax_num_cpu_devices"):
         raise NotSupportedError(f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5.1")
-    names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
-    check(names, "jax", jax.__version__, private_names.LAST_TRIED, imported_only=False)
+    names.check("STAND_IN" if stand_in else "VIRTUAL", "OTHERS")
     try:
         settings.update("jax_num_cpu_devices", n + 1)
     except RuntimeError as error:
@@ -67,15 +62,14 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
 
 def _name(n: int) -> None:
     """Let JAX print virtual GPUs as such: what it prints would otherwise read back as a CPU."""
-    name, show = _ByJax.__str__, _ByJax.__repr__
 
     def named(device: Any, word: str, otherwise: Any) -> str:
         is_own = device.platform == "cpu" and device.process_index == jax.process_index()
         found = hardware.as_device(device) if is_own else None
         return word.format(found.index) if found and found.kind == "gpu" else str(otherwise(device))
 
-    _ByJax.__str__ = lambda device: named(device, "vgpu:{}", name)
-    _ByJax.__repr__ = lambda device: named(device, "VgpuDevice(id={})", show)
+    for attribute, word in (("__str__", "vgpu:{}"), ("__repr__", "VgpuDevice(id={})")):
+        in_place_of(f"jax:Device.{attribute}")(lambda show, device, word=word: named(device, word, show))
     for i in range(n):  # how older text, and other versions, call it
         spell(Device("gpu", i), [f"TFRT_CPU_{i + 1}", f"CpuDevice(id={i + 1})"])
 
@@ -86,14 +80,12 @@ def _leave_out_the_cpu() -> None:
     def devices(backend: Any = None) -> list[Any]:
         return hardware.every_device(backend) if backend is not None else gpus_in(hardware.every_device())
 
-    of_word = _pxla.get_default_device
-
-    def get_default_device() -> Any:
+    @in_place_of(DEFAULT)
+    def get_default_device(of_word: Any) -> Any:
         chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined, unused-ignore]  # it has one
         return of_word() if isinstance(chosen, str) else chosen or hardware.every_local_device()[0]
 
     replace(lists_from(devices))
-    _pxla.get_default_device = get_default_device
 
 
 def lists_from(devices: Callable[..., list[Any]]) -> dict[str, Callable[..., Any]]:
@@ -101,8 +93,8 @@ def lists_from(devices: Callable[..., list[Any]]) -> dict[str, Callable[..., Any
 
     def local_devices(process_index: int | None = None, backend: Any = None, host_id: int | None = None) -> list[Any]:
         asked = process_index if host_id is None else host_id
-        here = bridge.process_index() if asked is None else asked
-        if not 0 <= here < bridge.process_count():
+        here = jax.process_index() if asked is None else asked
+        if not 0 <= here < jax.process_count():
             raise ValueError(f"Unknown process_index {here}")
         return [device for device in devices(backend) if device.process_index == here]
 
@@ -116,14 +108,11 @@ def lists_from(devices: Callable[..., list[Any]]) -> dict[str, Callable[..., Any
 
 def replace(functions: Mapping[str, Callable[..., Any]]) -> None:
     """Put these in place of the functions of that name, wherever a module of JAX's refers to them."""
-    originals = {name: getattr(bridge, name) for name in functions}
-    for name, original in originals.items():
-        vars(functions[name]).update(cache_clear=getattr(original, "cache_clear", lambda: None))  # JAX's own clears it
-    for module in [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "jax" and m]:
-        for key, value in list(vars(module).items()):
-            for name, original in originals.items():
-                if value is original:
-                    setattr(module, key, functions[name])
+    for name, function in functions.items():
+        path = f"{BRIDGE}:{name}"
+        cleared = getattr(names.value(path), "cache_clear", lambda: None)
+        vars(function).update(cache_clear=cleared)  # JAX's own clears it
+        names.replace_everywhere(path, function)
 
 
 def gpus_in(devices: list[Any]) -> list[Any]:

@@ -24,8 +24,8 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import living_on
-from xdevice.backends.jax.private_names import in_place_of
-from xdevice.backends.jax.virtual import bridge, gpus_in, lists_from, replace
+from xdevice.backends.jax.private_names import in_place_of, names, optional, replace_name
+from xdevice.backends.jax.virtual import BRIDGE, DEFAULT, gpus_in, lists_from, replace
 from xdevice.device import Device
 from xdevice.kit import virtual_request
 from xdevice.kit.dlpack import CPU, CUDA, labelled
@@ -37,6 +37,9 @@ KERNELS = {"keras.src.backend.jax.rnn", "keras.src.backend.jax.nn"}  # of Keras 
 _only_print = {"jax._src.debugging", "jax._src.environment_info"}  # JAX's modules that show devices to the user
 _platforms = "jax_platforms", "jax_platform_name"
 _IDS = re.compile(r"(?<=devices )\{[\d, ]+\}|(?<=device IDs )\[[\d, ]+\]")
+_WITH_BACKEND = "jax._src.pjit:_create_sharding_with_device_backend"
+_MISMATCHES = tuple(f"jax._src.{home}:DeviceAssignmentMismatch" for home in ("stages", "interpreters.pxla"))
+_DEVICE, _ARRAY = "jaxlib._jax:Device", "jaxlib._jax:ArrayImpl"
 _default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
 
 
@@ -46,7 +49,7 @@ def start() -> None:
     _lists()
     _words()
     _faces()
-    if not virtual_request.current().lenient:
+    if not virtual_request.current().lenient and names.has("the refusal of what only the CPU lowers"):
         _refuse_lowerings()
 
 
@@ -73,7 +76,7 @@ def _lists() -> None:
         found = hardware.every_device(backend)
         return [device for device in found if not hardware.ordinal(device)] if word == "cpu" else found
 
-    true_backend, true_get = bridge.default_backend, bridge.get_backend
+    true_backend, true_get = names.value(f"{BRIDGE}:default_backend"), names.value(f"{BRIDGE}:get_backend")
 
     def default_backend() -> str:
         return str(true_backend()) if _is_inner() else _default
@@ -81,8 +84,8 @@ def _lists() -> None:
     def get_backend(platform: Any = None) -> Any:
         return true_get("cpu" if platform in WORDS else platform)
 
-    if hasattr(bridge, "_get_backend_uncached"):
-        in_place_of("jax._src.xla_bridge:_get_backend_uncached")(_name_cuda_in_errors)
+    if optional(f"{BRIDGE}:_get_backend_uncached") is not None:
+        in_place_of(f"{BRIDGE}:_get_backend_uncached")(_name_cuda_in_errors)
     replace({**lists_from(devices), "default_backend": default_backend, "get_backend": get_backend})
 
     @in_place_of("jax:live_arrays")
@@ -100,25 +103,24 @@ def _name_cuda_in_errors(get: Any, platform: Any = None) -> Any:
 
 def _words() -> None:
     """Words for GPUs in `jax.default_device` and as a backend of `jax.jit`; devices in the errors about mixing."""
-    homes: Any = (import_module(f"jax._src.{name}") for name in ("interpreters.pxla", "pjit", "stages"))
-    pxla, pjit, stages = homes
-    default, single = pxla.get_default_device, getattr(pjit, "_create_sharding_with_device_backend", None)
 
-    def get_default_device() -> Any:
+    @in_place_of(DEFAULT)
+    def get_default_device(default: Any) -> Any:
         word = jax.config.jax_default_device  # type: ignore[attr-defined, unused-ignore]  # it has one
         return jax.local_devices(backend=word)[0] if word in WORDS else default()
 
-    def sharding(device: Any, backend: Any) -> Any:
-        assert single is not None
-        return single(jax.local_devices(backend=backend)[0], None) if backend in WORDS else single(device, backend)
+    if optional(_WITH_BACKEND) is not None:  # later versions may have removed what they deprecate
 
-    pxla.get_default_device = get_default_device
-    if single is not None:  # later versions may have removed what they deprecate
-        pjit._create_sharding_with_device_backend = sharding
-    mixed = getattr(stages, "DeviceAssignmentMismatch", None) or getattr(pxla, "DeviceAssignmentMismatch", None)
-    if mixed is not None:  # it is elsewhere in other versions, whose errors then have JAX's own numbers
-        mixed.device_ids = property(lambda self: [_global_id(d) if hardware.ordinal(d) else d.id for d in self.da])
-        mixed.platform = property(lambda self: "GPU" if hardware.ordinal(self.da[0]) else self.da[0].platform.upper())
+        @in_place_of(_WITH_BACKEND)
+        def sharding(single: Any, device: Any, backend: Any) -> Any:
+            return single(jax.local_devices(backend=backend)[0], None) if backend in WORDS else single(device, backend)
+
+    ids = property(lambda self: [_global_id(d) if hardware.ordinal(d) else d.id for d in self.da])
+    kind = property(lambda self: "GPU" if hardware.ordinal(self.da[0]) else self.da[0].platform.upper())
+    for home in _MISMATCHES:
+        if optional(f"{home}.device_ids") is not None:
+            replace_name(f"{home}.device_ids", ids)
+            replace_name(f"{home}.platform", kind)
 
 
 def _is_inner() -> bool:
@@ -128,8 +130,6 @@ def _is_inner() -> bool:
 
 
 def _faces() -> None:
-    library: Any = import_module("jaxlib._jax")
-    device_class, client = library.Device, library.Client
     shown = {
         "platform": lambda device: "gpu",
         "device_kind": lambda device: NAME,
@@ -137,20 +137,25 @@ def _faces() -> None:
         "local_hardware_id": lambda device: hardware.ordinal(device) - 1,
     }
     for word, show in shown.items():
-        setattr(device_class, word, _face(device_class.__dict__[word], show))
-    look, say, stats = device_class.__repr__, device_class.__str__, device_class.memory_stats
-    virtual = hardware.ordinal
-    device_class.__repr__ = lambda self: f"CudaDevice(id={_global_id(self)})" if virtual(self) else look(self)
-    device_class.__str__ = lambda self: f"cuda:{_global_id(self)}" if virtual(self) else say(self)
-    device_class.memory_stats = lambda self: stats(self) if not virtual(self) or _is_inner() else _memory(self)
-    platform = client.__dict__["platform"]
-    client.platform = property(lambda self: platform.__get__(self) if _is_inner() else "gpu")
-    _faces_of_arrays(library.ArrayImpl)
+        replace_name(f"{_DEVICE}.{word}", _face(names.value(f"{_DEVICE}.{word}"), show))
+    for attribute, word in (("__repr__", "CudaDevice(id={})"), ("__str__", "cuda:{}")):
+        in_place_of(f"jax:Device.{attribute}")(
+            lambda show, self, word=word: word.format(_global_id(self)) if hardware.ordinal(self) else show(self)
+        )
+    stats, platform = names.value(f"{_DEVICE}.memory_stats"), names.value("jaxlib._jax:Client.platform")
+
+    def memory_stats(self: Any) -> Any:
+        return stats(self) if not hardware.ordinal(self) or _is_inner() else _memory(self)
+
+    replace_name(f"{_DEVICE}.memory_stats", memory_stats)
+    replace_name("jaxlib._jax:Client.platform", property(lambda self: platform.__get__(self) if _is_inner() else "gpu"))
+    _faces_of_arrays()
 
 
-def _faces_of_arrays(array: Any) -> None:
-    in_place_of("jaxlib._jax:ArrayImpl._check_and_rearrange")(_with_shown_ids)
-    name, where, export = array.platform, array.__dlpack_device__, array.__dlpack__
+def _faces_of_arrays() -> None:
+    in_place_of(f"{_ARRAY}._check_and_rearrange")(_with_shown_ids)
+    exchange = "__dlpack_device__", "__dlpack__"
+    name, where, export = (names.value(f"{_ARRAY}.{attribute}") for attribute in ("platform", *exchange))
 
     def platform(self: Any) -> str:
         return "gpu" if _ordinal(self) and not _is_inner() else str(name(self))
@@ -169,9 +174,12 @@ def _faces_of_arrays(array: Any) -> None:
         gpu = index - 1 if dl_device is None else dl_device[1]
         return labelled(export(jax.device_put(self, _gpu(gpu)), **options), CUDA, gpu)
 
-    array.platform, array.__dlpack_device__, array.__dlpack__ = platform, device, exported
-    home, public = import_module("jax._src.dlpack"), import_module("jax.dlpack")
-    home.from_dlpack = public.from_dlpack = _to_its_gpu(home.from_dlpack)  # type: ignore[attr-defined]  # it has it
+    replace_name(f"{_ARRAY}.platform", platform)
+    for attribute, function in zip(exchange, (device, exported), strict=True):
+        replace_name(f"{_ARRAY}.{attribute}", function)
+    taken = _to_its_gpu(names.value("jax._src.dlpack:from_dlpack"))
+    for path in ("jax._src.dlpack:from_dlpack", "jax.dlpack:from_dlpack"):
+        replace_name(path, taken)
 
 
 def _to_its_gpu(take: Any) -> Any:
@@ -243,7 +251,7 @@ def _memory(device: Any) -> dict[str, int]:
 
 def _refuse_lowerings() -> None:
     """Refuse, in JAX's words, primitives that only the CPU lowers, such as those of Hessenberg's decomposition."""
-    mlir, dispatch = import_module("jax._src.interpreters.mlir"), import_module("jax._src.dispatch")
+    mlir, dispatch = (import_module(f"jax._src.{name}") for name in ("interpreters.mlir", "dispatch"))
     rules = mlir._platform_specific_lowerings
     for primitive in rules["cpu"].keys() - rules["cuda"].keys() - mlir._lowerings.keys():
         entry = rules["cpu"][primitive]  # a function in older versions

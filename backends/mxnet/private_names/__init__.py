@@ -1,10 +1,9 @@
 """The private names of MXNet that this adapter replaces or reads: see ``names.txt``."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from xdevice.kit import private_names
+from xdevice.kit.private_names import PrivateNames
 
 LAST_TRIED = "1.9.1"
 
@@ -24,11 +23,10 @@ TEXT = (  # modules that make text for the library, of operators, symbols, itera
 
 # what those modules have of their own under NumPy 2, and under NumPy 1 only where virtual GPUs stand in
 ADDED = ("str",)
-_lists = private_names.listed(__file__, DEVICE_AT=" ".join(DEVICE_AT), TEXT=" ".join(f"{name}:str" for name in TEXT))
-VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]  # the first is empty: they replace nothing
-NAMES = [*STAND_IN, *_lists["OTHERS"]]
-
-in_place_of = partial(private_names.in_place_of, NAMES)
+_words = {"DEVICE_AT": " ".join(DEVICE_AT), "TEXT": " ".join(f"{name}:str" for name in TEXT)}
+names = PrivateNames(__file__, "mxnet", "mxnet", LAST_TRIED, **_words)
+VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()  # the first is empty
+in_place_of = names.in_place_of
 
 
 def in_library(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -4,11 +4,9 @@
 it is never too late. ``mx.gpu(i)`` means them where they stand in (`stand_in`).
 """
 
-import mxnet as mx
-
-from xdevice.backends.mxnet import hardware, placement, private_names
+from xdevice.backends.mxnet import hardware, placement
+from xdevice.backends.mxnet.private_names import names
 from xdevice.device import Device, spell
-from xdevice.kit.private_names import check
 from xdevice.kit.virtual_request import refuse_memory_limit, refuse_to_hide
 
 
@@ -19,8 +17,8 @@ def recipe() -> None:
 def enable(n: int, force: bool, stand_in: bool) -> None:
     refuse_to_hide(hardware.gpus(), n, "mxnet", force)
     refuse_memory_limit("mxnet", ", or choose torch or paddle, which have it")
-    names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
-    check(names, "mxnet", mx.__version__, private_names.LAST_TRIED, imported_only=False)
+    if stand_in:
+        names.check("STAND_IN", "OTHERS")
     hardware.virtual.number, hardware.virtual.stand_in = n, stand_in
     placement.known.cache_clear()  # contexts stand for other devices from now on
     if stand_in:

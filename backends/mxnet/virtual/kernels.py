@@ -15,7 +15,7 @@ import mxnet as mx
 import numpy as np
 
 from xdevice.backends.mxnet import mixing
-from xdevice.backends.mxnet.private_names import in_place_of
+from xdevice.backends.mxnet.private_names import in_place_of, names
 
 WIDER = frozenset({  # with a kernel for float16 on GPUs and none on the CPU, MXNet 1.9.1
     *("FullyConnected", "Convolution", "Deconvolution", "RNN", "LRN", "dot", "batch_dot", "_np_dot", "_npi_matmul"),
@@ -33,14 +33,16 @@ def start() -> None:
     in_place_of("mxnet.ndarray.register:_imperative_invoke")(_rounding)
     in_place_of("mxnet.symbol:Symbol.simple_bind")(_simple_bind)
     in_place_of("mxnet.symbol:Symbol.bind")(_bind)
-    public.nd.CachedOp = _CachedOp
-    tensordot = public.ndarray.numpy._op._api_internal.tensordot
+    names.replace("mxnet.ndarray:CachedOp", _CachedOp)
+    tensordot = names.value("mxnet.ndarray.numpy._op:_api_internal.tensordot")
     ours: Any = in_place_of("mxnet.ndarray.numpy._op:_api_internal.tensordot")(_rounding_function)
-    ours.handle = tensordot.handle  # by which an error finds its name
+    if hasattr(tensordot, "handle"):
+        ours.handle = tensordot.handle  # by which an error finds its name
     for name, kernel in KERNELS.items():
         mx.operator.register(f"xdevice_{name}")(_properties(kernel))
         for home in (public.nd, public.sym):
-            vars(home.contrib)[name] = _custom(home, name, getattr(home.contrib, name))
+            path = f"{home.__name__}:contrib.{name}"
+            names.replace(path, _custom(home, name, names.value(path)))
 
 
 def _is_half(value: Any) -> bool:

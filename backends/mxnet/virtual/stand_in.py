@@ -29,7 +29,6 @@ from typing import Any
 
 import mxnet as mx
 from mxnet import base
-from mxnet.ndarray.sparse import _ndarray_cls
 from mxnet.runtime import Feature, Features
 
 from xdevice.backends import mxnet as adapter
@@ -44,6 +43,7 @@ _GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimple
 """Where the lists of types and indices that ``group2ctx`` gives begin, behind their length and names."""
 
 _base: Any = base
+_array_of: Any = private_names.names.value("mxnet.ndarray.sparse:_ndarray_cls")
 _Handle = ctypes.c_void_p * 1
 _MAGIC = 0xF993FAC9, 0xF993FACA  # of an array, with the shapes of MXNet and with those of NumPy
 _HEADER = struct.calcsize("<QQQ")  # of a file, the last of which is the number of arrays
@@ -225,7 +225,7 @@ def _put_all(handles: Any, data: Any, *span: int) -> None:
 
 def _moved(handle: Any, index: int) -> Any:
     """The handle of a copy on a GPU; the first one is freed."""
-    there: Any = _ndarray_cls(ctypes.c_void_p(handle)).copyto(mx.gpu(index))
+    there: Any = _array_of(ctypes.c_void_p(handle)).copyto(mx.gpu(index))
     made = ctypes.c_void_p()
     mx.base.check_call(_base._LIB.MXShallowCopyNDArray(there.handle, ctypes.byref(made)))
     return made.value

@@ -18,7 +18,6 @@ from pathlib import Path
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import plugins, virtual_request
 from xdevice.kit.blocks import environment
-from xdevice.kit.private_names import check
 
 _WATCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
 _loaded: list[ctypes.CDLL] = []
@@ -95,7 +94,8 @@ def key(package: Path) -> str:
 
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
-    from xdevice.backends.paddle import hardware, private_names
+    from xdevice.backends.paddle import hardware
+    from xdevice.backends.paddle.private_names import names
     from xdevice.backends.paddle.virtual import repairs
 
     virtual_request.refuse_to_hide(hardware.real_gpus(), n, "paddle", force)
@@ -105,8 +105,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"write xdevice.use('paddle') and xdevice.virtual_gpus({n}), or start with XDEVICE_VIRTUAL_GPUS={n} and "
             f"import it by xdevice.backend('paddle').framework"
         )
-    names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
-    check(names, "paddle", hardware.build()["version"], private_names.LAST_TRIED, imported_only=False)
+    names.check(*(("STAND_IN", "READ") if stand_in else ("VIRTUAL",)), "OTHERS")
     hardware.virtual.number, hardware.virtual.stand_in = n, stand_in
     repairs.apply()
     if stand_in:

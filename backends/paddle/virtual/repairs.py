@@ -12,14 +12,14 @@ from paddle.base import core
 
 from xdevice.backends.paddle import hardware
 from xdevice.backends.paddle.placement import device_of, move
-from xdevice.backends.paddle.private_names import in_place_of
+from xdevice.backends.paddle.private_names import in_place_of, names, replace_name
 
 
 def apply() -> None:
     place: Any = core.Place
     for name, known in (("type", "custom_device_type"), ("id", "custom_device_id")):
         if not hasattr(place, f"get_device_{name}"):  # PaddlePaddle 3.3.1 asks for them in `Tensor.device`
-            setattr(place, f"get_device_{name}", getattr(place, known))
+            replace_name(f"paddle.base.core:Place.get_device_{name}", getattr(place, known))
     for path, mended in _MENDED.items():
         in_place_of(f"paddle.{path}")(mended)
 
@@ -30,6 +30,7 @@ def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
     That of `RMSProp` refuses the separate copies that it is given of a tensor to read and to write; those of
     `GradScaler`, and of recurrent layers when they are made, leave on the CPU what they wrote.
     """
+    names.require("moves between devices")
     copies: dict[int, tuple[Any, Any]] = {}
 
     def on_host(value: Any) -> Any:

@@ -24,7 +24,7 @@ import paddle
 from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
-from xdevice.backends.paddle.private_names import in_place_of
+from xdevice.backends.paddle.private_names import in_place_of, names, replace_name
 from xdevice.kit import virtual_request
 
 core: Any = _core
@@ -44,6 +44,7 @@ _FLAGS: dict[str, Any] = {  # those of builds with CUDA, with their defaults; th
     "selected_gpus": "", "sync_nccl_allreduce": True, "nccl_blocking_wait": False, "embedding_deterministic": 0,
     "conv_workspace_size_limit": 512, "cudnn_exhaustive_search_times": -1,
 }  # fmt: skip
+_FLAGS_HOME, _CORE = "paddle.base.framework:_global_flags_", "paddle.base.core"
 _FALLBACK = "FLAGS_enable_api_kernel_fallback"  # it stays on: all that virtual GPUs have is the CPU's kernels
 
 
@@ -61,13 +62,12 @@ def start(n: int) -> None:
     _answer_about_the_build()
     _count(n)
     _describe(virtual_request.memory_limit() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    tensor: Any = paddle.Tensor
-    tensor._place_str = property(lambda self: str(self.place))  # which printing a tensor shows
+    replace_name("paddle:Tensor._place_str", property(lambda self: str(self.place)))  # which printing a tensor shows
     _make_streams()
-    _framework._global_flags_ = _Flags(_framework._global_flags_)
+    replace_name(_FLAGS_HOME, _Flags(names.value(_FLAGS_HOME)))
     _let_nccl_be_gloo()
     _run_static_graphs_on_the_cpu()
-    import_module("paddle.device.cuda.graphs").CoreCUDAGraph = None  # type: ignore[attr-defined, unused-ignore]
+    replace_name("paddle.device.cuda.graphs:CoreCUDAGraph", None)
     paddle.device.set_device("gpu:0")
 
 
@@ -78,13 +78,10 @@ def _is_inner() -> bool:
     return name.partition(".")[0] in ("paddle", "xdevice") and not chooses
 
 
-def _replace(old: Any, new: Any) -> None:
-    """Put the new thing wherever a module of PaddlePaddle's refers to the old one."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] == "paddle":
-            for key, value in list(vars(module).items()):
-                if value is old:
-                    setattr(module, key, new)
+def _answer(answers: dict[str, Any]) -> None:
+    """Put these in the places of core's own, or where only a build with CUDA has one."""
+    for name, answer in answers.items():
+        replace_name(f"{_CORE}:{name}", answer)
 
 
 def _is_ours(place: Any) -> bool:
@@ -122,8 +119,8 @@ def _make_places(n: int) -> None:
 
         __str__ = __repr__
 
-    _replace(core.CUDAPlace, CUDAPlace)
-    _replace(core.CUDAPinnedPlace, CUDAPinnedPlace)
+    names.replace_everywhere(f"{_CORE}:CUDAPlace", CUDAPlace)
+    names.replace_everywhere(f"{_CORE}:CUDAPinnedPlace", CUDAPinnedPlace)
 
 
 def _describe_places() -> None:
@@ -136,35 +133,40 @@ def _describe_places() -> None:
     def device_type(self: Any) -> Any:
         return kind(self) if not _is_ours(self) or _is_inner() else "gpu"
 
-    for each in (place, core.CustomPlace, core.CUDAPlace):
-        each.__repr__ = each.__str__ = shown
-        each.get_device_type = device_type
-    place.is_gpu_place = lambda self: _is_ours(self) or is_gpu(self)
-    place.is_custom_place = lambda self: _is_custom(self) and (not _is_ours(self) or _is_inner())
-    place.gpu_device_id = lambda self: _index(self) if _is_ours(self) else gpu_id(self)
+    for each in ("Place", "CustomPlace"):
+        _answer({f"{each}.__repr__": shown, f"{each}.__str__": shown, f"{each}.get_device_type": device_type})
+    core.CUDAPlace.__repr__ = core.CUDAPlace.__str__ = shown  # which is ours
+    core.CUDAPlace.get_device_type = device_type
+    _answer({
+        "Place.is_gpu_place": lambda self: _is_ours(self) or is_gpu(self),
+        "Place.is_custom_place": lambda self: _is_custom(self) and (not _is_ours(self) or _is_inner()),
+        "Place.gpu_device_id": lambda self: _index(self) if _is_ours(self) else gpu_id(self),
+    })  # fmt: skip
 
 
 def _answer_about_the_build() -> None:
     def is_compiled_with_cuda() -> bool:
         return not _is_inner()
 
-    custom = core.get_all_custom_device_type
+    custom = names.value(f"{_CORE}:get_all_custom_device_type")
 
     def get_all_custom_device_type() -> list[str]:
         inner = _is_inner()
         return [word for word in custom() if word != WORD or inner]
 
-    for old in {_framework.is_compiled_with_cuda, core.is_compiled_with_cuda}:
-        _replace(old, is_compiled_with_cuda)
-    _replace(custom, get_all_custom_device_type)
+    for home in ("paddle.base.framework", _CORE):
+        names.replace_everywhere(f"{home}:is_compiled_with_cuda", is_compiled_with_cuda)
+    names.replace_everywhere(f"{_CORE}:get_all_custom_device_type", get_all_custom_device_type)
 
 
 def _let_nccl_be_gloo() -> None:
     """Let ``paddle.distributed`` make gloo's groups, which the plug-in lets take GPUs, where it would make NCCL's."""
-    gloo = core.ProcessGroupGloo
-    core.ProcessGroupNCCL = SimpleNamespace(create=lambda *given: gloo.create(*given[:4]))  # store, rank, size, group
-    core.NCCLConfig = SimpleNamespace(create=lambda **settings: SimpleNamespace(**settings))
-    core.nccl_version = lambda: 2804  # the first that sends from one to another; it has no average, and nor has gloo
+    create = names.value(f"{_CORE}:ProcessGroupGloo.create")
+    _answer({
+        "ProcessGroupNCCL": SimpleNamespace(create=lambda *given: create(*given[:4])),  # store, rank, size, group
+        "NCCLConfig": SimpleNamespace(create=lambda **settings: SimpleNamespace(**settings)),
+        "nccl_version": lambda: 2804,  # the first that sends from one to another; it has no average, nor has gloo
+    })  # fmt: skip
 
 
 def _run_static_graphs_on_the_cpu() -> None:
@@ -185,34 +187,36 @@ def _chosen(index: int) -> int:
 
 
 def _count(n: int) -> None:
-    core.get_cuda_device_count = lambda: n
-    core.get_cuda_current_device_id = current
-    core.cuda_empty_cache = lambda: None
-    core._device_synchronize = lambda index: core._synchronize_custom_device(WORD, _chosen(index))
-    core._cuda_synchronize = core._device_synchronize
-    core.default_cuda_generator = lambda index: core.default_custom_device_generator(core.CUDAPlace(index))
-    core.get_all_device_type = lambda: ["cpu", "gpu"]
-    core.get_available_device = lambda: ["cpu", *(f"gpu:{i}" for i in range(n))]
-    core.is_float16_supported = core.is_bfloat16_supported = lambda place: True
+    wait = names.value(f"{_CORE}:_synchronize_custom_device")
+    _answer({
+        "get_cuda_device_count": lambda: n,
+        "get_cuda_current_device_id": current,
+        "cuda_empty_cache": lambda: None,
+        **dict.fromkeys(("_device_synchronize", "_cuda_synchronize"), lambda index: wait(WORD, _chosen(index))),
+        "default_cuda_generator": lambda index: core.default_custom_device_generator(core.CUDAPlace(index)),
+        "get_all_device_type": lambda: ["cpu", "gpu"],
+        "get_available_device": lambda: ["cpu", *(f"gpu:{i}" for i in range(n))],
+        **dict.fromkeys(("is_float16_supported", "is_bfloat16_supported"), lambda place: True),
+        "cudnn_version": lambda: -1,  # none: what chooses a kernel by it is told the truth
+    })  # fmt: skip
     in_place_of("paddle.amp.auto_cast:_is_gpu_bfloat16_supported")(lambda _: True)
-    core.cudnn_version = lambda: -1  # none: what chooses a kernel by it is told the truth
 
 
 def _describe(total: int) -> None:
-    @in_place_of("paddle.base.core:get_device_properties")
+    @in_place_of(f"{_CORE}:get_device_properties")
     def get_device_properties(properties: Any, *args: Any) -> Any:
         if len(args) == 1 or args[0] in (WORD, "gpu"):
             core.CUDAPlace(max(args[-1], 0))  # raises where there is no such GPU; -1 is the current one
             return _gpuDeviceProperties("xdevice virtual GPU", 8, 0, total, 1)  # of 8.0 AMP asks for bfloat16
         return properties(*args)
 
-    core.gpu_memory_available = lambda *_: total
+    _answer({"gpu_memory_available": lambda *_: total})
     cuda: Any = sys.modules["paddle.device.cuda"]
     used, reset = ("memory_allocated", "memory_reserved"), ("reset_max_memory_allocated", "reset_max_memory_reserved")
     for word in (*used, *(f"max_{word}" for word in used), *reset, "empty_cache", "device_count"):
         if hasattr(cuda, word):
             _names[word] = getattr(cuda, word)
-            setattr(paddle.device, word, _names[word])
+            replace_name(f"paddle.device:{word}", _names[word])
     _names["_get_device_properties"] = cuda.get_device_properties
 
 
@@ -245,6 +249,9 @@ class _Flags:
 
 
 def _make_streams() -> None:
+    if not names.has("streams and events"):
+        return
+
     class Stream(_finding(core.CustomDeviceStream, lambda _: True)):  # type: ignore[misc]  # known at run time
         def __init__(self, device: Any = None, priority: int = 2, *_: Any) -> None:
             if not isinstance(device, core.CUDAPlace):
@@ -267,10 +274,16 @@ def _make_streams() -> None:
             return True
 
     cuda: Any = sys.modules["paddle.device.cuda"]
-    cuda.Stream, cuda.Event = Stream, Event
-    cuda.create_stream = lambda device_id=None, priority=2, **_: Stream(device_id, priority)
-    cuda.create_event = lambda enable_timing=False, blocking=False, **_: Event(enable_timing, blocking)
+    for name, ours in {
+        "Stream": Stream,
+        "Event": Event,
+        "create_stream": lambda device_id=None, priority=2, **_: Stream(device_id, priority),
+        "create_event": lambda enable_timing=False, blocking=False, **_: Event(enable_timing, blocking),
+    }.items():
+        replace_name(f"paddle.device.cuda:{name}", ours)
     _names.update(_create_stream_base=cuda.create_stream, _create_event_base=cuda.create_event)
     get, put = core._get_current_custom_device_stream, core._set_current_custom_device_stream
-    core._get_current_stream = lambda index: get(WORD, _chosen(index))
-    core._set_current_stream = lambda stream: put(WORD, stream.place.get_device_id(), stream)
+    _answer({
+        "_get_current_stream": lambda index: get(WORD, _chosen(index)),
+        "_set_current_stream": lambda stream: put(WORD, stream.place.get_device_id(), stream),
+    })  # fmt: skip

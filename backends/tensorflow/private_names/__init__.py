@@ -1,23 +1,22 @@
 """The private names of TensorFlow that this adapter replaces or reads: see ``names.txt``."""
 
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
-from xdevice.kit import private_names
+from xdevice.kit.private_names import PrivateNames
 
 LAST_TRIED = "2.21.0"
 
 _homes = (
     *("eager.context", "eager.core", "pywrap_tfe", "framework.ops", "framework.constant_op", "data.ops.iterator_ops"),
-    *("eager.backprop", "eager.record", "trackable.data_structures"),
+    "eager.backprop",
 )
-_modules: Any = [import_module(f"tensorflow.python.{home}") for home in _homes]
-context, core, engine, ops, constants, iterators, backprop, record, trackable = _modules
-
-_lists = private_names.listed(__file__)
-VIRTUAL, STAND_IN = _lists["VIRTUAL"], _lists["STAND_IN"]
-NAMES = [*dict.fromkeys((*VIRTUAL, *STAND_IN, *_lists["OTHERS"]))]
+names = PrivateNames(__file__, "tensorflow", "tensorflow", LAST_TRIED)
+VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()
+_modules: Any = [names.module(f"tensorflow.python.{home}") for home in _homes]
+context, core, engine, ops, constants, iterators, backprop = _modules
+unrecorded: Any = names.value("tensorflow.python.eager.record:stop_recording")  # a block that the gradient tape does not see
+running: Any = names.value("tensorflow.python.eager.context:context")  # a function: the runtime, started or not
 
 
 class Instead:
@@ -35,4 +34,4 @@ class Instead:
 
     def put(self) -> None:
         for path, function in self._functions:
-            private_names.in_place_of(NAMES, path)(function)
+            names.in_place_of(path)(function)

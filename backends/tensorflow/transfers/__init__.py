@@ -21,7 +21,7 @@ import tensorflow as tf
 from xdevice.backends.tensorflow import mixing
 from xdevice.backends.tensorflow.mixing import HOST, Operand, here
 from xdevice.backends.tensorflow.placement import Eager, placed, variable_of
-from xdevice.backends.tensorflow.private_names import constants, iterators, ops
+from xdevice.backends.tensorflow.private_names import constants, iterators, names, ops
 from xdevice.backends.tensorflow.virtual import kernels
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
@@ -48,6 +48,7 @@ _optimizers: dict[str, list[weakref.ref[Any]]] = {}  # by function, those whose 
 
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None, None, None]:
+    names.require("watch_transfers()")
     seen = _Seen(watcher)
     with ExitStack() as stack:
         for owner, name, instead in (

@@ -7,12 +7,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from xdevice.backends.tensorflow import private_names
 from xdevice.backends.tensorflow.hardware import is_running, named, virtual
-from xdevice.backends.tensorflow.private_names import Instead
+from xdevice.backends.tensorflow.private_names import Instead, names
 from xdevice.device import Device, spell
 from xdevice.errors import VirtualDeviceError
-from xdevice.kit.private_names import check
 from xdevice.kit.virtual_request import refuse_memory_limit, refuse_to_hide
 
 _always, _not_standing_in = Instead(), Instead()
@@ -31,8 +29,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     cpu = _cpu(n)
     real = [p for p in tf.config.get_visible_devices() if Device(p.device_type, 0).kind == "gpu"]
     refuse_to_hide(len(real), n, "tensorflow", force)
-    names = private_names.STAND_IN if stand_in else private_names.VIRTUAL
-    check(names, "tensorflow", tf.__version__, private_names.LAST_TRIED, imported_only=False)
+    names.check(*(("STAND_IN", "READ") if stand_in else ("VIRTUAL",)), "OTHERS")
     for word in {physical.device_type for physical in real}:
         tf.config.set_visible_devices([], word)
     virtual.number, virtual.stand_in = n, stand_in

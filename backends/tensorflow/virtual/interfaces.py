@@ -22,21 +22,20 @@ from inspect import signature
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.dtensor.python import config as mesh_config
-from tensorflow.python.client import session
-from tensorflow.python.framework import test_util
-from tensorflow.python.platform import test
 
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.placement import Eager
-from xdevice.backends.tensorflow.private_names import Instead, context, ops
+from xdevice.backends.tensorflow.private_names import Instead, names, running
 from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
 
 GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
 _HOST = re.compile(r"\bCPU:(\d+)$")
 _HOSTS = re.compile(r"\bCPU:(\d+)\b")
 _tf: Any = tf
-_sessions: Any = session
+_sessions, _meshes_of, _test_util, _test = (
+    names.module(f"tensorflow.{home}")
+    for home in ("python.client.session", "dtensor.python.config", "python.framework.test_util", "python.platform.test")
+)
 _meshes = signature(_tf.experimental.dtensor.Mesh.__init__)
 _peaks: dict[str, int] = {}
 _instead = Instead()
@@ -45,22 +44,23 @@ _instead = Instead()
 def start() -> None:
     import_module("tensorflow.python.data.ops.multi_device_iterator_ops")  # it keeps references to `gen_dataset_ops`
     _instead.put()
-    _show(ops.EagerTensor, "device", "backing_device")
-    _show(ops.SymbolicTensor, "device")
-    _show(ops.Operation, "device")
+    for shown in ("EagerTensor.device", "EagerTensor.backing_device", "SymbolicTensor.device", "Operation.device"):
+        _show(f"tensorflow.python.framework.ops:{shown}")
     answers: dict[str, Callable[..., Any]] = {
         "is_gpu_available": lambda cuda_only=False, min_cuda_compute_capability=None: bool(_gpus()),
         "gpu_device_name": lambda: _gpus()[0].name.replace("/job:localhost/replica:0/task:0", "") if _gpus() else "",
         "is_built_with_cuda": lambda: True,
         "is_built_with_gpu_support": lambda: True,
     }
-    for home in (test_util, test, _tf.test, _tf.compat.v1.test):
+    for home in (_test_util, _test, _tf.test, _tf.compat.v1.test) if names.has("tf.test") else ():
         for name in answers.keys() & vars(home).keys():
             setattr(home, name, answers[name])
     known, asked = tf.sysconfig.get_build_info, dict.fromkeys(("cuda_version", "cudnn_version"), "virtual")
-    for home in (_tf.sysconfig, _tf.compat.v1.sysconfig):  # programs print these before they train
+    homes = (_tf.sysconfig, _tf.compat.v1.sysconfig) if names.has("tf.sysconfig.get_build_info") else ()
+    for home in homes:  # programs print these before they train
         home.get_build_info = lambda: {**known(), "is_cuda_build": True, **asked}
-    _tf.experimental.dtensor.num_local_devices = mesh_config.num_local_devices
+    if names.has("DTensor"):
+        _tf.experimental.dtensor.num_local_devices = _meshes_of.num_local_devices
 
 
 def to_real(name: Any) -> Any:
@@ -81,14 +81,9 @@ def _shown(host: re.Match[str]) -> str:
     return f"GPU:{index}" if index >= 0 else host[0]
 
 
-def _show(kind: Any, *words: str) -> None:
-    for word in words:
-        getter = vars(kind)[word] if word in vars(kind) else getattr(kind, word)
-
-        def shown(self: Any, getter: Any = getter) -> Any:
-            return to_shown(getter.__get__(self))
-
-        setattr(kind, word, property(shown))
+def _show(path: str) -> None:
+    getter = names.value(path)
+    names.replace(path, property(lambda self: to_shown(getter.__get__(self))))
 
 
 @_instead("tensorflow.python.framework.ops:_EagerTensorBase._copy_nograd")
@@ -122,7 +117,7 @@ def _begin(begin: Any, self: Any, node_def: Any, op: Any, message: Any, *others:
 
 
 def _gpus() -> list[Any]:
-    return list(context.context().list_logical_devices("GPU"))
+    return list(running().list_logical_devices("GPU"))
 
 
 @_instead("tensorflow.python.client.device_lib:list_local_devices")
@@ -181,8 +176,8 @@ def _begin_session(begin: Any, self: Any, target: Any = "", graph: Any = None, c
 
 @_instead("tensorflow.python.client.session:BaseSession.list_devices")
 def _list_of_session(listed: Any, self: Any) -> list[Any]:
-    make, names = _sessions._DeviceAttributes, [(to_shown(device.name), device) for device in listed(self)]
-    return [make(name, name.split(":")[-2], device.memory_limit_bytes, device.incarnation) for name, device in names]
+    make, found = _sessions._DeviceAttributes, [(to_shown(device.name), device) for device in listed(self)]
+    return [make(name, name.split(":")[-2], device.memory_limit_bytes, device.incarnation) for name, device in found]
 
 
 @_instead("tensorflow.python.training.server_lib:_make_server_def")

@@ -21,10 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import errors, op_def_registry
-from tensorflow.python.ops import gen_array_ops, gen_nn_ops
 
-from xdevice.backends.tensorflow.private_names import Instead, context, ops
+from xdevice.backends.tensorflow.private_names import Instead, context, names, running
 
 _DTYPES: dict[str, dict[str, frozenset[tf.DType]]] = {}
 for _line in Path(__file__).with_name("cpu_only.txt").read_text().splitlines():
@@ -43,6 +41,9 @@ CHANNELS_LAST = {"NCHW": "NHWC", b"NCHW": "NHWC", "NCDHW": "NDHWC", b"NCDHW": "N
 PER_AXIS = ("strides", "ksize", "dilations", "explicit_paddings", "input_sizes")
 
 _HOST = "CPU:0"
+_DEVICE = "tensorflow.python.framework.ops:EagerTensor.device"
+_OF_SPACE = "depth_to_space", "space_to_depth"
+_definition: Any = names.value("tensorflow.python.framework.op_def_registry:get")
 _instead = Instead()
 
 
@@ -50,18 +51,18 @@ def start(lenient: bool) -> None:
     """Put channels last and, unless lenient, what GPUs lack on the CPU."""
     for image, operations in IMAGES.items():
         for name in operations.split():
-            home = gen_nn_ops if hasattr(gen_nn_ops, name) else gen_array_ops
-            setattr(home, name, _with_channels_last(getattr(home, name), image))
+            path = f"tensorflow.python.ops.{'gen_array_ops' if name in _OF_SPACE else 'gen_nn_ops'}:{name}"
+            names.replace(path, _with_channels_last(names.value(path), image))
     if lenient:
         return
     _instead.put()
-    shown = ops.EagerTensor.device.fget
+    shown = names.value(_DEVICE).fget
 
     def device(tensor: Any) -> Any:
         where = shown(tensor)
         return where if tensor.dtype != tf.string else where.rpartition("device:")[0] + f"device:{_HOST}"
 
-    ops.EagerTensor.device = property(device)
+    names.replace(_DEVICE, property(device))
 
 
 def is_lacking(operation: str, arguments: Sequence[Any]) -> bool:
@@ -88,7 +89,7 @@ def _is_lacking_for(operation: str, attribute: Callable[[str], Any]) -> bool:
 @cache
 def _inputs(operation: str) -> tuple[dict[str, list[int]], int]:
     """The inputs whose dtype an attribute is, and the number of all."""
-    definition: Any = op_def_registry.get(operation)
+    definition: Any = _definition(operation)
     typed: dict[str, list[int]] = {}
     for i, argument in enumerate(definition.input_arg):
         typed.setdefault(argument.type_attr or argument.type_list_attr, []).append(i)
@@ -121,7 +122,7 @@ def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
     """The long way, for arguments that were made tensors; all attributes are given."""
     name = operation if isinstance(operation, str) else operation.decode()
     given = dict(zip(attributes[::2], attributes[1::2], strict=True)) if attributes else {}
-    if context.context().device_spec.device_type != "CPU" and _is_lacking_for(name, given.__getitem__):
+    if running().device_spec.device_type != "CPU" and _is_lacking_for(name, given.__getitem__):
         _refuse(name)
         device = f"/device:{_HOST}"
     return run(running, device, operation, inputs, attributes, *rest)
@@ -133,12 +134,12 @@ def _in_graph(create: Callable[..., Any], self: Any, operation: Any, compute_dev
     where = operation.device
     if not compute_device or f"/device:{_HOST}" in where or not _is_lacking_for(operation.type, operation.get_attr):
         return
-    if "GPU" in where and not is_soft(context.context()):
+    if "GPU" in where and not is_soft(running()):
         said = (
             f"Cannot assign a device for operation {operation.name}: Could not satisfy explicit device specification "
             f"'{where}' because no supported kernel for GPU devices is available."
         )
-        raise errors.InvalidArgumentError(operation.node_def, operation, said)
+        raise tf.errors.InvalidArgumentError(operation.node_def, operation, said)
     spec = tf.DeviceSpec.from_string(where).replace(device_type="CPU", device_index=0)
     operation._set_device(spec.to_string())
 
@@ -150,7 +151,7 @@ def is_soft(running: Any) -> bool:
 
 def _refuse(operation: str) -> None:
     """Raise TensorFlow's error for an eager operation that was asked to run on a GPU, without soft placement."""
-    running = context.context()
+    running = running()
     device = _full(running.device_spec.to_string())
     if "GPU" in device and not is_soft(running):
         listed = [_full(each.name) for each in running.list_logical_devices()]
@@ -160,7 +161,7 @@ def _refuse(operation: str) -> None:
 def unsatisfied(device: str, kinds: str, listed: list[str], end: str = "") -> Any:
     said = f"Could not satisfy device specification '{device}'. enable_soft_placement=0."
     known = f"Supported device types [{kinds}]. All available devices [{', '.join(listed)}]."
-    return errors.InvalidArgumentError(None, None, f"{said} {known}{end}")
+    return tf.errors.InvalidArgumentError(None, None, f"{said} {known}{end}")
 
 
 def _full(device: str) -> str:

@@ -18,10 +18,9 @@ from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.distribute import collective_util
 
 from xdevice.backends.tensorflow import hardware
-from xdevice.backends.tensorflow.private_names import Instead, context, ops
+from xdevice.backends.tensorflow.private_names import Instead, context, names, ops, running
 from xdevice.backends.tensorflow.virtual import interfaces, kernels
 from xdevice.backends.tensorflow.virtual.interfaces import to_real, to_shown
 from xdevice.kit import virtual_request
@@ -42,18 +41,19 @@ _instead = Instead()
 def start(n: int) -> None:
     """Let n virtual GPUs stand in; the runtime has not started."""
     _gpus.extend(context.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(n))
-    config, begin = context.Context.config.fget, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-    context.Context.config = property(lambda self: _counted(self, config(self)))
+    configured = "tensorflow.python.eager.context:Context.config"
+    config, begin = names.value(configured).fget, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+    names.replace(configured, property(lambda self: _counted(self, config(self))))
 
     def begin_thread(self: Any) -> None:
-        _set_default(context.context())
+        _set_default(running())
         begin(self)
 
     _instead.put()
-    if context.context()._physical_devices is not None:
-        _add(context.context())
+    if running()._physical_devices is not None:
+        _add(running())
     threading.Thread._bootstrap_inner = begin_thread  # type: ignore[attr-defined]  # where a thread begins
-    _set_default(context.context())
+    _set_default(running())
     interfaces.start()
     kernels.start(virtual_request.current().lenient)
 
@@ -139,14 +139,15 @@ def _existing(running: Any, name: Any) -> Any:
 @_instead("tensorflow.python.distribute.device_util:current")
 def _current(now: Any) -> Any:
     eager = ops.executing_eagerly_outside_functions()
-    return to_shown(now()) if not eager or context.context().device_spec.device_type else ""
+    return to_shown(now()) if not eager or running().device_spec.device_type else ""
 
 
 @_instead("tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher.__init__")
 def _with_ring(launch: Any, self: Any, *others: Any) -> None:  # the last of which is the options
     *before, asked = others
-    ring = collective_util.CommunicationImplementation.RING
-    launch(self, *before, collective_util.Options(asked.bytes_per_pack, asked.timeout_seconds, ring))
+    ring = tf.distribute.experimental.CommunicationImplementation.RING
+    made = names.value("tensorflow.python.distribute.collective_util:Options")
+    launch(self, *before, made(asked.bytes_per_pack, asked.timeout_seconds, ring))
 
 
 @_instead("tensorflow.python.distribute.cross_device_ops:AllReduceCrossDeviceOps.__init__")

@@ -13,7 +13,7 @@ Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 import torch
 
 from xdevice.backends.torch import hardware, models, placement
-from xdevice.backends.torch.private_names import check, core
+from xdevice.backends.torch.private_names import core, names
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit.plugins import Recipe
 
@@ -33,13 +33,14 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"virtual_gpus({n}) would hide {real} real GPU{'s' * (real > 1)} ({kind}); "
             f"use {'them' if real > 1 else 'it'}, or write virtual_gpus({n}, force=True)"
         )
+    mode = ("STAND_IN",) if stand_in else ("VIRTUAL", "VGPU")
+    names.check(*mode, "OTHERS", imported_only=True)
     taken = core._get_privateuse1_backend_name()
     if taken != "privateuseone":
         raise VirtualDeviceError(
             f"virtual GPUs need torch's PrivateUse1, which {taken!r} has taken in this process; "
             f"start again without importing the package that provides {taken!r}"
         )
-    check()
     from xdevice.backends.torch.virtual import start  # which imports much of torch
 
     made = start.start(n, stand_in)

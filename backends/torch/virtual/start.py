@@ -4,8 +4,8 @@ import warnings
 
 import torch
 
+from xdevice.backends.torch.private_names import names
 from xdevice.backends.torch.virtual import compiled, copies, cuda, runtime, vgpu
-from xdevice.backends.torch.virtual.in_python.devices import InPython
 from xdevice.backends.torch.virtual.runtime import Runtime
 from xdevice.backends.torch.virtual.torch_parts import attention, autocast, data_parallel, engines, modules
 from xdevice.backends.torch.virtual.torch_parts import process_groups as groups
@@ -49,6 +49,9 @@ def _made(n: int, stand_in: bool) -> Runtime:
             ) from error
         if plugins.compiler() is not None:
             warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
+        names.check("IN_PYTHON")
+        from xdevice.backends.torch.virtual.in_python.devices import InPython  # which imports what has been checked
+
         return InPython(name, n, capacity, limit is not None)
 
 

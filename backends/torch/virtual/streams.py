@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, replace_name
+from xdevice.backends.torch.private_names import core, replace_name, value
 from xdevice.backends.torch.virtual.runtime import NAME, Which, exchange, in_use, index_of
 
 CUDA = int(core._autograd.DeviceType.CUDA)
 _TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": CUDA}
+_get_stream, _set_stream = (value(f"torch._C:_accelerator_{name}Stream") for name in ("get", "set"))
 _numbers = itertools.count(1 << 32)  # streams that C++ makes have smaller ones
 
 
@@ -161,11 +162,11 @@ class CudaStream(Stream):
 
 def current_on_cuda(index: int) -> tuple[int, int, int]:
     """The current stream of a device: its number, the device's and CUDA's."""
-    return core._accelerator_getStream(index).stream_id, index, CUDA
+    return _get_stream(index).stream_id, index, CUDA
 
 
 def set_on_cuda(stream_id: int, device_index: int, device_type: int) -> None:
-    core._accelerator_setStream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+    _set_stream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
     exchange(device_index)
 
 

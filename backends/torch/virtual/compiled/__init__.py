@@ -107,6 +107,7 @@ def compiled() -> Compiled:
 
 def recipe() -> plugins.Recipe:
     folder = Path(torch.__file__).parent
+    abi = int(getattr(core, "_GLIBCXX_USE_CXX11_ABI", True))
     return plugins.Recipe(
         name="xdevice_torch",
         purpose=f"virtual GPUs for torch {'.'.join(torch.__version__.split('.')[:2])}",
@@ -114,7 +115,7 @@ def recipe() -> plugins.Recipe:
         key=f"torch {torch.__version__} {torch.version.git_version}",
         standard="c++20",
         include=(folder / "include", folder / "include/torch/csrc/api/include"),
-        defines=("NDEBUG=1", f"_GLIBCXX_USE_CXX11_ABI={int(core._GLIBCXX_USE_CXX11_ABI)}"),
+        defines=("NDEBUG=1", f"_GLIBCXX_USE_CXX11_ABI={abi}"),
         folders=(folder / "lib",),
         libraries=("torch_cpu", "c10"),
     )

@@ -13,11 +13,15 @@ from typing import Any, NoReturn
 import torch
 from torch.multiprocessing import reductions
 
-from xdevice.backends.torch.private_names import core, in_place_of, own, replace_name
+from xdevice.backends.torch.private_names import core, in_place_of, names, own, replace_name, value
 from xdevice.backends.torch.virtual import runtime, streams
 from xdevice.backends.torch.virtual.compiled import compiled
 from xdevice.backends.torch.virtual.runtime import exchange, in_use
 from xdevice.kit.private_names import resolved
+
+
+_ASKED = "synchronizeDevice", "getDeviceStats", "resetPeakStats", "resetAccumulatedStats"
+_synchronize, _stats, _reset_peak, _reset_accumulated = (value(f"torch._C:_accelerator_{name}") for name in _ASKED)
 
 
 def _zero(*args: Any) -> int:
@@ -87,15 +91,15 @@ def _answers() -> dict[str, Callable[..., Any]]:
         **dict.fromkeys(("isHistoryEnabled", "isCurrentStreamCapturing"), lambda: False),
         "getDeviceCount": virtual.visible,
         "init": _init,
-        "synchronize": lambda: core._accelerator_synchronizeDevice(virtual.current()),
+        "synchronize": lambda: _synchronize(virtual.current()),
         "getDevice": virtual.current,
         "isInBadFork": virtual.is_forked,
         "hasPrimaryContext": lambda index: True,
         "canDeviceAccessPeer": lambda a, b: True,
         "getArchFlags": lambda: "",
-        "memoryStats": core._accelerator_getDeviceStats,
-        "resetPeakMemoryStats": core._accelerator_resetPeakStats,
-        "resetAccumulatedMemoryStats": core._accelerator_resetAccumulatedStats,
+        "memoryStats": _stats,
+        "resetPeakMemoryStats": _reset_peak,
+        "resetAccumulatedMemoryStats": _reset_accumulated,
         "memorySnapshot": lambda *args: {"segments": [], "device_traces": []},
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,
@@ -126,7 +130,7 @@ def replace() -> None:
     # 2.29.7, which PyTorch 2.13 for CUDA requires: programs ask whether it is new enough for what they do
     replace_name("torch._C:_nccl_version", lambda: 2 << 32 | 29 << 16 | 7)
     replace_name("torch._C:_nccl_version_suffix", bytes)
-    replace_name("torch:version.cuda", own.version.cuda or "0.0")  # which programs split into numbers
+    replace_name("torch:version.cuda", getattr(own.version, "cuda", None) or "0.0")  # which programs split into numbers
     _replace_python(answers)
 
 
@@ -138,7 +142,7 @@ _MARKS = "rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA", "deviceRa
 
 def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
     """The same where ``torch.cuda`` has taken it over while it was imported."""
-    left_out, queued = ("_check_cap", "_check_cub"), own.cuda._queued_calls
+    left_out, queued = ("_check_cap", "_check_cub"), getattr(own.cuda, "_queued_calls", [])
     queued[:] = [call for call in queued if not call[0].__name__.startswith(left_out)]
     for name, value in {
         "_is_in_bad_fork": answers["isInBadFork"],
@@ -155,7 +159,7 @@ def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
             cudaMemGetInfo=_memory_info,
             cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
             cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
-            cudaDeviceSynchronize=lambda: core._accelerator_synchronizeDevice(in_use().current()) or 0,
+            cudaDeviceSynchronize=lambda: _synchronize(in_use().current()) or 0,
             cudaProfilerStart=_zero,
             cudaProfilerStop=_zero,
         ),
@@ -191,7 +195,8 @@ def replace_whole() -> None:
     """Replace profilers, cuDNN, preferred libraries and what shares tensors, which stand on ``torch.cuda``."""
     _profile()
     _share()
-    preferred = {kind: getattr(core, f"_get_{kind}_preferred_backend")() for kind in ("linalg", "blas")}
+    kinds = ("linalg", "blas") if names.has("preferred libraries of linear algebra") else ()
+    preferred = {kind: getattr(core, f"_get_{kind}_preferred_backend")() for kind in kinds}
     for kind in preferred:  # which a program prefers: torch refuses those that its build does not have
         replace_name(f"torch._C:_get_{kind}_preferred_backend", partial(preferred.get, kind))
         replace_name(f"torch._C:_set_{kind}_preferred_backend", partial(preferred.__setitem__, kind))
@@ -202,7 +207,8 @@ def replace_whole() -> None:
         compiled().cover()  # it may have kernels for real GPUs, as torchvision's: let the CPU's replace them
 
     replace_name("torch._C:_has_cudnn", False)  # who asks gets the truth, also on a build that has it
-    core._jit_override_can_fuse_on_gpu(False)
+    if hasattr(core, "_jit_override_can_fuse_on_gpu"):
+        core._jit_override_can_fuse_on_gpu(False)
     # what cuDNN's functions read is behind a PropModule
     for name, value in (("_cudnn", None), ("_init", lambda: False), ("is_acceptable", lambda tensor: False)):
         replace_name(f"torch.backends.cudnn:m.{name}", value)
@@ -219,7 +225,9 @@ def _profile() -> None:
         make(self, activities=kept or {ProfilerActivity.CPU}, **kwargs)
 
     @in_place_of("torch.autograd.profiler:profile.__init__")
-    def init_legacy(make: Any, self: Any, enabled: bool = True, *, use_cuda: bool = False, **kwargs: Any) -> None:
+    def init_legacy(make: Any, self: Any, enabled: bool = True, **kwargs: Any) -> None:
+        if kwargs.get("use_cuda"):  # which PyTorch 2.15 has no longer
+            kwargs["use_cuda"] = False
         if kwargs.get("use_device") == "cuda":
             kwargs["use_device"] = None
         make(self, enabled, **kwargs)
@@ -231,6 +239,8 @@ def _profile() -> None:
 
 def _share() -> None:
     """Send tensors to other processes in shared memory of the host, instead of by CUDA's handles."""
+    if not names.has("tensors sent to other processes"):
+        return
     plain: Any = reductions.reduce_tensor
 
     def reduce_tensor(tensor: Any) -> Any:

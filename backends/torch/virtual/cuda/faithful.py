@@ -10,7 +10,7 @@ from traceback import StackSummary
 from types import FrameType
 from typing import Any
 
-from xdevice.backends.torch.private_names import in_place_of, kernels_of, replace_name, untraced
+from xdevice.backends.torch.private_names import in_place_of, kernels_of, names, replace_name, untraced
 from xdevice.backends.torch.virtual.compiled import LATE, compiled
 from xdevice.hooks import hooks
 
@@ -72,7 +72,8 @@ _races: list[str] = []
 def find_races() -> None:
     """Let torch's sanitizer find races, which are an error from now on, and exit status 1 if the program catches it."""
     # the plug-in tells it of streams, events and memory what CUDA's functions tell (devices.h, memory.h)
-    from torch.cuda import _sanitizer  # pyright: ignore[reportPrivateUsage]  # its import begins to trace
+    names.require("races of streams")  # its import begins to trace
+    from torch.cuda import _sanitizer  # pyright: ignore[reportPrivateUsage]
 
     @in_place_of("torch.cuda._sanitizer:CUDASanitizerErrors.__init__")
     def init(make: Any, self: Any, errors: list[Any]) -> None:

@@ -5,6 +5,7 @@ functions that ask it are replaced here: those of ``torch.accelerator``, factori
 one by ``vgpu`` without an index. Pinned memory needs an allocator in C++; here it is ordinary memory that is marked.
 """
 
+import ctypes
 import os
 import threading
 import warnings
@@ -18,7 +19,7 @@ import torch
 from torch.jit import _builtins
 from torch.utils import _device, backend_registration  # pyright: ignore[reportPrivateUsage]
 
-from xdevice.backends.torch.private_names import FACTORIES, in_place_of, kernels_of, replace_name, storage_of, untraced
+from xdevice.backends.torch.private_names import FACTORIES, core, in_place_of, kernels_of, replace_name, storage_of, untraced
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
 from xdevice.backends.torch.virtual.in_python import kernels, memory, nested, nn, randomness
 from xdevice.backends.torch.virtual.runtime import NAME, Runtime, existing, in_use
@@ -27,6 +28,21 @@ from xdevice.backends.torch.virtual.torch_parts import engines
 _script: Any = _builtins
 _inside: Any = _device  # of which come the factories that a default device applies to
 _registration: Any = backend_registration
+
+
+class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to checkers
+    """The device guard that torch asks for a device written in Python; it does not distinguish the devices.
+
+    torch also asks while the exception of a gradient hook is pending. C++ ends the process if Python raises there,
+    as it does when a call begins with a pending exception, so the exception is set aside.
+    """
+
+    def type_(self) -> Any:
+        try:
+            ctypes.pythonapi.PyErr_Occurred()  # ctypes raises the pending exception
+        except BaseException as error:
+            engines.lost.error = error
+        return core._autograd.DeviceType.PrivateUse1
 
 
 class InPython(Runtime):
@@ -59,7 +75,7 @@ class InPython(Runtime):
             )
 
     def start(self) -> None:
-        _registration._setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=engines.Guard())
+        _registration._setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=Guard())
         _register_operations()
         memory.register_for_python()
         _answer_for_accelerator()

@@ -7,7 +7,7 @@ import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 
-from xdevice.backends.torch.private_names import aten, check, own, replace_name
+from xdevice.backends.torch.private_names import aten, own, replace_name
 
 _plain: Any = own.distributed.tensor._random._PhiloxState
 
@@ -23,7 +23,6 @@ def replace() -> None:
     """Teach DTensor; more than once does no harm."""
     if own.distributed.tensor._random._PhiloxState is _Place:
         return
-    check()
     replace_name("torch.distributed.tensor._random:_PhiloxState", _Place)
     handlers = own.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers
     handlers[aten._fused_sdp_choice.default] = _choose_attention

@@ -4,7 +4,6 @@ Backward runs in autograd's threads where it has some for them, else in the call
 """
 
 import atexit
-import ctypes
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, in_place_of, own, replace_name
+from xdevice.backends.torch.private_names import core, in_place_of, names, own, replace_name, value
 from xdevice.backends.torch.virtual.runtime import in_use
 
 _NO_THREADS = "device_ready_queues_"  # in the engine's error, where it started before the devices were there
@@ -28,29 +27,12 @@ def replace_inductor() -> None:
         made = [node.meta.get("example_value") for node in model.graph.nodes]  # a graph may go to a GPU by itself
         held = [*inputs, *model.parameters(), *model.buffers(), *made]
         if any(isinstance(x, torch.Tensor) and x.device.type == in_use().name for x in held):
-            from torch._dynamo.backends.debugging import aot_eager
-
-            return aot_eager(model, inputs)
+            return value("torch._dynamo.backends.debugging:aot_eager")(model, inputs)
         return compile(self, model, inputs, **kwargs)
 
 
 _autograd: Any = own.autograd.Variable
-_lost: Any = threading.local()  # its `error`, where one was set aside
-
-
-class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to checkers
-    """The device guard that torch asks for a device written in Python; it does not distinguish the devices.
-
-    torch also asks while the exception of a gradient hook is pending. C++ ends the process if Python raises there,
-    as it does when a call begins with a pending exception, so the exception is set aside.
-    """
-
-    def type_(self) -> Any:
-        try:
-            ctypes.pythonapi.PyErr_Occurred()  # ctypes raises the pending exception
-        except BaseException as error:
-            _lost.error = error
-        return core._autograd.DeviceType.PrivateUse1
+lost: Any = threading.local()  # its `error`, where one was set aside
 
 
 def compute_here() -> None:
@@ -134,13 +116,14 @@ class _Engine(Wrapped):
     """The autograd engine, limited to one thread."""
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+        names.require("backward in one thread")
         before = core._is_multithreading_enabled()
         core._set_multithreading_enabled(False)
         try:
             return self._engine.run_backward(*args, **kwargs)
         except SystemError:  # torch reports a failure without an exception
-            if not hasattr(_lost, "error"):
+            if not hasattr(lost, "error"):
                 raise
-            raise vars(_lost).pop("error") from None
+            raise vars(lost).pop("error") from None
         finally:
             core._set_multithreading_enabled(before)

@@ -12,11 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from xdevice.backends.torch.models import refill
-from xdevice.backends.torch.private_names import in_place_of, own, replace_name
+from xdevice.backends.torch.private_names import in_place_of, names, own, replace_name, value
 from xdevice.backends.torch.virtual.runtime import NAME, in_use
+
+
+_is_wrapper = value("torch.utils._python_dispatch:is_traceable_wrapper_subclass")
 
 
 def replace_storages() -> None:
@@ -53,6 +55,8 @@ def replace() -> None:
 
     others = dict.fromkeys(("for_tensor", "for_module", "for_packed_sequence"), False)
     own.utils.generate_methods_for_privateuse1_backend(**others, for_storage=True)
+    if not names.has("lazy modules that move by vgpu()"):
+        return
     allowed, move = own.nn.parameter.UninitializedTensorMixin._allowed_methods, getattr(torch.Tensor, NAME)
     if move not in allowed:
         allowed.append(move)
@@ -86,7 +90,7 @@ class _InPlace:
 
     def on_parameter(self, parameter: torch.Tensor) -> torch.Tensor:
         made = self._fn(parameter)
-        wrapper = bool(is_traceable_wrapper_subclass(made))  # its tensors are inside it
+        wrapper = bool(_is_wrapper(made))  # its tensors are inside it
         if wrapper or {parameter.device.type, made.device.type} != {"cpu", NAME}:
             return made
         grad = parameter.grad if parameter.is_leaf else None

@@ -5,6 +5,7 @@ words a group is NCCL's, and its backend gloo's. What NCCL refuses and gloo comp
 own ``ProcessGroupNCCL``.
 """
 
+import importlib
 import os
 import socket
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from xdevice.backends.torch.mixing import tensors_in
-from xdevice.backends.torch.private_names import in_place_of, replace_name
+from xdevice.backends.torch.private_names import in_place_of, names, replace_name
 from xdevice.backends.torch.virtual.runtime import in_use, is_faithful
 from xdevice.backends.torch.virtual.torch_parts import collectives
 from xdevice.kit.virtual_request import VISIBLE
@@ -28,7 +29,7 @@ _Gloo: Any = getattr(dist, "ProcessGroupGloo", None)
 
 def replace() -> None:
     """Let gloo take tensors on virtual GPUs, and stand in for NCCL."""
-    if not dist.is_available():
+    if not dist.is_available() or not names.has("process groups"):
         return
     c10d: Any = dist.distributed_c10d
     faithful = is_faithful()
@@ -70,9 +71,11 @@ def _split(
 
 def _made(faithful: bool, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """A process group; one that need not be faithful takes tensors on the CPU too."""
-    from xdevice.backends.torch.virtual.torch_parts import dtensor  # which takes a while to import
+    importlib.import_module("torch.distributed.tensor._random")  # which takes a while
+    if names.has("DTensor"):
+        from xdevice.backends.torch.virtual.torch_parts import dtensor
 
-    dtensor.replace()
+        dtensor.replace()
     group, store = make(*args, **kwargs)
     if store is None:  # of a process that is not in the group
         return group, store

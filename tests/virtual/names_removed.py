@@ -1,0 +1,131 @@
+"""Remove each private name of a framework in turn, and print where more is missing than the feature that needs it.
+
+    python names_removed.py BACKEND [--stand-in] [--each=N]
+
+Each name is removed in a forked process, which then enables virtual GPUs and runs a small program. A name that the
+framework's own code needs is hidden instead from xdevice alone: a version without it has other code.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+
+import xdevice
+from xdevice.kit import private_names as kit
+from xdevice.kit import virtual_request
+
+NAME, STAND_IN = sys.argv[1], "--stand-in" in sys.argv
+EACH = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith("--each=")), 1)
+LISTS = ("STAND_IN", "READ", "OTHERS") if STAND_IN else ("VIRTUAL", "VGPU", "OTHERS")
+BLOCKS = {"strict()": xdevice.strict, "watch_transfers()": xdevice.watch_transfers}
+OURS = tuple(str(Path(home).parents[1]) for home in (__file__, xdevice.__file__))
+SECONDS = 150
+
+
+def remove(name):
+    try:
+        delattr(*kit.resolved(name.path))
+    except (AttributeError, TypeError):
+        hide(name)  # it is of a class in C, or comes from a base class
+    if kit._problem(name) is None:
+        hide(name)  # it comes back, from a base class or a library in C
+
+
+def hide(name):
+    resolved = kit.resolved
+
+    def hidden(path):
+        if path == name.path:
+            raise AttributeError(path)
+        return resolved(path)
+
+    kit.resolved = hidden
+
+
+def small_program():
+    """Create, move, add, and differentiate."""
+    gpu = xdevice.gpu(1)
+    x = xdevice.to_device(xdevice.ones(3), gpu)
+    with xdevice.scope(gpu):
+        assert xdevice.to_numpy(x + x).tolist() == [2, 2, 2]
+        assert xdevice.device_of(x + x) == gpu
+        value, gradient = xdevice.value_and_grad(lambda x: (x + x).sum())(x)
+    assert float(value) == 6 and xdevice.to_numpy(gradient).tolist() == [2, 2, 2]
+    assert xdevice.device_of(gradient) == gpu
+
+
+def check(name):
+    """That virtual GPUs, the program, and all features but that of the name work; and that its error names it."""
+    hint = f"{private.LAST_TRIED} has it: pip install {listed._package}=={private.LAST_TRIED}"
+    path = name.path.replace(":", ".")
+    said = kit.missing(private.NAMES)
+    assert any(line.startswith(f"{path} ") and line.endswith(f", needed for {name.feature}") for line in said), said
+    try:
+        xdevice.virtual_gpus(2, stand_in=STAND_IN)
+        assert xdevice.num_gpus() == 2
+    except xdevice.VirtualDeviceError as error:
+        assert name.essential, f"they are refused: {error}"
+        assert f"virtual GPUs do not work under {NAME} {version}, where {path} " in str(error), error
+        assert str(error).endswith(hint), error
+        return
+    assert not name.essential, "they are not refused"
+    features = {each.feature for each in private.NAMES if each.path == name.path}
+    try:
+        small_program()
+    except xdevice.NotSupportedError as error:
+        assert any(str(error).startswith(f"{feature}: not supp") for feature in features), error
+        assert str(error).endswith(hint), error
+    for feature in features:
+        asked = [getattr(*kit.resolved(at)) for at in listed._entrances[feature] if kit._problem(kit.PrivateName(at, "")) is None]
+        asked += [lambda opened=opened: opened().__enter__() for word, opened in BLOCKS.items() if word in feature]
+        for ask in asked:
+            try:
+                ask()
+            except xdevice.NotSupportedError as error:
+                assert str(error).startswith(f"{feature}: not supported under {NAME} {version}, where "), error
+                assert str(error).endswith(hint), error
+            except TypeError:  # it is still the framework's own, where the names are of another list
+                assert feature not in {each.feature for each in listed.of(*LISTS)}
+            else:
+                raise AssertionError(f"{ask} is not refused")
+
+
+def tried(name, without):
+    """How a forked process ends from which the name is gone: 0, or 2 where code fails that is not ours, else 1."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        signal.alarm(SECONDS)
+        try:
+            without(name)
+            check(name)
+            status = 0
+        except BaseException as error:
+            *_, last = traceback.extract_tb(error.__traceback__)
+            status = 1 if last.filename.startswith(OURS) else 2
+            print(name.path, file=sys.stderr)
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+xdevice.use(NAME)
+if NAME == "paddle":  # it loads the plug-in when it is imported
+    before = virtual_request.make(2, False, STAND_IN)
+    import_module("xdevice.backends.paddle")
+    virtual_request.put_back(before)
+private = import_module(f"xdevice.backends.{NAME}.private_names")
+listed = private.names
+version = sys.modules[NAME].__version__
+names = [name for name in listed.of(*LISTS) if not name.optional and kit._problem(name) is None]
+for name in names[::EACH]:
+    ended = tried(name, remove)
+    if ended == 2:
+        ended = tried(name, hide)
+    if ended:
+        print(name.path, "is needed for more than", name.feature, flush=True)
