@@ -21,7 +21,7 @@ _nothing_traced: Any = optional("jax._src.core:trace_state_clean", otherwise=lam
 _batch: Any = names.value("jax._src.interpreters.batching:BatchTrace")
 _has_started: Any = names.value("jax._src.xla_bridge:backends_are_initialized")
 every_device: Any = jax.devices  # JAX's own list, also while virtual GPUs replace it
-_ordinal: Any = jax.Device.local_hardware_id  # likewise
+_ordinal: Any = names.value("jaxlib._jax:Device.local_hardware_id")  # likewise
 virtual = InUse()  # host devices, of which the first is the CPU; those behind them are further CPUs
 
 

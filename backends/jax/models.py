@@ -15,7 +15,11 @@ from xdevice.errors import MixedDeviceError, NotSupportedError
 from xdevice.kit import keras
 
 # up to JAX 0.4.34 the registry tells of objects only, and the classes are kept inside
-_registered = default_registry.is_node if hasattr(default_registry, "is_node") else optional("jax._src.tree_util:_registry").__contains__
+_registered = (
+    default_registry.is_node
+    if hasattr(default_registry, "is_node")
+    else optional("jax._src.tree_util:_registry").__contains__
+)
 
 tensors_of = keras.weights
 

@@ -9,6 +9,7 @@ import paddle
 from paddle import version
 from paddle.base import core
 
+from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceTypeError
@@ -16,6 +17,8 @@ from xdevice.kit.virtual_request import InUse
 
 WORD = "vgpu"  # the device type of virtual GPUs
 virtual = InUse()
+_custom_kinds: Any = names.optional("paddle.base.core:get_all_custom_device_type", otherwise=list)
+_count_custom: Any = names.value("paddle.base.core:get_custom_device_count")
 _lock, _open = Lock(), list[dict[str, str]]()  # the blocks of `scope` that are open
 
 
@@ -27,7 +30,7 @@ def build() -> Build:
 
 
 def kinds() -> tuple[str, ...]:
-    return "cpu", "gpu", *(kind for kind in core.get_all_custom_device_type() if kind != WORD)
+    return "cpu", "gpu", *(kind for kind in _custom_kinds() if kind != WORD)
 
 
 def count(kind: str) -> int:
@@ -45,8 +48,8 @@ def real_gpus() -> int:
 
 def plugged_in(word: str) -> int:
     """The number of devices from a plug-in; virtual GPUs are such, with which PaddlePaddle was imported."""
-    known = word in core.get_all_custom_device_type()
-    return _counted(lambda: core.get_custom_device_count(word)) if known else 0
+    known = word in _custom_kinds()
+    return _counted(lambda: _count_custom(word)) if known else 0
 
 
 def _counted(count: Callable[[], int]) -> int:

@@ -4,6 +4,7 @@ import paddle
 from paddle.base import core
 
 from xdevice.backends.paddle.hardware import properties, real_gpus, virtual
+from xdevice.backends.paddle.private_names import names
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import TooLateError

@@ -15,7 +15,8 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 _CPU = Device("cpu", 0)
 _gpu = cache(partial(Device, "gpu"))
 _Tensor = paddle.Tensor
-_is_cpu, _is_gpu, _gpu_index = core.Place.is_cpu_place, core.Place.is_gpu_place, core.Place.gpu_device_id
+_asked = (names.value(f"paddle.base.core:Place.{name}") for name in ("is_cpu_place", "is_gpu_place", "gpu_device_id"))
+_is_cpu, _is_gpu, _gpu_index = _asked
 _Generator: Any = names.optional("paddle.base.core:Generator", otherwise=())
 _TENSORS = (paddle.Tensor, paddle.pir.Value, paddle.static.Variable)  # the last two are symbolic
 _WORDS = ("", "CPU", "CUDA", "CUDAPinned", "XPU", "XPUPinned", "IPU", "Custom")  # Place is not a base class below 3.3

@@ -18,7 +18,10 @@ def is_tracing() -> bool:
 
 def follow(missing: Callable[[], AbstractContextManager[Any] | None]) -> None:
     names.require("compiled functions in the scope of a coroutine")
-    for path in ("polymorphic_function:Function", "concrete_function:ConcreteFunction"):  # what they trace has no device, and runs where the call's tf.device says
+    for path in (
+        "polymorphic_function:Function",
+        "concrete_function:ConcreteFunction",
+    ):  # what they trace has no device, and runs where the call's tf.device says
         call = f"{_HOME}.{path}.__call__"
         names.replace(call, _following(names.value(call), missing))
 

@@ -69,7 +69,9 @@ def synchronize(devices: Sequence[Device]) -> None:
             if device.kind != "cpu" and not (virtual.number and device.kind == "gpu"):
                 with scope(device):
                     tf.raw_ops.SyncDevice()
-    names.value("tensorflow.python.eager.context:async_wait")()  # CPUs compute at once, unless set_synchronous_execution(False) was called
+    names.value(
+        "tensorflow.python.eager.context:async_wait"
+    )()  # CPUs compute at once, unless set_synchronous_execution(False) was called
 
 
 def properties(device: Device) -> dict[str, object]:

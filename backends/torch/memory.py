@@ -2,12 +2,11 @@
 
 from contextlib import nullcontext
 from functools import partial
-from typing import Any
 
 import torch
 
 from xdevice.backends.torch.hardware import gpus, is_virtual, runtime
-from xdevice.backends.torch.private_names import value
+from xdevice.backends.torch.private_names import names
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
@@ -46,7 +45,7 @@ def share(fraction: float | None) -> dict[str, str]:
     kind, seen = gpus()
     if fraction is None or kind != "cuda" or is_virtual():
         return {}  # PyTorch takes memory when it is needed
-    later = value("torch.cuda:_lazy_call")
+    later = names.value("torch.cuda:_lazy_call")
     for i in range(seen):  # now, or when CUDA starts, which would be too early for a program that is to fork
         later(partial(torch.cuda.set_per_process_memory_fraction, fraction, i))
     return {"torch.cuda.set_per_process_memory_fraction": f"{fraction:g}"} if seen else {}

@@ -14,7 +14,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch.hardware import native
-from xdevice.backends.torch.private_names import core, names, own, value
+from xdevice.backends.torch.private_names import core, names, own
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
@@ -215,8 +215,8 @@ def name_virtual_gpus() -> None:
 
 
 _knows_nodes = names.has("containers that are registered with PyTorch")
-_nodes: Any = value("torch.utils._pytree:SUPPORTED_NODES") if _knows_nodes else {}
-_named: Any = value("torch.utils._pytree:keystr")
+_nodes: Any = names.value("torch.utils._pytree:SUPPORTED_NODES") if _knows_nodes else {}
+_named: Any = names.value("torch.utils._pytree:keystr")
 
 
 def is_node(cls: type) -> bool:

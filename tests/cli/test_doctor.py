@@ -57,8 +57,8 @@ def test_each_missing_private_name_is_a_line(with_toy):
     done = with_toy("changed", "doctor", *TOY, status=1)
     lines = [line for line in done.stdout.splitlines() if " is not there" in line]
     assert [" ".join(line.split()) for line in lines] == [
-        "✗ toy toy._start is not there, needed for a start; the last version tried is 1.4",
-        "✗ toy toy.Tensor._device is not there, needed for placement; the last version tried is 1.4",
+        "✗ toy toy._start is not there, needed for a start; 1.4 has it: pip install toy==1.4",
+        "✗ toy toy.Tensor._device is not there, needed for placement; 1.4 has it: pip install toy==1.4",
     ]
 
 

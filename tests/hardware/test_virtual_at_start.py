@@ -103,6 +103,21 @@ def test_a_refusal_does_not_stop_the_import(python):
     assert out == ["libbroken.so: cannot open shared object file"] and not errors
 
 
+@pytest.mark.parametrize("how", ["--stand-in", "--watch-transfers"])
+def test_a_script_that_is_run_with_virtual_gpus_ends_where_they_are_refused(python, tmp_path, how):
+    (tmp_path / "foreign.py").write_text("import toy\nprint('done')")
+    run = "-m", "xdevice", "run", "--virtual-gpus=2", how
+    assert python(*run, "foreign.py", status=2, REAL="1") == ([], ["xdevice: error: there is a real toy"])
+    (tmp_path / "own.py").write_text("import xdevice\nxdevice.use('toy')\nxdevice.count()\nprint('done')")
+    out, errors = python(*run, "own.py", status=2 if how == "--watch-transfers" else 1, REAL="1")
+    assert not out and errors[-1].endswith("there is a real toy")
+    assert how == "--stand-in" or len(errors) == 1, errors
+    (tmp_path / "other.py").write_text("import numpy, helper")
+    (tmp_path / "helper.py").write_text("import toy\nprint('done')")  # which is not what the script uses
+    out, errors = python(*run, "other.py", REAL="1")
+    assert out == ["done"] and "xdevice: there is a real toy; toy goes on without virtual GPUs" in errors
+
+
 def test_the_line_reads_the_environment_only(python, tmp_path, monkeypatch):
     line = f"{LINE}import sys; print('xdevice' in sys.modules)"
     assert python("-c", line)[0] == ["False"]

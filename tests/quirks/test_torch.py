@@ -263,26 +263,6 @@ def test_private_names_are_there():
     assert missing(NAMES) == []
 
 
-def test_a_gone_private_name_is_named_first():
-    code = """
-import torch, xdevice
-del torch.profiler.profiler.supported_activities
-plain = torch.nn.Module._apply
-try:
-    xdevice.virtual_gpus(2)
-except xdevice.VirtualDeviceError as error:
-    print(error)
-assert torch.nn.Module._apply is plain
-"""
-    env = {name: value for name, value in os.environ.items() if name != ENV}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env=env | {"XDEVICE_BACKEND": "torch"}
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"virtual GPUs do not work under torch {torch.__version__}: torch.profiler.profiler.")
-    assert done.stdout.endswith("; the last version tried is 2.13.0\n")
-
-
 def test_a_packed_sequence_is_copied_with_its_gradients_and_not_split():
     x = torch.ones(3, requires_grad=True)
     packed = pack_sequence([x * 2, torch.ones(2)])

@@ -22,10 +22,11 @@ EACH = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith
 LISTS = ("STAND_IN", "READ", "OTHERS") if STAND_IN else ("VIRTUAL", "VGPU", "OTHERS")
 BLOCKS = {"strict()": xdevice.strict, "watch_transfers()": xdevice.watch_transfers}
 OURS = tuple(str(Path(home).parents[1]) for home in (__file__, xdevice.__file__))
-SECONDS = 150
+SECONDS, KEPT = 150, []
 
 
 def remove(name):
+    KEPT.append(getattr(*kit.resolved(name.path)))  # or it may do something as it ends
     try:
         delattr(*kit.resolved(name.path))
     except (AttributeError, TypeError):
@@ -79,7 +80,11 @@ def check(name):
         assert any(str(error).startswith(f"{feature}: not supp") for feature in features), error
         assert str(error).endswith(hint), error
     for feature in features:
-        asked = [getattr(*kit.resolved(at)) for at in listed._entrances[feature] if kit._problem(kit.PrivateName(at, "")) is None]
+        asked = [
+            getattr(*kit.resolved(at))
+            for at in listed._entrances[feature]
+            if kit._problem(kit.PrivateName(at, "")) is None
+        ]
         asked += [lambda opened=opened: opened().__enter__() for word, opened in BLOCKS.items() if word in feature]
         for ask in asked:
             try:

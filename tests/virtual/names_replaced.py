@@ -1,6 +1,6 @@
 """Print what virtual GPUs replace and the adapter's names.txt does not list, and the reverse.
 
-    python names_replaced.py BACKEND [--stand-in]
+python names_replaced.py BACKEND [--stand-in]
 """
 
 import sys

@@ -19,7 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdevice.errors import NotSupportedError, XDeviceError
-from xdevice.framework.adapters import ORDER, Backend, available, find, install_command, is_installed, registered
+from xdevice.framework.adapters import (
+    ORDER,
+    Backend,
+    available,
+    find,
+    install_command,
+    is_installed,
+    package_of,
+    registered,
+)
 from xdevice.framework.choosing import backend, use
 from xdevice.hardware.devices import count, devices_of, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
@@ -157,7 +166,7 @@ def description(backend: Backend) -> Answer:
         "import_seconds": round(took, 3),
         "devices": devices,
         "problem": asdict(problem) if problem else None,
-        "missing": [f"{line}; the last version tried is {last}" for line in lacking],
+        "missing": [f"{line}; {last} has it: pip install {package_of(backend)}=={last}" for line in lacking],
     }
 
 

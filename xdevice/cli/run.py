@@ -73,7 +73,10 @@ def _run_once(program: Program, options: argparse.Namespace) -> int:
     for name in options.backend:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
-    _check_virtual(options.backend or (imported_by(program.file) if program.file is not None else []))
+    used = options.backend or (imported_by(program.file) if program.file is not None else [])
+    _check_virtual(used)
+    if options.virtual_gpus:
+        request.require(used)
     os.environ.update(_told(program, sys.executable))
     python, *words = program.run_by(sys.executable)
     command = [python, *(watched.by(options) if options.watch_transfers else []), *words, *options.args]

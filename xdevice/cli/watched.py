@@ -17,9 +17,11 @@ from urllib.parse import quote
 
 from xdevice._version import __version__
 from xdevice.cli.parser import fail
-from xdevice.errors import ArgumentError, XDeviceError
+from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
+from xdevice.framework.at_import import RefusedExit
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.kit.escaping import as_json, escaped
+from xdevice.kit.virtual_request import is_in_environment
 from xdevice.tensors.transfers.baseline import Baseline
 from xdevice.tensors.transfers.report import Report, watch_transfers
 from xdevice.tensors.transfers.rules import RULES
@@ -60,6 +62,10 @@ def main() -> None:
         sys.exit(fail(str(error)))
     ended = _run()
     watch.__exit__()
+    if isinstance(ended, RefusedExit):  # nothing was run of which a report could tell
+        raise ended
+    if isinstance(ended, VirtualDeviceError) and is_in_environment():
+        sys.exit(fail(str(ended)))
     ours = os.getpid() == process  # else a fork has come to its end
     if ours:
         if ended is not None and not isinstance(ended, SystemExit):

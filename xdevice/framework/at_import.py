@@ -10,9 +10,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from xdevice.errors import XDeviceError
+from xdevice.errors import NotSupportedError, VirtualDeviceError, XDeviceError
 from xdevice.framework.adapters import ORDER, Backend, imported, registered
 from xdevice.kit.import_hook import ImportHook, WrappedLoader
+from xdevice.kit.virtual_request import is_required
 
 _hook: ImportHook | None = None
 _then: list[Callable[[Backend], None]] = []
@@ -46,13 +47,23 @@ def _is_framework(name: str) -> bool:
 
 
 def _succeeds(then: Callable[[Backend], object], owner: Backend) -> bool:
-    """Call it; an error is printed, since the import succeeds all the same, and using xdevice raises it again."""
+    """Call it; an error is printed, since the import succeeds all the same, and using xdevice raises it again.
+
+    ``xdevice run`` asks that the process ends instead.
+    """
     try:
         then(owner)
     except XDeviceError as error:
+        if is_required(owner) and isinstance(error, (NotSupportedError, VirtualDeviceError)):
+            print(f"xdevice: error: {error}", file=sys.stderr)
+            raise RefusedExit(2) from None
         print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
         return False
     return True
+
+
+class RefusedExit(SystemExit):
+    """The process ends: a framework that was to have virtual GPUs is refused them, which has been said."""
 
 
 class _ByAdapter(WrappedLoader):

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from xdevice.device import as_integer
@@ -9,6 +10,7 @@ from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, 
 
 ENV = "XDEVICE_VIRTUAL_GPUS"
 MEMORY = "XDEVICE_VIRTUAL_MEMORY"
+REQUIRED = "XDEVICE_VIRTUAL_GPUS_REQUIRED"  # the frameworks without whose virtual GPUs a process ends, or "all"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 64  # the largest number that has been tried
 
@@ -61,6 +63,15 @@ def parsed(text: str, name: str) -> Request:
         raise ArgumentError(f"{source} has {wrong[0]!r} after the number; {hint}")
     number = checked(int(digits) if digits.isascii() and digits.isdigit() else None, source, ArgumentError)
     return Request(number, FORCE in words, STAND_IN in words, source, lenient=LENIENT in words, races=RACES in words)
+
+
+def require(frameworks: Iterable[str]) -> None:
+    """Let this process, and its children, end where one of these imports is refused virtual GPUs; none means any."""
+    os.environ[REQUIRED] = ",".join(frameworks) or "all"
+
+
+def is_required(framework: str) -> bool:
+    return not {"all", framework}.isdisjoint(os.environ.get(REQUIRED, "").split(","))
 
 
 def is_in_environment() -> bool:

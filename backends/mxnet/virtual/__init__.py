@@ -18,7 +18,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     refuse_to_hide(hardware.gpus(), n, "mxnet", force)
     refuse_memory_limit("mxnet", ", or choose torch or paddle, which have it")
     if stand_in:
-        names.check("STAND_IN", "OTHERS")
+        names.check("STAND_IN", "READ", "OTHERS")
     hardware.virtual.number, hardware.virtual.stand_in = n, stand_in
     placement.known.cache_clear()  # contexts stand for other devices from now on
     if stand_in:

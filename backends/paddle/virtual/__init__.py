@@ -98,6 +98,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     from xdevice.backends.paddle.private_names import names
     from xdevice.backends.paddle.virtual import repairs
 
+    names.check(*(("STAND_IN", "READ") if stand_in else ("VIRTUAL",)), "OTHERS")
     virtual_request.refuse_to_hide(hardware.real_gpus(), n, "paddle", force)
     if hardware.plugged_in(hardware.WORD) != n:
         raise VirtualDeviceError(
@@ -105,7 +106,6 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"write xdevice.use('paddle') and xdevice.virtual_gpus({n}), or start with XDEVICE_VIRTUAL_GPUS={n} and "
             f"import it by xdevice.backend('paddle').framework"
         )
-    names.check(*(("STAND_IN", "READ") if stand_in else ("VIRTUAL",)), "OTHERS")
     hardware.virtual.number, hardware.virtual.stand_in = n, stand_in
     repairs.apply()
     if stand_in:

@@ -64,7 +64,8 @@ def start(n: int) -> None:
     _describe(virtual_request.memory_limit() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     replace_name("paddle:Tensor._place_str", property(lambda self: str(self.place)))  # which printing a tensor shows
     _make_streams()
-    replace_name(_FLAGS_HOME, _Flags(names.value(_FLAGS_HOME)))
+    if names.has("the flags of a build with CUDA"):
+        replace_name(_FLAGS_HOME, _Flags(names.value(_FLAGS_HOME)))
     _let_nccl_be_gloo()
     _run_static_graphs_on_the_cpu()
     replace_name("paddle.device.cuda.graphs:CoreCUDAGraph", None)

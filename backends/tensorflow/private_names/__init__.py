@@ -15,7 +15,9 @@ names = PrivateNames(__file__, "tensorflow", "tensorflow", LAST_TRIED)
 VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()
 _modules: Any = [names.module(f"tensorflow.python.{home}") for home in _homes]
 context, core, engine, ops, constants, iterators, backprop = _modules
-unrecorded: Any = names.value("tensorflow.python.eager.record:stop_recording")  # a block that the gradient tape does not see
+unrecorded: Any = names.value(
+    "tensorflow.python.eager.record:stop_recording"
+)  # a block that the gradient tape does not see
 running: Any = names.value("tensorflow.python.eager.context:context")  # a function: the runtime, started or not
 
 

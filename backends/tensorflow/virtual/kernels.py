@@ -151,10 +151,10 @@ def is_soft(running: Any) -> bool:
 
 def _refuse(operation: str) -> None:
     """Raise TensorFlow's error for an eager operation that was asked to run on a GPU, without soft placement."""
-    running = running()
-    device = _full(running.device_spec.to_string())
-    if "GPU" in device and not is_soft(running):
-        listed = [_full(each.name) for each in running.list_logical_devices()]
+    runtime = running()
+    device = _full(runtime.device_spec.to_string())
+    if "GPU" in device and not is_soft(runtime):
+        listed = [_full(each.name) for each in runtime.list_logical_devices()]
         raise unsatisfied(device, "CPU", listed, f" [Op:{operation}]")
 
 

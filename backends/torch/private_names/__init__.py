@@ -1,6 +1,6 @@
 """The names inside PyTorch that the adapter replaces or relies on, and does not find in its documentation.
 
-They are those of ``names.txt``, which alone `replace_name` and `value` take.
+They are those of ``names.txt``, which alone `replace_name` and ``names.value`` take.
 """
 
 from functools import cache
@@ -55,4 +55,4 @@ rand rand_like randint randint_like randn randn_like randperm tensor zeros zeros
 
 names = PrivateNames(__file__, "torch", "torch", LAST_TRIED, FACTORIES=" ".join(FACTORIES.split()))
 VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()
-in_place_of, replace_name, value = names.in_place_of, names.replace, names.value
+in_place_of, replace_name = names.in_place_of, names.replace

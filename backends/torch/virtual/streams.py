@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, replace_name, value
+from xdevice.backends.torch.private_names import core, names, replace_name
 from xdevice.backends.torch.virtual.runtime import NAME, Which, exchange, in_use, index_of
 
 CUDA = int(core._autograd.DeviceType.CUDA)
 _TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": CUDA}
-_get_stream, _set_stream = (value(f"torch._C:_accelerator_{name}Stream") for name in ("get", "set"))
+_get_stream, _set_stream = (names.value(f"torch._C:_accelerator_{name}Stream") for name in ("get", "set"))
 _numbers = itertools.count(1 << 32)  # streams that C++ makes have smaller ones
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from xdevice._version import __version__
 from xdevice.contract import Kind
-from xdevice.errors import BrokenBackendError, NotSupportedError
+from xdevice.errors import BrokenBackendError, NotSupportedError, VirtualDeviceError, XDeviceError
 from xdevice.framework.adapters import imported
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.kit.escaping import as_json, escaped
@@ -143,7 +143,11 @@ class Report:
         """What could not be seen, a sentence each: of the frameworks that copied, or of all if none did."""
         found, copied = ["other processes"], {site.owner for site in self._sites}
         for owner in imported():
-            capability = owner.open("transfers")
+            try:
+                capability = owner.open("transfers")
+            except XDeviceError as error:  # its virtual GPUs are refused, and nothing of it could be watched
+                found.append(f"{owner}: {error}")
+                continue
             if owner in (copied or self.frameworks) and capability.has("unseen"):
                 found += capability.unseen()
             elif not capability.has("watch") and _has_gpu(owner):
@@ -305,7 +309,7 @@ class watch_transfers:  # noqa: N801  (reads as a verb: `with watch_transfers() 
 def _has_gpu(owner: Any) -> bool:
     try:
         return any(owner.hardware.count(kind) for kind in owner.hardware.kinds() if kind != "cpu")
-    except (BrokenBackendError, NotSupportedError):
+    except (BrokenBackendError, NotSupportedError, VirtualDeviceError):
         return False
 
 

@@ -13,15 +13,15 @@ from typing import Any, NoReturn
 import torch
 from torch.multiprocessing import reductions
 
-from xdevice.backends.torch.private_names import core, in_place_of, names, own, replace_name, value
+from xdevice.backends.torch.private_names import core, in_place_of, names, own, replace_name
 from xdevice.backends.torch.virtual import runtime, streams
 from xdevice.backends.torch.virtual.compiled import compiled
 from xdevice.backends.torch.virtual.runtime import exchange, in_use
 from xdevice.kit.private_names import resolved
 
-
 _ASKED = "synchronizeDevice", "getDeviceStats", "resetPeakStats", "resetAccumulatedStats"
-_synchronize, _stats, _reset_peak, _reset_accumulated = (value(f"torch._C:_accelerator_{name}") for name in _ASKED)
+_of_accelerator = (names.value(f"torch._C:_accelerator_{name}") for name in _ASKED)
+_synchronize, _stats, _reset_peak, _reset_accumulated = _of_accelerator
 
 
 def _zero(*args: Any) -> int:

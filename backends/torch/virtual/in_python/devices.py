@@ -19,7 +19,15 @@ import torch
 from torch.jit import _builtins
 from torch.utils import _device, backend_registration  # pyright: ignore[reportPrivateUsage]
 
-from xdevice.backends.torch.private_names import FACTORIES, core, in_place_of, kernels_of, replace_name, storage_of, untraced
+from xdevice.backends.torch.private_names import (
+    FACTORIES,
+    core,
+    in_place_of,
+    kernels_of,
+    replace_name,
+    storage_of,
+    untraced,
+)
 from xdevice.backends.torch.virtual import runtime, streams, vgpu
 from xdevice.backends.torch.virtual.in_python import kernels, memory, nested, nn, randomness
 from xdevice.backends.torch.virtual.runtime import NAME, Runtime, existing, in_use

@@ -34,7 +34,7 @@ _pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
 _pair = (ctypes.c_int32 * 2).from_address
 
-_ON_CPU = core.DispatchKeySet(core.DispatchKey.CPU)
+ON_CPU = core.DispatchKeySet(core.DispatchKey.CPU)
 """Dispatches operations on sizes and strides to the CPU's kernels, which do not read the memory."""
 
 watching = False  # whether `copies.look` is called before a copy
@@ -73,7 +73,7 @@ def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
 
 def place(tensor: Tensor, storage: Any, offset: Any, size: Sequence[int], strides: Sequence[int]) -> Tensor:
     overload = aten.set_.source_Storage_storage_offset
-    changed: Tensor = overload.redispatch(_ON_CPU, tensor, storage, offset, size, strides)
+    changed: Tensor = overload.redispatch(ON_CPU, tensor, storage, offset, size, strides)
     return changed
 
 
@@ -159,7 +159,7 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
         "record_stream": lambda tensor, stream: None,
         "_copy_from": _copy,
         "_to_copy": _to_copy,
-        **{name: partial(overload_of(name).redispatch, _ON_CPU) for name in _VIEWS.split()},
+        **{name: partial(overload_of(name).redispatch, ON_CPU) for name in _VIEWS.split()},
     }
     both: Any = torch.library.fallthrough_kernel  # otherwise both torch and _copy would resolve the bit
     lazy = {("_copy_from", key): both for key in ("Conjugate", "Negative")}

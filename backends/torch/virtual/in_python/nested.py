@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import ON_CPU, core, overload_of
+from xdevice.backends.torch.private_names import core, overload_of
 from xdevice.backends.torch.virtual.in_python import memory
 
 Tensor = torch.Tensor
@@ -43,10 +43,10 @@ def to_virtual(nested: Tensor, index: int) -> Tensor:
 def _over(numbers: Tensor, nested: Tensor) -> Tensor:
     """A nested tensor over these numbers, with the sizes and strides of another."""
     sizes = (_for_any(name)(nested) for name in _SIZES)
-    made: Tensor = overload_of("_nested_view_from_buffer").redispatch(ON_CPU, numbers, *sizes)
+    made: Tensor = overload_of("_nested_view_from_buffer").redispatch(memory.ON_CPU, numbers, *sizes)
     return made
 
 
 def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
-    from_dense = {(name, "PrivateUse1"): partial(overload_of(name).redispatch, ON_CPU) for name in _FROM_DENSE}
+    from_dense = {(name, "PrivateUse1"): partial(overload_of(name).redispatch, memory.ON_CPU) for name in _FROM_DENSE}
     return from_dense | {(name, KEY): _for_any(name) for name in _AS_THEY_ARE}

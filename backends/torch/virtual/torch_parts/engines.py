@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, in_place_of, names, own, replace_name, value
+from xdevice.backends.torch.private_names import core, in_place_of, names, own, replace_name
 from xdevice.backends.torch.virtual.runtime import in_use
 
 _NO_THREADS = "device_ready_queues_"  # in the engine's error, where it started before the devices were there
@@ -27,7 +27,7 @@ def replace_inductor() -> None:
         made = [node.meta.get("example_value") for node in model.graph.nodes]  # a graph may go to a GPU by itself
         held = [*inputs, *model.parameters(), *model.buffers(), *made]
         if any(isinstance(x, torch.Tensor) and x.device.type == in_use().name for x in held):
-            return value("torch._dynamo.backends.debugging:aot_eager")(model, inputs)
+            return names.value("torch._dynamo.backends.debugging:aot_eager")(model, inputs)
         return compile(self, model, inputs, **kwargs)
 
 

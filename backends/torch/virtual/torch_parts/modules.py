@@ -14,11 +14,10 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.models import refill
-from xdevice.backends.torch.private_names import in_place_of, names, own, replace_name, value
+from xdevice.backends.torch.private_names import in_place_of, names, own, replace_name
 from xdevice.backends.torch.virtual.runtime import NAME, in_use
 
-
-_is_wrapper = value("torch.utils._python_dispatch:is_traceable_wrapper_subclass")
+_is_wrapper = names.value("torch.utils._python_dispatch:is_traceable_wrapper_subclass")
 
 
 def replace_storages() -> None:
