@@ -53,7 +53,7 @@ def small_program():
     with xdevice.scope(gpu):
         assert xdevice.to_numpy(x + x).tolist() == [2, 2, 2]
         assert xdevice.device_of(x + x) == gpu
-        value, gradient = xdevice.value_and_grad(lambda x: (x + x).sum())(x)
+        value, gradient = xdevice.value_and_grad(lambda x: xdevice.namespace(x).sum(x + x))(x)
     assert float(value) == 6 and xdevice.to_numpy(gradient).tolist() == [2, 2, 2]
     assert xdevice.device_of(gradient) == gpu
 

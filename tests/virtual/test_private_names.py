@@ -29,7 +29,7 @@ def _program(name, backend, seconds):
 
 @pytest.fixture
 def names_replaced(backend, plug_in):
-    return _program("names_replaced.py", backend, 150)
+    return _program("names_replaced.py", backend, 300)
 
 
 @pytest.fixture

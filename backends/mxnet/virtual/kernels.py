@@ -162,7 +162,7 @@ def _bound(executor: Any, symbol: Any) -> Any:
     return executor
 
 
-_Graph: Any = public.nd.CachedOp
+_Graph: Any = names.optional("mxnet.ndarray:CachedOp", otherwise=object)
 
 
 class _CachedOp(_Graph):  # type: ignore[misc]  # MXNet has no types
