@@ -136,7 +136,7 @@ def check_fit(factory: str, args: tuple[Any, ...], dtype: Any, owner: Backend) -
         start, stop, step = args
         count = math.ceil((stop - start) / step)
         data = [start, start + (count - 1) * step] if count > 0 else []
-    _check(data if isinstance(data, (list, tuple)) else (data,), name, _limits(name))
+    _check(data if isinstance(data, (list, tuple)) else (data,), name, limits_of(name))
 
 
 def check_together(data: Any) -> None:
@@ -171,7 +171,7 @@ def _check(node: Any, dtype: str, limits: tuple[int, int] | None, depth: int = 0
             _check_ends(tuple(lost[:1]) or (min(node), max(node)), dtype, limits)
         return
     if complex in kinds:
-        raise _complex(dtype)
+        raise TypeError(complex_among_reals(dtype))
     for value in node:
         if isinstance(value, (list, tuple)):
             if depth < _DEEPEST:
@@ -181,7 +181,7 @@ def _check(node: Any, dtype: str, limits: tuple[int, int] | None, depth: int = 0
                 _check_ends((value,), dtype, limits)
         elif tensor_owner(value) == "numpy":
             if value.dtype.kind == "c":
-                raise _complex(dtype)
+                raise TypeError(complex_among_reals(dtype))
             if limits is not None and value.dtype.kind in "iuf" and value.dtype.name != dtype and value.size:
                 _check_ends((value.min().item(), value.max().item()), dtype, limits)
 
@@ -190,14 +190,30 @@ def _check_ends(ends: tuple[Any, ...], dtype: str, limits: tuple[int, int]) -> N
     low, high = limits
     for end in ends:
         if not low - 1 < end < high + 1:  # also where it is not a number
-            raise OverflowError(f"{end} does not fit into {dtype}, from {low} to {high}")
+            raise OverflowError(f"{misfit(end, dtype)}; give dtype={wider(end, dtype)!r}")
 
 
-def _complex(dtype: str) -> TypeError:
-    return TypeError(f"{dtype} does not hold complex numbers; give a complex dtype, or the real part")
+def misfit(value: Any, dtype: str) -> str:
+    """What is wrong with a number that the dtype cannot hold."""
+    limits = limits_of(dtype)
+    return f"{shortened(value)} does not fit into {dtype}" + (", from {} to {}".format(*limits) if limits else "")
 
 
-def _limits(dtype: str) -> tuple[int, int] | None:
+def wider(value: Any, dtype: str) -> str:
+    """A dtype that every framework has, for the numbers of a dtype and one that does not fit into it."""
+    for name in ("int32", "int64"):
+        low, high = limits_of(name) or (0, 0)
+        if all(low <= number <= high for number in (value, *(limits_of(dtype) or (high + 1,)))):
+            return name
+    return "float64"
+
+
+def complex_among_reals(dtype: str) -> str:
+    """What is wrong with a complex number for a dtype that has none."""
+    return f"{dtype} does not hold complex numbers; give a complex dtype, or the real part"
+
+
+def limits_of(dtype: str) -> tuple[int, int] | None:
     """The least and the largest number of a dtype of integers."""
     kind, _, bits = dtype.rpartition("int")
     if kind not in ("", "u") or not bits.isdigit():

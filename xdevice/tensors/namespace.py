@@ -19,6 +19,7 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend, using
 from xdevice.hardware.devices import devices
 from xdevice.tensors.namespace_factories import Factories
+from xdevice.tensors.namespace_numbers import Numbers
 from xdevice.tensors.placement import device_of, one_of, owner_of
 from xdevice.typing import DeviceLike, FourierTransforms, LinearAlgebra
 
@@ -179,6 +180,7 @@ def _functions(owner: Backend) -> dict[str, Any]:
     own = owner.maths.namespace()
     factories, creation = Factories(owner, own), owner.open("creation")
     made = {name: own[name] for name in NAMES if name in own and name not in DTYPE_NAMES}
+    made |= Numbers(owner).functions(own)
     made |= {name: _as_tuple(own[name]) for name in TUPLES if name in own} | CONSTANTS
     if creation.has("dtype"):
         dtypes = {name: creation.dtype(name) for name in DTYPE_NAMES}

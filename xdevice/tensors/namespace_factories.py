@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from xdevice.errors import ArgumentError, ArgumentTypeError, CopyNeededError
+from xdevice.errors import ArgumentError, ArgumentTypeError, CopyNeededError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.devices import as_device
 from xdevice.hardware.scopes import innermost
 from xdevice.tensors import creation
-from xdevice.tensors.arguments import native_dtype, shape_of
+from xdevice.tensors.arguments import check_fit, native_dtype, shape_of
 from xdevice.tensors.creation import Shape, make, place
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
@@ -122,7 +122,12 @@ class Factories:
 
     def full_like(self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of one number, of the shape, dtype and device of another tensor."""
-        found = self._own["full_like"](x, fill_value, dtype=self._dtype(dtype))
+        wanted = self._dtype(dtype)
+        try:
+            check_fit("full", (fill_value,), x.dtype if wanted is None else wanted, self._owner)
+        except (TypeError, OverflowError) as error:
+            raise ArgumentError(f"full_like(x, {shortened(fill_value)}) cannot be made: {error}") from None
+        found = self._own["full_like"](x, fill_value, dtype=wanted)
         return found if device is None else to_device(found, device)
 
     def astype(self, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:

@@ -193,8 +193,10 @@ class Composed(DataTypes, AlongAxes, Products):
 
     def full_like(self, x: Any, /, fill_value: Any, *, dtype: Any = None) -> Any:
         zeros = self._f["zeros_like"](x, dtype=dtype)
-        is_bool = self._dtypes.dtype_name(zeros) == "bool"
-        return self._f["equal"](zeros, not fill_value) if is_bool else self._f["add"](zeros, fill_value)
+        if self._dtypes.dtype_name(zeros) == "bool":
+            return self._f["equal"](zeros, not fill_value)
+        is_cut = isinstance(fill_value, float) and self._kind(zeros) == WHOLE
+        return self._f["add"](zeros, int(fill_value) if is_cut else fill_value)
 
     def astype(self, x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
         given, wanted = self._dtypes.dtype_name(x), self._dtypes.name_of(dtype)

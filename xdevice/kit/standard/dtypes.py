@@ -116,6 +116,8 @@ def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list
         for lowest in (_lowest(o) for o, name in zip(operands, names, strict=True) if name is None):
             target = joint(target, lowest) if kind_of(target) < kind_of(lowest) else target
         target = least if least is not None and kind_of(target) < kind_of(least) else target
+        if kind_of(target) == COMPLEX and dtypes.dtype(target) is None:
+            raise ArgumentError("the framework has no dtype for a complex number; give its real part")
         return [
             number(o, target, like) if name is None else o if name == target else cast(o, target)
             for o, name in zip(operands, names, strict=True)

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from xdevice import device_of, tensor, to_numpy, using, value_and_grad
-from xdevice.errors import ArgumentTypeError, CopyNeededError, NotATensorError, NotPortableWarning, NotSupportedError
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CopyNeededError,
+    NotATensorError,
+    NotPortableWarning,
+    NotSupportedError,
+)
 from xdevice.framework import choosing
 from xdevice.hardware import scopes
 from xdevice.tensors.arguments import dtype_name
@@ -89,6 +96,17 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "linalg.trace": lambda xp, a: xp.linalg.trace(a.square),
     "linalg.vector_norm": lambda xp, a: xp.linalg.vector_norm(a.x, axis=1, ord=1),
 }
+
+
+WRAPPED: dict[str, Callable[[Any, Any], Any]] = {
+    **{name: lambda f, x: f(x, 300) for name in ("add", "less", "maximum", "pow", "remainder", "isin", "searchsorted")},
+    **{name: lambda f, x: f(x, -1) for name in ("equal", "greater", "subtract", "bitwise_and", "floor_divide")},
+    "multiply": lambda f, x: f(256, x),
+    "where": lambda f, x: f(x, x, 300),
+    "clip": lambda f, x: f(x, 0, 300),
+    "full_like": lambda f, x: f(x, 300),
+}
+"""Calls with a number that ``uint8`` cannot hold; modulo 256 it would be another one, without an error."""
 
 
 def called(name: str, *calls: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
@@ -212,6 +230,22 @@ class Maths(Promises):
         assert xp.asarray(x) is x is xp.asarray(x, dtype=x.dtype, device=device_of(x))
         assert xp.asarray(x, copy=True) is not x
         raised(CopyNeededError)(xp.asarray, [1.0], copy=False)
+
+    @pytest.mark.parametrize("name", sorted(WRAPPED))
+    def test_a_number_beyond_the_dtype_is_an_error(self, backend: str, name: str) -> None:
+        xp = namespace()
+        bytes_ = xp.asarray([1, 255], dtype="uint8")
+        raised(ArgumentError, "(300|256|-1) does not fit into uint8, from 0 to 255; .*int32")(
+            WRAPPED[name], getattr(xp, name), bytes_
+        )
+
+    def test_a_number_beyond_the_integers_is_a_float_where_the_result_is_one(self, backend: str) -> None:
+        xp = namespace()
+        assert to_numpy(xp.divide(xp.asarray([150], dtype="uint8"), 300)).tolist() == [0.5]
+        assert to_numpy(xp.atan2(300, xp.asarray([1], dtype="uint8")))[0] == pytest.approx(1.5675, abs=1e-3)
+        assert to_numpy(xp.multiply(xp.asarray([0.5]), 2**70)).tolist() == [2.0**69]
+        assert to_numpy(xp.logical_and(xp.asarray([1, 0], dtype="uint8"), 256)).tolist() == [True, False]
+        assert to_numpy(xp.full_like(xp.asarray([1], dtype="int32"), 1.5)).tolist() == [1]
 
     def test_native_names_work_with_a_warning(self, backend: str) -> None:
         xp = pickle.loads(pickle.dumps(namespace()))
