@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-import types
 from _thread import RLock  # threading.RLock, without its 1 ms
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar, overload
 
@@ -26,6 +25,7 @@ from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.hardware.devices import as_device, properties_of, require
 from xdevice.hardware.virtual import is_virtual
+from xdevice.kit.later import runs_later
 from xdevice.machine import holders, host_memory, same_gpu
 from xdevice.typing import DeviceLike
 
@@ -33,8 +33,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200  # flags of generators and coroutines, as in `inspect`: 5 ms to import
-# results of a function that has not run yet; a wrapper or ``__call__`` may hide the function's flags
-_NOT_RUN = (types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType)
 
 
 def memory_stats(device: DeviceLike) -> MemoryStats:
@@ -182,9 +180,9 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
         while True:
             try:
                 result = fn(size, *args, **kwargs)
-                if isinstance(result, _NOT_RUN):
-                    if not isinstance(result, types.AsyncGeneratorType):
-                        result.close()  # or Python warns that a coroutine was never awaited
+                if runs_later(result):
+                    if isinstance(result, Coroutine):
+                        result.close()  # or Python warns that it was never awaited
                     raise _runs_later(fn)
                 return result
             except Exception as error:

@@ -2,10 +2,11 @@
 
 import logging
 from collections.abc import Callable
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 from xdevice.errors import ArgumentError, ArgumentTypeError, TransferError, did_you_mean, shortened
+from xdevice.framework.choosing import without_last
 from xdevice.tensors.transfers.watching import REMEDIES, Event, Listener, close_for, open_for
 
 Level = Literal["allow", "log", "forbid_implicit", "forbid"]
@@ -20,8 +21,7 @@ class Levels(NamedTuple):
     device_to_device: Level = "allow"
 
 
-_NOTHING = Levels()
-_levels: ContextVar[Levels] = ContextVar("xdevice.transfer_guard", default=_NOTHING)
+_open: ContextVar[tuple["transfer_guard", ...]] = ContextVar("xdevice.transfer_guard", default=())
 _log = logging.getLogger("xdevice.transfers")
 
 
@@ -58,7 +58,7 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
     ...     x = xdevice.ones(3)
     """
 
-    __slots__ = ("_entered", "_levels")
+    __slots__ = ("levels",)
 
     def __init__(
         self,
@@ -69,15 +69,14 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
         device_to_device: Level | None = None,
     ) -> None:
         given = (host_to_device, device_to_host, device_to_device)
-        self._levels = Levels(*map(checked_level, (level if one is None else one for one in given)))
-        self._entered: list[Token[Levels]] = []
+        self.levels = Levels(*map(checked_level, (level if one is None else one for one in given)))
 
     def __enter__(self) -> None:
         open_for(_guard)
-        self._entered.append(_levels.set(self._levels))
+        _open.set((*_open.get(), self))
 
     def __exit__(self, *error: object) -> None:
-        _levels.reset(self._entered.pop())
+        _open.set(without_last(_open.get(), self))
         close_for(_guard)
 
     def __call__(self, fn: F) -> F:
@@ -92,9 +91,11 @@ class _Guard(Listener):
     forbids = True
 
     def see(self, event: Event) -> None:
-        levels = _levels.get() if event.context is None else event.context.get(_levels, _NOTHING)
+        guards = _open.get() if event.context is None else event.context.get(_open, ())
+        if not guards:
+            return
         copy = event.copy
-        level = levels[0 if copy.source.kind == "cpu" else 1 if copy.target.kind == "cpu" else 2]
+        level = guards[-1].levels[0 if copy.source.kind == "cpu" else 1 if copy.target.kind == "cpu" else 2]
         if level == "allow" or event.allowed or (level == "forbid_implicit" and copy.kind == "copy"):
             return
         if level == "log":

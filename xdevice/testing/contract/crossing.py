@@ -1,7 +1,8 @@
 """`strict`, `watch_transfers` and `transfer_guard`: what is mixed or copied between devices is seen, or forbidden."""
 
+import asyncio
 import operator
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,27 @@ def program(folder: Path, line: str, **names: Any) -> Any:
     file.write_text(line, encoding="utf-8")
     exec(compile(line, file, "exec"), {"to_device": to_device, "to_numpy": to_numpy} | names, names)
     return names.get("y")
+
+
+async def awaited(fn: Callable[..., Any], *args: Any) -> Any:
+    await asyncio.sleep(0)
+    return fn(*args)
+
+
+def generated(fn: Callable[..., Any], *args: Any) -> Generator[Any, None, None]:
+    yield fn(*args)
+
+
+async def generated_async(fn: Callable[..., Any], *args: Any) -> AsyncGenerator[Any, None]:
+    yield fn(*args)
+
+
+async def first(results: Any) -> Any:
+    return await anext(results)
+
+
+# what starts a function later, and what gives its result then
+LATER = [(awaited, asyncio.run), (generated, next), (generated_async, lambda each: asyncio.run(first(each)))]
 
 
 @needs("creation.ones", "exchange.to_numpy")
@@ -134,6 +156,14 @@ class Mixing(OneDevice):
 
         raised(MixedDeviceError)(add, *apart)
         assert values(add(apart[1], apart[1])) == [[2, 2], [2, 2]]
+
+    @pytest.mark.parametrize("later", LATER, ids=["coroutine", "generator", "async generator"])
+    def test_strict_holds_for_what_a_decorated_call_runs_later(self, backend: str, apart: Any, later: Any) -> None:
+        start, finish = later
+        mixed = strict()(lambda: start(operator.add, *apart))()  # the lambda says nothing of what comes back
+        raised(MixedDeviceError)(finish, mixed)
+        same = strict()(lambda: start(operator.add, apart[1], apart[1]))()
+        assert values(finish(same)) == [[2, 2], [2, 2]]
 
     def test_strict_blocks_nest(self, backend: str, apart: Any) -> None:
         block = strict()
@@ -248,6 +278,14 @@ class Transfers(OneDevice):
         with watch_transfers() as report, transfer_guard("forbid"):
             y = program(tmp_path, line, x=x)
         assert (device_of(y), len(report), report.allowed) == (SECOND, 0, 1)
+
+    @pytest.mark.parametrize("later", LATER, ids=["coroutine", "generator", "async generator"])
+    def test_a_guard_holds_for_what_a_decorated_call_runs_later(self, backend: str, later: Any) -> None:
+        start, finish = later
+        x, guard = square(FIRST), transfer_guard("forbid")
+        raised(TransferError)(finish, guard(lambda: start(to_device, x, SECOND))())
+        assert device_of(finish(guard(lambda: start(to_device, x, FIRST))())) == FIRST
+        assert device_of(to_device(x, SECOND)) == SECOND
 
     def test_levels_are_of_the_thread_and_nest(self, backend: str) -> None:
         x = square(FIRST)
