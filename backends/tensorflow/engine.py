@@ -19,7 +19,7 @@ from xdevice.backends.tensorflow.collectives import ELEMENTWISE, apart
 from xdevice.backends.tensorflow.exchange import to_numpy
 from xdevice.backends.tensorflow.hardware import count, is_running, scope, virtual
 from xdevice.backends.tensorflow.placement import arrived, device_of
-from xdevice.backends.tensorflow.private_names import names, running
+from xdevice.backends.tensorflow.private_names import names, runtime
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
@@ -95,7 +95,7 @@ def _join(job: Job) -> None:
     process's end by half a minute. xdevice itself notices which process has gone.
     """
     names.require("jobs of several hosts")
-    running().configure_coordination_service(service_type="")
+    runtime().configure_coordination_service(service_type="")
     # TensorFlow 2.21 listens on all interfaces, and has no setting for it
     here_only = loopback_only(_LIBRARY) if all(map(is_loopback, job.hosts)) else nullcontext()
     workers = tf.train.ClusterSpec({"worker": list(job.addresses)})

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow import placement
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.backends.tensorflow.private_names import backprop, engine, names, running
+from xdevice.backends.tensorflow.private_names import backprop, engine, names, runtime
 from xdevice.contract import Call
 from xdevice.errors import NotSupportedError
 
@@ -100,7 +100,7 @@ def _beside_forward(value: Any) -> Generator[None, None, None]:
 
 def _gradient(*args: Any) -> Any:
     """TensorFlow's own `_gradient_function`, where the gradients of the operation's results are: its argument 5."""
-    here = running().device_name
+    here = runtime().device_name
     elsewhere = {gradient.device for gradient in args[5] if gradient is not None} - {here}
     if not elsewhere or not _thread.asks:
         return backprop._gradient_function(*args)

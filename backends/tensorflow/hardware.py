@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.private_names import names, running
+from xdevice.backends.tensorflow.private_names import names, runtime
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
@@ -95,13 +95,13 @@ def is_own(name: str) -> bool:
 
     There it has two names: results of operations are on ``localhost``, variables on the worker.
     """
-    here = getattr(running(), "host_address_space", lambda: "/job:localhost/replica:0/task:0")()
+    here = getattr(runtime(), "host_address_space", lambda: "/job:localhost/replica:0/task:0")()
     return name.startswith((f"{here}/", "/job:localhost/replica:0/task:0/")) or not name.startswith("/job:")
 
 
 def is_running() -> bool:
     """Whether the runtime has started: until then no tensor exists, and no GPU has been touched."""
-    return running()._context_handle is not None
+    return runtime()._context_handle is not None
 
 
 def _words() -> list[str]:

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.placement import variable_of
-from xdevice.backends.tensorflow.private_names import running
+from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.contract import Extension
 from xdevice.kit.standard import standard
 from xdevice.kit.standard.fft import fourier_transforms
@@ -55,7 +55,7 @@ def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         first = args[0]
         where = getattr(first[0] if type(first) is list else first, "device", None)
-        if not where or where == running().device_name or not tf.executing_eagerly():
+        if not where or where == runtime().device_name or not tf.executing_eagerly():
             return operation(*args, **kwargs)
         with tf.device(where):
             return operation(*args, **kwargs)

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import count, virtual
 from xdevice.backends.tensorflow.placement import Eager, placed, role, variable_of
-from xdevice.backends.tensorflow.private_names import core, engine, names, running
+from xdevice.backends.tensorflow.private_names import core, engine, names, runtime
 from xdevice.device import Device
 from xdevice.errors import mixed
 from xdevice.kit.private_names import replaced
@@ -64,7 +64,7 @@ def _check(operation: str, arguments: Any, places: set[str]) -> None:
         given = [o for o in given if o.shape or o.place is not scope]
     found = {operand.place for operand in given}
     if len(found) > 1:  # nobody has chosen the device on which it runs, if there is no scope
-        astray = not running().device_name and scope in found
+        astray = not runtime().device_name and scope in found
         raise mixed(f"{spoken(operation)}{f', outside any scope and so run on {scope},' * astray}", found)
 
 
@@ -216,7 +216,7 @@ def _operand(value: Any, name: str, tensor: Any) -> Operand | None:
 
 def here() -> Device:
     """Where this thread's operations run: on the scope's device, else on TensorFlow's default."""
-    name = running().device_name
+    name = runtime().device_name
     return placed(name) if name else _default()
 
 
@@ -239,7 +239,7 @@ def targets_of(function: str, argument: int, scope: Device) -> set[Device]:
 @lru_cache(maxsize=1024)
 def _needed(function: str) -> list[set[str]]:
     """TensorFlow's names of the devices of the operations that take each argument; empty where none is named."""
-    definition = running().get_function_def(function)
+    definition = runtime().get_function_def(function)
     needed: dict[str, set[str]] = {argument.name: set() for argument in definition.signature.input_arg}
     for node in definition.node_def:
         for given in node.input:
@@ -250,7 +250,7 @@ def _needed(function: str) -> list[set[str]]:
 @lru_cache(maxsize=1024)
 def assigned_by(function: str) -> frozenset[int]:
     """The numbers of the arguments that are variables to which it assigns, in the functions that it calls too."""
-    definition = running().get_function_def(function)
+    definition = runtime().get_function_def(function)
     numbers = {argument.name: i for i, argument in enumerate(definition.signature.input_arg)}
     found: set[int | None] = set()
     for node in definition.node_def:
@@ -259,6 +259,6 @@ def assigned_by(function: str) -> frozenset[int]:
             found.add(given[0])
         for attribute in node.attr.values():
             for called in filter(None, (each.name for each in (attribute.func, *attribute.list.func))):
-                inputs = running().get_function_def(called).signature.input_arg
+                inputs = runtime().get_function_def(called).signature.input_arg
                 found |= {given[i - len(inputs)] for i in assigned_by(called)}  # behind a condition is one more
     return frozenset(i for i in found if i is not None)

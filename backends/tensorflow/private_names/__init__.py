@@ -18,7 +18,7 @@ context, core, engine, ops, constants, iterators, backprop = _modules
 unrecorded: Any = names.value(
     "tensorflow.python.eager.record:stop_recording"
 )  # a block that the gradient tape does not see
-running: Any = names.value("tensorflow.python.eager.context:context")  # a function: the runtime, started or not
+runtime: Any = names.value("tensorflow.python.eager.context:context")  # a function: the runtime, started or not
 
 
 class Instead:

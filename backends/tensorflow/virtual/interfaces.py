@@ -25,7 +25,7 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.placement import Eager
-from xdevice.backends.tensorflow.private_names import Instead, names, running
+from xdevice.backends.tensorflow.private_names import Instead, names, runtime
 from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
 
 GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
@@ -117,7 +117,7 @@ def _begin(begin: Any, self: Any, node_def: Any, op: Any, message: Any, *others:
 
 
 def _gpus() -> list[Any]:
-    return list(running().list_logical_devices("GPU"))
+    return list(runtime().list_logical_devices("GPU"))
 
 
 @_instead("tensorflow.python.client.device_lib:list_local_devices")

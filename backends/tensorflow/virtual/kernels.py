@@ -22,7 +22,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.private_names import Instead, context, names, running
+from xdevice.backends.tensorflow.private_names import Instead, context, names, runtime
 
 _DTYPES: dict[str, dict[str, frozenset[tf.DType]]] = {}
 for _line in Path(__file__).with_name("cpu_only.txt").read_text().splitlines():
@@ -122,7 +122,7 @@ def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
     """The long way, for arguments that were made tensors; all attributes are given."""
     name = operation if isinstance(operation, str) else operation.decode()
     given = dict(zip(attributes[::2], attributes[1::2], strict=True)) if attributes else {}
-    if running().device_spec.device_type != "CPU" and _is_lacking_for(name, given.__getitem__):
+    if runtime().device_spec.device_type != "CPU" and _is_lacking_for(name, given.__getitem__):
         _refuse(name)
         device = f"/device:{_HOST}"
     return run(running, device, operation, inputs, attributes, *rest)
@@ -134,7 +134,7 @@ def _in_graph(create: Callable[..., Any], self: Any, operation: Any, compute_dev
     where = operation.device
     if not compute_device or f"/device:{_HOST}" in where or not _is_lacking_for(operation.type, operation.get_attr):
         return
-    if "GPU" in where and not is_soft(running()):
+    if "GPU" in where and not is_soft(runtime()):
         said = (
             f"Cannot assign a device for operation {operation.name}: Could not satisfy explicit device specification "
             f"'{where}' because no supported kernel for GPU devices is available."
@@ -151,10 +151,10 @@ def is_soft(running: Any) -> bool:
 
 def _refuse(operation: str) -> None:
     """Raise TensorFlow's error for an eager operation that was asked to run on a GPU, without soft placement."""
-    runtime = running()
-    device = _full(runtime.device_spec.to_string())
-    if "GPU" in device and not is_soft(runtime):
-        listed = [_full(each.name) for each in runtime.list_logical_devices()]
+    now = runtime()
+    device = _full(now.device_spec.to_string())
+    if "GPU" in device and not is_soft(now):
+        listed = [_full(each.name) for each in now.list_logical_devices()]
         raise unsatisfied(device, "CPU", listed, f" [Op:{operation}]")
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import tensorflow as tf
 
 from xdevice.backends.tensorflow import hardware
-from xdevice.backends.tensorflow.private_names import Instead, context, names, ops, running
+from xdevice.backends.tensorflow.private_names import Instead, context, names, ops, runtime
 from xdevice.backends.tensorflow.virtual import interfaces, kernels
 from xdevice.backends.tensorflow.virtual.interfaces import to_real, to_shown
 from xdevice.kit import virtual_request
@@ -46,14 +46,14 @@ def start(n: int) -> None:
     names.replace(configured, property(lambda self: _counted(self, config(self))))
 
     def begin_thread(self: Any) -> None:
-        _set_default(running())
+        _set_default(runtime())
         begin(self)
 
     _instead.put()
-    if running()._physical_devices is not None:
-        _add(running())
+    if runtime()._physical_devices is not None:
+        _add(runtime())
     threading.Thread._bootstrap_inner = begin_thread  # type: ignore[attr-defined]  # where a thread begins
-    _set_default(running())
+    _set_default(runtime())
     interfaces.start()
     kernels.start(virtual_request.current().lenient)
 
@@ -139,7 +139,7 @@ def _existing(running: Any, name: Any) -> Any:
 @_instead("tensorflow.python.distribute.device_util:current")
 def _current(now: Any) -> Any:
     eager = ops.executing_eagerly_outside_functions()
-    return to_shown(now()) if not eager or running().device_spec.device_type else ""
+    return to_shown(now()) if not eager or runtime().device_spec.device_type else ""
 
 
 @_instead("tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher.__init__")
