@@ -49,7 +49,8 @@ _instead = Instead()
 
 def start(lenient: bool) -> None:
     """Put channels last and, unless lenient, what GPUs lack on the CPU."""
-    for image, operations in IMAGES.items():
+    has_images = names.has("images with their channels first")
+    for image, operations in IMAGES.items() if has_images else ():
         for name in operations.split():
             path = f"tensorflow.python.ops.{'gen_array_ops' if name in _OF_SPACE else 'gen_nn_ops'}:{name}"
             names.replace(path, _with_channels_last(names.value(path), image))
