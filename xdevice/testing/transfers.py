@@ -54,7 +54,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         from xdevice.tensors.transfers.baseline import Baseline
 
         file = session.config.invocation_params.dir / session.config.getoption("--xdevice-baseline")
-        Baseline(file).write(session.config.stash[_found])
+        lines = session.config.stash[_found]
+        Baseline(file).write(lines)
 
 
 @pytest.fixture

@@ -128,8 +128,9 @@ def test_a_tensor_that_is_shown_is_read_many_times_in_one_line(of):
 
 
 @pytest.mark.skipif(not STANDS_IN, reason="torch leaves a number on the CPU for CUDA alone")
-def test_a_number_written_to_one_element_is_sent_to_cuda(of):
-    assert of("x[1] = 5.0") == [("index", TO_GPU, 1)]
+def test_a_number_written_to_one_element_is_sent_to_cuda_before_pytorch_2_15(of):
+    fills_on_the_gpu = torch.__version__ >= (2, 15)  # by `fill_` of a number; 2.13 sends a tensor; 2.14 not tried
+    assert of("x[1] = 5.0") == ([] if fills_on_the_gpu else [("index", TO_GPU, 1)])
 
 
 @pytest.mark.skipif(not IS_COMPILED, reason="sparse tensors need a C++ compiler")
