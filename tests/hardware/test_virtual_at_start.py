@@ -5,6 +5,7 @@ import subprocess
 import sys
 import sysconfig
 import textwrap
+from importlib.util import find_spec
 
 import pytest
 
@@ -112,9 +113,14 @@ def test_a_script_that_is_run_with_virtual_gpus_ends_where_they_are_refused(pyth
     out, errors = python(*run, "own.py", status=2 if how == "--watch-transfers" else 1, REAL="1")
     assert not out and errors[-1].endswith("there is a real toy")
     assert how == "--stand-in" or len(errors) == 1, errors
+
+
+@pytest.mark.skipif(find_spec("numpy") is None, reason="needs a framework beside the toy; NumPy is not installed")
+@pytest.mark.parametrize("how", ["--stand-in", "--watch-transfers"])
+def test_a_script_of_another_framework_runs_on_where_they_are_refused(python, tmp_path, how):
     (tmp_path / "other.py").write_text("import numpy, helper")
     (tmp_path / "helper.py").write_text("import toy\nprint('done')")  # which is not what the script uses
-    out, errors = python(*run, "other.py", REAL="1")
+    out, errors = python("-m", "xdevice", "run", "--virtual-gpus=2", how, "other.py", REAL="1")
     assert out == ["done"] and "xdevice: there is a real toy; toy goes on without virtual GPUs" in errors
 
 

@@ -61,7 +61,8 @@ def count(kind: str = "gpu") -> int:
     ...     xdevice.count("gpu"), xdevice.count("cpu")
     (0, 1)
     """
-    return backend().hardware.count(as_kind(kind))
+    wanted = as_kind(kind)
+    return backend().hardware.count(wanted)
 
 
 def num_gpus() -> int:
@@ -87,7 +88,8 @@ def devices(kind: str | None = None) -> list[Device]:
     ...     xdevice.devices()
     [Device('cpu:0')]
     """
-    return devices_of(backend(), None if kind is None else as_kind(kind))
+    wanted = None if kind is None else as_kind(kind)
+    return devices_of(backend(), wanted)
 
 
 def as_device(obj: DeviceLike) -> Device:
