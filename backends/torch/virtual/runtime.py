@@ -83,10 +83,13 @@ def exchange(index: int) -> int:
 def existing(index: int) -> int:
     """The index if the device exists; otherwise an error as CUDA raises it."""
     name, count = in_use().name, in_use().visible()
-    if not 0 <= index < count:
-        word = "CUDA" if name == "cuda" else name
-        raise RuntimeError(f"{word} error: invalid device ordinal {index}; there are {name}:0 to {name}:{count - 1}")
-    return index
+    if 0 <= index < count:
+        return index
+    there = f"There are {name}:0 to {name}:{count - 1}"
+    if name != "cuda":
+        raise RuntimeError(f"{name} error: invalid device ordinal {index}; {there}")
+    words = "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"
+    raise torch.AcceleratorError(f"{words} {there}")
 
 
 def index_of(device: Which) -> int:

@@ -26,6 +26,7 @@ def start(n: int, stand_in: bool) -> Runtime:
         data_parallel.replace,
         modules.replace_storages,
         engines.replace_inductor,
+        engines.refuse_crossing,
         lambda: vgpu.manual_seed_all(torch.initial_seed()),
         _compute,
         copies.begin,

@@ -46,7 +46,7 @@ def test_torch_cuda_says_what_is_there_and_that_it_is_virtual():
     assert cuda.get_device_name(1) == "virtual GPU 1 (xdevice, on the CPU)" and cuda.get_device_properties(0).is_virtual
     assert cuda.get_device_capability() == (0, 0) and cuda.get_arch_list() == []
     assert torch.version.cuda == (xdevice.backend().hardware.build()["toolkit"] or "0.0")
-    assert not torch.backends.cudnn.is_available() and cuda.can_device_access_peer(0, 1)
+    assert torch.backends.cuda.is_built() and not torch.backends.cudnn.is_available() and cuda.can_device_access_peer(0, 1)
     assert xdevice.native(gpu(1)) == torch.device(SECOND) and device_of(torch.ones(1).cuda(1)) is gpu(1)
     properties = xdevice.properties(gpu(1))
     assert properties["virtual"] and "virtual" in repr(gpu(1)) and properties["total_memory"]
@@ -131,7 +131,6 @@ def test_what_people_get_wrong_raises_as_on_cuda():
     for error, words, call in (
         (RuntimeError, mixed + "cuda:0 and cuda:1!", lambda: a + b),
         (RuntimeError, mixed + "cuda:0 and cpu!", lambda: a + host),
-        (RuntimeError, mixed + "cuda:0 and cpu!", lambda: nn.Linear(3, 3).cuda()(host)),
         (RuntimeError, indices + "cuda:0", lambda: a[torch.tensor([0], device=SECOND)]),
         (RuntimeError, indices + "cpu", lambda: host[torch.tensor([0], device=FIRST)]),
         (RuntimeError, indices + "cpu", lambda: host[a > 0]),
@@ -147,8 +146,8 @@ def test_what_people_get_wrong_raises_as_on_cuda():
         (RuntimeError, "lstsq: `driver` other than `gels`", lambda: torch.linalg.lstsq(a.diag(), a, driver="gelsy")),
         (TypeError, "can't convert cuda:0 device type tensor to numpy", a.numpy),
         (TypeError, "can't convert cuda:0 device type tensor to numpy", lambda: np.asarray(a)),
-        (RuntimeError, "CUDA error: invalid device ordinal", lambda: torch.ones(1, device="cuda:2")),
-        (RuntimeError, "CUDA error: invalid device ordinal", lambda: torch.cuda.set_device(5)),
+        (torch.AcceleratorError, "CUDA error: invalid device ordinal\n", lambda: torch.ones(1, device="cuda:2")),
+        (torch.AcceleratorError, "CUDA error: invalid device ordinal\n", lambda: torch.cuda.set_device(5)),
         (torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate", lambda: torch.empty(10**14, device="cuda")),
         (torch.OutOfMemoryError, "Tried to allocate more than 1EB", lambda: torch.empty(1 << 60, device="cuda")),
     ):
@@ -161,6 +160,152 @@ def test_what_people_get_wrong_raises_as_on_cuda():
     assert (
         solved.solution.flatten().tolist() == [0.5] * 3 and solved.rank.numel() == 0
     )  # that of gels, CUDA's only driver
+
+
+CONVOLVED = "Input type (torch.{}FloatTensor) and {} type (torch.{}FloatTensor) should be the same"
+
+
+def test_a_layer_whose_input_was_forgotten_says_what_cuda_says():
+    """In the words that PyTorch's own function for it has in the version that is installed, if the layer has one."""
+    layer, image, row, words = nn.Conv2d(3, 4, 3).cuda(), torch.ones(2, 3, 8, 8), torch.ones(2, 3), torch.tensor([1, 0])
+    on_host, half = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3).cuda()
+    half.bias.data = half.bias.detach().cpu()
+    for said, call in (
+        (CONVOLVED.format("", "weight", "cuda."), lambda: layer(image)),
+        (CONVOLVED.format("cuda.", "weight", ""), lambda: on_host(image.cuda())),
+        (CONVOLVED.format("cuda.", "bias", ""), lambda: half(image.cuda())),
+        ("in method wrapper_CUDA___slow_conv2d_forward)", lambda: layer(image[:1])),  # too small for oneDNN
+        ("in method wrapper_CUDA__cudnn_convolution)", lambda: layer(image.to(SECOND))),
+        ("in method wrapper_CUDA_addmm)", lambda: nn.Linear(3, 3).cuda()(row)),
+        ("mat1 is on cuda:0, different from other tensors on cpu", lambda: nn.Linear(3, 3)(row.cuda())),
+        ("index is on cpu, different from other tensors on cuda:0", lambda: nn.Embedding(3, 3).cuda()(words)),
+        ("in method wrapper_CUDA__index_select)", lambda: nn.Embedding(3, 3).cuda()(words)),
+        ("in method wrapper_CUDA__native_layer_norm)", lambda: nn.LayerNorm(3).cuda()(row)),
+        ("in method wrapper_CUDA__native_batch_norm)", lambda: nn.BatchNorm1d(3).cuda()(row)),
+        ("in method wrapper_CUDA_nll_loss_forward)", lambda: F.cross_entropy(row.cuda(), words)),
+        ("in method wrapper_CUDA_nll_loss_forward)", lambda: F.nll_loss(row[0].cuda(), words[0])),  # a number, too
+        ("tensors is on cpu, different", lambda: torch.cat([row.cuda(), row])),
+        ("in method wrapper_CUDA_gather)", lambda: row.cuda().gather(1, words[None])),
+        ("in method wrapper_CUDA_isin_Tensor_Tensor)", lambda: torch.isin(row.cuda(), row)),
+        ("Input and parameter tensors are not at the same device", lambda: nn.LSTM(3, 3).cuda()(row)),
+        ("but got mask on cpu and self on cuda:0", lambda: row.cuda().masked_fill(row > 0, 1)),
+        ("two devices, cuda:0 and cpu!", lambda: F.mse_loss(row.cuda(), row)),
+    ):
+        with pytest.raises(RuntimeError) as caught:
+            call()
+        assert said in str(caught.value), str(caught.value)
+    assert "when checking" not in str(caught.value)
+
+
+def test_what_makes_the_host_wait_is_told_or_refused_where_cuda_does():
+    x, mask, pinned = torch.ones(3, device=FIRST), torch.tensor([True, False, True]).cuda(), torch.ones(3).pin_memory()
+    stream, words = torch.cuda.Stream(), "called a synchronizing CUDA operation"
+    waits = (
+        *(x.sum().item, x.cpu, x.tolist, lambda: x.nonzero(), lambda: x[mask], lambda: torch.equal(x, x)),
+        *(lambda: torch.ones(3).to(FIRST), lambda: pinned.to(FIRST), lambda: torch.tensor([1.0], device=FIRST)),
+        *(lambda: x.unique(), lambda: x.repeat_interleave(mask.long()), lambda: print(x), stream.synchronize),
+        *(lambda: x[torch.tensor([0])], lambda: torch.linalg.inv(x.diag()), lambda: bool(x[0] > 0)),
+    )
+    goes_on = (
+        *(lambda: x + 1, lambda: x.to(SECOND), lambda: pinned.to(FIRST, non_blocking=True), torch.cuda.synchronize),
+        *(lambda: torch.ones(3).to(FIRST, non_blocking=True), lambda: x.repeat_interleave(mask.long(), output_size=2)),
+        *(lambda: x.masked_fill(mask, 0), torch.cuda.Event().synchronize, stream.query, lambda: x * torch.tensor(2.0)),
+    )
+    with pytest.warns(UserWarning, match="prototype feature"):  # once, as PyTorch says
+        torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert torch.cuda.get_sync_debug_mode() == 2
+        for call in waits:
+            with pytest.raises(RuntimeError, match=words):
+                call()
+        for call in goes_on:
+            call()
+        torch.cuda.set_sync_debug_mode(1)
+        for call in waits:
+            with pytest.warns(UserWarning, match=words):
+                call()
+        with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+            torch.cuda.set_sync_debug_mode(3)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for call in (*waits, *goes_on):
+        call()
+    assert torch.cuda.get_sync_debug_mode() == 0
+
+
+@pytest.mark.filterwarnings("ignore:torch.set_default_tensor_type")
+def test_the_default_type_is_that_of_the_legacy_constructor():
+    class Own(torch.Tensor):
+        pass
+
+    try:
+        torch.set_default_tensor_type("torch.cuda.DoubleTensor")
+        made = [torch.Tensor(2), torch.Tensor([1, 2]), torch.Tensor(), torch.Tensor(torch.Size([2])), torch.ones(2)]
+        assert {each.type() for each in made} == {"torch.cuda.DoubleTensor"}
+        assert torch.Tensor(2, 3).shape == (2, 3) and nn.Parameter(torch.Tensor(2)).is_cuda
+        assert type(Own(2)) is Own and Own(2).is_cuda and torch.FloatTensor(2).is_cpu
+        assert torch.Tensor(torch.FloatTensor(2)).is_cpu  # of another tensor it is that one's
+        with pytest.raises(RuntimeError, match="device type: cuda but device type: cpu was passed"):
+            torch.Tensor(2, device="cpu")
+    finally:
+        torch.set_default_tensor_type("torch.FloatTensor")
+    assert torch.Tensor(2).type() == torch.ones(2).type() == "torch.FloatTensor"
+    assert torch.compile(lambda x: x + 1, backend="eager")(torch.ones(1)) == 2
+
+
+@pytest.mark.filterwarnings("ignore:Sparse:UserWarning", "ignore:Validating sparse:UserWarning")
+def test_types_of_sparse_tensors_make_them_and_know_them():
+    indices, values = torch.tensor([[0, 2]]).cuda(), torch.ones(2).cuda()
+    x = torch.cuda.sparse.FloatTensor(indices, values, torch.Size([4]))
+    assert x.is_sparse and x.to_dense().tolist() == [1, 0, 1, 0] and x.type() == "torch.cuda.sparse.FloatTensor"
+    assert isinstance(x, torch.cuda.sparse.FloatTensor) and not isinstance(x, torch.cuda.FloatTensor)
+    assert not isinstance(x.to_dense(), torch.cuda.sparse.FloatTensor)
+    assert torch.cuda.sparse.DoubleTensor(2, 3).shape == (2, 3) and repr(type(x)) == "<class 'torch.Tensor'>"
+    assert repr(torch.cuda.sparse.FloatTensor) == "<class 'torch.cuda.sparse.FloatTensor'>"
+    for call in (
+        lambda: torch.cuda.FloatTensor(torch.ones(2)),
+        lambda: torch.cuda.FloatTensor(indices),
+        lambda: torch.cuda.sparse.FloatTensor(indices, values.cpu()),
+    ):
+        with pytest.raises(TypeError, match="expected torch.cuda"):
+            call()
+
+
+def test_operations_of_the_cpus_own_libraries_are_refused():
+    x, missing = torch.ones(2, 3, device=FIRST), "Could not run '{}' with arguments from the 'CUDA' backend"
+    for name, call in (
+        ("aten::to_mkldnn", x.to_mkldnn),
+        ("mkldnn::_linear_pointwise", lambda: torch.ops.mkldnn._linear_pointwise(x, x, None, "none", [], "")),
+        ("quantized::embedding_bag_byte_prepack", lambda: torch.ops.quantized.embedding_bag_byte_prepack(x)),
+    ):
+        with pytest.raises(NotImplementedError, match=missing.format(name)):
+            call()
+    rows = torch.ops.quantized.embedding_bag_byte_prepack(x.cpu())  # CUDA has a kernel for the way back
+    assert torch.equal(torch.ops.quantized.embedding_bag_byte_unpack(rows.cuda()).cpu(), x.cpu())
+
+
+def test_random_states_are_those_of_gpus():
+    with pytest.raises(RuntimeError, match="RNG state is wrong size"):
+        torch.cuda.set_rng_state(torch.get_rng_state())
+    for state in (torch.arange(8, dtype=torch.uint8), torch.arange(16, dtype=torch.uint8)):  # as a real GPU saves it
+        torch.cuda.set_rng_state(state, 1)
+        first = torch.rand(3, device=SECOND)
+        torch.cuda.set_rng_state(state, 1)
+        assert torch.equal(torch.rand(3, device=SECOND), first)
+    torch.cuda.manual_seed_all(0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, of torch.jit
+def test_gradients_of_torch_func_that_cross_gpus_are_refused_by_name():
+    def crossing(x):
+        return (x * 2).to(SECOND).sin()
+
+    x = torch.ones(2, device=FIRST)
+    for transform in (torch.func.jacrev, lambda f: torch.func.grad(lambda x: f(x).sum())):
+        with pytest.raises(NotImplementedError, match=r"^torch.func.grad, vjp and jacrev cannot .* use torch.func.jacfwd"):
+            transform(crossing)(x)
+    assert torch.func.jacfwd(crossing)(x).device == torch.device(SECOND)
+    assert torch.func.jacrev(lambda x: x * 2)(x).tolist() == [[2, 0], [0, 2]]
 
 
 @pytest.mark.filterwarnings("ignore:.*nested tensors is in prototype")

@@ -39,7 +39,7 @@ _FUNCTIONS = {
 }
 """What virtual_gpu.cc exports, where each name begins with ``xdevice_``: what it returns, and what it takes."""
 
-COPIES, LATE = 1, 2
+COPIES, LATE, WARN, REFUSE = 1, 2, 4, 8
 """What may be done beside computing, for `Compiled.check`: see late.h."""
 
 

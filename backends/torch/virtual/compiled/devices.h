@@ -15,8 +15,12 @@
 namespace xdevice {
 
 inline void check_exists(DeviceIndex index) {
-  TORCH_CHECK(index < count, TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu", " error: invalid device ordinal ",
-      int(index), "; there are ", Device(TYPE, 0), " to ", Device(TYPE, count - 1));
+  if (index < count) return;
+  std::string there = c10::str("There are ", Device(TYPE, 0), " to ", Device(TYPE, count - 1));
+  TORCH_CHECK(TYPE == c10::DeviceType::CUDA, "vgpu error: invalid device ordinal ", int(index), "; ", there);
+  constexpr int INVALID_DEVICE = 101;  // CUDA's number of the error
+  throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, INVALID_DEVICE,
+      "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? " + there);
 }
 
 inline thread_local std::array<c10::StreamId, MOST> streams{};  // this thread's current ones
@@ -102,10 +106,14 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return true;
   }
   bool queryStream(const Stream& s) const override {
-    synchronizeStream(s);
+    wait(s);
     return true;
   }
   void synchronizeStream(const Stream& s) const override {
+    warn_or_refuse_to_wait();
+    wait(s);
+  }
+  void wait(const Stream& s) const {
     wait_until(carried_at(s.device_index()));
     wait_for(s);
   }
@@ -152,17 +160,19 @@ struct Draws final : GeneratorImpl {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     host.set_current_seed(z ^ (z >> 31));
   }
-  void set_state(const c10::TensorImpl& given) override {
+  void set_state(const c10::TensorImpl& given) override {  // a whole one, or as CUDA's: a seed, and perhaps an offset
     at::detail::check_rng_state(given);
-    int64_t size = given.numel(), own = size - sizeof place;
+    const size_t size = given.numel(), seed = sizeof place[0];
+    Tensor of_host = host.get_state();
+    const size_t own = size == of_host.numel() + sizeof place ? of_host.numel() : 0;
+    TORCH_CHECK(own || size == seed || size == sizeof place, "RNG state is wrong size");
     auto* bytes = static_cast<const uint8_t*>(given.data());
-    TORCH_CHECK(own >= 0, "RNG state is wrong size");
     if (own) {
-      Tensor of_host = at::detail::empty_cpu({own}, kByte);
       memcpy(of_host.mutable_data_ptr(), bytes, own);
       host.set_state(of_host);
     }
-    memcpy(place.data(), bytes + own, sizeof place);
+    place = {};
+    memcpy(place.data(), bytes + own, size - own);
     if (!own) begin_at_place();
   }
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override {

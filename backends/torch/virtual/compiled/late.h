@@ -15,6 +15,8 @@ namespace xdevice {
 enum : int {
   COPIES = 1,  // Python looks at operations that may copy between devices
   LATE = 2,    // copies arrive when they have been waited for
+  WARN = 4,    // an operation for which CUDA makes the host wait warns, by torch.cuda.set_sync_debug_mode
+  REFUSE = 8,  // and is refused
 };
 inline std::atomic<int> checks = 0;
 
@@ -22,6 +24,13 @@ inline std::atomic<int> checks = 0;
 inline void call_python(const char* name, torch::jit::Stack& stack) {
   auto op = c10::Dispatcher::singleton().findSchemaOrThrow((std::string("xdevice_virtual::") + name).c_str(), "");
   op.callBoxedForDispatchKey(c10::DispatchKey::CPU, stack);
+}
+
+// Where CUDA's own code makes the host wait for a stream.
+inline void warn_or_refuse_to_wait() {
+  const char* words = "called a synchronizing CUDA operation";
+  if (C10_UNLIKELY(checks & REFUSE)) TORCH_CHECK(false, words);
+  if (C10_UNLIKELY(checks & WARN)) TORCH_WARN(words);
 }
 
 enum Misuse : int64_t { READ_EARLY, WRITTEN_EARLY, NEVER_WAITED_FOR };  // late.py has the same numbers

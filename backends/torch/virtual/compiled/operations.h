@@ -2,21 +2,11 @@
 #pragma once
 #include <ATen/core/LegacyTypeDispatch.h>
 
+#include "mixed.h"
 #include "plan.h"
 
 namespace xdevice {
 using torch::jit::Stack;
-
-// Devices mixed in one operation: CUDA's error, in words of its own if there are, or in a strict block Python's.
-[[noreturn]] inline void mixed(const std::string& operation, Device a, Device b, const std::string& words = "") {
-  auto op = c10::Dispatcher::singleton().findSchemaOrThrow("xdevice_virtual::mixed", "");
-  Stack stack{operation, a, b};
-  op.callBoxed(&stack);
-  TORCH_CHECK(words.empty(), words);
-  if (std::make_pair(a.is_cpu(), a.index()) > std::make_pair(b.is_cpu(), b.index())) std::swap(a, b);
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", a, " and ", b,
-      "! (when checking ", operation, ")");
-}
 
 // One run of an operation.
 struct Run {
@@ -24,6 +14,7 @@ struct Run {
   const Plan plan;
   int index = -1;                  // of the virtual GPU where it happens
   std::optional<Device> stranger;  // another device that a tensor is on
+  bool has_number = false;         // whether a tensor of no dimensions is on the CPU
   c10::SmallVector<std::pair<Tensor, Tensor>, 6> aliases;  // on the virtual GPU, and on the host
   c10::SmallVector<std::pair<Storage, Storage>, 6> storages;
 
@@ -43,6 +34,7 @@ struct Run {
     if (d.type() != TYPE) {
       bool written = plan.written >> at & 1;  // a scalar on the CPU counts as a number
       if (!plan.across && (!d.is_cpu() || written || (t.dim() && at != plan.indices))) stranger = d;
+      else if (!t.unsafeGetTensorImpl()->is_wrapped_number()) has_number = true;
       return aliases.emplace_back(t, t).second;
     }
     if (index >= 0 && index != d.index() && !plan.across) stranger = d;
@@ -87,12 +79,32 @@ struct Run {
     return {};
   }
 
-  // CUDA's words for a GPU's generator with a tensor on the CPU alone, and for an index that is on another GPU than
+  // Raises CUDA's error for tensors on several devices.
+  [[noreturn]] void raise_mixed(const IValue* arguments) const {
+    raise_strict(op.schema().name(), here(), *stranger);
+    std::string words = misplaced(arguments);
+    TORCH_CHECK(words.empty(), words);
+    check_as_cuda(arguments);
+    raise_found(op.schema().name(), here(), *stranger);
+  }
+
+  // The check of devices that CUDA's kernel of dense tensors begins with, where it has one.
+  void check_as_cuda(const IValue* arguments) const {
+    for (auto& [v, h] : aliases)
+      if (is_sparse(v) || v.is_nested()) return;
+    if (const std::string& method = method_of(op); !method.empty())
+      DeviceCheck{op, method, [&](const Tensor& t) { return given(t); }}.run(arguments);
+  }
+
+  // CUDA's words for a GPU's generator with a tensor on the CPU alone, for a mask, and for an index that is on another GPU than
   // what it indexes, or on a GPU where that is on the CPU.
   std::string misplaced(const IValue* arguments) const {
     if (index < 0 && plan.generator >= 0 && arguments[plan.generator].isGenerator())
       return c10::str("Expected a '", *stranger, "' generator device but found '",
           arguments[plan.generator].toGenerator().device(), "'");
+    if (op.schema().name() == "aten::masked_fill_" && TYPE == c10::DeviceType::CUDA)
+      return c10::str("expected self and mask to be on the same device, but got mask on ",
+          given(arguments[1].toTensor()).device(), " and self on ", given(arguments[0].toTensor()).device());
     if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
     Device there = given(arguments[0].toTensor()).device();
     for (const IValue& v : arguments[plan.indices].toListRef()) {
@@ -208,10 +220,12 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   if (C10_UNLIKELY(plan.alert != nullptr) && plan.alert->applies(arguments[plan.decides]))
     at::Context::alertNotDeterministic(plan.alert->caller);
   std::optional<LateCopy> late;
-  if (plan.waits && (checks & LATE || c10::impl::GPUTrace::get_trace())) late = wait_as_cuda(plan, arguments);
+  if (plan.waits && (checks & (LATE | WARN | REFUSE) || c10::impl::GPUTrace::get_trace()))
+    late = wait_as_cuda(plan, arguments);
   if (late && checks & LATE) late->before();
   for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
-  if (run.stranger) mixed(op.schema().name(), run.here(), *run.stranger, run.misplaced(arguments));
+  if (run.stranger) run.raise_mixed(arguments);
+  if (run.has_number && refusing) run.check_as_cuda(arguments);  // which CUDA's kernel may not take
   if (plan.generator >= 0) run.give_generator(arguments[plan.generator]);
   {
     AutoDispatchBelowADInplaceOrView below;
@@ -233,6 +247,19 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
 template <c10::DispatchKey key = c10::DispatchKey::CPU>
 inline void on_sizes(const c10::OperatorHandle& op, Stack* stack) {
   op.redispatchBoxed(DispatchKeySet(key), stack);
+}
+
+inline void convolve(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  if (TYPE == c10::DeviceType::CUDA) check_convolution(op, *stack);
+  compute(op, keys, stack);
+}
+
+// An operation that no build with CUDA has a kernel for.
+inline void only_on_cpu(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  const std::string& name = op.schema().name();
+  TORCH_CHECK_NOT_IMPLEMENTED(!refusing, "Could not run '", name, "' with arguments from the 'CUDA' backend. This could "
+      "be because the operator doesn't exist for this backend. '", name, "' is only available for these backends: [CPU]");
+  compute(op, keys, stack);
 }
 
 inline void refuse(const c10::OperatorHandle& op, Stack*) {

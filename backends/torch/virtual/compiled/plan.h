@@ -101,11 +101,13 @@ inline std::optional<LateCopy> wait_as_cuda(const Plan& plan, const IValue* argu
     bool blocks = plan.arguments < 3 || !arguments[2].toBool();
     bool is_pinned = !is_sparse(host) && host.has_storage() && pinned.holds(host.const_data_ptr());
     if (!blocks && is_pinned && is_direct(host, other)) return LateCopy{host, now(other), to.is_cpu()};
+    if (blocks) warn_or_refuse_to_wait();  // memory that is not pinned makes the driver wait, which does not tell
     if (blocks || to.is_cpu()) wait_for(now(other));
   } else if (plan.indices >= 0 ? waits_for_indices(plan, arguments)
                                : plan.size < 0 || arguments[plan.size].isNone()) {
     for (int i = 0; i < plan.arguments; ++i)
-      if (auto* t = tensor_in(arguments[i]); t && !t->is_cpu()) return wait_for(now(*t)), std::nullopt;
+      if (auto* t = tensor_in(arguments[i]); t && !t->is_cpu())
+        return warn_or_refuse_to_wait(), wait_for(now(*t)), std::nullopt;
   }
   return {};
 }

@@ -80,11 +80,27 @@ void cover() {
   }
 }
 
+// Operations that torch has for the CPU alone: quantized layers, and those of oneDNN and MKL. Of the others that a build
+// for the CPU does not have for CUDA, a library's may have kernels for CUDA in another build of it.
+void register_cpus_own() {
+  const std::set<std::string> spaces{"quantized", "_quantized", "onednn", "mkldnn", "mkldnn_prepacked", "mkl", "sparse"};
+  const std::set<std::string> on_cuda{"quantized::embedding_bag_byte_unpack", "quantized::embedding_bag_4bit_unpack",
+      "quantized::embedding_bag_byte_rowwise_offsets", "quantized::embedding_bag_4bit_rowwise_offsets"};
+  for (const auto& name : c10::Dispatcher::singleton().getRegistrationsForDispatchKey(c10::DispatchKey::CPU)) {
+    std::string full = toString(name), space = full.substr(0, full.find(':'));
+    bool mkldnn = full == "aten::to_mkldnn" || full.rfind("aten::mkldnn_", 0) == 0;
+    if (mkldnn ? full.rfind("aten::mkldnn_rnn_layer", 0) == 0 : !spaces.count(space) || on_cuda.count(full)) continue;
+    library(space.c_str(), KEY).impl(full.c_str(), boxed<&only_on_cpu>());
+  }
+}
+
 void register_operations() {
   library("_", KEY).fallback(boxed<&compute>());
   auto& ours = library("aten", KEY);
   for (const auto& name : not_composed(direct())) ours.impl(name.c_str(), boxed<&compute>());
   cover();
+  ours.impl("_convolution", boxed<&convolve>());
+  if (KEY == c10::DispatchKey::CUDA) register_cpus_own();
   // of two kernels, the later one counts
   for (auto* name : {"as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "is_set_to"})
     ours.impl(name, boxed<&on_sizes<>>());
@@ -169,8 +185,8 @@ void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "until(int device) -> float",
            "look(str operation, Tensor?[] tensors, bool flag) -> ()", "wait(float until) -> ()", "place() -> int",
-           "misused(int how, int place) -> ()", "host(Tensor x) -> Tensor", "take(Tensor host, int index) -> Tensor",
-           "refresh(Tensor x) -> ()"})
+           "misused(int how, int place) -> ()", "method(str operation) -> str", "host(Tensor x) -> Tensor",
+           "take(Tensor host, int index) -> Tensor", "refresh(Tensor x) -> ()"})
     ours.def(schema);
 #define REDUCTION "__torch__.torch.classes.c10d.ReduceOp"
   ours.def("reduction(" REDUCTION " op) -> (int, Tensor?, " REDUCTION ")", &reduction);

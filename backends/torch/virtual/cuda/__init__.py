@@ -5,10 +5,10 @@ pickles are torch's own. What ``torch.cuda`` asks of a build with CUDA is answer
 """
 
 from xdevice.backends.torch.virtual import streams
-from xdevice.backends.torch.virtual.cuda import api, dtypes, faithful
+from xdevice.backends.torch.virtual.cuda import api, checks, dtypes, faithful, tensor_types
 
-_PARTS = api.replace, api.replace_unavailable, streams.replace_on_cuda, api.replace_whole, dtypes.replace_tensor_types
-STEPS = dtypes.begin, *_PARTS, dtypes.register_products
+_PARTS = api.replace, api.replace_unavailable, streams.replace_on_cuda, api.replace_whole, tensor_types.replace
+STEPS = checks.register, dtypes.begin, *_PARTS, dtypes.register_products
 """What makes up for CUDA, in this order: its kernels' dtypes, then the parts of ``torch.cuda`` that need it."""
 
 FAITHFUL_STEPS = faithful.keep_copies_back, faithful.refuse_nondeterministic

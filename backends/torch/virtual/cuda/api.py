@@ -3,6 +3,7 @@
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
@@ -15,7 +16,7 @@ from torch.multiprocessing import reductions
 
 from xdevice.backends.torch.private_names import core, in_place_of, names, own, replace_name
 from xdevice.backends.torch.virtual import runtime, streams
-from xdevice.backends.torch.virtual.compiled import compiled
+from xdevice.backends.torch.virtual.compiled import REFUSE, WARN, compiled
 from xdevice.backends.torch.virtual.runtime import exchange, in_use
 from xdevice.kit.private_names import resolved
 
@@ -75,8 +76,23 @@ def _init() -> None:
         raise RuntimeError("No CUDA GPUs are available")
 
 
+_sync_debug_modes = [0]
+
+
+def _set_sync_debug_mode(mode: int) -> None:
+    """0, or 1 to warn of what CUDA makes the host wait for, or 2 to refuse it: see late.h."""
+    if not 0 <= mode <= 2:
+        raise RuntimeError("invalid value of debug_mode, expected one of 0,1,2")
+    if len(_sync_debug_modes) == 1:
+        words = "Synchronization debug mode is a prototype feature and does not yet detect all synchronizing operations"
+        warnings.warn(words, UserWarning, stacklevel=4)
+    _sync_debug_modes[:] = mode, mode
+    compiled().check(WARN, mode == 1)
+    compiled().check(REFUSE, mode == 2)
+
+
 _NOTHING = """
-    cudaCachingAllocator_enable sleep emptyCache ipc_collect clearCublasWorkspaces set_sync_debug_mode
+    cudaCachingAllocator_enable sleep emptyCache ipc_collect clearCublasWorkspaces
     record_memory_history record_memory_history_legacy
 """
 """What does nothing: an operation is done when its call returns, and freed memory is the host's at once."""
@@ -87,7 +103,9 @@ def _answers() -> dict[str, Callable[..., Any]]:
     return {
         **dict.fromkeys(_NOTHING.split(), lambda *args, **kwargs: None),
         **dict.fromkeys(("setDevice", "exchangeDevice", "maybeExchangeDevice"), exchange),
-        **dict.fromkeys(("getCompiledVersion", "get_sync_debug_mode"), _zero),
+        "getCompiledVersion": _zero,
+        "set_sync_debug_mode": _set_sync_debug_mode,
+        "get_sync_debug_mode": lambda: _sync_debug_modes[0],
         **dict.fromkeys(("isHistoryEnabled", "isCurrentStreamCapturing"), lambda: False),
         "getDeviceCount": virtual.visible,
         "init": _init,
@@ -206,6 +224,7 @@ def replace_whole() -> None:
         load(path)
         compiled().cover()  # it may have kernels for real GPUs, as torchvision's: let the CPU's replace them
 
+    replace_name("torch._C:_has_cuda", True)  # torch.backends.cuda.is_built(), which programs ask before they use GPUs
     replace_name("torch._C:_has_cudnn", False)  # who asks gets the truth, also on a build that has it
     if hasattr(core, "_jit_override_can_fuse_on_gpu"):
         core._jit_override_can_fuse_on_gpu(False)

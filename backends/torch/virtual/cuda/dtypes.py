@@ -1,4 +1,4 @@
-"""Dtypes as CUDA has them: what its kernels take, and the CPU's do not; products; tensor types."""
+"""Dtypes as CUDA has them: what its kernels take, and the CPU's do not; and products."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import aten, in_place_of, kernels_of, replace_name
+from xdevice.backends.torch.private_names import aten, kernels_of
 from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.compiled import compiled
 
@@ -81,42 +81,3 @@ def _wide(packet: Any) -> Callable[..., Tensor]:
         return found if out is None else out.resize_(found.shape).copy_(found)
 
     return product
-
-
-_TYPES = {
-    name: getattr(torch, name.lower()) for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short")
-} | {"Bool": torch.bool, "Char": torch.int8, "Byte": torch.uint8}
-
-
-class _Kind(type):
-    """The type of those types: a tensor on a GPU is an instance of the one of its dtype."""
-
-    dtype: torch.dtype
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        return isinstance(instance, Tensor) and instance.is_cuda and instance.dtype == cls.dtype
-
-    def __call__(cls, *args: Any, device: Any = None) -> Tensor:
-        device = "cuda" if device is None else device
-        if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
-            return torch.as_tensor(args[0], dtype=cls.dtype, device=device)
-        size = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args or (0,)
-        return torch.empty(size, dtype=cls.dtype, device=device)
-
-
-def replace_tensor_types() -> None:
-    """``torch.cuda.FloatTensor`` and the like, which a build for the CPU refuses to make, and the default type."""
-    for name, dtype in _TYPES.items():
-        full = f"torch.cuda.{name}Tensor"  # `Tensor.type` reads the name
-        kind = _Kind(full, (), {"dtype": dtype, "is_cuda": True, "__module__": "torch.cuda"})
-        replace_name(f"torch.cuda:{name}Tensor", kind)
-
-    @in_place_of("torch:set_default_tensor_type")
-    def set_default_tensor_type(plain: Any, t: Any) -> None:
-        name = t if isinstance(t, str) else t.__name__
-        if not name.startswith("torch.cuda."):
-            torch.set_default_device(None)
-            plain(t)
-            return
-        torch.set_default_dtype(getattr(torch.cuda, name.rpartition(".")[2]).dtype)
-        torch.set_default_device("cuda")
