@@ -5,6 +5,8 @@
 >>> x = xdevice.ones((2, 3), device=xdevice.try_gpu())
 >>> xdevice.device_of(x)
 Device('cpu:0')
+
+It asserts nothing, so pytest need not rewrite it where it was imported before (PYTEST_DONT_REWRITE).
 """
 
 # ruff: noqa: F405  (the errors are imported by a star, for checkers)

@@ -78,3 +78,13 @@ print(json.dumps(files))
 
 def test_the_plug_ins_wheels_have_the_same_licence():
     assert (ROOT / "plugins" / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+
+
+def test_pytest_does_not_warn_where_xdevice_was_imported_before_it(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
+    (tmp_path / "test_it.py").write_text("def test_it(): assert True\n")
+    code = "import sys, xdevice, pytest; sys.exit(pytest.main(['-q', '-p', 'no:cacheprovider']))"  # as by xdevice run
+    env = os.environ | {"PYTHONPATH": str(tmp_path / "site")}
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and "1 passed" in done.stdout, done.stdout + done.stderr

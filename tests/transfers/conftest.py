@@ -94,7 +94,7 @@ def copies_on(plug_in):
     """Run copies_NAME.py on two virtual GPUs, in a process of its own: ``2``, or ``2:stand-in``."""
 
     def run(name, gpus):
-        options = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"
+        options = "-q", "-p", "no:cacheprovider"
         command = [
             sys.executable,
             "-m",

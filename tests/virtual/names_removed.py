@@ -109,7 +109,10 @@ def tried(name, without):
             check(name)
             status = 0
         except BaseException as error:
-            *_, last = traceback.extract_tb(error.__traceback__)
+            first = error
+            while first.__cause__ is not None:
+                first = first.__cause__
+            *_, last = traceback.extract_tb(first.__traceback__)
             status = 1 if last.filename.startswith(OURS) else 2
             print(name.path, file=sys.stderr)
             traceback.print_exc()

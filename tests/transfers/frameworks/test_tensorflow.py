@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-OPTIONS = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"
+OPTIONS = "-q", "-p", "no:cacheprovider"
 
 
 @pytest.mark.weekly

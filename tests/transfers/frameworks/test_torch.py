@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SORTS = {"compiled": ("2", {}), "in_python": ("2", {"CXX": "absent"}), "stand_in": ("2:stand-in", {})}
-OPTIONS = "-q", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning", "--xdevice-backend=torch"
+OPTIONS = "-q", "-p", "no:cacheprovider", "--xdevice-backend=torch"
 
 
 @pytest.mark.weekly(but="stand_in")

@@ -27,8 +27,7 @@ def run(*arguments, status=0, **environment):
 
 
 def test_copies_arrive_late_and_what_has_no_fixed_order_is_refused():
-    known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
-    options = "-q", "-p", "no:cacheprovider", "-W", known, "--xdevice-virtual-gpus=2:stand-in"
+    options = "-q", "-p", "no:cacheprovider", "--xdevice-virtual-gpus=2:stand-in"
     run("-m", "pytest", *options, "late.py", **{ENV: "2:stand-in"})
 
 

@@ -907,8 +907,7 @@ def test_gradients_in_inference_mode_are_those_of_any_other():
 def test_without_a_compiler_they_are_written_in_python_and_do_the_same(chosen):
     if isinstance(runtime.in_use(), InPython):
         pytest.skip("this is that run")
-    known = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-W", known, "-k", chosen]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-k", chosen]
     done = subprocess.run(
         [*command, "--xdevice-backend=torch", "--xdevice-virtual-gpus=2", __file__],
         capture_output=True,

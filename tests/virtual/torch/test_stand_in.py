@@ -22,8 +22,7 @@ def run(*arguments, status=0, **environment):
     return done.stdout, done.stderr
 
 
-KNOWN = "ignore::pytest.PytestAssertRewriteWarning"  # the variable has had xdevice imported before pytest
-OPTIONS = "-q", "-p", "no:cacheprovider", "-W", KNOWN, "--xdevice-virtual-gpus=2:stand-in"
+OPTIONS = "-q", "-p", "no:cacheprovider", "--xdevice-virtual-gpus=2:stand-in"
 PROGRAMS = "-m", "pytest", *OPTIONS, "stand_in.py"
 
 

@@ -29,9 +29,7 @@ class _Kind(type):
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
         there = torch.device("cuda" if device is None else device)
         if there.type != "cuda":
-            raise RuntimeError(
-                f"legacy constructor expects device type: cuda but device type: {there.type} was passed"
-            )
+            raise RuntimeError(f"legacy constructor expects device type: cuda but device type: {there.type} was passed")
         if cls.layout is torch.sparse_coo:
             return cls._sparse(*args, device=there)
         if len(args) == 1 and isinstance(args[0], Tensor):

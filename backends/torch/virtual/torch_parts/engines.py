@@ -42,7 +42,7 @@ def refuse_crossing() -> None:
             if "Cannot access storage of" not in str(error):
                 raise
             raise NotImplementedError(
-                "torch.func.grad, vjp and jacrev cannot send a gradient from one GPU to another, for which autograd asks "
+                "torch.func.grad, vjp and jacrev cannot send a gradient from one GPU to another, since autograd asks "
                 "for its memory; use torch.func.jacfwd or torch.autograd.functional.jacobian"
             ) from error
 
