@@ -20,8 +20,9 @@ class _Kind(type):
     layout: torch.layout
 
     def __instancecheck__(cls, instance: object) -> bool:
-        is_there = isinstance(instance, Tensor) and instance.is_cuda
-        return is_there and instance.dtype == cls.dtype and instance.layout == cls.layout
+        if not isinstance(instance, Tensor) or not instance.is_cuda:
+            return False
+        return instance.dtype == cls.dtype and instance.layout == cls.layout
 
     def __repr__(cls) -> str:
         return f"<class {cls.__name__!r}>"
