@@ -5,10 +5,11 @@ them to the GPU; `tf.Variable` moves into a new one, models in place; a logical 
 the first tensor is made; TensorFlow takes nearly all GPU memory at first use and never gives any back.
 
 A virtual GPU is a logical CPU: ``gpu:1`` is ``/CPU:2``. What TensorFlow itself copies between these, an
-operand or by `tf.identity`, shares memory; xdevice copies. An operation runs in the scope,
-wherever its operands are, and its gradient in the scope of `tape.gradient`; `value_and_grad` computes it
-beside the operation. `strict` sees what a `tf.function` is given, not what it does inside, and leaves a
-`tf.distribute` strategy alone within ``strategy.scope()``.
+operand or by `tf.identity`, shares memory; xdevice copies. An operation runs in the scope, or outside any on
+the default device, wherever its operands are: `strict` raises, a namespace's functions stay. Its gradient runs
+in the scope of `tape.gradient`; `value_and_grad` computes it beside the operation. `strict` sees what a
+`tf.function` is given, not what it does inside, and leaves a `tf.distribute` strategy alone within
+``strategy.scope()``.
 """
 
 from typing import Any

@@ -21,7 +21,7 @@ from xdevice.backends.tensorflow.hardware import count, virtual
 from xdevice.backends.tensorflow.placement import Eager, placed, role, variable_of
 from xdevice.backends.tensorflow.private_names import core, engine, names, runtime
 from xdevice.device import Device
-from xdevice.errors import mixed
+from xdevice.errors import MixedDeviceError, mixed
 from xdevice.kit.private_names import replaced
 
 Look = Callable[[str, Any, set[str]], None]
@@ -30,6 +30,9 @@ Look = Callable[[str, Any, set[str]], None]
 HOST = Device("cpu", 0)
 INDICES = frozenset({"ids", "indices", "labels", "segment_ids", "sparse_indices", "targets"})
 """Arguments of integers that are data, however few."""
+
+_COPIES = frozenset({"Identity", "IdentityN"})
+"""Operations by which programs and TensorFlow itself copy: reading a variable ends in one."""
 
 DIMENSIONS = 8  # as many as any kernel takes: so few integers may be a shape
 
@@ -52,9 +55,12 @@ def _check(operation: str, arguments: Any, places: set[str]) -> None:
 
     TensorFlow puts what it makes of Python's numbers, scalars and shapes, on the device of the scope, and takes both
     from the CPU: beside other tensors these do not count. Of two scalars, or two shapes, each does. NumPy arrays go
-    where the scope is.
+    where the scope is. Outside any scope the default device computes, wherever the operands are: an error, too.
     """
-    if len(places) < 2 or operation == "AssignVariableOp" or tf.distribute.has_strategy():
+    has_scope = bool(runtime().device_name)
+    if not places or (has_scope and len(places) < 2):
+        return
+    if operation == "AssignVariableOp" or tf.distribute.has_strategy():
         return  # an assignment is an explicit copy; a strategy's copies are its own
     scope, given = here(), [operand for _, operand in operands(operation, arguments) if not operand.is_kept]
     given = [o for o in given if o.shape or o.place is not HOST]
@@ -63,9 +69,21 @@ def _check(operation: str, arguments: Any, places: set[str]) -> None:
     if any(o.shape for o in given):
         given = [o for o in given if o.shape or o.place is not scope]
     found = {operand.place for operand in given}
-    if len(found) > 1:  # nobody has chosen the device on which it runs, if there is no scope
-        astray = not runtime().device_name and scope in found
+    if not has_scope and _strays(operation, given, scope):
+        (place,) = found
+        said = f"{operation}, outside any scope and so run on {scope}, was given tensors on {place}"
+        raise MixedDeviceError(f"{said}; enter their device, with scope('{place}')", (scope, place))
+    if len(found) > 1:
+        astray = not has_scope and scope in found  # nobody has chosen the device on which it runs
         raise mixed(f"{spoken(operation)}{f', outside any scope and so run on {scope},' * astray}", found)
+
+
+def _strays(operation: str, given: "list[Operand]", scope: Device) -> bool:
+    """Whether the operation leaves the one device of its operands; a function decides inside where it computes."""
+    if len({operand.place for operand in given}) != 1 or given[0].place is scope:
+        return False
+    is_computed = operation not in _COPIES and bool(names_in(operation))
+    return is_computed and not any(operand.is_handle for operand in given)
 
 
 @contextmanager

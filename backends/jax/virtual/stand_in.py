@@ -227,23 +227,20 @@ def _global_id(device: Any) -> int:
     return int(device.process_index * hardware.virtual.number + hardware.ordinal(device) - 1)
 
 
-_peaks: dict[int, tuple[int, int, int]] = {}
+_UNKNOWN = ("peak_bytes_in_use", "peak_pool_bytes", "num_allocs", "largest_alloc_size")  # since the device was made
 
 
-def _memory(device: Any) -> dict[str, int]:
-    """What lives on the device, by the names of a GPU's allocator; what is the most is the most seen when asked."""
-    index = hardware.ordinal(device) - 1
-    sizes = living_on(Device("gpu", index))
-    now = sum(sizes), max(sizes, default=0), len(sizes)
-    used, (peak, largest, count) = now[0], map(max, now, _peaks.get(index, now))
-    _peaks[index] = peak, largest, count
+def _memory(device: Any) -> dict[str, float]:
+    """What lives on the device, by the names of a GPU's allocator.
+
+    What it took at most, while a program ran, XLA's allocator of the host does not count: not a number.
+    """
+    used = sum(living_on(Device("gpu", hardware.ordinal(device) - 1)))
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         **dict.fromkeys(("bytes_in_use", "pool_bytes"), used),
-        **dict.fromkeys(("peak_bytes_in_use", "peak_pool_bytes"), peak),
+        **dict.fromkeys(_UNKNOWN, float("nan")),
         **dict.fromkeys(("bytes_reserved", "peak_bytes_reserved"), 0),  # nothing is set apart
-        "num_allocs": count,
-        "largest_alloc_size": largest,
         "bytes_limit": limit,
         "largest_free_block_bytes": limit - used,
     }

@@ -5,9 +5,9 @@ CPUs: ``CPU:0`` is the host, ``CPU:i+1`` stands for ``GPU:i``; where a program s
 All of Python says ``GPU``.
 
 `tf.test`, ``device_lib`` and the build answer for the GPUs. Their memory is that of the tensors and variables that
-Python's collector knows; what operations use meanwhile is not in it, and the peak is the most that has been seen when
-asked. Sessions of TensorFlow 1 and servers of a cluster are given as many logical CPUs as the context has. DTensor's
-meshes of GPUs are made of the CPUs that stand for them, so their ``device_type()`` is ``CPU``.
+Python's collector knows; what operations use meanwhile is not in it, and the peak is ``nan``. Sessions of TensorFlow 1
+and servers of a cluster are given as many logical CPUs as the context has. DTensor's meshes of GPUs are made of the
+CPUs that stand for them, so their ``device_type()`` is ``CPU``.
 
 DLPack's capsule of a virtual GPU's tensor says that its memory is on a GPU, so NumPy refuses it, as it refuses a GPU's.
 What arrives is copied to its GPU: to TensorFlow, the memory that it had is the host's.
@@ -37,7 +37,7 @@ _sessions, _meshes_of, _test_util, _test = (
     for home in ("python.client.session", "dtensor.python.config", "python.framework.test_util", "python.platform.test")
 )
 _meshes = signature(_tf.experimental.dtensor.Mesh.__init__)
-_peaks: dict[str, int] = {}
+UNKNOWN = float("nan")  # not a number: the allocator of the host counts nothing, and programs format what they get
 _instead = Instead()
 
 
@@ -130,21 +130,19 @@ def _list_local(listed: Any, session_config: Any = None) -> list[Any]:
 
 
 @_instead("tensorflow.python.eager.context:Context.get_memory_info")
-def _tell_memory(known: Any, self: Any, device: str) -> dict[str, int]:
+def _tell_memory(known: Any, self: Any, device: str) -> dict[str, float]:
     name = _short(device)
     if name not in [_short(gpu.name) for gpu in _gpus()]:
         return dict(known(self, device))
     living = [thing for thing in gc.get_objects() if isinstance(thing, (Eager, tf.Variable)) and _home(thing) == name]
     used = sum((thing.shape.num_elements() or 0) * thing.dtype.size for thing in living)
-    _peaks[name] = max(_peaks.get(name, 0), used)
-    return {"current": used, "peak": _peaks[name]}
+    return {"current": used, "peak": UNKNOWN}
 
 
 @_instead("tensorflow.python.eager.context:Context.reset_memory_stats")
 def _forget_peak(forget: Any, self: Any, device: str) -> None:
     if _short(device) not in [_short(gpu.name) for gpu in _gpus()]:
         forget(self, device)
-    _peaks.pop(_short(device), None)
 
 
 def _short(name: str) -> str:

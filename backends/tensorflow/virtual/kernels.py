@@ -118,7 +118,7 @@ def _eager(run: Callable[..., Any], running: Any, operation: str, name: Any, *ar
 @_instead("tensorflow.python.pywrap_tfe:TFE_Py_Execute")
 @_instead("tensorflow.python.pywrap_tfe:TFE_Py_ExecuteCancelable")
 def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
-    run: Callable[..., Any], running: Any, device: Any, operation: Any, inputs: Any, attributes: Any, *rest: Any
+    run: Callable[..., Any], handle: Any, device: Any, operation: Any, inputs: Any, attributes: Any, *rest: Any
 ) -> Any:
     """The long way, for arguments that were made tensors; all attributes are given."""
     name = operation if isinstance(operation, str) else operation.decode()
@@ -126,7 +126,7 @@ def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
     if runtime().device_spec.device_type != "CPU" and _is_lacking_for(name, given.__getitem__):
         _refuse(name)
         device = f"/device:{_HOST}"
-    return run(running, device, operation, inputs, attributes, *rest)
+    return run(handle, device, operation, inputs, attributes, *rest)
 
 
 @_instead("tensorflow.python.framework.ops:Graph._create_op_helper")

@@ -211,7 +211,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
             except (ValueError, RuntimeError) as error: print(error)
         stats = second.memory_stats()
         print(*sorted(stats))
-        print(stats["num_allocs"] >= 1, 8 <= stats["largest_alloc_size"] <= stats["bytes_in_use"])
+        print(stats["bytes_in_use"] >= 8, f"{stats['peak_bytes_in_use'] / 2**20:.1f} MiB")
     """)
     assert lines == [
         (
@@ -228,7 +228,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
             "bytes_in_use bytes_limit bytes_reserved largest_alloc_size largest_free_block_bytes num_allocs "
             "peak_bytes_in_use peak_bytes_reserved peak_pool_bytes pool_bytes"
         ),
-        "True True",
+        "True nan MiB",  # what was in use while programs ran is not counted
     ]
 
 

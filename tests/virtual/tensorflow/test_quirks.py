@@ -462,6 +462,43 @@ def test_an_operation_that_strays_because_no_scope_is_open_is_told_so():
         assert device_of(t.two * t.two + t.two) is gpu(1)
 
 
+LEAVING = {
+    "Mul": lambda x: x * x,
+    "RealDiv": lambda x: x / 2,
+    "Sum": tf.reduce_sum,
+    "StridedSlice": lambda x: x[0],
+    "ConcatV2": lambda x: tf.concat([x, x], 0),
+}
+
+
+@pytest.mark.parametrize("name", LEAVING)
+def test_an_operation_that_leaves_the_device_of_its_operands_is_an_error(name):
+    x = xdevice.ones((2, 3), device=gpu(1))
+    with strict(), pytest.raises(xdevice.MixedDeviceError) as error:
+        LEAVING[name](x)
+    said = "outside any scope and so run on cpu:0, was given tensors on gpu:1; enter their device, with scope('gpu:1')"
+    assert str(error.value) == f"{name}, {said}" and error.value.devices == {cpu(), gpu(1)}
+    with strict(), gpu(1):
+        assert device_of(LEAVING[name](x)) is gpu(1)
+
+
+def test_functions_of_a_namespace_and_of_creation_stay_with_their_operands():
+    x = xdevice.ones((2, 3), device=gpu(1))
+    xp = xdevice.namespace(x)
+    with strict():
+        made = [
+            xp.divide(x, x),
+            xp.add(1, x),
+            xp.sum(x),
+            xp.std(x),
+            xp.linalg.qr(x)[0],
+            *xp.unstack(x),
+            xp.clip(x, 0, 1),
+        ]
+        made += [xdevice.zeros((2,), like=x), xdevice.rand((2,), like=x), xp.full_like(x, 2.0), xp.astype(x, "int32")]
+    assert {device_of(each) for each in made[:-1]} == {gpu(1)}
+
+
 ALONE = [
     lambda x: 2 * x,
     lambda x: x**2.0,
@@ -497,7 +534,6 @@ def test_operands_on_one_device_are_fine_in_any_scope_and_pythons_numbers_are_no
     x = xdevice.ones((2, 3), device=gpu(1))
     with strict():
         for operation in ALONE:
-            operation(x)
             for device in EVERYWHERE:
                 on(device, lambda: operation(x))  # noqa: B023  (called at once)
 
@@ -508,7 +544,7 @@ def test_copies_by_xdevice_and_by_tensorflows_own_words_are_allowed():
         assert device_of(to_device([t.one, t.cpu, t.two], gpu(1))) is gpu(1)
         assert device_of(on(gpu(1), lambda: tf.identity(t.one))) is gpu(1)
         assert device_of(on(gpu(1), lambda: tf.Variable(t.one))) is gpu(1)
-        t.variable.assign(2 * t.one)
+        t.variable.assign(on(gpu(0), lambda: 2 * t.one))
         assert t.variable.numpy().max() == 2 and device_of(t.variable) is gpu(1)
         net = on(gpu(1), lambda: keras.Sequential([keras.Input((3,)), layers.Dense(2)]))
         checkpoint = tf.train.Checkpoint(net=net, other=tf.Variable(t.cpu))
@@ -516,7 +552,7 @@ def test_copies_by_xdevice_and_by_tensorflows_own_words_are_allowed():
         net.set_weights(net.get_weights())
         for batch in tf.data.Dataset.from_tensor_slices(np.ones((4, 3), "float32")).batch(2):
             on(gpu(1), lambda: net(to_device(batch, gpu(1))))  # noqa: B023  (called at once)
-        assert t.scalars[0] * t.two is not None, "a number on the CPU goes anywhere"
+        assert on(gpu(1), lambda: t.scalars[0] * t.two) is not None, "a number on the CPU goes anywhere"
         integers = on(gpu(0), lambda: tf.constant([[1, 2, 3]] * 2))
         assert device_of(integers) is cpu(), "the host's, so nobody's who would be copied from a GPU"
         assert device_of(integers * integers + tf.ones((2, 3), tf.int32)) is cpu()

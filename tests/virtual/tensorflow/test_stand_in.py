@@ -20,7 +20,8 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
             z = tf.ones(2)
         print(y.device, v.device, z.device)
         print(tf.identity(y).device, x.gpu(1).device if hasattr(x, "gpu") else y.device, x.cpu().device)
-        print(tf.config.experimental.get_memory_info("GPU:1")["current"] >= 40000)
+        memory = tf.config.experimental.get_memory_info("GPU:1")
+        print(memory["current"] >= 40000, f"{memory['peak'] / 2**20:.1f} MiB")
         @tf.function
         def double(a):
             with tf.device("/GPU:1"):
@@ -49,7 +50,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         f"{local}GPU:0 {local}GPU:0",
         f"{local}GPU:1 {local}GPU:1 {local}CPU:0",
         f"{local}GPU:0 {local}GPU:1 {local}CPU:0",
-        "True",
+        "True nan MiB",  # what was in use while operations ran is not counted
         "/device:GPU:1",
         "12.0",
         "['/device:CPU:0', '/device:GPU:0', '/device:GPU:1']",
