@@ -67,6 +67,15 @@ Examples
 Operand: TypeAlias = Tensor | complex
 Axes: TypeAlias = int | tuple[int, ...] | None
 Norm = Literal["backward", "ortho", "forward"]
+Kind = Literal[
+    "bool",
+    "signed integer",
+    "unsigned integer",
+    "integral",
+    "real floating",
+    "complex floating",
+    "numeric",
+]
 Shape: TypeAlias = int | Sequence[int]
 Sizes: TypeAlias = Sequence[int] | None
 Place: TypeAlias = DeviceLike | None
@@ -115,6 +124,16 @@ class FourierTransforms:
     ifftn = rfftn = irfftn = fftn
 
 
+class Info(Protocol):
+    """What the standard's inspection functions tell of a namespace."""
+
+    def capabilities(self) -> dict[str, Any]: ...
+    def default_device(self) -> Device: ...
+    def default_dtypes(self, *, device: Place = None) -> dict[str, Any]: ...
+    def dtypes(self, *, device: Place = None, kind: Kind | tuple[Kind, ...] | None = None) -> dict[str, Any]: ...
+    def devices(self) -> tuple[Device, ...]: ...
+
+
 class Namespace:
     """The array API standard's functions, constants and dtypes."""
 
@@ -136,7 +155,7 @@ class Namespace:
     def iinfo(self, type: Any, /) -> Any: ...
     def isdtype(self, dtype: Any, kind: Any) -> Flag: ...
     def result_type(self, *arrays_and_dtypes: Any) -> Any: ...
-    def __array_namespace_info__(self) -> Any: ...
+    def __array_namespace_info__(self) -> Info: ...
     def arange(
         self, start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: Place = None
     ) -> Any: ...

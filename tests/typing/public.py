@@ -100,6 +100,8 @@ twice(w, xdevice.namespace(w, None))
 # a namespace has the standard's names, with their parameters
 
 xp, array = xdevice.namespace(), np.ones((2, 3))
+xp.__array_namespace_info__().dtypes(device="gpu:0", kind=("bool", "real floating"))
+xp.__array_namespace_info__().dtypes(kind="floating")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 xp.reshape(xp.exp(array), (3, 2))
 xp.reshape((3, 2), array)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 xp.concatt([array, array])  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue]

@@ -14,10 +14,18 @@ from typing import Any
 from xdevice import typing
 from xdevice.contract import Fft, Linalg, Maths
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, MissingNameError, NotPortableWarning, did_you_mean
+from xdevice.errors import (
+    ArgumentError,
+    MisplacedError,
+    MissingNameError,
+    NotPortableWarning,
+    NotSupportedError,
+    did_you_mean,
+)
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend, using
 from xdevice.hardware.devices import devices
+from xdevice.tensors.creation import make, place
 from xdevice.tensors.namespace_factories import Factories
 from xdevice.tensors.namespace_numbers import Numbers
 from xdevice.tensors.placement import device_of, one_of, owner_of
@@ -233,15 +241,25 @@ class Info:
         return found
 
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:
-        """The framework's dtypes of a kind, or of every kind, by their names."""
-        found = {name: self._owner.creation.dtype(name) for name in _names(kind)}
-        return {name: dtype for name, dtype in found.items() if dtype is not None and self._is_enabled(dtype)}
+        """The dtypes, by their names, of a kind or of every kind, that a tensor there can have now.
 
-    def _is_enabled(self, dtype: Any) -> bool:
-        """Whether a tensor can have the dtype now: JAX has those of 64 bits only where they are enabled."""
+        JAX has those of 64 bits only where they are enabled, and Apple's GPUs have no ``float64``.
+
+        Raises
+        ------
+        DeviceNotFoundError, DeviceSpellingError
+            The framework does not have the device, or the string does not name one.
+        ArgumentError
+            There is no such kind.
+        """
+        found = {name: self._owner.creation.dtype(name) for name in _names(kind)}
+        where = place(self._owner, device)
+        return {name: dtype for name, dtype in found.items() if dtype is not None and self._holds(where, dtype)}
+
+    def _holds(self, where: Device | None, dtype: Any) -> bool:
         try:
-            self._owner.creation.empty((0,), dtype, None)
-        except ValueError:
+            make(self._owner, "ones", dtype, where, (1,))  # of no number, or of zero, some frameworks make any
+        except (ArgumentError, MisplacedError, NotSupportedError):
             return False
         return True
 

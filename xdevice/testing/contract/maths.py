@@ -13,6 +13,8 @@ from xdevice.errors import (
     ArgumentError,
     ArgumentTypeError,
     CopyNeededError,
+    DeviceNotFoundError,
+    DeviceSpellingError,
     NotATensorError,
     NotPortableWarning,
     NotSupportedError,
@@ -254,6 +256,16 @@ class Maths(Promises):
             found = xp.einsum
         assert callable(found) and xp.einsum is found  # without another warning
         raised(AttributeError, "did you mean 'matmul'")(getattr, xp, "matmull")
+
+    def test_the_dtypes_of_a_device_are_those_that_it_has(self, backend: str) -> None:
+        info = namespace().__array_namespace_info__()
+        for device in info.devices():
+            for name, dtype in info.dtypes(device=device).items():
+                made = tensor([1], dtype=dtype, device=device)
+                assert (device_of(made), made.dtype) == (device, dtype), name
+        for function in (info.dtypes, info.default_dtypes):
+            raised(DeviceNotFoundError, "gpu:97 does not exist")(function, device="gpu:97")
+            raised(DeviceSpellingError)(function, device="gpu:x")
 
     def test_results_stay_on_their_device(self, backend: str, two_gpus: Any) -> None:
         weights, x, y = arguments(SECOND)
