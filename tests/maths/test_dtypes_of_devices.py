@@ -1,4 +1,4 @@
-"""A device may have fewer dtypes than its framework, as Apple's GPUs have no float64: an adapter whose GPU has fewer."""
+"""A device may have fewer dtypes than its framework, as Apple's GPUs have no float64; here an adapter's GPU has."""
 
 import textwrap
 
@@ -66,7 +66,7 @@ def test_a_device_that_is_not_there_has_no_dtypes(tell):
     out = tell("""
         for device in ("gpu:7", "gpu:x"):
             try: info.dtypes(device=device)
-            except (xdevice.DeviceNotFoundError, xdevice.DeviceSpellingError) as error: print(type(error).__name__, error)
+            except xdevice.XDeviceError as error: print(type(error).__name__, error)
     """)
     assert out[-2].startswith("DeviceNotFoundError gpu:7 does not exist under toy")
     assert out[-1].startswith("DeviceSpellingError 'gpu:x'")

@@ -193,9 +193,9 @@ def _functions(owner: Backend) -> dict[str, Any]:
     if creation.has("dtype"):
         dtypes = {name: creation.dtype(name) for name in DTYPE_NAMES}
         made |= {name: dtype for name, dtype in dtypes.items() if dtype is not None}
-    for name, make in factories.functions().items():
+    for name, factory in factories.functions().items():
         if creation.has(MADE_WITH[name]) if name in MADE_WITH else name in own:
-            made[name] = make
+            made[name] = factory
     there = [name for name in EXTENSIONS if owner.open(name).has("namespace")]
     made |= {name: Namespace(owner, name, factories.extra(name)) for name in there}
     return made | {"__array_namespace_info__": lambda: Info(owner, factories, own)}
