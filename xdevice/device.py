@@ -26,7 +26,7 @@ MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 3
 _GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}  # what each maker calls its GPU
 _VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
-_KINDS = frozenset({*_COMMON, *_GPU_WORDS, _VIRTUAL, "meta"})  # PyTorch's meta is not a misspelt metal
+_OWN = frozenset({_VIRTUAL, "meta"})  # words of one framework that are no misspelt ones: meta is not metal
 
 _WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
@@ -87,7 +87,7 @@ class Device:
             raise DeviceTypeError(f"{shortened(kind)} is not a kind of device; write Device('gpu', 1), Device('gpu:1')")
         if index is None:
             return parse(kind)
-        return _device(as_kind(kind), check_index(index))
+        return _device(own_kind(kind), check_index(index))
 
     def __repr__(self) -> str:
         plain = f"Device('{self.kind}:{self.index}')"
@@ -164,7 +164,14 @@ def parse(spelling: str) -> Device:
     if found is not None:
         return found
     # setdefault: two threads that parse at once agree on one object
-    return _spelled.setdefault(spelling, _device(*_read(spelling)))
+    return _spelled.setdefault(spelling, _device(*_typed(spelling)))
+
+
+@constant
+def _typed(spelling: str) -> tuple[str, int]:
+    kind, index = _read(spelling)
+    _check_meant(kind, spelling)
+    return kind, index
 
 
 @constant
@@ -180,15 +187,22 @@ def _read(spelling: str) -> tuple[str, int]:
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
-    return _kind(match["kind"], spelling), int(digits)
+    return _kind(match["kind"]), int(digits)
 
 
 def as_kind(word: str) -> str:
-    """The kind behind a framework's word for it: ``CUDA`` and ``mps`` are ``gpu``."""
+    """The kind behind a framework's word for it: ``CUDA`` and ``mps`` are ``gpu``; a misspelt word is an error."""
+    kind = own_kind(word)
+    _check_meant(kind, word)
+    return kind
+
+
+def own_kind(word: str) -> str:
+    """The same for a word that need not be spelt like others: a framework may call its devices ``igpu``."""
     if not isinstance(word, str):
         raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
-    kind = _kind(word, word)
-    if kind not in _COMMON and str(parse(word)) != f"{kind}:0":
+    kind = _kind(word)
+    if kind not in _COMMON and _read(word) != (kind, 0):
         raise DeviceSpellingError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
     return kind
 
@@ -240,13 +254,18 @@ def whole_number(value: Any, message: str, least: int = 0, end: float = float("i
     return number
 
 
-def _kind(word: str, spelling: str) -> str:
-    """The kind that the word stands for; an error if it is nearly a known word, and so misspelt."""
+def _kind(word: str) -> str:
     word = word.lower()
-    meant = "" if word in _KINDS or len(word) < 3 else did_you_mean(word, sorted(_KINDS), "", least=0.8)
+    return "gpu" if word in _GPU_WORDS else word
+
+
+def _check_meant(kind: str, spelling: str) -> None:
+    """Raise if the kind is nearly a known word, and so misspelt, unless a device of it has been made."""
+    if kind in _COMMON or kind in _OWN or len(kind) < 3 or any(kind == made for made, _ in list(_devices)):
+        return
+    meant = did_you_mean(kind, sorted(_COMMON | _GPU_WORDS), "", least=0.8)
     if meant:
         raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {meant}")
-    return "gpu" if word in _GPU_WORDS else word
 
 
 def _too_large(what: str) -> str:

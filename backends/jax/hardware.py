@@ -12,7 +12,7 @@ from jax.core import Tracer
 
 from xdevice.backends.jax.private_names import names, optional
 from xdevice.contract import Build
-from xdevice.device import Device, as_kind
+from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.virtual_request import InUse
 
@@ -56,7 +56,7 @@ def as_device(native: Any) -> Device:
     if virtual.number and native.platform == "cpu" and position:
         gpus = virtual.number
         return Device("gpu", position - 1) if position <= gpus else Device("cpu", position - gpus)
-    return Device(as_kind(native.platform), position)
+    return Device(native.platform, position)
 
 
 def scope(device: Device) -> Any:

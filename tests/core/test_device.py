@@ -147,10 +147,19 @@ def test_a_misspelt_kind_says_what_was_meant(spelling, meant):
 
 
 @pytest.mark.parametrize(
-    "kind", ["meta", "npu", "hpu", "ipu", "xla", "mlu", "gcu", "musa", "mtia", "hip", "vgpu", "a", "fpga"]
+    "kind", ["meta", "npu", "hpu", "ipu", "xla", "mlu", "gcu", "musa", "mtia", "hip", "vgpu", "vpu", "a", "fpga"]
 )
 def test_a_frameworks_own_kind_is_not_misspelt(kind):
     assert Device(kind).kind in (kind, "gpu")
+
+
+def test_a_kind_that_a_framework_names_may_be_nearly_a_known_word():
+    """Adapters make devices of a framework's own words in this way; a process that unpickles them does so, too."""
+    with pytest.raises(DeviceSpellingError):
+        Device("igpu:1")
+    device = Device("igpu", 1)
+    assert device.kind == "igpu"
+    assert Device(str(device)) is as_device("IGPU:1") is pickle.loads(pickle.dumps(device)) is device
 
 
 def test_any_index_may_be_built_anywhere():
