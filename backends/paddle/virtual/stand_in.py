@@ -8,14 +8,14 @@ CUDA has are added. GPU 0 is the default device.
 
 A static graph writes to copies of a custom device's parameters, so an `Executor` of a GPU computes on the CPU. Asked
 for NCCL, ``paddle.distributed`` uses gloo. Not supported: CUDA graphs, all_to_all and reduce_scatter, which
-PaddlePaddle does not offer on gloo, and `SyncBatchNorm`. Page-locked tensors say that they are on the CPU, and so does
-what a layer of `paddle.jit.load` returns.
+PaddlePaddle does not offer on gloo, and `SyncBatchNorm`. What a layer of `paddle.jit.load` returns is on the CPU.
 """
 
 import os
 import sys
 import time
 from collections.abc import Callable
+from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -58,6 +58,7 @@ class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (the name that Paddle sho
 
 def start(n: int) -> None:
     _make_places(n)
+    _tell_pinned()
     _describe_places()
     _answer_about_the_build()
     _count(n)
@@ -113,15 +114,46 @@ def _make_places(n: int) -> None:
             super().__init__(WORD, index)
 
     class CUDAPinnedPlace(core.CPUPlace):  # type: ignore[misc]  # likewise
-        """The host's memory."""
+        """The host's memory, page-locked."""
 
         def __repr__(self) -> str:
             return "Place(gpu_pinned)"
 
         __str__ = __repr__
 
+        def is_cpu_place(self) -> bool:
+            return False
+
+        def is_cuda_pinned_place(self) -> bool:
+            return True
+
     names.replace_everywhere(f"{_CORE}:CUDAPlace", CUDAPlace)
     names.replace_everywhere(f"{_CORE}:CUDAPinnedPlace", CUDAPinnedPlace)
+
+
+def _tell_pinned() -> None:
+    """Let the tensors that a program asks for in page-locked memory say so: they are in the host's."""
+    own, kind = names.value("paddle:Tensor.place"), names.value(f"{_CORE}:CUDAPinnedPlace")
+    pinned, mark = kind(), "_xdevice_is_pinned"
+
+    def marked(tensor: Any) -> Any:
+        setattr(tensor, mark, True)
+        return tensor
+
+    @in_place_of("paddle:Tensor._copy_to")
+    def copy_to(copy: Any, self: Any, place: Any, *blocking: Any) -> Any:
+        made = copy(self, place, *blocking)
+        return marked(made) if isinstance(place, kind) else made
+
+    make: Any = paddle.to_tensor
+
+    @wraps(make)
+    def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Any:
+        made = make(data, dtype, place, stop_gradient)
+        return marked(made) if isinstance(place, kind) else made
+
+    replace_name("paddle:Tensor.place", property(lambda self: pinned if hasattr(self, mark) else own.__get__(self)))
+    names.replace_everywhere("paddle.tensor.creation:to_tensor", to_tensor)
 
 
 def _describe_places() -> None:

@@ -78,6 +78,21 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
     ]
 
 
+def test_page_locked_tensors_say_that_they_are(program):
+    assert program("""
+        import paddle, xdevice
+        x, place = paddle.ones([2]), paddle.CUDAPinnedPlace()
+        pinned = x.pin_memory()
+        assert pinned.pin_memory() is pinned and pinned.place.is_cuda_pinned_place()
+        made = [pinned, x.cpu().pin_memory(), paddle.to_tensor([1.0, 1.0], place=place), x._copy_to(place, True)]
+        print({str(each.place) for each in made}, "gpu_pinned" in str(pinned), xdevice.device_of(pinned))
+        print(pinned.cuda(1).place, pinned.cpu().place, (pinned.cuda() + 1).place, [each.tolist() for each in made])
+        """) == [
+        "{'Place(gpu_pinned)'} True cpu:0",
+        "Place(gpu:1) Place(cpu) Place(gpu:0) [[1.0, 1.0], [1.0, 1.0], [1.0, 1.0], [1.0, 1.0]]",
+    ]
+
+
 def test_a_network_with_every_kind_of_layer_trains_to_the_cpus_numbers(program):
     (loss, places), (alone, _) = program(TRAIN), program(TRAIN, gpus=False)
     assert float(loss) == pytest.approx(float(alone), rel=1e-5)
