@@ -40,6 +40,21 @@ SHOWN = {
         "results of 32-bit integers, which GPUs keep in the host's memory, say `GPU:0`": """
             assert (tf.constant([1]) + 1).backing_device.endswith("GPU:0")
         """,
+        "an index or a label out of range is the CPU's error, where GPUs give 0 or NaN, or leave it out": """
+            x, at, table = tf.ones([3]), tf.constant([0, 7]), tf.Variable(tf.ones([3, 1]))
+            for call in (
+                lambda: tf.gather(x, at),
+                lambda: tf.function(tf.gather)(x, at),
+                lambda: tf.gather_nd(x, at[:, None]),
+                lambda: tf.nn.embedding_lookup(table, at),
+                lambda: tf.tensor_scatter_nd_update(x, at[:, None], x[:2]),
+                lambda: tf.scatter_nd(at[:, None], x[:2], [3]),
+                lambda: table.scatter_add(tf.IndexedSlices(tf.ones([2, 1]), at)),
+                lambda: tf.math.unsorted_segment_sum(x[:2], at, 3),
+                lambda: tf.nn.sparse_softmax_cross_entropy_with_logits(at[1:], x[None]),
+            ):
+                fails(call, tf.errors.InvalidArgumentError, "7")
+        """,
     },
     "jax": {
         "`platform_dependent` takes its cpu branch": """

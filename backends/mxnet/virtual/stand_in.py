@@ -67,7 +67,12 @@ def start(n: int) -> None:
     in_library("MXGetLastError")(_in_gpus)
     _keep_in_files()
     Features()["CUDA"] = Feature(b"CUDA", True)
+    in_place_of("mxnet.runtime:feature_list")(_with_cuda)
     adapter.translate(_in_text)
+
+
+def _with_cuda(features: Any) -> list[Any]:
+    return [Feature(b"CUDA", True) if each.name == "CUDA" else each for each in features()]
 
 
 def _in_text(value: Any) -> Any:

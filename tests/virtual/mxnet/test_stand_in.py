@@ -46,6 +46,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(progr
             print(mx.nd.ones(2).context, mx.nd.arange(3).context, mx.np.zeros(2).ctx)
         print(x.copyto(mx.gpu(1)).context, x.as_in_context(mx.cpu()).context, (x * 2).context)
         print(mx.context.gpu_memory_info(0)[1] > 2**20, mx.runtime.Features()["CUDA"], mx.kv.create("nccl").type)
+        print(*(each for each in mx.runtime.feature_list() if "CUD" in each.name))
         try: mx.nd.ones(2, ctx=mx.gpu(5)).wait_to_read()
         except mx.MXNetError as error: print(error)
         import xdevice
@@ -58,6 +59,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(progr
         "gpu(1) gpu(1) gpu(1)",
         "gpu(1) cpu(0) gpu(0)",
         "True \u2714 CUDA device",
+        "\u2714 CUDA \u2716 CUDNN \u2716 CUDA_RTC",
         "invalid device ordinal 5: there are 2 virtual GPUs",
         "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:0 gpu(1)",
         "gpu:1 gpu(1)",

@@ -296,7 +296,7 @@ def test_random_states_are_those_of_gpus():
     torch.cuda.manual_seed_all(0)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's own, of torch.jit
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's own
 def test_gradients_of_torch_func_that_cross_gpus_are_refused_by_name():
     def crossing(x):
         return (x * 2).to(SECOND).sin()

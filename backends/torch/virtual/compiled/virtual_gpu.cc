@@ -100,6 +100,9 @@ void register_operations() {
   for (const auto& name : not_composed(direct())) ours.impl(name.c_str(), boxed<&compute>());
   cover();
   ours.impl("_convolution", boxed<&convolve>());
+  // composed of others; in a build with CUDA 2.15 asks the driver, too
+  for (auto* name : {"_validate_sparse_coo_tensor_args", "_validate_sparse_compressed_tensor_args"})
+    ours.impl(name, boxed<&compute>());
   if (KEY == c10::DispatchKey::CUDA) register_cpus_own();
   // of two kernels, the later one counts
   for (auto* name : {"as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "is_set_to"})
