@@ -98,7 +98,7 @@ class Prefetching(Promises):
                 yield batch
 
         token = variable.set(1)
-        for i, _ in enumerate(prefetch(source(), FIRST, 1), 2):
+        for i, _ in enumerate(prefetch(source(), SECOND, 1), 2):
             variable.set(i)
         variable.reset(token)
         assert seen == [(threading.get_ident(), i) for i in (1, 1, 2, 3, 4)]
@@ -112,7 +112,7 @@ class Prefetching(Promises):
                 order.append(f"source {batch['i']}")
                 yield batch
 
-        for batch in prefetch(source(), FIRST, size):
+        for batch in prefetch(source(), SECOND, size):
             order.append(f"loop {batch['i']}")
         first, then = [f"source {i}" for i in range(size + 1)], list[str]()
         for i in range(4):
