@@ -1,20 +1,40 @@
-"""Sort what came of tests by its cause, and write the counts into docs/several/foreign.md."""
+"""Sort what came of tests by its cause."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Set
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import tomllib
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"
-HEADS = {"passed": "passed", "cannot": "cannot", "CPU": "fail on the CPU too", "ours": "ours"}
+CAUSES = {
+    "passed": "passed",
+    "cannot": "cannot",
+    "CPU": "fail on the CPU too",
+    "package": "lack a package",
+    "download": "lack a download",
+    "lost": "were not run",
+    "ours": "ours",
+}
+ANYWHERE = "CPU", "package", "download"
+"""Causes that are neither xdevice's nor this tool's."""
 DOWNLOADS = re.compile(
-    "couldn't connect to|offline mode|OfflineMode|Name or service not known|Max retries|URLError|hf_hub_download"
+    "couldn't connect to|offline mode|OfflineMode|Name or service not known|Temporary failure in name resolution"
+    "|Max retries|URLError|hf_hub_download|NameResolutionError|CERTIFICATE_VERIFY_FAILED"
 )
+PACKAGES = re.compile(
+    r"No module named '?([\w-]+)|could not import '([\w-]+)|pip install (?:-\S+ )*[`'\"]?([\w-]+)"
+    r"|[`'\"]?([\w-]+)[`'\"]? (?:is|are|was) not installed|requires (?:the )?[`'\"]([\w-]+)[`'\"]"
+)
+"""What an error says where a package is missing: the name stands in one of the groups."""
+HARDWARE = {"cuda", "cudnn", "nccl", "gpu", "gpus", "driver", "nvidia"}
+"""What errors call not installed, and is no package."""
 Results = dict[str, dict[str, str]]
 
 
@@ -28,49 +48,47 @@ def reasons() -> list[tuple[str, re.Pattern[str]]]:
     return [(words, re.compile(expression)) for words, expression in found.items()]
 
 
-def sort_by_cause(found: Results, on_the_cpu: set[str]) -> Results:
-    """The results, each with its cause: passed, skipped, cannot, CPU, ours; and for cannot the words that say it.
+def missing_package(why: str) -> str:
+    """The package that an error asks for and that is not here, or nothing."""
+    names = (next(filter(None, groups)) for groups in PACKAGES.findall(why))
+    missing = (name for name in names if name.lower() not in HARDWARE and not is_here(name))
+    return next(missing, "").replace("-", "_")
 
-    A test that downloads, on a machine without a network, fails as on the CPU.
-    """
+
+def is_here(name: str) -> bool:
+    """Whether a module or a distribution of the name is installed."""
+    try:
+        return find_spec(name.replace("-", "_")) is not None or bool(metadata.version(name))
+    except (metadata.PackageNotFoundError, ValueError):
+        return False
+
+
+def sort_by_cause(found: Results, on_the_cpu: Set[str]) -> Results:
+    """The results, each with its cause, and what tells it: a package's name, or words of the pages."""
     known = reasons()
     for test, result in found.items():
         result["cause"] = result["outcome"]
-        if result["outcome"] not in ("passed", "skipped"):
-            told = next((words for words, error in known if error.search(f"{test} {result['why']}")), None)
-            result["cause"] = (
-                "cannot" if told else "CPU" if test in on_the_cpu or DOWNLOADS.search(result["why"]) else "ours"
-            )
-            if told:
-                result["told"] = told
+        if result["outcome"] == "failed":
+            result["cause"], result["told"] = cause(test, result["why"], test in on_the_cpu, known)
     return found
+
+
+def cause(test: str, why: str, on_the_cpu: bool, known: list[tuple[str, re.Pattern[str]]]) -> tuple[str, str]:
+    """Why a test failed. One that lacks something here fails so on the CPU too, or is skipped there."""
+    if package := missing_package(why):
+        return "package", package
+    if download := DOWNLOADS.search(why):
+        return "download", download[0]
+    if told := next((words for words, error in known if error.search(f"{test} {why}")), ""):
+        return "cannot", told
+    return ("CPU", "") if on_the_cpu else ("ours", "")
 
 
 def count(causes: Results) -> Counter[str]:
     return Counter(result["cause"] for result in causes.values())
 
 
-def in_words(name: str, causes: Results) -> str:
-    """The table of one row: how many by cause, and the failures that are ours by their error."""
+def is_right(causes: Results) -> bool:
+    """Whether some tests passed, and no failure is ours, and all that were to be run came to an end."""
     by = count(causes)
-    ran = by.total() - by["skipped"]
-    counts = ", ".join(f"{by[cause]} {words}" for cause, words in HEADS.items())
-    lines = [f"{name}: {ran} run, {counts}; {by['skipped']} skip themselves"]
-    told = Counter(result["told"] for result in causes.values() if "told" in result)
-    lines += [f"    cannot: {number} {words}" for words, number in told.most_common()]
-    ours = [(test, result["why"]) for test, result in causes.items() if result["cause"] == "ours"]
-    lines += [f"    ours: {test}: {why[:300]}" for test, why in ours]
-    return "\n".join(lines)
-
-
-def write_row(name: str, row: dict[str, Any], there: int, by: Counter[str]) -> None:
-    """Put the row's counts into the table in docs/several/foreign.md, in place of those it has."""
-    page = DOCS / "several" / "foreign.md"
-    ran = by.total() - by["skipped"]
-    cells = [name, f"{row['repository']} {row['tag']}", f"{ran} of {there}", *(by[cause] for cause in HEADS)]
-    line = f"| {' | '.join(map(str, cells))} |"
-    lines = page.read_text().splitlines()
-    old = [i for i, text in enumerate(lines) if text.startswith(f"| {name} |")]
-    last = max(i for i, text in enumerate(lines) if text.startswith("| "))
-    lines[old[0] if old else last + 1 : old[0] + 1 if old else last + 1] = [line]
-    page.write_text("\n".join(lines) + "\n")
+    return bool(by["passed"]) and not by["ours"] and not by["lost"]

@@ -1,6 +1,7 @@
 """A pytest plugin for run.py: which tests would run, and what came of each, as lines of JSON.
 
-``--foreign-log FILE`` is appended to; ``--foreign-only FILE`` names the tests to run, one id a line.
+``--foreign-log FILE`` is appended to; ``--foreign-only FILE`` names the tests to run, one id a line;
+``--foreign-device`` is where PyTorch makes the tensors for which a test names no device.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 def pytest_addoption(parser: pytest.Parser) -> None:
     for name in ("log", "only"):
         parser.addoption(f"--foreign-{name}", type=Path)
+    parser.addoption("--foreign-device")
 
 
 def identity(item: pytest.Item) -> str:
@@ -56,29 +58,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     write(item.config, test=identity(item), outcome="started")
-    return (yield)
+    result = yield
+    write(item.config, test=identity(item), outcome="over")
+    return result
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     report = yield
-    if report.outcome != "passed" or report.when == "call":
+    if report.outcome != "passed":
         write(item.config, test=identity(item), outcome=report.outcome, why=reason(report, call))
     return report
 
 
 def reason(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str:
     """The error's type and words, or those of the skip."""
+    if hasattr(report, "wasxfail"):
+        return f"xfail: {report.wasxfail}"
     if report.outcome == "skipped" and isinstance(report.longrepr, tuple):
         return str(report.longrepr[2])
     if call.excinfo is None:
-        return ""
+        return str(report.longrepr or "")[-3000:]
     return " ".join(f"{call.excinfo.typename}: {call.excinfo.value}".split())[-3000:]
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:
-    if report.failed and (plugin := collected.get("config")):
-        write(plugin, file=report.nodeid, error=str(report.longrepr)[-1500:])
+    """A file of which no test is there: it cannot be imported, or skips itself as a whole."""
+    if report.passed or "config" not in collected:
+        return
+    skipped = report.skipped and isinstance(report.longrepr, tuple)
+    why = report.longrepr[2] if skipped else str(report.longrepr)[-1500:]
+    write(collected["config"], file=report.nodeid, outcome=report.outcome, why=why)
 
 
 collected: dict[str, pytest.Config] = {}
@@ -87,3 +97,12 @@ collected: dict[str, pytest.Config] = {}
 
 def pytest_configure(config: pytest.Config) -> None:
     collected["config"] = config
+    if device := config.getoption("foreign_device"):
+        import torch
+
+        torch.set_default_device(device)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if session.config.option.collectonly:
+        write(session.config, collected=True)

@@ -1,0 +1,5 @@
+import torch
+
+
+def test_of_another_folder():
+    assert torch.cuda.is_available()
