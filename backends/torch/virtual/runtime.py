@@ -89,7 +89,9 @@ def existing(index: int) -> int:
     if name != "cuda":
         raise RuntimeError(f"{name} error: invalid device ordinal {index}; {there}")
     words = "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"
-    raise torch.AcceleratorError(f"{words} {there}")
+    error: Any = torch.AcceleratorError(f"{words} {there}")
+    error.error_code = 101  # CUDA's number of it
+    raise error
 
 
 def index_of(device: Which) -> int:

@@ -149,11 +149,15 @@ def test_what_people_get_wrong_raises_as_on_cuda():
         (TypeError, "can't convert cuda:0 device type tensor to numpy", lambda: np.asarray(a)),
         (torch.AcceleratorError, "CUDA error: invalid device ordinal\n", lambda: torch.ones(1, device="cuda:2")),
         (torch.AcceleratorError, "CUDA error: invalid device ordinal\n", lambda: torch.cuda.set_device(5)),
+        (torch.AcceleratorError, "CUDA error: invalid device ordinal\n", lambda: torch.cuda.mem_get_info(5)),
+        (RuntimeError, "Invalid device argument 5: did you call init", lambda: torch.cuda.memory_allocated(5)),
+        (RuntimeError, "Invalid device argument 5: did you call init", lambda: torch.cuda.reset_peak_memory_stats(5)),
         (torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate", lambda: torch.empty(10**14, device="cuda")),
         (torch.OutOfMemoryError, "Tried to allocate more than 1EB", lambda: torch.empty(1 << 60, device="cuda")),
     ):
-        with pytest.raises(error, match=words):
+        with pytest.raises(error, match=words) as caught:
             call()
+        assert getattr(caught.value, "error_code", 101) == 101  # that of a device that does not exist
     with strict(), pytest.raises(xdevice.MixedDeviceError, match="was given tensors on gpu:0 and gpu:1"):
         a + b
     assert (a + torch.tensor(1.0)).tolist() == [2, 2, 2] and a[torch.tensor([0])].tolist() == [1]

@@ -48,7 +48,7 @@ def _properties(index: int) -> SimpleNamespace:
 
 def _memory_info(index: int) -> tuple[int, int]:
     """Free and total bytes, by what is allocated where the host's are unknown."""
-    free, total = runtime.memory_info(index)
+    free, total = runtime.memory_info(runtime.existing(index))
     capacity = in_use().capacity
     return capacity - in_use().allocated(index) if free is None else free, total or capacity
 
@@ -76,7 +76,15 @@ def _init() -> None:
         raise RuntimeError("No CUDA GPUs are available")
 
 
+def _of_memory(ask: Callable[[int], Any], index: int) -> Any:
+    """What the allocator says of a device that exists."""
+    if not 0 <= index < compiled().visible():
+        raise RuntimeError(f"Invalid device argument {index}: did you call init?")
+    return ask(index)
+
+
 _sync_debug_modes = [0]
+"""The one that is set, and once it has been, another."""
 
 
 def _set_sync_debug_mode(mode: int) -> None:
@@ -115,9 +123,9 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "hasPrimaryContext": lambda index: True,
         "canDeviceAccessPeer": lambda a, b: True,
         "getArchFlags": lambda: "",
-        "memoryStats": _stats,
-        "resetPeakMemoryStats": _reset_peak,
-        "resetAccumulatedMemoryStats": _reset_accumulated,
+        "memoryStats": partial(_of_memory, _stats),
+        "resetPeakMemoryStats": partial(_of_memory, _reset_peak),
+        "resetAccumulatedMemoryStats": partial(_of_memory, _reset_accumulated),
         "memorySnapshot": lambda *args: {"segments": [], "device_traces": []},
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,
