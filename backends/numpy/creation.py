@@ -16,7 +16,8 @@ def dtype(name: str) -> Any:
         found = np.dtype(name)
     except TypeError:
         return None
-    return found if found.kind in _NUMBERS and found.name == name else None  # not "f4", nor "d"
+    # not "f4", nor "d"; nor float8_e5m2, which is of the kind "f" where a package has registered it
+    return found if found.kind in _NUMBERS and found.isbuiltin == 1 and found.name == name else None
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> Array:

@@ -137,8 +137,23 @@ _RAW: dict[str, Callable[..., Any]] = {
 _FOURIER = {name: getattr(paddle.fft, name) for name in ("fft", "ifft", "rfft", "irfft")}
 fft = Extension(lambda: fourier_transforms(_widened(_FOURIER), namespace(), dtypes), paddle.fft)
 
+
+def _solve(a: Any, b: Any) -> Any:
+    """PaddlePaddle 3.3.1's own gradient ends the process where that of one of the two is not asked for.
+
+    So each is made to depend on both; the gradient by that way is 0.
+    """
+    if a.stop_gradient and b.stop_gradient:
+        return paddle.linalg.solve(a, b)
+    return paddle.linalg.solve(_depending(a, b), _depending(b, a))
+
+
+def _depending(x: Any, other: Any) -> Any:
+    return paddle.where(paddle.zeros_like(x, "bool"), paddle.sum(other), x)
+
+
 _OF_MATRICES: dict[str, Callable[..., Any]] = {
     name: getattr(paddle.linalg, name)
-    for name in ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "solve", "svd")
-} | {"qr": lambda x, full: paddle.linalg.qr(x, "complete" if full else "reduced")}
+    for name in ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "svd")
+} | {"solve": _solve, "qr": lambda x, full: paddle.linalg.qr(x, "complete" if full else "reduced")}
 linalg = Extension(lambda: linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes), paddle.linalg)

@@ -15,7 +15,7 @@ _STRIDES = "FLAGS_use_stride_kernel"
 
 def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
     array: np.ndarray[Any, Any] = placement.dense(tensor).numpy()
-    return array.reshape(-1).view(np.uint8)
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)  # a view of PaddlePaddle's keeps its strides
 
 
 def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:

@@ -84,11 +84,17 @@ def _copied(tensor: Any, device: Device) -> Any:
         raise NotSupportedError(f"tensorflow cannot copy {tensor.dtype.name}; tf.bitcast it to integers first")
     here = device_of(tensor)
     with unrecorded(), scope(here):
-        made = tf.raw_ops.DeepCopy(x=tensor)
+        made = _deep_copy(tensor)
         if device_of(made) is not device:
             made = made._copy(None, native(device).removeprefix("/"))
     _record_move(made, tensor, here)  # tf.custom_gradient would do the same and cost four times the copy
     return made
+
+
+def _deep_copy(tensor: Any) -> Any:
+    if tensor.dtype.name.startswith("float8"):  # TensorFlow 2.21 has no operation that copies them
+        return tf.constant(tensor.numpy())
+    return tf.raw_ops.DeepCopy(x=tensor)
 
 
 def _check_eager(verb: str) -> None:

@@ -292,6 +292,14 @@ def test_numbers_that_do_not_fit_are_an_error(dtype):
     assert xdevice.tensor(data, dtype="bfloat16").astype("float32").tolist() == [1, 2]
 
 
+def test_views_with_strides_of_short_floats_are_saved_and_converted(tmp_path):
+    x = paddle.as_strided(paddle.arange(12).astype("bfloat16"), [2, 3], [6, 2])
+    xdevice.save({"x": x}, tmp_path / "file")
+    for found in (xdevice.load(tmp_path / "file")["x"], xdevice.convert(x, "paddle", copy=True)):
+        assert found.astype("float32").tolist() == [[0, 2, 4], [6, 8, 10]]
+    assert xdevice.convert(x, "numpy").astype("float32").tolist() == [[0, 2, 4], [6, 8, 10]]
+
+
 def test_paddle_still_takes_uint16_for_bfloat16():
     assert paddle.to_tensor(np.array([1], "uint16")).dtype == paddle.bfloat16
 

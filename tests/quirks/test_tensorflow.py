@@ -463,3 +463,18 @@ def test_tensorflow_feeds_no_branch_what_is_known_when_its_function_is_called():
     outer = tf.function(lambda x: tf.cond(x, inner.get_concrete_function(), lambda: 0), autograph=False)
     with pytest.raises(tf.errors.InvalidArgumentError, match="You must feed a value for placeholder"):
         outer(tf.constant(True))  # mended: _feed_control_flow in backends/tensorflow/virtual may go
+
+
+def test_a_tensor_array_in_a_tree_is_an_error_that_names_its_tensors():
+    array = tf.TensorArray(tf.float32, size=1).write(0, tf.ones(2))
+    for ask in (device_of, lambda tree: to_device(tree, "cpu"), lambda tree: xdevice.convert(tree, "numpy")):
+        with pytest.raises(xdevice.NotATensorError, match=r"_implementation\._\w+ is a tensor.*\(at \['array'\]\)"):
+            ask({"array": array, "x": tf.ones(1)})
+    assert device_of({"stacked": array.stack()}) == cpu()
+
+
+@pytest.mark.parametrize("dtype", ["float8_e5m2", "float8_e4m3fn"])
+def test_floats_of_8_bits_are_copied(dtype):
+    x = tf.cast(tf.constant([1.0, 2.5]), dtype)
+    copied = to_device(x, "cpu", copy=True)
+    assert copied is not x and copied.dtype == x.dtype and copied.numpy().tolist() == [1, 2.5]

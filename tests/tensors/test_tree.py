@@ -299,7 +299,7 @@ class MovingData:
         *(None, 1, 1.5, 2j, True, "text", b"bytes", bytearray(b"x"), range(3), slice(1, 2), ..., NotImplemented),
         *(Colour.RED, pathlib.Path("x"), pathlib.PurePosixPath("x"), print, len, np.add, int, Batch, functools),
         *(np.dtype("f4"), np.str_("x"), np.datetime64("2020"), np.array(["a"]), np.array([{1: 2}], object)),
-        *(np.float32(1), xdevice.cpu(), lambda: None, Boxes(np.ones(1)).to, object(), ValueError("x")),
+        *(np.float32(1), xdevice.cpu(), lambda: None, UserString("x").upper, object(), ValueError("x")),
         *(UserString("x"), array.array("f", [1])),
         Holder(name="config", rate=0.1, nested={"a": [1, 2]}),
     ],

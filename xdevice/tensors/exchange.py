@@ -132,6 +132,8 @@ class _Conversion:
             missing = str(error).partition(";")[0]
             raise DeviceNotFoundError(f"{missing}; the tensor is on {here}: say where to, with device=") from None
         dtype = dtype_name(tensor.dtype, source).removesuffix("_")  # bool_ under NumPy 1
+        if self.owner == "numpy" and dtype.startswith(NOT_NUMPYS):
+            return self._as_array(tensor)
         native = self.owner.creation.dtype(dtype)
         if native is None:  # or a framework might take it for another dtype of as many bits
             raise NotSupportedError(f"{self.owner} has no {dtype}; convert the dtype first, under {source}")
@@ -147,6 +149,12 @@ class _Conversion:
         except ArgumentError as error:  # a dtype that must be enabled first
             why = error.__cause__ or error
             raise NotSupportedError(f"{self.owner} cannot have this {dtype} tensor: {why}") from error
+
+    def _as_array(self, tensor: Any) -> Any:
+        """An array of a dtype that NumPy has from another package, where the tensor's framework brings that."""
+        if self.copy is False:
+            raise CopyNeededError(f"copy=False, but an array of {tensor.dtype} shares no memory; leave copy out")
+        return to_numpy(tensor)
 
     def _shared(self, tensor: Any, source: Backend, where: Device) -> Any:
         """The tensor on the same memory; ``None`` if that cannot be, or would not be the same numbers."""

@@ -219,7 +219,13 @@ def attributes(node: Any) -> dict[str, Any]:
 
 def dict_of(node: Any) -> dict[str, Any]:
     """The object's ``__dict__``; empty where it has none."""
-    return {} if type(node).__dictoffset__ == 0 else _dict_of(node, "__dict__")
+    if type(node).__dictoffset__ == 0:
+        return {}
+    try:
+        found: dict[str, Any] = _dict_of(node, "__dict__")
+    except TypeError:  # of a proxy, as of a `tf.TensorArray`: a class with another one's descriptor
+        found = dict(vars(node))
+    return found
 
 
 def slots_of(cls: type) -> dict[str, MemberDescriptorType]:

@@ -30,6 +30,7 @@ _DATA = (  # classes of plain data, which is not searched
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
     *(type(None), type(Ellipsis), type(NotImplemented)),
 )
+_METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
 _HINT = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
 _MOST = 20_000  # objects that a search looks at
 _MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
@@ -56,7 +57,9 @@ def what_is(leaf: Any) -> Ownership | SelfMoving | None:
         return owned if owned.is_tensor or owned.is_model else None
     if moves_itself(cls):
         return SELF_MOVING
-    if not isinstance(leaf, _DATA):
+    if isinstance(leaf, _METHODS):
+        _check_method(leaf)
+    elif not isinstance(leaf, _DATA):
         _check_data(leaf)
     return None
 
@@ -140,6 +143,19 @@ def _check_data(leaf: Any) -> None:
         raise NotATensorError(f"{kind} holds an array that no framework here owns; {_HINT}")
     if not _can_be_searched(leaf):
         raise NotATensorError(f"{kind} cannot be searched for tensors; {_HINT}")
+
+
+def _check_method(method: Any) -> None:
+    """An error for the method of a tensor, a model, or an object that holds one: it would go on using these."""
+    found = None
+    with suppress(NotATensorError):  # too much to be searched, such as all that a logger knows: as a function
+        found = next(tensors_in(method.__self__), None)
+    if found is not None:
+        path, tensor, owned = found
+        holds = f"holds a {owned.role} ({path.lstrip('.')}: {type(tensor).__name__})" if path else f"is a {owned.role}"
+        kind = f"{type(method.__self__).__name__}.{method.__name__}"
+        hint = "give the object, and take its method after the move; or name it in skip="
+        raise NotATensorError(f"{kind} is a method of an object that {holds}, and does not move; {hint}")
 
 
 def _check_nothing_inside(leaf: Any) -> None:

@@ -9,8 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import device_of, load, ones, save, tensor, to_device, zeros
-from xdevice.errors import ArgumentError, ArgumentTypeError, DeviceNotFoundError, FileFormatError, NotSupportedError
+from xdevice import convert, device_of, load, ones, save, tensor, to_device, to_numpy, zeros
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    CopyNeededError,
+    DeviceNotFoundError,
+    FileFormatError,
+    NotSupportedError,
+)
 from xdevice.testing.contract.promises import Promises, home, needs, raised, values
 from xdevice.testing.contract.trees import Point
 
@@ -153,6 +160,28 @@ class Storage(Promises):
         if (wide := made([1], "complex128")) is not None:
             with pytest.raises(NotSupportedError, match=r"'a\.0' is of complex128, which safetensors does not"):
                 save({"a": [wide]}, tmp_path / "file")
+
+    @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn"])
+    def test_short_floats_become_numpys_or_are_refused_alike(self, backend: str, dtype: str) -> None:
+        x = made([1.0, 2.5], dtype)
+        if x is None or backend == "numpy":
+            return
+        try:
+            array = to_numpy(x)
+        except NotSupportedError:
+            raised(NotSupportedError, "NumPy cannot hold")(convert, x, "numpy")
+        else:
+            converted = convert(x, "numpy")
+            assert converted.dtype == array.dtype and converted.tolist() == array.tolist() == [1, 2.5]
+            raised(CopyNeededError)(convert, x, "numpy", copy=False)
+
+    @needs("placement.copy")
+    @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn"])
+    def test_short_floats_are_copied(self, backend: str, dtype: str, place: Any) -> None:
+        x = made([1.0, 2.5], dtype)
+        if x is not None:
+            copied = to_device(to_device(x, place), home(), copy=True)
+            assert copied is not x and str(copied) == str(x)
 
     def test_load_follows_device_and_scope(self, backend: str, tmp_path: Path, place: Any) -> None:
         numbers = {"a": ones(2, device=home()), "b": tensor([1, 2], device=place)}
