@@ -21,7 +21,7 @@ _OF_TRUTH = "logical_and logical_or logical_xor"
 _WIDE = (-(2**31), 2**31 - 1)  # beyond these not every framework makes a float of an integer beside floats
 _PLAIN = (int, float, complex)
 _INFINITY = float("inf")
-_LARGEST = 2**1023  # of integers that surely become floats
+_LONGEST = (-(2**63), 2**63 - 1)  # of the integers that a boolean becomes beside one
 
 Function = Callable[..., Any]
 Fitting = Callable[[Any, Any], Any]  # of a number, and of the tensor beside it: the number to compute with
@@ -48,7 +48,11 @@ class Numbers:
         limits = self._limits_of(dtype)
         if limits is not None and not limits[0] <= value <= limits[1]:
             raise self._misfit(value, dtype)
-        return value if limits is not None or _WIDE[0] <= value <= _WIDE[1] else self._float(value, dtype)
+        if limits is not None or _WIDE[0] <= value <= _WIDE[1]:
+            return value
+        if _LONGEST[0] <= value <= _LONGEST[1] or not self._is_bool(dtype):
+            return self._float(value, dtype)
+        raise ArgumentError(f"{misfit(value, 'int64')}; beside booleans, write it as a float")
 
     def _bound(self, value: Any, tensor: Any) -> Any:
         """The number, if it is a real one that the tensor's dtype can hold, or one without fraction near it."""
@@ -89,11 +93,15 @@ class Numbers:
         return found
 
     def _float(self, value: int, dtype: Any) -> Any:
-        if dtype is None or dtype_name(dtype, self._owner) == "bool":  # beside booleans it stays an integer
+        if dtype is None or self._is_bool(dtype):  # beside booleans it stays an integer
             return value
-        if abs(value) > _LARGEST:
-            raise self._misfit(value, dtype)
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ArgumentError(f"{misfit(value, 'float64')}, nor into any other dtype; make it smaller") from None
+
+    def _is_bool(self, dtype: Any) -> bool:
+        return dtype is not None and dtype_name(dtype, self._owner) == "bool"
 
     def _misfit(self, value: Any, dtype: Any) -> ArgumentError:
         name = dtype_name(dtype, self._owner)

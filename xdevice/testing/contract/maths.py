@@ -241,11 +241,20 @@ class Maths(Promises):
             WRAPPED[name], getattr(xp, name), bytes_
         )
 
+    def test_a_number_beyond_all_integers_is_an_error_beside_booleans(self, backend: str) -> None:
+        xp = namespace()
+        truth = xp.asarray([True, False])
+        for call in (lambda: xp.where(truth, truth, 2**63), lambda: xp.add(-(2**63) - 1, truth)):
+            raised(ArgumentError, "does not fit into int64, .*; beside booleans, write it as a float")(call)
+
     def test_a_number_beyond_the_integers_is_a_float_where_the_result_is_one(self, backend: str) -> None:
         xp = namespace()
         assert to_numpy(xp.divide(xp.asarray([150], dtype="uint8"), 300)).tolist() == [0.5]
         assert to_numpy(xp.atan2(300, xp.asarray([1], dtype="uint8")))[0] == pytest.approx(1.5675, abs=1e-3)
         assert to_numpy(xp.multiply(xp.asarray([0.5]), 2**70)).tolist() == [2.0**69]
+        raised(ArgumentError, "does not fit into float64, nor into any other dtype")(
+            xp.multiply, xp.asarray([0.5]), 10**400
+        )
         assert to_numpy(xp.logical_and(xp.asarray([1, 0], dtype="uint8"), 256)).tolist() == [True, False]
         assert to_numpy(xp.full_like(xp.asarray([1], dtype="int32"), 1.5)).tolist() == [1]
 
