@@ -7,7 +7,7 @@ makes the backward pass's copies itself: one for each copy that was recorded, th
 import ctypes
 import math
 import threading
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -19,6 +19,8 @@ from xdevice.backends.mxnet import mixing, placement
 from xdevice.backends.mxnet.private_names import names
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
+from xdevice.kit import advice
+from xdevice.kit.marks import mark
 from xdevice.kit.private_names import replaced
 
 _base: Any = base
@@ -52,6 +54,10 @@ def unseen() -> Iterable[str]:
     yield "sizes that a hybridized block waits for"
 
 
+def words() -> Mapping[str, str]:
+    return advice.read(__file__)
+
+
 class _Told:
     """Tells the watcher of what is called."""
 
@@ -68,7 +74,8 @@ class _Told:
 
     def look(self, call: str, args: Any) -> None:
         if call == "MXNDArraySyncCopyFromCPU":
-            self._tell("copy", "array", args[0].value, _HOST, _place(args[0].value))
+            array, memory = args[0].value, args[1].value
+            self._tell("copy", "array", array, _HOST, _place(array), mark(memory, _nbytes(array)))
         elif call in _FETCHING:
             for array in args[2] if call == "MXNDArraySave" else (args[0].value,):
                 self._tell("copy", _FETCHING[call], array, _place(array), _HOST)
@@ -108,10 +115,12 @@ class _Told:
             if context != first and context[0] == first[0]:
                 self._tell("operand", mixing.name_in(call, args), array, _place(array), _place(arrays[0]))
 
-    def _tell(self, kind: Kind, name: str, array: Any, source: Device, target: Device) -> Copy | None:
+    def _tell(  # noqa: PLR0913, PLR0917  (what a `Copy` has)
+        self, kind: Kind, name: str, array: Any, source: Device, target: Device, sent: int = 0
+    ) -> Copy | None:
         if source == target or source.kind == target.kind == "cpu":
             return None
-        copy = Copy(kind, name, _nbytes(array), source, target)
+        copy = Copy(kind, name, _nbytes(array), source, target, mark=sent)
         self._watcher.see(copy)
         return copy
 

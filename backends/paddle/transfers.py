@@ -8,7 +8,7 @@ size, or of an operand on another device: where a GPU would make one, the operat
 import atexit
 import math
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from types import FrameType
@@ -22,6 +22,8 @@ from xdevice.backends.paddle.placement import device_of
 from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
+from xdevice.kit import advice
+from xdevice.kit.marks import mark
 from xdevice.kit.private_names import replaced
 
 _HOST = Device("cpu", 0)
@@ -52,6 +54,10 @@ def unseen() -> Iterable[str]:
         yield "copies by to_tensor, set_value and copy_, in a backward pass and by a DataLoader, on real GPUs"
 
 
+def words() -> Mapping[str, str]:
+    return advice.read(__file__)
+
+
 class _Told:
     """Tells the watcher of the plug-in's copies, and of those that the arguments of a call tell."""
 
@@ -64,9 +70,10 @@ class _Told:
         """A copy that the plug-in is about to make; 0 if it is not to be made."""
         frame = sys._getframe().f_back  # pyright: ignore[reportPrivateUsage]  # who copies
         try:
+            sent = mark(address, nbytes) if source < 0 else 0
             copy = _copy(frame, nbytes, _device(source), _device(target))
             if copy:
-                self._see(copy, self._loading if frame is None else None)
+                self._see(copy._replace(mark=sent), self._loading if frame is None else None)
         except Exception as error:  # it cannot go through PaddlePaddle
             if frame is None:
                 self._not_loaded = error

@@ -8,7 +8,7 @@ import linecache
 import re
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from threading import get_ident
 from types import FrameType, SimpleNamespace
@@ -24,7 +24,7 @@ from xdevice.backends.torch.virtual import runtime as virtual
 from xdevice.backends.torch.virtual.torch_parts.engines import Wrapped
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
-from xdevice.kit import keras
+from xdevice.kit import advice, keras
 from xdevice.kit.private_names import replaced
 
 _ENGINE = "torch.autograd:Variable._execution_engine"
@@ -64,6 +64,10 @@ def unseen() -> Iterable[str]:
         yield "on real GPUs, copies for which Python does not wait, and the size of the others"
     elif number:
         yield f"copies on {kind}, of which torch does not tell"
+
+
+def words() -> Mapping[str, str]:
+    return advice.read(__file__)
 
 
 def _tell_of_steps(watcher: Watcher, stack: ExitStack) -> Callable[[], None]:

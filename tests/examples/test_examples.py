@@ -309,7 +309,7 @@ def watched(backend, *arguments):
 SLOW = {
     "x, y = to_device(points, device), to_device(values, device)": ("unpinned-batches", 72),
     "shift = to_device(ones((BATCH, 1)), device)": ("made-on-the-host", 36),
-    "factors = to_device(scale, device)": ("same-memory-again|moved-in-the-loop", 36),
+    "factors = to_device(scale, device)": ("same-values-again|moved-in-the-loop", 36),
     "total += float(loss)": ("sum-on-the-host", 36),
 }
 

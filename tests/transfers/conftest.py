@@ -1,7 +1,11 @@
 """The reports of programs whose copies are told as an adapter tells them: no framework is needed."""
 
+import json
+import os
+import runpy
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -20,19 +24,32 @@ HOST, GPU = Device("cpu", 0), Device("gpu", 0)
 # It is no line of the user's: its name is that of generated code.
 FRAMEWORK = compile(
     """
+from itertools import count
 from threading import Thread
+
+marks = count(1)
 
 
 class Tensor:
-    def __init__(self, nbytes=1_000_000, pinned=False, address=None):
-        self.nbytes, self.pinned, self.address = nbytes, pinned, id(self) if address is None else address
+    def __init__(self, nbytes=1_000_000, pinned=False, mark=None):
+        self.nbytes, self.pinned, self.mark = nbytes, pinned, next(marks) if mark is None else mark
 
     def to(self, device, non_blocking=False):
-        see(Copy("copy", "to", self.nbytes, HOST, GPU, non_blocking, self.pinned, self.address))
+        see(Copy("copy", "to", self.nbytes, HOST, GPU, non_blocking, self.pinned, self.mark))
         return self
 
     def cpu(self):
         see(Copy("copy", "cpu", self.nbytes, GPU, HOST))
+
+    def __rmul__(self, number):
+        return self
+
+    def to_other(self):
+        see(Copy("copy", "to_other", self.nbytes, GPU, OTHER))
+
+    def repeat(self, counts, size=None):
+        if size is None:
+            self.does("size")
 
     def does(self, kind, back=False, nbytes=4):
         see(Copy(kind, kind, nbytes, *((HOST, GPU) if back else (GPU, HOST))))
@@ -52,7 +69,11 @@ class Tensor:
         thread.join()
 
     def to_fill(self, n):
-        return [Tensor(address=7) for _ in range(n)]
+        return [Tensor() for _ in range(n)]
+
+
+def tensor(numbers):
+    return Tensor(len(numbers)).to("gpu")
 
 
 def zeros(n, device=None):
@@ -72,12 +93,20 @@ def reported(tmp_path, monkeypatch):
     """The report of a program's copies."""
 
     def run(program, bus=DEFAULT):
-        monkeypatch.chdir(tmp_path)
-        file = tmp_path / "main.py"
+        folder = Path(tempfile.mkdtemp(dir=tmp_path))  # the lines of a file are read once
+        monkeypatch.chdir(folder)
+        file = folder / "main.py"
         file.write_text(textwrap.dedent(program), encoding="utf-8")
         recorder = Recorder()
         teller = watching.Told(find("numpy"))
-        framework = {"see": teller.see, "stepped": teller.stepped, "Copy": Copy, "HOST": HOST, "GPU": GPU}
+        framework = {
+            "see": teller.see,
+            "stepped": teller.stepped,
+            "Copy": Copy,
+            "HOST": HOST,
+            "GPU": GPU,
+            "OTHER": Device("gpu", 1),
+        }
         exec(FRAMEWORK, framework)
         watching.open_for(recorder)
         try:
@@ -87,6 +116,47 @@ def reported(tmp_path, monkeypatch):
         return Report(recorder, bus)
 
     return run
+
+
+@pytest.fixture
+def advised(plug_in):
+    """The planted mistakes of mistakes/NAME.txt, each with what is found in its two versions, all by one process."""
+
+    def run(name):
+        script = Path(__file__).parent / "frameworks" / "mistakes" / "programs.py"
+        env = {**os.environ, "XDEVICE_VIRTUAL_GPUS": "2:stand-in", "XDEVICE_BACKEND": name}
+        done = subprocess.run(
+            [sys.executable, script, name], capture_output=True, text=True, timeout=280, env=env, check=False
+        )
+        assert done.returncode == 0, done.stderr[-6000:]
+        mistakes = runpy.run_path(str(script))["mistakes"](script.with_name(f"{name}.txt"))
+        return list(zip(mistakes, json.loads(done.stdout.splitlines()[-1]), strict=True))
+
+    return run
+
+
+@pytest.fixture
+def check_advice(advised):
+    """Under the framework, advice is right: it is given at the line, and whoever follows it has none left."""
+
+    def check(name):
+        of_this_framework = advised(name)
+        wrong = {}
+        for mistake, found in of_this_framework:
+            rules = [rule for line, rule, words in found.get("before", ()) if rule]
+            at_line = [
+                rule
+                for line, rule, words in found.get("before", ())
+                if line in mistake.lines and mistake.words in words
+            ]
+            is_found = mistake.rule in at_line if mistake.rule else not rules
+            left = [rule for _, rule, _ in found.get("after", ()) if rule]
+            if "error" in found or not is_found or left:
+                wrong[f"{mistake.title}\n{mistake.before}"] = found
+        assert not wrong, json.dumps(wrong, indent=1, ensure_ascii=False).replace("\\n", "\n")
+        assert sum(bool(mistake.rule) for mistake, _ in of_this_framework) >= 20
+
+    return check
 
 
 @pytest.fixture

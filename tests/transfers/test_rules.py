@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.tensors.transfers.rules import RULES
+from xdevice.tensors.transfers.rules import ADVICE, RULES
 
 TRIGGERS = {
     "loop-of-a-library": (
@@ -71,6 +71,10 @@ TRIGGERS = {
         "for _ in range(4):\n    Tensor().does('print')\n",
         "Tensor().does('print')\n",
     ),
+    "size-not-given": (
+        "for _ in range(4):\n    Tensor().repeat([1, 2])\n",
+        "for _ in range(4):\n    Tensor().does('size')\n",
+    ),
     "size-from-values": (
         "for _ in range(4):\n    Tensor().does('size')\n",
         "Tensor().does('size')\n",
@@ -91,17 +95,29 @@ TRIGGERS = {
         "for _ in range(4):\n    Tensor().does('gradient')\n    step()\n",
         "Tensor().does('gradient')\n",
     ),
+    "made-by-numpy": (
+        "import numpy as np\nfor _ in range(4):\n    tensor(np.ones(3))\n",
+        "import numpy as np\ntensor(np.ones(3))\nfor _ in range(4):\n    zeros(3).to('gpu')\n",
+    ),
     "made-on-the-host": (
         "zeros(3).to('gpu')\n",
         "x = zeros(3)\nx.to('gpu')\n",
     ),
-    "same-memory-again": (
+    "same-values-again": (
         "x = Tensor()\nfor _ in range(4):\n    x.to('gpu')\n",
-        "for x in Tensor().to_fill(4):\n    x.to('gpu')\n",  # memory that the allocator gives again
+        "for x in Tensor().to_fill(4):\n    x.to('gpu')\n",
     ),
     "moved-in-the-loop": (
-        "x = Tensor(address=0)\nfor _ in range(4):\n    x.to('gpu')\n",
-        "x = Tensor(address=0)\nx.to('gpu')\nfor x in [Tensor(address=0) for _ in range(4)]:\n    x.to('gpu')\n",
+        "x = Tensor(mark=0)\nfor _ in range(4):\n    x.to('gpu')\n",
+        "x = Tensor(mark=0)\nx.to('gpu')\nfor x in [Tensor(mark=0) for _ in range(4)]:\n    x.to('gpu')\n",
+    ),
+    "built-of-numbers": (
+        "for i in range(4):\n    tensor([i, i + 1])\n",
+        "tensor([1, 2])\nfor x in [[i, i + 1] for i in range(4)]:\n    tensor(x)\n",
+    ),
+    "between-gpus": (
+        "for x in [Tensor() for _ in range(4)]:\n    x.to_other()\n",
+        "Tensor().to_other()\n",
     ),
     "many-small": (
         """
@@ -132,7 +148,7 @@ TRIGGERS = {
 }
 
 
-@pytest.mark.parametrize("rule", list(RULES))
+@pytest.mark.parametrize("rule", list(ADVICE))
 def test_a_rule_has_a_program_that_triggers_it_and_a_twin_that_does_not(reported, rule):
     guilty, innocent = TRIGGERS[rule]
     assert rule in [finding.rule for finding in reported(guilty)]
@@ -184,7 +200,7 @@ def test_a_layer_that_is_moved_as_it_is_built_is_no_batch(reported):
         class Layer(Tensor):
             pass
         for i in range(4):
-            layers = [Layer(address=0).to("gpu")]
+            layers = [Layer(mark=0).to("gpu")]
         """
     )
     assert [each.rule for each in report] == [""]
@@ -207,3 +223,36 @@ def test_a_library_that_trains_after_a_loop_is_a_loop_too(reported):
 def test_what_an_if_lets_a_line_read_is_no_condition(reported):
     report = reported("for i in range(8):\n    step()\n    if i % 2: print(Tensor().item())\n")
     assert [each.rule for each in report] == ["number-per-step"]
+
+
+def test_rules_without_words_are_of_frameworks_that_have_their_own():
+    assert set(TRIGGERS) == set(ADVICE) and RULES.keys() - ADVICE.keys() == {"waits-although-unpinned"}
+
+
+def test_no_line_is_told_to_prefetch_what_runs_once_an_epoch(reported):
+    epochs = """
+        for epoch in range(6):
+            {}Tensor().to("gpu")
+            for _ in range(3):
+                {}
+    """
+    for step in ("step()", "pass"):
+        assert [each.rule for each in reported(epochs.format("", step))] == [""]
+    often = epochs.format("", "step(); Tensor().to('gpu')")
+    assert sorted(each.rule for each in reported(often)) == ["", "unpinned-batches"]
+
+
+def test_the_same_values_are_known_whatever_names_them(reported):
+    program = "x = Tensor()\ndef send(y):\n    y.to('gpu')\nfor _ in range(20):\n    send({})\n"
+    (again,) = reported(program.format("x"))
+    assert (again.rule, again.advice) == (
+        "same-values-again",
+        "the same values, sent 20 times: send it once, before the loop",
+    )
+    assert [each.rule for each in reported(program.format("Tensor()"))] == ["unpinned-batches"]
+
+
+def test_noise_that_is_named_before_it_is_sent_is_made_on_the_host(reported):
+    program = "for _ in range(4):\n    noise = zeros(3)\n    more = 2 * noise\n    {}\n    more.to('gpu')\n"
+    assert [each.rule for each in reported(program.format("pass"))] == ["made-on-the-host"]
+    assert [each.rule for each in reported(program.format("more = Tensor()"))] == ["unpinned-batches"]

@@ -162,7 +162,7 @@ class Copy(NamedTuple):
     target: Device
     non_blocking: bool = False  # the program was told not to wait
     pinned: bool = False  # the host's memory is page-locked
-    address: int = 0  # of the host's memory, where known: the same memory sent twice is seen by it
+    mark: int = 0  # of what the host sends, by `kit.marks`, where known: the same values sent twice are seen by it
 
 
 class Watcher(Protocol):
@@ -201,6 +201,9 @@ class Transfers(Preparation, Protocol):
 
     def unseen(self) -> Iterable[str]:
         """What it cannot see, a sentence each, for the report."""
+
+    def words(self) -> Mapping[str, str]:
+        """What to write instead, for rules of ``xdevice.tensors.transfers.rules``, in the framework's own words."""
 
 
 class Mark(Protocol):

@@ -10,7 +10,7 @@ guard refuses.
 
 import sys
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, wraps
 from importlib import import_module
@@ -24,7 +24,8 @@ from xdevice.backends.jax.hardware import as_device
 from xdevice.backends.jax.private_names import names, optional
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
-from xdevice.kit import keras
+from xdevice.kit import advice, keras
+from xdevice.kit.marks import mark_of
 from xdevice.kit.private_names import replaced
 
 names.require("watch_transfers()")
@@ -49,6 +50,10 @@ def unseen() -> Iterable[str]:
     yield "arrays that functions compiled ahead of time, by .lower().compile(), bring from another device"
     if not _HAS_BUFFERS:
         yield f"what reads arrays other than JAX and NumPy's {', '.join(_READERS)}, before Python 3.12"
+
+
+def words() -> Mapping[str, str]:
+    return advice.read(__file__)
 
 
 @contextmanager
@@ -160,8 +165,8 @@ class _Told:
         if source == target or self._watcher is None:
             return
         kind, name = _sent_for(*_asked())
-        address = x.__array_interface__["data"][0] if isinstance(x, np.ndarray) and x.ndim else 0
-        self._tell(self._watcher, Copy(kind, name, nbytes, source, target, address=address))
+        sent = mark_of(x) if isinstance(x, np.ndarray) else 0
+        self._tell(self._watcher, Copy(kind, name, nbytes, source, target, mark=sent))
 
 
 @lru_cache(maxsize=4096)

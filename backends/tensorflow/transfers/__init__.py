@@ -7,7 +7,7 @@ long as the operand lives, so that it is told once.
 
 import gc
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial, wraps
 from inspect import currentframe
@@ -25,11 +25,16 @@ from xdevice.backends.tensorflow.private_names import constants, iterators, name
 from xdevice.backends.tensorflow.virtual import kernels
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
+from xdevice.kit import advice
+from xdevice.kit.marks import mark_of
 from xdevice.kit.private_names import replaced
 
 _SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueWithCounts", "Where"})
 """Operations whose results' sizes depend on values: on a GPU they read the size back."""
 _DTYPES = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex128}
+
+_FED = "IteratorGetNext"
+_SHORT = 64  # elements of a list whose values are looked at
 
 _Calls = list[tuple[str, str]]
 """The module and the name of each function of a library that is running, the innermost first."""
@@ -80,6 +85,10 @@ def unseen() -> list[str]:
     ]
 
 
+def words() -> Mapping[str, str]:
+    return advice.read(__file__)
+
+
 class _Seen:
     """What is told to one watcher, and which operands have been copied."""
 
@@ -91,8 +100,8 @@ class _Seen:
         self, kind: Kind, operation: str, nbytes: int, source: Device, target: Device, array: object = None
     ) -> None:
         if source is not target and nbytes:
-            address = array.ctypes.data if isinstance(array, np.ndarray) else 0
-            self._watcher.see(Copy(kind, operation, nbytes, source, target, address=address))
+            is_ahead = operation == _FED  # a dataset has sent it, which was told to
+            self._watcher.see(Copy(kind, operation, nbytes, source, target, is_ahead, mark=_mark(array)))
 
     def reading(self, read: Callable[..., Any], tensor: Any) -> Any:
         """``EagerTensor._numpy``, by which TensorFlow reads values."""
@@ -128,7 +137,7 @@ class _Seen:
         batch = give(iterator)
         for tensor in tf.nest.flatten(batch, expand_composites=True):
             if type(tensor) is Eager:
-                self._see("copy", "IteratorGetNext", _size(tensor), HOST, placed(tensor.backing_device))
+                self._see("copy", _FED, _size(tensor), HOST, placed(tensor.backing_device))
         return batch
 
     def exporting(self, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -197,6 +206,15 @@ def _special(operation: str) -> str:
     return "" if mixing.INDICES.isdisjoint(mixing.names_in(operation)) else "indices"
 
 
+def _mark(sent: object) -> int:
+    """That of an array, a tensor on the host, or a list of numbers that is short."""
+    if isinstance(sent, (list, tuple)):
+        return hash(repr(sent)) if len(sent) <= _SHORT else 0
+    if type(sent) is Eager and placed(sent.backing_device) is HOST and sent.dtype.is_numpy_compatible:
+        sent = sent._numpy_internal()
+    return mark_of(sent) if isinstance(sent, np.ndarray) else 0
+
+
 def _size(tensor: Any) -> int:
     if tensor.dtype in (tf.string, tf.resource, tf.variant):
         return 0
@@ -207,7 +225,8 @@ def _size_made(value: Any, dtype: Any) -> int:
     """The size of what is made of an array or a list; zero of text and int32, which stay on the host."""
     leaf, count = value, 1
     while type(leaf) in (list, tuple) and leaf:
-        leaf, count = leaf[0], count * len(leaf)
+        count *= len(leaf)
+        leaf = next((each for each in leaf if type(each) is float), leaf[0])  # integers beside it become floats
     if isinstance(leaf, (np.ndarray, np.generic)):
         count, likely = count * leaf.size, leaf.dtype
     else:

@@ -9,6 +9,7 @@ from xdevice.backends.torch.virtual import runtime
 from xdevice.backends.torch.virtual.runtime import NAME, known
 from xdevice.contract import Copy, Watcher
 from xdevice.device import Device
+from xdevice.kit.marks import mark
 
 _HOST = Device("cpu", 0)
 _COUNT = 8  # bytes of a number of elements
@@ -73,8 +74,14 @@ def _between(operation: str, source: torch.Tensor, target: torch.Tensor, non_blo
     parts = (source._indices(), source._values()) if source.layout is torch.sparse_coo else (source,)
     size = sum(part.numel() * part.element_size() for part in parts)
     host = next((tensor for tensor in (source, target) if tensor.is_cpu and tensor.layout is torch.strided), None)
-    pinned, address = (False, 0) if host is None else (host.is_pinned(), host.data_ptr())
-    yield Copy("copy", operation, size, known(source.device), known(target.device), non_blocking, pinned, address)
+    pinned = host is not None and host.is_pinned()
+    sent = _mark(source) if host is source else 0
+    yield Copy("copy", operation, size, known(source.device), known(target.device), non_blocking, pinned, sent)
+
+
+def _mark(tensor: torch.Tensor) -> int:
+    dense = tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+    return mark(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if dense else 0
 
 
 def _of_indices(
@@ -89,7 +96,7 @@ def _of_indices(
     for index in indices:
         if index.is_cpu and not tensor.is_cpu:
             size = index.numel() * index.element_size()
-            yield Copy("index", operation, size, _HOST, known(tensor.device), address=index.data_ptr())
+            yield Copy("index", operation, size, _HOST, known(tensor.device), mark=_mark(index))
         elif not index.is_cpu and _is_mask(index):
             yield Copy("size", operation, _COUNT, known(index.device), _HOST)
 

@@ -319,3 +319,7 @@ def test_steps_are_those_of_value_and_grad_where_no_optimizer_makes_any(run):
         print(report.steps)
     """
     assert run(program).split() == ["5", "3"]
+
+
+def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
+    check_advice("jax")

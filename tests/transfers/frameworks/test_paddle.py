@@ -24,3 +24,7 @@ print(len(report))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert done.stdout.splitlines() == ["3.0 [2.0] [1.0, 2.0]", "0"], done.stderr
+
+
+def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
+    check_advice("paddle")

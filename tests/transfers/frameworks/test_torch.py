@@ -65,3 +65,7 @@ print(report.steps)
     env = os.environ | {"KERAS_BACKEND": "torch"}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, env=env)
     assert done.stdout.splitlines() == ["8 False", "8"], done.stderr[-3000:]
+
+
+def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
+    check_advice("torch")

@@ -16,6 +16,7 @@ from xdevice.tensors.transfers.syntax import Place, Span, is_allowed, loops
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 _OURS = _PACKAGE, os.path.join(os.path.dirname(_PACKAGE), "backends")  # of a checkout
+_PREFETCH = os.path.join(_PACKAGE, "parallel", "prefetch.py")
 _STANDARD = (sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _libraries = tuple(
     os.path.realpath(path) + os.sep
@@ -70,6 +71,15 @@ def callers(frame: FrameType | None) -> list[Caller]:
             found.append(Caller(frame, spot(frame), inner))
         inner, frame = frame, frame.f_back
     return found
+
+
+def is_ahead(frame: FrameType | None) -> bool:
+    """Whether `prefetch` is on the stack: what it takes from its source, and places, is ahead of the loop."""
+    while frame is not None:
+        if frame.f_code.co_filename == _PREFETCH:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def calls_before(frame: FrameType | None) -> list[str]:

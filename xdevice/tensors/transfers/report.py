@@ -2,15 +2,16 @@
 
 import shutil
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from time import perf_counter
 from typing import Any
 
 from xdevice._version import __version__
 from xdevice.contract import Kind
 from xdevice.errors import BrokenBackendError, NotSupportedError, VirtualDeviceError, XDeviceError
-from xdevice.framework.adapters import imported
+from xdevice.framework.adapters import find, imported
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.kit.escaping import as_json, escaped
 from xdevice.kit.units import size
@@ -165,7 +166,7 @@ class Report:
     def _finding(self, site: Site) -> Finding:
         at, place = Facts(site, self._recorder, self.bus), site.place
         file, line, source = (place.file, place.line, place.source) if place else ("", 0, "")
-        rule, instead = advice(at)
+        rule, instead = advice(at, _words(site.owner))
         what = site.owner, at.copies, site.nbytes, at.source, at.to
         seconds = self.bus.seconds(at.copies, site.nbytes)
         return Finding(file, line, source, *what, site.kind, rule, instead, at.per_step, at.often, seconds)
@@ -311,6 +312,13 @@ def _has_gpu(owner: Any) -> bool:
         return any(owner.hardware.count(kind) for kind in owner.hardware.kinds() if kind != "cpu")
     except (BrokenBackendError, NotSupportedError, VirtualDeviceError):
         return False
+
+
+@cache
+def _words(owner: str) -> Mapping[str, str]:
+    """The framework's own words for what to write instead."""
+    capability = find(owner).open("transfers")
+    return capability.words() if capability.has("words") else {}
 
 
 def _wrapped(line: str, width: int) -> list[str]:

@@ -6,14 +6,14 @@ The advice, in advice.txt, is that of the first rule that applies to the line.
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import Any, TypeVar
 
-from xdevice.contract import Copy, Kind
+from xdevice.contract import Kind
 from xdevice.device import Device
 from xdevice.hardware.bus import Bus
+from xdevice.kit.advice import read
 from xdevice.tensors.transfers import syntax
 from xdevice.tensors.transfers.callers import Caller
 from xdevice.tensors.transfers.syntax import Place
@@ -23,9 +23,10 @@ Said = TypeVar("Said")
 Key = TypeVar("Key")
 Loop = tuple[str, int, int]  # its file, first and last line
 _Counts = defaultdict[Key, int]  # quicker than a Counter
-_MOST = 64  # addresses that are kept for each line
+_MOST = 64  # marks that are kept for each line
 _NUMBER = 8  # bytes of the largest number
 _OFTEN = 3  # copies at one line that are taken for repeated although no step or loop is known
+_NUMPYS = {"numpy", "random"}
 _RARE = 0.2  # copies in a step, at most, of what is done now and then
 
 
@@ -37,22 +38,24 @@ class Site:
         self.place, self.owner, self.allowed = event.place, event.owner, event.allowed
         self.kind: Kind = copy.kind
         self.operation, self.source, self.target = copy.operation, copy.source, copy.target
-        self.copies = self.nbytes = self.pinned = self.non_blocking = 0
-        self.addresses = _Counts[int](int)
+        self.copies = self.nbytes = self.pinned = self.non_blocking = self.ahead = 0
+        self.marks = _Counts[int](int)
         self.steps = _Counts[int](int)  # copies in each step
         # copies in each turn of each loop around the line
         self.turns = defaultdict[Loop, _Counts[int]](lambda: _Counts[int](int))
 
-    def add(self, copy: Copy, step: int, turns: dict[Loop, int]) -> None:
+    def add(self, event: Event, step: int, turns: dict[Loop, int]) -> None:
+        copy = event.copy
         self.copies += 1
+        self.ahead += event.is_ahead
         self.nbytes += copy.nbytes
         self.pinned += copy.pinned
         self.non_blocking += copy.non_blocking
         self.steps[step] += 1
         for loop, turn in turns.items():
             self.turns[loop][turn] += 1
-        if copy.address and (copy.address in self.addresses or len(self.addresses) < _MOST):
-            self.addresses[copy.address] += 1
+        if copy.mark and (copy.mark in self.marks or len(self.marks) < _MOST):
+            self.marks[copy.mark] += 1
 
 
 class Recorder(Listener):
@@ -77,7 +80,7 @@ class Recorder(Listener):
             site = self.sites.get(key)
             if site is None:
                 site = self.sites[key] = Site(event)
-            site.add(copy, self.steps, self._turned(event.callers))
+            site.add(event, self.steps, self._turned(event.callers))
 
     def stepped(self, optimizer: object) -> None:
         """Count a step, where it is that of the first optimizer seen."""
@@ -159,26 +162,50 @@ class Facts:
         # all before the first of several steps, as a model is
         self.is_preparation = program.steps > 1 and self.per_step is None and set(site.steps) == {0}
         self.is_sent = self.kind == "copy" and self.source == "host"  # by the program
+        self.birthplace = "the CPU" if self.source == "host" else self.source
+        # the target, for the words of a framework
+        self.to_kind, self.to_index = site.target.kind, site.target.index
+        self.is_across = self.kind == "copy" and "host" not in (self.source, self.to)
         self.is_fetched = self.kind == "copy" and self.to == "host"
         self.is_number = site.nbytes <= self.copies * _NUMBER
         self.is_small = site.nbytes / self.copies / bus.bandwidth < bus.latency  # it takes longer to begin than to make
         # what makes the tensor that the line moves, and what it moves although the loop does not change it
-        self.factory, self.unchanged = self.says(syntax.factory) or "", self.says(syntax.unchanged) or ""
+        self.factory, self.unchanged = self.says(syntax.factory), self.says(syntax.unchanged) or ""
         # five steps or a loop come before it, or an `if`, which may let only some turns pass
         self.is_rare = self.says(syntax.follows_loop) or self.says(syntax.is_conditional)
+        is_beside_loop = self.is_rare or self.says(syntax.precedes_loop)
         if self.per_step is not None:
-            self.is_rare = self.per_step <= _RARE
+            self.is_rare = self.per_step <= _RARE or (self.per_step < 1 and is_beside_loop)
         # again and again, as far as is known
         self.is_often = (self.repeats or self.copies >= _OFTEN) and not self.is_rare
         # in each step or turn, but for what the program prepares
-        self.is_sent_often = self.is_sent and self.repeats and not self.is_preparation and not self.says(syntax.builds)
+        is_each_time = self.repeats and not (is_beside_loop if self.per_step is None else self.is_rare)
+        self.is_sent_often = (
+            self.is_sent
+            and is_each_time
+            and not (self.is_preparation or site.ahead == site.copies or self.says(syntax.builds))
+        )
         # single numbers, which the framework sends and the line does not ask it to move
-        by_itself = self.kind in ("operand", "gradient") or (self.is_sent and not self.says(syntax.moves))
+        is_moved = self.says(syntax.moves) and site.operation not in syntax.FACTORIES
+        by_itself = self.kind in ("operand", "gradient") or (self.is_sent and not is_moved)
         self.is_own_number = self.source == "host" and self.is_number and by_itself
         self.is_read = (self.kind == "number" or (self.is_fetched and self.is_number)) and self.is_often
-        # every copy but the first sends memory that was sent before
-        sent, places = sum(site.addresses.values()), len(site.addresses)
-        self.is_same_memory = sent == self.copies > places and self.copies >= 2 * places
+        # every copy but the first sends values that were sent before
+        sent, different = sum(site.marks.values()), len(site.marks)
+        is_again = sent == self.copies > different and self.copies >= 2 * different
+        self.is_same = is_again and bool(self.unchanged or (different == 1 and self.copies >= _OFTEN))
+        self.it = self.unchanged or "it"
+
+    @property
+    def is_made_here(self) -> bool:
+        """Whether a factory makes what the line moves: in the line, or in one before it of the same turn."""
+        return self.factory is not None and (self.factory.is_in_line or self.repeats)
+
+    @property
+    def is_numpys(self) -> bool:
+        """Whether NumPy, or a generator of its numbers, has made what is sent."""
+        made = self.factory
+        return made is not None and (made.module in _NUMPYS or (not made.module and "." in made.name))
 
     @property
     def often(self) -> str:
@@ -203,13 +230,18 @@ def _per_step(site: Site, program: Recorder) -> float | None:
 
 
 def _per_turn(site: Site, program: Recorder) -> tuple[int, float] | None:
-    """The first line of the innermost loop that copies in most of its turns, and the copies in a turn."""
+    """The first line of the innermost loop that copies in most of its turns, and the copies in a turn.
+
+    A comprehension in the line itself is one only where there is no other.
+    """
     if site.place is None or syntax.is_conditional(site.place):
         return None  # turns in which nothing is copied are not counted
+    first, last = syntax.statement(site.place)
+    found: list[tuple[int, float, bool]] = []
     for loop, turns in list(site.turns.items()):
         if len(turns) >= 2 and len(turns) * 2 >= program.turns[loop]:
-            return loop[1], median(turns.values())
-    return None
+            found.append((loop[1], median(turns.values()), first <= loop[1] and loop[2] <= last))
+    return min(found, key=lambda each: each[2], default=(0, 0.0, False))[:2] if found else None
 
 
 RULES: dict[str, Callable[[Facts], object]] = {
@@ -219,30 +251,40 @@ RULES: dict[str, Callable[[Facts], object]] = {
     "decision-on-the-host": lambda at: at.is_read and at.says(syntax.decides),
     "number-per-step": lambda at: at.is_read,
     "shown-per-step": lambda at: at.kind == "print" and at.is_often,
+    "size-not-given": lambda at: at.kind == "size" and at.is_often and at.says(syntax.is_counted),
     "size-from-values": lambda at: at.kind == "size" and at.is_often,
     "index-from-the-host": lambda at: at.kind == "index" and at.is_often,
     "number-from-python": lambda at: at.is_own_number and at.repeats,
     "operand-elsewhere": lambda at: at.kind == "operand" and not at.is_own_number,
     "gradient-crosses": lambda at: at.kind == "gradient" and at.repeats and not at.is_own_number,
-    "made-on-the-host": lambda at: at.is_sent and at.factory,
-    "same-memory-again": lambda at: at.is_sent and at.is_same_memory and at.unchanged,
-    "moved-in-the-loop": lambda at: at.kind == "copy" and at.repeats and not at.site.addresses and at.unchanged,
+    "made-by-numpy": lambda at: at.is_sent and at.repeats and at.factory and at.is_numpys,
+    "made-on-the-host": lambda at: (at.is_sent or at.is_across) and at.is_made_here and not at.is_numpys,
+    "same-values-again": lambda at: at.is_sent and at.is_same and not at.is_rare,
+    "moved-in-the-loop": lambda at: at.kind == "copy" and at.repeats and not at.site.marks and at.unchanged,
+    "built-of-numbers": lambda at: at.is_sent_often and at.says(syntax.is_literal),
+    "between-gpus": lambda at: at.is_across and at.repeats and not (at.is_preparation or at.is_rare),
     "many-small": lambda at: (
         at.kind == "copy" and at.repeats and not at.is_preparation and at.together >= 4 and at.is_small
     ),
     "blocks-although-pinned": lambda at: at.is_sent_often and at.site.pinned == at.copies and not at.site.non_blocking,
-    "unpinned-batches": lambda at: at.is_sent_often and not at.site.pinned,
+    "waits-although-unpinned": lambda at: at.is_sent_often and at.site.non_blocking and not at.site.pinned,
+    "unpinned-batches": lambda at: at.is_sent_often and not (at.site.pinned or at.site.non_blocking),
     "fetched-per-step": lambda at: at.is_fetched and at.repeats and not at.is_rare,
 }
 """The sorts of copies that can be avoided, and when a line makes one: a special case comes before the general one."""
 
-ADVICE = dict(
-    line.split(": ", 1) for line in Path(__file__).with_name("advice.txt").read_text(encoding="utf-8").splitlines()
-)
+ADVICE = read(__file__)
 """What to write instead, for each rule; it may name facts: ``{at.together}``."""
 
 
-def advice(at: Facts) -> tuple[str, str]:
-    """The name of the first rule that applies, and what to write instead; empty where there is nothing to mend."""
-    name = next((name for name, applies in RULES.items() if at.site.place is not None and applies(at)), "")
-    return name, ADVICE[name].format(at=at) if name else ""
+def advice(at: Facts, words: Mapping[str, str]) -> tuple[str, str]:
+    """The name of the first rule that applies, and what to write instead; empty where there is nothing to mend.
+
+    The words are the framework's own, by rule. A rule without any, here or there, is not for this framework.
+    """
+    spoken = ADVICE | words
+    if at.factory is not None and at.factory.module == "xdevice":
+        spoken["made-on-the-host"] = ADVICE["made-on-the-host"]
+    known = at.site.place is not None
+    name = next((name for name, applies in RULES.items() if known and name in spoken and applies(at)), "")
+    return name, spoken[name].format(at=at) if name else ""

@@ -14,15 +14,21 @@ Lines = tuple[int, int]  # the first and the last line of something
 Span = tuple[tuple[int, int], tuple[int, int]]  # a line and a column of it, in bytes, and those of the end
 
 _ALLOW = re.compile(r"#\s*xdevice:\s*allow\b")
+_STATEMENTS = (ast.For, ast.AsyncFor, ast.While)
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # what moves something: methods, and functions their first argument
 _METHODS = {"to", "cuda", "gpu", "to_device", "as_in_context", "as_in_ctx", "copyto"}
-_FUNCTIONS = {"to_device", "device_put", "to_tensor", "convert_to_tensor", "tensor", "as_tensor", "asarray"}
+_FUNCTIONS = {
+    *("to_device", "device_put", "to_tensor", "convert_to_tensor", "tensor", "as_tensor", "asarray", "array"),
+    *("constant", "identity"),
+}
 _TRAINERS = {"fit", "evaluate", "predict", "train_on_batch", "train_batch", "eval_batch"}  # the library runs the loop
-_FACTORIES = {  # what makes a tensor of no data: it can be made anywhere
+FACTORIES = {  # what makes a tensor of no data: it can be made anywhere
     *("zeros", "ones", "empty", "full", "eye", "arange", "linspace", "zeros_like", "ones_like", "full_like"),
     *("rand", "randn", "randint", "randperm", "normal", "uniform", "rand_like", "randn_like"),
+    *("random", "random_sample", "standard_normal", "integers", "bernoulli", "gaussian"),
 }
+_COUNTED = {"repeat_interleave", "repeat"}  # whose result is as long as their counts say
 
 
 class Place(NamedTuple):
@@ -99,10 +105,91 @@ def _function(place: Place) -> Lines:
     return max(((n.lineno, n.end_lineno) for n in around), default=(0, 0))
 
 
-def factory(place: Place) -> str:
-    """The factory whose result the line moves at once, ``torch.zeros`` in ``torch.zeros(3).cuda()``; else empty."""
-    made = (value.func for value in _moved(place) if isinstance(value, ast.Call))
-    return next((ast.unparse(called) for called in made if _name(called) in _FACTORIES), "")
+class Factory(NamedTuple):
+    name: str  # as the program calls it: ``torch.zeros``
+    module: str  # that it is of, as far as the file's imports say: ``torch``, ``numpy``
+    is_in_line: bool
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@lru_cache(maxsize=1024)
+def factory(place: Place) -> Factory | None:
+    """The factory whose result the line moves: ``torch.zeros`` in ``torch.zeros(3).cuda()``, or in the line before."""
+    for value in _moved(place):
+        call = _maker(place, value)
+        if call is not None:
+            root = ast.unparse(call).partition(".")[0].partition("(")[0]
+            module = _imported(place.file).get(root, "")
+            return Factory(ast.unparse(call), module, call.lineno >= statement(place)[0])
+    return None
+
+
+def _maker(place: Place, value: ast.expr, depth: int = 4) -> ast.expr | None:
+    """The factory by which a value is made, behind what converts it, scales it or names it."""
+    if not depth:
+        return None
+    if isinstance(value, ast.Name):
+        bound = _last_bound(place, value.id)
+        return None if bound is None else _maker(place, bound, depth - 1)
+    if isinstance(value, ast.BinOp):
+        parts = [each for each in (value.left, value.right) if not isinstance(each, ast.Constant)]
+        return _maker(place, parts[0], depth - 1) if len(parts) == 1 else None
+    if not isinstance(value, ast.Call):
+        return None
+    if _name(value.func) in FACTORIES:
+        return value.func
+    is_method = isinstance(value.func, ast.Attribute) and isinstance(value.func.value, (ast.Call, ast.BinOp))
+    inner = value.func.value if is_method and isinstance(value.func, ast.Attribute) else next(iter(value.args), None)
+    return None if inner is None else _maker(place, inner, depth - 1)
+
+
+def _last_bound(place: Place, name: str) -> ast.expr | None:
+    """What the name was last bound to before the line, in the same turn of the innermost loop, or in the function."""
+    found: list[Any] = [
+        node
+        for node in _before(place, ast.Assign)
+        if [each.id for each in node.targets if isinstance(each, ast.Name)] == [name]
+    ]
+    changed = [n for n in _before(place, ast.AugAssign) if isinstance(n.target, ast.Name) and n.target.id == name]
+    return max(found, key=lambda node: node.lineno).value if found and not changed else None
+
+
+@lru_cache(maxsize=256)
+def _imported(file: str) -> dict[str, str]:
+    """The first part of the module that a name was imported from: ``np``: ``numpy``."""
+    names: dict[str, str] = {}
+    for node in _nodes(file):
+        if isinstance(node, ast.Import):
+            names |= {(each.asname or each.name).partition(".")[0]: each.name.partition(".")[0] for each in node.names}
+        if isinstance(node, ast.ImportFrom) and node.module:
+            names |= {each.asname or each.name: node.module.partition(".")[0] for each in node.names}
+    return names
+
+
+def is_literal(place: Place) -> bool:
+    """Whether the line moves numbers that it spells, or makes by a comprehension: ``torch.tensor([a, b])``."""
+    spelt = (ast.List, ast.Tuple, ast.ListComp)
+    return any(
+        isinstance(value, spelt) or (isinstance(value, ast.BinOp) and isinstance(value.left, spelt))
+        for value in _moved(place)
+    )
+
+
+def is_counted(place: Place) -> bool:
+    """Whether the line repeats elements as often as a tensor says."""
+    return any(_name(call.func) in _COUNTED for call in _at(place, ast.Call))
+
+
+def precedes_loop(place: Place) -> bool:
+    """Whether the loop around the line has another loop in it, after the line: the line is not part of its turns."""
+    around = next(iter(loops(place)), None)
+    if around is None:
+        return False
+    inside = _function(place)
+    later = (n for n in _nodes(place.file) if isinstance(n, _STATEMENTS) and place.line < n.lineno <= around[1])
+    return any(_function(Place(place.file, n.lineno)) == inside and not _is_update(n) for n in later)
 
 
 def trains(place: Place) -> bool:
@@ -160,8 +247,11 @@ def follows_loop(place: Place) -> bool:
 
     A loop over parameters does not count: an update by hand is part of a step.
     """
-    ended = (n for n in _before(place, (ast.For, ast.AsyncFor, ast.While)) if n.end_lineno < place.line)
-    return any("param" not in ast.unparse(getattr(loop, "iter", loop)).lower() for loop in ended)
+    return any(n.end_lineno < place.line and not _is_update(n) for n in _before(place, _STATEMENTS))
+
+
+def _is_update(loop: Any) -> bool:
+    return "param" in ast.unparse(getattr(loop, "iter", loop)).lower()
 
 
 def _before(place: Place, kinds: type[Any] | tuple[type[Any], ...]) -> Iterator[Any]:

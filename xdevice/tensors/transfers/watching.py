@@ -22,7 +22,7 @@ from xdevice.kit import virtual_request
 from xdevice.kit.units import size
 from xdevice.tensors.gradients import listeners
 from xdevice.tensors.transfers.baseline import Baseline
-from xdevice.tensors.transfers.callers import Caller, callers, calls_before, skip
+from xdevice.tensors.transfers.callers import Caller, callers, calls_before, is_ahead, skip
 from xdevice.tensors.transfers.syntax import Place, is_allowed, trains
 
 WORDS: dict[Kind, str] = {
@@ -59,6 +59,7 @@ class Event(NamedTuple):
     callers: tuple[Caller, ...]  # the innermost first; not to be kept, since frames keep what is in them
     context: Context | None  # of the thread for which it is made, where that is another one
     allowed: bool  # the line says so, or the baseline
+    is_ahead: bool  # `prefetch` makes it
 
     def described(self) -> str:
         """Where, what and how much: ``main.py:3: 4 B, gpu:0 → host: reads a number (.item)``."""
@@ -142,7 +143,7 @@ class Told:
         allowed = own[0].spot.allowed if own else place is not None and is_allowed(place)
         if _baseline is not None and place is not None:
             allowed = allowed or _baseline.accepts(place, copy.kind)
-        event = Event(copy, str(self._owner), place, own, context, allowed)
+        event = Event(copy, str(self._owner), place, own, context, allowed, is_ahead(frame))
         for listener in dict.fromkeys((*_guards, *_recorders)):
             listener.see(event)
 

@@ -1,0 +1,11 @@
+"""Files of advice: a line for each rule, ``RULE: what to write instead``, which may name facts: ``{at.to}``."""
+
+from functools import cache
+from pathlib import Path
+
+
+@cache
+def read(beside: str) -> dict[str, str]:
+    """What ``advice.txt`` beside this file says, by rule."""
+    lines = Path(beside).with_name("advice.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.split(": ", 1) for line in lines)
