@@ -145,11 +145,13 @@ def site_of(act):
     return site
 
 
-def test_bytes_pinned_memory_and_addresses_are_told():
+def test_bytes_pinned_memory_and_values_are_told():
     pageable, pinned = torch.ones(4), torch.ones(4).pin_memory()
     site = site_of(lambda: [pageable.to(GPU) for _ in range(3)])
     assert (site.copies, site.nbytes, site.pinned, site.non_blocking) == (3, 48, 0, 0)
-    assert dict(site.addresses) == {pageable.data_ptr(): 3}
+    assert list(site.marks.values()) == [3]
+    assert len(site_of(lambda: [torch.full((4,), float(i)).to(GPU) for i in range(3)]).marks) == 3
+    assert not site_of(lambda: torch.ones(4, 4)[:, ::2].to(GPU)).marks, "elements that are apart are not looked at"
     site = site_of(lambda: pinned.to(GPU, non_blocking=True))
     assert (site.copies, site.nbytes, site.pinned, site.non_blocking) == (1, 16, 1, 1)
 
