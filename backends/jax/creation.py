@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Callable
+from functools import lru_cache
 from inspect import signature
 from typing import Any
 
@@ -20,7 +21,9 @@ from xdevice.errors import ArgumentError, NotSupportedError
 _TAKES_DEVICE = "device" in signature(jnp.arange).parameters
 _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
 _lock = threading.Lock()
-_key: jax.Array | None = None  # JAX keeps no random state; this is xdevice's
+# JAX keeps no random state; this is xdevice's
+_seed = int.from_bytes(os.urandom(4), "little")
+_keys: dict[Any, jax.Array] = {}  # of each device, where it stays
 
 
 def dtype(name: str) -> Any:
@@ -52,7 +55,9 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
 def _of_shape(make: Callable[..., jax.Array]) -> Callable[..., jax.Array]:
     def made(shape: tuple[int, ...], dtype: Any, device: Device | None) -> jax.Array:
         check_width(dtype)
-        return _bound(make(shape, dtype, device=_native(device)), device)
+        if device is None or is_tracing():
+            return _bound(make(shape, dtype, device=_native(device)), device)
+        return _made_there(make, shape, dtype, native(device))()
 
     return made
 
@@ -65,6 +70,9 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
     if isinstance(value, jax.Array):
         value = value.reshape(())  # its gradient flows through
     _check_range(dtype, value)
+    if device is not None and isinstance(value, (bool, int, float)) and not is_tracing():
+        number = value if dtype is None else np.asarray(value).astype(dtype)  # alone, it is sent
+        return _made_there(jnp.full, shape, dtype, native(device))(number)
     return _bound(jnp.full(shape, value, dtype, device=_native(device)), device)
 
 
@@ -73,17 +81,25 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
     _check_range(dtype, start, stop, step)
     if device is dtype is None and type(start) is type(stop) is int and step == 1:
         return jnp.arange(start, stop) if start else jnp.arange(stop)  # with fewer numbers it is several times as quick
+    counts = type(stop) is int and type(start) is int and (start, step) == (0, 1)
+    if device is not None and counts and not is_tracing():
+        return _made_there(_counted, (max(stop, 0),), dtype, native(device))()
+    if device is not None and not is_tracing():
+        with jax.default_device(native(device)):  # not made on another GPU, and then sent
+            return jax.device_put(jnp.arange(start, stop, step, dtype), native(device))
     return _bound(_made(jnp.arange, start, stop, step, dtype, device=device), device)
 
 
 def seed(n: int) -> None:
-    global _key
+    global _seed
     if is_tracing():
         raise NotSupportedError(
             "seed would run once, when jax.jit traces the function, not at each call; call it outside"
         )
     with _lock, jax.ensure_compile_time_eval():
-        _key = jax.random.key(n)
+        jax.random.key(n)  # raises what is wrong with n
+        _seed = n
+        _keys.clear()
 
 
 def _random(sample: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,11 +112,11 @@ def _random(sample: Callable[..., Any]) -> Callable[..., Any]:
             if is_at_work():
                 instead = f"make them outside and pass them in, or pass {key} in and call jax.random"
                 raise NotSupportedError(f"random numbers made while {same}; {instead}")
-        options = {} if dtype is None else {"dtype": dtype}
+        wanted = jax.dtypes.canonicalize_dtype(float) if dtype is None else dtype
         if device is None:
-            return sample(_next_key(), shape, **options)
+            return _draw(sample, shape, wanted, jax.config.jax_default_device or jax.devices()[0])
         with scope(device):  # computed there, but not committed to it
-            return jax.device_put(sample(_next_key(), shape, **options), native(device))
+            return jax.device_put(_draw(sample, shape, wanted, native(device)), native(device))
 
     return drawn
 
@@ -108,14 +124,21 @@ def _random(sample: Callable[..., Any]) -> Callable[..., Any]:
 rand, randn = map(_random, (jax.random.uniform, jax.random.normal))
 
 
-def _next_key() -> Any:
-    global _key
-    # evaluated even while JAX traces: a traced key must not be kept
-    with _lock, jax.ensure_compile_time_eval():
-        if _key is None:
-            _key = jax.random.key(int.from_bytes(os.urandom(4), "little"))
-        _key, drawn = jax.random.split(_key)
-        return drawn
+def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, place: Any) -> Any:
+    """Random numbers by the device's own key, which is another afterwards. The key is sent there once."""
+    with _lock:
+        key = _keys.get(place)
+        if key is None:
+            key = jax.random.key(_seed)
+            if place != jax.devices()[0]:
+                key = jax.random.fold_in(key, 1 + place.id + (place.platform == "cpu") * 2**16)
+        _keys[place], drawn = _split(key)
+    return _sampled(sample, drawn, shape, np.dtype(dtype))
+
+
+_split = jax.jit(jax.random.split)
+# compiled as a whole: the limits between which it draws would be sent
+_sampled = jax.jit(lambda sample, key, shape, dtype: sample(key, shape, dtype), static_argnums=(0, 2, 3))
 
 
 def check_width(dtype: Any) -> None:
@@ -137,6 +160,22 @@ def _check_range(dtype: Any, *numbers: Any) -> None:
     for number in numbers:
         if isinstance(number, (int, np.integer)) and not limits.min <= number <= limits.max:
             raise OverflowError(f"{number} does not fit into {target}, from {limits.min} to {limits.max}")
+
+
+@lru_cache(maxsize=4096)
+def _made_there(
+    make: Callable[..., jax.Array], shape: tuple[int, ...], dtype: Any, place: Any
+) -> Callable[..., jax.Array]:
+    """What makes such an array on the device, compiled for it: JAX's own functions make it elsewhere, and send it."""
+
+    def made(*value: Any) -> jax.Array:
+        return make(shape, *value, dtype)
+
+    return jax.jit(made, out_shardings=SingleDeviceSharding(place))
+
+
+def _counted(shape: tuple[int, ...], dtype: Any) -> jax.Array:
+    return jnp.arange(*shape, dtype=dtype)
 
 
 def _native(device: Device | None) -> Any:

@@ -14,6 +14,7 @@ from xdevice.device import Device
 
 _DTYPES = ("bool", "uint8", "int8", "int32", "int64", "float16", "float32", "float64")
 _FLOAT: Any = np.dtype("float32")  # what MXNet makes of Python's floats
+_WHOLE = 2**24  # below it, every whole number is a 32-bit float
 _EXACT = 2**53  # MXNet passes numbers to its operators as 64-bit floats
 
 
@@ -55,6 +56,11 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
     numbers = np.arange(start, stop, step, dtype=dtype)  # NumPy's is exact for every dtype
     if dtype is None and numbers.dtype.kind == "f":
         dtype = _FLOAT
+    given = np.dtype(dtype or numbers.dtype)
+    are_whole = all(float(each).is_integer() and abs(each) < _WHOLE for each in (start, stop, step))
+    if are_whole and numbers.size and given.name in ("int32", "int64", "float32", "float64"):
+        with mx.util.np_shape(True):  # exact, and made where it is to be
+            return mx.np.arange(start, stop, step, given.name, ctx=_context(device))
     return tensor(numbers, dtype, device)
 
 

@@ -50,7 +50,8 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
     def numbers() -> Any:
         # tf.range knows few dtypes, so count in the widest; without a dtype take TensorFlow's own
-        likely = tf.constant([start, stop, step]).dtype
+        with tf.device("CPU:0"):
+            likely = tf.constant([start, stop, step]).dtype
         wide = tf.int64 if likely.is_integer else tf.float64
         return tf.cast(tf.range(start, stop, step, dtype=wide), dtype or likely)
 

@@ -11,11 +11,20 @@ import pytest
 
 from xdevice import cpu, device_of, devices, gpu, ones, strict, synchronize, tensor, to_device, to_numpy
 from xdevice.errors import MixedDeviceError, NotSupportedError, TransferError
+from xdevice.tensors import creation
 from xdevice.tensors.transfers.guard import transfer_guard
 from xdevice.tensors.transfers.report import watch_transfers
 from xdevice.testing import Native
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised, same_values, values
 
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "empty": lambda device: creation.empty((2, 3), device=device),
+    "zeros": lambda device: creation.zeros((2, 3), device=device),
+    "ones": lambda device: creation.ones((2, 3), dtype="float32", device=device),
+    "arange": lambda device: creation.arange(5, device=device),
+    "rand": lambda device: creation.rand((2, 3), device=device),
+    "randn": lambda device: creation.randn((2, 3), device=device),
+}
 OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add,
     "subtract": lambda x, y: y - x,
@@ -225,6 +234,21 @@ class Transfers(OneDevice):
         to_device(x, SECOND)  # after the block
         assert seen(report) == [("gpu:0", "gpu:1", 1, BYTES)]
         assert (report.findings[0].file, report.findings[0].source) == (str(tmp_path / "main.py"), line)
+
+    @needs("creation.{name}")
+    @pytest.mark.parametrize("name", MAKERS)
+    def test_a_factory_makes_its_tensor_on_the_device(self, backend: str, name: str) -> None:
+        for device in (FIRST, SECOND):
+            beside = MAKERS[name](device)  # a device's state of random numbers may be sent to it, once
+            with transfer_guard("forbid"):
+                made = MAKERS[name](device), getattr(creation, name)(5 if name == "arange" else (2,), like=beside)
+            assert [device_of(each) for each in made] == [device] * 2
+
+    @needs("creation.full")
+    def test_a_number_is_all_that_full_may_send(self, backend: str) -> None:
+        with watch_transfers() as report:
+            made = creation.full((8, 8), 1.5, dtype="float32", device=SECOND)
+        assert device_of(made) == SECOND and report.nbytes <= 8 and {found.to for found in report} <= {"gpu:1"}
 
     @needs("cpu")
     def test_there_and_back_are_two_copies_which_log_says(self, backend: str, caplog: Any) -> None:
