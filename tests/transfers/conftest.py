@@ -119,6 +119,22 @@ def reported(tmp_path, monkeypatch):
 
 
 @pytest.fixture
+def check_page(tmp_path, plug_in):
+    """The tests that the page on transfers shows pass under the framework."""
+
+    def check(name):
+        page = Path(__file__).parents[2] / "docs" / "tensors" / "transfers.md"
+        (text,) = [part for part in page.read_text(encoding="utf-8").split("```") if "# test_training.py" in part]
+        (tmp_path / "test_training.py").write_text(text.removeprefix("python\n"), encoding="utf-8")
+        gpus = f"--xdevice-backend={name}", "--xdevice-virtual-gpus=2"
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *gpus]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=tmp_path, check=False)
+        assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+
+    return check
+
+
+@pytest.fixture
 def advised(plug_in):
     """The planted mistakes of mistakes/NAME.txt, each with what is found in its two versions, all by one process."""
 

@@ -323,3 +323,7 @@ def test_steps_are_those_of_value_and_grad_where_no_optimizer_makes_any(run):
 
 def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
     check_advice("jax")
+
+
+def test_the_tests_that_the_page_shows_pass(check_page):
+    check_page("jax")

@@ -38,3 +38,7 @@ print(len(report))
 
 def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
     check_advice("tensorflow")
+
+
+def test_the_tests_that_the_page_shows_pass(check_page):
+    check_page("tensorflow")
