@@ -21,6 +21,7 @@ from xdevice.errors import ArgumentError, NotSupportedError
 _TAKES_DEVICE = "device" in signature(jnp.arange).parameters
 _WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
 _lock = threading.Lock()
+_config: Any = jax.config
 # JAX keeps no random state; this is xdevice's
 _seed = int.from_bytes(os.urandom(4), "little")
 _keys: dict[Any, jax.Array] = {}  # of each device, where it stays
@@ -81,12 +82,13 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
     _check_range(dtype, start, stop, step)
     if device is dtype is None and type(start) is type(stop) is int and step == 1:
         return jnp.arange(start, stop) if start else jnp.arange(stop)  # with fewer numbers it is several times as quick
-    counts = type(stop) is int and type(start) is int and (start, step) == (0, 1)
+    counts = type(start) is type(stop) is int and (start, step) == (0, 1)
     if device is not None and counts and not is_tracing():
         return _made_there(_counted, (max(stop, 0),), dtype, native(device))()
     if device is not None and not is_tracing():
         with jax.default_device(native(device)):  # not made on another GPU, and then sent
-            return jax.device_put(jnp.arange(start, stop, step, dtype), native(device))
+            there: jax.Array = jax.device_put(jnp.arange(start, stop, step, dtype), native(device))
+            return there
     return _bound(_made(jnp.arange, start, stop, step, dtype, device=device), device)
 
 
@@ -114,7 +116,7 @@ def _random(sample: Callable[..., Any]) -> Callable[..., Any]:
                 raise NotSupportedError(f"random numbers made while {same}; {instead}")
         wanted = jax.dtypes.canonicalize_dtype(float) if dtype is None else dtype
         if device is None:
-            return _draw(sample, shape, wanted, jax.config.jax_default_device or jax.devices()[0])
+            return _draw(sample, shape, wanted, _config.jax_default_device or jax.devices()[0])
         with scope(device):  # computed there, but not committed to it
             return jax.device_put(_draw(sample, shape, wanted, native(device)), native(device))
 
@@ -175,7 +177,7 @@ def _made_there(
 
 
 def _counted(shape: tuple[int, ...], dtype: Any) -> jax.Array:
-    return jnp.arange(*shape, dtype=dtype)
+    return jnp.arange(shape[0], dtype=dtype)
 
 
 def _native(device: Device | None) -> Any:

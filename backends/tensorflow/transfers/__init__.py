@@ -206,7 +206,7 @@ def _special(operation: str) -> str:
     return "" if mixing.INDICES.isdisjoint(mixing.names_in(operation)) else "indices"
 
 
-def _mark(sent: object) -> int:
+def _mark(sent: Any) -> int:
     """That of an array, a tensor on the host, or a list of numbers that is short."""
     if isinstance(sent, (list, tuple)):
         return hash(repr(sent)) if len(sent) <= _SHORT else 0

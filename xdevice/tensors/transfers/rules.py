@@ -282,7 +282,7 @@ def advice(at: Facts, words: Mapping[str, str]) -> tuple[str, str]:
 
     The words are the framework's own, by rule. A rule without any, here or there, is not for this framework.
     """
-    spoken = ADVICE | words
+    spoken = {**ADVICE, **words}
     if at.factory is not None and at.factory.module == "xdevice":
         spoken["made-on-the-host"] = ADVICE["made-on-the-host"]
     known = at.site.place is not None
