@@ -12,7 +12,8 @@ from xdevice.errors import DeviceNotFoundError, DeviceTypeError
 from xdevice.kit.virtual_request import InUse
 
 virtual = InUse()  # logical CPUs: of these the CPU is the first, or those into which a program has split it
-_build_info = tf.sysconfig.get_build_info  # which `virtual.interfaces` replaces
+# which `virtual.interfaces` replaces
+_build_info: Any = names.optional("tensorflow:sysconfig.get_build_info", otherwise=dict)
 
 
 def build() -> Build:

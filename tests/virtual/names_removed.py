@@ -26,9 +26,13 @@ SECONDS, KEPT = 150, []
 
 
 def remove(name):
-    KEPT.append(getattr(*kit.resolved(name.path)))  # or it may do something as it ends
+    owner, attribute = kit.resolved(name.path)
+    KEPT.append(getattr(owner, attribute))  # or it may do something as it ends
+    public = getattr(owner, "__all__", [])
+    if isinstance(public, list) and attribute in public:
+        public.remove(attribute)
     try:
-        delattr(*kit.resolved(name.path))
+        delattr(owner, attribute)
     except (AttributeError, TypeError):
         hide(name)  # it is of a class in C, or comes from a base class
     if kit._problem(name) is None:
@@ -44,6 +48,11 @@ def hide(name):
         return resolved(path)
 
     kit.resolved = hidden
+
+
+def of_the_same(name):
+    """The names that go with it: those of its path, by other features, and those inside it."""
+    return [each for each in private.NAMES if each.path == name.path or each.path.startswith(f"{name.path}.")]
 
 
 def small_program():
@@ -62,18 +71,20 @@ def check(name):
     """That virtual GPUs, the program, and all features but that of the name work; and that its error names it."""
     hint = f"{private.LAST_TRIED} has it: pip install {listed._package}=={private.LAST_TRIED}"
     path = name.path.replace(":", ".")
+    gone, asked_for = of_the_same(name), set(listed.of(*LISTS))
+    is_essential = any(each.essential for each in gone if each in asked_for)
     said = kit.missing(private.NAMES)
     assert any(line.startswith(f"{path} ") and line.endswith(f", needed for {name.feature}") for line in said), said
     try:
         xdevice.virtual_gpus(2, stand_in=STAND_IN)
         assert xdevice.num_gpus() == 2
     except xdevice.VirtualDeviceError as error:
-        assert name.essential, f"they are refused: {error}"
+        assert is_essential, f"they are refused: {error}"
         assert f"virtual GPUs do not work under {NAME} {version}, where {path} " in str(error), error
         assert str(error).endswith(hint), error
         return
-    assert not name.essential, "they are not refused"
-    features = {each.feature for each in private.NAMES if each.path == name.path}
+    assert not is_essential, "they are not refused"
+    features = {each.feature for each in gone}
     try:
         small_program()
     except xdevice.NotSupportedError as error:
@@ -93,7 +104,7 @@ def check(name):
                 assert str(error).startswith(f"{feature}: not supported under {NAME} {version}, where "), error
                 assert str(error).endswith(hint), error
             except TypeError:  # it is still the framework's own, where the names are of another list
-                assert feature not in {each.feature for each in listed.of(*LISTS)}
+                assert feature not in {each.feature for each in asked_for}
             else:
                 raise AssertionError(f"{ask} is not refused")
 

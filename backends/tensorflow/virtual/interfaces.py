@@ -55,10 +55,10 @@ def start() -> None:
     for home in (_test_util, _test, _tf.test, _tf.compat.v1.test) if names.has("tf.test") else ():
         for name in answers.keys() & vars(home).keys():
             setattr(home, name, answers[name])
-    known, asked = tf.sysconfig.get_build_info, dict.fromkeys(("cuda_version", "cudnn_version"), "virtual")
-    homes = (_tf.sysconfig, _tf.compat.v1.sysconfig) if names.has("tf.sysconfig.get_build_info") else ()
-    for home in homes:  # programs print these before they train
-        home.get_build_info = lambda: {**known(), "is_cuda_build": True, **asked}
+    if names.has("tf.sysconfig.get_build_info"):  # programs print these before they train
+        known, asked = tf.sysconfig.get_build_info, dict.fromkeys(("cuda_version", "cudnn_version"), "virtual")
+        for home in (_tf.sysconfig, _tf.compat.v1.sysconfig):
+            home.get_build_info = lambda: {**known(), "is_cuda_build": True, **asked}
     if names.has("DTensor"):
         _tf.experimental.dtensor.num_local_devices = _meshes_of.num_local_devices
 
