@@ -53,13 +53,24 @@ def test_a_failing_import_is_wrong(with_toy, framework, reason):
     assert line.startswith("✗") and reason in line and "python -c 'import toy'" in line
 
 
-def test_each_missing_private_name_is_a_line(with_toy):
-    done = with_toy("changed", "doctor", *TOY, status=1)
-    lines = [line for line in done.stdout.splitlines() if " is not there" in line]
-    assert [" ".join(line.split()) for line in lines] == [
-        "✗ toy toy._start is not there, needed for a start; 1.4 has it: pip install toy==1.4",
-        "✗ toy toy.Tensor._device is not there, needed for placement; 1.4 has it: pip install toy==1.4",
-    ]
+HINT = "1.4 has it: pip install toy==1.4"
+PLACEMENT = "placement: not supported: toy.Tensor._device is not there, toy.Tensor._place is not there"
+
+
+def test_each_feature_that_this_version_lacks_is_a_line_and_wrong_only_if_virtual_gpus_need_it(with_toy):
+    for framework, wrong in (("changed", ["✗ toy virtual GPUs do not work: toy._start is not there, "]), ("newer", [])):
+        done = with_toy(framework, "doctor", *TOY, status=len(wrong), COLUMNS="300")
+        lines = [" ".join(line.split()) for line in done.stdout.splitlines() if " is not there" in line]
+        assert lines == [f"{line}needed for a start; {HINT}" for line in wrong] + [f"! toy {PLACEMENT}; {HINT}"]
+
+
+def test_the_json_form_has_the_features_that_are_missing(with_toy, rows):
+    done = json.loads(with_toy("newer", "doctor", *TOY, "--json", status=0).stdout)
+    (found,) = [each for each in done["findings"] if each["state"] == "warning"]
+    assert not done["wrong"] and found == {"subject": "toy", "state": "warning", "reason": PLACEMENT, "cure": HINT}
+    (missing,) = rows("newer", *TOY)[0]["toy"]["missing"]
+    reason = PLACEMENT.removeprefix("placement: not supported: ")
+    assert missing == {"feature": "placement", "reason": reason, "essential": False, "cure": HINT}
 
 
 def test_not_installed_is_not_wrong(with_toy):

@@ -130,3 +130,18 @@ def test_doctor_advises_no_useless_install(toy, tmp_path):
     assert findings["mxnet"]["cure"].startswith("pip install --no-deps mxnet==1.9.1")
     if findings["machine"]["state"] == "note":  # no GPU
         assert findings["cupy"]["reason"] == "not installed; it needs a GPU" and findings["cupy"]["cure"] is None
+
+
+def test_status_lists_the_features_that_this_version_lacks(with_toy):
+    def status(framework):
+        lines = with_toy(framework, "virtual", "status", "--backend", "toy,numpy", status=0).stdout.splitlines()
+        return [line for line in lines if line.startswith(("toy", "numpy"))]
+
+    placement = "placement: not supported: toy.Tensor._device is not there, toy.Tensor._place is not there"
+    hint = "1.4 has it: pip install toy==1.4"
+    assert status("good") == []  # before the files of the others
+    assert status("changed") == [
+        f"toy 1.5: virtual GPUs do not work: toy._start is not there; {hint}",
+        f"toy 1.5: {placement}; {hint}",
+    ]
+    assert status("newer") == [f"toy 1.5: {placement}; {hint}"]

@@ -28,17 +28,22 @@ ADAPTER = {
 FRAMEWORKS = {
     "good": "print('toy says hello on stdout')",
     "changed": "class Tensor: pass",
+    "newer": "_start = len\nclass Tensor: pass",
     "segfaults": "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
     "exits": "import os; os._exit(0)",
     "hangs": "import time; time.sleep(600)",
     "broken": "raise OSError('libtoy.so: cannot open shared object file')",
 }
 
-# What the adapter needs of the toy that is changed: neither is there.
+# What the adapter needs of the toy that is changed, which has none of it, and of the newer one, which starts.
 PRIVATE_NAMES = """
     from xdevice.kit.private_names import PrivateName
     LAST_TRIED = "1.4"
-    NAMES = [PrivateName("toy:_start", "a start"), PrivateName("toy:Tensor._device", "placement")]
+    NAMES = [
+        PrivateName("toy:_start", "a start", essential=True),
+        PrivateName("toy:Tensor._device", "placement"),
+        PrivateName("toy:Tensor._place", "placement"),
+    ]
 """
 
 # What `pynvml` answers on a machine with one H200 whose driver is fresh.
@@ -62,7 +67,7 @@ NVML = f"""
 def write(folder, framework, nvml=True):
     """Write it all; the environment in which Python finds it comes back."""
     files = {**ADAPTER, "toy.py": FRAMEWORKS[framework]}
-    if framework == "changed":
+    if framework in ("changed", "newer"):
         files["xdevice_toy/private_names.py"] = PRIVATE_NAMES
     if nvml:
         files["pynvml.py"] = NVML

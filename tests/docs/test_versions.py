@@ -145,12 +145,6 @@ def test_each_program_is_a_row_of_that_framework(name):
     assert {**table, **table[row]}["framework"] == name
 
 
-def test_a_private_name_that_has_gone_is_told_by_what_needs_it():
-    line = "torch.a.b takes (self, x), not (self, y), needed for profiles of the CPU; the last version tried is 2.13.0"
-    assert checks.feature_of(line) == "profiles of the CPU"
-    assert checks.feature_of("torch.a.b is not there, needed for torch.compile") == "torch.compile"
-
-
 def test_numpy_is_not_asked_for_virtual_gpus():
     assert checks.checks_for("numpy", ",".join(checks.CHECKS)) == ["contract", "readme"]
     assert checks.checks_for("jax", "readme,contract") == ["contract", "readme"]

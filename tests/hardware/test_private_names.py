@@ -7,7 +7,7 @@ import pytest
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import private_names
-from xdevice.kit.private_names import PrivateName, PrivateNames, missing, resolved
+from xdevice.kit.private_names import PrivateName, PrivateNames, hint, missing, missing_features, resolved
 
 THERE = PrivateName("json:JSONEncoder.encode", "a test", ("o",))
 GONE = PrivateName("json:JSONEncoder._encode_all", "a test")
@@ -54,6 +54,20 @@ def test_a_gone_or_changed_name_is_told():
     (line,) = missing([OTHER])
     assert line.startswith("json.dumps takes (obj, skipkeys,")
     assert line.endswith("not (obj, precision), needed for a test")
+
+
+def test_a_feature_is_missing_once_and_essential_if_one_of_its_names_is():
+    gone = PrivateName("json:_gone", "a test", essential=True)
+    (found,) = missing_features([THERE, GONE, gone])
+    assert found == ("a test", "json.JSONEncoder._encode_all is not there, json._gone is not there", True)
+    assert not missing_features([GONE])[0].essential
+
+
+def test_the_line_to_type_is_of_a_version_with_a_wheel_for_this_python():
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert hint("lathe", "2.0") == "2.0 has it: pip install lathe==2.0"
+    assert hint("lathe", {"3.0": "2.6 2.7", "2.0": f"2.5 {here}"}) == "2.0 has it: pip install lathe==2.0"
+    assert hint("lathe", {"3.0": "2.6 2.7", "2.0": "2.5"}) == "3.0 has it, under Python 2.6 or 2.7"
 
 
 def test_without_an_essential_name_virtual_gpus_are_refused(names, lathe):

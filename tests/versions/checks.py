@@ -93,14 +93,9 @@ def names(tried: Tried) -> Run:
     except (ValueError, KeyError):
         said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
         return Run(0, 0, {}, seconds, f"xdevice info: {said[0]}")
-    features = {feature_of(line): line for line in gone}
-    says = f"{len(gone)} gone: {', '.join(features)}" if gone else "none gone"
+    features = {each["feature"]: f"{each['reason']}; {each['cure']}" for each in gone}
+    says = f"gone for {', '.join(features)}" if gone else "none gone"
     return Run(0, 0, features, seconds, says=says)
-
-
-def feature_of(line: str) -> str:
-    """What needs the name that a line of ``xdevice info`` says has gone."""
-    return line.rpartition(", needed for ")[2].partition(";")[0]
 
 
 def program(tried: Tried) -> Run:

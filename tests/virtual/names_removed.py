@@ -1,6 +1,6 @@
 """Remove each private name of a framework in turn, and print where more is missing than the feature that needs it.
 
-    python names_removed.py BACKEND [--stand-in] [--each=N]
+    python names_removed.py BACKEND [--stand-in | --in-python] [--each=N]
 
 Each name is removed in a forked process, which then enables virtual GPUs and runs a small program. A name that the
 framework's own code needs is hidden instead from xdevice alone: a version without it has other code.
@@ -17,9 +17,10 @@ import xdevice
 from xdevice.kit import private_names as kit
 from xdevice.kit import virtual_request
 
-NAME, STAND_IN = sys.argv[1], "--stand-in" in sys.argv
+NAME, STAND_IN, IN_PYTHON = sys.argv[1], "--stand-in" in sys.argv, "--in-python" in sys.argv
 EACH = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith("--each=")), 1)
 LISTS = ("STAND_IN", "READ", "OTHERS") if STAND_IN else ("VIRTUAL", "VGPU", "OTHERS")
+LISTS += ("IN_PYTHON",) * IN_PYTHON
 BLOCKS = {"strict()": xdevice.strict, "watch_transfers()": xdevice.watch_transfers}
 OURS = tuple(str(Path(home).parents[1]) for home in (__file__, xdevice.__file__))
 SECONDS, KEPT = 150, []
@@ -69,7 +70,7 @@ def small_program():
 
 def check(name):
     """That virtual GPUs, the program, and all features but that of the name work; and that its error names it."""
-    hint = f"{private.LAST_TRIED} has it: pip install {listed._package}=={private.LAST_TRIED}"
+    hint = kit.hint(listed._package, private.LAST_TRIED)
     path = name.path.replace(":", ".")
     gone, asked_for = of_the_same(name), set(listed.of(*LISTS))
     is_essential = any(each.essential for each in gone if each in asked_for)

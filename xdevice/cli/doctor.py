@@ -17,7 +17,7 @@ from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus, holders
 
 _GREEDY = 0.7  # a part of a GPU's memory: JAX takes three quarters by default, and TensorFlow nearly all
-_SIGNS = {"good": ("✓", "green"), "note": ("–", "dim"), "wrong": ("✗", "red")}
+_SIGNS = {"good": ("✓", "green"), "note": ("–", "dim"), "warning": ("!", "yellow"), "wrong": ("✗", "red")}
 
 
 class Finding(NamedTuple):
@@ -38,8 +38,7 @@ def main(options: argparse.Namespace) -> int:
     findings = [*_of_installation(), _of_machine(machine), *_of_memory(machine)]
     for backend in backends:
         findings.append(_of_backend(backend, bool(machine["gpus"])))
-        # the private names of the framework that its adapter needs and this version lacks
-        findings += [Finding(backend["name"], "wrong", line) for line in backend.get("missing", ())]
+        findings += [_of_missing(backend["name"], each) for each in backend.get("missing", ())]
         if backend["name"] in virtual:
             findings.append(_of_virtual(f"{backend['name']} virtual GPUs", virtual[backend["name"]]))
     if not any(backend["installed"] for backend in backends):
@@ -96,6 +95,14 @@ def _of_backend(backend: dict[str, Any], has_gpu: bool) -> Finding:
     devices = [device for device in backend["devices"] if not device["device"].startswith("cpu")]
     seen = ", ".join(("virtual " if device.get("virtual") else "") + device["device"] for device in devices)
     return Finding(name, "good", f"{backend['version']} {f'sees {seen}' if seen else 'works on the CPU'}")
+
+
+def _of_missing(name: str, missing: dict[str, Any]) -> Finding:
+    """A feature for which this version of the framework lacks a private name: wrong only if virtual GPUs need it."""
+    if missing["essential"]:
+        reason = f"virtual GPUs do not work: {missing['reason']}, needed for {missing['feature']}"
+        return Finding(name, "wrong", reason, missing["cure"])
+    return Finding(name, "warning", f"{missing['feature']}: not supported: {missing['reason']}", missing["cure"])
 
 
 def _of_virtual(subject: str, tried: dict[str, Any]) -> Finding:

@@ -35,7 +35,7 @@ def commands() -> tuple[Parser, dict[str, Parser]]:
     bench = "the lessons' experiments, timed on the CPU and on a device"
     _add_bench_options(_command(each, "bench", bench, _INSTALLED))
     virtual = "plug-ins for virtual GPUs, and a file that applies XDEVICE_VIRTUAL_GPUS"
-    command = _command(each, "virtual", virtual, f"build: {_INSTALLED}")
+    command = _command(each, "virtual", virtual, f"build, status: {_INSTALLED}")
     actions = "build compiles plug-ins; install lets every Python here apply the variable; status says whether one does"
     command.add_argument("action", **one_of(("build", "install", "uninstall", "status")), help=actions)
     command.add_argument("--to", type=Path, metavar="FOLDER", help="build: compile into FOLDER, for XDEVICE_PLUGINS")

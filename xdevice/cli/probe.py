@@ -34,7 +34,7 @@ from xdevice.hardware.devices import count, devices_of, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
 from xdevice.hardware.virtual import virtual_gpus
 from xdevice.kit import plugins
-from xdevice.kit.private_names import missing
+from xdevice.kit.private_names import hint, missing_features
 from xdevice.kit.virtual_request import ENV
 from xdevice.machine import usable_threads
 
@@ -153,11 +153,6 @@ def description(backend: Backend) -> Answer:
     for row, device in zip(devices, devices_of(backend), strict=True):
         with suppress(NotSupportedError):
             row.update(properties_of(backend, device))
-    # private names that the adapter needs and this version of the framework lacks
-    home = f"{backend.module}.private_names"
-    listed: Any = None if find_spec(home) is None else import_module(home)
-    lacking = [] if listed is None else missing(listed.NAMES)
-    last = getattr(listed, "LAST_TRIED", None)
     return {
         "status": "ok",
         "version": build_of(backend)["version"] or str(getattr(backend.framework, "__version__", "")) or None,
@@ -166,8 +161,24 @@ def description(backend: Backend) -> Answer:
         "import_seconds": round(took, 3),
         "devices": devices,
         "problem": asdict(problem) if problem else None,
-        "missing": [f"{line}; {last} has it: pip install {package_of(backend)}=={last}" for line in lacking],
+        "missing": missing_of(backend),
     }
+
+
+def missing_of(backend: Backend) -> list[Answer]:
+    """The features that need private names which this version of the framework lacks."""
+    home = f"{backend.module}.private_names"
+    if find_spec(home) is None:
+        return []
+    listed: Any = import_module(home)
+    cure = hint(package_of(backend), listed.LAST_TRIED)
+    return [{**each._asdict(), "cure": cure} for each in missing_features(listed.NAMES)]
+
+
+def lacking(backend: Backend) -> Answer:
+    """What `missing_of` says, and the version."""
+    _ = backend.framework
+    return {"version": build_of(backend)["version"], "missing": missing_of(backend)}
 
 
 def virtual(backend: Backend) -> Answer:

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 import sysconfig
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -35,6 +36,7 @@ def main(options: argparse.Namespace) -> int:
         by = "programs that import xdevice, by xdevice run, and by their children"
         print(f"installed: {file}; {applied}" if file.exists() else f"not installed: {ENV} is applied by {by}")
         print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
+        _show_missing(options.backend)
         return 0
     try:
         if options.action == "install":
@@ -50,6 +52,22 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
+def _show_missing(asked: list[str]) -> None:
+    """Print what virtual GPUs lack under the installed versions of the frameworks, a line for each feature."""
+    for name, answer in _answers(asked or available(), lambda name: probe.asked(probe.lacking, name, without=ENV)):
+        if "error" in answer:
+            print(f"{name}: {answer['error']}")
+        for each in answer.get("missing", ()):
+            what = "virtual GPUs do not work" if each["essential"] else f"{each['feature']}: not supported"
+            print(f"{name} {answer['version']}: {what}: {each['reason']}; {each['cure']}")
+
+
+def _answers(names: list[str], ask: Callable[[str], dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each framework's answer, a few of them being asked at the same time."""
+    with ThreadPoolExecutor(max(1, (usable_threads() or 2) // 2)) as pool:
+        yield from zip(names, pool.map(ask, names), strict=True)
+
+
 def _build(asked: list[str], to: str | None) -> int:
     """Compile the plug-ins of these frameworks, or of all that are installed; 1 if one could not be."""
     missing = [name for name in map(find, asked) if not is_installed(name)]
@@ -63,8 +81,8 @@ def _build(asked: list[str], to: str | None) -> int:
     def ask(name: str) -> dict[str, Any]:
         return probe.asked(probe.plugin, name, str(folder or ""), without=ENV)
 
-    with ThreadPoolExecutor(max(1, (usable_threads() or 2) // 2)) as pool, _progress(names):
-        for name, answer in zip(names, pool.map(ask, names), strict=True):
+    with _progress(names):
+        for name, answer in _answers(names, ask):
             failed |= "error" in answer and (bool(asked) or "path" in answer)
             if not answer:
                 without.append(name)

@@ -10,7 +10,7 @@ import inspect
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 
@@ -34,13 +34,45 @@ class PrivateName:
     essential: bool = False  # without it there are no virtual GPUs
 
 
+class Missing(NamedTuple):
+    """A feature that is missing."""
+
+    feature: str
+    reason: str  # which names have gone, or take other parameters
+    essential: bool  # without it there are no virtual GPUs
+
+
 _replaced: set[str] = set()  # by path: these are the adapters' own now
+
+Tried = str | Mapping[str, str]
+"""The newest version that was tried and has all names; by version, the newest first, the Pythons that have wheels."""
 
 
 def missing(names: Iterable[PrivateName]) -> list[str]:
     """What has changed, a line for each name that has gone or takes other parameters."""
-    problems = [(name, _changed(name, imported_only=False)) for name in names]
-    return [f"{said}, needed for {name.feature}" for name, said in problems if said]
+    return [f"{said}, needed for {name.feature}" for name, said in _all_changed(names)]
+
+
+def missing_features(names: Iterable[PrivateName]) -> list[Missing]:
+    """The features that need a name that has gone or takes other parameters."""
+    changed = _all_changed(names)
+    found = list[Missing]()
+    for feature in dict.fromkeys(name.feature for name, _ in changed):
+        of_it = [(name, said) for name, said in changed if name.feature == feature]
+        reasons = ", ".join(dict.fromkeys(said for _, said in of_it))
+        found.append(Missing(feature, reasons, any(name.essential for name, _ in of_it)))
+    return found
+
+
+def hint(package: str, tried: Tried) -> str:
+    """Which version has all names, and what to type for it if this Python has a wheel of it."""
+    here = f"{sys.version_info.major}.{sys.version_info.minor}"
+    pythons = {tried: here} if isinstance(tried, str) else tried
+    version = next((each for each in pythons if here in pythons[each].split()), None)
+    if version is not None:
+        return f"{version} has it: pip install {package}=={version}"
+    newest = next(iter(pythons))
+    return f"{newest} has it, under Python {' or '.join(pythons[newest].split())}"
 
 
 class PrivateNames:
@@ -57,7 +89,7 @@ class PrivateNames:
     A row that begins with ``>`` has the feature's entrances, which need not be private: they raise where it is missing.
     """
 
-    def __init__(self, home: str, framework: str, package: str, last_tried: str, **words: str) -> None:
+    def __init__(self, home: str, framework: str, package: str, last_tried: Tried, **words: str) -> None:
         self._framework, self._package, self._last_tried = framework, package, last_tried
         self._lists = defaultdict[str, list[PrivateName]](list)
         self._entrances = defaultdict[str, list[str]](list)  # by feature
@@ -205,7 +237,7 @@ class PrivateNames:
         return f"{self._framework} {sys.modules[self._framework].__version__}"
 
     def _hint(self) -> str:
-        return f"{self._last_tried} has it: pip install {self._package}=={self._last_tried}"
+        return hint(self._package, self._last_tried)
 
 
 class _Gone:
@@ -244,6 +276,12 @@ def resolved(path: str) -> tuple[Any, str]:
     module, _, attributes = path.partition(":")
     parents, _, name = attributes.rpartition(".")
     return resolve_name(f"{module}:{parents}"), name
+
+
+def _all_changed(names: Iterable[PrivateName]) -> list[tuple[PrivateName, str]]:
+    """The names that have gone, or take other parameters, each with what has changed."""
+    looked_at = [(name, _changed(name, imported_only=False)) for name in names]
+    return [(name, said) for name, said in looked_at if said]
 
 
 def _changed(name: PrivateName, imported_only: bool) -> str:

@@ -2,7 +2,8 @@
 
 from xdevice.kit.private_names import PrivateNames
 
-LAST_TRIED = "0.10.2"
+LAST_TRIED = {"0.12.0.1": "3.12 3.13 3.14", "0.10.2": "3.11"}
+"""The newest version that has all of these names, and passed on virtual GPUs; by version, the Pythons with wheels."""
 
 names = PrivateNames(__file__, "jax", "jax", LAST_TRIED)
 VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()

@@ -5,7 +5,8 @@
 
 from xdevice.kit.private_names import PrivateNames
 
-LAST_TRIED = "3.3.1"
+LAST_TRIED = {"3.3.1": "3.10 3.11 3.12 3.13"}
+"""The newest version that has all of these names, and passed on virtual GPUs; by version, the Pythons with wheels."""
 
 names = PrivateNames(__file__, "paddle", "paddlepaddle", LAST_TRIED)
 VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()

@@ -5,7 +5,8 @@ from typing import Any
 
 from xdevice.kit.private_names import PrivateNames
 
-LAST_TRIED = "2.21.0"
+LAST_TRIED = {"2.22.0rc0": "3.14", "2.21.0": "3.10 3.11 3.12 3.13"}
+"""The newest version that has all of these names, and passed on virtual GPUs; by version, the Pythons with wheels."""
 
 _homes = (
     *("eager.context", "eager.core", "pywrap_tfe", "framework.ops", "framework.constant_op", "data.ops.iterator_ops"),
