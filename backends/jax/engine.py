@@ -49,7 +49,7 @@ def start(job: Job, timeout: float) -> None:
     if _joined is None:
         _join(job, timeout)
     _job, _joined = job, place
-    with _gloo_at(job.hosts[job.rank]):
+    with _gloo_at(job.address or job.hosts[job.rank]):
         all_reduce(jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum")  # connects them
     if jax.default_backend() == "cpu":
         # gloo no longer needs JAX's own service, which would end this process where another one has gone

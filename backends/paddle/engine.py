@@ -23,6 +23,7 @@ from xdevice.backends.paddle.storage import views
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
+from xdevice.kit import gloo
 from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback, loopback_only
 from xdevice.kit.private_names import replaced
@@ -95,8 +96,7 @@ def _settings(job: Job) -> dict[str, str]:
         "FLAGS_stop_check_timeout": str(round(_patience)),
         "PADDLE_PG_TIMEOUT": str(round(1000 * _patience)),
     }
-    interface = os.environ.get("GLOO_SOCKET_IFNAME") or job.interface
-    return {**settings, "GLOO_SOCKET_IFNAME": interface} if interface else settings
+    return settings | gloo.settings(job.hosts, job.address, job.interface)
 
 
 def _wait_for_master(job: Job, timeout: float) -> None:

@@ -2,21 +2,24 @@
 
 import os
 import socket
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.distributed_c10d as _library
 
 from xdevice.contract import Job
+from xdevice.kit import gloo
 from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback
+from xdevice.kit.private_names import replaced
 from xdevice.kit.reducing import summed_in
 
 _LATER = 60.0
 """Seconds by which gloo's timeouts are longer than xdevice's, which then ends the job and names the right rank."""
 
-_INTERFACE = "GLOO_SOCKET_IFNAME"
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _FLOAT8 = dict.fromkeys((torch.float8_e4m3fn, torch.float8_e5m2), torch.float32)
 _SUMMED_AS = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64, **_FLOAT8}
@@ -33,11 +36,27 @@ def start(job: Job, timeout: float) -> None:
     tcp_store: Any = vars(dist)["TCPStore"]  # public, and not among what torch's types export
     store = tcp_store(host, int(port), job.world_size, **options)  # at which the processes meet
     by = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
-    # by default gloo uses the network interface of the host's name
-    at = {} if job.interface is None or _INTERFACE in os.environ else {_INTERFACE: job.interface}
-    with environment(at):
+    with _gloo_at(job), environment(gloo.settings(job.hosts, job.address, job.interface)):
         dist.init_process_group(by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience)
         dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
+
+
+def _gloo_at(job: Job) -> AbstractContextManager[None]:
+    """Between hosts, let gloo use this process's address: of an interface with several, it uses the first."""
+    own: Any = dist.ProcessGroupGloo
+    if gloo.INTERFACE in os.environ or job.address is None or len(set(job.hosts)) == 1:
+        return nullcontext()
+    if not all(hasattr(own, name) for name in ("create_device", "_Options")):
+        return nullcontext()
+
+    class Bound(own):  # type: ignore[misc]
+        def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
+            options: Any = own._Options()
+            options._devices = [own.create_device(hostname=job.address)]
+            options._timeout = timeout
+            super().__init__(store, rank, size, options)
+
+    return replaced(_library, "ProcessGroupGloo", lambda _: Bound)
 
 
 def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:

@@ -136,7 +136,8 @@ def launch_on(hosts, environment, tmp_path):
     """Starts a launcher on each host; a frozen worker's too are killed in the end."""
     started = []
 
-    def start(backend, scenario, *arguments):
+    def start(backend, scenario, *arguments, names=()):
+        addresses = names or [address for _, address in hosts]
         port = random.randrange(20_000, 30_000)
         for number, (name, _) in enumerate(hosts):
             command = [
@@ -151,7 +152,7 @@ def launch_on(hosts, environment, tmp_path):
                 "--node-rank",
                 number,
             ]
-            command += ["--master-addr", hosts[0][1], "--master-port", port, "--hosts", ",".join(a for _, a in hosts)]
+            command += ["--master-addr", addresses[0], "--master-port", port, "--hosts", ",".join(addresses)]
             command += ["--token-file", tmp_path / "token", "--trust-network"]
             command += ["--backend", backend, "--time-limit", 100, WORKER, scenario, *arguments]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

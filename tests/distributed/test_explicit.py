@@ -101,6 +101,15 @@ def test_no_token_in_repr_and_ipv6():
     assert (found.host, found.token) == ("::1", "s" * 16) and "sss" not in repr(found)
 
 
+def test_ipv6_is_refused_before_anything_listens(monkeypatch):
+    monkeypatch.setenv("XDEVICE_TRUST_NETWORK", "1")
+    monkeypatch.setattr(group.here, "info", None)
+    for address, host in (("[fd00::2]:29400", ""), ("10.0.0.1:29400", "fd00::2")):
+        monkeypatch.setenv("XDEVICE_HOST", host)
+        with xdevice.using("numpy"), pytest.raises(xdevice.ArgumentError, match=r"'fd00::2' is an IPv6 address.*IPv4"):
+            dist.init(rank=0, world_size=2, local_rank=0, address=address, engine="mpi", token="s" * 16)
+
+
 def test_the_rank_stays_until_the_next_init(monkeypatch):
     monkeypatch.setattr(group.here, "info", None)
     with xdevice.using("numpy"):

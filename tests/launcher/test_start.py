@@ -255,6 +255,10 @@ def test_pinned_processes_have_own_cores(script, launch):
     (["--node-rank", "-1", "toy.py"], "'-1' is not a whole number of 0 or more"),
     (["--nnodes", "3", "--hosts", "a,b", "toy.py"], "--hosts 'a,b' names 2 of 3 nodes"),
     (["--hosts", "a,,c", "toy.py"], "--hosts 'a,,c' names 2 of 3 nodes"),
+    (
+        ["--hosts", "10.0.0.1,fd00::2", "--node-rank", "1", "--master-port", "29400", "toy.py"],
+        "'fd00::2' is an IPv6 address, by which the engines cannot meet; give IPv4 addresses",
+    ),
     (["--log-dir", "toy.py", "toy.py"], "--log-dir 'toy.py' cannot be made"),
 ])  # fmt: skip
 def test_a_wrong_command_is_one_line(script, launch, tmp_path, arguments, says):

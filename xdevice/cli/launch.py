@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from xdevice.cli.program import program_of, search_path
 from xdevice.distributed.lifetime import TRUST
-from xdevice.distributed.process_info import LOCALHOST, Nodes, block_size, nodes_in
+from xdevice.distributed.process_info import LOCALHOST, Nodes, block_size, check_ipv4, nodes_in
 from xdevice.distributed.rendezvous.authentication import TOKEN, checked, new_token
 from xdevice.distributed.rendezvous.ports import first_taken, free_block
 from xdevice.errors import ArgumentError, BackendNotInstalledError, DistributedError, NotSupportedError
@@ -60,6 +60,7 @@ def _nodes(options: argparse.Namespace) -> Nodes:
     told = nodes_in() if all(option is None for option in named) and options.engine != "mpi" else None
     if told is not None:
         found = replace(told, port=options.master_port or told.port)
+        check_ipv4(found.address, *found.hosts)
         if found.count > 1 and found.port is None:
             raise ArgumentError(f"{found.source} does not tell a port; give all launchers the same --master-port")
         return found if found.count > 1 else Nodes(1, 0, LOCALHOST, options.master_port)
@@ -79,6 +80,7 @@ def _nodes(options: argparse.Namespace) -> Nodes:
     if node >= many:
         raise ArgumentError(f"no node {node} among {many}; --node-rank counts from 0 to {many - 1}")
     address = options.master_addr or (hosts[0] if hosts else LOCALHOST)
+    check_ipv4(address, *hosts)
     return Nodes(many, node, address, options.master_port, hosts)
 
 

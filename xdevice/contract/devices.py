@@ -261,7 +261,8 @@ class Job:
     hosts: tuple[str, ...]  # of each rank, as the others reach it
     local_ranks: tuple[int, ...]  # of each rank
     port: int
-    interface: str | None = None  # the network interface with this process's address, where it is known
+    address: str | None = None  # this process's own, as the other hosts reach it, where it is known
+    interface: str | None = None  # the network interface that has it, likewise
     secret: str = ""  # random, the same in all processes, and known to no other
     trusts_network: bool = False  # whether the engine may listen where any process can connect to it
 

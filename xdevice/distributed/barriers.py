@@ -54,7 +54,7 @@ class BarrierSetup:
 
     def __init__(self, info: ProcessInfo, job: Job, channel: int) -> None:
         self._info, self._channel = info, channel
-        self._position, self._address = position_of(info.rank, job), job.hosts[info.rank]
+        self._position, self._address = position_of(info.rank, job), job.address or job.hosts[info.rank]
         self._is_leader = self._position.leader == info.rank
         self._opened = ExitStack()
         self.close = self._opened.close  # of what the node would have used: rank 0 lets the processes in instead

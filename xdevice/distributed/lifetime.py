@@ -10,7 +10,15 @@ from xdevice.contract import Engine
 from xdevice.device import whole_number
 from xdevice.distributed.group import Group, abort, enter, here, is_initialized, joining, leave
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.process_info import LOCALHOST, ProcessInfo, block_size, check_rank, has_room, process_info_in
+from xdevice.distributed.process_info import (
+    LOCALHOST,
+    ProcessInfo,
+    block_size,
+    check_ipv4,
+    check_rank,
+    has_room,
+    process_info_in,
+)
 from xdevice.distributed.rendezvous.authentication import checked
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.rendezvous.ports import check_ports
@@ -186,6 +194,7 @@ def _init(options: InitOptions) -> None:
     if info.world_size == 1:
         here.group = Group()
         return
+    check_ipv4(info.host, os.environ.get("XDEVICE_HOST", ""))
     engine: Engine
     if name == "mpi":
         from xdevice.distributed import mpi

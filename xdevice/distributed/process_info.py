@@ -53,6 +53,14 @@ def derived_port(job: str) -> int:
     return FIRST_PORT + zlib.crc32(job.encode()) % PORTS if job.strip(".") else 0
 
 
+def check_ipv4(*hosts: str) -> None:
+    """Raise `ArgumentError` for an IPv6 address: engines are given HOST:PORT, and the ports are checked for IPv4."""
+    for host in hosts:
+        if ":" in host:
+            cure = "give IPv4 addresses, or names that have one"
+            raise ArgumentError(f"{host!r} is an IPv6 address, by which the engines cannot meet; {cure}")
+
+
 @dataclass(frozen=True)
 class Nodes:
     count: int

@@ -2,8 +2,10 @@
 
 import re
 import shutil
+import socket
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,41 @@ def test_two_hosts_make_one_job(backend, launch_on):
     for rank, ((stdout, stderr), status) in enumerate(ended):
         assert status == 0, stderr
         assert f"[{rank}] agreed on 2" in stdout
+
+
+@pytest.mark.weekly(but="torch")
+@pytest.mark.needs("gradient")
+@pytest.mark.parametrize("kind", ["secondary", "elsewhere"])
+def test_hosts_meet_at_addresses_that_are_not_the_first_of_their_interface(backend, hosts, launch_on, kind):
+    """Elsewhere: the first address is the same on both hosts, so that nobody is reached there."""
+    for name, address in hosts:
+        launch_on.ip("-n", name, "addr", "flush", "dev", "xd0")
+        launch_on.ip(
+            "-n", name, "addr", "add", f"{address}0/24" if kind == "secondary" else "192.168.9.1/24", "dev", "xd0"
+        )
+        label = ["label", "xd0:1"] if kind == "elsewhere" and backend == "paddle" else []  # or it uses the first
+        launch_on.ip("-n", name, "addr", "add", f"{address}/24", "dev", "xd0", *label)
+    ended = [(process.communicate(timeout=120), process.returncode) for process in launch_on(backend, "agrees")]
+    assert [status for _, status in ended] == [0, 0], ended
+
+
+@pytest.mark.weekly(but="torch")
+@pytest.mark.needs("gradient")
+def test_hosts_meet_whose_names_are_loopback_to_themselves(backend, hosts, launch_on):
+    folders = []
+    try:
+        for number, (name, _) in enumerate(hosts):
+            folders.append(Path("/etc/netns", name))
+            folders[-1].mkdir(parents=True)
+            others = [f"{address} node{i}\n" for i, (_, address) in enumerate(hosts) if i != number]
+            own = f"127.0.0.1 localhost\n127.0.1.1 node{number} {socket.gethostname()}\n"  # as Debian writes
+            (folders[-1] / "hosts").write_text(own + "".join(others))
+        started = launch_on(backend, "agrees", names=["node0", "node1"])
+        ended = [(process.communicate(timeout=120), process.returncode) for process in started]
+    finally:
+        for folder in folders:
+            shutil.rmtree(folder)
+    assert [status for _, status in ended] == [0, 0], ended
 
 
 @pytest.mark.weekly(but="torch")

@@ -13,8 +13,9 @@ from xdevice.distributed.failures import BARRIER_MARGIN, error_of_rank, reported
 from xdevice.distributed.process_info import ProcessInfo, block
 from xdevice.distributed.rendezvous import authentication
 from xdevice.distributed.rendezvous.coordinator import Coordinator
+from xdevice.distributed.rendezvous.interfaces import interfaces, own_address, stands_for_loopback
 from xdevice.distributed.rendezvous.messages import Channel, JoinMessage
-from xdevice.distributed.rendezvous.ports import interface_with, listening, port_taken
+from xdevice.distributed.rendezvous.ports import listening, port_taken
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
 
@@ -45,7 +46,7 @@ def _opened(info: ProcessInfo, joining: JoinMessage, timeout: float) -> Coordina
     token = authentication.create_token(info)
     try:
         try:
-            listener = listening(info.host, info.port)
+            listener = listening("" if stands_for_loopback(info.host) else info.host, info.port)
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL or is_loopback(info.host):
                 raise
@@ -93,8 +94,9 @@ def _joined(info: ProcessInfo, barrier: Channel, timeout: float, deadline: float
         raise reported(answer)
     hosts, local_ranks = tuple(answer["hosts"]), tuple(answer["local_ranks"])
     place = info.rank, info.world_size, info.local_rank
-    found_at = interface_with(hosts[info.rank])
-    return Job(*place, hosts, local_ranks, info.port, found_at, str(answer["secret"]), info.trusts_network)
+    own = own_address(hosts[info.rank], hosts)
+    at = own, interfaces().get(own or "")
+    return Job(*place, hosts, local_ranks, info.port, *at, str(answer["secret"]), info.trusts_network)
 
 
 def _late(info: ProcessInfo, timeout: float, why: str) -> DistributedError:

@@ -4,7 +4,7 @@ import errno
 import random
 import socket
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 
 from xdevice.distributed.process_info import FIRST_PORT
@@ -15,7 +15,6 @@ _EPHEMERAL = "32768 60999"  # Linux's own choice; other systems' begins higher
 _ATTEMPTS = 200
 _CELL = 16  # ports; a block begins at a multiple of it
 _reserved: list[ExitStack] = []  # until this process ends
-_SIOCGIFADDR = 0x8915  # Linux: ask for an interface's address
 
 
 def free_block(count: int) -> int:
@@ -70,20 +69,6 @@ def _room(count: int) -> tuple[int, int]:
     if high + count < 65_535:
         return high + 1, 65_535 - count
     return LOWEST, 65_536 - count
-
-
-def interface_with(address: str) -> str | None:
-    """The name of the network interface that has the IPv4 address; ``None`` where the system does not tell."""
-    with suppress(ImportError, OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        import fcntl  # not on Windows
-
-        wanted = socket.inet_aton(socket.gethostbyname(address))
-        for _, name in socket.if_nameindex():
-            with suppress(OSError):  # it has no address
-                # the kernel's struct ifreq: 16 bytes of name, then the address from byte 20
-                if fcntl.ioctl(any_socket, _SIOCGIFADDR, name.encode().ljust(40, b"\0"))[20:24] == wanted:
-                    return name
-    return None
 
 
 def check_ports(rank: int, world_size: int, port: int) -> None:
