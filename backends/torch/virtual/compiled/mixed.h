@@ -25,14 +25,14 @@ inline void raise_strict(const std::string& operation, Device a, Device b) {
 
 // The function with which CUDA's kernel begins, and which checks the devices; empty where none does. Python knows it.
 inline const std::string& method_of(const c10::OperatorHandle& op) {
-  static thread_local std::unordered_map<std::string, std::string> methods;
-  std::string name = toString(op.operator_name());
-  auto at = methods.find(name);
+  static thread_local std::unordered_map<const c10::FunctionSchema*, std::string> methods;  // of operations that stay
+  static const std::string none;
+  if (TYPE != c10::DeviceType::CUDA || op.schema().name().compare(0, 6, "aten::")) return none;
+  auto at = methods.find(&op.schema());
   if (at != methods.end()) return at->second;
-  torch::jit::Stack stack{name};
-  if (TYPE == c10::DeviceType::CUDA) call_python("method", stack);
-  else stack = {std::string()};
-  return methods.emplace(name, stack[0].toStringRef()).first->second;
+  torch::jit::Stack stack{toString(op.operator_name())};
+  call_python("method", stack);
+  return methods.emplace(&op.schema(), stack[0].toStringRef()).first->second;
 }
 
 // As torchgen writes it: the tensors that are written to, then the others, without those given by name alone.
