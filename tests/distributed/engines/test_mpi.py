@@ -11,6 +11,7 @@ import pytest
 
 installed = find_spec("mpi4py") is not None
 needs_mpi = pytest.mark.skipif(not installed, reason="mpi4py is not installed")
+SHARED = Path("/dev/shm")
 WORKER = Path(__file__).parents[1] / "worker.py"
 
 
@@ -27,6 +28,16 @@ def mpirun(environment, backend, scenario):
         text=True,
         timeout=120,
     )
+
+
+@needs_mpi
+def test_outside_mpirun_nothing_stays_in_shared_memory(environment):
+    there = set(SHARED.glob("sm_segment*"))
+    code = "from xdevice.distributed import init; init(rank=0, world_size=2, address='127.0.0.1:29400', engine='mpi')"
+    env = {**environment, "XDEVICE_BACKEND": "numpy", "XDEVICE_TOKEN": "s" * 16}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=120)
+    assert "start them by MPI: XDEVICE_ENGINE=mpi mpirun -n 2" in done.stderr
+    assert set(SHARED.glob("sm_segment*")) <= there
 
 
 @needs_mpi
