@@ -62,12 +62,16 @@ def forbid() -> AbstractContextManager[None]:
 
 
 def _check(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    together: Iterable[tuple[Any, ...]] = [(*args, *kwargs.values()) if kwargs else args]
-    if name in BACKWARD:  # what is differentiated, each with the gradient that is given for it
-        together = zip(args[0], args[1 + BACKWARD.index(name)] or (), strict=False)
-    for arguments in together:
+    for arguments in together(name, args, kwargs):
         if found := mixture(name, arguments):
             raise mixed("backward" if name in BACKWARD else name, {place for _, place in found})
+
+
+def together(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterable[Iterable[Any]]:
+    """The arguments that are computed with together: of the backward pass, an output and the gradient given for it."""
+    if name in BACKWARD:
+        return zip(args[0], args[1 + BACKWARD.index(name)] or (), strict=False)
+    return [(*args, *kwargs.values()) if kwargs else args]
 
 
 def mixture(name: str, arguments: Iterable[Any]) -> list[tuple[Any, Device]]:

@@ -107,11 +107,18 @@ class _Told:
             self._tell("copy", name, nbytes, device_of(given[0]), _HOST)
         elif name == "copy_to" and not hardware.virtual.number:
             self._tell("copy", name, _nbytes(given[0]), device_of(given[0]), hardware.as_device(given[1]))
-        elif found := mixing.mixture(name, given):
-            is_index = name in _INDEXING
-            target = found[0][1] if is_index else [place for _, place in found if place.kind != "cpu"][-1]
-            for tensor, place in found:
-                self._tell("index" if is_index else "operand", name, _nbytes(tensor), place, target)
+        else:
+            for arguments in mixing.together(name, args, kwargs):
+                self._mix(name, mixing.mixture(name, arguments))
+
+    def _mix(self, name: str, found: list[tuple[Any, Device]]) -> None:
+        """Of tensors in several places, the operation runs where an index's tensor is, else where the last GPU's is."""
+        if not found:
+            return
+        is_index = name in _INDEXING
+        target = found[0][1] if is_index else [place for _, place in found if place.kind != "cpu"][-1]
+        for tensor, place in found:
+            self._tell("index" if is_index else "operand", name, _nbytes(tensor), place, target)
 
     def _tell(self, kind: Kind, name: str, nbytes: int, source: Device, target: Device) -> None:
         if source is not target:

@@ -119,6 +119,18 @@ def test_a_line_that_does_not_copy_is_not_seen(line, tmp_path):
     assert copied(line.strip(), tmp_path) == []
 
 
+def test_a_gradient_over_two_gpus_is_one_copy_back():
+    x = on(GPU, 1, 2)
+    x.stop_gradient = False
+    with watch_transfers() as report:
+        total = (to_device(x * 2, "gpu:1") ** 2).sum()
+        paddle.grad(total, x)
+    assert sorted((found.kind, found.from_, found.to) for found in report.findings) == [
+        ("copy", "gpu:0", "gpu:1"),
+        ("gradient", "gpu:1", "gpu:0"),
+    ]
+
+
 def test_a_copy_in_backward_is_the_line_that_calls_backward():
     x, c = on(GPU, 1, 2), on(CPU, 1, 2)
     x.stop_gradient = False
