@@ -166,6 +166,15 @@ def test_a_missing_device_lists_the_virtual(run):
     assert "gpu:5 does not exist under toy, which sees cpu:0, virtual gpu:0, virtual gpu:1" in out
 
 
+def test_a_framework_chosen_later_that_cannot_have_them_says_why_there_are_none(run):
+    asked = "xdevice.virtual_gpus(2); xdevice.use('numpy'); show(lambda: xdevice.ones(3, device='gpu:0'))"
+    out = run(SHOW + asked)
+    assert out.startswith("DeviceNotFoundError: gpu:0 does not exist under numpy, which sees cpu:0; ")
+    assert "numpy has no virtual GPUs: its arrays are always on the CPU" in out
+    assert out.endswith("choose another framework with use('torch')")
+    assert "try_gpu(0)" in run(SHOW + asked.replace("xdevice.virtual_gpus(2); ", ""))
+
+
 def test_their_spelling_comes_with_them(run):
     out = run("""
         print(xdevice.Device("vgpu:1"))

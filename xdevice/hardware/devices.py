@@ -9,7 +9,7 @@ from xdevice.framework.adapters import Backend, find, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware import bus as buses
-from xdevice.hardware.virtual import is_virtual
+from xdevice.hardware.virtual import is_virtual, why_none
 from xdevice.machine import host_memory
 from xdevice.tracing import constant
 from xdevice.typing import DeviceLike
@@ -237,8 +237,9 @@ def _missing(name: str, kind: str, index: int, what: str) -> str:
         problem = diagnose(facts_of(owner))
         why = f"{problem.reason}; {problem.cure}" if problem else "xdevice doctor may know why"
         return f"{kind}:{index} does not exist under {owner}, which sees no device{what}: {why}"
-    fall_back = f"use try_gpu({index}) to fall back to the CPU"
-    hint = fall_back if kind == "gpu" and has_cpu(owner) else "use one of these"
+    hint = "use one of these"
+    if kind == "gpu" and has_cpu(owner):
+        hint = why_none(owner) or f"use try_gpu({index}) to fall back to the CPU"
     return f"{kind}:{index} does not exist under {owner}, which sees {there}{what}; {hint}"
 
 

@@ -102,6 +102,14 @@ def is_virtual(owner: Backend, device: Device) -> bool:
     return device.kind == "gpu" and bool(_enabled.get(owner))
 
 
+def why_none(owner: Backend) -> str:
+    """Why the framework has no virtual GPUs although they were asked for; empty if it can, or none were asked for."""
+    virtual = owner.open("virtual")
+    if not request.current().number or virtual.has("enable"):
+        return ""
+    return f"{owner} has no virtual GPUs: {virtual.why_not('enable')}"
+
+
 def _enable(owner: Backend) -> None:
     wanted, bus, number = request.current(), buses.requested(), request.visible()
     if not number:
