@@ -24,9 +24,11 @@ def tests_of(row: dict[str, Any], checkouts: Path, mirror: str) -> Path:
 
 
 def files_of(row: dict[str, Any]) -> list[str]:
-    """The folders at the top of the repository that the row needs."""
+    """The folders that the row names, or those at the top of the repository that its tests are in."""
+    if "files" in row:
+        return list(row["files"])
     of_the_tests = [row["folder"]] if "folder" in row else row["tests"]
-    return sorted({path.partition("/")[0] for path in row.get("files", of_the_tests)})
+    return sorted({path.partition("/")[0] for path in of_the_tests})
 
 
 def clone(url: str, tag: str, here: Path) -> None:
