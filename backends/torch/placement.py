@@ -7,13 +7,14 @@ import torch
 from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch.hardware import as_device, is_hidden, native
+from xdevice.backends.torch.private_names import names
 from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit import keras
 
 _CPU = Device("cpu", 0)
-_TOOLS = torch.Stream, torch.Event, torch.Generator
+_TOOLS: Any = torch.Stream, torch.Event, names.optional("torch:Generator", otherwise=torch.Stream)
 _ROLES: dict[Role, Any] = {
     "tensor": torch.Tensor,
     "model": (torch.nn.Module, PackedSequence),

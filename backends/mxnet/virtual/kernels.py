@@ -173,7 +173,7 @@ class _CachedOp(_Graph):  # type: ignore[misc]  # MXNet has no types
         self._made, self._graphs = (sym, flags), dict[Any, Any]()
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        if not args or args[0].context.device_type != "gpu":
+        if not args or args[0].ctx.device_type != "gpu":
             return super().__call__(*args, **options)
         types = tuple(each.dtype for each in args)
         if types not in self._graphs:

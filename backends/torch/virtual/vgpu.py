@@ -120,7 +120,7 @@ def initial_seed() -> int:
     return _generator().initial_seed()
 
 
-def _generator(device: Which = None) -> torch.Generator:
+def _generator(device: Which = None) -> "torch.Generator":
     return in_use().generators[index_of(device)]
 
 

@@ -169,11 +169,11 @@ class Storage(Promises):
         try:
             array = to_numpy(x)
         except NotSupportedError:
-            raised(NotSupportedError, "NumPy cannot hold")(convert, x, "numpy")
+            raised(NotSupportedError, "NumPy cannot hold")(convert, x, "numpy", device="cpu")
         else:
-            converted = convert(x, "numpy")
+            converted = convert(x, "numpy", device="cpu")
             assert converted.dtype == array.dtype and converted.tolist() == array.tolist() == [1, 2.5]
-            raised(CopyNeededError)(convert, x, "numpy", copy=False)
+            raised(CopyNeededError)(convert, x, "numpy", device="cpu", copy=False)
 
     @needs("placement.copy")
     @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e5m2", "float8_e4m3fn"])
