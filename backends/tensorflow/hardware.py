@@ -12,6 +12,8 @@ from xdevice.errors import DeviceNotFoundError, DeviceTypeError
 from xdevice.kit.virtual_request import InUse
 
 virtual = InUse()  # logical CPUs: of these the CPU is the first, or those into which a program has split it
+# CPUs compute at once, unless set_synchronous_execution(False) was called
+_wait_for_cpus: Any = names.value("tensorflow.python.eager.context:async_wait")
 # which `virtual.interfaces` replaces
 _build_info: Any = names.optional("tensorflow:sysconfig.get_build_info", otherwise=dict)
 
@@ -70,9 +72,7 @@ def synchronize(devices: Sequence[Device]) -> None:
             if device.kind != "cpu" and not (virtual.number and device.kind == "gpu"):
                 with scope(device):
                     tf.raw_ops.SyncDevice()
-    names.value(
-        "tensorflow.python.eager.context:async_wait"
-    )()  # CPUs compute at once, unless set_synchronous_execution(False) was called
+    _wait_for_cpus()
 
 
 def properties(device: Device) -> dict[str, object]:

@@ -61,7 +61,7 @@ class Prefetched(Generic[T_co]):
         return len(self._batches)  # type: ignore[arg-type]  # raises its own error where it has no length
 
     def __iter__(self) -> Iterator[T_co]:
-        source, waiting, ahead = iter(self._batches), deque[Placed | BaseException](), 0
+        source, waiting, ahead = iter(self._batches), deque[Placed | Exception](), 0
         while True:
             while len(waiting) <= ahead and _is_read(waiting):
                 waiting.append(self._next(source, ahead > 0))
@@ -72,19 +72,17 @@ class Prefetched(Generic[T_co]):
                 return
             yield batch.pop()  # nothing here keeps what the consumer lets go of
 
-    def _next(self, source: Iterator[Any], is_ahead: bool) -> Placed | BaseException:
+    def _next(self, source: Iterator[Any], is_ahead: bool) -> Placed | Exception:
         """The source's next batch, or the error that is to be raised in its place."""
         try:
             placed = self._place(next(source))
             must_copy = is_ahead and not placed.has_travelled
             return placed._replace(batch=snapshot(placed.batch)) if must_copy else placed
-        except KeyboardInterrupt:  # is meant for now
-            raise
-        except BaseException as error:
+        except Exception as error:  # others are meant for now: Ctrl-C, the end that a signal's handler asks for
             return error
 
 
-def _is_read(waiting: deque[Placed | BaseException]) -> bool:
+def _is_read(waiting: deque[Placed | Exception]) -> bool:
     """Wait until the last batch's memory may be written to; whether another may follow."""
     last = waiting[-1] if waiting else None
     try:
@@ -95,7 +93,7 @@ def _is_read(waiting: deque[Placed | BaseException]) -> bool:
     return not waiting or isinstance(waiting[-1], Placed)
 
 
-def _taken(waiting: deque[Placed | BaseException]) -> list[Any]:
+def _taken(waiting: deque[Placed | Exception]) -> list[Any]:
     """The first batch that waits, alone in a list; none at the end. Raises what the source or its copy has raised."""
     found = waiting.popleft()
     if isinstance(found, Placed):
