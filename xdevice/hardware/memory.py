@@ -144,7 +144,7 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     ArgumentError
         ``start`` or ``minimum`` is not a positive integer, or ``start`` is less than ``minimum``.
     ArgumentTypeError
-        ``fn`` is asynchronous or a generator, which runs after its call has returned, or a method that is not bound.
+        ``fn`` is asynchronous or a generator, or what it returns runs later; or it is a method that is not bound.
     OutOfMemoryError
         When called: not even ``minimum`` fits. The framework's own error is its cause.
 
@@ -201,7 +201,8 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
 
 
 def _runs_later(fn: Any) -> ArgumentTypeError:
-    why = f"{getattr(fn, '__name__', 'fn')} is asynchronous or a generator, so its errors come after its call"
+    name = getattr(fn, "__name__", "fn")
+    why = f"{name} is asynchronous or a generator, or returns an iterator, so its errors come after its call"
     return ArgumentTypeError(f"{why}; pass a plain function that runs it to the end")
 
 
