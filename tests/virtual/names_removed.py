@@ -22,7 +22,6 @@ EACH = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith
 LISTS = ("STAND_IN", "READ", "OTHERS") if STAND_IN else ("VIRTUAL", "VGPU", "OTHERS")
 LISTS += ("IN_PYTHON",) * IN_PYTHON
 BLOCKS = {"strict()": xdevice.strict, "watch_transfers()": xdevice.watch_transfers}
-OURS = tuple(str(Path(home).parents[1]) for home in (__file__, xdevice.__file__))
 SECONDS, KEPT = 150, []
 
 
@@ -125,7 +124,7 @@ def tried(name, without):
             while first.__cause__ is not None:
                 first = first.__cause__
             *_, last = traceback.extract_tb(first.__traceback__)
-            status = 1 if last.filename.startswith(OURS) else 2
+            status = 1 if last.filename.startswith(OWN_FOLDERS) else 2
             print(name.path, file=sys.stderr)
             traceback.print_exc()
         finally:
@@ -140,6 +139,9 @@ if NAME == "paddle":  # it loads the plug-in when it is imported
     import_module("xdevice.backends.paddle")
     virtual_request.put_back(before)
 private = import_module(f"xdevice.backends.{NAME}.private_names")
+# Beside the installed package, in the same folder, is the framework.
+homes = Path(__file__).parents[1], Path(xdevice.__file__).parent, Path(private.__file__).parents[2]
+OWN_FOLDERS = tuple(f"{home}{os.sep}" for home in homes)
 listed = private.names
 version = sys.modules[NAME].__version__
 names = [name for name in listed.of(*LISTS) if not name.optional and kit._problem(name) is None]

@@ -85,11 +85,11 @@ def existing(index: int) -> int:
     name, count = in_use().name, in_use().visible()
     if 0 <= index < count:
         return index
-    there = f"There are {name}:0 to {name}:{count - 1}"
+    devices = f"{name}:0 to {name}:{count - 1}"
     if name != "cuda":
-        raise RuntimeError(f"{name} error: invalid device ordinal {index}; {there}")
+        raise RuntimeError(f"{name} error: invalid device ordinal {index}; there are {devices}")
     words = "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"
-    error: Any = torch.AcceleratorError(f"{words} {there}")
+    error: Any = torch.AcceleratorError(f"{words} There are {devices}")
     error.error_code = 101  # CUDA's number of it
     raise error
 

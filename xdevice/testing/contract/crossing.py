@@ -168,10 +168,14 @@ class Mixing(OneDevice):
 
     @pytest.mark.parametrize("later", LATER, ids=["coroutine", "generator", "async generator"])
     def test_strict_holds_for_what_a_decorated_call_runs_later(self, backend: str, apart: Any, later: Any) -> None:
+        def add(a: Any, b: Any) -> Any:
+            with SECOND:
+                return a + b
+
         start, finish = later
-        mixed = strict()(lambda: start(operator.add, *apart))()  # the lambda says nothing of what comes back
+        mixed = strict()(lambda: start(add, *apart))()  # the lambda says nothing of what comes back
         raised(MixedDeviceError)(finish, mixed)
-        same = strict()(lambda: start(operator.add, apart[1], apart[1]))()
+        same = strict()(lambda: start(add, apart[1], apart[1]))()
         assert values(finish(same)) == [[2, 2], [2, 2]]
 
     def test_strict_blocks_nest(self, backend: str, apart: Any) -> None:

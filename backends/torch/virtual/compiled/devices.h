@@ -16,11 +16,11 @@ namespace xdevice {
 
 inline void check_exists(DeviceIndex index) {
   if (index < count) return;
-  std::string there = c10::str("There are ", Device(TYPE, 0), " to ", Device(TYPE, count - 1));
-  TORCH_CHECK(TYPE == c10::DeviceType::CUDA, "vgpu error: invalid device ordinal ", int(index), "; ", there);
+  std::string devices = c10::str(Device(TYPE, 0), " to ", Device(TYPE, count - 1));
+  TORCH_CHECK(TYPE == c10::DeviceType::CUDA, "vgpu error: invalid device ordinal ", int(index), "; there are ", devices);
   constexpr int INVALID_DEVICE = 101;  // CUDA's number of the error
   throw c10::AcceleratorError({__func__, __FILE__, __LINE__}, INVALID_DEVICE,
-      "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? " + there);
+      "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? There are " + devices);
 }
 
 inline thread_local std::array<c10::StreamId, MOST> streams{};  // this thread's current ones
