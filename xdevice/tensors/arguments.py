@@ -73,6 +73,18 @@ def number(value: Any) -> Any:
     raise ArgumentTypeError(f"{shortened(value)} is not a number; write for example 1.0")
 
 
+def number_for(dtype: Any, value: Any, owner: Backend) -> Any:
+    """The number as every framework takes it: whole for integers, and a float for floats if it is a long integer.
+
+    `OverflowError`: an integer that no float holds.
+    """
+    if type(value) is float and limits_of(dtype_name(dtype, owner)) is not None:
+        return int(value)
+    if type(value) is int and not -(2**63) <= value < 2**63 and limits_of(dtype_name(dtype, owner)) is None:
+        return float(value)
+    return value
+
+
 def _is_one_number(tensor: Any) -> bool:
     return tuple(getattr(tensor, "shape", (0,))) in ((), (1,))  # MXNet has no shape of () unless told
 

@@ -15,7 +15,16 @@ from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import check_arrival, tensor_owner
 from xdevice.hardware.devices import TracedDevice, as_device, has_cpu, require
 from xdevice.hardware.scopes import innermost, sees_scope
-from xdevice.tensors.arguments import check_fit, check_together, filling, native_dtype, number, plain_array, shape_of
+from xdevice.tensors.arguments import (
+    check_fit,
+    check_together,
+    filling,
+    native_dtype,
+    number,
+    number_for,
+    plain_array,
+    shape_of,
+)
 from xdevice.tensors.placement import backend_of, device_of
 from xdevice.typing import DeviceLike
 
@@ -240,8 +249,10 @@ def make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args: 
     try:
         if found is not None:
             check_fit(factory, args, found, owner)
+            if factory == "full":
+                args = (args[0], number_for(found, args[1], owner))
         made = produce(*args, found, where)
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, SystemError) as error:  # the last: of integers that are too long
         given = ", ".join(shortened(arg) for arg in args)
         raise ArgumentError(f"{factory}({given}) cannot be made under {owner}: {error}") from error
     except RuntimeError:  # as of CUDA without a driver

@@ -15,7 +15,7 @@ from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.devices import as_device
 from xdevice.hardware.scopes import innermost
 from xdevice.tensors import creation
-from xdevice.tensors.arguments import check_fit, native_dtype, shape_of
+from xdevice.tensors.arguments import check_fit, native_dtype, number_for, shape_of
 from xdevice.tensors.creation import Shape, make, place
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
@@ -123,8 +123,10 @@ class Factories:
     def full_like(self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of one number, of the shape, dtype and device of another tensor."""
         wanted = self._dtype(dtype)
+        made_of = x.dtype if wanted is None else wanted
         try:
-            check_fit("full", (fill_value,), x.dtype if wanted is None else wanted, self._owner)
+            check_fit("full", (fill_value,), made_of, self._owner)
+            fill_value = number_for(made_of, fill_value, self._owner)
         except (TypeError, OverflowError) as error:
             raise ArgumentError(f"full_like(x, {shortened(fill_value)}) cannot be made: {error}") from None
         found = self._own["full_like"](x, fill_value, dtype=wanted)

@@ -257,6 +257,9 @@ class Maths(Promises):
         )
         assert to_numpy(xp.logical_and(xp.asarray([1, 0], dtype="uint8"), 256)).tolist() == [True, False]
         assert to_numpy(xp.full_like(xp.asarray([1], dtype="int32"), 1.5)).tolist() == [1]
+        assert to_numpy(xp.full_like(xp.asarray([1.0]), 2**100)).tolist() == [2.0**100]
+        assert to_numpy(xp.full(1, 2**100, dtype=xp.float32)).tolist() == [2.0**100]
+        assert to_numpy(xp.full(1, -0.5, dtype=xp.uint8)).tolist() == [0]
 
     def test_native_names_work_with_a_warning(self, backend: str) -> None:
         xp = pickle.loads(pickle.dumps(namespace()))
