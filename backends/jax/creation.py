@@ -24,7 +24,10 @@ _lock = threading.Lock()
 _config: Any = jax.config
 # JAX keeps no random state; this is xdevice's
 _seed = int.from_bytes(os.urandom(4), "little")
-_keys: dict[Any, jax.Array] = {}  # of each device, where it stays
+_draws = 0  # since then
+_newest: jax.Array | None = None  # the key after the last draw
+_keys: dict[Any, tuple[int, jax.Array]] = {}  # by device: after how many draws it drew last, and its key then
+_FAR = 16  # draws: splitting a key as often takes longer than sending one
 
 
 def dtype(name: str) -> Any:
@@ -93,14 +96,14 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
 
 
 def seed(n: int) -> None:
-    global _seed
+    global _draws, _newest, _seed
     if is_tracing():
         raise NotSupportedError(
             "seed would run once, when jax.jit traces the function, not at each call; call it outside"
         )
     with _lock, jax.ensure_compile_time_eval():
         jax.random.key(n)  # raises what is wrong with n
-        _seed = n
+        _seed, _draws, _newest = n, 0, None
         _keys.clear()
 
 
@@ -127,14 +130,21 @@ rand, randn = map(_random, (jax.random.uniform, jax.random.normal))
 
 
 def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, place: Any) -> Any:
-    """Random numbers by the device's own key, which is another afterwards. The key is sent there once."""
+    """Random numbers by the next key of one sequence, which every device follows by itself.
+
+    A device that is few draws behind splits its own key as often; to one that is far behind the newest key is sent.
+    """
+    global _draws, _newest
     with _lock:
-        key = _keys.get(place)
-        if key is None:
-            key = jax.random.key(_seed)
-            if place != jax.devices()[0]:
-                key = jax.random.fold_in(key, 1 + place.id + (place.platform == "cpu") * 2**16)
-        _keys[place], drawn = _split(key)
+        draws, key = _keys.get(place, (-_FAR, _newest))
+        if _draws - draws < _FAR:
+            for _ in range(_draws - draws):
+                key, _ = _split(key)
+        else:
+            key = jax.random.key(_seed) if _newest is None else _newest
+        _newest, drawn = _split(key)
+        _draws += 1
+        _keys[place] = _draws, _newest
     return _sampled(sample, drawn, shape, np.dtype(dtype))
 
 
