@@ -129,6 +129,7 @@ def test_the_result_says_what_is_missing_and_why_tests_skip(checks):
     assert "skipped: 1 Skipped: this GPU is too small" in done.stdout
 
 
+@pytest.mark.weekly
 def test_what_the_pages_say_to_be_missing_is_not_ours(place):
     done, causes = run(place, "refused")
     assert len(causes) > 15
@@ -136,6 +137,7 @@ def test_what_the_pages_say_to_be_missing_is_not_ours(place):
     assert done.returncode == 1  # none has passed
 
 
+@pytest.mark.weekly
 def test_another_row_of_a_repository_has_its_folder_and_another_tag_its_tests(place):
     done, causes = run(place, "more")
     assert (done.returncode, list(causes)) == (0, ["more/check_more.py::test_of_another_folder"])
@@ -143,6 +145,7 @@ def test_another_row_of_a_repository_has_its_folder_and_another_tag_its_tests(pl
     assert list(run(place, "more")[1]) == list(causes)
 
 
+@pytest.mark.weekly
 def test_a_run_that_was_stopped_goes_on(place, monkeypatch):
     go_on = place / "go-on"
     monkeypatch.setenv("GO_ON", str(go_on))

@@ -101,6 +101,8 @@ class PrivateNames:
                 lists = row.strip("[]").split()
             elif row and not row.startswith("#"):
                 self._read(row, lists)
+        self._all = self.of()
+        self._by_path = {name.path: name for name in reversed(self._all)}  # of several features, the first
 
     def _read(self, row: str, lists: Iterable[str]) -> None:
         mark = row[0] if row[0] in "!?>" else ""
@@ -155,7 +157,7 @@ class PrivateNames:
         try:
             return import_module(name)
         except ImportError:
-            feature = next(each.feature for each in self.of() if each.path.startswith(f"{name}:"))
+            feature = next(each.feature for each in self._all if each.path.startswith(f"{name}:"))
             return _Gone(self._error(feature, f"{name} is not there"))
 
     def optional(self, *paths: str, otherwise: Any = None) -> Any:
@@ -200,10 +202,8 @@ class PrivateNames:
         _put(path, value)
 
     def _listed(self, path: str) -> PrivateName:
-        names = self.of()
-        exact = (name for name in names if path == name.path)
-        patterns = (name for name in names if name.optional and fnmatchcase(path, name.path))
-        found = next(exact, None) or next(patterns, None)
+        patterns = (name for name in self._all if name.optional and fnmatchcase(path, name.path))
+        found = self._by_path.get(path) or next(patterns, None)
         if found is None:
             raise LookupError(f"{path} is private, and names.txt does not list it")
         return found
@@ -217,7 +217,7 @@ class PrivateNames:
 
     def _said(self, feature: str, imported_only: bool = False) -> str:
         """What has changed of that which the feature needs, and is not essential; nothing if it is complete."""
-        needed = [name for name in self.of() if name.feature == feature]
+        needed = [name for name in self._all if name.feature == feature]
         if not needed:
             raise LookupError(f"names.txt lists nothing for {feature!r}")
         return next(filter(None, (_changed(name, imported_only) for name in needed)), "")
