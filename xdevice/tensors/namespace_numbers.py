@@ -144,4 +144,6 @@ def _chosen(own: Function, fit: Fitting) -> Function:
 
 
 def _fitted(x1: Any, x2: Any, fit: Fitting) -> tuple[Any, Any]:
-    return fit(x1, x2) if type(x1) is int else x1, fit(x2, x1) if type(x2) is int else x2
+    first = fit(x1, x2) if type(x1) is int else x1
+    second = fit(x2, x1) if type(x2) is int else x2
+    return first, second
