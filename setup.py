@@ -77,7 +77,10 @@ class BesideThePackage(build_py):
             self.copy_file(HERE / "release" / "xdevice.py", self._beside())
 
     def get_outputs(self, include_bytecode=1):
-        return [*super().get_outputs(include_bytecode), *([] if self.editable_mode else [self._beside()])]
+        return [
+            *super().get_outputs(include_bytecode),
+            *([] if self.editable_mode else [self._beside()]),
+        ]
 
     def _beside(self):
         return os.path.join(self.build_lib, "xdevice.py")

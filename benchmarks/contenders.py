@@ -24,9 +24,20 @@ QUESTIONS = (
     Question("device_of", "device_of", "device_of(x)", 2.5),
     Question("is_same_device", "is_same_device", "is_same_device(x, y)"),
     Question("to_device, there already", "to_device", "to_device(x, here)", 1.3),
-    Question("to_device, copy of 64 MB", "copy", "to_device(x, here, copy=True)", 1.03, size=16 * MEBI),
-    Question("tree of 7, there already", "tree", "to_device(tree, here)", 1.0, "accelerate", leaves=7),
-    Question("tree of 1000, there already", "tree", "to_device(tree, here)", 1.0, "accelerate", leaves=1000),
+    Question(
+        "to_device, copy of 64 MB", "copy", "to_device(x, here, copy=True)", 1.03, size=16 * MEBI
+    ),
+    Question(
+        "tree of 7, there already", "tree", "to_device(tree, here)", 1.0, "accelerate", leaves=7
+    ),
+    Question(
+        "tree of 1000, there already",
+        "tree",
+        "to_device(tree, here)",
+        1.0,
+        "accelerate",
+        leaves=1000,
+    ),
     Question("scope, in and out", "scope", "with scope(here): pass"),
     Question("xp.zeros", "zeros", "xp.zeros((2, 3))", 1.5, "array-api-compat"),
     Question("xp.full", "full", "xp.full((2, 3), 1.5)", 1.5, "array-api-compat"),

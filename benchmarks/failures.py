@@ -81,7 +81,15 @@ def is_elsewhere() -> None:
 
 FAILURES = {
     act.__name__: act
-    for act in (is_killed, raises, ends_early, gives_another_shape, calls_another_collective, is_frozen, is_elsewhere)
+    for act in (
+        is_killed,
+        raises,
+        ends_early,
+        gives_another_shape,
+        calls_another_collective,
+        is_frozen,
+        is_elsewhere,
+    )
 }
 NEVER_STARTS = "never_starts"
 KINDS = (*FAILURES, NEVER_STARTS)
@@ -110,13 +118,22 @@ def seconds(backend: str, engine: str | None, kind: str) -> tuple[float, bool]:
     processes = ["-n", "2"]
     if kind == NEVER_STARTS:  # the second of two hosts is not there
         port = free_block(block_size(2))
-        processes = f"-n 1 --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port {port}".split()
+        processes = (
+            f"-n 1 --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port {port}".split()
+        )
     command = [sys.executable, "-m", "xdevice", "launch", *processes, "--backend", backend]
     if engine:
         command += ["--engine", engine]
-    env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")} | QUIET
+    env = {
+        name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")
+    } | QUIET
     done = subprocess.run(
-        [*command, __file__, "--work", kind], env=env, capture_output=True, text=True, timeout=300, check=False
+        [*command, __file__, "--work", kind],
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
     )
     ended = time.time()
     at = [line.rpartition(MARK)[2] for line in done.stdout.splitlines() if MARK in line]
@@ -128,15 +145,23 @@ def seconds(backend: str, engine: str | None, kind: str) -> tuple[float, bool]:
 def cell(backend: str, engine: str | None, kind: str, rounds: int) -> str:
     """The median, marked if any round was not as promised."""
     found = [seconds(backend, engine, kind) for _ in range(rounds)]
-    return f"{median(took for took, _ in found):.1f}" + ("" if all(named for _, named in found) else " !")
+    return f"{median(took for took, _ in found):.1f}" + (
+        "" if all(named for _, named in found) else " !"
+    )
 
 
 def main() -> int:
     """Print the table, a row at a time; the exit status."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--backend", default="torch,tensorflow,paddle,mxnet,jax", help="frameworks, comma-separated")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--backend", default="torch,tensorflow,paddle,mxnet,jax", help="frameworks, comma-separated"
+    )
     parser.add_argument("--engine", choices=["mpi"], help="instead of the framework's own")
-    parser.add_argument("--kind", choices=KINDS, action="append", help="only these failures; may be repeated")
+    parser.add_argument(
+        "--kind", choices=KINDS, action="append", help="only these failures; may be repeated"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--work", choices=KINDS, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -146,7 +171,9 @@ def main() -> int:
     if asked.rounds < 1:
         parser.error("--rounds is 1 or more")
     if asked.engine and NEVER_STARTS in (asked.kind or ()):
-        parser.error(f"mpirun starts all processes of one host: no {NEVER_STARTS} with --engine mpi")
+        parser.error(
+            f"mpirun starts all processes of one host: no {NEVER_STARTS} with --engine mpi"
+        )
     try:
         names = [str(xdevice.backend(name)) for name in asked.backend.split(",")]
     except xdevice.XDeviceError as error:
@@ -157,7 +184,10 @@ def main() -> int:
     kept = True
     for name in names:
         cells = [cell(name, asked.engine, kind, asked.rounds) for kind in kinds]
-        print(f"| {name}{', ' + asked.engine if asked.engine else ''} | " + " | ".join(cells) + " |", flush=True)
+        print(
+            f"| {name}{', ' + asked.engine if asked.engine else ''} | " + " | ".join(cells) + " |",
+            flush=True,
+        )
         kept = kept and not any("!" in found for found in cells)
     return not kept
 

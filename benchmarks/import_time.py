@@ -42,11 +42,15 @@ MODULES = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What importing xdevice costs beside other packages.")
+    parser = argparse.ArgumentParser(
+        description="What importing xdevice costs beside other packages."
+    )
     parser.add_argument("modules", nargs="*", default=MODULES)
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
-    parser.add_argument("--markdown", action="store_true", help="print the table as docs/project/costs.md has it")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table as docs/project/costs.md has it"
+    )
     asked = parser.parse_args()
     if asked.rounds < 2:
         parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")
@@ -57,7 +61,11 @@ def main() -> None:
     results = [Result.of(name, times[name], times[""]) for name in found]
     print("\n".join(_lines(results, median(times[""]), missing, asked.markdown)))
     if asked.json:
-        report = {"bare_ms": median(times[""]), "results": [asdict(r) for r in results], "missing": missing}
+        report = {
+            "bare_ms": median(times[""]),
+            "results": [asdict(r) for r in results],
+            "missing": missing,
+        }
         asked.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
 
 
@@ -96,11 +104,17 @@ def modules_of(module: str) -> int:
 
 def problem(module: str) -> str | None:
     """Why the module cannot be imported, if it cannot; it is warm afterwards."""
-    done = subprocess.run(_command(module), capture_output=True, encoding="utf-8", errors="replace", check=False)
+    done = subprocess.run(
+        _command(module), capture_output=True, encoding="utf-8", errors="replace", check=False
+    )
     if done.returncode == 0:
         return None
     last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    return "not installed" if last == f"ModuleNotFoundError: No module named {module!r}" else last[:160]
+    return (
+        "not installed"
+        if last == f"ModuleNotFoundError: No module named {module!r}"
+        else last[:160]
+    )
 
 
 def _milliseconds(module: str) -> float:
@@ -114,9 +128,14 @@ def _command(module: str) -> list[str]:
     return [sys.executable, "-I", "-c", f"import {module}" if module else "pass"]
 
 
-def _lines(results: list[Result], bare: float, missing: dict[str, str], markdown: bool) -> Iterable[str]:
+def _lines(
+    results: list[Result], bare: float, missing: dict[str, str], markdown: bool
+) -> Iterable[str]:
     if markdown:
-        yield from ("| import | ratio to a bare interpreter | ms | modules |", "| --- | ---: | ---: | ---: |")
+        yield from (
+            "| import | ratio to a bare interpreter | ms | modules |",
+            "| --- | ---: | ---: | ---: |",
+        )
     for result in sorted(results, key=lambda each: each.ratio[1]):
         cells = _figure(result.ratio, 2), _figure(result.over_bare_ms, 1), f"{result.modules:,}"
         if markdown:

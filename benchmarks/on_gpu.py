@@ -36,7 +36,14 @@ from parts import on_gpu_report as report
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 BACKENDS = ("torch", "jax")
-LIMITS = {"machine": 40.0, "transfers": 50.0, "memory": 50.0, "tests": 180.0, "overhead": 60.0, "bench": 80.0}
+LIMITS = {
+    "machine": 40.0,
+    "transfers": 50.0,
+    "memory": 50.0,
+    "tests": 180.0,
+    "overhead": 60.0,
+    "bench": 80.0,
+}
 """The parts in order, and the seconds that each may take under each framework."""
 
 GRACE = {"tests": 15.0}
@@ -86,7 +93,14 @@ def _part(name: str, backend: str, asked: argparse.Namespace, out: Path, limit: 
     file = out / f"{name}-{backend}.json"
     if name == "overhead":
         seconds = "0" if asked.quick else "2"
-        options = ["--backend", backend, "--device", "gpu:0", "--rounds", "2" if asked.quick else "31"]
+        options = [
+            "--backend",
+            backend,
+            "--device",
+            "gpu:0",
+            "--rounds",
+            "2" if asked.quick else "31",
+        ]
         command = [str(HERE / "overhead.py"), *options, "--seconds", seconds, "--json", str(file)]
         return Part(name, backend, command, limit, report.read_overhead, file, asked.virtual)
     names = "tiny" if asked.quick else "elementwise large tiny log transfer copies prefetch overlap"
@@ -98,11 +112,26 @@ def _part(name: str, backend: str, asked: argparse.Namespace, out: Path, limit: 
 def _tests(backend: str, asked: argparse.Namespace, out: Path, limit: float) -> Part:
     """The contract suite, with the framework's quirks on a real GPU."""
     file = out / f"tests-{backend}.xml"
-    folders = ["contract"] if asked.virtual else ["contract", "quirks"]  # quirks are those of real devices
-    command = ["-P", "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-q", "--tb=short"]
+    folders = (
+        ["contract"] if asked.virtual else ["contract", "quirks"]
+    )  # quirks are those of real devices
+    command = [
+        "-P",
+        "-m",
+        "pytest",
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        "--rootdir",
+        str(ROOT),
+        "-q",
+        "--tb=short",
+    ]
     command += ["-p", "no:cacheprovider", "-W", "default", "--continue-on-collection-errors"]
     command += [f"--xdevice-backend={backend}", f"--junitxml={file}"]
-    command += [f"--xdevice-virtual-gpus={2 if asked.virtual else 0}", *(["-k", asked.select] if asked.select else [])]
+    command += [
+        f"--xdevice-virtual-gpus={2 if asked.virtual else 0}",
+        *(["-k", asked.select] if asked.select else []),
+    ]
     command += [str(ROOT / "tests" / folder) for folder in folders]
     return Part("tests", backend, command, limit, report.read_tests, file, asked.virtual)
 
@@ -117,7 +146,12 @@ def _child(name: str, backend: str, asked: argparse.Namespace, out: Path, limit:
 def run(part: Part, site: Path, out: Path, left: float) -> Outcome:
     """Run a part within its own limit and the time left."""
     if left < 5:
-        return Outcome(part.name, part.backend, "skipped", "no time was left; give more --minutes or fewer --parts")
+        return Outcome(
+            part.name,
+            part.backend,
+            "skipped",
+            "no time was left; give more --minutes or fewer --parts",
+        )
     began = monotonic()
     part.file.unlink(missing_ok=True)
     with (out / f"{part.name}-{part.backend}.log").open("wb") as log:
@@ -136,11 +170,17 @@ def run(part: Part, site: Path, out: Path, left: float) -> Outcome:
 
 def _judged(outcome: Outcome, status: int, timed_out: bool, log: Path) -> Outcome:
     if timed_out:
-        outcome.status, outcome.why = "timed out", f"ended after {outcome.seconds:.0f} s; {log.name} has its output"
+        outcome.status, outcome.why = (
+            "timed out",
+            f"ended after {outcome.seconds:.0f} s; {log.name} has its output",
+        )
     elif status < 0 or not outcome.found:
         how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        outcome.status, outcome.why = "crashed", f"{how}; {lines[-1][:300] if lines else 'it printed nothing'}"
+        outcome.status, outcome.why = (
+            "crashed",
+            f"{how}; {lines[-1][:300] if lines else 'it printed nothing'}",
+        )
     elif status or outcome.found.get("failed"):
         outcome.status, outcome.why = "failed", f"exit status {status}; {log.name} has its output"
     return outcome
@@ -170,7 +210,11 @@ def environment(part: Part, site: Path) -> dict[str, str]:
     """A part's environment: this checkout's xdevice, and a JAX that does not take most of the GPU's memory at once."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")}
     path = os.pathsep.join(filter(None, (str(site), clean.get("PYTHONPATH"))))
-    clean |= {"PYTHONPATH": path, "PYTHONFAULTHANDLER": "1", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    clean |= {
+        "PYTHONPATH": path,
+        "PYTHONFAULTHANDLER": "1",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    }
     clean["XDEVICE_BACKEND"] = part.backend
     return clean | ({"XDEVICE_VIRTUAL_GPUS": "2"} if part.virtual else {})
 
@@ -184,11 +228,15 @@ def lay_out(site: Path, wheels: Path | None) -> None:
             archive.extractall(site)
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "xdevice", site / "xdevice", ignore=ignored, dirs_exist_ok=True)
-    shutil.copytree(ROOT / "backends", site / "xdevice" / "backends", ignore=ignored, dirs_exist_ok=True)
+    shutil.copytree(
+        ROOT / "backends", site / "xdevice" / "backends", ignore=ignored, dirs_exist_ok=True
+    )
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     info = site / f"{project['name'].replace('-', '_')}-0.dist-info"
     info.mkdir(exist_ok=True)
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0\n", encoding="utf-8"
+    )
     groups = [f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
               for group, entries in project["entry-points"].items()]  # fmt: skip
     (info / "entry_points.txt").write_text("\n".join(groups), encoding="utf-8")
@@ -196,16 +244,25 @@ def lay_out(site: Path, wheels: Path | None) -> None:
 
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="The tests and measurements that need a real GPU.")
-    parser.add_argument("--out", type=Path, default=Path("on_gpu"), metavar="FOLDER", help="where the report goes")
+    parser.add_argument(
+        "--out", type=Path, default=Path("on_gpu"), metavar="FOLDER", help="where the report goes"
+    )
     parser.add_argument("--backend", default=",".join(BACKENDS), help="a,b,c")
     parser.add_argument("--parts", default=",".join(LIMITS), help="a,b,c")
     parser.add_argument("--minutes", type=float, default=8.5, help="no part starts after these")
     parser.add_argument(
-        "--wheels", type=Path, metavar="FOLDER", help="wheels to put beside xdevice, pytest's and others"
+        "--wheels",
+        type=Path,
+        metavar="FOLDER",
+        help="wheels to put beside xdevice, pytest's and others",
     )
     parser.add_argument("--virtual", action="store_true", help="rehearse on two virtual GPUs")
-    parser.add_argument("--quick", action="store_true", help="few rounds and small work, to see that it runs")
-    parser.add_argument("--select", metavar="EXPRESSION", help="the tests whose names match, as pytest -k")
+    parser.add_argument(
+        "--quick", action="store_true", help="few rounds and small work, to see that it runs"
+    )
+    parser.add_argument(
+        "--select", metavar="EXPRESSION", help="the tests whose names match, as pytest -k"
+    )
     asked = parser.parse_args()
     asked.parts, asked.backend = asked.parts.split(","), asked.backend.split(",")
     wrong = [name for name in asked.parts if name not in LIMITS]
@@ -222,12 +279,21 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     end = monotonic() + asked.minutes * 60
     outcomes: list[Outcome] = []
-    about = {"python": platform.python_version(), "platform": platform.platform(), "virtual": asked.virtual}
+    about = {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "virtual": asked.virtual,
+    }
     with tempfile.TemporaryDirectory() as folder:
         lay_out(Path(folder), asked.wheels)
         for part in parts(asked, out):
             no_gpu = next(
-                (o.found["no_gpu"] for o in outcomes if o.backend == part.backend and "no_gpu" in o.found), None
+                (
+                    o.found["no_gpu"]
+                    for o in outcomes
+                    if o.backend == part.backend and "no_gpu" in o.found
+                ),
+                None,
             )
             if no_gpu:
                 outcomes.append(Outcome(part.name, part.backend, "skipped", no_gpu))

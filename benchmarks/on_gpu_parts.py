@@ -40,7 +40,10 @@ def tell_machine(tell: Tell, large: bool, name: str) -> None:
     host, there = machine.host(), machine.gpus()
     tell(label="CPU", value=f"{host['name']}, {host['threads']} threads")
     for gpu in there["gpus"]:
-        tell(label=f"GPU {gpu['index']}", value=f"{gpu['name']}, {gpu['total_memory']} bytes, {there['drivers']}")
+        tell(
+            label=f"GPU {gpu['index']}",
+            value=f"{gpu['name']}, {gpu['total_memory']} bytes, {there['drivers']}",
+        )
     if there["driver_error"]:
         tell(label="driver", value=there["driver_error"])
     for package in ("cupy-cuda13x", "cupy-cuda12x", "cupy", "numpy", "pytest", "nvidia-ml-py"):
@@ -60,7 +63,11 @@ def tell_machine(tell: Tell, large: bool, name: str) -> None:
         return
     if not facts.seen:
         problem = diagnose(facts)
-        why = f"{problem.reason}; {problem.cure}" if problem else "this machine has none; --virtual rehearses without"
+        why = (
+            f"{problem.reason}; {problem.cure}"
+            if problem
+            else "this machine has none; --virtual rehearses without"
+        )
         tell(no_gpu=f"{name} sees no GPU: {why}")
 
 
@@ -74,7 +81,9 @@ def tell_transfers(tell: Tell, large: bool, name: str) -> None:
             move = prepare(size // 4, gpu)
             _ = move()
             seconds = sorted(_timed(move) for _ in range(9))
-            tell(label=label, bytes=size, seconds=seconds, gb_per_second=size / median(seconds) / 1e9)
+            tell(
+                label=label, bytes=size, seconds=seconds, gb_per_second=size / median(seconds) / 1e9
+            )
         except Exception as error:  # the others can still be measured
             tell(label=label, skipped=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
@@ -172,7 +181,10 @@ def _jax() -> dict[str, Callable[[int, Any], Callable[[], Any]]]:
         x = jax.device_put(np.ones(n, "float32"), on_host).block_until_ready()
         return lambda: jax.device_put(x, on_gpu)
 
-    return {"to the GPU, pageable: JAX's device_put": native, "to the GPU, pinned: JAX's device_put": pinned}
+    return {
+        "to the GPU, pageable: JAX's device_put": native,
+        "to the GPU, pinned: JAX's device_put": pinned,
+    }
 
 
 def bus() -> dict[str, Any]:

@@ -39,10 +39,13 @@ class Bench:
         self.name, self.rounds, self.seconds, self.device = name, rounds, seconds, device
         framework = xdevice.backend(name).framework  # safely imported, whatever else is here
         self.native = NATIVE.get(name, {})
-        self.missing: dict[str, str] = {}  # why a contender, or its answer to a question, has no figure
+        self.missing: dict[
+            str, str
+        ] = {}  # why a contender, or its answer to a question, has no figure
         self.names: dict[str, dict[str, Any]] = {
             "native": vars(framework) | {"here": xdevice.native(device, name)},
-            "xdevice": {word: getattr(xdevice, word) for word in xdevice.__all__} | {"here": device},
+            "xdevice": {word: getattr(xdevice, word) for word in xdevice.__all__}
+            | {"here": device},
         }
         with xdevice.using(name):
             self.names["xdevice"]["xp"] = xdevice.namespace()
@@ -87,7 +90,13 @@ class Bench:
     def _timers(self, question: Question) -> dict[str, Timer]:
         flat = [xdevice.ones(6, device=self.device) for _ in range(question.leaves)]
         x, y = (xdevice.ones(size, device=self.device) for size in (question.size, 6))
-        values = {"x": x, "y": y, "flat": flat, "wait_for": xdevice.synchronize, "device_waited_for": self.device}
+        values = {
+            "x": x,
+            "y": y,
+            "flat": flat,
+            "wait_for": xdevice.synchronize,
+            "device_waited_for": self.device,
+        }
         timers = {}
         for contender, names in self.names.items():
             statement = self._statement(question, contender)
@@ -98,7 +107,9 @@ class Bench:
                 timer = Timer(statement, timer=perf_counter_ns, globals=own)
                 timer.timeit(1)
                 timers[contender] = timer
-            except Exception as error:  # the library does not work, or the framework is too old for the attribute
+            except (
+                Exception
+            ) as error:  # the library does not work, or the framework is too old for the attribute
                 self.missing[f"{contender} under {self.name}, {question.title}"] = _short(error)
         return timers
 
@@ -122,20 +133,27 @@ class Bench:
             low, ratio, high = quartiles_of_ratio(times, taken.get("native"))
             against_budget = quartiles_of_ratio(times, taken.get(question.against))[1]
             ns = median(times)
-            yield Result(self.name, question.title, name, len(times), ns, low, ratio, high, against_budget)
+            yield Result(
+                self.name, question.title, name, len(times), ns, low, ratio, high, against_budget
+            )
 
 
 def nested(flat: list[Any]) -> dict[str, Any]:
     """The tensors nested as in a training state: one dict and one tuple for every three."""
     parts = iter(flat)
-    layers = [{"weight": next(parts), "moments": (next(parts), next(parts))} for _ in range(len(flat) // 3)]
+    layers = [
+        {"weight": next(parts), "moments": (next(parts), next(parts))}
+        for _ in range(len(flat) // 3)
+    ]
     return {"layers": layers, "rest": list(parts)}
 
 
 def _repeats(timer: Timer) -> int:
     """How often the statement fits into a slice; afterwards it has been warmed up."""
     number = 1
-    while (taken := min(timer.repeat(3, number))) < SLICE / 4:  # the least: a first call may import or allocate
+    while (
+        taken := min(timer.repeat(3, number))
+    ) < SLICE / 4:  # the least: a first call may import or allocate
         number *= 4
     return max(1, round(number * SLICE / taken))
 
@@ -148,13 +166,21 @@ def _short(error: Exception) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="What xdevice costs beside the frameworks' own calls.")
-    parser.add_argument("--backend", default=",".join(xdevice.available()), help="a,b,c; all that are installed")
+    parser = argparse.ArgumentParser(
+        description="What xdevice costs beside the frameworks' own calls."
+    )
+    parser.add_argument(
+        "--backend", default=",".join(xdevice.available()), help="a,b,c; all that are installed"
+    )
     parser.add_argument("--device", default="cpu", help="where the tensors are: cpu, gpu:0 …")
     parser.add_argument("--rounds", type=int, default=101)
-    parser.add_argument("--seconds", type=float, default=10, help="after these, a question ends early")
+    parser.add_argument(
+        "--seconds", type=float, default=10, help="after these, a question ends early"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
-    parser.add_argument("--markdown", action="store_true", help="print the table as docs/project/costs.md has it")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table as docs/project/costs.md has it"
+    )
     asked = parser.parse_args()
     if asked.rounds < 2:
         parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")

@@ -16,7 +16,10 @@ LEGEND = """\
 Ratios to the framework's own call in the same round: median ± half the distance between the quartiles.
 A dash: the library does not serve that framework, or has no such call."""
 
-DISTRIBUTIONS = {"tensorflow": ("tensorflow", "tensorflow-cpu"), "paddle": ("paddlepaddle", "paddlepaddle-gpu")}
+DISTRIBUTIONS = {
+    "tensorflow": ("tensorflow", "tensorflow-cpu"),
+    "paddle": ("paddlepaddle", "paddlepaddle-gpu"),
+}
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,11 @@ def show(results: list[Result], missing: dict[str, str], markdown: bool) -> str:
 
 def as_json(results: list[Result], missing: dict[str, str]) -> dict[str, Any]:
     """All measurements, and the machine."""
-    machine = {"python": platform.python_version(), "machine": platform.machine(), "cpus": os.cpu_count()}
+    machine = {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+    }
     return {
         "machine": machine,
         "versions": _versions(results),
@@ -90,7 +97,10 @@ def _cell(result: Result | None) -> str:
 def _text(rows: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     pad = [str.ljust, str.ljust] + [str.rjust] * (len(widths) - 2)
-    return "\n".join("  ".join(p(c, w) for p, c, w in zip(pad, row, widths, strict=True)).rstrip() for row in rows)
+    return "\n".join(
+        "  ".join(p(c, w) for p, c, w in zip(pad, row, widths, strict=True)).rstrip()
+        for row in rows
+    )
 
 
 def _markdown(rows: list[list[str]]) -> str:
@@ -103,7 +113,11 @@ def _verdicts(results: list[Result]) -> Iterable[str]:
         if question.limit is None:
             continue
         ours = [r for r in results if (r.question, r.contender) == (question.title, "xdevice")]
-        judged = [_verdict(question.limit, r.backend, r.against_budget) for r in ours if r.against_budget is not None]
+        judged = [
+            _verdict(question.limit, r.backend, r.against_budget)
+            for r in ours
+            if r.against_budget is not None
+        ]
         alone = [r.backend for r in ours if r.against_budget is None]
         if alone:
             judged.append(f"no {question.against} under {', '.join(alone)}")
@@ -115,7 +129,9 @@ def _verdict(limit: float, backend: str, ratio: float) -> str:
 
 
 def _versions(results: list[Result]) -> dict[str, str]:
-    packages = [r.backend for r in results if r.backend in NATIVE] + [p.package for p in PEERS.values()]
+    packages = [r.backend for r in results if r.backend in NATIVE] + [
+        p.package for p in PEERS.values()
+    ]
     found = {}
     for package in dict.fromkeys(packages):
         for name in DISTRIBUTIONS.get(package, (package,)):

@@ -74,15 +74,38 @@ def measured(backend: str, job: str, rounds: int, seconds: float) -> Rates:
         file = Path(folder, "rates.json")
         arguments = [job, rounds, seconds, file]
         limit = ["--time-limit", str(round(120 + 40 * rounds * seconds))]
-        launched("scaling_worker.py", arguments, JOBS[job], backend, [*limit, *(["--pin"] if JOBS[job] > 1 else [])])
+        launched(
+            "scaling_worker.py",
+            arguments,
+            JOBS[job],
+            backend,
+            [*limit, *(["--pin"] if JOBS[job] > 1 else [])],
+        )
         found: Rates = json.loads(file.read_text(encoding="utf-8"))
     return found
 
 
-def launched(script: str, arguments: list[Any], processes: int, backend: str, options: list[str]) -> str:
+def launched(
+    script: str, arguments: list[Any], processes: int, backend: str, options: list[str]
+) -> str:
     """What the processes have printed; an error with what they said if they fail."""
-    command = [sys.executable, "-m", "xdevice", "launch", "-n", str(processes), "--backend", backend, *options]
-    environment = {**os.environ, **QUIET, **dict.fromkeys(ONE_THREAD, "1"), **dict.fromkeys(TWO_THREADS, "2")}
+    command = [
+        sys.executable,
+        "-m",
+        "xdevice",
+        "launch",
+        "-n",
+        str(processes),
+        "--backend",
+        backend,
+        *options,
+    ]
+    environment = {
+        **os.environ,
+        **QUIET,
+        **dict.fromkeys(ONE_THREAD, "1"),
+        **dict.fromkeys(TWO_THREADS, "2"),
+    }
     done = subprocess.run(
         [*command, str(HERE / script), *map(str, arguments)],
         env=environment,
@@ -108,7 +131,10 @@ def rows(backend: str, found: dict[str, Rates]) -> list[list[str]]:
                 continue
             line = [backend, where, rate(wall.get(native)), rate(wall.get(own))]
             line += [ratio(rates.get(own), rates.get(native)) for rates in (wall, cpu)]
-            line += [ratio(wall.get(name), wall[f"{who}, 1"]) for name, who in ((native, "native"), (own, "xdevice"))]
+            line += [
+                ratio(wall.get(name), wall[f"{who}, 1"])
+                for name, who in ((native, "native"), (own, "xdevice"))
+            ]
             lines.append(line)
     return lines
 
@@ -151,15 +177,27 @@ def main() -> None:
 def parsed() -> argparse.Namespace:
     ways = {path.stem for path in (HERE / "scaling_native").glob("[a-z]*.py")}
     here = [name for name in xdevice.available() if name in ways]
-    parser = argparse.ArgumentParser(description="What two devices and two processes bring, beside the native ways.")
-    parser.add_argument("--backend", default=",".join(here), help="a,b,c; all that are installed and have gradients")
+    parser = argparse.ArgumentParser(
+        description="What two devices and two processes bring, beside the native ways."
+    )
+    parser.add_argument(
+        "--backend", default=",".join(here), help="a,b,c; all that are installed and have gradients"
+    )
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each turn")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument(
-        "--barrier", type=int, nargs="*", metavar="N", help="measure the barrier of N processes, and no more"
+        "--barrier",
+        type=int,
+        nargs="*",
+        metavar="N",
+        help="measure the barrier of N processes, and no more",
     )
-    parser.add_argument("--model", action="store_true", help="print what many processes would cost, and nothing else")
+    parser.add_argument(
+        "--model",
+        action="store_true",
+        help="print what many processes would cost, and nothing else",
+    )
     asked = parser.parse_args()
     unknown = [name for name in asked.backend.split(",") if name not in here]
     if unknown and not (asked.model or asked.barrier is not None):

@@ -45,19 +45,28 @@ class Contender(NamedTuple):
 def task_of(rows: int, seed: int) -> Task:
     """With images and labels of the digits' shapes, and of no meaning: what counts here is time."""
     numbers = np.random.default_rng(seed)
-    images, labels = numbers.random((rows, 1, 28, 28), "float32"), numbers.integers(0, 10, (rows, 1))
+    images, labels = (
+        numbers.random((rows, 1, 28, 28), "float32"),
+        numbers.integers(0, 10, (rows, 1)),
+    )
     return Task(get_params(0), images, labels, RATE)
 
 
 # How one trains with xdevice
 
 
-def ours(loss: Loss, compiled: Compiled, devices: list[Any], task: Task, together: bool = False) -> Training:
+def ours(
+    loss: Loss, compiled: Compiled, devices: list[Any], task: Task, together: bool = False
+) -> Training:
     """The lesson's `train_batch`, with a loss that is a mean over the rows and is not looked at."""
     step_on_devices = data_parallel(compiled(loss), devices)
-    start = {name: xdevice.tensor(values, device=devices[0]) for name, values in task.params.items()}
+    start = {
+        name: xdevice.tensor(values, device=devices[0]) for name, values in task.params.items()
+    }
     replicas = replicate(start, devices)
-    where = xdevice.cpu() if len(devices) > 1 else devices[0]  # a batch comes from the host and is shared out
+    where = (
+        xdevice.cpu() if len(devices) > 1 else devices[0]
+    )  # a batch comes from the host and is shared out
     x, y = (xdevice.tensor(array, device=where) for array in (task.images, task.labels))
     update = compiled(descended)
 
@@ -76,7 +85,9 @@ def ours(loss: Loss, compiled: Compiled, devices: list[Any], task: Task, togethe
         for device in devices:
             xdevice.synchronize(device)
 
-    return Training(step, wait, lambda: {name: to_numpy(values) for name, values in replicas[0].items()})
+    return Training(
+        step, wait, lambda: {name: to_numpy(values) for name, values in replicas[0].items()}
+    )
 
 
 def lesson(params: Any, x: Any, labels: Any) -> Any:
@@ -154,7 +165,9 @@ def agree(contenders: dict[str, Contender]) -> None:
         native = reached.get(COMPARED.get(name, ""), parameters)
         apart = max(float(abs(parameters[key] - native[key]).max()) for key in parameters)
         if apart > 1e-4:
-            raise SystemExit(f"{name}: after one step the parameters are {apart:.1e} from the native ones")
+            raise SystemExit(
+                f"{name}: after one step the parameters are {apart:.1e} from the native ones"
+            )
 
 
 def after_a_step(training: Training) -> dict[str, Any]:
@@ -166,7 +179,9 @@ def after_a_step(training: Training) -> dict[str, Any]:
 # Turns
 
 
-def measured(contenders: dict[str, Contender], rounds: int, seconds: float) -> dict[str, dict[str, list[float]]]:
+def measured(
+    contenders: dict[str, Contender], rounds: int, seconds: float
+) -> dict[str, dict[str, list[float]]]:
     """Samples per second of each contender, round by round; and per second of rank 0's CPU time."""
     steps = {name: steps_in(contender, seconds) for name, contender in contenders.items()}
     found: dict[str, dict[str, list[float]]] = {"wall": {}, "cpu": {}}
@@ -215,7 +230,12 @@ def use_cores(count: int) -> None:
 
 
 def main() -> None:
-    job, rounds, seconds, file = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), Path(sys.argv[4])
+    job, rounds, seconds, file = (
+        sys.argv[1],
+        int(sys.argv[2]),
+        float(sys.argv[3]),
+        Path(sys.argv[4]),
+    )
     _ = xdevice.backend().framework  # imported by way of xdevice, as some must be
     native = import_module(f"scaling_native.{xdevice.backend()}")
     if job == "devices" and native.VIRTUAL:

@@ -86,7 +86,9 @@ class Bench:
                 call()
                 repeats[who] = max(1, round(SLICE / max(timed(call, 1), 1e-9)))
             except Exception as error:  # the others can still be measured
-                self.missing[f"{who}, {section}, under {self.name}"] = f"{type(error).__name__}: {error}".split("\n")[0]
+                self.missing[f"{who}, {section}, under {self.name}"] = (
+                    f"{type(error).__name__}: {error}".split("\n")[0]
+                )
         taken: dict[str, list[float]] = {who: [] for who in repeats}
         shuffled = random.Random(0)
         for _ in range(self.rounds):
@@ -111,7 +113,9 @@ class Bench:
                 statement = "to_device(x, here, non_blocking=True)"
                 contenders["to_device, pinned"] = self.call(statement, pinned, there, vars(xdevice))
             except RuntimeError as error:  # there is no GPU, and virtual ones do not stand in
-                self.missing[f"pinned memory under {self.name}"] = str(error).split("\n", maxsplit=1)[0]
+                self.missing[f"pinned memory under {self.name}"] = str(error).split(
+                    "\n", maxsplit=1
+                )[0]
         return contenders
 
     def call(self, statement: str, x: Any, here: Any, names: dict[str, Any]) -> Call:
@@ -130,7 +134,10 @@ class Bench:
             (pack,) = packs_of(tensors)
             return waited(pack.unpacked(moved(pack.packed(), pack.owner, self.gpu, False)))
 
-        return {"one by one": lambda: waited(xdevice.to_device(tensors, self.gpu)), "as one vector": coalesced}
+        return {
+            "one by one": lambda: waited(xdevice.to_device(tensors, self.gpu)),
+            "as one vector": coalesced,
+        }
 
     def batches(self) -> list[Any]:
         n = 1024 if self.largest > 2**20 else 256
@@ -163,7 +170,11 @@ class Bench:
                     raise NotImplementedError("it loads for torch only")
                 contenders[who] = epoch(make())
             except (ImportError, NotImplementedError) as error:
-                reason = f"{error.name} is not installed" if isinstance(error, ImportError) else str(error)
+                reason = (
+                    f"{error.name} is not installed"
+                    if isinstance(error, ImportError)
+                    else str(error)
+                )
                 self.missing[f"{who} under {self.name}"] = reason
         return contenders
 
@@ -172,7 +183,10 @@ class Bench:
         loss = import_module(f"scaling_native.{self.name}").loss
         numbers = np.random.default_rng(0)
         with self.gpu:
-            params = {k: xdevice.tensor(numbers.random(s, "float32") / 100, device=self.gpu) for k, s in LENET.items()}
+            params = {
+                k: xdevice.tensor(numbers.random(s, "float32") / 100, device=self.gpu)
+                for k, s in LENET.items()
+            }
             x = xdevice.tensor(numbers.random((32, 1, 28, 28), "float32"), device=self.gpu)
             y = xdevice.tensor(numbers.integers(0, 10, (32, 1)), device=self.gpu)
         gradients = xdevice.value_and_grad(loss)
@@ -239,7 +253,9 @@ def table(rows: list[Row], markdown: bool) -> str:
         lines.insert(1, ["---", "---", "---:", "---", "---:", "---:", "---:"])
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines)
+    return "\n".join(
+        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
+    )
 
 
 def plot(rows: list[Row], file: Path) -> None:
@@ -258,7 +274,10 @@ def plot(rows: list[Row], file: Path) -> None:
     rates.set(xlabel="bytes", ylabel="GB/s", title="one tensor to the GPU")
     rates.legend(fontsize=7)
     others = [row for row in rows if not row.section.startswith("to ") and row.ratio[1] != 1]
-    labels = [f"{r.backend}: {r.section}{f', {written(r.nbytes)}' if r.nbytes else ''}, {r.contender}" for r in others]
+    labels = [
+        f"{r.backend}: {r.section}{f', {written(r.nbytes)}' if r.nbytes else ''}, {r.contender}"
+        for r in others
+    ]
     ratios.barh(labels[::-1], [row.ratio[1] for row in others][::-1])
     ratios.axvline(1, color="black", linewidth=0.8)
     ratios.set_title("time, beside the first contender's")
@@ -269,13 +288,17 @@ def plot(rows: list[Row], file: Path) -> None:
 def main() -> None:
     able = [name for name in xdevice.available() if name in NATIVE and name != "numpy"]
     parser = argparse.ArgumentParser(description="What copies cost, and what hides them.")
-    parser.add_argument("--backend", default=",".join(able), help="a,b,c; all that are installed and have GPUs")
+    parser.add_argument(
+        "--backend", default=",".join(able), help="a,b,c; all that are installed and have GPUs"
+    )
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--quick", action="store_true", help="two rounds, and at most 64 KiB")
     parser.add_argument("--largest", type=int, default=2**30, metavar="BYTES", help="of one tensor")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it there")
-    parser.add_argument("--markdown", action="store_true", help="print the table as docs/project/costs.md has it")
+    parser.add_argument(
+        "--markdown", action="store_true", help="print the table as docs/project/costs.md has it"
+    )
     asked = parser.parse_args()
     if asked.rounds < 2:
         parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")
@@ -285,17 +308,26 @@ def main() -> None:
             with xdevice.using(name):
                 if not machine.gpus()["gpus"]:
                     xdevice.virtual_gpus(1)
-                bench = Bench(name, 2 if asked.quick else asked.rounds, 2**16 if asked.quick else asked.largest)
+                bench = Bench(
+                    name,
+                    2 if asked.quick else asked.rounds,
+                    2**16 if asked.quick else asked.largest,
+                )
                 rows += bench.run()
                 missing |= bench.missing
                 device = xdevice.properties(bench.gpu)["name"]
     except xdevice.XDeviceError as error:
         parser.error(str(error))
     print(table(rows, asked.markdown))
-    print(f"\non {device}; " + (f"bus: {buses.requested()}" if buses.requested() else "no bus is stated"))
+    print(
+        f"\non {device}; "
+        + (f"bus: {buses.requested()}" if buses.requested() else "no bus is stated")
+    )
     print("\n".join(f"no figure for {who}: {why}" for who, why in missing.items()))
     if asked.json:
-        asked.json.write_text(json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8")
+        asked.json.write_text(
+            json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8"
+        )
     if asked.plot:
         plot(rows, asked.plot)
 

@@ -77,7 +77,10 @@ def measured(name: str, rounds: int, clock: Callable[[], int]) -> dict[str, dict
             work |= {title: f"networks[{title!r}]()" for title in values["cpu"]["networks"]}
         for title, statement in work.items():
             print(f"{name}: {title}", file=sys.stderr)
-            timers = {where: Timer(f"({statement}){wait}", timer=clock, globals=values[where]) for where in values}
+            timers = {
+                where: Timer(f"({statement}){wait}", timer=clock, globals=values[where])
+                for where in values
+            }
             found[title] = rounds_of(timers, rounds)
     return found
 
@@ -89,7 +92,9 @@ def rounds_of(timers: dict[str, Timer], rounds: int) -> dict[str, list[float]]:
     for _ in range(rounds):
         for contender in shuffled.sample(CONTENDERS, len(CONTENDERS)):
             where, _, strict = contender.partition(" ")
-            with xdevice.cpu() if where == "cpu" else xdevice.gpu(0):  # one framework computes where the scope is
+            with (
+                xdevice.cpu() if where == "cpu" else xdevice.gpu(0)
+            ):  # one framework computes where the scope is
                 taken[contender].append(turn(timers[where], repeats[where], bool(strict)))
     return taken
 
@@ -118,14 +123,18 @@ def row(backend: str, title: str, taken: dict[str, list[float]]) -> list[str]:
 
 def ratio(times: list[float], base: list[float]) -> str:
     low, middle, high = quartiles_of_ratio(times, base)
-    assert low is not None and middle is not None and high is not None
+    assert low is not None
+    assert middle is not None
+    assert high is not None
     return f"{middle:.2f} ± {(high - low) / 2:.2f}"
 
 
 def main() -> None:
     virtual = [name for name in xdevice.available() if name in NATIVE and name != "numpy"]
     parser = argparse.ArgumentParser(description="What virtual GPUs and strict() cost.")
-    parser.add_argument("--backend", default=",".join(virtual), help="a,b,c; all that are installed and have them")
+    parser.add_argument(
+        "--backend", default=",".join(virtual), help="a,b,c; all that are installed and have them"
+    )
     parser.add_argument("--rounds", type=int, default=51)
     own = "count the processor's time, not the clock's: on one thread, beside other work"
     parser.add_argument("--processor-time", action="store_true", help=own)
@@ -139,10 +148,14 @@ def main() -> None:
         with xdevice.using(names[0]):
             xdevice.virtual_gpus(1)
         for name in names:
-            results[name] = measured(name, asked.rounds, process_time_ns if asked.processor_time else perf_counter_ns)
+            results[name] = measured(
+                name, asked.rounds, process_time_ns if asked.processor_time else perf_counter_ns
+            )
     except xdevice.XDeviceError as error:
         parser.error(str(error))
-    print("| framework | work | CPU, µs | virtual GPU / CPU | strict / not, CPU | strict / not, virtual GPU |")
+    print(
+        "| framework | work | CPU, µs | virtual GPU / CPU | strict / not, CPU | strict / not, virtual GPU |"
+    )
     print("| --- | --- | ---: | ---: | ---: | ---: |")
     for name, works in results.items():
         for title, taken in works.items():

@@ -26,5 +26,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """MkDocs calls it with all files of the site."""
     moved = [page for page in files.documentation_pages() if FOLDERS.fullmatch(page.src_uri)]
     for page in moved:
-        files.append(File.generated(config, f"{page.name}/index.html", content=LEADS_ON.format(page.url)))
+        files.append(
+            File.generated(config, f"{page.name}/index.html", content=LEADS_ON.format(page.url))
+        )
     return files

@@ -20,7 +20,9 @@ PLACE = re.compile(r"<!-- a line for each name of (\S+) -->")
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """MkDocs calls it with the text of each page."""
     folder = Path(str(page.file.abs_src_path)).parent
-    return PLACE.sub(lambda place: "\n".join(table((folder / place[1]).read_text(encoding="utf-8"))), markdown)
+    return PLACE.sub(
+        lambda place: "\n".join(table((folder / place[1]).read_text(encoding="utf-8"))), markdown
+    )
 
 
 def table(page: str) -> Iterator[str]:
@@ -31,7 +33,9 @@ def table(page: str) -> Iterator[str]:
         members = (found.exports or ()) if found.is_module else ()
         for part in [f"{name}.{member}" for member in members] or [name]:
             doc = package()[part].docstring
-            line = doc.value.partition("\n")[0].replace("``", "`").replace("|", "\\|") if doc else ""
+            line = (
+                doc.value.partition("\n")[0].replace("``", "`").replace("|", "\\|") if doc else ""
+            )
             yield f"| [`{part}`][xdevice.{part}] | {line} |"
 
 

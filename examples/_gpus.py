@@ -20,7 +20,9 @@ def gpus(n: int) -> list[Device]:
     ask_for_gpus(n)
     if xdevice.num_gpus() < n:
         fewer = "two" if n == 2 else n
-        sys.exit(f"{xdevice.backend()} sees fewer than {fewer} GPUs; XDEVICE_VIRTUAL_GPUS={n} gives it virtual ones")
+        sys.exit(
+            f"{xdevice.backend()} sees fewer than {fewer} GPUs; XDEVICE_VIRTUAL_GPUS={n} gives it virtual ones"
+        )
     return [gpu(i) for i in range(n)]
 
 
@@ -35,7 +37,9 @@ def ask_for_gpus(n: int) -> None:
     try:
         if number or len(machine.gpus()["gpus"]) < n:
             xdevice.virtual_gpus(number or n, force=True)
-    except xdevice.NotSupportedError as error:  # not a failure: the example is not for this framework
+    except (
+        xdevice.NotSupportedError
+    ) as error:  # not a failure: the example is not for this framework
         print(f"Not supported: {error}")
         sys.exit(0)
     except xdevice.XDeviceError as error:

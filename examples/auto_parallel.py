@@ -27,23 +27,33 @@ def timed(name, where):
     found = rows(find(name), where)
     for row in found:
         each, low, high = (1e3 * row[f"seconds_{word}"] for word in ("each", "low", "high"))
-        print(f"  {row['label']}, {row['times']} times: {each:.4f} ms each ({low:.4f} to {high:.4f})")
+        print(
+            f"  {row['label']}, {row['times']} times: {each:.4f} ms each ({low:.4f} to {high:.4f})"
+        )
     if too_busy(found):
         print(f"  {too_busy(found)}")
     return {row["label"]: row for row in found}
 
 
 def compare(times, one, other):
-    print(f"  {other} takes {times[other]['seconds_each'] / times[one]['seconds_each']:.2f} of the time of {one}")
+    print(
+        f"  {other} takes {times[other]['seconds_each'] / times[one]['seconds_each']:.2f} of the time of {one}"
+    )
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time two GPUs at once, and copies beside computing.")
-    parser.add_argument("--scale", type=float, default=0.1, help="1 is the lesson's own size (default %(default)s)")
+    parser = argparse.ArgumentParser(
+        description="Time two GPUs at once, and copies beside computing."
+    )
+    parser.add_argument(
+        "--scale", type=float, default=0.1, help="1 is the lesson's own size (default %(default)s)"
+    )
     options = parser.parse_args()
     first, _ = two_gpus()
     if xdevice.properties(first)["virtual"]:
-        print(f"virtual GPUs share this machine's {machine.usable_threads()} threads: no more than these is parallel")
+        print(
+            f"virtual GPUs share this machine's {machine.usable_threads()} threads: no more than these is parallel"
+        )
     where = setting(first, options.scale)
     compare(timed("parallel", where), "as many on each, in turn", "as many on each, at once")
     compare(timed("overlap", where), "computed, then fetched", "computed and fetched, overlapped")

@@ -33,7 +33,10 @@ except xdevice.MixedDeviceError as error:
 print("Copying X to where Y is")
 Z = to_device(X, second)
 print("  Z is on", device_of(Z), "and X still on", device_of(X))
-with strict(), second:  # most frameworks compute where the operands are; one wants the scope besides
+with (
+    strict(),
+    second,
+):  # most frameworks compute where the operands are; one wants the scope besides
     total = Y + Z
 print("  Y + Z is on", device_of(total), "with Y and Z:", is_same_device(total, Y, Z))
 print("  and is one more than Y:", bool((abs(to_numpy(total) - to_numpy(Y) - 1) < 1e-6).all()))

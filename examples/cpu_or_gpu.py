@@ -21,10 +21,18 @@ LESSON = ["elementwise", "large", "tiny", "log", "transfer", "copies"]
 
 
 def main():
-    parser = argparse.ArgumentParser(description="Time the same work on the CPU and on the GPU, under any framework.")
-    parser.add_argument("experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join(LESSON)}; all if none")
-    parser.add_argument("--scale", type=float, default=0.1, help="1 is the lesson's own size (default %(default)s)")
-    parser.add_argument("--device", help="what to compare with the CPU (default: the first GPU, else the CPU)")
+    parser = argparse.ArgumentParser(
+        description="Time the same work on the CPU and on the GPU, under any framework."
+    )
+    parser.add_argument(
+        "experiments", nargs="*", metavar="EXPERIMENT", help=f"{', '.join(LESSON)}; all if none"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=0.1, help="1 is the lesson's own size (default %(default)s)"
+    )
+    parser.add_argument(
+        "--device", help="what to compare with the CPU (default: the first GPU, else the CPU)"
+    )
     options = parser.parse_args()
     experiments = [find(name) for name in options.experiments or LESSON]
 
@@ -38,7 +46,9 @@ def main():
         for row in found:
             each, low, high = (1e6 * row[f"seconds_{word}"] for word in ("each", "low", "high"))
             speed = f"{row['ratio_to_cpu']:8.2f} × the CPU's speed"
-            print(f"  {row['label']:46} {row['times']:6} × {each:10.1f} µs ({low:.1f} to {high:.1f})  {speed}")
+            print(
+                f"  {row['label']:46} {row['times']:6} × {each:10.1f} µs ({low:.1f} to {high:.1f})  {speed}"
+            )
         if too_busy(found):
             print(f"  {too_busy(found)}")
 

@@ -16,7 +16,9 @@ def main():
     for i in range(2):
         print(f"cuda:{i} is a {torch.cuda.get_device_name(i)}")
 
-    net = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 26 * 26, 10))
+    net = nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 26 * 26, 10)
+    )
     net = nn.DataParallel(net.cuda(), device_ids=[0, 1])
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
     images, labels = torch.randn(64, 1, 28, 28), torch.randint(0, 10, (64,))
@@ -33,7 +35,9 @@ def main():
         print(f"epoch {epoch}: loss {loss.item():.3f} on {loss.device}")
     end.record()
     torch.cuda.synchronize()
-    print(f"{start.elapsed_time(end):.0f} ms, at most {torch.cuda.max_memory_allocated(0) / 2**20:.0f} MiB on cuda:0")
+    print(
+        f"{start.elapsed_time(end):.0f} ms, at most {torch.cuda.max_memory_allocated(0) / 2**20:.0f} MiB on cuda:0"
+    )
 
 
 if __name__ == "__main__":

@@ -29,7 +29,9 @@ def main():
     # The model first, then its optimiser: some frameworks replace parameters as they move them.
     net = xdevice.to_device(native.classifier(inputs=64, hidden=128, classes=10), device)
     step = native.trainer(net, rate=0.3)
-    print(f"{xdevice.backend()} on {xdevice.device_of(net)}: {len(train[0])} images to learn, {len(test[0])} to test")
+    print(
+        f"{xdevice.backend()} on {xdevice.device_of(net)}: {len(train[0])} images to learn, {len(test[0])} to test"
+    )
 
     timer = xdevice.Timer()
     for epoch in range(1, options.epochs + 1):
@@ -37,7 +39,10 @@ def main():
         loss = run_epoch(step, train, device, np.random.default_rng([options.seed, epoch]))
         seconds = timer.stop()
         right = accuracy(net, test, device)
-        print(f"epoch {epoch:2}  loss {loss:.4f}  test accuracy {right:.3f}  {seconds:.2f} s", flush=True)
+        print(
+            f"epoch {epoch:2}  loss {loss:.4f}  test accuracy {right:.3f}  {seconds:.2f} s",
+            flush=True,
+        )
     print(f"test accuracy {right:.3f} after {timer.sum():.1f} s of training")
 
 
@@ -74,7 +79,9 @@ def on_host(array):
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Train a small network on handwritten digits.")
-    parser.add_argument("--epochs", type=positive, default=20, help="passes over the data (%(default)s)")
+    parser.add_argument(
+        "--epochs", type=positive, default=20, help="passes over the data (%(default)s)"
+    )
     parser.add_argument("--device", help="where to train (the first GPU, else the CPU)")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
     return parser.parse_args()

@@ -116,18 +116,23 @@ def main():
     print(f"  {device_of(layers['in'])} has the first layer, {device_of(layers['out'])} the second")
     print(f"  the loss is {to_numpy(loss).item():.4f}, on {device_of(loss)}")
     print(
-        "  each gradient is beside its weights:", all(device_of(gradients[k]) == device_of(layers[k]) for k in layers)
+        "  each gradient is beside its weights:",
+        all(device_of(gradients[k]) == device_of(layers[k]) for k in layers),
     )
     same = difference([gradients["in"], gradients["out"]], [g_in, g_out])
     print("  gradients equal those of one device:", bool(same < 1e-4))
 
     print("Two devices, split by channels")
     loss, gradients = value_and_grad(by_channels)(channels, x, wanted)
-    print("  " + ", ".join(f"{device_of(part)} has {part['in'].shape[1]} channels" for part in channels))
+    print(
+        "  "
+        + ", ".join(f"{device_of(part)} has {part['in'].shape[1]} channels" for part in channels)
+    )
     print(f"  the loss is {to_numpy(loss).item():.4f}, on {device_of(loss)}")
     a, b = gradients
     same = difference(
-        [a["in"], b["in"], a["out"], b["out"]], [g_in[:, :half], g_in[:, half:], g_out[:half], g_out[half:]]
+        [a["in"], b["in"], a["out"], b["out"]],
+        [g_in[:, :half], g_in[:, half:], g_out[:half], g_out[half:]],
     )
     print("  gradients equal those of one device:", bool(same < 1e-4))
 

@@ -27,7 +27,10 @@ def beginning(seed):
     """The state before the first step: the same in every process."""
     random = np.random.default_rng(seed)
     shapes = {"W1": (8, 16), "b1": (16,), "W2": (16, 1), "b2": (1,)}
-    params = {name: random.normal(scale=0.3, size=shape).astype("float32") for name, shape in shapes.items()}
+    params = {
+        name: random.normal(scale=0.3, size=shape).astype("float32")
+        for name, shape in shapes.items()
+    }
     return {
         "step": 0,
         "params": {name: xdevice.tensor(values) for name, values in params.items()},
@@ -44,7 +47,9 @@ def loss(params, x, y):
 
 def minibatch(seed, step):
     """This process's rows of that step's minibatch."""
-    random = np.random.default_rng([seed, step])  # of this step alone: no random state has to be kept
+    random = np.random.default_rng(
+        [seed, step]
+    )  # of this step alone: no random state has to be kept
     x = random.normal(size=(ROWS, 8)).astype("float32")
     y = np.sin(x.sum(axis=1, keepdims=True))
     own = [np.array_split(rows, distributed.world_size())[distributed.rank()] for rows in (x, y)]
@@ -55,9 +60,15 @@ def stepped(state, seed):
     """The mean loss of a minibatch, and the state after a step."""
     value, gradients = value_and_grad(loss)(state["params"], *minibatch(seed, state["step"]))
     value, gradients = distributed.all_reduce([value, gradients])
-    momentum = {name: MOMENTUM * old + gradients[name] / ROWS for name, old in state["momentum"].items()}
+    momentum = {
+        name: MOMENTUM * old + gradients[name] / ROWS for name, old in state["momentum"].items()
+    }
     params = {name: old - RATE * momentum[name] for name, old in state["params"].items()}
-    return xdevice.to_numpy(value).item() / ROWS, {"step": state["step"] + 1, "params": params, "momentum": momentum}
+    return xdevice.to_numpy(value).item() / ROWS, {
+        "step": state["step"] + 1,
+        "params": params,
+        "momentum": momentum,
+    }
 
 
 def saved(state, path):
@@ -113,11 +124,20 @@ def main(arguments=None, **place):
 
 def parse_arguments(arguments=None):
     parser = argparse.ArgumentParser(description="Train, and go on after a failure.")
-    parser.add_argument("--checkpoint", default="net.safetensors", metavar="FILE", help="the file (%(default)s)")
+    parser.add_argument(
+        "--checkpoint", default="net.safetensors", metavar="FILE", help="the file (%(default)s)"
+    )
     parser.add_argument("--steps", type=int, default=200, help="in all (%(default)s)")
-    parser.add_argument("--every", type=int, default=10, help="steps from one checkpoint to the next (%(default)s)")
+    parser.add_argument(
+        "--every", type=int, default=10, help="steps from one checkpoint to the next (%(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds between steps, to try failures (%(default)s)")
+    parser.add_argument(
+        "--pause",
+        type=float,
+        default=0.0,
+        help="seconds between steps, to try failures (%(default)s)",
+    )
     return parser.parse_args(arguments)
 
 

@@ -83,7 +83,11 @@ def get_params(seed):
     random, params = np.random.default_rng(seed), {}
     for name, shape in SHAPES.items():
         inputs = np.prod(shape[1:]) if len(shape) == 4 else shape[0]
-        values = random.normal(size=shape, scale=(2 / inputs) ** 0.5) if len(shape) > 1 else np.zeros(shape)
+        values = (
+            random.normal(size=shape, scale=(2 / inputs) ** 0.5)
+            if len(shape) > 1
+            else np.zeros(shape)
+        )
         params[name] = values.astype("float32")
     return params
 
@@ -105,7 +109,10 @@ def train_batch_step_by_step(replicas, images, labels, devices, rate):
     for params, shard, device in zip(replicas, shards, devices, strict=True):
         with scope(device):
             gradients.append(value_and_grad(cross_entropy)(params, *shard)[1])
-    return [descended(p, g, rate / len(labels)) for p, g in zip(replicas, all_reduce(gradients), strict=True)]
+    return [
+        descended(p, g, rate / len(labels))
+        for p, g in zip(replicas, all_reduce(gradients), strict=True)
+    ]
 
 
 def descended(params, gradients, rate):
@@ -131,22 +138,31 @@ def train(options, devices):
     step = data_parallel(native.compiled(cross_entropy), devices, reduction="sum")
     start = get_params(options.seed)
     replicas = replicate(on_device(start, devices[0]), devices)
-    few = images[: options.batch_size - 1], labels[: options.batch_size - 1]  # parts of uneven length, too
-    show(f"the first step is that of one device: {compare(step, start, devices, few, options.rate)}")
+    few = (
+        images[: options.batch_size - 1],
+        labels[: options.batch_size - 1],
+    )  # parts of uneven length, too
+    show(
+        f"the first step is that of one device: {compare(step, start, devices, few, options.rate)}"
+    )
 
     history, timer = [], xdevice.Timer()
     for epoch in range(1, options.epochs + 1):
         order = np.random.default_rng([options.seed, epoch]).permutation(len(labels))
         timer.start()
         losses = []
-        batches = order[: len(order) // options.batch_size * options.batch_size].reshape(-1, options.batch_size)
+        batches = order[: len(order) // options.batch_size * options.batch_size].reshape(
+            -1, options.batch_size
+        )
         for rows in progress(batches, f"epoch {epoch} of {options.epochs}"):
             loss, replicas = train_batch(step, replicas, images[rows], labels[rows], options.rate)
             losses.append(loss)
         speed = len(losses) * options.batch_size / timer.stop()
         right = accuracy(replicas[0], test_images, test_labels)
         history.append((np.mean(losses), right, speed))
-        show(f"epoch {epoch:2}  loss {history[-1][0]:.4f}  test accuracy {right:.3f}  {speed:.0f} samples/s")
+        show(
+            f"epoch {epoch:2}  loss {history[-1][0]:.4f}  test accuracy {right:.3f}  {speed:.0f} samples/s"
+        )
     show(f"test accuracy {right:.3f}; {np.median([h[2] for h in history]):.0f} samples/s")
     return step, replicas, history
 
@@ -171,7 +187,9 @@ def speed_up(options, step, replicas, devices):
     timers = {1: xdevice.Timer(), len(devices): xdevice.Timer()}
     for turn in range(11):  # in turn, so that a busy machine slows both
         for k, of_k, params in ((1, one, Replicas(replicas[:1])), (len(devices), step, replicas)):
-            rows = np.resize(np.arange(len(labels)), options.batch_size * k * distributed.world_size())
+            rows = np.resize(
+                np.arange(len(labels)), options.batch_size * k * distributed.world_size()
+            )
             timers[k].start()
             train_batch(of_k, params, images[rows], labels[rows], options.rate)
             if turn:  # the first loads and compiles
@@ -199,10 +217,16 @@ def load(seed):
     """Training and test data: images of 28 × 28 pixels with mean near 0, and a column of integer labels."""
     pixels, labels = load_digits(return_X_y=True)
     at = np.linspace(0, 7, 28)
-    widen = np.maximum(0, 1 - abs(at[:, None] - np.arange(8)))  # each new pixel lies between two old ones
+    widen = np.maximum(
+        0, 1 - abs(at[:, None] - np.arange(8))
+    )  # each new pixel lies between two old ones
     images = widen @ (pixels.reshape(-1, 8, 8) / 8 - 1) @ widen.T
     parts = train_test_split(
-        images[:, None].astype("float32"), labels[:, None], test_size=0.2, random_state=seed, stratify=labels
+        images[:, None].astype("float32"),
+        labels[:, None],
+        test_size=0.2,
+        random_state=seed,
+        stratify=labels,
     )
     return parts[0], parts[2], parts[1], parts[3]
 
@@ -234,7 +258,10 @@ def plot(history, path, gpus, gain):
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     epochs = range(1, len(history) + 1)
     kinds = ("training loss", "test accuracy in %", "samples per second")
-    factors, colours = (1, 100, 1), ("#0072B2", "#D55E00", "#009E73")  # for any kind of colour vision
+    factors, colours = (
+        (1, 100, 1),
+        ("#0072B2", "#D55E00", "#009E73"),
+    )  # for any kind of colour vision
     for axes, kind, values, factor, colour in zip(
         figure.subplots(1, 3), kinds, zip(*history, strict=True), factors, colours, strict=True
     ):
@@ -258,7 +285,9 @@ def main():
     gain = None
     with distributed.process_group():
         devices = devices_of_this_process(k)
-        there = " ".join(map(str, devices)) + (", virtual" if xdevice.properties(devices[0])["virtual"] else "")
+        there = " ".join(map(str, devices)) + (
+            ", virtual" if xdevice.properties(devices[0])["virtual"] else ""
+        )
         show(f"{distributed.world_size()} × {len(devices)} devices: {there}")
         step, replicas, history = train(options, devices)
         if len(devices) > 1:
@@ -270,14 +299,23 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description="Train LeNet on several GPUs.")
-    parser.add_argument("--devices", type=positive, help="how many in each process (2 in one process, else 1)")
-    parser.add_argument("--epochs", type=positive, default=10, help="passes over the data (%(default)s)")
     parser.add_argument(
-        "--batch-size", type=positive, default=64, help="images of a step, on all devices (%(default)s)"
+        "--devices", type=positive, help="how many in each process (2 in one process, else 1)"
+    )
+    parser.add_argument(
+        "--epochs", type=positive, default=10, help="passes over the data (%(default)s)"
+    )
+    parser.add_argument(
+        "--batch-size",
+        type=positive,
+        default=64,
+        help="images of a step, on all devices (%(default)s)",
     )
     parser.add_argument("--rate", type=float, default=0.15, help="the learning rate (%(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of all random numbers (%(default)s)")
-    parser.add_argument("--plot", metavar="FILE", help="draw loss, accuracy and speed: a .png, .svg or .pdf")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw loss, accuracy and speed: a .png, .svg or .pdf"
+    )
     options = parser.parse_args()
     if options.plot and find_spec("matplotlib") is None:
         parser.error("--plot needs matplotlib; pip install matplotlib")

@@ -14,7 +14,17 @@ import _needed  # noqa: F401  (says what is not installed)
 import numpy as np
 
 import xdevice
-from xdevice import cpu, device_of, namespace, ones, tensor, to_device, try_gpu, value_and_grad, zeros
+from xdevice import (
+    cpu,
+    device_of,
+    namespace,
+    ones,
+    tensor,
+    to_device,
+    try_gpu,
+    value_and_grad,
+    zeros,
+)
 
 INPUTS, BATCH, BATCHES, EPOCHS, RATE = 16, 32, 12, 3, 0.05
 

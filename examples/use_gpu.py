@@ -12,7 +12,17 @@ import _needed  # noqa: F401  (says what is not installed)
 import native
 
 import xdevice
-from xdevice import cpu, device_of, gpu, is_same_device, num_gpus, to_device, to_numpy, try_all_gpus, try_gpu
+from xdevice import (
+    cpu,
+    device_of,
+    gpu,
+    is_same_device,
+    num_gpus,
+    to_device,
+    to_numpy,
+    try_all_gpus,
+    try_gpu,
+)
 
 
 def numbers(x):
@@ -32,7 +42,9 @@ print("  try_all_gpus():", *try_all_gpus())
 
 print("Where is a tensor?")
 first, second = try_gpu(), try_gpu(1)
-x = xdevice.tensor([1.0, 2.0, 3.0])  # on the framework's default device: mostly the CPU, sometimes the first GPU
+x = xdevice.tensor(
+    [1.0, 2.0, 3.0]
+)  # on the framework's default device: mostly the CPU, sometimes the first GPU
 print("  x is on", device_of(x))
 X = xdevice.ones((2, 3), device=first)
 print("  X is on", device_of(X), "and holds", numbers(X))

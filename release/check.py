@@ -23,7 +23,10 @@ NOT_TRIED = {"cupy": "it needs a GPU", "all": "its parts are tried"}
 SMOKE = "import xdevice as x; print(x.__version__, x.available()); "
 USES = "x.use('{0}'); t = x.ones((2, 3)); assert x.device_of(t) in x.devices(), t"
 TRIED = {
-    **{name: SMOKE + USES.format(name) for name in ("numpy", "jax", "torch", "tensorflow", "paddle", "mxnet")},
+    **{
+        name: SMOKE + USES.format(name)
+        for name in ("numpy", "jax", "torch", "tensorflow", "paddle", "mxnet")
+    },
     "cli": "import runpy, sys; sys.argv = ['xdevice', '--version']; runpy.run_module('xdevice', run_name='__main__')",
 }
 
@@ -35,7 +38,9 @@ def main() -> None:
         sdist, wheel = build(work, options.out)
         look(sdist, wheel)
         metadata = metadata_of(wheel)
-        pythons = options.python or re.findall(r"^Classifier: .*:: (3\.\d+)$", str(metadata), re.MULTILINE)
+        pythons = options.python or re.findall(
+            r"^Classifier: .*:: (3\.\d+)$", str(metadata), re.MULTILINE
+        )
         extras = options.extra or ["", *metadata.get_all("Provides-Extra")]
         for python in pythons:
             for extra in extras:
@@ -53,12 +58,26 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="release/check.py", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "dist", help="where the archives are put (dist/)")
-    parser.add_argument("--python", action="append", help="try this Python; default: each of the classifiers'")
+    parser = argparse.ArgumentParser(
+        prog="release/check.py", description=(__doc__ or "").splitlines()[0]
+    )
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "dist", help="where the archives are put (dist/)"
+    )
+    parser.add_argument(
+        "--python", action="append", help="try this Python; default: each of the classifiers'"
+    )
     parser.add_argument("--extra", action="append", help="try this extra; default: each")
-    parser.add_argument("--large-on", default="3.11", help="the Python for extras that are large, and for tests (3.11)")
-    parser.add_argument("--publish", action="store_true", help="fail where something keeps this from being published")
+    parser.add_argument(
+        "--large-on",
+        default="3.11",
+        help="the Python for extras that are large, and for tests (3.11)",
+    )
+    parser.add_argument(
+        "--publish",
+        action="store_true",
+        help="fail where something keeps this from being published",
+    )
     return parser.parse_args()
 
 
@@ -95,7 +114,16 @@ def look(sdist: Path, wheel: Path) -> None:
     step("look into them")
     run(sys.executable, "-m", "twine", "check", "--strict", sdist, wheel)
     # W004: PyInstaller's hook cannot be imported by its name; tests/packaging sees to the modules
-    run(sys.executable, "-m", "check_wheel_contents", "--toplevel", "xdevice,xdevice.py", "--ignore", "W004", wheel)
+    run(
+        sys.executable,
+        "-m",
+        "check_wheel_contents",
+        "--toplevel",
+        "xdevice,xdevice.py",
+        "--ignore",
+        "W004",
+        wheel,
+    )
 
 
 def install_and_try(work: Path, wheel: Path, python: str, extra: str) -> None:
@@ -114,7 +142,16 @@ def try_tests(work: Path, sdist: Path, wheel: Path, python: str) -> None:
     step("the tests of the source distribution, and a packed program")
     there = environment(work, python, f"{wheel}[test,cli]", "numpy", "pyinstaller")
     tests = ("tests/core", "tests/packaging")
-    run(there, "-m", "pytest", "-q", "--weekly", "--xdevice-backend=installed", *tests, cwd=pages.parents[2])
+    run(
+        there,
+        "-m",
+        "pytest",
+        "-q",
+        "--weekly",
+        "--xdevice-backend=installed",
+        *tests,
+        cwd=pages.parents[2],
+    )
 
 
 def environment(work: Path, python: str, *needs: str | Path) -> Path:
@@ -122,7 +159,11 @@ def environment(work: Path, python: str, *needs: str | Path) -> Path:
     folder = work / "environment"
     shutil.rmtree(folder, ignore_errors=True)
     run("uv", "venv", "--quiet", "--python", python, folder)
-    there = next(path for path in (folder / "bin" / "python", folder / "Scripts" / "python.exe") if path.exists())
+    there = next(
+        path
+        for path in (folder / "bin" / "python", folder / "Scripts" / "python.exe")
+        if path.exists()
+    )
     run("uv", "pip", "install", "--quiet", "--python", there, *needs)
     run("uv", "pip", "check", "--python", there)
     return there

@@ -28,18 +28,35 @@ from xdevice.testing.frameworks import backends_of
 HERE = Path(__file__).parent
 
 # How processes meet: no framework takes part.
-SAME_EVERYWHERE = {"acceptor", "at_exit", "barrier", "coordinator", "fuzz", "shared_memory", "token"}
+SAME_EVERYWHERE = {
+    "acceptor",
+    "at_exit",
+    "barrier",
+    "coordinator",
+    "fuzz",
+    "shared_memory",
+    "token",
+}
 # Of these folders, a test that takes no framework runs under NumPy alone, once.
 ONCE = {"maths", "transfers", "examples", "distributed"}
 FOR_ANY = {"core", "report", "rules"}  # of transfers, where nothing is copied
-WITH_LISTS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}  # of the private names that virtual GPUs replace
+WITH_LISTS = {
+    "torch",
+    "tensorflow",
+    "paddle",
+    "mxnet",
+    "jax",
+}  # of the private names that virtual GPUs replace
 # What the core does between processes: one engine stands for all, and with --weekly none does.
 ENGINE = "paddle"
 ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts"), ENGINE)
 RECIPES = {"clusters": "torch"}  # whose packages are installed there only
 # Promises that a push leaves out, by parts of their names: TensorFlow's allocator waits ten seconds for memory, and JAX
 # compiles for each number of devices.
-WEEKLY = {"tensorflow": ("huge",), "jax": ("-one]", "-three]", "-four]", "-twice]", "sum_over_rows", "step_gradients")}
+WEEKLY = {
+    "tensorflow": ("huge",),
+    "jax": ("-one]", "-three]", "-four]", "-twice]", "sum_over_rows", "step_gradients"),
+}
 IN_PYTHON = {"torch"}  # whose virtual GPUs work without their plug-in, if they need not stand in
 LONG_TO_IMPORT = {"libraries"}  # which a push leaves to the week
 
@@ -52,14 +69,25 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "needs(name): the framework's tests/native file has that function")
-    config.addinivalue_line("markers", "weekly(but=()): takes long; with --weekly, or with parameters of these names")
-    config.addinivalue_line("markers", "one_engine: what the core does between processes, whichever the engine")
+    config.addinivalue_line(
+        "markers", "needs(name): the framework's tests/native file has that function"
+    )
+    config.addinivalue_line(
+        "markers", "weekly(but=()): takes long; with --weekly, or with parameters of these names"
+    )
+    config.addinivalue_line(
+        "markers", "one_engine: what the core does between processes, whichever the engine"
+    )
     # A change is judged by the same examples as the one before it; --hypothesis-profile=default draws others each time.
-    if config.pluginmanager.has_plugin("hypothesispytest") and not config.getoption("--hypothesis-profile"):
+    if config.pluginmanager.has_plugin("hypothesispytest") and not config.getoption(
+        "--hypothesis-profile"
+    ):
         from hypothesis import HealthCheck, settings
 
-        slow = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}  # a busy machine breaks no promise
+        slow = {
+            "deadline": None,
+            "suppress_health_check": [HealthCheck.too_slow],
+        }  # a busy machine breaks no promise
         number = 100 if config.getoption("--weekly") else 25
         settings.register_profile("same", derandomize=True, max_examples=number, **slow)
         settings.load_profile("same")
@@ -70,7 +98,10 @@ def pytest_runtest_makereport(item, call):
     """Where there is a compiler, nothing is skipped for want of one."""
     report = yield
     if report.skipped and "C++ compiler" in str(report.longrepr) and plugins.compiler() is not None:
-        report.outcome, report.longrepr = "failed", f"there is a C++ compiler, and yet: {report.longrepr[-1]}"
+        report.outcome, report.longrepr = (
+            "failed",
+            f"there is a C++ compiler, and yet: {report.longrepr[-1]}",
+        )
     return report
 
 
@@ -118,10 +149,18 @@ def frameworks_of(folder, within, name, config):
 
 
 def pytest_collection_modifyitems(config, items):
-    theirs = [item for item in items if all(has(item, mark.args[0]) for mark in item.iter_markers("needs"))]
+    theirs = [
+        item
+        for item in items
+        if all(has(item, mark.args[0]) for mark in item.iter_markers("needs"))
+    ]
     theirs = [item for item in theirs if not is_numpys(item, config)]
     if not config.getoption("--weekly"):
-        theirs = [item for item in theirs if not item.get_closest_marker("one_engine") or stands_for_all(item)]
+        theirs = [
+            item
+            for item in theirs
+            if not item.get_closest_marker("one_engine") or stands_for_all(item)
+        ]
         theirs = [item for item in theirs if not is_for_the_week(item)]
     if len(theirs) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(theirs)))
@@ -132,7 +171,11 @@ def is_numpys(item, config):
     """Whether the test takes no framework, and has its run in NumPy's environment."""
     folder, within, name = parts_of(item.path)
     name = name.removeprefix("copies_")
-    if folder not in ONCE or "numpy" in backends_of(config) or frameworks_of(folder, within, name, config):
+    if (
+        folder not in ONCE
+        or "numpy" in backends_of(config)
+        or frameworks_of(folder, within, name, config)
+    ):
         return False
     return "xdevice_backend" not in getattr(item, "callspec", NO_PARAMETERS).params
 
@@ -144,11 +187,17 @@ def stands_for_all(item):
 
 def is_for_the_week(item):
     given = f"-{getattr(item, 'callspec', NO_PARAMETERS).id}-"
-    if any(f"-{backend}-" in given and word in item.name for backend, words in WEEKLY.items() for word in words):
+    if any(
+        f"-{backend}-" in given and word in item.name
+        for backend, words in WEEKLY.items()
+        for word in words
+    ):
         return True
     mark = item.get_closest_marker("weekly")
     but = mark.kwargs.get("but", ()) if mark else ()
-    return mark is not None and not any(f"-{name}-" in given for name in ([but] if isinstance(but, str) else but))
+    return mark is not None and not any(
+        f"-{name}-" in given for name in ([but] if isinstance(but, str) else but)
+    )
 
 
 def has(item, word):
@@ -173,7 +222,10 @@ def plug_in(request):
 @pytest.fixture
 def with_virtual_gpus(request):
     """For a test whose processes ask for virtual GPUs, which need not stand in."""
-    if getattr(request.node, "callspec", NO_PARAMETERS).params.get("xdevice_backend") not in IN_PYTHON:
+    if (
+        getattr(request.node, "callspec", NO_PARAMETERS).params.get("xdevice_backend")
+        not in IN_PYTHON
+    ):
         request.getfixturevalue("plug_in")
 
 

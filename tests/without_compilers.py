@@ -32,14 +32,19 @@ COMPILERS = [
     "gfortran",
 ]
 OTHERS = ["ld", "as", "ar", "make", "gmake", "cmake", "ninja"]
-TOOL = re.compile(rf"(\w+-linux-gnu\w*-)?({'|'.join(map(re.escape, COMPILERS + OTHERS))})([-.][\w.]+)?")
+TOOL = re.compile(
+    rf"(\w+-linux-gnu\w*-)?({'|'.join(map(re.escape, COMPILERS + OTHERS))})([-.][\w.]+)?"
+)
 SETTINGS = ("CC", "CXX", "CPP", "LD", "XDEVICE_PLUGINS", "CUDA_HOME", "CUDA_PATH")
 
 
 def without_tools(folder: Path, links: Path) -> Path:
     """The folder itself, or one with links to all in it but the tools, if it has any."""
     programs = list(folder.iterdir())
-    if not any(TOOL.fullmatch(program.name) for program in programs) or (folder.parent / "pyvenv.cfg").is_file():
+    if (
+        not any(TOOL.fullmatch(program.name) for program in programs)
+        or (folder.parent / "pyvenv.cfg").is_file()
+    ):
         return folder  # Python finds its virtual environment beside the folder that it is in
     links.mkdir()
     for program in programs:
@@ -56,10 +61,18 @@ def environment(scratch: Path) -> dict[str, str]:
     for folder in own.values():
         folder.mkdir()
     kept = {name: value for name, value in os.environ.items() if name not in SETTINGS}
-    kept.setdefault("UV_CACHE_DIR", str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "uv")))
-    return {**kept, **{name: str(folder) for name, folder in own.items()}, "PATH": os.pathsep.join(map(str, found))}
+    kept.setdefault(
+        "UV_CACHE_DIR", str(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "uv"))
+    )
+    return {
+        **kept,
+        **{name: str(folder) for name, folder in own.items()},
+        "PATH": os.pathsep.join(map(str, found)),
+    }
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as scratch:
-        sys.exit(subprocess.run(sys.argv[1:], env=environment(Path(scratch)), check=False).returncode)
+        sys.exit(
+            subprocess.run(sys.argv[1:], env=environment(Path(scratch)), check=False).returncode
+        )

@@ -28,9 +28,25 @@ if TYPE_CHECKING:
     from xdevice.framework.adapters import available
     from xdevice.framework.choosing import backend, use, using
     from xdevice.framework.watched import strict
-    from xdevice.hardware.devices import as_device, count, cpu, devices, gpu, native, num_gpus, properties, synchronize
+    from xdevice.hardware.devices import (
+        as_device,
+        count,
+        cpu,
+        devices,
+        gpu,
+        native,
+        num_gpus,
+        properties,
+        synchronize,
+    )
     from xdevice.hardware.fallback import try_all_gpus, try_gpu
-    from xdevice.hardware.memory import empty_cache, find_batch_size, is_out_of_memory, memory_stats, share_gpus
+    from xdevice.hardware.memory import (
+        empty_cache,
+        find_batch_size,
+        is_out_of_memory,
+        memory_stats,
+        share_gpus,
+    )
     from xdevice.hardware.scopes import scope
     from xdevice.hardware.timing import Benchmark, Timer
     from xdevice.hardware.virtual import virtual_gpus
@@ -79,18 +95,110 @@ _HOMES = {
 }
 """Where each public name but the errors is from: a module is imported when one of its names is first used."""
 
-__all__ = ["ArgumentError", "ArgumentTypeError", "AxisError", "BackendNotInstalledError", "Benchmark"]
-__all__ += ["BrokenBackendError", "CopyNeededError", "Device", "DeviceFallbackWarning", "DeviceNotFoundError"]
-__all__ += ["DeviceSpellingError", "DeviceTypeError", "DistributedError", "DistributedTimeoutError", "FileFormatError"]
-__all__ += ["MisplacedError", "MissingNameError", "MixedDeviceError", "NotATensorError", "NotPortableWarning"]
-__all__ += ["NotSupportedError", "OutOfMemoryError", "Replicas", "ScopeError", "Timer", "TooLateError"]
-__all__ += ["TracedTensorError", "TransferError", "UnknownBackendError", "UnknownPlacementError", "VirtualDeviceError"]
-__all__ += ["XDeviceError", "all_reduce", "arange", "as_device", "available", "backend", "backend_of"]
-__all__ += ["check_same_device", "convert", "count", "cpu", "data_parallel", "device_of", "devices", "devices_of"]
-__all__ += ["empty", "empty_cache", "find_batch_size", "full", "gpu", "is_out_of_memory", "is_same_device", "load"]
-__all__ += ["memory_stats", "namespace", "native", "num_gpus", "ones", "prefetch", "properties", "rand", "randn"]
-__all__ += ["replicate", "save", "scope", "seed", "share_gpus", "split_batch", "strict", "synchronize", "tensor"]
-__all__ += ["to_device", "to_numpy", "transfer_guard", "try_all_gpus", "try_gpu", "use", "using", "value_and_grad"]
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "AxisError",
+    "BackendNotInstalledError",
+    "Benchmark",
+]
+__all__ += [
+    "BrokenBackendError",
+    "CopyNeededError",
+    "Device",
+    "DeviceFallbackWarning",
+    "DeviceNotFoundError",
+]
+__all__ += [
+    "DeviceSpellingError",
+    "DeviceTypeError",
+    "DistributedError",
+    "DistributedTimeoutError",
+    "FileFormatError",
+]
+__all__ += [
+    "MisplacedError",
+    "MissingNameError",
+    "MixedDeviceError",
+    "NotATensorError",
+    "NotPortableWarning",
+]
+__all__ += [
+    "NotSupportedError",
+    "OutOfMemoryError",
+    "Replicas",
+    "ScopeError",
+    "Timer",
+    "TooLateError",
+]
+__all__ += [
+    "TracedTensorError",
+    "TransferError",
+    "UnknownBackendError",
+    "UnknownPlacementError",
+    "VirtualDeviceError",
+]
+__all__ += [
+    "XDeviceError",
+    "all_reduce",
+    "arange",
+    "as_device",
+    "available",
+    "backend",
+    "backend_of",
+]
+__all__ += [
+    "check_same_device",
+    "convert",
+    "count",
+    "cpu",
+    "data_parallel",
+    "device_of",
+    "devices",
+    "devices_of",
+]
+__all__ += [
+    "empty",
+    "empty_cache",
+    "find_batch_size",
+    "full",
+    "gpu",
+    "is_out_of_memory",
+    "is_same_device",
+    "load",
+]
+__all__ += [
+    "memory_stats",
+    "namespace",
+    "native",
+    "num_gpus",
+    "ones",
+    "prefetch",
+    "properties",
+    "rand",
+    "randn",
+]
+__all__ += [
+    "replicate",
+    "save",
+    "scope",
+    "seed",
+    "share_gpus",
+    "split_batch",
+    "strict",
+    "synchronize",
+    "tensor",
+]
+__all__ += [
+    "to_device",
+    "to_numpy",
+    "transfer_guard",
+    "try_all_gpus",
+    "try_gpu",
+    "use",
+    "using",
+    "value_and_grad",
+]
 __all__ += ["virtual_gpus", "watch_transfers", "zeros"]
 
 _HOME_OF = {
@@ -115,7 +223,9 @@ if not TYPE_CHECKING:  # a checker that saw it would take every misspelt name fo
             return found
         if name == "distributed":
             return _load("xdevice.distributed")
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name, obj=_load(__name__))
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}", name=name, obj=_load(__name__)
+        )
 
 
 def __dir__() -> list[str]:

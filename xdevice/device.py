@@ -26,7 +26,9 @@ MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 3
 _GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}  # what each maker calls its GPU
 _VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
-_OWN = frozenset({_VIRTUAL, "meta"})  # words of one framework that are no misspelt ones: meta is not metal
+_OWN = frozenset(
+    {_VIRTUAL, "meta"}
+)  # words of one framework that are no misspelt ones: meta is not metal
 
 _WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
@@ -84,7 +86,9 @@ class Device:
 
     def __new__(cls, kind: str, index: int | None = None) -> Device:
         if not isinstance(kind, str):
-            raise DeviceTypeError(f"{shortened(kind)} is not a kind of device; write Device('gpu', 1), Device('gpu:1')")
+            raise DeviceTypeError(
+                f"{shortened(kind)} is not a kind of device; write Device('gpu', 1), Device('gpu:1')"
+            )
         if index is None:
             return parse(kind)
         return _device(own_kind(kind), check_index(index))
@@ -203,7 +207,9 @@ def own_kind(word: str) -> str:
         raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
     kind = _kind(word)
     if kind not in _COMMON and _read(word) != (kind, 0):
-        raise DeviceSpellingError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
+        raise DeviceSpellingError(
+            f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'"
+        )
     return kind
 
 
@@ -211,9 +217,13 @@ def check_index(index: Any) -> int:
     """The index as an int, if it can be one of a device."""
     number = as_integer(index)
     if number is None:
-        raise DeviceTypeError(f"device index {shortened(index)} is not an integer; write gpu(0), gpu(1), …")
+        raise DeviceTypeError(
+            f"device index {shortened(index)} is not an integer; write gpu(0), gpu(1), …"
+        )
     if number < 0:
-        raise DeviceSpellingError(f"device index {shortened(number)} is negative; write gpu(0) for the first GPU")
+        raise DeviceSpellingError(
+            f"device index {shortened(number)} is negative; write gpu(0) for the first GPU"
+        )
     if number > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"device index {shortened(number)}"))
     return number
@@ -261,7 +271,12 @@ def _kind(word: str) -> str:
 
 def _check_meant(kind: str, spelling: str) -> None:
     """Raise if the kind is nearly a known word, and so misspelt, unless a device of it has been made."""
-    if kind in _COMMON or kind in _OWN or len(kind) < 3 or any(kind == made for made, _ in list(_devices)):
+    if (
+        kind in _COMMON
+        or kind in _OWN
+        or len(kind) < 3
+        or any(kind == made for made, _ in list(_devices))
+    ):
         return
     meant = did_you_mean(kind, sorted(_COMMON | _GPU_WORDS), "", least=0.8)
     if meant:
@@ -269,7 +284,9 @@ def _check_meant(kind: str, spelling: str) -> None:
 
 
 def _too_large(what: str) -> str:
-    return f"{what} is over {MAX_INDEX}, the largest that a device can have; write gpu(0), gpu(1), …"
+    return (
+        f"{what} is over {MAX_INDEX}, the largest that a device can have; write gpu(0), gpu(1), …"
+    )
 
 
 def _device(kind: str, index: int) -> Device:

@@ -12,10 +12,33 @@ if TYPE_CHECKING:
 
     from xdevice.device import Device
 
-__all__ = ["ArgumentError", "ArgumentTypeError", "AxisError", "BackendNotInstalledError", "BrokenBackendError"]
-__all__ += ["CopyNeededError", "DeviceFallbackWarning", "DeviceNotFoundError", "DeviceSpellingError"]
-__all__ += ["DeviceTypeError", "DistributedError", "DistributedTimeoutError", "FileFormatError", "MisplacedError"]
-__all__ += ["MissingNameError", "MixedDeviceError", "NotATensorError", "NotPortableWarning", "NotSupportedError"]
+__all__ = [
+    "ArgumentError",
+    "ArgumentTypeError",
+    "AxisError",
+    "BackendNotInstalledError",
+    "BrokenBackendError",
+]
+__all__ += [
+    "CopyNeededError",
+    "DeviceFallbackWarning",
+    "DeviceNotFoundError",
+    "DeviceSpellingError",
+]
+__all__ += [
+    "DeviceTypeError",
+    "DistributedError",
+    "DistributedTimeoutError",
+    "FileFormatError",
+    "MisplacedError",
+]
+__all__ += [
+    "MissingNameError",
+    "MixedDeviceError",
+    "NotATensorError",
+    "NotPortableWarning",
+    "NotSupportedError",
+]
 __all__ += ["OutOfMemoryError", "ScopeError", "TooLateError", "TracedTensorError", "TransferError"]
 __all__ += ["UnknownBackendError", "UnknownPlacementError", "VirtualDeviceError", "XDeviceError"]
 
@@ -150,7 +173,9 @@ def shortened(obj: object) -> str:
     """The object for a message: its repr if that is short, else its type; of a long string its beginning."""
     if isinstance(obj, str):
         return repr(obj) if len(obj) <= 80 else f"{obj[:80]!r}…"
-    if isinstance(obj, int) and obj.bit_length() > 1000:  # Python does not print an int of over 4300 digits
+    if (
+        isinstance(obj, int) and obj.bit_length() > 1000
+    ):  # Python does not print an int of over 4300 digits
         return f"<integer of {obj.bit_length()} bits>"
     try:
         text = repr(obj)
@@ -174,7 +199,9 @@ def did_you_mean(given: object, known: Iterable[str], otherwise: str, least: flo
 
 def misplaced(owner: str, asked: Device, found: Iterable[Device]) -> MisplacedError:
     """The error for a framework that put a tensor on another device than the one requested."""
-    return MisplacedError(f"asked for {asked}, but {owner} chose {listed(found)}; it cannot hold this on {asked}")
+    return MisplacedError(
+        f"asked for {asked}, but {owner} chose {listed(found)}; it cannot hold this on {asked}"
+    )
 
 
 def mixed(operation: str, devices: Iterable[Device]) -> MixedDeviceError:
@@ -187,4 +214,6 @@ def mixed_devices(what: str, devices: Iterable[Device]) -> MixedDeviceError:
     """The error that says ``what`` is on several devices, and how to bring it together."""
     found = sorted(set(devices))
     target = next((device for device in found if device.kind == "gpu"), found[0])
-    return MixedDeviceError(f"{what}; bring them together first, with to_device(x, '{target}')", found)
+    return MixedDeviceError(
+        f"{what}; bring them together first, with to_device(x, '{target}')", found
+    )

@@ -74,7 +74,13 @@ def host(root: str = "/") -> Host:
 
         name = platform.processor() or platform.machine() or None
     threads = usable_threads()
-    return {"name": name, "cores": cores, "threads": threads, "total_memory": total, "available_memory": available}
+    return {
+        "name": name,
+        "cores": cores,
+        "threads": threads,
+        "total_memory": total,
+        "available_memory": available,
+    }
 
 
 def _optional(package: str) -> Any:
@@ -108,16 +114,22 @@ def gpus(root: str = "/") -> Gpus:
         if os.path.exists(os.path.join(root, version)):
             # a line such as "NVRM version: … Kernel Module  535.104.05  Sat …"
             words = _read(root, version).partition("\n")[0].split()
-            number = next((word for word in words if "." in word and word.replace(".", "").isdigit()), None)
+            number = next(
+                (word for word in words if "." in word and word.replace(".", "").isdigit()), None
+            )
             drivers.setdefault("nvidia", number)
     found += _amd_files(root)
     if os.path.exists(os.path.join(root, "sys/module/amdgpu")):
         drivers["amd"] = _read(root, "sys/module/amdgpu/version") or None
-    if "nvidia" not in drivers:  # a card may be there without a loaded driver, which would report it
+    if (
+        "nvidia" not in drivers
+    ):  # a card may be there without a loaded driver, which would report it
         found += [_gpu("nvidia", i) for i in range(_nvidia_on_the_bus(root))]
     # a GPU has a device node, which a container may lack (under WSL it is /dev/dxg)
     nodes = _folders(root, "dev")
-    there = "dxg" in nodes or any(node.startswith("nvidia") and node[len("nvidia") :].isdigit() for node in nodes)
+    there = "dxg" in nodes or any(
+        node.startswith("nvidia") and node[len("nvidia") :].isdigit() for node in nodes
+    )
     given = asked or "nvidia" not in drivers or there
     return {"gpus": found, "drivers": drivers, "driver_error": error, "given": given}
 
@@ -134,7 +146,15 @@ def holders() -> list[Holder]:
             uuid = _text(_answer(pynvml, pynvml.nvmlDeviceGetUUID, handle))
             for each in _answer(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or []:
                 name = _read("/", f"proc/{each.pid}/comm") or None
-                found.append({"gpu": i, "uuid": uuid, "pid": each.pid, "memory": each.usedGpuMemory, "name": name})
+                found.append(
+                    {
+                        "gpu": i,
+                        "uuid": uuid,
+                        "pid": each.pid,
+                        "memory": each.usedGpuMemory,
+                        "name": name,
+                    }
+                )
     pynvml.nvmlShutdown()
     return found
 
@@ -150,7 +170,14 @@ def bare_uuid(uuid: str) -> str:
 
 
 def _gpu(maker: str, index: int, **known: Any) -> Gpu:
-    found: Any = {"maker": maker, "index": index, "name": None, "uuid": None, "total_memory": None, "free_memory": None}
+    found: Any = {
+        "maker": maker,
+        "index": index,
+        "name": None,
+        "uuid": None,
+        "total_memory": None,
+        "free_memory": None,
+    }
     gpu: Gpu = found | known
     return gpu
 
@@ -188,8 +215,15 @@ def _nvml_gpu(pynvml: Any, index: int) -> Gpu:
     if handle is None:  # it has fallen off the bus, or this user may not open it
         return _gpu("nvidia", index)
     memory = _answer(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
-    sizes = {} if memory is None else {"total_memory": int(memory.total), "free_memory": int(memory.free)}
-    name, uuid = (_text(_answer(pynvml, ask, handle)) for ask in (pynvml.nvmlDeviceGetName, pynvml.nvmlDeviceGetUUID))
+    sizes = (
+        {}
+        if memory is None
+        else {"total_memory": int(memory.total), "free_memory": int(memory.free)}
+    )
+    name, uuid = (
+        _text(_answer(pynvml, ask, handle))
+        for ask in (pynvml.nvmlDeviceGetName, pynvml.nvmlDeviceGetUUID)
+    )
     return _gpu("nvidia", index, name=name, uuid=uuid, **sizes)
 
 
@@ -206,7 +240,9 @@ def _said(error: Exception) -> str:
 
 
 def _text(answer: str | bytes | None) -> str | None:
-    return answer.decode(errors="replace") if isinstance(answer, bytes) else answer  # bytes before 11.5
+    return (
+        answer.decode(errors="replace") if isinstance(answer, bytes) else answer
+    )  # bytes before 11.5
 
 
 def _nvidia_files(root: str) -> list[Gpu]:
@@ -214,9 +250,13 @@ def _nvidia_files(root: str) -> list[Gpu]:
     found: list[Gpu] = []
     for i, folder in enumerate(_folders(root, "proc/driver/nvidia/gpus")):
         text = _read(root, f"proc/driver/nvidia/gpus/{folder}/information")
-        fields = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())}
+        fields = {
+            k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())
+        }
         uuid = fields.get("GPU UUID")
-        known = uuid if uuid and "?" not in uuid else None  # question marks until the GPU is first used
+        known = (
+            uuid if uuid and "?" not in uuid else None
+        )  # question marks until the GPU is first used
         found.append(_gpu("nvidia", i, name=fields.get("Model"), uuid=known))
     return found
 
@@ -224,15 +264,22 @@ def _nvidia_files(root: str) -> list[Gpu]:
 def _amd_files(root: str) -> list[Gpu]:
     """The GPUs that the loaded driver reports in /sys. CPUs are nodes too, without a gpu_id."""
     nodes = "sys/class/kfd/kfd/topology/nodes"
-    gpu_nodes = [n for n in _folders(root, nodes) if _read(root, f"{nodes}/{n}/gpu_id") not in ("", "0")]
-    return [_gpu("amd", i, name=_read(root, f"{nodes}/{node}/name") or None) for i, node in enumerate(gpu_nodes)]
+    gpu_nodes = [
+        n for n in _folders(root, nodes) if _read(root, f"{nodes}/{n}/gpu_id") not in ("", "0")
+    ]
+    return [
+        _gpu("amd", i, name=_read(root, f"{nodes}/{node}/name") or None)
+        for i, node in enumerate(gpu_nodes)
+    ]
 
 
 def _nvidia_on_the_bus(root: str) -> int:
     """How many of NVIDIA's display controllers are on the PCI bus. AMD's are often part of a CPU and not counted."""
     slots = [f"sys/bus/pci/devices/{slot}" for slot in _folders(root, "sys/bus/pci/devices")]
     nvidia = [slot for slot in slots if _read(root, f"{slot}/vendor") == "0x10de"]
-    return sum(_read(root, f"{slot}/class").startswith("0x03") for slot in nvidia)  # VGA, 3D and others
+    return sum(
+        _read(root, f"{slot}/class").startswith("0x03") for slot in nvidia
+    )  # VGA, 3D and others
 
 
 def _folders(root: str, path: str) -> list[str]:

@@ -18,11 +18,15 @@ def rendered(error: BaseException) -> list[str]:
     shell = sys.modules["IPython"].get_ipython()
     kept = [(each, each.__traceback__) for each in _chain(error)]
     modules = {module for _, trace in kept for module, _ in _steps(trace)}
-    frameworks = {module.split(".")[2] for module in modules if module.startswith("xdevice.backends.")}
+    frameworks = {
+        module.split(".")[2] for module in modules if module.startswith("xdevice.backends.")
+    }
     try:
         for each, trace in kept:
             each.__traceback__ = _shortened(trace, frameworks, whole=each is error)
-        lines: list[str] = shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__)
+        lines: list[str] = shell.InteractiveTB.structured_traceback(
+            type(error), error, error.__traceback__
+        )
     finally:
         for each, trace in kept:
             each.__traceback__ = trace
@@ -45,7 +49,9 @@ def _steps(trace: TracebackType | None) -> Iterator[tuple[str, TracebackType]]:
         trace = trace.tb_next
 
 
-def _shortened(trace: TracebackType | None, frameworks: set[str], *, whole: bool) -> TracebackType | None:
+def _shortened(
+    trace: TracebackType | None, frameworks: set[str], *, whole: bool
+) -> TracebackType | None:
     """The traceback without the frames of this package, and without those of a framework that has called its adapter.
 
     If nothing is left, all of them where ``whole``, else none.
@@ -55,7 +61,9 @@ def _shortened(trace: TracebackType | None, frameworks: set[str], *, whole: bool
     shown: TracebackType | None = None
     below = ""  # the module that the frame called
     for module, step in reversed([*_steps(trace)]):
-        hidden = _is_ours(module) or (module == "contextlib" and _is_ours(below))  # `with` calls us through it
+        hidden = _is_ours(module) or (
+            module == "contextlib" and _is_ours(below)
+        )  # `with` calls us through it
         below = module
         if not hidden and (shown or module.partition(".")[0] not in frameworks):
             shown = TracebackType(shown, step.tb_frame, step.tb_lasti, step.tb_lineno)

@@ -34,7 +34,9 @@ def _placed(make: Callable[..., Any]) -> Callable[..., Any]:
 
 @_placed
 def tensor(data: Any, dtype: Any) -> Any:
-    array = cupy.array(data, dtype=dtype, blocking=True)  # else NumPy's memory is still read when this returns
+    array = cupy.array(
+        data, dtype=dtype, blocking=True
+    )  # else NumPy's memory is still read when this returns
     if array.dtype.kind not in _NUMBERS:
         raise TypeError(f"{array.dtype} is not a numeric dtype")
     return array
@@ -66,7 +68,9 @@ randn, _up_to_one = _random(cupy.random.standard_normal), _random(cupy.random.ra
 
 @_placed
 def rand(shape: tuple[int, ...], dtype: Any) -> Any:
-    numbers = _up_to_one(shape, dtype, None)  # a narrower float may round to 1, which is not in [0, 1)
+    numbers = _up_to_one(
+        shape, dtype, None
+    )  # a narrower float may round to 1, which is not in [0, 1)
     return cupy.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0)))
 
 

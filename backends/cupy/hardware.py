@@ -55,5 +55,7 @@ def properties(device: Device) -> dict[str, object]:
         "name": found["name"].decode(),
         "total_memory": found["totalGlobalMem"],
         "compute_capability": f"{found['major']}.{found['minor']}",
-        "uuid": str(UUID(bytes=uuid)) if len(uuid) == 16 else None,  # CuPy 14.2 cuts it at a byte of 0
+        "uuid": str(UUID(bytes=uuid))
+        if len(uuid) == 16
+        else None,  # CuPy 14.2 cuts it at a byte of 0
     }

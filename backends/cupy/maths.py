@@ -29,7 +29,11 @@ def module() -> Any:
 
 def _placed(functions: Mapping[str, Any]) -> dict[str, Any]:
     """The functions of a module, each on the device of its first array; what is not a function stays as it is."""
-    made = {name: found for name, found in functions.items() if callable(found) and not isinstance(found, type)}
+    made = {
+        name: found
+        for name, found in functions.items()
+        if callable(found) and not isinstance(found, type)
+    }
     return {**functions, **{name: _beside_arrays(_named(found)) for name, found in made.items()}}
 
 

@@ -12,8 +12,16 @@ def memory_stats(device: Device) -> MemoryStats:
     with native(device) as current:
         free, total = current.mem_info
         if cupy.cuda.get_allocator() != pool.malloc:
-            return {"total": total, "free": free}  # another allocator, which the pool knows nothing of
-        return {"total": total, "free": free, "allocated": pool.used_bytes(), "reserved": pool.total_bytes()}
+            return {
+                "total": total,
+                "free": free,
+            }  # another allocator, which the pool knows nothing of
+        return {
+            "total": total,
+            "free": free,
+            "allocated": pool.used_bytes(),
+            "reserved": pool.total_bytes(),
+        }
 
 
 def empty_cache(device: Device | None) -> None:

@@ -15,7 +15,9 @@ _gpu = cache(partial(Device, "gpu"))  # by its number; making one takes longer t
 def role(cls: type) -> Role | None:
     if issubclass(cls, cupy.ndarray):
         return "tensor"
-    return "device" if issubclass(cls, cupy.cuda.Device) else None  # its dtypes and scalars are NumPy's
+    return (
+        "device" if issubclass(cls, cupy.cuda.Device) else None
+    )  # its dtypes and scalars are NumPy's
 
 
 def device_of(tensor: Any) -> Device:
@@ -24,7 +26,9 @@ def device_of(tensor: Any) -> Device:
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     if not non_blocking:
-        with tensor.device:  # what computes its numbers is queued there, and the copy on the other device's stream
+        with (
+            tensor.device
+        ):  # what computes its numbers is queued there, and the copy on the other device's stream
             cupy.cuda.get_current_stream().synchronize()
     with native(device):
         moved = tensor.copy()

@@ -14,6 +14,8 @@ def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
     return to_numpy(tensor).reshape(-1).view(np.uint8)
 
 
-def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+def from_bits(
+    bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
+) -> Any:
     with native(device):
         return cupy.array(bits.view(np.dtype(dtype)).reshape(shape), blocking=True)

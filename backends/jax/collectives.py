@@ -18,14 +18,22 @@ from xdevice.backends.jax.placement import concrete, described, is_sparse
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
 # by JAX's classes: NumPy calls bfloat16 and the 8-bit ones void
-_KINDS = {"f": jnp.floating, "u": jnp.unsignedinteger, "i": jnp.signedinteger, "b": jnp.bool_, "c": jnp.complexfloating}
+_KINDS = {
+    "f": jnp.floating,
+    "u": jnp.unsignedinteger,
+    "i": jnp.signedinteger,
+    "b": jnp.bool_,
+    "c": jnp.complexfloating,
+}
 _ELEMENTWISE = {"sum": jnp.add, "max": jnp.maximum, "min": jnp.minimum}
 
 
 def kind(tensor: Any) -> str:
     if is_sparse(tensor):
         raise ArgumentTypeError(f"a plain array is needed, and this is {described(tensor)}")
-    return next((letter for letter, kind in _KINDS.items() if jnp.issubdtype(tensor.dtype, kind)), "O")
+    return next(
+        (letter for letter, kind in _KINDS.items() if jnp.issubdtype(tensor.dtype, kind)), "O"
+    )
 
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
@@ -65,7 +73,9 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
 def _check_untraced(tensor: Any) -> None:
     if isinstance(tensor, Tracer):
         hint = "make them outside the function that is differentiated"
-        raise NotSupportedError(f"jax.grad does not see through replicas and reductions, and would give zeros; {hint}")
+        raise NotSupportedError(
+            f"jax.grad does not see through replicas and reductions, and would give zeros; {hint}"
+        )
 
 
 def _beside(tensor: Any) -> Any:

@@ -26,7 +26,9 @@ _config: Any = jax.config
 _seed = int.from_bytes(os.urandom(4), "little")
 _draws = 0  # since then
 _newest: jax.Array | None = None  # the key after the last draw
-_keys: dict[Any, tuple[int, jax.Array]] = {}  # by device: after how many draws it drew last, and its key then
+_keys: dict[
+    Any, tuple[int, jax.Array]
+] = {}  # by device: after how many draws it drew last, and its key then
 _FAR = 16  # draws: splitting a key as often takes longer than sending one
 
 
@@ -46,9 +48,13 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
         return copied if device is None else jax.device_put(copied, native(device))
     try:
         array = np.asarray(data)
-    except jax.errors.TracerArrayConversionError:  # values of a traced function: only JAX can stack them
+    except (
+        jax.errors.TracerArrayConversionError
+    ):  # values of a traced function: only JAX can stack them
         made = jnp.array(data, dtype)  # given a device, it fails under jax.vmap
-        return made if device is None else jax.device_put(made, SingleDeviceSharding(native(device)))
+        return (
+            made if device is None else jax.device_put(made, SingleDeviceSharding(native(device)))
+        )
     if array.dtype.kind in "OSUMm" or array.dtype.names or array.dtype == jax.dtypes.float0:
         raise TypeError(f"{array.dtype} is not a numeric dtype")
     if array.dtype.kind in "iu" and array.size:
@@ -84,7 +90,9 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
     check_width(dtype)
     _check_range(dtype, start, stop, step)
     if device is dtype is None and type(start) is type(stop) is int and step == 1:
-        return jnp.arange(start, stop) if start else jnp.arange(stop)  # with fewer numbers it is several times as quick
+        return (
+            jnp.arange(start, stop) if start else jnp.arange(stop)
+        )  # with fewer numbers it is several times as quick
     counts = type(start) is type(stop) is int and (start, step) == (0, 1)
     if device is not None and counts and not is_tracing():
         return _made_there(_counted, (max(stop, 0),), dtype, native(device))()
@@ -115,7 +123,9 @@ def _random(sample: Callable[..., Any]) -> Callable[..., Any]:
             (is_mapping, "jax.vmap maps a function would be the same in each lane", "keys"),
         ):
             if is_at_work():
-                instead = f"make them outside and pass them in, or pass {key} in and call jax.random"
+                instead = (
+                    f"make them outside and pass them in, or pass {key} in and call jax.random"
+                )
                 raise NotSupportedError(f"random numbers made while {same}; {instead}")
         wanted = jax.dtypes.canonicalize_dtype(float) if dtype is None else dtype
         if device is None:
@@ -150,7 +160,9 @@ def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, place:
 
 _split = jax.jit(jax.random.split)
 # compiled as a whole: the limits between which it draws would be sent
-_sampled = jax.jit(lambda sample, key, shape, dtype: sample(key, shape, dtype), static_argnums=(0, 2, 3))
+_sampled = jax.jit(
+    lambda sample, key, shape, dtype: sample(key, shape, dtype), static_argnums=(0, 2, 3)
+)
 
 
 def check_width(dtype: Any) -> None:
@@ -171,7 +183,9 @@ def _check_range(dtype: Any, *numbers: Any) -> None:
     limits: Any = jnp.iinfo(target)  # type: ignore[no-untyped-call]  # JAX has left it without types
     for number in numbers:
         if isinstance(number, (int, np.integer)) and not limits.min <= number <= limits.max:
-            raise OverflowError(f"{number} does not fit into {target}, from {limits.min} to {limits.max}")
+            raise OverflowError(
+                f"{number} does not fit into {target}, from {limits.min} to {limits.max}"
+            )
 
 
 @lru_cache(maxsize=4096)

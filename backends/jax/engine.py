@@ -28,7 +28,9 @@ from xdevice.kit.reducing import summed_in
 _jax: Any = jax  # most of what is used here has no types
 # older versions keep these two elsewhere
 enable_x64 = (_jax if hasattr(_jax, "enable_x64") else import_module("jax.experimental")).enable_x64
-shard_map = (_jax if hasattr(_jax, "shard_map") else import_module("jax.experimental.shard_map")).shard_map
+shard_map = (
+    _jax if hasattr(_jax, "shard_map") else import_module("jax.experimental.shard_map")
+).shard_map
 
 _REDUCED: dict[str, Any] = {"sum": jax.lax.psum, "max": jax.lax.pmax, "min": jax.lax.pmin}
 _Spec: Any = PartitionSpec
@@ -50,7 +52,9 @@ def start(job: Job, timeout: float) -> None:
         _join(job, timeout)
     _job, _joined = job, place
     with _gloo_at(job.address or job.hosts[job.rank]):
-        all_reduce(jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum")  # connects them
+        all_reduce(
+            jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum"
+        )  # connects them
     if jax.default_backend() == "cpu":
         # gloo no longer needs JAX's own service, which would end this process where another one has gone
         _jax.distributed.shutdown()
@@ -72,12 +76,18 @@ def _join(job: Job, timeout: float) -> None:
     seconds = max(1, round(timeout))
     wanted: dict[str, Any] = {
         "initialization_timeout": seconds,
-        "heartbeat_timeout_seconds": max(100, 2 * seconds),  # xdevice finds out sooner, and names the rank
+        "heartbeat_timeout_seconds": max(
+            100, 2 * seconds
+        ),  # xdevice finds out sooner, and names the rank
         "shutdown_timeout_seconds": _LEAVING,
     }
     if is_loopback(job.hosts[0]):
-        wanted["coordinator_bind_address"] = job.master  # JAX's service would listen on all interfaces
-    known = signature(jax.distributed.initialize).parameters  # those of heartbeat and shutdown came after 0.4.34
+        wanted["coordinator_bind_address"] = (
+            job.master
+        )  # JAX's service would listen on all interfaces
+    known = signature(
+        jax.distributed.initialize
+    ).parameters  # those of heartbeat and shutdown came after 0.4.34
     options = {name: value for name, value in wanted.items() if name in known}
     try:
         jax.distributed.initialize(job.master, job.world_size, job.rank, **options)
@@ -85,7 +95,9 @@ def _join(job: Job, timeout: float) -> None:
         if "must be called before" not in str(error):
             raise
         instead = "call xdevice.distributed.init() before the first array is made"
-        raise DistributedError(f"jax has started already, and can no longer join other processes; {instead}") from error
+        raise DistributedError(
+            f"jax has started already, and can no longer join other processes; {instead}"
+        ) from error
 
 
 def all_reduce(vector: Any, op: str) -> Any:
@@ -116,9 +128,15 @@ def _computed(function: Callable[..., Any], given: Any, vector: Any, *fixed: str
         part = jax.device_put(_roomy(given) if own.platform == "cpu" else given, own)
         whole = (mesh.size * part.size,)
         rows = jax.make_array_from_single_device_arrays(whole, NamedSharding(mesh, _PARTS), [part])
-        found = jax.tree.map(lambda row: row.addressable_data(0), _compiled(function, mesh, *fixed)(rows))
-        cut = jax.tree.map(lambda row: row if row.size == vector.size else np.asarray(row)[: vector.size], found)
-        return jax.tree.map(lambda row: move(jnp.asarray(row), device, False), cut)  # NumPy's on a CPU
+        found = jax.tree.map(
+            lambda row: row.addressable_data(0), _compiled(function, mesh, *fixed)(rows)
+        )
+        cut = jax.tree.map(
+            lambda row: row if row.size == vector.size else np.asarray(row)[: vector.size], found
+        )
+        return jax.tree.map(
+            lambda row: move(jnp.asarray(row), device, False), cut
+        )  # NumPy's on a CPU
 
 
 def _roomy(vector: Any) -> Any:
@@ -147,12 +165,16 @@ def _mesh(platform: str) -> Mesh:
 
 @cache
 def _compiled(function: Callable[..., Any], mesh: Mesh, *fixed: str) -> Any:
-    return jax.jit(shard_map(lambda part: function(part, *fixed), mesh=mesh, in_specs=_PARTS, out_specs=_PARTS))
+    return jax.jit(
+        shard_map(lambda part: function(part, *fixed), mesh=mesh, in_specs=_PARTS, out_specs=_PARTS)
+    )
 
 
 def _reduced(vector: Any, op: str) -> Any:
     if op == "mean":
-        total = _REDUCED["sum"](vector.astype(summed_in(vector.dtype.name, _job.world_size)), "process")
+        total = _REDUCED["sum"](
+            vector.astype(summed_in(vector.dtype.name, _job.world_size)), "process"
+        )
         return (total / _job.world_size).astype(vector.dtype)
     floating = kind(vector) == "f"
     narrow = floating and vector.dtype.itemsize < 4

@@ -20,15 +20,21 @@ def is_floating(tensor: Any) -> bool:
     return bool(jnp.issubdtype(tensor.dtype, jnp.floating))
 
 
-def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+def value_and_gradients(
+    call: Call, parameters: list[Any], nested: bool
+) -> tuple[Any, Any, list[Any]]:
     odd = next(filter(is_sparse, parameters), None)
     if odd is not None:
         raise NotSupportedError(f"jax.grad cannot differentiate for {described(odd)}")
-    parameters = [p if isinstance(p, jax.Array) else concrete(p) for p in parameters]  # Keras's variables
+    parameters = [
+        p if isinstance(p, jax.Array) else concrete(p) for p in parameters
+    ]  # Keras's variables
     if isinstance(call.fn, _Jitted):
         arrays, structure = jax.tree.flatten((call.args, call.kwargs))
         if all(isinstance(array, jax.Array) and not isinstance(array, Tracer) for array in arrays):
-            found: tuple[Any, Any, list[Any]] = _compiled(call.fn)((structure, call.how), parameters, arrays)
+            found: tuple[Any, Any, list[Any]] = _compiled(call.fn)(
+                (structure, call.how), parameters, arrays
+            )
             return found
     value, aux, gradients = _differentiated(call, parameters)
     return value, aux, [_beside(p, g) for p, g in zip(parameters, gradients, strict=True)]
@@ -60,6 +66,10 @@ def _compiled(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def _beside(parameter: Any, gradient: Any) -> Any:
     """The gradient on its parameter's device: JAX makes zeros for an unused one on the default device."""
-    if isinstance(gradient, Tracer) or isinstance(parameter, Tracer) or gradient.sharding == parameter.sharding:
+    if (
+        isinstance(gradient, Tracer)
+        or isinstance(parameter, Tracer)
+        or gradient.sharding == parameter.sharding
+    ):
         return gradient
     return jax.device_put(gradient, parameter.sharding)

@@ -17,7 +17,9 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.virtual_request import InUse
 
 _successor = jax.jit(lambda number: number + 1)
-_nothing_traced: Any = optional("jax._src.core:trace_state_clean", otherwise=lambda: False)  # told cheaply nowhere else
+_nothing_traced: Any = optional(
+    "jax._src.core:trace_state_clean", otherwise=lambda: False
+)  # told cheaply nowhere else
 _batch: Any = names.value("jax._src.interpreters.batching:BatchTrace")
 _has_started: Any = names.value("jax._src.xla_bridge:backends_are_initialized")
 every_device: Any = jax.devices  # JAX's own list, also while virtual GPUs replace it
@@ -51,7 +53,9 @@ def as_device(native: Any) -> Device:
         kind = native.memory_kind
         (native,) = native.device_set
         if native.platform != "cpu" and kind is not None and kind.endswith("host"):
-            return Device(kind, _position(native))  # pinned_host: memory of the host, kept for a GPU
+            return Device(
+                kind, _position(native)
+            )  # pinned_host: memory of the host, kept for a GPU
     position = _position(native)
     if virtual.number and native.platform == "cpu" and position:
         gpus = virtual.number
@@ -62,7 +66,9 @@ def as_device(native: Any) -> Device:
 def scope(device: Device) -> Any:
     if is_tracing():
         hint = "enter it around the call, or give device= to what makes the array"
-        raise NotSupportedError(f"a scope of {device} would do nothing while jax.jit traces a function; {hint}")
+        raise NotSupportedError(
+            f"a scope of {device} would do nothing while jax.jit traces a function; {hint}"
+        )
     return jax.default_device(native(device))  # fresh: one entered twice never leaves
 
 
@@ -96,7 +102,9 @@ def synchronize(devices: Sequence[Device]) -> None:
             try:
                 array.block_until_ready()
             except RuntimeError:
-                if not array.is_deleted():  # another thread may delete it meanwhile; any other error is the work's
+                if (
+                    not array.is_deleted()
+                ):  # another thread may delete it meanwhile; any other error is the work's
                     raise
     jax.effects_barrier()  # type: ignore[no-untyped-call]  # likewise
     with jax.ensure_compile_time_eval():  # or a call inside a traced function would be traced
@@ -108,7 +116,10 @@ def properties(device: Device) -> dict[str, object]:
     if device.kind == "cpu":
         return {}
     there = native(device)
-    return {"name": str(there.device_kind), "compute_capability": getattr(there, "compute_capability", None)}
+    return {
+        "name": str(there.device_kind),
+        "compute_capability": getattr(there, "compute_capability", None),
+    }
 
 
 def has_started() -> bool:
@@ -120,7 +131,9 @@ def ordinal(native: Any) -> int:
     """Which of its process's host devices it is: ``i + 1`` stands for ``gpu:i``, and 0 for a CPU."""
     number: int | None = _ordinal.__get__(native)
     if number is None:  # of another process, which numbers its own in the same order
-        peers = sorted(peer.id for peer in every_device("cpu") if peer.process_index == native.process_index)
+        peers = sorted(
+            peer.id for peer in every_device("cpu") if peer.process_index == native.process_index
+        )
         number = peers.index(native.id)
     return number if number <= virtual.number else 0
 
@@ -136,7 +149,9 @@ def local_devices(kind: str) -> list[Any]:
     if not virtual.number or kind not in ("cpu", "gpu"):
         return _of_platform(kind)
     host = _of_platform("cpu")
-    return [*host[:1], *host[virtual.number + 1 :]] if kind == "cpu" else host[1 : virtual.number + 1]
+    return (
+        [*host[:1], *host[virtual.number + 1 :]] if kind == "cpu" else host[1 : virtual.number + 1]
+    )
 
 
 def _of_platform(kind: str) -> list[Any]:

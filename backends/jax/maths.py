@@ -14,11 +14,23 @@ from xdevice.kit.standard import elementwise
 linalg = Extension(lambda: vars(jnp.linalg), jnp.linalg)
 fft = Extension(lambda: vars(jnp.fft), jnp.fft)
 
-_TAKE_DTYPE = ["empty_like", "full_like", "ones_like", "zeros_like", "cumulative_prod", "cumulative_sum", "prod", "sum"]
+_TAKE_DTYPE = [
+    "empty_like",
+    "full_like",
+    "ones_like",
+    "zeros_like",
+    "cumulative_prod",
+    "cumulative_sum",
+    "prod",
+    "sum",
+]
 
 
 def namespace() -> Mapping[str, Any]:
-    made = {name: elementwise(x, name) if isinstance(x, jnp.ufunc) else x for name, x in vars(jnp).items()}
+    made = {
+        name: elementwise(x, name) if isinstance(x, jnp.ufunc) else x
+        for name, x in vars(jnp).items()
+    }
     made |= {name: _of_width(made[name]) for name in _TAKE_DTYPE if name in made}
     return made | {"astype": _astype, "can_cast": _can_cast}
 
@@ -40,7 +52,9 @@ def module() -> ModuleType:
 
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
     check_width(dtype)
-    return jnp.astype(x, dtype, copy=copy and x.dtype == dtype)  # another dtype is new memory already
+    return jnp.astype(
+        x, dtype, copy=copy and x.dtype == dtype
+    )  # another dtype is new memory already
 
 
 def _can_cast(from_: Any, to: Any, /) -> bool:

@@ -10,8 +10,15 @@ from xdevice.device import Device
 from xdevice.errors import TooLateError
 
 # From XLA, CUDA, cuBLAS and cuDNN.
-_WORDS = ("RESOURCE_EXHAUSTED", "CUDA_ERROR_OUT_OF_MEMORY", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
-_ERROR: type[Exception] = getattr(jax.errors, "JaxRuntimeError", RuntimeError)  # has the name since JAX 0.4.36
+_WORDS = (
+    "RESOURCE_EXHAUSTED",
+    "CUDA_ERROR_OUT_OF_MEMORY",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+)
+_ERROR: type[Exception] = getattr(
+    jax.errors, "JaxRuntimeError", RuntimeError
+)  # has the name since JAX 0.4.36
 
 
 def memory_stats(device: Device) -> MemoryStats:
@@ -53,7 +60,9 @@ def share(fraction: float | None) -> dict[str, str]:
     settings = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if fraction is not None:  # the newer name, where it is used: XLA refuses both
         newer = "XLA_CLIENT_MEM_FRACTION"
-        settings[newer if newer in os.environ else "XLA_PYTHON_CLIENT_MEM_FRACTION"] = f"{fraction:g}"
+        settings[newer if newer in os.environ else "XLA_PYTHON_CLIENT_MEM_FRACTION"] = (
+            f"{fraction:g}"
+        )
     os.environ.update(settings)
     return settings
 

@@ -56,7 +56,8 @@ def _translated(message: str, arguments: list[Any]) -> MixedDeviceError:
     operation = _OPERATION.search(message)
     there = {(d.platform.lower(), d.id): as_device(d) for d in every_device()}
     named = {
-        there.get((platform.lower(), int(number))) or Device("gpu", int(number) % virtual.number)  # one that stands in
+        there.get((platform.lower(), int(number)))
+        or Device("gpu", int(number) % virtual.number)  # one that stands in
         for numbers, platform in _PLACES.findall(message)
         for number in numbers.split(",")
     }
@@ -64,7 +65,9 @@ def _translated(message: str, arguments: list[Any]) -> MixedDeviceError:
     found, name = named | _places(arguments), operation[1] if operation else "a jitted function"
     if len(found) > 1:
         return mixed(name, found)
-    known = "".join(map(str, found)) or "unknown"  # before JAX 0.4.36 the other may hide in a tracer
+    known = (
+        "".join(map(str, found)) or "unknown"
+    )  # before JAX 0.4.36 the other may hide in a tracer
     what = f"{name} was given arrays on several devices, one of them {known}"
     return MixedDeviceError(f"{what}; bring them together with to_device", found)
 
@@ -79,6 +82,8 @@ def _places(arguments: Iterable[Any]) -> set[Device]:
                 array = concrete(argument)
             except UnknownPlacementError:
                 continue
-            if getattr(array, "committed", array._committed):  # has had the public name only since JAX 0.5
+            if getattr(
+                array, "committed", array._committed
+            ):  # has had the public name only since JAX 0.5
                 found.add(device_of(array))
     return found

@@ -31,7 +31,9 @@ def move_model(model: Any, device: Device) -> Any:
 
 
 def keep(model: Any) -> Callable[[], None]:
-    kept = [(variable, keras.value_of(variable)) for variable in keras.variables(model)]  # arrays do not change
+    kept = [
+        (variable, keras.value_of(variable)) for variable in keras.variables(model)
+    ]  # arrays do not change
 
     def put_back() -> None:
         for variable, value in kept:
@@ -63,7 +65,9 @@ def _bring(variables: list[Any], device: Device) -> None:
             f"a model that keras.distribution has spread over devices stays there; {hint}"
         ) from error
     moved = [move(keras.value_of(variable), device, False) for variable in away]
-    for variable, value in zip(away, moved, strict=True):  # not before all are there: memory may run out
+    for variable, value in zip(
+        away, moved, strict=True
+    ):  # not before all are there: memory may run out
         variable._value = value
 
 

@@ -19,7 +19,9 @@ _DATA = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, j
 
 
 def role(cls: type) -> Role | None:
-    if issubclass(cls, (jax.Array, Tracer, *_sparse())):  # isinstance calls a tracer an Array, issubclass does not
+    if issubclass(
+        cls, (jax.Array, Tracer, *_sparse())
+    ):  # isinstance calls a tracer an Array, issubclass does not
         return "tensor"
     if issubclass(cls, (jax.Device, SingleDeviceSharding)):
         return "device"
@@ -48,7 +50,9 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
         return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     there = native(device)
     # the memory is named because a bare device leaves an array in pinned host memory where it is
-    moved = jax.device_put(tensor, SingleDeviceSharding(there, memory_kind=there.default_memory().kind))
+    moved = jax.device_put(
+        tensor, SingleDeviceSharding(there, memory_kind=there.default_memory().kind)
+    )
     if not (isinstance(moved, Tracer) or (non_blocking and device.kind != "cpu")):
         moved.block_until_ready()
     return moved
@@ -99,7 +103,9 @@ def concrete(tensor: Any) -> Any:
     if value is None:
         hint = "ask, move and read outside jax.jit and jax.vmap"
         raise TracedTensorError(f"a {type(tensor).__name__} is traced and has no device; {hint}")
-    return value if isinstance(value, jax.Array) else jnp.asarray(value)  # jax.grad was given NumPy's, or a number
+    return (
+        value if isinstance(value, jax.Array) else jnp.asarray(value)
+    )  # jax.grad was given NumPy's, or a number
 
 
 def check_alive(tensor: Any) -> Any:
@@ -116,11 +122,16 @@ def _place(where: Any) -> Device:
     if not where.is_fully_addressable:
         hint = "ask about its addressable_shards"
         raise UnknownPlacementError(f"an array of {where} is spread over several processes; {hint}")
-    found = {as_device(SingleDeviceSharding(native, memory_kind=where.memory_kind)) for native in where.device_set}
+    found = {
+        as_device(SingleDeviceSharding(native, memory_kind=where.memory_kind))
+        for native in where.device_set
+    }
     if len(found) == 1:
         return found.pop()
     listed = ", ".join(map(str, sorted(found)))
-    raise MixedDeviceError(f"one array is spread over {listed}; ask devices_of, or bring it to one device", found)
+    raise MixedDeviceError(
+        f"one array is spread over {listed}; ask devices_of, or bring it to one device", found
+    )
 
 
 def _deleted(array: Any) -> UnknownPlacementError:

@@ -12,5 +12,7 @@ def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
     return exchange.to_numpy(tensor).reshape(-1).view(np.uint8)
 
 
-def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+def from_bits(
+    bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
+) -> Any:
     return creation.tensor(bits.view(np.dtype(dtype)).reshape(shape), dtype, device)

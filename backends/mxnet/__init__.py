@@ -23,7 +23,9 @@ from xdevice.backends.mxnet.private_names import TEXT
 
 
 def _gone(*args: Any, **kwargs: Any) -> Any:
-    raise NotImplementedError("this NumPy no longer has the function behind this name; install numpy<1.20 for it")
+    raise NotImplementedError(
+        "this NumPy no longer has the function behind this name; install numpy<1.20 for it"
+    )
 
 
 _LENT: dict[str, Any] = {  # names in NumPy before 1.24
@@ -95,7 +97,9 @@ CANNOT: dict[str, str] = {
     "storage": "it is not needed: NumPy has all of MXNet's dtypes",
     "sharing": "its engine may still be writing to memory when a call has returned; leave copy out",
     "data": "every array is of numbers",
-    **dict.fromkeys(("fft", "eig", "eigvals"), "it has no complex numbers; take to_numpy(x) to NumPy's"),
+    **dict.fromkeys(
+        ("fft", "eig", "eigvals"), "it has no complex numbers; take to_numpy(x) to NumPy's"
+    ),
     "nextafter": "it has no operation on the bits of floats; take to_numpy(x) to NumPy's",
 }
 GPU_BUILD = "pip install mxnet-cu112 in place of mxnet"

@@ -54,16 +54,23 @@ def pack(tensors: Sequence[Any]) -> Any:
         vector = mx.np.empty(sum(sizes), dtype=flat[0].dtype, ctx=flat[0].ctx)
         for part, (start, end) in zip(flat, cuts(sizes), strict=True):
             if start < end:
-                part.copyto(vector[start:end])  # a view: mx.np.concatenate copies one after the other, and more slowly
+                part.copyto(
+                    vector[start:end]
+                )  # a view: mx.np.concatenate copies one after the other, and more slowly
         return vector
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
     sizes = [math.prod(tensor.shape) for tensor in like]
     with plain():
-        parts = [vector[a:b].copy().reshape(tensor.shape) for (a, b), tensor in zip(cuts(sizes), like, strict=True)]
+        parts = [
+            vector[a:b].copy().reshape(tensor.shape)
+            for (a, b), tensor in zip(cuts(sizes), like, strict=True)
+        ]
     are_np = [isinstance(arrays(tensor)[0], mx.np.ndarray) for tensor in like]
-    return [part if is_np else part.as_nd_ndarray() for part, is_np in zip(parts, are_np, strict=True)]
+    return [
+        part if is_np else part.as_nd_ndarray() for part, is_np in zip(parts, are_np, strict=True)
+    ]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:

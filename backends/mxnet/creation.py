@@ -29,11 +29,15 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
             return mx.np.array(numbers, numbers.dtype, _context(device))
         array = arrays(data)[0]  # a copy of the values alone
         cast, there = array.astype(array.dtype if dtype is None else dtype), _context(device)
-        return cast if cast.ctx == there else cast.copyto(there)  # as_in_ctx is mx.np's, as_in_context deprecated
+        return (
+            cast if cast.ctx == there else cast.copyto(there)
+        )  # as_in_ctx is mx.np's, as_in_context deprecated
 
 
 def _of_shape(make: Callable[..., Any]) -> Any:
-    return mx.util.use_np_shape(lambda shape, dtype, device: make(shape, dtype or _FLOAT, ctx=_context(device)))
+    return mx.util.use_np_shape(
+        lambda shape, dtype, device: make(shape, dtype or _FLOAT, ctx=_context(device))
+    )
 
 
 empty, zeros, ones = map(_of_shape, (mx.np.empty, mx.np.zeros, mx.np.ones))
@@ -43,9 +47,13 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
     if isinstance(value, mx.nd.NDArray):  # its gradient flows through
         with mx.util.np_shape(True):
             cast = value.as_np_ndarray() if dtype is None else value.as_np_ndarray().astype(dtype)
-            return mx.np.broadcast_to(cast if device is None else move(cast, device, False), shape).copy()
+            return mx.np.broadcast_to(
+                cast if device is None else move(cast, device, False), shape
+            ).copy()
     number = _numbers(value, dtype)
-    negative_zero = number.dtype.kind == "f" and not number.any() and np.signbit(number).any()  # MXNet drops the sign
+    negative_zero = (
+        number.dtype.kind == "f" and not number.any() and np.signbit(number).any()
+    )  # MXNet drops the sign
     if number.ndim or negative_zero or (number.dtype.kind == "i" and abs(number.item()) > _EXACT):
         return tensor(np.full(shape, number), number.dtype, device)
     with mx.util.np_shape(True):
@@ -80,7 +88,9 @@ def seed(n: int) -> None:
     mx.random.seed(n)  # every device's generator
 
 
-def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+def _draw(
+    sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device: Device | None
+) -> Any:
     wanted = np.dtype(dtype or _FLOAT)
     if wanted.kind != "f":
         raise TypeError(f"random numbers are floats, not {wanted}")
@@ -92,7 +102,11 @@ def _numbers(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
     """The data as NumPy sees it, but Python's floats in 32 bits."""
     try:
         array = np.asarray(data, dtype)
-    except (TypeError, ValueError, Warning):  # NumPy 1.23 warns of a ragged list, and a warning may be an error
+    except (
+        TypeError,
+        ValueError,
+        Warning,
+    ):  # NumPy 1.23 warns of a ragged list, and a warning may be an error
         array = np.asarray(None)
     if array.dtype.kind == "O":
         try:

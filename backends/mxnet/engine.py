@@ -27,7 +27,10 @@ from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback
 from xdevice.kit.reducing import summed_in
 
-_SMALL, _LENGTHS = 1024, 32  # lengths up to the first have keys of their own, and as many longer ones as the second
+_SMALL, _LENGTHS = (
+    1024,
+    32,
+)  # lengths up to the first have keys of their own, and as many longer ones as the second
 _ONLY_OWN = 0o077  # the umask of Unix sockets to which only this user can connect
 _SOCKETS = Path("/tmp")  # where MXNet's library makes them, each with its port for a name
 _PROGRAM = Path(__file__).with_name("server_process.py")
@@ -41,7 +44,9 @@ class _Store:
         self._keys, self._lengths = set[str](), set[int]()
         self._ending = threading.Event()  # from then on the servers' end is not a failure
         self._servers: list[subprocess.Popen[bytes]] = []
-        sockets = [_SOCKETS / port for port in (str(_port(job)), *self._serve(job)) if _is_local(job)]
+        sockets = [
+            _SOCKETS / port for port in (str(_port(job)), *self._serve(job)) if _is_local(job)
+        ]
         before = os.umask(_ONLY_OWN)
         try:
             with environment(_variables(job, "worker", _port(job))):
@@ -50,13 +55,18 @@ class _Store:
             os.umask(before)
         with plain():
             self.total(mx.np.zeros(1))  # which connects each worker with each server
-        for socket in sockets:  # so no name leads to them, and none is left when the processes are killed
+        for (
+            socket
+        ) in sockets:  # so no name leads to them, and none is left when the processes are killed
             socket.unlink(missing_ok=True)
         atexit.register(self.leave_alone)
 
     def _serve(self, job: Job) -> Iterator[str]:
         """Start the scheduler and the server, if that is for this process to do; their ports."""
-        here = {"scheduler": job.rank == 0, "server": job.hosts.index(job.hosts[job.rank]) == job.rank}
+        here = {
+            "scheduler": job.rank == 0,
+            "server": job.hosts.index(job.hosts[job.rank]) == job.rank,
+        }
         for role in (role for role, is_here in here.items() if is_here):
             variables = _variables(job, role, job.helper_port(job.rank))
             started = Future[subprocess.Popen[bytes]]()
@@ -90,7 +100,9 @@ class _Store:
         if length > _SMALL and length not in self._lengths:
             if len(self._lengths) == _LENGTHS:
                 left = length % _SMALL
-                powers = [1 << bit for bit in range(length.bit_length()) if (length - left) >> bit & 1]
+                powers = [
+                    1 << bit for bit in range(length.bit_length()) if (length - left) >> bit & 1
+                ]
                 return powers + [left] * bool(left)
             self._lengths.add(length)
         return [length]
@@ -115,7 +127,10 @@ class _Store:
 
 
 def _keep(
-    role: str, variables: dict[str, str], started: Future[subprocess.Popen[bytes]], ending: threading.Event
+    role: str,
+    variables: dict[str, str],
+    started: Future[subprocess.Popen[bytes]],
+    ending: threading.Event,
 ) -> None:
     """Start a server, and wait for its end: the kernel kills it when the thread that has started it ends.
 
@@ -196,7 +211,9 @@ def all_reduce(vector: Any, op: str) -> Any:
 def broadcast(vector: Any, root: int) -> Any:
     words = _words(vector)
     with plain():
-        return _unpacked(_store.total(words if _store.rank == root else mx.np.zeros_like(words)), vector)
+        return _unpacked(
+            _store.total(words if _store.rank == root else mx.np.zeros_like(words)), vector
+        )
 
 
 def all_gather(vector: Any) -> list[Any]:
@@ -214,7 +231,9 @@ def _integers(vector: Any) -> Any:
     if dtype.itemsize < 8:
         return _arrived(_total(numbers, vector).astype("int64").astype(dtype), vector)
     bits = numbers.view("uint64")
-    low, high = np.split(_total(np.concatenate([bits & 0xFFFFFFFF, bits >> 32]), vector).astype("uint64"), 2)
+    low, high = np.split(
+        _total(np.concatenate([bits & 0xFFFFFFFF, bits >> 32]), vector).astype("uint64"), 2
+    )
     return _arrived((low + (high << 32)).view(dtype), vector)
 
 

@@ -16,7 +16,9 @@ def is_floating(tensor: Any) -> bool:
     return bool(np.dtype(arrays(tensor)[0].dtype).kind == "f")
 
 
-def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+def value_and_gradients(
+    call: Call, parameters: list[Any], nested: bool
+) -> tuple[Any, Any, list[Any]]:
     if nested:
         hint = "call value_and_grad outside another's function"
         raise NotSupportedError(f"mxnet has no gradients of gradients for most operations; {hint}")
@@ -24,8 +26,12 @@ def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tupl
         variables = [arrays(p)[0].detach() for p in parameters]
         # which makes them variables; the gradients are returned, not left there, so nothing is to be filled with zeros
         empty: Any = mx.np.empty  # its types say float32 alone
-        autograd.mark_variables(variables, [empty(v.shape, dtype=v.dtype, ctx=v.ctx) for v in variables])
-        training = autograd.is_training() if autograd.is_recording() else True  # the mode of the surrounding record()
+        autograd.mark_variables(
+            variables, [empty(v.shape, dtype=v.dtype, ctx=v.ctx) for v in variables]
+        )
+        training = (
+            autograd.is_training() if autograd.is_recording() else True
+        )  # the mode of the surrounding record()
         with autograd.record(training):
             value, aux = call(variables)
         found = _gradients(value, variables, training)
@@ -39,7 +45,9 @@ def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
     try:
         return list(autograd.grad(value, variables, train_mode=training))
     except mx.MXNetError as error:
-        if "unreachable from the outputs" not in str(error) and "not in a computational graph" not in str(error):
+        if "unreachable from the outputs" not in str(
+            error
+        ) and "not in a computational graph" not in str(error):
             raise
     # the value depends not on all of them: add nothing of each
     with autograd.record(training):

@@ -36,9 +36,14 @@ def native(device: Device) -> Any:
 
 
 def as_device(native: mx.Context) -> Device:
-    if native.device_type == "cpu" and FIRST_VIRTUAL <= native.device_id < FIRST_VIRTUAL + virtual.number:
+    if (
+        native.device_type == "cpu"
+        and FIRST_VIRTUAL <= native.device_id < FIRST_VIRTUAL + virtual.number
+    ):
         return Device("gpu", native.device_id - FIRST_VIRTUAL)
-    return Device(native.device_type, native.device_id)  # cpu_pinned and cpu_shared are kinds of their own
+    return Device(
+        native.device_type, native.device_id
+    )  # cpu_pinned and cpu_shared are kinds of their own
 
 
 def scope(device: Device) -> Any:
@@ -52,13 +57,18 @@ def synchronize(devices: Sequence[Device]) -> None:
 def properties(device: Device) -> dict[str, object]:
     if device.kind == "cpu":
         return {}
-    return {"name": str(native(device)), "total_memory": mx.context.gpu_memory_info(device.index)[1]}
+    return {
+        "name": str(native(device)),
+        "total_memory": mx.context.gpu_memory_info(device.index)[1],
+    }
 
 
 def existing(index: int) -> int:
     """The index of a virtual GPU; MXNet's error if there is none."""
     if not 0 <= index < virtual.number:
-        raise mx.MXNetError(f"invalid device ordinal {index}: there are {virtual.number} virtual GPUs")
+        raise mx.MXNetError(
+            f"invalid device ordinal {index}: there are {virtual.number} virtual GPUs"
+        )
     return index
 
 

@@ -56,7 +56,9 @@ def operand(value: Any, name: str, like: Any) -> Any:
 
 def _from_dlpack(x: Any, /) -> Any:
     found = mx.nd.from_dlpack(x.__dlpack__()).as_np_ndarray()
-    if dtype(name_of(found.dtype)) is None:  # MXNet 1.9.1 takes other dtypes for one of its own, and so other numbers
+    if (
+        dtype(name_of(found.dtype)) is None
+    ):  # MXNet 1.9.1 takes other dtypes for one of its own, and so other numbers
         raise TypeError(f"mxnet has no dtype for the numbers of a {type(x).__name__}")
     return found
 
@@ -66,7 +68,9 @@ def _with_shapes(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Calla
     return {name: mx.util.use_np_shape(function) for name, function in functions.items()}
 
 
-def _reduced(op: Callable[..., Any], of_nothing: float, x: Any, axes: tuple[int, ...], keepdims: bool) -> Any:
+def _reduced(
+    op: Callable[..., Any], of_nothing: float, x: Any, axes: tuple[int, ...], keepdims: bool
+) -> Any:
     """A reduction; of no numbers MXNet 1.9.1 always makes 0, or no array of the right shape."""
     if x.size:
         return op(x, axis=axes, keepdims=keepdims)
@@ -76,7 +80,9 @@ def _reduced(op: Callable[..., Any], of_nothing: float, x: Any, axes: tuple[int,
 
 def _as_bytes(op: Callable[..., Any]) -> Callable[..., Any]:
     """An operation that MXNet has for every dtype but booleans."""
-    return lambda x, *args: op(x.astype("uint8"), *args).astype("bool") if x.dtype == np.bool_ else op(x, *args)
+    return lambda x, *args: (
+        op(x.astype("uint8"), *args).astype("bool") if x.dtype == np.bool_ else op(x, *args)
+    )
 
 
 def _in_floats(op: Callable[..., Any], x1: Any, x2: Any) -> Any:
@@ -93,12 +99,16 @@ def _remainder(x1: Any, x2: Any) -> Any:
 
 
 def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, axis, keep: _np.expand_dims(op(x, axis=axis), axis) if keep else op(x, axis=axis)
+    return lambda x, axis, keep: (
+        _np.expand_dims(op(x, axis=axis), axis) if keep else op(x, axis=axis)
+    )
 
 
 def _argsort(x: Any, axis: int, descending: bool) -> Any:
     """By NumPy, on the host: MXNet 1.9.1 gives equal numbers beyond the first 16 in any order."""
-    numbers = np.flip(x.asnumpy(), axis) if descending else x.asnumpy()  # turned around: equal ones keep their order
+    numbers = (
+        np.flip(x.asnumpy(), axis) if descending else x.asnumpy()
+    )  # turned around: equal ones keep their order
     places = np.argsort(numbers, axis=axis, kind="stable")
     places = numbers.shape[axis] - 1 - np.flip(places, axis) if descending else places
     return _np.array(places, dtype="int64", ctx=x.ctx)
@@ -120,7 +130,9 @@ def _cumulative_prod(x: Any, axis: int) -> Any:
 
 def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
     """A shift of bits, as a product with or a quotient by a power of 2: one that is finite."""
-    return partial(_in_floats, lambda x1, x2: _np.floor(op(x1, _np.power(2.0, _np.minimum(x2, 64.0)))))
+    return partial(
+        _in_floats, lambda x1, x2: _np.floor(op(x1, _np.power(2.0, _np.minimum(x2, 64.0))))
+    )
 
 
 def _take_along_axis(x: Any, indices: Any, axis: int) -> Any:
@@ -129,7 +141,9 @@ def _take_along_axis(x: Any, indices: Any, axis: int) -> Any:
     counted = (_np.arange(n, dtype="int64", ctx=indices.ctx) for n in x.shape)
     places = [_np.reshape(each, _sized(-1, i, rank)) for i, each in enumerate(counted)]
     places[axis] = indices.astype("int64")
-    return _npx.gather_nd(x, _np.stack([_np.broadcast_to(place, indices.shape) for place in places]))
+    return _npx.gather_nd(
+        x, _np.stack([_np.broadcast_to(place, indices.shape) for place in places])
+    )
 
 
 def _sized(length: int, axis: int, rank: int) -> tuple[int, ...]:
@@ -140,7 +154,9 @@ def _sized(length: int, axis: int, rank: int) -> tuple[int, ...]:
 def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
     """How many are smaller, or not greater."""
     one = _np.expand_dims(values, -1)
-    return _RAW["sum"]((ordered <= one if right else ordered < one).astype("int64"), (values.ndim,), False)
+    return _RAW["sum"](
+        (ordered <= one if right else ordered < one).astype("int64"), (values.ndim,), False
+    )
 
 
 def _repeat(x: Any, repeats: Any, axis: int) -> Any:
@@ -171,7 +187,9 @@ def _like(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _triu(x: Any, /, *, k: int = 0) -> Any:
-    return _np.where(_np.tril(_np.ones(x.shape, dtype="uint8", ctx=x.ctx), k - 1), _np.zeros_like(x), x)
+    return _np.where(
+        _np.tril(_np.ones(x.shape, dtype="uint8", ctx=x.ctx), k - 1), _np.zeros_like(x), x
+    )
 
 
 _SAME = (
@@ -180,15 +198,28 @@ _SAME = (
     "multiply not_equal reshape round sin sinh sqrt squeeze subtract tan tanh trunc"
 )
 
-_OF_NOTHING = {"all": True, "any": False, "max": 0, "min": 0, "sum": 0, "mean": float("nan"), "prod": 1}
+_OF_NOTHING = {
+    "all": True,
+    "any": False,
+    "max": 0,
+    "min": 0,
+    "sum": 0,
+    "mean": float("nan"),
+    "prod": 1,
+}
 
 _RAW: dict[str, Callable[..., Any]] = {
     **{name: getattr(_np, name) for name in _SAME.split()},
-    **{f"a{name}": getattr(_np, f"arc{name}") for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")},
+    **{
+        f"a{name}": getattr(_np, f"arc{name}")
+        for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")
+    },
     "abs": lambda x, /: _np.abs(x),
     "negative": lambda x, /: _np.negative(x),
     # MXNet 1.9.1 takes the sign of nan for 0
-    "sign": lambda x, /: _np.sign(x) if np.dtype(x.dtype).kind != "f" else _where(_np.isnan(x), x, _np.sign(x)),
+    "sign": lambda x, /: (
+        _np.sign(x) if np.dtype(x.dtype).kind != "f" else _where(_np.isnan(x), x, _np.sign(x))
+    ),
     "bitwise_invert": lambda x, /: _np.bitwise_not(x),
     "nonzero": lambda x, /: tuple(_npx.nonzero(x).T),
     **{f"{name}_like": _like(getattr(_np, name)) for name in ("empty", "ones", "zeros")},
@@ -207,11 +238,18 @@ _RAW: dict[str, Callable[..., Any]] = {
     "logical_xor": _np.not_equal,
     "where": _where,
     # along axes
-    **{name: partial(_reduced, getattr(_np, name), of_nothing) for name, of_nothing in _OF_NOTHING.items()},
+    **{
+        name: partial(_reduced, getattr(_np, name), of_nothing)
+        for name, of_nothing in _OF_NOTHING.items()
+    },
     **{name: _extreme(getattr(_np, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": _cumulative_prod,
-    "cumulative_sum": lambda x, axis: _np.cumsum(x, axis=axis) if x.size else x.copy(),  # 1.9.1: another shape
-    "sort": lambda x, axis, down: _np.flip(_np.sort(x, axis=axis), axis) if down else _np.sort(x, axis=axis),
+    "cumulative_sum": lambda x, axis: (
+        _np.cumsum(x, axis=axis) if x.size else x.copy()
+    ),  # 1.9.1: another shape
+    "sort": lambda x, axis, down: (
+        _np.flip(_np.sort(x, axis=axis), axis) if down else _np.sort(x, axis=axis)
+    ),
     "argsort": _argsort,
     # of shapes
     "concat": lambda arrays, axis: _np.concatenate(arrays, axis=axis),
@@ -253,8 +291,13 @@ def _qr(x: Any, complete: bool) -> tuple[Any, Any]:
 
 
 _OF_MATRICES: dict[str, Callable[..., Any]] = {
-    **{name: getattr(_linalg, name) for name in ("cholesky", "det", "eigh", "inv", "slogdet", "solve")},
+    **{
+        name: getattr(_linalg, name)
+        for name in ("cholesky", "det", "eigh", "inv", "slogdet", "solve")
+    },
     "qr": _qr,
     "svd": _svd,
 }
-linalg = Extension(lambda: _with_shapes(linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes)), mx.np.linalg)
+linalg = Extension(
+    lambda: _with_shapes(linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes)), mx.np.linalg
+)

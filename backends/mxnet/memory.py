@@ -9,8 +9,16 @@ from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
 _WORDS = (  # of MXNet's storage managers, cuBLAS and cuDNN; a smaller batch helps with too many elements as well
-    *("Failed to allocate CPU Memory", "out of memory", "Memory allocation failed", "CUBLAS_STATUS_ALLOC_FAILED"),
-    *("CUDNN_STATUS_ALLOC_FAILED", "Size of tensor you are trying to allocate is larger than 2^31 elements"),
+    *(
+        "Failed to allocate CPU Memory",
+        "out of memory",
+        "Memory allocation failed",
+        "CUBLAS_STATUS_ALLOC_FAILED",
+    ),
+    *(
+        "CUDNN_STATUS_ALLOC_FAILED",
+        "Size of tensor you are trying to allocate is larger than 2^31 elements",
+    ),
 )
 
 
@@ -22,15 +30,23 @@ def memory_stats(device: Device) -> MemoryStats:
 
 
 def empty_cache(device: Device | None) -> None:
-    for each in [Device("gpu", i) for i in range(0 if virtual.number else gpus())] if device is None else [device]:
+    for each in (
+        [Device("gpu", i) for i in range(0 if virtual.number else gpus())]
+        if device is None
+        else [device]
+    ):
         native(each).empty_cache()
 
 
 def share(fraction: float | None) -> dict[str, str]:
     if fraction is None:
         return {}  # MXNet takes memory when it is needed
-    settings = {"MXNET_GPU_MEM_POOL_RESERVE": str(round(100 * (1 - fraction)))}  # the percentage that it leaves
-    os.environ.update(settings)  # read when a GPU is first used; whether one was, MXNet does not tell
+    settings = {
+        "MXNET_GPU_MEM_POOL_RESERVE": str(round(100 * (1 - fraction)))
+    }  # the percentage that it leaves
+    os.environ.update(
+        settings
+    )  # read when a GPU is first used; whether one was, MXNet does not tell
     return settings
 
 

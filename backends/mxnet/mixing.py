@@ -28,12 +28,19 @@ Look = Callable[[str, Any], None]  # given the name of a function of the library
 
 _base: Any = base
 _library: Any = _base._LIB
-_ARRAY = names.value("mxnet._ffi._ctypes.types:TypeCode.NDARRAYHANDLE")  # marks an argument that is an array
+_ARRAY = names.value(
+    "mxnet._ffi._ctypes.types:TypeCode.NDARRAYHANDLE"
+)  # marks an argument that is an array
 _HOST = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
 _PREFIX = re.compile(r"^_(npi?_|npx_|contrib_)?")
 OPERATIONS = "MXImperativeInvokeEx", "MXInvokeCachedOpEx", "MXNetFuncCall", "MXAutogradBackwardEx"
 OPERATOR, GRAPH, FUNCTION, BACKWARD = OPERATIONS
-COPYING = "MXNDArraySyncCopyToCPU", "MXNDArraySyncCopyFromCPU", "MXNDArraySaveRawBytes", "MXNDArraySave"
+COPYING = (
+    "MXNDArraySyncCopyToCPU",
+    "MXNDArraySyncCopyFromCPU",
+    "MXNDArraySaveRawBytes",
+    "MXNDArraySave",
+)
 COPIES = frozenset({"_copyto", "_npi_copyto", "_npi_copy", "_copy"})
 
 _lock = threading.Lock()
@@ -95,7 +102,9 @@ def _checking_index(index: Callable[..., Any]) -> Callable[..., Any]:
     def call(array: Any, key: Any, *value: Any) -> Any:
         if not (key is Ellipsis or (isinstance(key, slice) and key == slice(None))):
             keys: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
-            held: list[Any] = [part.handle for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)]
+            held: list[Any] = [
+                part.handle for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)
+            ]
             given = [handle.value for handle in held]
             if are_apart(given):
                 raise mixed("indexing", _devices(given))
@@ -129,24 +138,37 @@ def are_apart(handles: Sequence[Any]) -> bool:
 def context_of(handle: Any) -> tuple[int, int]:
     """Where the array behind the handle is: MXNet's number for the type of device, and the index."""
     kind, index = ctypes.c_int(), ctypes.c_int()
-    _library.MXNDArrayGetContext(_base.NDArrayHandle(handle), ctypes.byref(kind), ctypes.byref(index))
+    _library.MXNDArrayGetContext(
+        _base.NDArrayHandle(handle), ctypes.byref(kind), ctypes.byref(index)
+    )
     return (1, index.value) if kind.value in _HOST else (kind.value, index.value)
 
 
 def _devices(handles: Sequence[Any]) -> set[Device]:
-    return {as_device(mx.Context(mx.Context.devtype2str[kind], index)) for kind, index in map(context_of, handles)}
+    return {
+        as_device(mx.Context(mx.Context.devtype2str[kind], index))
+        for kind, index in map(context_of, handles)
+    }
 
 
 def name_in(call: str, args: Any) -> str:
     """The operation's name as an author writes it: ``add``."""
     if call == OPERATOR:
         return _PREFIX.sub("", name_of(args[0].value))
-    return _function_name(args[0].value) if call == FUNCTION else {GRAPH: "a hybridized block"}.get(call, "backward")
+    return (
+        _function_name(args[0].value)
+        if call == FUNCTION
+        else {GRAPH: "a hybridized block"}.get(call, "backward")
+    )
 
 
 def _function_name(function: int) -> str:
     """What MXNet calls a function of its newer interface, `tensordot` above all."""
-    modules = [module for name, module in list(sys.modules.items()) if re.search(r"^mxnet\..*_api_internal$", name)]
+    modules = [
+        module
+        for name, module in list(sys.modules.items())
+        if re.search(r"^mxnet\..*_api_internal$", name)
+    ]
     functions = [(name, each) for module in modules for name, each in vars(module).items()]
     known = {each.handle.value: name for name, each in functions if hasattr(each, "handle")}
     return known.get(function, "a function of mxnet.np")

@@ -36,7 +36,9 @@ def copy_models(models: list[Any]) -> list[Any]:
     memo: dict[int, Any] = {}
 
     def leave_out_compiled_graph(block: Block) -> None:
-        compiled = getattr(block, "_cached_op", None)  # of a hybridized block; rebuilt when it is called
+        compiled = getattr(
+            block, "_cached_op", None
+        )  # of a hybridized block; rebuilt when it is called
         if compiled is not None:
             memo[id(compiled)] = None
 

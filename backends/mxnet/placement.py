@@ -60,7 +60,9 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 def reset(parameter: Parameter, there: mx.Context) -> None:
     """Move the parameter in place, as Gluon does, and its gradient, which Gluon would set to zero."""
     before = vars(parameter)["_grad"] or []
-    is_np = isinstance(before[0], mx.np.ndarray) if before else mx.util.is_np_array()  # the class of the gradient
+    is_np = (
+        isinstance(before[0], mx.np.ndarray) if before else mx.util.is_np_array()
+    )  # the class of the gradient
     with mx.util.np_shape(True), mx.util.np_array(is_np):
         parameter.reset_ctx(there)
         if before:
@@ -72,7 +74,11 @@ def reset(parameter: Parameter, there: mx.Context) -> None:
 
 def copy(tensor: Any) -> Any:
     with mx.util.np_shape(True):
-        return copy_parameters(tensor, [tensor], {}) if isinstance(tensor, Parameter) else tensor.copy()
+        return (
+            copy_parameters(tensor, [tensor], {})
+            if isinstance(tensor, Parameter)
+            else tensor.copy()
+        )
 
 
 def arrays(tensor: Any) -> list[NDArray]:
@@ -84,7 +90,9 @@ def arrays(tensor: Any) -> list[NDArray]:
         return list(tensor.list_data())
     except RuntimeError as error:  # and DeferredInitializationError, which is one
         hint = "initialize() it, and give its layer one batch if its shape is not known"
-        raise UnknownPlacementError(f"parameter {tensor.name!r} has no values yet; {hint}") from error
+        raise UnknownPlacementError(
+            f"parameter {tensor.name!r} has no values yet; {hint}"
+        ) from error
 
 
 def copy_parameters(holder: Any, parameters: Iterable[Parameter], memo: dict[int, Any]) -> Any:
@@ -96,7 +104,9 @@ def copy_parameters(holder: Any, parameters: Iterable[Parameter], memo: dict[int
     copied = copying.deepcopy(holder, memo)
     for parameter in parameters:
         twin = memo[id(parameter)]
-        if vars(twin)["_grad"] is not None:  # the arrays are copied, and not which is whose gradient
+        if (
+            vars(twin)["_grad"] is not None
+        ):  # the arrays are copied, and not which is whose gradient
             autograd.mark_variables(twin.list_data(), twin.list_grad(), twin.grad_req)
     return copied
 
@@ -107,14 +117,20 @@ def _device_of_parameter(parameter: Any) -> Device:
         found = {holder(context) for context in parameter.list_ctx()}
     except RuntimeError as error:
         hint = "call initialize(ctx=…) on it or its model first"
-        raise UnknownPlacementError(f"parameter {parameter.name!r} has no device yet; {hint}") from error
+        raise UnknownPlacementError(
+            f"parameter {parameter.name!r} has no device yet; {hint}"
+        ) from error
     if len(found) == 1:
         return found.pop()
     where = f"has a copy on each of {', '.join(map(str, sorted(found)))}"
-    raise MixedDeviceError(f"parameter {parameter.name!r} {where}; ask devices_of, or bring it to one device", found)
+    raise MixedDeviceError(
+        f"parameter {parameter.name!r} {where}; ask devices_of, or bring it to one device", found
+    )
 
 
 def _check_not_symbolic(tensor: Any) -> None:
     if isinstance(tensor, mx.sym.Symbol):
         hint = "ask about the arrays it is bound to"
-        raise UnknownPlacementError(f"symbol {tensor.name!r} is a node of a graph and has no device; {hint}")
+        raise UnknownPlacementError(
+            f"symbol {tensor.name!r} is a node of a graph and has no device; {hint}"
+        )

@@ -15,14 +15,20 @@ _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def main(library: str, parent: int) -> int:
-    if sys.platform == "linux":  # let it kill this process, even if it is stopped, when the thread that started it ends
+    if (
+        sys.platform == "linux"
+    ):  # let it kill this process, even if it is stopped, when the thread that started it ends
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     mxnet = ctypes.CDLL(library)
     mxnet.MXGetLastError.restype = ctypes.c_char_p
     store = ctypes.c_void_p()
-    obey = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(lambda *command: None)
-    if mxnet.MXKVStoreCreate(b"dist", ctypes.byref(store)) or mxnet.MXKVStoreRunServer(store, obey, None):
+    obey = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(
+        lambda *command: None
+    )
+    if mxnet.MXKVStoreCreate(b"dist", ctypes.byref(store)) or mxnet.MXKVStoreRunServer(
+        store, obey, None
+    ):
         print(mxnet.MXGetLastError().decode(errors="replace"), file=sys.stderr)
         return 1
     return 0

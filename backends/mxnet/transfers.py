@@ -29,10 +29,18 @@ _ndarray: Any = mx.nd.ndarray
 _HOST = Device("cpu", 0)
 _RECORDED = '"op": "_copyto"'  # as a graph is written
 _COUNT = 4  # bytes: an int32
-_FETCHING = {"MXNDArraySyncCopyToCPU": "asnumpy", "MXNDArraySaveRawBytes": "pickle", "MXNDArraySave": "save"}
+_FETCHING = {
+    "MXNDArraySyncCopyToCPU": "asnumpy",
+    "MXNDArraySaveRawBytes": "pickle",
+    "MXNDArraySave": "save",
+}
 """Functions that bring an array to the host, with what a report calls them."""
 _WAIT = {  # operators that fetch a count first, by which the size of their result, or of their work, is known
-    *("_contrib_boolean_mask", "_npi_boolean_mask_assign_scalar", "_npi_boolean_mask_assign_tensor"),
+    *(
+        "_contrib_boolean_mask",
+        "_npi_boolean_mask_assign_scalar",
+        "_npi_boolean_mask_assign_tensor",
+    ),
     *("_npx_nonzero", "_npi_unique", "_npi_bincount"),
 }
 
@@ -63,7 +71,9 @@ class _Told:
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._thread = threading.local()  # with its copies that the backward pass will make the other way
+        self._thread = (
+            threading.local()
+        )  # with its copies that the backward pass will make the other way
 
     def stepping(self, update: Callable[..., Any]) -> Callable[..., Any]:
         def call(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -95,16 +105,22 @@ class _Told:
                     self._thread.recorded = [*getattr(self._thread, "recorded", ()), copy]
             return True
         if name in _WAIT and (place := _place(inputs[0])).kind != "cpu":
-            self._watcher.see(Copy("size", mixing.name_in(mixing.OPERATOR, args), _COUNT, place, _HOST))
+            self._watcher.see(
+                Copy("size", mixing.name_in(mixing.OPERATOR, args), _COUNT, place, _HOST)
+            )
             return True
         return False
 
     def _turn_copies(self, heads: Any) -> None:
         recorded, self._thread.recorded = getattr(self._thread, "recorded", ()), ()
         if recorded:
-            most = sum(graph.tojson().count(_RECORDED) for graph in map(_graph, heads) if graph is not None)
+            most = sum(
+                graph.tojson().count(_RECORDED) for graph in map(_graph, heads) if graph is not None
+            )
             for copy in reversed(recorded[-most:] if most else ()):
-                self._watcher.see(copy._replace(kind="gradient", source=copy.target, target=copy.source))
+                self._watcher.see(
+                    copy._replace(kind="gradient", source=copy.target, target=copy.source)
+                )
 
     def _mix(self, arrays: Sequence[Any], call: str, args: Any) -> None:
         """Of arrays on several GPUs, the operator runs where the first is; the CPU's beside a GPU's are refused."""
@@ -113,7 +129,9 @@ class _Told:
         first, *others = map(mixing.context_of, arrays)
         for array, context in zip(arrays[1:], others, strict=True):
             if context != first and context[0] == first[0]:
-                self._tell("operand", mixing.name_in(call, args), array, _place(array), _place(arrays[0]))
+                self._tell(
+                    "operand", mixing.name_in(call, args), array, _place(array), _place(arrays[0])
+                )
 
     def _tell(  # noqa: PLR0913, PLR0917  (what a `Copy` has)
         self, kind: Kind, name: str, array: Any, source: Device, target: Device, sent: int = 0

@@ -41,7 +41,9 @@ empty, zeros, ones, full, arange = map(_made_by, _makers)
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
     numbers = _floats(np.random.random_sample(shape), dtype)
     # a narrower float may round to 1, which is not in [0, 1)
-    return np.asarray(np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0))))
+    return np.asarray(
+        np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0)))
+    )
 
 
 def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:

@@ -9,13 +9,20 @@ from xdevice.errors import NotSupportedError
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     if np.ma.is_masked(tensor):
-        raise NotSupportedError("the mask of a masked array would be lost; fill it first with x.filled()")
+        raise NotSupportedError(
+            "the mask of a masked array would be lost; fill it first with x.filled()"
+        )
     return np.array(tensor)
 
 
 def export(tensor: Any) -> tuple[Any, bool] | None:
     """Not with negative strides: torch would abort the process, and Paddle read other memory."""
-    plain = type(tensor) is np.ndarray and tensor.size and tensor.dtype.isnative and tensor.dtype.kind in "biufc"
+    plain = (
+        type(tensor) is np.ndarray
+        and tensor.size
+        and tensor.dtype.isnative
+        and tensor.dtype.kind in "biufc"
+    )
     if not plain or min(tensor.strides, default=1) <= 0:
         return None
     return tensor, tensor.flags.writeable
@@ -23,4 +30,6 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
 
 def adopt(exporter: Any, writable: bool) -> Any:
     made = np.from_dlpack(exporter)
-    return made if made.flags.writeable or not writable else None  # read-only where the source never changes
+    return (
+        made if made.flags.writeable or not writable else None
+    )  # read-only where the source never changes

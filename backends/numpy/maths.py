@@ -20,7 +20,9 @@ def namespace() -> Mapping[str, Any]:
 
 
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
-    return x.astype(dtype, copy=copy)  # `numpy.astype` looks at the arguments first, which takes as long again
+    return x.astype(
+        dtype, copy=copy
+    )  # `numpy.astype` looks at the arguments first, which takes as long again
 
 
 def module() -> ModuleType:

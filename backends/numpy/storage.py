@@ -12,6 +12,8 @@ def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
     return array.reshape(-1).view(np.uint8)
 
 
-def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> np.ndarray[Any, Any]:
+def from_bits(
+    bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
+) -> np.ndarray[Any, Any]:
     made: np.ndarray[Any, Any] = bits.view(np.dtype(dtype)).reshape(shape).copy()
     return made

@@ -21,7 +21,9 @@ CANNOT: dict[str, str] = {
     "trees": "PaddlePaddle keeps no registry of containers; register a class with optree",
 }
 
-_BEFORE_3 = "PaddlePaddle 2.6 lacks operations of the array API standard; pip install 'paddlepaddle>=3'"
+_BEFORE_3 = (
+    "PaddlePaddle 2.6 lacks operations of the array API standard; pip install 'paddlepaddle>=3'"
+)
 GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page has the command for each CUDA"
 
 

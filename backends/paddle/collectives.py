@@ -11,7 +11,13 @@ from xdevice.backends.paddle.placement import dense, dtype_name
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
 _ELEMENTWISE: dict[str, Any] = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
-_WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "uint8": "int32", "int16": "int32"}
+_WIDER = {
+    "float16": "float32",
+    "bfloat16": "float32",
+    "int8": "int32",
+    "uint8": "int32",
+    "int16": "int32",
+}
 """Dtypes to compute in: Paddle's CPU kernels lack addition of 16-bit floats and comparison of small integers."""
 _STORED = ("float8_e4m3fn", "float8_e5m2")
 _USUAL = {"bool", "uint8", "int32", "int64", "bfloat16", "float16", "float32", "float64"}
@@ -20,7 +26,9 @@ _LETTERS = {"bool": "b", "uint": "u", "int": "i", "bfloat": "f", "float": "f", "
 
 def kind(tensor: Any) -> str:
     if not tensor.is_dense():
-        raise ArgumentTypeError("a plain array is needed, and this is a sparse tensor; take its to_dense() first")
+        raise ArgumentTypeError(
+            "a plain array is needed, and this is a sparse tensor; take its to_dense() first"
+        )
     word = dtype_name(tensor).partition("_")[0].rstrip("0123456789")
     return _LETTERS.get(word, "O")
 
@@ -34,7 +42,9 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
 def _check(tensor: Any, verb: str) -> None:
     """`NotSupportedError` for a dtype that PaddlePaddle stores, and has no kernels for."""
     if dtype_name(tensor) in _STORED:
-        raise NotSupportedError(f"paddle cannot {verb} {dtype_name(tensor)}; convert it first with .astype('float32')")
+        raise NotSupportedError(
+            f"paddle cannot {verb} {dtype_name(tensor)}; convert it first with .astype('float32')"
+        )
 
 
 def leaf(tensor: Any) -> Any:

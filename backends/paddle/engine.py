@@ -33,14 +33,20 @@ from xdevice.kit.reducing import summed_in
 _core: Any = core
 _dist: Any = dist
 
-_OPERATIONS: dict[str, Any] = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
+_OPERATIONS: dict[str, Any] = {
+    "sum": dist.ReduceOp.SUM,
+    "max": dist.ReduceOp.MAX,
+    "min": dist.ReduceOp.MIN,
+}
 _SUMMED_AS = {
     # PaddlePaddle 3.3.1 on gloo makes infinities of float16; the others are rounded once, not with each process
     **dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"), "float32"),
     "int16": "int32",  # gloo ends the process when given a dtype that it lacks
 }
 # what gloo sends as it is; other dtypes are sent as bytes
-_SENT = frozenset(("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool"))
+_SENT = frozenset(
+    ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool")
+)
 _LATER = 60.0  # seconds by which Paddle's timeouts exceed xdevice's, which ends the job and names the right rank
 _LIBRARY = os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")
 # gloo's ways of saying that it gave up: "TIMEOUT self_rank", "Timed out waiting", "Application timeout caused …".
@@ -50,7 +56,9 @@ _LOG_LEVEL = "_ZN3fLI17FLAGS_minloglevelE"  # glog's variable; its environment v
 _cpu = Device("cpu", 0)
 _gpu: Device | None = None  # that NCCL uses; all processes have one, or none has
 _hosts: Any = None  # the group that reaches the CPUs; None is the default group
-_joined: tuple[int, tuple[str, ...]] | None = None  # PaddlePaddle can join other processes once in its life
+_joined: tuple[int, tuple[str, ...]] | None = (
+    None  # PaddlePaddle can join other processes once in its life
+)
 _patience = 0.0  # seconds that a collective may take
 
 
@@ -59,11 +67,15 @@ def start(job: Job, timeout: float) -> None:
     _patience = timeout + _LATER
     place = job.rank, job.addresses
     if _joined not in (None, place):
-        raise DistributedError("paddle has joined other processes until it ends; start the job anew")
+        raise DistributedError(
+            "paddle has joined other processes until it ends; start the job anew"
+        )
     if _joined is None:
         _join(job, timeout)
         _joined = place
-    _patiently(dist.all_reduce, paddle.zeros([1]).cpu(), group=_hosts)  # which connects the processes
+    _patiently(
+        dist.all_reduce, paddle.zeros([1]).cpu(), group=_hosts
+    )  # which connects the processes
 
 
 def _join(job: Job, timeout: float) -> None:
@@ -74,7 +86,9 @@ def _join(job: Job, timeout: float) -> None:
     _gpu = Device("gpu", job.local_rank) if by_nccl else None
     _wait_for_master(job, timeout)
     # rank 0's store would listen on all interfaces, also where all processes are on one host (Paddle 3.3.1)
-    here_only = loopback_only(_LIBRARY) if job.rank == 0 and is_loopback(job.hosts[0]) else nullcontext()
+    here_only = (
+        loopback_only(_LIBRARY) if job.rank == 0 and is_loopback(job.hosts[0]) else nullcontext()
+    )
     with environment(_settings(job)), _quietly(), here_only:
         dist.init_parallel_env()
         _hosts = _dist.new_group(backend="gloo") if by_nccl else None
@@ -118,7 +132,9 @@ def _quietly() -> Generator[None]:
         if hasattr(parallel, "_get_modified_flags"):
             stack.enter_context(replaced(parallel, "_get_modified_flags", lambda _: list))
         for library in (_core.libpaddle.__file__, _LIBRARY):
-            with suppress(OSError, ValueError):  # another version keeps it elsewhere, and prints its reports
+            with suppress(
+                OSError, ValueError
+            ):  # another version keeps it elsewhere, and prints its reports
                 level = ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL)
                 stack.callback(setattr, level, "value", level.value)
                 level.value = max(level.value, 1)  # warnings are shown
@@ -156,7 +172,9 @@ def _extreme(vector: Any, op: str, group: Any) -> Any:
     integer = "int64" if dtype_name(wide) == "float64" else "int32"
     end = paddle.iinfo(getattr(paddle, integer))
     nan = paddle.full([1], end.max if op == "max" else end.min, integer).cpu()
-    keys = paddle.where(paddle.isnan(wide), nan, _in_order(_viewed(wide, getattr(paddle, integer)), end.max))
+    keys = paddle.where(
+        paddle.isnan(wide), nan, _in_order(_viewed(wide, getattr(paddle, integer)), end.max)
+    )
     _patiently(dist.all_reduce, keys, _OPERATIONS[op], group)
     return _viewed(_in_order(keys, end.max), wide.dtype)
 

@@ -10,7 +10,11 @@ from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.errors import NotSupportedError
 from xdevice.kit import dlpack
 
-FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")  # NumPy lacks them: Paddle gives integers with the same bits
+FOREIGN = (
+    "bfloat16",
+    "float8_e4m3fn",
+    "float8_e5m2",
+)  # NumPy lacks them: Paddle gives integers with the same bits
 
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
@@ -32,7 +36,10 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
     if not tensor.is_dense() or not tensor.size:
         return None
     # Paddle's own __dlpack_device__ is (enum, None), which JAX does not take
-    on_cpu = {"__dlpack__": tensor.detach().__dlpack__, "__dlpack_device__": lambda: (dlpack.CPU, 0)}
+    on_cpu = {
+        "__dlpack__": tensor.detach().__dlpack__,
+        "__dlpack_device__": lambda: (dlpack.CPU, 0),
+    }
     return SimpleNamespace(shape=tuple(tensor.shape), **on_cpu), True
 
 

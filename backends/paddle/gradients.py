@@ -10,14 +10,18 @@ from xdevice.contract import Call
 from xdevice.errors import NotSupportedError
 
 _marked: Any = once_differentiable
-_ONCE_DIFFERENTIABLE = _marked(lambda: None).__code__  # the code of every ``backward`` that is marked so
+_ONCE_DIFFERENTIABLE = _marked(
+    lambda: None
+).__code__  # the code of every ``backward`` that is marked so
 
 
 def is_floating(tensor: Any) -> bool:
     return bool(paddle.is_floating_point(tensor))
 
 
-def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+def value_and_gradients(
+    call: Call, parameters: list[Any], nested: bool
+) -> tuple[Any, Any, list[Any]]:
     with paddle.enable_grad():
         variables = [_variable(p, nested) for p in parameters]
         value, aux = call(variables)
@@ -25,9 +29,15 @@ def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tupl
             return value.detach(), aux, [paddle.zeros_like(p).detach() for p in variables]
         once = _only_once(value.grad_fn) if nested else ""
         if once:
-            raise NotSupportedError(f"paddle has no gradients of gradients of {once}; differentiate another function")
+            raise NotSupportedError(
+                f"paddle has no gradients of gradients of {once}; differentiate another function"
+            )
         found = paddle.grad(value, variables, create_graph=nested, allow_unused=True)
-    return value if nested else value.detach(), aux, [_beside(p, g) for p, g in zip(variables, found, strict=True)]
+    return (
+        value if nested else value.detach(),
+        aux,
+        [_beside(p, g) for p, g in zip(variables, found, strict=True)],
+    )
 
 
 def _only_once(node: Any) -> str:
@@ -42,7 +52,9 @@ def _only_once(node: Any) -> str:
         layer = node.name().removeprefix("GradNodePyLayer_")
         if layer != node.name():  # a node says no more of its class than the name
             classes = [cls for cls in subclasses(paddle.autograd.PyLayer) if cls.__name__ == layer]
-            if any(getattr(cls.backward, "__code__", None) is _ONCE_DIFFERENTIABLE for cls in classes):
+            if any(
+                getattr(cls.backward, "__code__", None) is _ONCE_DIFFERENTIABLE for cls in classes
+            ):
                 return f"{layer}, which is marked once_differentiable"
         seen.add(node.node_ptr())
         left += node.next_functions
@@ -66,8 +78,16 @@ def _beside(parameter: Any, gradient: Any) -> Any:
     """The gradient on its parameter's device, where some of Paddle's kernels do not put it."""
     if gradient is None:
         return paddle.zeros_like(parameter).detach()
-    if gradient.is_selected_rows():  # that of a sparse embedding, whose shape is of the rows that were looked up
+    if (
+        gradient.is_selected_rows()
+    ):  # that of a sparse embedding, whose shape is of the rows that were looked up
         rows = paddle.to_tensor(gradient.rows(), dtype="int64").unsqueeze(1)
-        gradient = paddle.scatter_nd_add(paddle.zeros_like(parameter), rows, gradient._get_tensor_from_selected_rows())
+        gradient = paddle.scatter_nd_add(
+            paddle.zeros_like(parameter), rows, gradient._get_tensor_from_selected_rows()
+        )
     device = placement.device_of(parameter)
-    return gradient if placement.device_of(gradient) is device else placement.move(gradient, device, False)
+    return (
+        gradient
+        if placement.device_of(gradient) is device
+        else placement.move(gradient, device, False)
+    )

@@ -23,7 +23,9 @@ _lock, _open = Lock(), list[dict[str, str]]()  # the blocks of `scope` that are 
 
 
 def build() -> Build:
-    words = (word for word in ("rocm", "cuda", "xpu") if getattr(paddle, f"is_compiled_with_{word}")())
+    words = (
+        word for word in ("rocm", "cuda", "xpu") if getattr(paddle, f"is_compiled_with_{word}")()
+    )
     compute = next(words, "cpu")
     toolkit = str(version.cuda()) if compute == "cuda" else None
     return {"version": paddle.__version__, "compute": compute, "toolkit": toolkit}
@@ -43,7 +45,9 @@ def count(kind: str) -> int:
 
 def real_gpus() -> int:
     # no build has both CUDA and Kunlun's XPU
-    return _counted((paddle.device.xpu if paddle.is_compiled_with_xpu() else paddle.device.cuda).device_count)
+    return _counted(
+        (paddle.device.xpu if paddle.is_compiled_with_xpu() else paddle.device.cuda).device_count
+    )
 
 
 def plugged_in(word: str) -> int:
@@ -55,7 +59,10 @@ def plugged_in(word: str) -> int:
 def _counted(count: Callable[[], int]) -> int:
     try:
         return int(count())
-    except (RuntimeError, OSError):  # a missing or old driver; Paddle raises OSError for errors of the GPU library
+    except (
+        RuntimeError,
+        OSError,
+    ):  # a missing or old driver; Paddle raises OSError for errors of the GPU library
         return 0
 
 
@@ -66,7 +73,11 @@ def native(device: Device) -> Any:
         return core.CustomPlace(device.kind, device.index)
     if virtual.number and not virtual.stand_in:
         return core.CustomPlace(WORD, device.index)
-    return core.XPUPlace(device.index) if paddle.is_compiled_with_xpu() else core.CUDAPlace(device.index)
+    return (
+        core.XPUPlace(device.index)
+        if paddle.is_compiled_with_xpu()
+        else core.CUDAPlace(device.index)
+    )
 
 
 def as_device(native: Any) -> Device:
@@ -74,7 +85,9 @@ def as_device(native: Any) -> Device:
     place.set_place(native)
     found = device_at(place)
     if found is None:
-        raise DeviceTypeError(f"{native!r} is not a device; write paddle.CPUPlace() or paddle.CUDAPlace(0)")
+        raise DeviceTypeError(
+            f"{native!r} is not a device; write paddle.CPUPlace() or paddle.CUDAPlace(0)"
+        )
     return found
 
 
@@ -99,7 +112,11 @@ def spelling(device: Device) -> str:
         return "cpu"
     if device.kind == "gpu" and virtual.number and not virtual.stand_in:
         return f"{WORD}:{device.index}"
-    return f"xpu:{device.index}" if device.kind == "gpu" and paddle.is_compiled_with_xpu() else str(device)
+    return (
+        f"xpu:{device.index}"
+        if device.kind == "gpu" and paddle.is_compiled_with_xpu()
+        else str(device)
+    )
 
 
 @contextmanager
@@ -127,7 +144,11 @@ def synchronize(devices: Sequence[Device]) -> None:
         if device.kind == "cpu" or (is_gpu and virtual.number):
             continue  # they are synchronous, and Paddle raises for the CPU
         # waiting for a GPU that has held no tensor would create a context
-        if not is_gpu or paddle.is_compiled_with_xpu() or paddle.device.cuda.max_memory_allocated(device.index):
+        if (
+            not is_gpu
+            or paddle.is_compiled_with_xpu()
+            or paddle.device.cuda.max_memory_allocated(device.index)
+        ):
             paddle.device.synchronize(spelling(device))
 
 
@@ -135,5 +156,9 @@ def properties(device: Device) -> dict[str, Any]:
     if device.kind == "gpu" and not paddle.is_compiled_with_xpu():
         found = paddle.device.cuda.get_device_properties(device.index)
         capability = f"{found.major}.{found.minor}"
-        return {"name": found.name, "total_memory": found.total_memory, "compute_capability": capability}
+        return {
+            "name": found.name,
+            "total_memory": found.total_memory,
+            "compute_capability": capability,
+        }
     return {} if device.kind == "cpu" else {"name": device.kind}

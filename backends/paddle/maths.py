@@ -19,7 +19,14 @@ _copysign: Any = paddle.copysign
 _MOST_AXES = 9
 dtype, name_of = creation.dtype, placement.name_of
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
-_REFUSALS = ("is not registered", "the data type", "The data type", "dtype of input", "Unsupported", "not support")
+_REFUSALS = (
+    "is not registered",
+    "the data type",
+    "The data type",
+    "dtype of input",
+    "Unsupported",
+    "not support",
+)
 _widened = Widening("paddle", dtypes, (RuntimeError, TypeError, ValueError), _REFUSALS).all
 
 
@@ -62,19 +69,27 @@ def _sum(x: Any, axes: Any, keepdims: bool) -> Any:
 
 def _reshape(x: Any, shape: tuple[int, ...]) -> Any:
     if len(shape) > _MOST_AXES:
-        raise NotSupportedError(f"paddle has no tensors of {len(shape)} axes; it has up to {_MOST_AXES}")
+        raise NotSupportedError(
+            f"paddle has no tensors of {len(shape)} axes; it has up to {_MOST_AXES}"
+        )
     return paddle.reshape(x, shape)
 
 
 def _negative(x: Any, /) -> Any:
     """PaddlePaddle 3.3.1's own makes 0.0 of 0.0, and not -0.0."""
-    return paddle.multiply(x, number(-1.0, str(dtype_name(x)), x)) if x.is_floating_point() else paddle.neg(x)
+    return (
+        paddle.multiply(x, number(-1.0, str(dtype_name(x)), x))
+        if x.is_floating_point()
+        else paddle.neg(x)
+    )
 
 
 def _equal(x1: Any, x2: Any) -> Any:
     """PaddlePaddle 3.3.1's own takes floats that differ by less than 2.2e-16, such as 0 and 1e-16, for equal."""
     if x1.is_complex():
-        return paddle.logical_and(_equal(paddle.real(x1), paddle.real(x2)), _equal(paddle.imag(x1), paddle.imag(x2)))
+        return paddle.logical_and(
+            _equal(paddle.real(x1), paddle.real(x2)), _equal(paddle.imag(x1), paddle.imag(x2))
+        )
     if x1.is_floating_point():
         return paddle.logical_and(paddle.less_equal(x1, x2), paddle.greater_equal(x1, x2))
     return paddle.equal(x1, x2)
@@ -84,7 +99,9 @@ def _repeat(x: Any, repeats: Any, axis: int) -> Any:
     if isinstance(repeats, int) and not repeats:  # PaddlePaddle 3.3.1 refuses it
         return paddle.slice(x, [axis], [0], [0])
     if x.is_complex():  # it has none of them
-        return paddle.index_select(x, paddle.repeat_interleave(paddle.arange(x.shape[axis]), repeats), axis)
+        return paddle.index_select(
+            x, paddle.repeat_interleave(paddle.arange(x.shape[axis]), repeats), axis
+        )
     return paddle.repeat_interleave(x, repeats, axis)
 
 
@@ -113,7 +130,9 @@ _RAW: dict[str, Callable[..., Any]] = {
     # of two tensors of one dtype
     "equal": _equal,
     "not_equal": lambda x1, x2: paddle.logical_not(_equal(x1, x2)),
-    "copysign": lambda x1, x2: _copysign(*paddle.broadcast_tensors([x1, x2])),  # it warns where it broadcasts
+    "copysign": lambda x1, x2: _copysign(
+        *paddle.broadcast_tensors([x1, x2])
+    ),  # it warns where it broadcasts
     "greater": paddle.greater_than,
     "less": paddle.less_than,
     # along axes
@@ -130,8 +149,12 @@ _RAW: dict[str, Callable[..., Any]] = {
     "repeat": _repeat,
     "unstack": paddle.unbind,
     "take": paddle.index_select,
-    "take_along_axis": lambda x, indices, axis: paddle.take_along_axis(x, indices, axis, broadcast=False),
-    "searchsorted": lambda ordered, values, right: paddle.searchsorted(ordered, values, right=right),
+    "take_along_axis": lambda x, indices, axis: paddle.take_along_axis(
+        x, indices, axis, broadcast=False
+    ),
+    "searchsorted": lambda ordered, values, right: paddle.searchsorted(
+        ordered, values, right=right
+    ),
 }
 
 _FOURIER = {name: getattr(paddle.fft, name) for name in ("fft", "ifft", "rfft", "irfft")}
@@ -156,4 +179,6 @@ _OF_MATRICES: dict[str, Callable[..., Any]] = {
     name: getattr(paddle.linalg, name)
     for name in ("cholesky", "det", "eig", "eigh", "eigvals", "inv", "slogdet", "svd")
 } | {"solve": _solve, "qr": lambda x, full: paddle.linalg.qr(x, "complete" if full else "reduced")}
-linalg = Extension(lambda: linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes), paddle.linalg)
+linalg = Extension(
+    lambda: linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes), paddle.linalg
+)

@@ -11,7 +11,12 @@ from xdevice.errors import TooLateError
 
 # Paddle's allocators raise MemoryError; these are messages of the libraries that it calls (2 is
 # cudaErrorMemoryAllocation), of a wrapper that raises it again, and of the plug-in, whose C_FAILED means nothing else.
-_WORDS = ("CUDA error(2)", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED", "ResourceExhausted")
+_WORDS = (
+    "CUDA error(2)",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "ResourceExhausted",
+)
 _VIRTUAL = "CustomDevice error, the error code is : 2"
 
 
@@ -20,8 +25,16 @@ def memory_stats(device: Device) -> MemoryStats:
         if paddle.__version__.startswith("2."):
             return {}  # 2.6 counts nothing of a plug-in's devices
         names.require("memory_stats")
-        now, peak, i = core.device_memory_stat_current_value, core.device_memory_stat_peak_value, device.index
-        return {"allocated": now("Allocated", i), "reserved": now("Reserved", i), "peak": peak("Allocated", i)}
+        now, peak, i = (
+            core.device_memory_stat_current_value,
+            core.device_memory_stat_peak_value,
+            device.index,
+        )
+        return {
+            "allocated": now("Allocated", i),
+            "reserved": now("Reserved", i),
+            "peak": peak("Allocated", i),
+        }
     if device.kind != "gpu" or not paddle.is_compiled_with_cuda():
         return {}  # the host allocator keeps no statistics
     cuda = paddle.device.cuda
@@ -40,7 +53,9 @@ def empty_cache(device: Device | None) -> None:
 
 def share(fraction: float | None) -> dict[str, str]:
     if names.value("paddle.base.core:host_memory_stat_peak_value")("Allocated", 0):
-        raise TooLateError("paddle has been used, and has its allocators; call share_gpus() before its first tensor")
+        raise TooLateError(
+            "paddle has been used, and has its allocators; call share_gpus() before its first tensor"
+        )
     settings = {"FLAGS_allocator_strategy": "auto_growth"}
     if fraction is not None and not virtual.number and real_gpus():
         least = min(properties(Device("gpu", i))["total_memory"] or 0 for i in range(real_gpus()))

@@ -28,8 +28,12 @@ from xdevice.backends.paddle.private_names import names
 from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError, mixed
 
-Look = Callable[[str, tuple[Any, ...], dict[str, Any]], None]  # given the name of what is called, and its arguments
-_Reference = tuple[Any, str, Any, Any]  # who refers to a function, by which attribute; it, and what takes its place
+Look = Callable[
+    [str, tuple[Any, ...], dict[str, Any]], None
+]  # given the name of what is called, and its arguments
+_Reference = tuple[
+    Any, str, Any, Any
+]  # who refers to a function, by which attribute; it, and what takes its place
 
 _Tensor: Any = paddle.Tensor
 _eager: Any = core.eager
@@ -47,12 +51,25 @@ _COPYING = {
     "__init__": "to_tensor",
 }
 COPIES = frozenset(_COPYING.values())
-BACKWARD = "run_backward", "run_partial_grad"  # the names of the backward pass, whose outputs may be on several devices
+BACKWARD = (
+    "run_backward",
+    "run_partial_grad",
+)  # the names of the backward pass, whose outputs may be on several devices
 LEGACY = "legacy."  # before the names of operations in ``paddle._legacy_C_ops``
 # Operations whose scalars, such as a learning rate or a power of Adam's beta, may be on any device. In others only
 # scalars on the CPU are ignored, since PaddlePaddle creates its constants there.
 _OPTIMIZERS = frozenset(
-    {"adadelta_", "adagrad_", "adam_", "adamax_", "adamw_", "asgd_", "fused_adam_", "lamb_", "merged_adam_"}
+    {
+        "adadelta_",
+        "adagrad_",
+        "adam_",
+        "adamax_",
+        "adamw_",
+        "asgd_",
+        "fused_adam_",
+        "lamb_",
+        "merged_adam_",
+    }
     | {"merged_momentum_", "momentum_", "nadam_", "radam_", "rmsprop_", "rprop_", "sgd_"}
 )
 
@@ -124,7 +141,9 @@ class _Refused(threading.local):
 
 _lock = threading.Lock()
 _looks: tuple[Look, ...] = ()
-_calls: dict[int, tuple[Any, Any]] = {}  # by id of a function: the function, and what takes its place
+_calls: dict[
+    int, tuple[Any, Any]
+] = {}  # by id of a function: the function, and what takes its place
 _references: dict[tuple[int, str], _Reference] = {}  # by id of the holder, and the attribute
 _modules = 0  # how many there were when they were searched
 _refused = _Refused()
@@ -156,10 +175,15 @@ def _search() -> None:
     found: list[_Reference] = []
     if not _calls:
         operations: Any = _C_ops
-        for module, prefix, names in ((_C_ops, "", operations.__all__), (_legacy_C_ops, LEGACY, vars(_legacy_C_ops))):
+        for module, prefix, names in (
+            (_C_ops, "", operations.__all__),
+            (_legacy_C_ops, LEGACY, vars(_legacy_C_ops)),
+        ):
             for name in list(names):
                 operation = getattr(module, name)
-                if isinstance(operation, (BuiltinFunctionType, FunctionType)) and not name.startswith("__"):
+                if isinstance(
+                    operation, (BuiltinFunctionType, FunctionType)
+                ) and not name.startswith("__"):
                     _calls[id(operation)] = operation, _looked_at(operation, prefix + name)
         found += _in_the_library()
     if _modules != len(sys.modules):
@@ -172,8 +196,12 @@ def _restore() -> None:
     for holder, name, run, call in _references.values():
         if vars(holder).get(name) is call:  # else somebody has replaced it
             setattr(holder, name, run)
-    if _modules != len(sys.modules):  # imported meanwhile, they may refer to what took the functions' places
-        for holder, name, _, run in _in_modules({id(call): (call, run) for run, call in _calls.values()}):
+    if _modules != len(
+        sys.modules
+    ):  # imported meanwhile, they may refer to what took the functions' places
+        for holder, name, _, run in _in_modules(
+            {id(call): (call, run) for run, call in _calls.values()}
+        ):
             setattr(holder, name, run)
 
 
@@ -218,7 +246,10 @@ _CODE = _looked_at(len, "").__code__
 
 def refuse(error: Exception, frame: FrameType | None) -> None:
     """Raise this error in place of the library's, which is about to fail in the calls around the frame."""
-    _refused.error, _refused.calls = error, tuple(each for each in frames_of(frame) if each.f_code is _CODE)
+    _refused.error, _refused.calls = (
+        error,
+        tuple(each for each in frames_of(frame) if each.f_code is _CODE),
+    )
 
 
 def _refusal(frame: FrameType) -> Exception | None:

@@ -27,7 +27,9 @@ def move_model(model: Any, device: Device) -> Any:
     for buffers, name, _ in empty:
         del buffers[name]
     try:
-        moved = model.to(spelling(device))  # in place; a string, since versions below 3.3 do not take a place
+        moved = model.to(
+            spelling(device)
+        )  # in place; a string, since versions below 3.3 do not take a place
     finally:
         for buffers, name, buffer in empty:
             buffers[name] = buffer
@@ -38,7 +40,9 @@ def move_model(model: Any, device: Device) -> Any:
 def keep(model: Any) -> Callable[[], None]:
     tensors = [tensor for _, tensor in tensors_of(model)]
     tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
-    kept = [(inside, _shared(inside)) for inside in (tensor.value().get_tensor() for tensor in tensors)]
+    kept = [
+        (inside, _shared(inside)) for inside in (tensor.value().get_tensor() for tensor in tensors)
+    ]
 
     def put_back() -> None:
         for inside, before in kept:
@@ -58,4 +62,6 @@ def copy_models(models: list[Any]) -> list[Any]:
     try:
         return copy.deepcopy(models)
     except (RuntimeError, TypeError, ValueError) as error:
-        raise NotSupportedError(f"paddle cannot copy this layer ({error}); build another and set_state_dict") from error
+        raise NotSupportedError(
+            f"paddle cannot copy this layer ({error}); build another and set_state_dict"
+        ) from error

@@ -15,14 +15,20 @@ _STRIDES = "FLAGS_use_stride_kernel"
 
 def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
     array: np.ndarray[Any, Any] = placement.dense(tensor).numpy()
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)  # a view of PaddlePaddle's keeps its strides
+    return (
+        np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    )  # a view of PaddlePaddle's keeps its strides
 
 
-def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+def from_bits(
+    bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
+) -> Any:
     if not bits.size:
         return creation.empty(shape, dtype, device)
     width = "int16" if "16" in str(dtype) else "int8"
-    integers = creation.tensor(bits.view(width).reshape(shape), getattr(paddle, width), Device("cpu", 0))
+    integers = creation.tensor(
+        bits.view(width).reshape(shape), getattr(paddle, width), Device("cpu", 0)
+    )
     with views():
         made = paddle.view(integers, dtype).clone()
     return made if placement.device_of(made) is device else placement.move(made, device, False)

@@ -28,7 +28,12 @@ from xdevice.kit.private_names import replaced
 
 _HOST = Device("cpu", 0)
 _COUNT = 8  # bytes: an int64
-_WAIT = {"masked_select", "nonzero", "unique", "unique_consecutive"}  # whose result has a size that the GPU counts
+_WAIT = {
+    "masked_select",
+    "nonzero",
+    "unique",
+    "unique_consecutive",
+}  # whose result has a size that the GPU counts
 _INDEXING = {"getitem", "setitem"}
 _LIBRARIES = {"paddle", "xdevice", "contextlib", "functools", "decorator"}
 _REPAIRS = "xdevice.backends.paddle.virtual.repairs"  # their copies are none of a GPU's
@@ -106,7 +111,9 @@ class _Told:
             nbytes = _nbytes(given[0]) if name == "numpy" else given[0].element_size()
             self._tell("copy", name, nbytes, device_of(given[0]), _HOST)
         elif name == "copy_to" and not hardware.virtual.number:
-            self._tell("copy", name, _nbytes(given[0]), device_of(given[0]), hardware.as_device(given[1]))
+            self._tell(
+                "copy", name, _nbytes(given[0]), device_of(given[0]), hardware.as_device(given[1])
+            )
         else:
             for arguments in mixing.together(name, args, kwargs):
                 self._mix(name, mixing.mixture(name, arguments))
@@ -116,7 +123,9 @@ class _Told:
         if not found:
             return
         is_index = name in _INDEXING
-        target = found[0][1] if is_index else [place for _, place in found if place.kind != "cpu"][-1]
+        target = (
+            found[0][1] if is_index else [place for _, place in found if place.kind != "cpu"][-1]
+        )
         for tensor, place in found:
             self._tell("index" if is_index else "operand", name, _nbytes(tensor), place, target)
 
@@ -144,7 +153,9 @@ def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) 
     if name == "numpy":  # it copies what was allocated
         nbytes = _nbytes(args[0])
     does_not_wait = name == "copy_to" and args[-1] is False
-    return Copy(_kind([name for name, _ in around], target), name, nbytes, source, target, does_not_wait)
+    return Copy(
+        _kind([name for name, _ in around], target), name, nbytes, source, target, does_not_wait
+    )
 
 
 def _kind(names: list[str], target: Device) -> Kind:
@@ -175,7 +186,9 @@ def _device(index: int) -> Device:
 def _replacements(told: _Told, watcher: Watcher) -> Iterable[tuple[Any, str, Callable[[Any], Any]]]:
     """What is replaced: its owner, its name, and what makes the new one of the old."""
     for cls in subclasses(names.value("paddle.io.dataloader.dataloader_iter:_DataLoaderIterBase")):
-        yield from ((cls, name, told.load) for name in ("__init__", "__next__") if name in vars(cls))
+        yield from (
+            (cls, name, told.load) for name in ("__init__", "__next__") if name in vars(cls)
+        )
     for cls in subclasses(paddle.optimizer.Optimizer):
         for name in {"step", "minimize"} & vars(cls).keys():
             yield cls, name, partial(_counted, cls, name, watcher)
@@ -185,7 +198,9 @@ def _counted(cls: type, name: str, watcher: Watcher, run: Any) -> Any:
     @wraps(run)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = run(self, *args, **kwargs)
-        if next(each for each in type(self).__mro__ if name in vars(each)) is cls:  # not where a subclass calls it
+        if (
+            next(each for each in type(self).__mro__ if name in vars(each)) is cls
+        ):  # not where a subclass calls it
             watcher.stepped(self)
         return result
 

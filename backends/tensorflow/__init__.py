@@ -22,10 +22,19 @@ from xdevice.errors import XDeviceError
 setattr(XDeviceError, "ag_pass_through", True)  # noqa: B010 - without it AutoGraph raises a StagingError in their place
 
 # Rewriting xdevice takes a second of a function's first call; only what calls a function of the program needs it.
-_calling = "xdevice.contract", "xdevice.parallel", "xdevice.tensors.gradients", "xdevice.backends.tensorflow.gradients"
+_calling = (
+    "xdevice.contract",
+    "xdevice.parallel",
+    "xdevice.tensors.gradients",
+    "xdevice.backends.tensorflow.gradients",
+)
 if names.has("functions of xdevice that AutoGraph leaves alone"):
     _rules: Any = names.module("tensorflow.python.autograph.core.config")
-    _rules.CONVERSION_RULES = (*map(_rules.Convert, _calling), _rules.DoNotConvert("xdevice"), *_rules.CONVERSION_RULES)
+    _rules.CONVERSION_RULES = (
+        *map(_rules.Convert, _calling),
+        _rules.DoNotConvert("xdevice"),
+        *_rules.CONVERSION_RULES,
+    )
 
 CANNOT: dict[str, str] = {"data": "every tensor counts as numbers"}
 

@@ -20,7 +20,11 @@ from xdevice.backends.tensorflow.private_names import unrecorded
 from xdevice.device import Device
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {"sum": tf.add, "max": tf.maximum, "min": tf.minimum}
+ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": tf.add,
+    "max": tf.maximum,
+    "min": tf.minimum,
+}
 
 
 def kind(tensor: Any) -> str:
@@ -36,7 +40,9 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
     if isinstance(tensor, tf.IndexedSlices):
         raise NotSupportedError(f"tensorflow cannot split {described(tensor)}")
     if tensor.dtype.is_quantized:
-        raise NotSupportedError(f"tensorflow cannot split {tensor.dtype.name}; tf.bitcast it to integers first")
+        raise NotSupportedError(
+            f"tensorflow cannot split {tensor.dtype.name}; tf.bitcast it to integers first"
+        )
     device = device_of(tensor)
     others = tensor.shape[1:]
     with scope(device):
@@ -45,7 +51,9 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
         rows = [(end - n, n) for n, end in zip(sizes, accumulate(sizes), strict=True)]
         if isinstance(tensor, tf.RaggedTensor):
             return [tensor[start : start + n] for start, n in rows]
-        return [tf.sparse.slice(tensor, [start, *[0] * len(others)], [n, *others]) for start, n in rows]
+        return [
+            tf.sparse.slice(tensor, [start, *[0] * len(others)], [n, *others]) for start, n in rows
+        ]
 
 
 def leaf(tensor: Any) -> Any:
@@ -60,7 +68,10 @@ def pack(tensors: Sequence[Any]) -> Any:
 
 
 def is_packable(tensor: Any, nbytes: int) -> bool:
-    if type(tensor) is not tf.__internal__.EagerTensor or np.dtype(tensor.dtype.as_numpy_dtype).kind not in "fc":
+    if (
+        type(tensor) is not tf.__internal__.EagerTensor
+        or np.dtype(tensor.dtype.as_numpy_dtype).kind not in "fc"
+    ):
         return False  # GPUs have no kernel that splits other vectors
     return bool(0 < tensor.dtype.size * tensor.shape.num_elements() <= nbytes)
 
@@ -68,8 +79,15 @@ def is_packable(tensor: Any, nbytes: int) -> bool:
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
     device, shapes = device_of(vector), [tensor.shape for tensor in like]
     with apart(device):
-        parts = tf.split(vector, [shape.num_elements() for shape in shapes]) if len(shapes) > 1 else [copy(vector)]
-        return [arrived(_reshaped(part, shape, device), device) for part, shape in zip(parts, shapes, strict=True)]
+        parts = (
+            tf.split(vector, [shape.num_elements() for shape in shapes])
+            if len(shapes) > 1
+            else [copy(vector)]
+        )
+        return [
+            arrived(_reshaped(part, shape, device), device)
+            for part, shape in zip(parts, shapes, strict=True)
+        ]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
@@ -77,7 +95,11 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
     with apart(device):
         if weights is not None:
             vectors = [v * tf.constant(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
-        return arrived(functools.reduce(ELEMENTWISE[op], vectors), device) if len(vectors) > 1 else copy(vectors[0])
+        return (
+            arrived(functools.reduce(ELEMENTWISE[op], vectors), device)
+            if len(vectors) > 1
+            else copy(vectors[0])
+        )
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:

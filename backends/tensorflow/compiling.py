@@ -26,7 +26,9 @@ def follow(missing: Callable[[], AbstractContextManager[Any] | None]) -> None:
         names.replace(call, _following(names.value(call), missing))
 
 
-def _following(call: Callable[..., Any], missing: Callable[[], AbstractContextManager[Any] | None]) -> Any:
+def _following(
+    call: Callable[..., Any], missing: Callable[[], AbstractContextManager[Any] | None]
+) -> Any:
     @wraps(call)
     def follow_scope(self: Any, *args: Any, **kwargs: Any) -> Any:
         with (missing() if tf.executing_eagerly() else None) or nullcontext():

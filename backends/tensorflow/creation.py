@@ -41,7 +41,11 @@ rand, randn = map(_of_shape, (tf.random.uniform, tf.random.normal), (True, True)
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
     def filled() -> Any:
         is_tensor = role(type(value)) == "tensor"  # its gradient flows through
-        number = tf.reshape(tf.cast(value, dtype or value.dtype), ()) if is_tensor else _tensor(value, dtype)
+        number = (
+            tf.reshape(tf.cast(value, dtype or value.dtype), ())
+            if is_tensor
+            else _tensor(value, dtype)
+        )
         return tf.fill(_sizes(shape), number)
 
     return _made(filled, device)
@@ -60,7 +64,9 @@ def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) 
 
 def seed(n: int) -> None:
     if not tf.executing_eagerly():
-        raise NotSupportedError("tf.function would run seed when it is traced, not at each call; call it outside")
+        raise NotSupportedError(
+            "tf.function would run seed when it is traced, not at each call; call it outside"
+        )
     tf.random.set_seed(n)  # every device's generator
 
 
@@ -84,9 +90,13 @@ def _tensor(data: Any, dtype: Any) -> Any:
     except TypeError:
         if dtype is None:
             raise
-        made = tf.cast(tf.constant(data), dtype)  # tf.constant takes no 1.5 for an integer, no 1 for a bool
+        made = tf.cast(
+            tf.constant(data), dtype
+        )  # tf.constant takes no 1.5 for an integer, no 1 for a bool
     except ValueError:
-        made = constant(np.asarray(data).tolist(), dtype)  # nor numbers of several kinds in one list
+        made = constant(
+            np.asarray(data).tolist(), dtype
+        )  # nor numbers of several kinds in one list
     if not _is_number(made.dtype):
         raise TypeError(f"{made.dtype.name} is not a numeric dtype")
     return made

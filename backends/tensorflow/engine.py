@@ -57,10 +57,14 @@ class _Ring:
             return _CPU
         with scope(_CPU):
             own = tf.constant([int(count("gpu") > self._own_gpu.index)], tf.int64)
-            every = tf.raw_ops.CollectiveGatherV2(input=own, **self.matching("GPUs", own, _CPU), ordering_token=[])
+            every = tf.raw_ops.CollectiveGatherV2(
+                input=own, **self.matching("GPUs", own, _CPU), ordering_token=[]
+            )
         return self._own_gpu if int(tf.reduce_min(every)) else _CPU
 
-    def matching(self, name: str, vector: tf.Tensor, device: Device | None = None) -> dict[str, tf.Tensor]:
+    def matching(
+        self, name: str, vector: tf.Tensor, device: Device | None = None
+    ) -> dict[str, tf.Tensor]:
         """The keys of this operation: TensorFlow wants one per operation, dtype and length."""
         what = name, vector.dtype, vector.shape[0]
         if (key := self._keys.get(what)) is None:
@@ -81,11 +85,15 @@ def start(job: Job, timeout: float) -> None:
     elif _ring is None:
         if is_running():
             hint = "call xdevice.distributed.init() before the first tensor is made"
-            raise DistributedError(f"tensorflow has started already, and can no longer join other processes; {hint}")
+            raise DistributedError(
+                f"tensorflow has started already, and can no longer join other processes; {hint}"
+            )
         _join(job)
         _ring = _Ring(job)
     elif (_ring.rank, _ring.addresses) != (job.rank, job.addresses):
-        raise DistributedError("tensorflow stays in its first cluster of processes until it ends; start the job anew")
+        raise DistributedError(
+            "tensorflow stays in its first cluster of processes until it ends; start the job anew"
+        )
 
 
 def _join(job: Job) -> None:
@@ -111,7 +119,9 @@ def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
     here, dtype = device_of(vector), vector.dtype
     if op == "mean":
         with apart(_ring.device):
-            total = all_reduce(tf.cast(arrived(vector, _ring.device), summed_in(dtype.name, _ring.size)), "sum")
+            total = all_reduce(
+                tf.cast(arrived(vector, _ring.device), summed_in(dtype.name, _ring.size)), "sum"
+            )
             return arrived(tf.cast(total / tf.cast(_ring.size, total.dtype), dtype), here)
     if op != "sum" and dtype not in _REDUCED:
         vectors = all_gather(vector)
@@ -125,7 +135,11 @@ def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
             there = tf.cast(there, tf.int64)
         how = {"ordering_token": [], "merge_op": _MERGE[op], "final_op": "Id"}
         found = tf.raw_ops.CollectiveReduceV2(input=there, **_ring.matching(op, there), **how)
-        total = tf.bitcast(tf.reshape(found, [-1, 2]), dtype) if dtype.is_complex else tf.cast(found, dtype)
+        total = (
+            tf.bitcast(tf.reshape(found, [-1, 2]), dtype)
+            if dtype.is_complex
+            else tf.cast(found, dtype)
+        )
         return arrived(total, here)
 
 
@@ -147,8 +161,13 @@ def all_gather(vector: tf.Tensor) -> list[tf.Tensor]:
         return [_tensor(row, vector) for row in _memory.all_gather(to_numpy(vector))]
     with apart(_ring.device):
         words = _words(arrived(vector, _ring.device))
-        found = tf.raw_ops.CollectiveGatherV2(input=words, **_ring.matching("gather", words), ordering_token=[])
-        return [arrived(_unpacked(part, vector), device_of(vector)) for part in tf.split(found, _ring.size)]
+        found = tf.raw_ops.CollectiveGatherV2(
+            input=words, **_ring.matching("gather", words), ordering_token=[]
+        )
+        return [
+            arrived(_unpacked(part, vector), device_of(vector))
+            for part in tf.split(found, _ring.size)
+        ]
 
 
 def stop() -> None:
@@ -166,7 +185,9 @@ def _tensor(array: Any, like: tf.Tensor) -> tf.Tensor:
 
 def _words(vector: tf.Tensor) -> tf.Tensor:
     """The vector's bits, filled up with zeros."""
-    octets: Any = tf.reshape(tf.bitcast(tf.cast(vector, tf.uint8) if vector.dtype.is_bool else vector, tf.uint8), [-1])
+    octets: Any = tf.reshape(
+        tf.bitcast(tf.cast(vector, tf.uint8) if vector.dtype.is_bool else vector, tf.uint8), [-1]
+    )
     if missing := -octets.shape[0] % _WORD.size:
         octets = tf.pad(octets, [[0, missing]])
     return tf.bitcast(tf.reshape(octets, [-1, _WORD.size]), _WORD)

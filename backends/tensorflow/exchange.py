@@ -5,7 +5,13 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.placement import COMPOSITES, Eager, check_values, described, device_of
+from xdevice.backends.tensorflow.placement import (
+    COMPOSITES,
+    Eager,
+    check_values,
+    described,
+    device_of,
+)
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 
@@ -15,7 +21,9 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     device_of(tensor)  # raises where there are no values
     check_values(tensor)
     if not isinstance(tensor, tf.Tensor) and not tf.executing_eagerly():
-        raise UnknownPlacementError("a variable has no value while a tf.function is traced; read it outside")
+        raise UnknownPlacementError(
+            "a variable has no value while a tf.function is traced; read it outside"
+        )
     return np.asarray(tensor.numpy())  # a copy; of shape () a NumPy scalar, made an array again
 
 

@@ -24,7 +24,9 @@ class _Thread(threading.local):
     asks = 0  # how many tapes: one within another
 
 
-_lock = threading.RLock()  # tapes asked at once give operations one another's operands now and then (2.21)
+_lock = (
+    threading.RLock()
+)  # tapes asked at once give operations one another's operands now and then (2.21)
 _thread = _Thread()
 _known: weakref.WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = weakref.WeakKeyDictionary()
 
@@ -33,11 +35,17 @@ def is_floating(tensor: Any) -> bool:
     return bool(tf.as_dtype(tensor.dtype).is_floating)
 
 
-def value_and_gradients(call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+def value_and_gradients(
+    call: Call, parameters: list[Any], nested: bool
+) -> tuple[Any, Any, list[Any]]:
     odd = next((p for p in parameters if isinstance(p, placement.COMPOSITES)), None)
     if odd is not None:
         raise NotSupportedError(f"tensorflow cannot differentiate for {placement.described(odd)}")
-    if isinstance(call.fn, tf.types.experimental.PolymorphicFunction) and not nested and tf.executing_eagerly():
+    if (
+        isinstance(call.fn, tf.types.experimental.PolymorphicFunction)
+        and not nested
+        and tf.executing_eagerly()
+    ):
         # tf.function takes mappings with the same keys for the same: one in another order has to be traced anew
         order = " ".join(call.paths())
         value, aux, found = _compiled(call)(order, parameters, list(call.args), call.kwargs)
@@ -59,13 +67,17 @@ def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[A
 def _compiled(call: Call) -> Callable[..., Any]:
     """The value and the gradients of a compiled function, compiled in their turn: else each half is, by itself."""
     known, how = _known.setdefault(call.fn, {}), call.how
-    function: Any = weakref.ref(call.fn)  # weak: what is known of its fn keeps this; alive while it is called
+    function: Any = weakref.ref(
+        call.fn
+    )  # weak: what is known of its fn keeps this; alive while it is called
 
     def compiled(order: str, parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
         return _differentiated(how.bind(function(), args, kwargs), parameters)
 
     if how not in known:
-        known[how] = tf.function(compiled, autograph=False)  # which would wrap errors in its own words
+        known[how] = tf.function(
+            compiled, autograph=False
+        )  # which would wrap errors in its own words
     return known[how]
 
 
@@ -106,6 +118,8 @@ def _gradient(*args: Any) -> Any:
         return backprop._gradient_function(*args)
     there = placement.placed(elsewhere.pop())
     # of a result that was never used, TensorFlow has made zeros here
-    results = [g if g is None or g.device != here else placement.move(g, there, False) for g in args[5]]
+    results = [
+        g if g is None or g.device != here else placement.move(g, there, False) for g in args[5]
+    ]
     with scope(there):
         return backprop._gradient_function(*args[:5], results, *args[6:])

@@ -11,7 +11,9 @@ from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
 from xdevice.kit.virtual_request import InUse
 
-virtual = InUse()  # logical CPUs: of these the CPU is the first, or those into which a program has split it
+virtual = (
+    InUse()
+)  # logical CPUs: of these the CPU is the first, or those into which a program has split it
 # CPUs compute at once, unless set_synchronous_execution(False) was called
 _wait_for_cpus: Any = names.value("tensorflow.python.eager.context:async_wait")
 # which `virtual.interfaces` replaces
@@ -21,7 +23,11 @@ _build_info: Any = names.optional("tensorflow:sysconfig.get_build_info", otherwi
 def build() -> Build:
     info = _build_info()
     compute = next((word for word in ("rocm", "cuda") if info.get(f"is_{word}_build")), "cpu")
-    return {"version": tf.__version__, "compute": compute, "toolkit": info.get(f"{compute}_version")}
+    return {
+        "version": tf.__version__,
+        "compute": compute,
+        "toolkit": info.get(f"{compute}_version"),
+    }
 
 
 def kinds() -> tuple[str, ...]:
@@ -52,12 +58,20 @@ def as_device(native: tf.DeviceSpec | tf.config.LogicalDevice | tf.config.Physic
             if visible == native:
                 return Device(native.device_type, before)
             before += _splits(visible)
-        raise DeviceNotFoundError(f"{native.name} is hidden by tf.config.set_visible_devices; name one that is visible")
+        raise DeviceNotFoundError(
+            f"{native.name} is hidden by tf.config.set_visible_devices; name one that is visible"
+        )
     if native.device_type is None:
         hint = "write tf.DeviceSpec(device_type='GPU', device_index=0)"
         raise DeviceTypeError(f"{native!r} names no device type; {hint}")
-    spec = tf.DeviceSpec.from_string(native.name) if isinstance(native, tf.config.LogicalDevice) else native
-    return named(f"/{spec.device_type}:{spec.device_index or 0}")  # without an index TensorFlow takes the first
+    spec = (
+        tf.DeviceSpec.from_string(native.name)
+        if isinstance(native, tf.config.LogicalDevice)
+        else native
+    )
+    return named(
+        f"/{spec.device_type}:{spec.device_index or 0}"
+    )  # without an index TensorFlow takes the first
 
 
 def scope(device: Device) -> Any:
@@ -67,7 +81,9 @@ def scope(device: Device) -> Any:
 def synchronize(devices: Sequence[Device]) -> None:
     if not is_running():
         return  # nothing has been asked of any device yet
-    with tf.init_scope():  # inside a tf.function too: wait now, rather than add waiting to the graph
+    with (
+        tf.init_scope()
+    ):  # inside a tf.function too: wait now, rather than add waiting to the graph
         for device in devices:
             if device.kind != "cpu" and not (virtual.number and device.kind == "gpu"):
                 with scope(device):
@@ -78,9 +94,16 @@ def synchronize(devices: Sequence[Device]) -> None:
 def properties(device: Device) -> dict[str, object]:
     if device.kind == "cpu":
         return {}
-    behind = [p for p in tf.config.get_visible_devices(_word(device.kind)) for _ in range(_splits(p))]
-    details = tf.config.experimental.get_device_details(behind[device.index])  # which does not tell the memory
-    name, capability = details.get("device_name", device.kind), details.get("compute_capability", ())
+    behind = [
+        p for p in tf.config.get_visible_devices(_word(device.kind)) for _ in range(_splits(p))
+    ]
+    details = tf.config.experimental.get_device_details(
+        behind[device.index]
+    )  # which does not tell the memory
+    name, capability = (
+        details.get("device_name", device.kind),
+        details.get("compute_capability", ()),
+    )
     return {"name": name, "compute_capability": ".".join(map(str, capability)) or None}
 
 
@@ -97,7 +120,9 @@ def is_own(name: str) -> bool:
     There it has two names: results of operations are on ``localhost``, variables on the worker.
     """
     here = getattr(runtime(), "host_address_space", lambda: "/job:localhost/replica:0/task:0")()
-    return name.startswith((f"{here}/", "/job:localhost/replica:0/task:0/")) or not name.startswith("/job:")
+    return name.startswith((f"{here}/", "/job:localhost/replica:0/task:0/")) or not name.startswith(
+        "/job:"
+    )
 
 
 def is_running() -> bool:
@@ -107,7 +132,11 @@ def is_running() -> bool:
 
 def _words() -> list[str]:
     """TensorFlow's own words for the types of devices that are there."""
-    return [p.device_type for p in tf.config.list_physical_devices() if not p.device_type.startswith("XLA_")]
+    return [
+        p.device_type
+        for p in tf.config.list_physical_devices()
+        if not p.device_type.startswith("XLA_")
+    ]
 
 
 def _word(kind: str) -> str:

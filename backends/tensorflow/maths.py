@@ -20,7 +20,13 @@ from xdevice.kit.standard.widening import Widening
 _numpy: Any = tf.experimental.numpy
 _ALIGNED = 64
 _ORDERS = "ASCENDING", "DESCENDING"
-_REFUSALS = ("list of allowed values", "Could not find device for node", "not support", "Unsupported", "not implement")
+_REFUSALS = (
+    "list of allowed values",
+    "Could not find device for node",
+    "not support",
+    "Unsupported",
+    "not implement",
+)
 dtype = creation.dtype
 dtypes: Any = sys.modules[__name__]  # this module has what the kit asks of `Dtypes`
 
@@ -32,7 +38,12 @@ def namespace() -> Mapping[str, Any]:
 def _widened(raw: Mapping[str, Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """The operations, each run where its first tensor is, and for every dtype."""
     beside = {name: _beside(operation) for name, operation in raw.items()}
-    errors = (tf.errors.InvalidArgumentError, tf.errors.NotFoundError, tf.errors.UnimplementedError, TypeError)
+    errors = (
+        tf.errors.InvalidArgumentError,
+        tf.errors.NotFoundError,
+        tf.errors.UnimplementedError,
+        TypeError,
+    )
     return Widening("tensorflow", dtypes, errors, _REFUSALS).all(beside)
 
 
@@ -45,7 +56,11 @@ def name_of(dtype: Any) -> str:
 
 
 def dtype_name(x: Any) -> str | None:
-    return name_of(x.dtype) if isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None else None
+    return (
+        name_of(x.dtype)
+        if isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None
+        else None
+    )
 
 
 def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,10 +99,19 @@ def _number(like: Any, value: Any, name: str) -> Any:
 def _from_dlpack(x: Any, /) -> Any:
     try:
         address = np.from_dlpack(x).ctypes.data
-    except (AttributeError, BufferError, RuntimeError, TypeError):  # not on the host, where alone this matters
+    except (
+        AttributeError,
+        BufferError,
+        RuntimeError,
+        TypeError,
+    ):  # not on the host, where alone this matters
         address = 0
-    if address % _ALIGNED:  # TensorFlow 2.21 takes it, and then ends the process in the first operation that needs it
-        raise ValueError(f"the memory of the {type(x).__name__} does not begin at a multiple of {_ALIGNED} bytes")
+    if (
+        address % _ALIGNED
+    ):  # TensorFlow 2.21 takes it, and then ends the process in the first operation that needs it
+        raise ValueError(
+            f"the memory of the {type(x).__name__} does not begin at a multiple of {_ALIGNED} bytes"
+        )
     return tf.experimental.dlpack.from_dlpack(x.__dlpack__())
 
 
@@ -103,7 +127,9 @@ def _take(x: Any, indices: Any, axis: int) -> Any:
 
 
 def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
-    found = tf.searchsorted(ordered, tf.reshape(values, [-1]), "right" if right else "left", tf.int64)
+    found = tf.searchsorted(
+        ordered, tf.reshape(values, [-1]), "right" if right else "left", tf.int64
+    )
     return tf.reshape(found, tf.shape(values))
 
 
@@ -112,7 +138,9 @@ def _like(make: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:  # 2.21 has none of booleans
-    return lambda x, /, *, k=0: cut(x, k) if x.dtype != tf.bool else tf.cast(cut(tf.cast(x, tf.uint8), k), tf.bool)
+    return lambda x, /, *, k=0: (
+        cut(x, k) if x.dtype != tf.bool else tf.cast(cut(tf.cast(x, tf.uint8), k), tf.bool)
+    )
 
 
 _SAME = (
@@ -128,7 +156,9 @@ _RAW: dict[str, Callable[..., Any]] = {
     "abs": lambda x, /: tf.abs(x),
     "negative": lambda x, /: tf.negative(x),
     "sign": lambda x, /: tf.sign(x),
-    "bitwise_invert": lambda x, /: tf.logical_not(x) if x.dtype == tf.bool else tf.bitwise.invert(x),
+    "bitwise_invert": lambda x, /: (
+        tf.logical_not(x) if x.dtype == tf.bool else tf.bitwise.invert(x)
+    ),
     "nonzero": lambda x, /: tuple(tf.unstack(tf.where(tf.cast(x, tf.bool)), len(x.shape), axis=1)),
     **dict.fromkeys(("empty_like", "zeros_like"), _like(tf.zeros_like)),
     "ones_like": _like(tf.ones_like),
@@ -145,12 +175,17 @@ _RAW: dict[str, Callable[..., Any]] = {
     "signbit": lambda x: tf.bitcast(x, {2: tf.int16, 4: tf.int32, 8: tf.int64}[x.dtype.size]) < 0,
     "trunc": lambda x: tf.where(x < 0, tf.math.ceil(x), tf.floor(x)),
     # along axes
-    **{name: getattr(tf, f"reduce_{name}") for name in ("all", "any", "max", "mean", "min", "prod", "sum")},
+    **{
+        name: getattr(tf, f"reduce_{name}")
+        for name in ("all", "any", "max", "mean", "min", "prod", "sum")
+    },
     **{name: partial(_extreme, getattr(tf, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": tf.math.cumprod,
     "cumulative_sum": tf.cumsum,
     "sort": lambda x, axis, descending: tf.sort(x, axis, _ORDERS[bool(descending)]),
-    "argsort": lambda x, axis, descending: tf.cast(tf.argsort(x, axis, _ORDERS[bool(descending)], True), tf.int64),
+    "argsort": lambda x, axis, descending: tf.cast(
+        tf.argsort(x, axis, _ORDERS[bool(descending)], True), tf.int64
+    ),
     # of shapes
     **{name: getattr(tf, name) for name in _SHAPES.split()},
     "flip": tf.reverse,

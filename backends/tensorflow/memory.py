@@ -11,7 +11,13 @@ from xdevice.device import Device
 from xdevice.errors import NotSupportedError, TooLateError
 
 # From the CUDA driver, cuBLAS, and TensorFlow where a copy to the GPU does not fit there.
-_WORDS = ("OUT_OF_MEMORY", "out of memory", "ALLOC_FAILED", "failed to allocate", "Dst tensor is not initialized")
+_WORDS = (
+    "OUT_OF_MEMORY",
+    "out of memory",
+    "ALLOC_FAILED",
+    "failed to allocate",
+    "Dst tensor is not initialized",
+)
 
 
 def memory_stats(device: Device) -> MemoryStats:
@@ -38,7 +44,9 @@ def share(fraction: float | None) -> dict[str, str]:
             settings[f"set_memory_growth({gpu.name})"] = "True"
         else:  # a limited device cannot be told to grow; the variable tells it
             limit = _part(fraction)
-            tf.config.set_logical_device_configuration(gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)])
+            tf.config.set_logical_device_configuration(
+                gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)]
+            )
             os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = settings["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
             settings[f"memory_limit({gpu.name})"] = f"{limit} MiB"
     return settings
@@ -46,13 +54,19 @@ def share(fraction: float | None) -> dict[str, str]:
 
 def _part(fraction: float) -> int:
     """That part of a GPU's memory, of the smallest one's, in MiB: TensorFlow is told no fractions."""
-    totals = [gpu["total_memory"] for gpu in machine.gpus()["gpus"] if gpu["total_memory"] is not None]
+    totals = [
+        gpu["total_memory"] for gpu in machine.gpus()["gpus"] if gpu["total_memory"] is not None
+    ]
     if not totals:
-        raise NotSupportedError("tensorflow is told a limit in bytes; pip install nvidia-ml-py, which knows the memory")
+        raise NotSupportedError(
+            "tensorflow is told a limit in bytes; pip install nvidia-ml-py, which knows the memory"
+        )
     return int(fraction * min(totals)) >> 20
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, tf.errors.ResourceExhaustedError):
         return "message larger than max" not in str(error)  # gRPC: the message is too long
-    return isinstance(error, tf.errors.InternalError) and any(words in str(error) for words in _WORDS)
+    return isinstance(error, tf.errors.InternalError) and any(
+        words in str(error) for words in _WORDS
+    )

@@ -37,9 +37,13 @@ _COPIES = frozenset({"Identity", "IdentityN"})
 DIMENSIONS = 8  # as many as any kernel takes: so few integers may be a shape
 
 _FUNCTION = re.compile(r"^__(?:inference|forward|backward)_(?:__backward_)?(.+?)_\d+(?:_\d+)*$")
-_definition: Any = names.value("tensorflow.python.framework.op_def_registry:get")  # what it calls its arguments
+_definition: Any = names.value(
+    "tensorflow.python.framework.op_def_registry:get"
+)  # what it calls its arguments
 _thread = threading.local()  # which operation has been looked at, and goes on to the long way
-_holds: dict[type, bool] = dict.fromkeys((bool, bytes, float, int, str, type(None), tf.DType, tf.TensorShape), False)
+_holds: dict[type, bool] = dict.fromkeys(
+    (bool, bytes, float, int, str, type(None), tf.DType, tf.TensorShape), False
+)
 """Whether an argument of this type, if it is not a plain tensor, may be on a device."""
 _lock = threading.Lock()
 _looks: tuple[Look, ...] = ()
@@ -62,7 +66,10 @@ def _check(operation: str, arguments: Any, places: set[str]) -> None:
         return
     if operation == "AssignVariableOp" or tf.distribute.has_strategy():
         return  # an assignment is an explicit copy; a strategy's copies are its own
-    scope, given = here(), [operand for _, operand in operands(operation, arguments) if not operand.is_kept]
+    scope, given = (
+        here(),
+        [operand for _, operand in operands(operation, arguments) if not operand.is_kept],
+    )
     given = [o for o in given if o.shape or o.place is not HOST]
     if not all(o.is_shape for o in given):
         given = [o for o in given if not (o.is_shape and o.place in (HOST, scope))]
@@ -75,7 +82,9 @@ def _check(operation: str, arguments: Any, places: set[str]) -> None:
         raise MixedDeviceError(f"{said}; enter their device, with scope('{place}')", (scope, place))
     if len(found) > 1:
         astray = not has_scope and scope in found  # nobody has chosen the device on which it runs
-        raise mixed(f"{spoken(operation)}{f', outside any scope and so run on {scope},' * astray}", found)
+        raise mixed(
+            f"{spoken(operation)}{f', outside any scope and so run on {scope},' * astray}", found
+        )
 
 
 def _strays(operation: str, given: "list[Operand]", scope: Device) -> bool:
@@ -93,7 +102,9 @@ def looked_at(look: Look) -> Generator[None, None, None]:
     names.require("strict() and watch_transfers()")
     with _lock:
         if not _looks:
-            _replaced.enter_context(replaced(engine, "TFE_Py_FastPathExecute", lambda run: partial(_short_way, run)))
+            _replaced.enter_context(
+                replaced(engine, "TFE_Py_FastPathExecute", lambda run: partial(_short_way, run))
+            )
             for name in ("TFE_Py_Execute", "TFE_Py_ExecuteCancelable"):
                 _replaced.enter_context(replaced(engine, name, lambda run: partial(_long_way, run)))
         _looks = (*_looks, look)
@@ -106,7 +117,9 @@ def looked_at(look: Look) -> Generator[None, None, None]:
                 _replaced.close()
 
 
-def _short_way(run: Callable[..., Any], running: Any, operation: str, name: Any, *arguments: Any) -> Any:
+def _short_way(
+    run: Callable[..., Any], running: Any, operation: str, name: Any, *arguments: Any
+) -> Any:
     """The arguments are as they were given, Python's numbers among them, and attributes behind."""
     _look(operation, arguments)
     try:
@@ -116,7 +129,9 @@ def _short_way(run: Callable[..., Any], running: Any, operation: str, name: Any,
         raise
 
 
-def _long_way(run: Any, running: Any, device: Any, operation: str | bytes, inputs: Any, *rest: Any) -> Any:
+def _long_way(
+    run: Any, running: Any, device: Any, operation: str | bytes, inputs: Any, *rest: Any
+) -> Any:
     """Functions go it, and operations whose arguments must be made tensors first."""
     name = operation if isinstance(operation, str) else operation.decode()
     if getattr(_thread, "seen", None) != name:  # else a tensor made meanwhile was not seen
@@ -204,7 +219,9 @@ def operands(operation: str, arguments: Any) -> Iterator[tuple[int, Operand]]:
 @lru_cache(maxsize=4096)
 def names_in(operation: str) -> tuple[str, ...]:
     definition = _definition(operation)
-    return tuple(argument.name for argument in definition.input_arg) if definition is not None else ()
+    return (
+        tuple(argument.name for argument in definition.input_arg) if definition is not None else ()
+    )
 
 
 def _is_integer(numbers: Any) -> bool:
@@ -258,7 +275,9 @@ def targets_of(function: str, argument: int, scope: Device) -> set[Device]:
 def _needed(function: str) -> list[set[str]]:
     """TensorFlow's names of the devices of the operations that take each argument; empty where none is named."""
     definition = runtime().get_function_def(function)
-    needed: dict[str, set[str]] = {argument.name: set() for argument in definition.signature.input_arg}
+    needed: dict[str, set[str]] = {
+        argument.name: set() for argument in definition.signature.input_arg
+    }
     for node in definition.node_def:
         for given in node.input:
             needed.get(given.partition(":")[0], set()).add(node.device)
@@ -272,11 +291,17 @@ def assigned_by(function: str) -> frozenset[int]:
     numbers = {argument.name: i for i, argument in enumerate(definition.signature.input_arg)}
     found: set[int | None] = set()
     for node in definition.node_def:
-        given = [numbers.get(name.partition(":")[0]) for name in node.input if not name.startswith("^")]
+        given = [
+            numbers.get(name.partition(":")[0]) for name in node.input if not name.startswith("^")
+        ]
         if node.op in ("AssignAddVariableOp", "AssignVariableOp"):
             found.add(given[0])
         for attribute in node.attr.values():
-            for called in filter(None, (each.name for each in (attribute.func, *attribute.list.func))):
+            for called in filter(
+                None, (each.name for each in (attribute.func, *attribute.list.func))
+            ):
                 inputs = runtime().get_function_def(called).signature.input_arg
-                found |= {given[i - len(inputs)] for i in assigned_by(called)}  # behind a condition is one more
+                found |= {
+                    given[i - len(inputs)] for i in assigned_by(called)
+                }  # behind a condition is one more
     return frozenset(i for i in found if i is not None)

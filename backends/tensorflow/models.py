@@ -10,14 +10,22 @@ from typing import Any
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.backends.tensorflow.placement import device_of, new_variable, role, value_apart, variable_of
+from xdevice.backends.tensorflow.placement import (
+    device_of,
+    new_variable,
+    role,
+    value_apart,
+    variable_of,
+)
 from xdevice.backends.tensorflow.private_names import names
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
 from xdevice.kit.nodes import by_attributes
 
-_Traced: Any = names.value("tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction")
+_Traced: Any = names.value(
+    "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction"
+)
 _TRACKABLE = "tensorflow.python.trackable.data_structures"
 _List = names.optional(f"{_TRACKABLE}:ListWrapper", otherwise=())
 _others = (names.optional(f"{_TRACKABLE}:{name}") for name in ("_DictWrapper", "_TupleWrapper"))
@@ -30,7 +38,9 @@ def _is_keras(part: Any) -> bool:
 
 def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
     if not _is_keras(model):  # TensorFlow does not look into what Keras has
-        parts = model._flatten(predicate=lambda p: isinstance(p, tf.Variable) or _is_keras(p), with_path=True)
+        parts = model._flatten(
+            predicate=lambda p: isinstance(p, tf.Variable) or _is_keras(p), with_path=True
+        )
         for path, found in parts:
             name = ".".join(map(str, path))
             inside = [("", found)] if role(type(found)) == "tensor" else tensors_of(found)
@@ -38,9 +48,13 @@ def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
         return
     weights = list(keras.weights(model))
     yield from weights
-    for layer in keras.layers(model):  # a layer may have plain variables, which Keras does not track
+    for layer in keras.layers(
+        model
+    ):  # a layer may have plain variables, which Keras does not track
         for name, value in vars(layer).items():
-            if isinstance(value, tf.Variable) and not any(value is variable_of(w) for _, w in weights):
+            if isinstance(value, tf.Variable) and not any(
+                value is variable_of(w) for _, w in weights
+            ):
                 yield f"{layer.name}.{name}", value
 
 
@@ -55,8 +69,12 @@ def move_model(model: Any, device: Device) -> Any:
         for holder in _holders(model):
             keras.forget_compiled(holder)
         _check_untraced([variable._handle for variable in variables])
-    moved = [new_variable(variable, value_apart(variable, device), device) for variable in variables]
-    for variable, new in zip(variables, moved, strict=True):  # not before all are there: memory may run out
+    moved = [
+        new_variable(variable, value_apart(variable, device), device) for variable in variables
+    ]
+    for variable, new in zip(
+        variables, moved, strict=True
+    ):  # not before all are there: memory may run out
         variable._handle = new._handle
     return model
 
@@ -67,7 +85,9 @@ def keep(model: Any) -> Callable[[], None]:
     def put_back() -> None:
         for variable, device in kept:
             if device_of(variable) is not device:
-                variable._handle = new_variable(variable, value_apart(variable, device), device)._handle
+                variable._handle = new_variable(
+                    variable, value_apart(variable, device), device
+                )._handle
 
     return put_back
 
@@ -100,7 +120,11 @@ def _copied(models: list[Any]) -> list[Any]:
 
 def _holders(model: Any) -> list[Any]:
     """The model if it is Keras's, else the Keras layers in it."""
-    return [model] if _is_keras(model) else list(model._flatten(predicate=lambda p: hasattr(p, "_flatten_layers")))
+    return (
+        [model]
+        if _is_keras(model)
+        else list(model._flatten(predicate=lambda p: hasattr(p, "_flatten_layers")))
+    )
 
 
 def _variables(model: Any) -> list[Any]:
@@ -109,8 +133,12 @@ def _variables(model: Any) -> list[Any]:
     for holder in _holders(model):
         found += keras.variables(holder)
     variables = {id(variable): variable for variable in map(variable_of, found)}
-    if any(isinstance(variable, tf.distribute.DistributedValues) for variable in variables.values()):
-        raise NotSupportedError("a model made under a tf.distribute strategy stays where that puts it; make it outside")
+    if any(
+        isinstance(variable, tf.distribute.DistributedValues) for variable in variables.values()
+    ):
+        raise NotSupportedError(
+            "a model made under a tf.distribute strategy stays where that puts it; make it outside"
+        )
     return list(variables.values())
 
 
@@ -138,7 +166,9 @@ def _traced(handles: list[Any]) -> set[str]:
     wanted = {id(handle) for handle in handles}
     # by its type, and without a walk through what each object refers to: TensorFlow's own objects may not survive one
     functions: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), _Traced)]
-    return {f.graph.name for f in functions if any(id(outer) in wanted for outer in f.captured_inputs)}
+    return {
+        f.graph.name for f in functions if any(id(outer) in wanted for outer in f.captured_inputs)
+    }
 
 
 def is_node(cls: type) -> bool:

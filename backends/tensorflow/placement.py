@@ -9,14 +9,23 @@ from xdevice.backends.tensorflow.hardware import is_own, named, native, scope, v
 from xdevice.backends.tensorflow.private_names import names, unrecorded
 from xdevice.contract import Role
 from xdevice.device import Device
-from xdevice.errors import MixedDeviceError, NotSupportedError, TracedTensorError, UnknownPlacementError
+from xdevice.errors import (
+    MixedDeviceError,
+    NotSupportedError,
+    TracedTensorError,
+    UnknownPlacementError,
+)
 from xdevice.kit import keras
 
 Eager: Any = tf.__internal__.EagerTensor  # making a tensor to ask its type would start TensorFlow
 _home = "tensorflow.python.ops.resource_variable_ops"
 _Variable: Any = names.optional(f"{_home}:ResourceVariable")  # what tf.Variable() makes
-_AnyVariable: Any = names.optional(f"{_home}:BaseResourceVariable", otherwise=tf.Variable)  # and inside a tf.function
-_record: Any = names.value("tensorflow.python.eager.record:record_operation")  # on the gradient tape
+_AnyVariable: Any = names.optional(
+    f"{_home}:BaseResourceVariable", otherwise=tf.Variable
+)  # and inside a tf.function
+_record: Any = names.value(
+    "tensorflow.python.eager.record:record_operation"
+)  # on the gradient tape
 _DENSE: dict[type, str] = {
     tf.RaggedTensor: "a RaggedTensor; fill it up first with x.to_tensor()",
     tf.SparseTensor: "a SparseTensor; fill it up first with tf.sparse.to_dense(x)",
@@ -29,7 +38,12 @@ _ROLES: dict[Role, Any] = {
     "tensor": (tf.Tensor, tf.Variable, *COMPOSITES),
     "model": tf.Module,
     "data": (tf.DType, tf.TensorShape, tf.TypeSpec),
-    "device": (tf.DeviceSpec, tf.compat.v1.DeviceSpec, tf.config.LogicalDevice, tf.config.PhysicalDevice),
+    "device": (
+        tf.DeviceSpec,
+        tf.compat.v1.DeviceSpec,
+        tf.config.LogicalDevice,
+        tf.config.PhysicalDevice,
+    ),
 }
 _known: dict[str, Device] = {}
 
@@ -58,14 +72,18 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     """The tensor on another device; a variable becomes a new variable."""
     _check_eager("move")
     if isinstance(tensor, COMPOSITES):
-        return _map_parts(lambda part: part if device_of(part) is device else move(part, device, False), tensor)
+        return _map_parts(
+            lambda part: part if device_of(part) is device else move(part, device, False), tensor
+        )
     if isinstance(tensor, Eager):
         check_values(tensor)
         if _on_host(tensor.backing_device, native(device)):
             return _copied(tensor, device)
         # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device policy
         return tensor._copy(None, native(device).removeprefix("/"))
-    return _with_variable(tensor, lambda variable: new_variable(variable, value_apart(variable, device), device))
+    return _with_variable(
+        tensor, lambda variable: new_variable(variable, value_apart(variable, device), device)
+    )
 
 
 def copy(tensor: Any) -> Any:
@@ -75,19 +93,25 @@ def copy(tensor: Any) -> Any:
     if isinstance(tensor, Eager):
         check_values(tensor)
         return _copied(tensor, device_of(tensor))
-    return _with_variable(tensor, lambda variable: new_variable(variable, copy(variable.read_value())))
+    return _with_variable(
+        tensor, lambda variable: new_variable(variable, copy(variable.read_value()))
+    )
 
 
 def _copied(tensor: Any, device: Device) -> Any:
     """The tensor in memory of its own: tf.identity, copy.copy and copy.deepcopy all give the same memory again."""
     if tensor.dtype.is_quantized:
-        raise NotSupportedError(f"tensorflow cannot copy {tensor.dtype.name}; tf.bitcast it to integers first")
+        raise NotSupportedError(
+            f"tensorflow cannot copy {tensor.dtype.name}; tf.bitcast it to integers first"
+        )
     here = device_of(tensor)
     with unrecorded(), scope(here):
         made = _deep_copy(tensor)
         if device_of(made) is not device:
             made = made._copy(None, native(device).removeprefix("/"))
-    _record_move(made, tensor, here)  # tf.custom_gradient would do the same and cost four times the copy
+    _record_move(
+        made, tensor, here
+    )  # tf.custom_gradient would do the same and cost four times the copy
     return made
 
 
@@ -140,7 +164,9 @@ def _place(tensor: Any) -> Device:
         return _common("one distributed variable", variable.values)
     what = f"tensorflow {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
     if hasattr(tensor, "_value"):
-        raise UnknownPlacementError(f"{what} is not built yet and has no device; build it inside scope(device)")
+        raise UnknownPlacementError(
+            f"{what} is not built yet and has no device; build it inside scope(device)"
+        )
     error = TracedTensorError if isinstance(tensor, tf.Tensor) else UnknownPlacementError
     raise error(f"{what} is symbolic and has no device; ask outside the graph or tf.function")
 
@@ -150,14 +176,18 @@ def placed(name: str) -> Device:
     if name in _known:
         return _known[name]
     if not is_own(name):
-        raise UnknownPlacementError(f"{name} belongs to another process; copy the tensor to this one first")
+        raise UnknownPlacementError(
+            f"{name} belongs to another process; copy the tensor to this one first"
+        )
     return _known.setdefault(name, named(name))
 
 
 def _common(what: str, parts: Any) -> Device:
     found = {device_of(part) for part in parts}
     if len(found) != 1:
-        raise MixedDeviceError(f"{what} is spread over {' and '.join(map(str, sorted(found)))}; ask devices_of", found)
+        raise MixedDeviceError(
+            f"{what} is spread over {' and '.join(map(str, sorted(found)))}; ask devices_of", found
+        )
     return found.pop()
 
 
@@ -169,14 +199,18 @@ def _parts(tensor: Any) -> list[Any]:
 
 def _map_parts(fn: Callable[[Any], Any], tensor: Any) -> Any:
     parts = {id(part) for part in _parts(tensor)}
-    return tf.nest.map_structure(lambda p: fn(p) if id(p) in parts else p, tensor, expand_composites=True)
+    return tf.nest.map_structure(
+        lambda p: fn(p) if id(p) in parts else p, tensor, expand_composites=True
+    )
 
 
 def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any:
     """The function's variable in place of the tensor's own: itself, or inside a Keras variable like it."""
     variable = variable_of(tensor)
     if isinstance(variable, tf.distribute.DistributedValues):
-        raise NotSupportedError("a variable of a tf.distribute strategy stays where that puts it; make it outside")
+        raise NotSupportedError(
+            "a variable of a tf.distribute strategy stays where that puts it; make it outside"
+        )
     made = fn(variable)
     _record_move(made._handle, variable._handle, device_of(variable))
     return made if variable is tensor else keras.with_value(tensor, made)
@@ -187,7 +221,9 @@ def _record_move(moved: Any, origin: Any, here: Device) -> None:
 
     def bring(gradient: Any) -> list[Any]:
         # a tf.function is traced with the backward pass in it: nothing has a place yet
-        there = not tf.executing_eagerly() or (isinstance(gradient, Eager) and device_of(gradient) is here)
+        there = not tf.executing_eagerly() or (
+            isinstance(gradient, Eager) and device_of(gradient) is here
+        )
         return [gradient if there else move(gradient, here, False)]
 
     _record("Move", [moved], [origin], bring)
@@ -202,7 +238,9 @@ def check_values(tensor: Any) -> None:
     """An error for a handle: the variable, table or dataset behind it would stay where it is."""
     if tensor.dtype in (tf.resource, tf.variant):
         hint = "cannot be copied; pass the variable or the tensors behind it, or name it in skip="
-        raise NotSupportedError(f"a tensorflow tensor of dtype {tensor.dtype.name} is a handle and {hint}")
+        raise NotSupportedError(
+            f"a tensorflow tensor of dtype {tensor.dtype.name} is a handle and {hint}"
+        )
 
 
 def _on_host(*names: str) -> bool:

@@ -13,5 +13,9 @@ def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
     return exchange.to_numpy(tensor).reshape(-1).view(np.uint8)
 
 
-def from_bits(bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
-    return creation.tensor(bits.view(tf.as_dtype(dtype).as_numpy_dtype).reshape(shape), dtype, device)
+def from_bits(
+    bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
+) -> Any:
+    return creation.tensor(
+        bits.view(tf.as_dtype(dtype).as_numpy_dtype).reshape(shape), dtype, device
+    )

@@ -11,9 +11,19 @@ from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.placement import plain
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-_UNSIGNED = tuple(getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64) if hasattr(torch, f"uint{bits}"))
+_UNSIGNED = tuple(
+    getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64) if hasattr(torch, f"uint{bits}")
+)
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
-_USUAL = {torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.bool, torch.uint8, *_SIGNED}
+_USUAL = {
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.bool,
+    torch.uint8,
+    *_SIGNED,
+}
 
 
 def kind(tensor: torch.Tensor) -> str:
@@ -22,10 +32,20 @@ def kind(tensor: torch.Tensor) -> str:
     if not is_array(tensor):
         raise ArgumentTypeError(f"a plain array is needed, and this is {described(tensor)}")
     if tensor.is_quantized:
-        raise ArgumentTypeError(f"a plain array is needed, and this is of {dtype}; take its dequantize() first")
+        raise ArgumentTypeError(
+            f"a plain array is needed, and this is of {dtype}; take its dequantize() first"
+        )
     if dtype.is_floating_point or dtype.is_complex:
         return "f" if dtype.is_floating_point else "c"
-    return "b" if dtype is torch.bool else "u" if dtype in _UNSIGNED else "i" if dtype in _SIGNED else "O"
+    return (
+        "b"
+        if dtype is torch.bool
+        else "u"
+        if dtype in _UNSIGNED
+        else "i"
+        if dtype in _SIGNED
+        else "O"
+    )
 
 
 def split(tensor: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
@@ -46,13 +66,20 @@ def leaf(tensor: Any) -> Any:
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
         flat = map(plain, tensors)  # the gradient of an embedding may be sparse
-        return torch.cat([(x if x.layout is torch.strided else x.to_dense()).reshape(-1) for x in flat])
+        return torch.cat(
+            [(x if x.layout is torch.strided else x.to_dense()).reshape(-1) for x in flat]
+        )
 
 
 def is_packable(tensor: torch.Tensor, nbytes: int) -> bool:
     if type(tensor) is not torch.Tensor or not is_array(tensor) or tensor.requires_grad:
         return False
-    is_usual = tensor.dtype in _USUAL and tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
+    is_usual = (
+        tensor.dtype in _USUAL
+        and tensor.is_contiguous()
+        and not tensor.is_conj()
+        and not tensor.is_neg()
+    )
     return is_usual and 0 < tensor.numel() * tensor.element_size() <= nbytes
 
 
@@ -61,9 +88,13 @@ def unpack(vector: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Ten
     return [part.clone().view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
 
 
-def reduce(vectors: Sequence[torch.Tensor], op: str, weights: Sequence[float] | None) -> torch.Tensor:
+def reduce(
+    vectors: Sequence[torch.Tensor], op: str, weights: Sequence[float] | None
+) -> torch.Tensor:
     if vectors[0].is_floating_point() and vectors[0].element_size() == 1:
-        raise NotSupportedError(f"torch does not compute with {vectors[0].dtype}; convert it to float32 first")
+        raise NotSupportedError(
+            f"torch does not compute with {vectors[0].dtype}; convert it to float32 first"
+        )
     found = vectors[0].clone() if weights is None else vectors[0] * weights[0]
     for i, vector in enumerate(vectors[1:], 1):
         if op == "sum":
@@ -75,7 +106,11 @@ def reduce(vectors: Sequence[torch.Tensor], op: str, weights: Sequence[float] | 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
     """A context for other threads with this thread's autocast settings, which are per thread."""
-    casts = [(kind, torch.get_autocast_dtype(kind)) for kind in {"cpu", gpus()[0]} if torch.is_autocast_enabled(kind)]
+    casts = [
+        (kind, torch.get_autocast_dtype(kind))
+        for kind in {"cpu", gpus()[0]}
+        if torch.is_autocast_enabled(kind)
+    ]
     cached = torch.is_autocast_cache_enabled()
 
     def entered() -> AbstractContextManager[Any]:

@@ -27,7 +27,9 @@ def dtype(name: str) -> Any:
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    if isinstance(data, torch.Tensor) or (type(data) is not list and keras.role(type(data), "torch") == "tensor"):
+    if isinstance(data, torch.Tensor) or (
+        type(data) is not list and keras.role(type(data), "torch") == "tensor"
+    ):
         source = plain(data).detach()
         if source.is_mkldnn:
             raise NotSupportedError(f"torch makes plain tensors, and this is {described(source)}")
@@ -35,14 +37,20 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
     try:
         return _made(torch.tensor, data, dtype=dtype, device=_native(device))
     except (TypeError, ValueError):
-        if not isinstance(data, (list, tuple)) or not any(isinstance(x, torch.Tensor) and x.ndim for x in data):
+        if not isinstance(data, (list, tuple)) or not any(
+            isinstance(x, torch.Tensor) and x.ndim for x in data
+        ):
             raise
-    return _made(torch.stack, [tensor(each, dtype, device) for each in data])  # torch.tensor takes numbers alone
+    return _made(
+        torch.stack, [tensor(each, dtype, device) for each in data]
+    )  # torch.tensor takes numbers alone
 
 
 def _of_shape(name: str) -> Callable[..., torch.Tensor]:
     """torch's factory of that name, looked up when it is called: virtual GPUs may replace it."""
-    return lambda shape, dtype, device: _made(getattr(torch, name), shape, dtype=dtype, device=_native(device))
+    return lambda shape, dtype, device: _made(
+        getattr(torch, name), shape, dtype=dtype, device=_native(device)
+    )
 
 
 empty, zeros, ones, rand, randn = map(_of_shape, ("empty", "zeros", "ones", "rand", "randn"))
@@ -55,7 +63,9 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    counted = torch.int64 if dtype in (torch.uint16, torch.uint32, torch.uint64) else dtype  # torch 2.13 has no others
+    counted = (
+        torch.int64 if dtype in (torch.uint16, torch.uint32, torch.uint64) else dtype
+    )  # torch 2.13 has no others
     found = _made(torch.arange, start, stop, step, dtype=counted, device=_native(device))
     return found if counted is dtype else found.to(dtype)
 
@@ -67,7 +77,9 @@ def seed(n: int) -> None:
 def _made(make: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
     try:
         return make(*args, **options)
-    except RuntimeError as error:  # where other frameworks raise ValueError; NotImplementedError is a subclass
+    except (
+        RuntimeError
+    ) as error:  # where other frameworks raise ValueError; NotImplementedError is a subclass
         if any(words in str(error) for words in _ABOUT_ARGUMENTS):
             raise ValueError(str(error).splitlines()[0]) from error
         raise

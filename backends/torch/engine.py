@@ -22,7 +22,12 @@ _LATER = 60.0
 
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _FLOAT8 = dict.fromkeys((torch.float8_e4m3fn, torch.float8_e5m2), torch.float32)
-_SUMMED_AS = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64, **_FLOAT8}
+_SUMMED_AS = {
+    torch.int16: torch.int32,
+    torch.uint16: torch.int32,
+    torch.uint32: torch.int64,
+    **_FLOAT8,
+}
 """The dtypes that gloo cannot add up, and in which it adds up their numbers."""
 
 
@@ -32,12 +37,16 @@ def start(job: Job, timeout: float) -> None:
     options: dict[str, Any] = {"is_master": job.rank == 0, "timeout": patience}
     if job.rank == 0 and is_loopback(host):
         # torch's own socket would listen on all interfaces; the store closes this one
-        options["master_listen_fd"] = socket.create_server((host, int(port)), backlog=job.world_size).detach()
+        options["master_listen_fd"] = socket.create_server(
+            (host, int(port)), backlog=job.world_size
+        ).detach()
     tcp_store: Any = vars(dist)["TCPStore"]  # public, and not among what torch's types export
     store = tcp_store(host, int(port), job.world_size, **options)  # at which the processes meet
     by = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
     with _gloo_at(job), environment(gloo.settings(job.hosts, job.address, job.interface)):
-        dist.init_process_group(by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience)
+        dist.init_process_group(
+            by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience
+        )
         dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
 
 
@@ -60,7 +69,9 @@ def _gloo_at(job: Job) -> AbstractContextManager[None]:
 
 
 def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
-    if vector.dtype is torch.uint64:  # gloo has none: sums are int64's, bit for bit; so is the order of the others,
+    if (
+        vector.dtype is torch.uint64
+    ):  # gloo has none: sums are int64's, bit for bit; so is the order of the others,
         turn = 0 if op == "sum" else -(2**63)  # whose highest bit is flipped
         return (all_reduce(vector.view(torch.int64) ^ turn, op) ^ turn).view(torch.uint64)
     there = _reachable(vector)
@@ -82,7 +93,9 @@ def _extreme(vector: torch.Tensor, op: str) -> torch.Tensor:
     wide = vector.to(torch.float32) if vector.itemsize < torch.float32.itemsize else vector
     integer = torch.int64 if wide.dtype is torch.float64 else torch.int32
     ends = torch.iinfo(integer)
-    keys = _in_order(wide.view(integer)).masked_fill_(wide.isnan(), ends.max if op == "max" else ends.min)
+    keys = _in_order(wide.view(integer)).masked_fill_(
+        wide.isnan(), ends.max if op == "max" else ends.min
+    )
     dist.all_reduce(keys, _OPERATIONS[op])
     return _in_order(keys).view(wide.dtype)
 

@@ -35,10 +35,14 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     if not is_array(tensor):
         raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
     if tensor.is_quantized:
-        raise NotSupportedError(f"NumPy cannot hold a {tensor.dtype} tensor; take its dequantize() or int_repr() first")
+        raise NotSupportedError(
+            f"NumPy cannot hold a {tensor.dtype} tensor; take its dequantize() or int_repr() first"
+        )
     host = tensor.detach().resolve_conj().resolve_neg()
     if host.device.type == "meta":
-        raise UnknownPlacementError("a tensor on meta:0 has a shape and no values; make it on a real device")
+        raise UnknownPlacementError(
+            "a tensor on meta:0 has a shape and no values; make it on a real device"
+        )
     host = host.clone() if host.device.type == "cpu" else host.cpu()
     try:
         array: np.ndarray[Any, Any] = host.numpy()
@@ -54,9 +58,17 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
     """Plain tensors only: a subclass may hold its values elsewhere."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not is_array(tensor):
         return None
-    if not tensor.numel() or tensor.is_quantized or tensor.is_conj() or tensor.is_neg() or tensor.is_inference():
+    if (
+        not tensor.numel()
+        or tensor.is_quantized
+        or tensor.is_conj()
+        or tensor.is_neg()
+        or tensor.is_inference()
+    ):
         return None
-    if any(stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)):
+    if any(
+        stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    ):
         return None  # expanded: several elements in one place
     return tensor.detach(), True
 

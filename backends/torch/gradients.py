@@ -10,7 +10,9 @@ from xdevice.backends.torch.placement import plain
 from xdevice.errors import NotSupportedError
 
 _marked: Any = once_differentiable
-_ONCE_DIFFERENTIABLE = _marked(lambda: None).__code__  # the code of every ``backward`` that is marked so
+_ONCE_DIFFERENTIABLE = _marked(
+    lambda: None
+).__code__  # the code of every ``backward`` that is marked so
 
 
 def is_floating(tensor: torch.Tensor) -> bool:
@@ -26,7 +28,9 @@ def value_and_gradients(
         if not value.requires_grad:  # it depends on no variable
             return value, aux, [torch.zeros_like(p) for p in variables]
         once = _only_once(value.grad_fn) if nested else ""
-        found = torch.autograd.grad(value, variables, create_graph=nested, allow_unused=True, materialize_grads=True)
+        found = torch.autograd.grad(
+            value, variables, create_graph=nested, allow_unused=True, materialize_grads=True
+        )
         if once:
             checked: Any = _Once.apply
             found = tuple(checked(gradient, value, once) for gradient in found)
@@ -47,7 +51,9 @@ class _Once(torch.autograd.Function):
 
 
 def _refused(what: str) -> NotSupportedError:
-    return NotSupportedError(f"torch has no gradients of gradients of {what}; differentiate another function")
+    return NotSupportedError(
+        f"torch has no gradients of gradients of {what}; differentiate another function"
+    )
 
 
 def _only_once(node: Any) -> str:
@@ -58,7 +64,9 @@ def _only_once(node: Any) -> str:
         if node is None or node in seen:
             continue
         if node.name() == "CompiledFunctionBackward":
-            raise _refused("what torch.compile has compiled")  # torch may refuse a graph of its first gradient, too
+            raise _refused(
+                "what torch.compile has compiled"
+            )  # torch may refuse a graph of its first gradient, too
         backward = getattr(getattr(node, "_forward_cls", None), "backward", None)
         if getattr(backward, "__code__", None) is _ONCE_DIFFERENTIABLE:
             return f"{node.name().removesuffix('Backward')}, which is marked once_differentiable"
@@ -69,6 +77,8 @@ def _only_once(node: Any) -> str:
 
 def _variable(parameter: torch.Tensor, nested: bool) -> torch.Tensor:
     if nested and parameter.requires_grad:
-        return parameter.view_as(parameter)  # a separate object through which the outer gradient flows
+        return parameter.view_as(
+            parameter
+        )  # a separate object through which the outer gradient flows
     own = parameter.clone() if parameter.is_inference() else parameter
     return own.detach().requires_grad_()

@@ -11,7 +11,9 @@ from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.tracing import constant
 
-_cuda: str | None = getattr(torch.version, "cuda", None)  # the build's; virtual GPUs that stand in have a version too
+_cuda: str | None = getattr(
+    torch.version, "cuda", None
+)  # the build's; virtual GPUs that stand in have a version too
 _virtual: tuple[str, int] = "", 0  # the device type of virtual GPUs, and their number
 
 
@@ -78,7 +80,12 @@ def properties(device: Device) -> dict[str, object]:
     found = runtime(kind, device).get_device_properties(device.index)
     capability = f"{found.major}.{found.minor}" if hasattr(found, "major") else None
     uuid = str(found.uuid) if hasattr(found, "uuid") else None
-    return {"name": found.name, "total_memory": found.total_memory, "compute_capability": capability, "uuid": uuid}
+    return {
+        "name": found.name,
+        "total_memory": found.total_memory,
+        "compute_capability": capability,
+        "uuid": uuid,
+    }
 
 
 def gpus() -> tuple[str, int]:
@@ -97,7 +104,9 @@ def _real_gpus() -> tuple[str, int]:
 
 def runtime(kind: str, device: Device) -> Any:
     """``torch.cuda``, or the module of that kind of GPU, to be asked about the device."""
-    if kind == "cuda" and not (_virtual[1] or _cuda or torch.version.hip):  # FakeTensorMode and tests replace the count
+    if kind == "cuda" and not (
+        _virtual[1] or _cuda or torch.version.hip
+    ):  # FakeTensorMode and tests replace the count
         raise NotSupportedError(
             f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
             "about it; install a build for CUDA"

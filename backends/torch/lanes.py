@@ -53,4 +53,6 @@ class _Mark(NamedTuple):
         stream = self.module.current_stream(self.device)
         stream.wait_event(self.event)
         for tensor in self.tensors:
-            tensor.record_stream(stream)  # its memory is of the side stream's, which would use it again at once
+            tensor.record_stream(
+                stream
+            )  # its memory is of the side stream's, which would use it again at once

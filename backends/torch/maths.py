@@ -17,7 +17,12 @@ fft = Extension(lambda: vars(xp_fft), torch.fft)
 
 
 def namespace() -> Mapping[str, Any]:
-    return vars(xp) | {"repeat": _repeat, "take": _take, "take_along_axis": _take_along_axis, "unique_all": _unique_all}
+    return vars(xp) | {
+        "repeat": _repeat,
+        "take": _take,
+        "take_along_axis": _take_along_axis,
+        "unique_all": _unique_all,
+    }
 
 
 def module() -> ModuleType:
@@ -41,5 +46,7 @@ def _unique_all(x: torch.Tensor, /) -> UniqueAll:
     # array-api-compat 1.16 has none, since torch.unique does not tell the first places (pytorch/pytorch#36748)
     values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
     places = torch.arange(x.numel(), device=x.device)
-    first = places.new_full(values.shape, x.numel()).scatter_reduce(0, inverse.flatten(), places, "amin")
+    first = places.new_full(values.shape, x.numel()).scatter_reduce(
+        0, inverse.flatten(), places, "amin"
+    )
     return UniqueAll(values, first, inverse, counts)

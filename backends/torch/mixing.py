@@ -41,8 +41,12 @@ def forbid() -> Generator[None]:
         yield
     finally:
         _forbidden, mode.over = False, True  # the mode stack of another thread is out of reach
-        if is_used and thread == get_ident():  # from anywhere in the stack: modes entered later stay
-            stack = [core._pop_torch_function_stack() for _ in range(core._len_torch_function_stack())]
+        if (
+            is_used and thread == get_ident()
+        ):  # from anywhere in the stack: modes entered later stay
+            stack = [
+                core._pop_torch_function_stack() for _ in range(core._len_torch_function_stack())
+            ]
             for other in reversed(stack):
                 if other is not mode:
                     core._push_on_torch_function_stack(other)
@@ -53,7 +57,9 @@ class _Translate(TorchFunctionMode):
 
     over = False
 
-    def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         try:
             return func(*args, **kwargs) if kwargs else func(*args)
         except RuntimeError as error:

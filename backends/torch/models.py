@@ -48,7 +48,9 @@ def _constants(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         if isinstance(module, torch.jit.ScriptModule):
             graph: Any = getattr(module, "graph", None)
             nodes = graph.findAllNodes("prim::Constant") if graph is not None else ()
-            values = [n.t("value") for n in nodes if n.hasAttribute("value") and n.kindOf("value") == "t"]
+            values = [
+                n.t("value") for n in nodes if n.hasAttribute("value") and n.kindOf("value") == "t"
+            ]
             tensors = [value for value in values if value.ndim]  # a number may be anywhere
         elif "quantized" in type(module).__module__:
             tensors = [tensor for value in vars(module).values() for tensor in _packed(value)]
@@ -78,7 +80,9 @@ def move_model(model: Any, device: Device) -> Any:
             f"a {type(model).__name__} on meta:0 has no values to move; "
             f"its to_empty(device='{there}') allocates memory for them"
         )
-    shared: dict[int, list[tuple[torch.nn.Module, str]]] = {}  # buffers, by the modules and names that refer to them
+    shared: dict[
+        int, list[tuple[torch.nn.Module, str]]
+    ] = {}  # buffers, by the modules and names that refer to them
     for module in _modules(model):
         for name, buffer in module._buffers.items():
             if buffer is not None:
@@ -98,7 +102,14 @@ def _move_keras(model: Any, there: torch.device) -> Any:
     if isinstance(model, torch.nn.Module):
         model.to(there)
     keras.forget_compiled(model)
-    _bring([variable for variable in keras.variables(model) if keras.value_of(variable).device != there], there)
+    _bring(
+        [
+            variable
+            for variable in keras.variables(model)
+            if keras.value_of(variable).device != there
+        ],
+        there,
+    )
     return model
 
 
@@ -110,7 +121,9 @@ def _bring(variables: list[Any], there: torch.device) -> None:
 
 def keep(model: Any) -> Callable[[], None]:
     if _is_keras(model):
-        places = [(variable, keras.value_of(variable).device) for variable in keras.variables(model)]
+        places = [
+            (variable, keras.value_of(variable).device) for variable in keras.variables(model)
+        ]
 
         def put_back_keras() -> None:
             for variable, there in places:
@@ -118,9 +131,14 @@ def keep(model: Any) -> Callable[[], None]:
 
         return put_back_keras
     modules = _modules(model)
-    parameters = [(m, name, p) for m in modules for name, p in m._parameters.items() if p is not None]
+    parameters = [
+        (m, name, p) for m in modules for name, p in m._parameters.items() if p is not None
+    ]
     buffers = [(m, name, buffer) for m in modules for name, buffer in m._buffers.items()]
-    kept = {id(p): (p, p.data, p.grad, None if p.grad is None else p.grad.data) for _, _, p in parameters}
+    kept = {
+        id(p): (p, p.data, p.grad, None if p.grad is None else p.grad.data)
+        for _, _, p in parameters
+    }
 
     def put_back() -> None:
         for parameter, data, grad, values in kept.values():
@@ -141,7 +159,9 @@ def keep(model: Any) -> Callable[[], None]:
 def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
     if parameter.device.type != data.device.type:
         names.require("models that move in place")
-    if parameter.device.type == data.device.type or own._has_compatible_shallow_copy_type(parameter, data):
+    if parameter.device.type == data.device.type or own._has_compatible_shallow_copy_type(
+        parameter, data
+    ):
         parameter.data = data
         return
     if data.is_inference() and (is_lazy(parameter) or not parameter.is_inference()):
@@ -152,7 +172,9 @@ def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
 
 def _exchange(parameter: Any, other: torch.Tensor) -> None:
     """Swap the C++ tensors of two parameters. Existing graphs keep the tensor that they refer to."""
-    if parameter.requires_grad and not (is_lazy(parameter) or parameter.is_inference()):  # no graph knows these
+    if parameter.requires_grad and not (
+        is_lazy(parameter) or parameter.is_inference()
+    ):  # no graph knows these
         with torch.inference_mode(False):
             torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
     inside: Any = parameter
@@ -178,7 +200,9 @@ def copy_models(models: list[Any]) -> list[Any]:
     try:
         copied = copy.deepcopy(others)
     except (RuntimeError, TypeError, ValueError) as error:
-        raise NotSupportedError(f"torch cannot copy this model ({error}); build another and load_state_dict") from error
+        raise NotSupportedError(
+            f"torch cannot copy this model ({error}); build another and load_state_dict"
+        ) from error
     for old, new in zip(others, copied, strict=True):
         if any(map(_is_keras, _modules(old))):  # Keras copies its layers to a device of its own
             _settle(old, new)
@@ -188,7 +212,9 @@ def copy_models(models: list[Any]) -> list[Any]:
 
 def _copies_by_keras(models: list[Any]) -> list[Any]:
     copied = keras.copies(models)
-    before, after = ([[tensor for _, tensor in tensors_of(m)] for m in each] for each in (models, copied))
+    before, after = (
+        [[tensor for _, tensor in tensors_of(m)] for m in each] for each in (models, copied)
+    )
     keras.check_sharing(before, after, models)
     for model, new, tensors in zip(models, copied, before, strict=True):
         if len({tensor.device for tensor in tensors}) == 1:
@@ -208,7 +234,9 @@ def name_virtual_gpus() -> None:
     """Let Keras pass PyTorch's name for virtual GPUs on: Keras 3.15 makes ``vcuda:1`` of ``vgpu:1``."""
 
     def change(module: Any) -> None:
-        parse = module._parse_device_input  # "gpu:1" and "cuda:1" mean them too, since there are no real GPUs
+        parse = (
+            module._parse_device_input
+        )  # "gpu:1" and "cuda:1" mean them too, since there are no real GPUs
         module._parse_device_input = lambda name: re.sub(r"^v?cuda\b", "vgpu", parse(name))
 
     after_import("keras.src.backend.torch.core", change)
@@ -227,5 +255,9 @@ def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any],
     definition = _nodes[type(node)]
     parts, context = definition.flatten_fn(node)
     named = definition.flatten_with_keys_fn
-    keys = [_named((k,)) for k, _ in named(node)[0]] if named else [f"[{i}]" for i in range(len(parts))]
+    keys = (
+        [_named((k,)) for k, _ in named(node)[0]]
+        if named
+        else [f"[{i}]" for i in range(len(parts))]
+    )
     return list(parts), keys, lambda new: definition.unflatten_fn(new, context), context

@@ -18,7 +18,15 @@ _TOOLS: Any = torch.Stream, torch.Event, names.optional("torch:Generator", other
 _ROLES: dict[Role, Any] = {
     "tensor": torch.Tensor,
     "model": (torch.nn.Module, PackedSequence),
-    "data": (torch.dtype, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo, *_TOOLS),
+    "data": (
+        torch.dtype,
+        torch.layout,
+        torch.memory_format,
+        torch.Size,
+        torch.finfo,
+        torch.iinfo,
+        *_TOOLS,
+    ),
     "device": torch.device,
 }
 _known: dict[torch.device, Device] = {}
@@ -60,12 +68,16 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     if not isinstance(tensor, torch.Tensor):
         return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     if tensor.is_meta and device.kind != "meta":
-        raise NotSupportedError("a tensor on meta:0 has a shape and no values to move; make it on a real device")
+        raise NotSupportedError(
+            "a tensor on meta:0 has a shape and no values to move; make it on a real device"
+        )
     # a non-blocking copy to the host returns before the values have arrived
     try:
         return tensor.to(native(device), non_blocking=non_blocking and device.kind != "cpu")
     except NotImplementedError as error:  # quantised, nested, or packed for oneDNN
-        raise NotSupportedError(f"torch cannot move such a tensor to {device}: {str(error).splitlines()[0]}") from error
+        raise NotSupportedError(
+            f"torch cannot move such a tensor to {device}: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def copy(tensor: Any) -> Any:

@@ -44,7 +44,9 @@ def watch(watcher: Watcher) -> Generator[None]:
         if copy.kind == "copy" and _is_autograds(caller):
             copy = copy._replace(kind="gradient")
         stashed = _stashed()  # in a thread of autograd's, for which place it works
-        watcher.see(copy, None if stashed is None or stashed.thread == get_ident() else stashed.here)
+        watcher.see(
+            copy, None if stashed is None or stashed.thread == get_ident() else stashed.here
+        )
 
     with ExitStack() as stack:
         find_keras = _tell_of_steps(watcher, stack)
@@ -72,7 +74,9 @@ def words() -> Mapping[str, str]:
 
 def _tell_of_steps(watcher: Watcher, stack: ExitStack) -> Callable[[], None]:
     """Tell of the steps of torch's optimizers, and of Keras's once the function that comes back finds it on torch."""
-    hook = register_optimizer_step_post_hook(lambda optimizer, args, kwargs: watcher.stepped(optimizer))
+    hook = register_optimizer_step_post_hook(
+        lambda optimizer, args, kwargs: watcher.stepped(optimizer)
+    )
     stack.callback(hook.remove)
     homes: list[type] = []
 
@@ -105,7 +109,9 @@ class _Watched(Wrapped):
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         outer = _stashed()
         if self._watcher is None or (outer is not None and outer.thread != get_ident()):
-            return self._engine.run_backward(*args, **kwargs)  # not watched, or within a thread of another backward
+            return self._engine.run_backward(
+                *args, **kwargs
+            )  # not watched, or within a thread of another backward
         place = SimpleNamespace(thread=get_ident(), here=self._watcher.here())
         core._stash_obj_in_tls(_KEY, place)
         try:
@@ -126,7 +132,9 @@ class _Watched(Wrapped):
 
 def _is_autograds(frame: FrameType | None) -> bool:
     """Whether autograd itself makes the copy for which this frame was called, and no function in Python."""
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("xdevice.backends.torch.virtual"):
+    while frame is not None and frame.f_globals.get("__name__", "").startswith(
+        "xdevice.backends.torch.virtual"
+    ):
         frame = frame.f_back
     return frame is None or frame.f_code is _Watched.run_backward.__code__
 
@@ -141,12 +149,22 @@ def _warned(see: Callable[[Copy], None]) -> Generator[None]:
     """Tell of each copy for which Python waits, once torch warns of it: its size is not known."""
     mode, show = torch.cuda.get_sync_debug_mode(), warnings.showwarning
 
-    def showwarning(message: Any, category: Any, filename: str, lineno: int, *rest: Any, **options: Any) -> None:
+    def showwarning(
+        message: Any, category: Any, filename: str, lineno: int, *rest: Any, **options: Any
+    ) -> None:
         if _SYNCHRONIZING not in str(message):
             show(message, category, filename, lineno, *rest, **options)
             return
         kind: Kind = "copy" if _COPIES.search(linecache.getline(filename, lineno)) else "number"
-        see(Copy(kind, "cudaStreamSynchronize", 0, Device("gpu", torch.cuda.current_device()), Device("cpu", 0)))
+        see(
+            Copy(
+                kind,
+                "cudaStreamSynchronize",
+                0,
+                Device("gpu", torch.cuda.current_device()),
+                Device("cpu", 0),
+            )
+        )
 
     with warnings.catch_warnings():
         warnings.filterwarnings("always", _SYNCHRONIZING)

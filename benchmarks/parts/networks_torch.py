@@ -17,7 +17,10 @@ class Transformer(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         layer = nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True)
-        self.embed, self.encoder = nn.Embedding(1000, 128), nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.embed, self.encoder = (
+            nn.Embedding(1000, 128),
+            nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+        )
         self.head = nn.Linear(128, 10)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
@@ -44,7 +47,11 @@ def steps(device: torch.device) -> dict[str, Callable[[], None]]:
 
 
 def _step(model: nn.Module, batch: torch.Tensor, device: torch.device) -> Callable[[], None]:
-    model, batch, target = model.to(device), batch.to(device), (torch.arange(len(batch)) % 10).to(device)
+    model, batch, target = (
+        model.to(device),
+        batch.to(device),
+        (torch.arange(len(batch)) % 10).to(device),
+    )
     optimiser = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)
 
     def step() -> None:

@@ -31,7 +31,9 @@ def read_tests(file: Path) -> dict[str, Any]:
         wrong = [child for child in case if child.tag in ("failure", "error")]
         skipped = case.find("skipped")
         if wrong:
-            failures.append({"test": name, "message": (wrong[0].get("message") or "").partition("\n")[0][:300]})
+            failures.append(
+                {"test": name, "message": (wrong[0].get("message") or "").partition("\n")[0][:300]}
+            )
         elif skipped is not None:
             skips[skipped.get("message") or ""] += 1
         else:
@@ -42,7 +44,9 @@ def read_tests(file: Path) -> dict[str, Any]:
 def read_overhead(file: Path) -> dict[str, Any]:
     """xdevice's own rows of `overhead.py`, with what each budget allows."""
     report = json.loads(file.read_text(encoding="utf-8"))
-    limits = {title: (budget["limit"], budget["against"]) for title, budget in report["budget"].items()}
+    limits = {
+        title: (budget["limit"], budget["against"]) for title, budget in report["budget"].items()
+    }
     rows = [
         {"label": row["question"], "ns": row["ns"], "ratio": row["ratio"], "against_budget": row["against_budget"],
          "limit": limits.get(row["question"], (None,))[0]}
@@ -59,7 +63,9 @@ def read_experiments(file: Path) -> dict[str, Any]:
             rows.append({**told["row"], "label": f"{told['experiment']}: {told['row']['label']}"})
         elif "error" in told or "skipped" in told:
             failed += "error" in told
-            notes.append(f"{told.get('experiment', 'all')}: {told.get('error') or told.get('skipped')}")
+            notes.append(
+                f"{told.get('experiment', 'all')}: {told.get('error') or told.get('skipped')}"
+            )
     return {"rows": rows, "notes": notes, "failed": failed}
 
 
@@ -101,7 +107,9 @@ def _tests(found: dict[str, Any]) -> Iterator[str]:
 def _transfers(found: dict[str, Any]) -> Iterator[str]:
     bus = found.get("bus_gb_per_second")
     if found:
-        yield f"  bus: {found.get('bus', 'unknown')}" + (f", {bus:.1f} GB/s each way" if bus else "")
+        yield f"  bus: {found.get('bus', 'unknown')}" + (
+            f", {bus:.1f} GB/s each way" if bus else ""
+        )
     for row in found.get("rows", ()):
         if "skipped" in row:
             yield f"  {row['label']:<58} skipped: {row['skipped']}"
@@ -119,7 +127,11 @@ def _overhead(found: dict[str, Any]) -> Iterator[str]:
     for row in found.get("rows", ()):
         ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f} × native"
         judged = row["limit"] and row["against_budget"]
-        verdict = f", {'met' if judged <= row['limit'] else 'missed'} (at most {row['limit']:g})" if judged else ""
+        verdict = (
+            f", {'met' if judged <= row['limit'] else 'missed'} (at most {row['limit']:g})"
+            if judged
+            else ""
+        )
         yield f"  {row['label']:<36}{row['ns']:>14,.0f} ns  {ratio}{verdict}"
 
 

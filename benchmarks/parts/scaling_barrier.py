@@ -52,13 +52,17 @@ def table(counts: Sequence[int]) -> Iterator[str]:
     """The lines of the table, as they are found."""
     os.environ["XDEVICE_TOKEN"] = "a token of this benchmark's"
     files = 4 * max(counts) + 256
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(files, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),) * 2)
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (max(files, resource.getrlimit(resource.RLIMIT_NOFILE)[0]),) * 2
+    )
     yield "| " + " | ".join(HEAD) + " |\n" + "| ---: " * len(HEAD) + "|"
     for n in counts:
         for per_host in dict.fromkeys((min(n, 64), min(n, 8))):
             print(f"barrier: {n} processes, {per_host} on a host", file=sys.stderr)
             work = real if n <= REAL else stand_in
-            rows: list[Row] = json.loads(forked(min(n, STAND_INS) if work is stand_in else n, work, n, per_host)[0])
+            rows: list[Row] = json.loads(
+                forked(min(n, STAND_INS) if work is stand_in else n, work, n, per_host)[0]
+            )
             times = [median(row[i] for row in rows) * 1e6 for i in (0, 2)]
             ratios = [median(row[i] / max(row[i + 2], 1e-9) for row in rows) for i in (0, 1)]
             yield f"| {n} | {per_host} | {times[0]:,.0f} | {times[1]:,.0f} | {ratios[0]:.1f} | {ratios[1]:.1f} |"
@@ -84,8 +88,13 @@ def forked(count: int, work: Callable[..., Any], n: int, per_host: int, *more: A
             child = os.fork()
             if child == 0:
                 try:
-                    os.write(writer, json.dumps(work(index, n, per_host, port, Path(folder), *more)).encode())
-                    time.sleep(1 if more and index == 0 else 0)  # rank 0's coordinator tells the others
+                    os.write(
+                        writer,
+                        json.dumps(work(index, n, per_host, port, Path(folder), *more)).encode(),
+                    )
+                    time.sleep(
+                        1 if more and index == 0 else 0
+                    )  # rank 0's coordinator tells the others
                 except BaseException:
                     traceback.print_exc()
                 finally:
@@ -116,7 +125,9 @@ Row = list[float]
 
 def joined(rank: int, n: int, per_host: int, port: int) -> Membership:
     os.environ["XDEVICE_HOST"] = address(rank // per_host)
-    membership = Membership(ProcessInfo(rank, n, rank % per_host, "127.0.0.1", port, "a benchmark"), 60, AGREED)
+    membership = Membership(
+        ProcessInfo(rank, n, rank % per_host, "127.0.0.1", port, "a benchmark"), 60, AGREED
+    )
     membership.enter(Fingerprint("the first barrier"))
     return membership
 
@@ -137,7 +148,9 @@ def real(rank: int, n: int, per_host: int, port: int, _folder: Path) -> list[Row
     def by_tree() -> None:
         barrier._by_tree(node, COLLECTIVE, 60)
 
-    return measured((by_rank_0, time.process_time), (by_tree, time.process_time), max(20, 1000 // n))
+    return measured(
+        (by_rank_0, time.process_time), (by_tree, time.process_time), max(20, 1000 // n)
+    )
 
 
 def measured(before: tuple[Any, Any], after: tuple[Any, Any], times: int) -> list[Row]:
@@ -156,7 +169,9 @@ def measured(before: tuple[Any, Any], after: tuple[Any, Any], times: int) -> lis
     return rows
 
 
-def faulty(rank: int, n: int, per_host: int, port: int, _folder: Path, fault: int) -> tuple[Any, float]:
+def faulty(
+    rank: int, n: int, per_host: int, port: int, _folder: Path, fault: int
+) -> tuple[Any, float]:
     """Which rank is named, and how long after the fault."""
     membership = joined(rank, n, per_host, port)
     membership.wait_at_most(TIMEOUT)
@@ -201,21 +216,35 @@ def by_star(ranks: range, n: int, port: int) -> tuple[Callable[[], None], Callab
     return enter, lambda: time.clock_gettime(number)
 
 
-def by_tree(ranks: range, n: int, per_host: int, folder: Path) -> tuple[Callable[[], None], Callable[[], float]]:
+def by_tree(
+    ranks: range, n: int, per_host: int, folder: Path
+) -> tuple[Callable[[], None], Callable[[], float]]:
     """A tree barrier for all these ranks, and the clock of rank 0's part in it."""
     hosts = tuple(address(rank // per_host) for rank in range(n))
-    silent = socket.socketpair()  # in place of the channel on which rank 0 would say that the job has failed
-    infos = {rank: ProcessInfo(rank, n, rank % per_host, "127.0.0.1", 1, "a benchmark") for rank in ranks}
+    silent = (
+        socket.socketpair()
+    )  # in place of the channel on which rank 0 would say that the job has failed
+    infos = {
+        rank: ProcessInfo(rank, n, rank % per_host, "127.0.0.1", 1, "a benchmark") for rank in ranks
+    }
     job = {rank: Job(rank, n, rank % per_host, hosts, (0,) * n, 1) for rank in ranks}
-    setups = {rank: BarrierSetup(info, job[rank], silent[0].fileno()) for rank, info in infos.items()}
+    setups = {
+        rank: BarrierSetup(info, job[rank], silent[0].fileno()) for rank, info in infos.items()
+    }
     for rank, one in setups.items():
         write(folder / str(rank), json.dumps(one.offer()))
     with ThreadPoolExecutor(len(ranks)) as pool:
-        offers = {rank: [read_offer(folder / str(r)) for r in one.needs()] for rank, one in setups.items()}
-        nodes = dict(zip(ranks, pool.map(lambda rank: setups[rank].node(offers[rank]), ranks), strict=True))
+        offers = {
+            rank: [read_offer(folder / str(r)) for r in one.needs()] for rank, one in setups.items()
+        }
+        nodes = dict(
+            zip(ranks, pool.map(lambda rank: setups[rank].node(offers[rank]), ranks), strict=True)
+        )
     if None in nodes.values():
         raise SystemExit("the processes have no tree barrier")
-    depths = {rank: depth(rank, job[rank]) for rank, node in nodes.items() if isinstance(node, Leader)}
+    depths = {
+        rank: depth(rank, job[rank]) for rank, node in nodes.items() if isinstance(node, Leader)
+    }
     leaders: list[Any] = [nodes[rank] for rank in sorted(depths, key=lambda rank: -depths[rank])]
     followers: list[Any] = [node for node in nodes.values() if not isinstance(node, Leader)]
     spent, digest = [0.0], b"d" * 16

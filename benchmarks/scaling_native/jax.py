@@ -42,8 +42,13 @@ def _sharded(found: list[Any]) -> tuple[NamedSharding, NamedSharding]:
 def _training(shardings: tuple[NamedSharding, NamedSharding], task: Task, once: bool) -> Training:
     rows, everywhere = shardings
     data = task.images, task.labels
-    state = {name: jax.make_array_from_process_local_data(everywhere, values) for name, values in task.params.items()}
-    batch = [jax.make_array_from_process_local_data(rows, array) for array in data] if once else None
+    state = {
+        name: jax.make_array_from_process_local_data(everywhere, values)
+        for name, values in task.params.items()
+    }
+    batch = (
+        [jax.make_array_from_process_local_data(rows, array) for array in data] if once else None
+    )
 
     @jax.jit
     def updated(state: Any, x: Any, y: Any) -> Any:

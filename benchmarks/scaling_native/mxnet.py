@@ -52,7 +52,9 @@ def compiled(function: Any) -> Any:
 def _training(contexts: list[Any], store: Any, task: Task) -> Training:
     own = {name: _parameter(name, values, contexts) for name, values in task.params.items()}
     by_name = list(own.values())
-    trainer = gluon.Trainer(by_name, "sgd", {"learning_rate": task.rate}, kvstore=store, update_on_kvstore=False)
+    trainer = gluon.Trainer(
+        by_name, "sgd", {"learning_rate": task.rate}, kvstore=store, update_on_kvstore=False
+    )
     if isinstance(store, mx.kv.KVStore):
         # else the first step asks for the weights and sends gradients to the same keys at once, and now and then a
         # process gets the gradients' sum for its weights (MXNet 1.9.1)
@@ -69,13 +71,19 @@ def _training(contexts: list[Any], store: Any, task: Task) -> Training:
         autograd.backward(losses)
         trainer.step(parts)  # which adds up the means of all
 
-    return Training(step, mx.nd.waitall, lambda: {name: p.data(contexts[0]).asnumpy() for name, p in own.items()})
+    return Training(
+        step,
+        mx.nd.waitall,
+        lambda: {name: p.data(contexts[0]).asnumpy() for name, p in own.items()},
+    )
 
 
 def _split_and_load(array: Any, contexts: list[Any]) -> list[Any]:
     """As `gluon.utils.split_and_load`, which fails beside NumPy 2 (MXNet 1.9.1)."""
     rows = len(array) // len(contexts)
-    return [array[i * rows : (i + 1) * rows].as_in_ctx(context) for i, context in enumerate(contexts)]
+    return [
+        array[i * rows : (i + 1) * rows].as_in_ctx(context) for i, context in enumerate(contexts)
+    ]
 
 
 def _parameter(name: str, values: Any, contexts: list[Any]) -> Any:

@@ -23,7 +23,9 @@ def alone(task: Task) -> Training:
 def processes(task: Task) -> Training:
     rank, size = int(os.environ["XDEVICE_RANK"]), int(os.environ["XDEVICE_WORLD_SIZE"])
     host, port = os.environ["XDEVICE_MASTER_ADDR"], int(os.environ["XDEVICE_MASTER_PORT"])
-    workers = tf.train.ClusterSpec({"worker": [f"{host}:{port + 2 + each}" for each in range(size)]})
+    workers = tf.train.ClusterSpec(
+        {"worker": [f"{host}:{port + 2 + each}" for each in range(size)]}
+    )
     # its checks of health, every 30 s, have a process wait for its peers when it ends
     CollectiveAllReduceExtended._enable_check_health = False
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -35,7 +37,9 @@ def processes(task: Task) -> Training:
 
 
 def devices(task: Task) -> Training:
-    strategy = tf.distribute.MirroredStrategy([device.name for device in tf.config.list_logical_devices("CPU")[-2:]])
+    strategy = tf.distribute.MirroredStrategy(
+        [device.name for device in tf.config.list_logical_devices("CPU")[-2:]]
+    )
     return _training(strategy, task, once=False)
 
 
@@ -45,7 +49,9 @@ def _training(strategy: Any, task: Task, once: bool) -> Training:
 
     def descend(strategy: Any, gradients: Any) -> None:
         for variable, gradient in zip(weights.values(), gradients, strict=True):
-            strategy.extended.update(variable, lambda v, g: v.assign_sub(task.rate * g), args=(gradient,))
+            strategy.extended.update(
+                variable, lambda v, g: v.assign_sub(task.rate * g), args=(gradient,)
+            )
 
     def of_replica(x: Any, y: Any) -> None:
         with tf.GradientTape() as tape:
@@ -75,7 +81,9 @@ def _distributed(strategy: Any, task: Task, parts: int) -> list[Any]:
 
     def values(array: Any) -> Any:
         return strategy.experimental_distribute_values_from_function(
-            lambda context: tf.convert_to_tensor(array[context.replica_id_in_sync_group % parts * rows :][:rows])
+            lambda context: tf.convert_to_tensor(
+                array[context.replica_id_in_sync_group % parts * rows :][:rows]
+            )
         )
 
     return [values(task.images), values(task.labels)]
@@ -98,4 +106,6 @@ def _convolved(x: Any, weight: Any, bias: Any) -> Any:
 
 
 def _pooled(x: Any) -> Any:
-    return tf.transpose(tf.nn.avg_pool2d(tf.transpose(x, [0, 2, 3, 1]), 2, 2, "VALID"), [0, 3, 1, 2])
+    return tf.transpose(
+        tf.nn.avg_pool2d(tf.transpose(x, [0, 2, 3, 1]), 2, 2, "VALID"), [0, 3, 1, 2]
+    )

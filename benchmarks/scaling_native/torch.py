@@ -56,4 +56,6 @@ def _training(net: nn.Module, wrapped: nn.Module, task: Task) -> Training:
         wrapped(x, y).backward()
         optimizer.step()
 
-    return Training(step, nothing, lambda: {name: p.detach().numpy() for name, p in net.named_parameters()})
+    return Training(
+        step, nothing, lambda: {name: p.detach().numpy() for name, p in net.named_parameters()}
+    )

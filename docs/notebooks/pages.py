@@ -20,7 +20,9 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """MkDocs calls it with all files of the site."""
-    for notebook in [file for file in files if file.src_uri.endswith(".ipynb") and file.abs_src_path]:
+    for notebook in [
+        file for file in files if file.src_uri.endswith(".ipynb") and file.abs_src_path
+    ]:
         uri = notebook.src_uri.removesuffix(".ipynb") + ".md"
         files.append(File.generated(config, uri, content=page(Path(str(notebook.abs_src_path)))))
     return files
@@ -31,7 +33,12 @@ def page(path: Path) -> str:
     title, *cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     heading, _, rest = "".join(title["source"]).partition("\n")
     download = f"[Download this notebook]({path.name}){{ .md-button download }}"
-    return "\n\n".join([heading, rest.strip(), download, *(part for cell in cells for part in parts(cell))]) + "\n"
+    return (
+        "\n\n".join(
+            [heading, rest.strip(), download, *(part for cell in cells for part in parts(cell))]
+        )
+        + "\n"
+    )
 
 
 def parts(cell: dict[str, Any]) -> Iterator[str]:

@@ -41,13 +41,17 @@ def run(notebook: nbformat.NotebookNode, backend: str) -> None:
 def run_together(notebooks: list[nbformat.NotebookNode], backend: str) -> None:
     """As `run`, in one kernel, which imports the framework once."""
     clear = [new_code_cell("%reset -f") for _ in notebooks]
-    cells = [cell for reset, each in zip(clear, notebooks, strict=True) for cell in [reset, *each.cells]]
+    cells = [
+        cell for reset, each in zip(clear, notebooks, strict=True) for cell in [reset, *each.cells]
+    ]
     run(new_notebook(cells=cells), backend)
 
 
 def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Without what changes from run to run, or names this machine's Python."""
-    notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
+    notebook.metadata = {
+        "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}
+    }
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number}"
         cell.metadata = {"tags": cell.metadata["tags"]} if cell.metadata.get("tags") else {}

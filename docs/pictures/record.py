@@ -47,19 +47,31 @@ def run(command: str, folder: str) -> str:
 def picture(title: str, shown: list[tuple[str, str]]) -> str:
     """The terminal with these commands and what they printed, no wider than its longest line."""
     longest = max(
-        len(line) for command, said in shown for line in (f"$ {command}", *Text.from_ansi(said).plain.split("\n"))
+        len(line)
+        for command, said in shown
+        for line in (f"$ {command}", *Text.from_ansi(said).plain.split("\n"))
     )
     with open(os.devnull, "w") as nowhere:
         console = Console(
-            record=True, width=min(longest, WIDTH), file=nowhere, force_terminal=True, color_system="truecolor"
+            record=True,
+            width=min(longest, WIDTH),
+            file=nowhere,
+            force_terminal=True,
+            color_system="truecolor",
         )
         for command, said in shown:
             console.print(Text("$ ", style="bold green") + Text(command, style="bold"))
             console.print(Text.from_ansi(said.rstrip()))
         svg = console.export_svg(title=title, unique_id="terminal")
-    svg = re.sub(r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', r'width="\1" height="\2" \g<0>', svg, count=1)
+    svg = re.sub(
+        r'viewBox="0 0 ([0-9.]+) ([0-9.]+)"', r'width="\1" height="\2" \g<0>', svg, count=1
+    )
     svg = re.sub(r"@font-face\s*\{.*?\}\s*", "", svg, flags=re.DOTALL)
-    return re.sub(r"font-family: Fira Code, monospace", "font-family: ui-monospace, Menlo, Consolas, monospace", svg)
+    return re.sub(
+        r"font-family: Fira Code, monospace",
+        "font-family: ui-monospace, Menlo, Consolas, monospace",
+        svg,
+    )
 
 
 def two_gpus() -> str:
@@ -69,7 +81,10 @@ def two_gpus() -> str:
     assert example
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "two_gpus.py").write_text(example[1], encoding="utf-8")
-        lines = ["cat two_gpus.py", *(f"XDEVICE_BACKEND={name} python two_gpus.py" for name in ("torch", "jax"))]
+        lines = [
+            "cat two_gpus.py",
+            *(f"XDEVICE_BACKEND={name} python two_gpus.py" for name in ("torch", "jax")),
+        ]
         return picture("two GPUs on a laptop", [(line, run(line, folder)) for line in lines])
 
 
@@ -98,7 +113,9 @@ def bench(experiment: str, dark: bool) -> str:
 def training() -> str:
     """LeNet's loss, accuracy and speed."""
     script = ROOT / "examples" / "train_multi_gpu.py"
-    return plot(f"XDEVICE_BACKEND=torch OMP_NUM_THREADS=1 python {script} --devices 2 --epochs 8 --plot plot.svg")
+    return plot(
+        f"XDEVICE_BACKEND=torch OMP_NUM_THREADS=1 python {script} --devices 2 --epochs 8 --plot plot.svg"
+    )
 
 
 SCALES = {"transfer": 0.05, "copies": 0.05, "log": 0.2}

@@ -26,13 +26,22 @@ def train(arguments, place):
 
 
 def main(port="29400", *arguments):
-    arguments = ("--checkpoint", f"resume-{os.getpid()}.safetensors", *arguments)  # of this job alone
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster, Client(cluster) as client:
+    arguments = (
+        "--checkpoint",
+        f"resume-{os.getpid()}.safetensors",
+        *arguments,
+    )  # of this job alone
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
         job = {"world_size": 2, "address": f"127.0.0.1:{port}", "token": secrets.token_hex(32)}
         workers = list(client.scheduler_info()["workers"])
         # each on a worker of its own, and never again: a task that is repeated would come to a job that has ended
         tasks = [
-            client.submit(train, arguments, {"rank": rank, **job}, workers=[worker], pure=False, retries=0)
+            client.submit(
+                train, arguments, {"rank": rank, **job}, workers=[worker], pure=False, retries=0
+            )
             for rank, worker in enumerate(workers)
         ]
         client.gather(tasks)  # waits, and raises where a process has failed

@@ -35,7 +35,12 @@ def main(port="29400", *arguments):
     job = {"world_size": 2, "address": f"127.0.0.1:{port}", "token": secrets.token_hex(32)}
     trainers = [Trainer.remote() for _ in range(2)]
     # waits, and raises where a process has failed
-    ray.get([trainer.train.remote(arguments, {"rank": rank, **job}) for rank, trainer in enumerate(trainers)])
+    ray.get(
+        [
+            trainer.train.remote(arguments, {"rank": rank, **job})
+            for rank, trainer in enumerate(trainers)
+        ]
+    )
 
 
 if __name__ == "__main__":

@@ -25,7 +25,9 @@ def train(arguments):
 def main():
     executor = submitit.AutoExecutor(folder="submitit-logs", cluster="local")
     executor.update_parameters(tasks_per_node=2, timeout_min=10)
-    job = executor.submit(train, ["--checkpoint", f"resume-{os.getpid()}.safetensors", *sys.argv[1:]])
+    job = executor.submit(
+        train, ["--checkpoint", f"resume-{os.getpid()}.safetensors", *sys.argv[1:]]
+    )
     job.results()  # waits, and raises where a process has failed
     print(job.stdout())  # of rank 0
 

@@ -32,7 +32,9 @@ def stack(tensors):
 
 def classifier(inputs, hidden, classes):
     net = nn.Sequential()
-    net.add(nn.Dense(hidden, activation="relu", in_units=inputs), nn.Dense(classes, in_units=hidden))
+    net.add(
+        nn.Dense(hidden, activation="relu", in_units=inputs), nn.Dense(classes, in_units=hidden)
+    )
     net.initialize(init.Xavier())
     return net
 

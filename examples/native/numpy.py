@@ -33,8 +33,12 @@ def stack(tensors):
 
 
 def classifier(inputs, hidden, classes):
-    raise NotSupportedError("numpy has no gradients, so nothing can be trained with it; choose another backend")
+    raise NotSupportedError(
+        "numpy has no gradients, so nothing can be trained with it; choose another backend"
+    )
 
 
 def convolution(x, weight, bias):
-    raise NotSupportedError("numpy has no gradients, so nothing can be trained with it; choose another backend")
+    raise NotSupportedError(
+        "numpy has no gradients, so nothing can be trained with it; choose another backend"
+    )

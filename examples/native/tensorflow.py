@@ -28,7 +28,9 @@ def classifier(inputs, hidden, classes):
     # Keras draws weights from a generator of its own, which TensorFlow's seed does not reach.
     keras.utils.set_random_seed(int(tf.random.uniform((), maxval=2**31 - 1, dtype=tf.int32)))
     layers = keras.layers
-    return keras.Sequential([keras.Input((inputs,)), layers.Dense(hidden, "relu"), layers.Dense(classes)])
+    return keras.Sequential(
+        [keras.Input((inputs,)), layers.Dense(hidden, "relu"), layers.Dense(classes)]
+    )
 
 
 def trainer(net, rate):
@@ -48,13 +50,17 @@ def trainer(net, rate):
 def convolution(x, weight, bias):
     # TensorFlow's CPU has gradients for channels at the end, and for no other order
     with tf.device(x.device):
-        y = tf.nn.conv2d(tf.transpose(x, [0, 2, 3, 1]), tf.transpose(weight, [2, 3, 1, 0]), 1, "VALID")
+        y = tf.nn.conv2d(
+            tf.transpose(x, [0, 2, 3, 1]), tf.transpose(weight, [2, 3, 1, 0]), 1, "VALID"
+        )
         return tf.transpose(y + bias, [0, 3, 1, 2])
 
 
 def average_pooling(x):
     with tf.device(x.device):
-        return tf.transpose(tf.nn.avg_pool2d(tf.transpose(x, [0, 2, 3, 1]), 2, 2, "VALID"), [0, 3, 1, 2])
+        return tf.transpose(
+            tf.nn.avg_pool2d(tf.transpose(x, [0, 2, 3, 1]), 2, 2, "VALID"), [0, 3, 1, 2]
+        )
 
 
 def compiled(function):

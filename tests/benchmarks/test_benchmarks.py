@@ -53,7 +53,9 @@ def output(script, *arguments, **how):
 def measured(backend, tmp_path_factory):
     """What `overhead.py` prints, and its figures, on a machine without Ivy."""
     file = tmp_path_factory.getbasetemp() / f"{backend}.json"
-    said = output("overhead.py", "--backend", backend, *FEW, "--json", file, python=("-c", WITHOUT_IVY))
+    said = output(
+        "overhead.py", "--backend", backend, *FEW, "--json", file, python=("-c", WITHOUT_IVY)
+    )
     return said, json.loads(file.read_text(encoding="utf-8"))
 
 
@@ -72,7 +74,9 @@ def test_overhead_judges_every_budget(contenders, measured):
             assert re.search(rf"(met|missed) by [\d.]+%|no {question.against} under", verdict[0])
 
 
-def test_overhead_has_a_column_for_every_library_and_names_the_missing(backend, contenders, measured):
+def test_overhead_has_a_column_for_every_library_and_names_the_missing(
+    backend, contenders, measured
+):
     assert all(peer in measured[0].splitlines()[0] for peer in contenders.PEERS)
     assert f"no figure for Ivy under {backend}: ivy is not installed" in measured[0]
 
@@ -89,19 +93,27 @@ def test_trees_hold_as_many_tensors_as_their_question_says(contenders):
     from overhead import nested
 
     for question in contenders.QUESTIONS:
-        assert sorted(optree.tree_leaves(nested(list(range(question.leaves))))) == list(range(question.leaves))
+        assert sorted(optree.tree_leaves(nested(list(range(question.leaves))))) == list(
+            range(question.leaves)
+        )
 
 
 def test_overhead_refuses_what_it_cannot_measure():
     done = run("overhead.py", "--backend", "torhc")
-    assert done.returncode == 2 and "no backend 'torhc'" in done.stderr and "Traceback" not in done.stderr
+    assert done.returncode == 2
+    assert "no backend 'torhc'" in done.stderr
+    assert "Traceback" not in done.stderr
     assert "at least 2" in run("overhead.py", "--rounds", 1).stderr
 
 
 def test_import_time_judges_its_budget_and_names_the_missing():
     said = output("import_time.py", "json", "no_such_module", "--rounds", "2")
-    assert re.search(r"^json +-?[\d.]+ ± [\d.]+ +-?[\d.]+ ± [\d.]+ ms +\d+ modules$", said, re.MULTILINE)
-    verdict = r"^budget, import xdevice, at most 0.4 of a bare interpreter: -?[\d.e-]+, (met|missed)$"
+    assert re.search(
+        r"^json +-?[\d.]+ ± [\d.]+ +-?[\d.]+ ± [\d.]+ ms +\d+ modules$", said, re.MULTILINE
+    )
+    verdict = (
+        r"^budget, import xdevice, at most 0.4 of a bare interpreter: -?[\d.e-]+, (met|missed)$"
+    )
     assert re.search(verdict, said, re.MULTILINE)
     assert "no figure for no_such_module: not installed" in said
 
@@ -113,10 +125,20 @@ def test_import_time_refuses_a_single_round():
 @pytest.mark.parametrize("backend", ["jax", "numpy"])
 def test_transfers_times_every_contender_and_names_the_missing(backend, tmp_path):
     files = tmp_path / "rows.json", tmp_path / "picture.svg"
-    arguments = ("transfers.py", "--backend", backend, "--quick", "--json", files[0], "--plot", files[1])
+    arguments = (
+        "transfers.py",
+        "--backend",
+        backend,
+        "--quick",
+        "--json",
+        files[0],
+        "--plot",
+        files[1],
+    )
     if backend == "numpy":
         done = run(*arguments)
-        assert done.returncode == 2 and "numpy has no virtual GPUs" in done.stderr
+        assert done.returncode == 2
+        assert "numpy has no virtual GPUs" in done.stderr
         return
     said = output(*arguments)
     rows = json.loads(files[0].read_text(encoding="utf-8"))
@@ -135,7 +157,8 @@ def test_transfers_times_every_contender_and_names_the_missing(backend, tmp_path
 def test_virtual_times_every_piece_of_work_on_the_cpu_and_on_a_virtual_gpu(backend, tmp_path):
     if backend == "numpy":
         done = run("virtual.py", "--backend", "numpy")
-        assert done.returncode == 2 and "numpy has no virtual GPUs" in done.stderr
+        assert done.returncode == 2
+        assert "numpy has no virtual GPUs" in done.stderr
         return
     file = tmp_path / "times.json"
     said = output("virtual.py", "--backend", backend, "--rounds", "2", "--json", file)

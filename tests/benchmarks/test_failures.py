@@ -23,10 +23,14 @@ def failures(monkeypatch):
 def run(*arguments):
     kept = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")}
     command = [sys.executable, BENCHMARK, *map(str, arguments)]
-    return subprocess.run(command, env=kept, capture_output=True, text=True, timeout=200, check=False)
+    return subprocess.run(
+        command, env=kept, capture_output=True, text=True, timeout=200, check=False
+    )
 
 
-@pytest.mark.parametrize("backend", ["torch", "numpy"])  # the others' failures are in tests/distributed
+@pytest.mark.parametrize(
+    "backend", ["torch", "numpy"]
+)  # the others' failures are in tests/distributed
 def test_each_framework_has_its_row(backend):
     engine = ["--engine", "mpi"] if backend == "numpy" else []
     done = run("--backend", backend, *engine, "--rounds", 1, "--kind", "raises")
@@ -39,12 +43,15 @@ def test_each_framework_has_its_row(backend):
 def test_a_job_that_does_not_come_to_fail_is_no_figure():
     done = run("--backend", "numpy", "--rounds", 1, "--kind", "raises")
     assert done.returncode != 0
-    assert "raises did not come to fail" in done.stderr and "numpy has no engine" in done.stderr
+    assert "raises did not come to fail" in done.stderr
+    assert "numpy has no engine" in done.stderr
 
 
 def test_a_failure_that_names_nobody_is_marked(failures, monkeypatch, tmp_path):
     quiet = tmp_path / "quiet.py"
-    quiet.write_text(f"import os, time\nif os.environ['XDEVICE_RANK'] == '1': print('{failures.MARK}', time.time())")
+    quiet.write_text(
+        f"import os, time\nif os.environ['XDEVICE_RANK'] == '1': print('{failures.MARK}', time.time())"
+    )
     monkeypatch.setattr(failures, "__file__", str(quiet))
     assert failures.cell("numpy", None, "raises", 1).endswith(" !")
 
@@ -52,4 +59,7 @@ def test_a_failure_that_names_nobody_is_marked(failures, monkeypatch, tmp_path):
 def test_it_refuses_what_it_cannot_measure():
     assert "no backend 'torhc'" in run("--backend", "torhc").stderr
     assert "--rounds is 1 or more" in run("--rounds", 0).stderr
-    assert "no never_starts with --engine mpi" in run("--engine", "mpi", "--kind", "never_starts").stderr
+    assert (
+        "no never_starts with --engine mpi"
+        in run("--engine", "mpi", "--kind", "never_starts").stderr
+    )

@@ -27,7 +27,14 @@ def with_toy(toy, tmp_path):
         command = [sys.executable, "-m", "xdevice", *arguments]
         env = {**toy.write(tmp_path, framework, nvml), **env}
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=300, cwd=cwd, check=False, env=env, umask=umask
+            command,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            cwd=cwd,
+            check=False,
+            env=env,
+            umask=umask,
         )
         assert status is None or done.returncode == status, done.stderr
         return done
@@ -40,7 +47,9 @@ def rows(with_toy):
     """The rows of ``xdevice info --json`` by framework, and the machine's."""
 
     def ask(framework, *arguments, **options):
-        report = json.loads(with_toy(framework, "info", "--json", *arguments, status=0, **options).stdout)
+        report = json.loads(
+            with_toy(framework, "info", "--json", *arguments, status=0, **options).stdout
+        )
         return {row["name"]: row for row in report["backends"]}, report["machine"]
 
     return ask

@@ -24,7 +24,12 @@ def bench(*arguments, **env):
     hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "xdevice", "bench", *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, encoding="utf-8", timeout=300, check=False, env={**clean, **hidden, **env}
+        command,
+        capture_output=True,
+        encoding="utf-8",
+        timeout=300,
+        check=False,
+        env={**clean, **hidden, **env},
     )
 
 
@@ -35,7 +40,8 @@ def results(tmp_path, *arguments, **env):
 
 def test_the_list_runs_no_experiment():
     done = bench("--list", "--backend", ONE)
-    assert done.returncode == 0 and done.stderr == ""
+    assert done.returncode == 0
+    assert done.stderr == ""
     for name in EXPERIMENTS:
         assert re.search(rf"^{name} ", done.stdout, re.MULTILINE)
 
@@ -46,22 +52,30 @@ def test_every_experiment_runs_everywhere(tmp_path):
     assert done.returncode == 0, done.stdout
     assert [each["name"] for each in report["backends"]] == NAMES
     for each in report["backends"]:
-        assert each["status"] == "ok" and each["error"] is None and each["version"]
+        assert each["status"] == "ok"
+        assert each["error"] is None
+        assert each["version"]
         assert [experiment["name"] for experiment in each["experiments"]] == list(EXPERIMENTS)
         for experiment in each["experiments"]:
             if experiment["skipped"]:
-                assert experiment["name"] == "parallel" and "no second cpu" in experiment["skipped"]
+                assert experiment["name"] == "parallel"
+                assert "no second cpu" in experiment["skipped"]
                 continue
-            assert experiment["rows"][0]["devices"] == ["cpu:0"] and experiment["rows"][0]["ratio_to_cpu"] == 1
+            assert experiment["rows"][0]["devices"] == ["cpu:0"]
+            assert experiment["rows"][0]["ratio_to_cpu"] == 1
             assert all(row["seconds"] > 0 and row["times"] >= 1 for row in experiment["rows"])
 
 
 def test_results_name_machine_and_versions(tmp_path):
     _, report = results(tmp_path, "tiny", "--backend", ONE)
-    assert report["xdevice"] == xdevice.__version__ and report["scale"] == 0.001
-    assert report["python"] and report["platform"] and report["machine"]["host"]["threads"] >= 1
+    assert report["xdevice"] == xdevice.__version__
+    assert report["scale"] == 0.001
+    assert report["python"]
+    assert report["platform"]
+    assert report["machine"]["host"]["threads"] >= 1
     (found,) = report["backends"]
-    assert found["devices"][0]["device"] == "cpu:0" and found["devices"][0]["virtual"] is False
+    assert found["devices"][0]["device"] == "cpu:0"
+    assert found["devices"][0]["virtual"] is False
 
 
 def test_bytes_are_of_operands_and_results(tmp_path):
@@ -72,7 +86,12 @@ def test_bytes_are_of_operands_and_results(tmp_path):
         for row in experiment["rows"]
     }
     assert moved["sent there and fetched each time"] == 3 * 200 * 200 * 4
-    assert moved["at once, to the device"] == moved["in 10 pieces, to the device"] == moved["in 10 pieces, back"] > 0
+    assert (
+        moved["at once, to the device"]
+        == moved["in 10 pieces, to the device"]
+        == moved["in 10 pieces, back"]
+        > 0
+    )
     assert moved["10 × 10 on the CPU"] == moved["in NumPy, on the CPU"] == 0
 
 
@@ -82,9 +101,16 @@ def test_virtual_gpus_are_called_virtual(tmp_path, backend):
     done, report = results(tmp_path, "parallel", "--backend", backend, XDEVICE_VIRTUAL_GPUS="2")
     assert done.returncode == 0, done.stdout + done.stderr
     (found,) = report["backends"]
-    assert [(d["device"], d["virtual"]) for d in found["devices"]] == [("gpu:0", True), ("gpu:1", True)]
+    assert [(d["device"], d["virtual"]) for d in found["devices"]] == [
+        ("gpu:0", True),
+        ("gpu:1", True),
+    ]
     rows = {row["label"]: row["devices"] for row in found["experiments"][0]["rows"]}
-    assert rows["on virtual gpu:1"] == ["gpu:1"] and rows["as many on each, at once"] == ["gpu:0", "gpu:1"]
+    assert rows["on virtual gpu:1"] == ["gpu:1"]
+    assert rows["as many on each, at once"] == [
+        "gpu:0",
+        "gpu:1",
+    ]
     assert "virtual" in done.stdout
 
 
@@ -92,7 +118,10 @@ def test_a_table_shows_time_ratio_and_bytes():
     done = bench("transfer", "--backend", ONE, *SMALL)
     for heading in ("times", "time each", "quartiles", "ratio to CPU", "bytes moved"):
         assert heading in done.stdout
-    assert re.search(r"sent there and fetched each time +10 +\S+ .?s +\S+ to \S+ .?s +\S+ × +4\.6 MiB", done.stdout)
+    assert re.search(
+        r"sent there and fetched each time +10 +\S+ .?s +\S+ to \S+ .?s +\S+ × +4\.6 MiB",
+        done.stdout,
+    )
 
 
 @pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".pdf", b"%PDF")])
@@ -103,35 +132,51 @@ def test_the_plots_suffix_is_its_kind(tmp_path, suffix, begins):
 
 
 def test_each_picture_has_units_and_a_legend(tmp_path):
-    done = bench("tiny", "transfer", "--backend", ONE, *SMALL, "--plot", tmp_path / "times.svg", "--dark")
+    done = bench(
+        "tiny", "transfer", "--backend", ONE, *SMALL, "--plot", tmp_path / "times.svg", "--dark"
+    )
     assert done.returncode == 0
     drawn = {file.name: file.read_text(encoding="utf-8") for file in tmp_path.iterdir()}
-    assert sorted(drawn) == ["times-tiny.svg", "times-transfer.svg"] and all(name in done.stderr for name in drawn)
+    assert sorted(drawn) == ["times-tiny.svg", "times-transfer.svg"]
+    assert all(name in done.stderr for name in drawn)
     for picture in drawn.values():
-        assert picture.startswith("<?xml") and "#1e1e1e" in picture  # for a dark slide
+        assert picture.startswith("<?xml")
+        assert "#1e1e1e" in picture
         words = [word.strip() for word in re.findall(r"<text[^>]*>([^<]*)</text>", picture)]
         assert re.search(r"time each in (s|ms|µs): median and quartiles", "\n".join(words))
-        assert "speed-up over the first line" in words and any(word.startswith(f"{ONE} ") for word in words)
+        assert "speed-up over the first line" in words
+        assert any(word.startswith(f"{ONE} ") for word in words)
         assert "1.00 ×" in words
 
 
 def test_the_time_is_the_median_of_turns():
     done = []
     with xdevice.using(ONE):
-        works = [Work(name, (xdevice.cpu(),), 10, lambda n, name=name: done.append((name, n))) for name in "ab"]
+        works = [
+            Work(name, (xdevice.cpu(),), 10, lambda n, name=name: done.append((name, n)))
+            for name in "ab"
+        ]
         rows = measured(works)
-    assert done == [("a", 3), ("a", 2), ("b", 3), ("b", 2), *[("a", 2), ("b", 2)] * 4]  # warmed up first
+    assert done == [
+        ("a", 3),
+        ("a", 2),
+        ("b", 3),
+        ("b", 2),
+        *[("a", 2), ("b", 2)] * 4,
+    ]  # warmed up first
     for row in rows:
         assert (row["times"], row["turns"]) == (10, 5)
         assert row["seconds_low"] <= row["seconds_each"] <= row["seconds_high"]
-    assert quartiles([3.0]) == (3, 3, 3) and quartiles([1.0, 2.0, 3.0, 4.0, 100.0]) == (2, 3, 4)
+    assert quartiles([3.0]) == (3, 3, 3)
+    assert quartiles([1.0, 2.0, 3.0, 4.0, 100.0]) == (2, 3, 4)
 
 
 def test_a_busy_machine_is_reported():
     steady = {"label": "a @ b", "seconds_low": 1.0, "seconds_high": 1.9}
     assert too_busy([steady]) is None
     said = too_busy([steady, {**steady, "seconds_high": 3.2}])
-    assert "'a @ b' differ by a factor of 3.2" in said and "too busy" in said
+    assert "'a @ b' differ by a factor of 3.2" in said
+    assert "too busy" in said
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
@@ -150,8 +195,11 @@ def test_a_busy_machine_is_reported():
 ])  # fmt: skip
 def test_a_mistake_is_one_line_and_status_2(arguments, says):
     done = bench(*arguments)
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("xdevice: error: ") and says in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("xdevice: error: ")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_missing_device_lists_those_there():
@@ -162,9 +210,22 @@ def test_a_missing_device_lists_those_there():
 
 def test_a_crash_is_reported_and_others_go_on(with_toy, tmp_path):
     file = tmp_path / "times.json"
-    done = with_toy("segfaults", "bench", "tiny", "--backend", f"toy,{ONE}", *SMALL, "--json", str(file), status=1)
+    done = with_toy(
+        "segfaults",
+        "bench",
+        "tiny",
+        "--backend",
+        f"toy,{ONE}",
+        *SMALL,
+        "--json",
+        str(file),
+        status=1,
+    )
     assert "killed by SIGSEGV" in done.stdout
-    states = {each["name"]: each["status"] for each in json.loads(file.read_text(encoding="utf-8"))["backends"]}
+    states = {
+        each["name"]: each["status"]
+        for each in json.loads(file.read_text(encoding="utf-8"))["backends"]
+    }
     assert states == {"toy": "failed", ONE: "ok"}
 
 
@@ -184,4 +245,7 @@ def test_sizes_fit_the_free_memory():
 
 def test_progress_names_what_runs():
     assert now([], 9) == "0 of 9, importing the framework"
-    assert now([{"about": {}}, {"experiment": "tiny", "title": "", "working": "10 × 10"}], 9) == "0 of 9, tiny: 10 × 10"
+    assert (
+        now([{"about": {}}, {"experiment": "tiny", "title": "", "working": "10 × 10"}], 9)
+        == "0 of 9, tiny: 10 × 10"
+    )

@@ -15,17 +15,24 @@ ONE = xdevice.available()[-1] if xdevice.available() else None
 
 
 def run(*arguments, start=(sys.executable, "-m", "xdevice"), **options):
-    return subprocess.run([*start, *arguments], capture_output=True, text=True, timeout=300, check=False, **options)
+    return subprocess.run(
+        [*start, *arguments], capture_output=True, text=True, timeout=300, check=False, **options
+    )
 
 
 def test_command_and_module_are_one():
     script = Path(sys.executable).with_name("xdevice")
-    assert run("--version", start=[script]).stdout == run("--version").stdout == f"xdevice {xdevice.__version__}\n"
+    assert (
+        run("--version", start=[script]).stdout
+        == run("--version").stdout
+        == f"xdevice {xdevice.__version__}\n"
+    )
 
 
 def test_the_command_alone_shows_its_help():
     alone = run()
-    assert alone.returncode == 0 and alone.stderr == ""
+    assert alone.returncode == 0
+    assert alone.stderr == ""
     assert alone.stdout == run("--help").stdout
 
 
@@ -36,9 +43,21 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.parametrize(
     ("start", "says"),
     [
-        (["-c", "import xdevice; print(xdevice.__file__, xdevice.device_of(xdevice.ones(2)))"], "cpu:0"),
         (
-            ["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/contract", "-k", "Contract and always_there"],
+            ["-c", "import xdevice; print(xdevice.__file__, xdevice.device_of(xdevice.ones(2)))"],
+            "cpu:0",
+        ),
+        (
+            [
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                "tests/contract",
+                "-k",
+                "Contract and always_there",
+            ],
             "1 pass",
         ),
         (["-m", "xdevice", "info", "--backend", str(ONE)], "cpu:0"),
@@ -47,16 +66,21 @@ ROOT = Path(__file__).parents[2]
 )
 def test_a_clone_finds_its_adapters(start, says):
     env = {**os.environ, "XDEVICE_BACKEND": ONE, "PYTEST_ADDOPTS": f"--xdevice-backend={ONE}"}
-    done = subprocess.run([sys.executable, *start], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [sys.executable, *start], cwd=ROOT, env=env, capture_output=True, text=True, timeout=120
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert says in done.stdout
     assert "-c" not in start or str(ROOT) in done.stdout  # the clone's own files
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["info", "--help"], ["doctor", "--help"], ["run", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["info", "--help"], ["doctor", "--help"], ["run", "--help"]]
+)
 def test_help_is_given_in_lines_that_fit(arguments):
     done = run(*arguments, env={**os.environ, "COLUMNS": "120"})
-    assert done.returncode == 0 and done.stdout.startswith("usage: xdevice")
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: xdevice")
     assert max(map(len, done.stdout.splitlines())) <= 120
 
 
@@ -71,19 +95,35 @@ def test_missing_packages_are_named(package):
     code = f"import sys; sys.modules[{package!r}] = None; from xdevice.cli import main; sys.exit(main(['info']))"
     done = run("-c", code, start=[sys.executable])
     assert done.returncode == 2
-    assert done.stderr == f"xdevice: error: the command line needs {package}; pip install rich psutil\n"
+    assert (
+        done.stderr
+        == f"xdevice: error: the command line needs {package}; pip install rich psutil\n"
+    )
 
 
 def test_a_closed_pipe_is_no_error():
     started = f"{sys.executable} -m xdevice info --json --backend {ONE} | head -n 1"
-    done = subprocess.run(["bash", "-c", started], capture_output=True, text=True, timeout=120, check=False)
-    assert done.stdout == "{\n" and "Traceback" not in done.stderr and "BrokenPipe" not in done.stderr
+    done = subprocess.run(
+        ["bash", "-c", started], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.stdout == "{\n"
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr
 
 
 def test_a_terminal_without_unicode(tmp_path):
     (tmp_path / "script.py").write_text("print('done')")
-    done = run("run", "script.py", "--backend", ONE, cwd=tmp_path, env={**os.environ, "PYTHONIOENCODING": "ascii"})
-    assert done.returncode == 0 and "done" in done.stdout and done.stdout.isascii()
+    done = run(
+        "run",
+        "script.py",
+        "--backend",
+        ONE,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )
+    assert done.returncode == 0
+    assert "done" in done.stdout
+    assert done.stdout.isascii()
 
 
 TOX = """
@@ -93,14 +133,18 @@ no_package = true
 [testenv]
 allowlist_externals = true
 """
-needs_tox = pytest.mark.skipif(find_spec("tox") is None, reason="tox is not installed here, so there is none to call")
+needs_tox = pytest.mark.skipif(
+    find_spec("tox") is None, reason="tox is not installed here, so there is none to call"
+)
 
 
 @pytest.fixture
 def project(tmp_path):
     """A folder with a tox.ini of its own, and a script that says which Python runs it."""
     (tmp_path / "tox.ini").write_text(TOX.format(name=ONE))
-    says = "import os, sys; print(os.environ['XDEVICE_BACKEND'], sys.prefix, sys.argv[1:], sep='\\n')"
+    says = (
+        "import os, sys; print(os.environ['XDEVICE_BACKEND'], sys.prefix, sys.argv[1:], sep='\\n')"
+    )
     (tmp_path / "script.py").write_text(says)
     return tmp_path
 
@@ -123,7 +167,9 @@ def test_a_failing_environment_is_a_row(project):
     with open(project / "tox.ini", "a") as config:
         config.write("deps = {toxinidir}/no_such_file.whl\n")
     done = in_tox(project)
-    assert done.returncode == 1 and f"✗ {ONE}" in done.stdout and "no_such_file.whl" in done.stdout
+    assert done.returncode == 1
+    assert f"✗ {ONE}" in done.stdout
+    assert "no_such_file.whl" in done.stdout
 
 
 @needs_tox
@@ -134,7 +180,9 @@ def test_a_failing_environment_is_a_row(project):
 def test_no_environment_is_a_mistake(project, arguments, says):
     (project / "tox.ini").write_text(TOX.format(name="style"))
     done = in_tox(project, *arguments)
-    assert done.returncode == 2 and says in done.stderr and done.stderr.startswith("xdevice: error: ")
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert done.stderr.startswith("xdevice: error: ")
 
 
 @needs_tox
@@ -142,4 +190,6 @@ def test_no_tox_folder_is_a_mistake(project):
     (project / "tox.ini").unlink()
     done = in_tox(project)
     assert done.returncode == 2
-    assert done.stderr.startswith("xdevice: error: no tox environment here is named like a framework")
+    assert done.stderr.startswith(
+        "xdevice: error: no tox environment here is named like a framework"
+    )

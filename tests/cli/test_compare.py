@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from xdevice.cli.report import Differ, Same, compare, with_devices_spelled_alike
 from xdevice.launcher.terminal import printable
 
-WORDS = st.sampled_from(["a", "b", "loss 0.5", "loss 0.500001", "loss 0.6", "step 3", "", "  x", "nan", "1e400"])
+WORDS = st.sampled_from(
+    ["a", "b", "loss 0.5", "loss 0.500001", "loss 0.6", "step 3", "", "  x", "nan", "1e400"]
+)
 TEXTS = st.lists(WORDS, max_size=12).map(lambda lines: "".join(line + "\n" for line in lines))
 OUTPUTS = st.dictionaries(st.sampled_from(["torch", "jax", "numpy", "paddle"]), TEXTS, min_size=1)
 
@@ -52,8 +54,12 @@ def test_equal_outputs_have_no_differences(text):
 @given(st.lists(WORDS, max_size=8), WORDS.filter(bool), st.integers(0, 8))
 def test_one_more_line_is_one_difference(lines, extra, at):
     extra += " more"
-    view = compare({"a": "\n".join([*lines, "end"]), "b": "\n".join([*lines[:at], extra, *lines[at:], "end"])})
-    assert [part for part in view if isinstance(part, Differ)] == [Differ(((("a",), ()), (("b",), (extra,))))]
+    view = compare(
+        {"a": "\n".join([*lines, "end"]), "b": "\n".join([*lines[:at], extra, *lines[at:], "end"])}
+    )
+    assert [part for part in view if isinstance(part, Differ)] == [
+        Differ(((("a",), ()), (("b",), (extra,))))
+    ]
 
 
 def agree(a, b, **options):
@@ -65,7 +71,10 @@ def test_numbers_within_the_tolerance_are_equal(number, relative):
     assert agree(f"loss {number!r}", f"loss {number * (1 + relative)!r}")
 
 
-@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(allow_nan=False, allow_infinity=False))
+@given(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.floats(allow_nan=False, allow_infinity=False),
+)
 def test_the_tolerance_is_that_of_isclose(a, b):
     assert agree(f"loss {a!r}", f"loss {b!r}") == math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-8)
 
@@ -121,16 +130,21 @@ def test_differing_lines_are_paired():
 
 def test_no_output_differs_from_some():
     assert compare({"a": "", "b": "x"}) == [Differ(((("a",), ()), (("b",), ("x",))))]
-    assert compare({}) == [] and compare({"a": ""}) == []
+    assert compare({}) == []
+    assert compare({"a": ""}) == []
 
 
 @pytest.mark.parametrize("spelling", [
     "gpu:1", "cuda:1", "/GPU:1", "/device:GPU:1", "/job:localhost/replica:0/task:0/device:GPU:1", "gpu(1)",
     "Place(gpu:1)", "CudaDevice(id=1)",
 ])  # fmt: skip
-@pytest.mark.parametrize("around", ["on {}", "[{}]", "({})", "'{}'", "{}, {}", "device={}", "print({})", "{}."])
+@pytest.mark.parametrize(
+    "around", ["on {}", "[{}]", "({})", "'{}'", "{}, {}", "device={}", "print({})", "{}."]
+)
 def test_device_spellings_are_normalized(spelling, around):
-    assert with_devices_spelled_alike(around.replace("{}", spelling)) == around.replace("{}", "gpu:1")
+    assert with_devices_spelled_alike(around.replace("{}", spelling)) == around.replace(
+        "{}", "gpu:1"
+    )
 
 
 @pytest.mark.parametrize("text", [
@@ -148,13 +162,20 @@ def test_any_text_can_be_printed(text):
 
 
 def test_printable_is_what_a_terminal_leaves():
-    assert printable("\x1b[1;31mred\x1b[0m\n 10%\r 90%\r100%\r\nbell\a\x00\n") == "red\n100%\nbell␇␀\n"
+    assert (
+        printable("\x1b[1;31mred\x1b[0m\n 10%\r 90%\r100%\r\nbell\a\x00\n") == "red\n100%\nbell␇␀\n"
+    )
     assert printable("\x1b]0;title\x07x") == "x"
 
 
 @pytest.mark.parametrize("line", ["loss {:.6f}", "same", "{0}", "step {0:.0f} of 9"])
 def test_thousands_of_lines_are_compared(line):
-    outputs = {n: "\n".join(line.format(i * 1.000001**k) for i in range(2000)) for k, n in enumerate("abcdef")}
+    outputs = {
+        n: "\n".join(line.format(i * 1.000001**k) for i in range(2000))
+        for k, n in enumerate("abcdef")
+    }
     began = time.process_time()
     compare(outputs)
-    assert time.process_time() - began < 20  # not a timing: the square of the lines would take minutes
+    assert (
+        time.process_time() - began < 20
+    )  # not a timing: the square of the lines would take minutes

@@ -71,7 +71,10 @@ def without(shell):
 
 @pytest.mark.parametrize("typed", TYPED)
 def test_bash_completes(typed, here):
-    assert completed(["bash", "--norc", "--noprofile", "-i"], line_for("bash"), typed, here) == TYPED[typed]
+    assert (
+        completed(["bash", "--norc", "--noprofile", "-i"], line_for("bash"), typed, here)
+        == TYPED[typed]
+    )
 
 
 @without("zsh")

@@ -20,12 +20,19 @@ def finding(done, subject="toy"):
 
 def test_a_framework_with_gpus_is_well(with_toy):
     found = finding(with_toy("good", "doctor", *TOY, "--json"))
-    assert found == {"subject": "toy", "state": "good", "reason": "1.5 sees gpu:0, gpu:1", "cure": None}
+    assert found == {
+        "subject": "toy",
+        "state": "good",
+        "reason": "1.5 sees gpu:0, gpu:1",
+        "cure": None,
+    }
 
 
 @pytest.mark.weekly(but="jax")
 def test_virtual_gpus_are_not_real(backend, with_toy):
-    done = with_toy("good", "doctor", "--backend", str(backend), "--json", nvml=False, XDEVICE_VIRTUAL_GPUS="2")
+    done = with_toy(
+        "good", "doctor", "--backend", str(backend), "--json", nvml=False, XDEVICE_VIRTUAL_GPUS="2"
+    )
     reason = finding(done, str(backend))["reason"]
     if xdevice.backend().virtual.has("enable"):
         assert reason.endswith("sees virtual gpu:0, virtual gpu:1")
@@ -43,38 +50,63 @@ def test_an_unseen_gpu_says_what_to_type(with_toy, env, reason, cure):
     done = with_toy("good", "doctor", *TOY, "--json", status=1, TOY_GPUS="0", **env)
     found = finding(done)
     assert found["state"] == "wrong"
-    assert found["reason"] == reason and cure in found["cure"]
+    assert found["reason"] == reason
+    assert cure in found["cure"]
 
 
-@pytest.mark.parametrize(("framework", "reason"), [("segfaults", "killed by SIGSEGV"), ("broken", "libtoy.so")])
+@pytest.mark.parametrize(
+    ("framework", "reason"), [("segfaults", "killed by SIGSEGV"), ("broken", "libtoy.so")]
+)
 def test_a_failing_import_is_wrong(with_toy, framework, reason):
     done = with_toy(framework, "doctor", *TOY, status=1)
     (line,) = [line for line in done.stdout.splitlines() if " toy " in line]
-    assert line.startswith("✗") and reason in line and "python -c 'import toy'" in line
+    assert line.startswith("✗")
+    assert reason in line
+    assert "python -c 'import toy'" in line
 
 
 HINT = "1.4 has it: pip install toy==1.4"
-PLACEMENT = "placement: not supported: toy.Tensor._device is not there, toy.Tensor._place is not there"
+PLACEMENT = (
+    "placement: not supported: toy.Tensor._device is not there, toy.Tensor._place is not there"
+)
 
 
-def test_each_feature_that_this_version_lacks_is_a_line_and_wrong_only_if_virtual_gpus_need_it(with_toy):
-    for framework, wrong in (("changed", ["✗ toy virtual GPUs do not work: toy._start is not there, "]), ("newer", [])):
+def test_each_feature_that_this_version_lacks_is_a_line_and_wrong_only_if_virtual_gpus_need_it(
+    with_toy,
+):
+    for framework, wrong in (
+        ("changed", ["✗ toy virtual GPUs do not work: toy._start is not there, "]),
+        ("newer", []),
+    ):
         done = with_toy(framework, "doctor", *TOY, status=len(wrong), COLUMNS="300")
-        lines = [" ".join(line.split()) for line in done.stdout.splitlines() if " is not there" in line]
-        assert lines == [f"{line}needed for a start; {HINT}" for line in wrong] + [f"! toy {PLACEMENT}; {HINT}"]
+        lines = [
+            " ".join(line.split()) for line in done.stdout.splitlines() if " is not there" in line
+        ]
+        assert lines == [f"{line}needed for a start; {HINT}" for line in wrong] + [
+            f"! toy {PLACEMENT}; {HINT}"
+        ]
 
 
 def test_the_json_form_has_the_features_that_are_missing(with_toy, rows):
     done = json.loads(with_toy("newer", "doctor", *TOY, "--json", status=0).stdout)
     (found,) = [each for each in done["findings"] if each["state"] == "warning"]
-    assert not done["wrong"] and found == {"subject": "toy", "state": "warning", "reason": PLACEMENT, "cure": HINT}
+    assert not done["wrong"]
+    assert found == {
+        "subject": "toy",
+        "state": "warning",
+        "reason": PLACEMENT,
+        "cure": HINT,
+    }
     (missing,) = rows("newer", *TOY)[0]["toy"]["missing"]
     reason = PLACEMENT.removeprefix("placement: not supported: ")
     assert missing == {"feature": "placement", "reason": reason, "essential": False, "cure": HINT}
 
 
 def test_not_installed_is_not_wrong(with_toy):
-    assert finding(with_toy("good", "doctor", "--backend", "ghost,toy", "--json"), "ghost")["state"] == "note"
+    assert (
+        finding(with_toy("good", "doctor", "--backend", "ghost,toy", "--json"), "ghost")["state"]
+        == "note"
+    )
 
 
 @pytest.mark.weekly
@@ -92,7 +124,9 @@ def test_a_second_xdevice_is_wrong(with_toy, tmp_path):
     assert "xdevice" not in {f["subject"] for f in ours["findings"]}
     info = tmp_path / "xdevice-3.1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice\nVersion: 3.1\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: xdevice\nVersion: 3.1\n", encoding="utf-8"
+    )
     found = finding(with_toy("good", "doctor", *TOY, "--json", status=1), "xdevice")
     assert found["state"] == "wrong"
     assert "'xdevice' 3.1 is installed beside 'xdevice-tensors'" in found["reason"]
@@ -109,12 +143,20 @@ def test_each_finding_is_one_line(with_toy):
 
 def test_facts_of_every_framework(backend, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    card = {"maker": "nvidia", "index": 0, "name": None, "uuid": None, "total_memory": None, "free_memory": None}
+    card = {
+        "maker": "nvidia",
+        "index": 0,
+        "name": None,
+        "uuid": None,
+        "total_memory": None,
+        "free_memory": None,
+    }
     machine = {"gpus": [card], "drivers": {"nvidia": "1.0"}, "driver_error": None, "given": True}
     taken = facts_of(xdevice.backend(), machine)
     assert taken.backend == backend
     assert taken.compute in ("cpu", "cuda", "rocm", "mps", "xpu")
-    assert taken.gpus == (card,) and taken.environment["CUDA_VISIBLE_DEVICES"] == "0"
+    assert taken.gpus == (card,)
+    assert taken.environment["CUDA_VISIBLE_DEVICES"] == "0"
     assert taken.seen == xdevice.count("gpu")
     assert taken.seen or diagnose(taken).cure
 
@@ -128,7 +170,14 @@ def test_try_gpu_warns_once_and_says_why(toy, tmp_path):
     code = "import warnings, xdevice; warnings.simplefilter('always'); xdevice.use('toy')\n"
     code += "print([str(xdevice.try_gpu(i)) for i in (0, 0, 3)])"
     env = {**toy.write(tmp_path, "good"), "TOY_GPUS": "0", "CUDA_VISIBLE_DEVICES": "-1"}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env=env)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+        env=env,
+    )
     assert done.stdout.splitlines()[-1] == "['cpu:0', 'cpu:0', 'cpu:0']"
     assert done.stderr.count("DeviceFallbackWarning") == 1
     says = "toy sees no GPU although this machine has one: CUDA_VISIBLE_DEVICES='-1' hides the machine's GPU; unset"

@@ -20,15 +20,21 @@ def test_each_framework_is_a_row(rows):
     assert list(found) == [*registered(), *[n for n in ("ghost", "toy") if n not in registered()]]
     for name in xdevice.available():
         row = found[name]
-        assert row["installed"] and row["status"] == "ok", row
-        assert row["version"] and row["compute"] and row["import_seconds"] > 0
+        assert row["installed"], row
+        assert row["status"] == "ok", row
+        assert row["version"]
+        assert row["compute"]
+        assert row["import_seconds"] > 0
         assert {"cpu:0"} <= {device["device"] for device in row["devices"]}
 
 
 def test_not_installed_says_what_to_type(rows, with_toy):
     ghost = rows("good", "--backend", "ghost")[0]["ghost"]
-    assert not ghost["installed"] and ghost["install"] == "pip install ghost"
-    assert "not installed; pip install ghost" in with_toy("good", "info", "--backend", "ghost").stdout
+    assert not ghost["installed"]
+    assert ghost["install"] == "pip install ghost"
+    assert (
+        "not installed; pip install ghost" in with_toy("good", "info", "--backend", "ghost").stdout
+    )
 
 
 @pytest.mark.parametrize(("framework", "status", "says"), [
@@ -42,14 +48,16 @@ def test_a_failing_framework_is_a_row(with_toy, framework, status, says):
     names = ",".join(["toy", *LIGHTEST])
     done = with_toy(framework, "info", "--json", "--backend", names, "--timeout", limit, status=0)
     toy, *others = json.loads(done.stdout)["backends"]
-    assert toy["status"] == status and says in toy["error"]
+    assert toy["status"] == status
+    assert says in toy["error"]
     assert all(row["status"] == "ok" for row in others) or framework == "hangs"
 
 
 def test_a_crash_is_shown_in_the_table(with_toy):
     done = with_toy("segfaults", "info", "--backend", "toy", status=0)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("toy ")]
-    assert "✗" in line and "crashed: killed by SIGSEGV" in line
+    assert "✗" in line
+    assert "crashed: killed by SIGSEGV" in line
 
 
 @pytest.mark.parametrize("columns", [40, 80])
@@ -57,7 +65,9 @@ def test_a_command_is_never_wrapped(toy, tmp_path, columns):
     env = {**toy.write(tmp_path, "broken", True), "COLUMNS": str(columns), "TERM": "xterm"}
     outer, inner = pty.openpty()
     command = [sys.executable, "-m", "xdevice", "info", "--backend", "toy,ghost"]
-    done = subprocess.run(command, stdout=inner, stderr=subprocess.DEVNULL, env=env, timeout=120, cwd=tmp_path)
+    done = subprocess.run(
+        command, stdout=inner, stderr=subprocess.DEVNULL, env=env, timeout=120, cwd=tmp_path
+    )
     os.close(inner)
     said = os.read(outer, 2**16).decode()
     os.close(outer)
@@ -68,31 +78,39 @@ def test_a_command_is_never_wrapped(toy, tmp_path, columns):
 
 def test_a_frameworks_prints_do_not_disturb(rows):
     found, _ = rows("good", "--backend", "toy")
-    assert found["toy"]["status"] == "ok" and found["toy"]["version"] == "1.5"
+    assert found["toy"]["status"] == "ok"
+    assert found["toy"]["version"] == "1.5"
 
 
 def test_nvml_is_joined_by_uuid(rows, with_toy):
     found, machine = rows("good", "--backend", "toy", CUDA_VISIBLE_DEVICES="0")
     (gpu,) = machine["gpus"]
-    assert gpu["name"] == "NVIDIA H200" and gpu["total_memory"] == 150754820096 and gpu["index"] == 0
+    assert gpu["name"] == "NVIDIA H200"
+    assert gpu["total_memory"] == 150754820096
+    assert gpu["index"] == 0
     assert machine["drivers"] == {"nvidia": "570.86.15"}
     devices = {d["device"]: d for d in found["toy"]["devices"]}
-    assert devices["gpu:0"]["machine_gpu"] == 0 and devices["gpu:1"]["machine_gpu"] is None
+    assert devices["gpu:0"]["machine_gpu"] == 0
+    assert devices["gpu:1"]["machine_gpu"] is None
     table = with_toy("good", "info", "--backend", "toy", status=0).stdout
-    assert "NVIDIA H200, driver 570.86.15" in table and "140 GiB (139 GiB free)" in table
-    assert "Toy GPU, compute capability 9.0, the machine's GPU 0" in table and "16.0 GiB" in table
+    assert "NVIDIA H200, driver 570.86.15" in table
+    assert "140 GiB (139 GiB free)" in table
+    assert "Toy GPU, compute capability 9.0, the machine's GPU 0" in table
+    assert "16.0 GiB" in table
 
 
 def test_the_host_is_described(rows):
     _, machine = rows("good", "--backend", "toy")
-    assert machine["host"]["threads"] >= 1 and machine["host"]["total_memory"] > 2**28
+    assert machine["host"]["threads"] >= 1
+    assert machine["host"]["total_memory"] > 2**28
 
 
 def test_json_is_alone_on_stdout(with_toy):
     done = with_toy("good", "info", "--json", "--backend", "toy", status=0)
     report = json.loads(done.stdout)
     assert list(report) == ["xdevice", "python", "platform", "machine", "backends"]
-    assert report["xdevice"] == xdevice.__version__ and done.stderr == ""
+    assert report["xdevice"] == xdevice.__version__
+    assert done.stderr == ""
 
 
 def test_no_control_characters_in_a_file(with_toy):
@@ -112,4 +130,5 @@ def test_a_local_module_is_no_framework(rows, tmp_path):
 
 def test_an_unknown_framework_is_a_mistake(with_toy):
     done = with_toy("good", "info", "--backend", "pytorch", status=2)
-    assert done.stderr.startswith("xdevice: error: no backend 'pytorch'") and done.stdout == ""
+    assert done.stderr.startswith("xdevice: error: no backend 'pytorch'")
+    assert done.stdout == ""

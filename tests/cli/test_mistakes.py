@@ -57,13 +57,16 @@ def test_a_misspelt_option_is_known(meant, typed):
 def test_each_option_is_its_own():
     long = [option for option in RUN.options if option[:2] == "--"]
     typed = [*long, *(f"{option}=1" for option in long)]
-    assert len(long) > 15 and [near_miss(option, RUN) for option in typed] == [None] * len(typed)
+    assert len(long) > 15
+    assert [near_miss(option, RUN) for option in typed] == [None] * len(typed)
 
 
 @pytest.fixture
 def run(tmp_path):
     """The command line in a folder with a script that leaves a mark if it runs."""
-    (tmp_path / "script.py").write_text("import sys; open('ran', 'w'); print(sys.argv[1:])", encoding="utf-8")
+    (tmp_path / "script.py").write_text(
+        "import sys; open('ran', 'w'); print(sys.argv[1:])", encoding="utf-8"
+    )
 
     def run(*arguments):
         env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
@@ -112,14 +115,22 @@ def run(tmp_path):
 def test_a_mistake_is_one_line_that_says_what_to_type(run, line, says):
     done, ran = run(*line.split())
     assert (done.returncode, done.stdout, ran) == (2, "", False)
-    assert done.stderr.startswith("xdevice: error: ") and done.stderr.count("\n") == 1 and says in done.stderr
+    assert done.stderr.startswith("xdevice: error: ")
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
 
 
 @pytest.mark.skipif(not ONE, reason="no framework is installed")
-@pytest.mark.parametrize("before", [[], ["--virtual-gpus", "2", "--stand-in"]], ids=["side by side", "once"])
+@pytest.mark.parametrize(
+    "before", [[], ["--virtual-gpus", "2", "--stand-in"]], ids=["side by side", "once"]
+)
 def test_two_dashes_pass_a_misspelt_option_on(run, before):
-    dashes = [] if before else ["--"]  # in a run of its own, all that follows SCRIPT is the script's
-    done, ran = run("run", *before, "--backend", ONE, "script.py", *dashes, "--stict", "--virtual-gpu", "2")
+    dashes = (
+        [] if before else ["--"]
+    )  # in a run of its own, all that follows SCRIPT is the script's
+    done, ran = run(
+        "run", *before, "--backend", ONE, "script.py", *dashes, "--stict", "--virtual-gpu", "2"
+    )
     assert (done.returncode, ran) == (0, True), done.stderr
     assert "['--stict', '--virtual-gpu', '2']" in done.stdout
 

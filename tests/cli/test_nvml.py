@@ -15,7 +15,9 @@ import pytest
 import xdevice
 from xdevice.hardware.diagnosis import facts_of
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the library is found through LD_LIBRARY_PATH")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="the library is found through LD_LIBRARY_PATH"
+)
 
 TOY = ("--backend", "toy", "--json")
 GIBI = 2**30
@@ -47,9 +49,14 @@ def doctor(with_toy, library):
 def test_info_lists_the_gpus(rows, library):
     machine = rows("good", "--backend", "toy", nvml=False, **library)[1]
     assert [gpu["name"] for gpu in machine["gpus"]] == ["Test GPU"] * 2
-    assert [gpu["uuid"] for gpu in machine["gpus"]] == [f"GPU-0000000{i}-0000-1111-2222-333344445555" for i in range(2)]
-    assert {(gpu["total_memory"], gpu["free_memory"]) for gpu in machine["gpus"]} == {(80 * GIBI, 79 * GIBI)}
-    assert machine["drivers"] == {"nvidia": "570.86.15"} and machine["driver_error"] is None
+    assert [gpu["uuid"] for gpu in machine["gpus"]] == [
+        f"GPU-0000000{i}-0000-1111-2222-333344445555" for i in range(2)
+    ]
+    assert {(gpu["total_memory"], gpu["free_memory"]) for gpu in machine["gpus"]} == {
+        (80 * GIBI, 79 * GIBI)
+    }
+    assert machine["drivers"] == {"nvidia": "570.86.15"}
+    assert machine["driver_error"] is None
 
 
 @pytest.mark.parametrize(("env", "reason", "cure"), [
@@ -62,15 +69,18 @@ def test_doctor_explains_unseen_gpus(doctor, env, reason, cure):
     assert found["machine"]["state"] == "good"
     assert found["machine"]["reason"] == "Test GPU, Test GPU; NVIDIA driver 570.86.15"
     assert found["toy"]["state"] == "wrong"
-    assert reason in found["toy"]["reason"] and cure in found["toy"]["cure"]
+    assert reason in found["toy"]["reason"]
+    assert cure in found["toy"]["cure"]
 
 
 def test_doctor_names_the_process_that_has_taken_a_gpus_memory(doctor):
     pid = os.getpid()
     found = doctor(status=1, FAKE_NVML_HOLDER=str(pid))["GPU 1"]
     name = Path(f"/proc/{pid}/comm").read_text().strip()
-    assert found["state"] == "note" and found["reason"] == f"process {pid} ({name}) holds 75.0 GiB of its 80.0 GiB"
-    assert "share_gpus()" in found["cure"] and "GPU 1" not in doctor(status=1)
+    assert found["state"] == "note"
+    assert found["reason"] == f"process {pid} ({name}) holds 75.0 GiB of its 80.0 GiB"
+    assert "share_gpus()" in found["cure"]
+    assert "GPU 1" not in doctor(status=1)
 
 
 def test_the_processes_that_hold_memory_are_named(library):
@@ -83,16 +93,22 @@ print(memory._holders({uuid!r}), memory._holders("GPU-{uuid.replace("1", "0", 1)
 os.environ["FAKE_NVML_HOLDER"] = str(2**22 + 1)
 print(memory._holders({uuid!r}))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **library})
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **library}
+    )
     held = 75 * GIBI
-    assert done.stdout.splitlines() == [f"{{'this process': {held}}} None None", f"{{'process 4194305': {held}}}"]
+    assert done.stdout.splitlines() == [
+        f"{{'this process': {held}}} None None",
+        f"{{'process 4194305': {held}}}",
+    ]
 
 
 @pytest.mark.weekly
 def test_doctor_explains_each_framework(backend, doctor):
     state, status = ("wrong", 1) if facts_of(xdevice.backend()).gpu_kind else ("note", 0)
     found = doctor("--backend", str(backend), "--json", status=status)[backend]
-    assert found["state"] == state and found["cure"]
+    assert found["state"] == state
+    assert found["cure"]
 
 
 @pytest.mark.parametrize("gpus", ["0", "2"])
@@ -113,14 +129,29 @@ def test_a_driver_that_cannot_count_is_wrong(doctor):
 
 def test_info_shows_the_drivers_error(with_toy, library):
     done = with_toy(
-        "good", "info", "--backend", "toy", nvml=False, status=0, FAKE_NVML_INIT_FAILS="18", COLUMNS="150", **library
+        "good",
+        "info",
+        "--backend",
+        "toy",
+        nvml=False,
+        status=0,
+        FAKE_NVML_INIT_FAILS="18",
+        COLUMNS="150",
+        **library,
     )
     assert MISMATCH in done.stdout
 
 
 def test_try_gpu_warns_of_a_driver_that_fails(toy, library, tmp_path):
-    env = {**toy.write(tmp_path, "good", nvml=False), **library, "TOY_GPUS": "0", "FAKE_NVML_INIT_FAILS": "18"}
+    env = {
+        **toy.write(tmp_path, "good", nvml=False),
+        **library,
+        "TOY_GPUS": "0",
+        "FAKE_NVML_INIT_FAILS": "18",
+    }
     code = "import xdevice; xdevice.use('toy'); print(xdevice.try_gpu())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env=env
+    )
     assert done.stdout.splitlines()[-1] == "cpu:0"
     assert f"DeviceFallbackWarning: toy sees no GPU: {MISMATCH}" in done.stderr

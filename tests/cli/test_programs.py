@@ -11,7 +11,9 @@ import pytest
 import xdevice
 
 ONE = xdevice.available()[-1] if xdevice.available() else None
-pytestmark = pytest.mark.skipif(not ONE, reason="no framework is installed here; the others' environments have one")
+pytestmark = pytest.mark.skipif(
+    not ONE, reason="no framework is installed here; the others' environments have one"
+)
 
 SHOW = """
 import os, sys
@@ -100,10 +102,13 @@ def test_options_reach_what_a_program_starts(run, program, words):
 def test_folders_and_code_are_watched(run, program):
     done = run("run", "--watch-transfers", "--backend", ONE, *program.split())
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("python [] ") and "nothing could be copied" in done.stderr
+    assert done.stdout.startswith("python [] ")
+    assert "nothing could be copied" in done.stderr
 
 
-@pytest.mark.parametrize("program", ["train.sh", "sh plain.sh", "torchrun show.py", "-m torch.distributed.run show.py"])
+@pytest.mark.parametrize(
+    "program", ["train.sh", "sh plain.sh", "torchrun show.py", "-m torch.distributed.run show.py"]
+)
 def test_a_watch_that_would_see_nothing_is_refused(run, here, program, monkeypatch):
     if "torch" in program and "torch" not in xdevice.available():
         pytest.skip("torchrun comes with PyTorch, which is not installed here")
@@ -134,7 +139,9 @@ def test_programs_are_launched(run, program):
 def test_what_cannot_run_says_what_to_type(run, program, says):
     done = run("run", program)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("xdevice: error: ") and done.stderr.count("\n") == 1 and says in done.stderr
+    assert done.stderr.startswith("xdevice: error: ")
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
 
 
 def test_a_long_first_line_of_pips_is_python(here):

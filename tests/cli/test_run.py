@@ -20,7 +20,9 @@ from xdevice.launcher.children import FIRST, LAST, Child, run_all
 
 NAMES = xdevice.available()
 ONE = NAMES[-1] if NAMES else None  # the lightest
-pytestmark = pytest.mark.skipif(not NAMES, reason="no framework is installed here; the others' environments have one")
+pytestmark = pytest.mark.skipif(
+    not NAMES, reason="no framework is installed here; the others' environments have one"
+)
 
 # Written in the style of a script that any user might have.
 WHERE = """
@@ -81,7 +83,9 @@ def alive(pid):
 
 
 def gone(pids):
-    until = time.monotonic() + 30  # as the command says, they have been killed: the kernel may be busy
+    until = (
+        time.monotonic() + 30
+    )  # as the command says, they have been killed: the kernel may be busy
     while time.monotonic() < until and any(map(alive, pids)):
         time.sleep(0.05)
     return not any(map(alive, pids))
@@ -93,22 +97,37 @@ def test_one_script_under_every_framework(script):
     assert status == 0
     assert [r["backend"] for r in report["runs"]] == NAMES
     for one in report["runs"]:
-        assert one["status"] == "ok" and one["exit_status"] == 0
+        assert one["status"] == "ok"
+        assert one["exit_status"] == 0
         assert f"under {one['backend']}\n" in one["stdout"]
-        assert one["seconds"] > 0 and one["peak_memory"] > 10 * 2**20
+        assert one["seconds"] > 0
+        assert one["peak_memory"] > 10 * 2**20
     lines = [part["line"] for part in report["output"] if "line" in part]
-    assert "the sum is 6.0" in lines and "x is on cpu:0" in lines
+    assert "the sum is 6.0" in lines
+    assert "x is on cpu:0" in lines
 
 
 def test_no_device_is_left_out_of_all(with_toy, tmp_path):
     (tmp_path / "short.py").write_text("print('ran')", encoding="utf-8")
     for kinds, names in (("gpu", NAMES), ("cpu gpu", [*NAMES, "toy"])):
         done = with_toy(
-            "good", "run", "short.py", "--backend", "all", "--json", status=0, TOY_KINDS=kinds, TOY_GPUS="0"
+            "good",
+            "run",
+            "short.py",
+            "--backend",
+            "all",
+            "--json",
+            status=0,
+            TOY_KINDS=kinds,
+            TOY_GPUS="0",
         )
         assert [one["backend"] for one in json.loads(done.stdout)["runs"]] == names
-        assert ("xdevice: toy is left out: toy is built for cuda 12.6" in done.stderr) is (kinds == "gpu")
-    named = with_toy("good", "run", "short.py", "--backend", "toy", status=0, TOY_KINDS="gpu", TOY_GPUS="0")
+        assert ("xdevice: toy is left out: toy is built for cuda 12.6" in done.stderr) is (
+            kinds == "gpu"
+        )
+    named = with_toy(
+        "good", "run", "short.py", "--backend", "toy", status=0, TOY_KINDS="gpu", TOY_GPUS="0"
+    )
     assert "✓ toy" in named.stdout
 
 
@@ -144,24 +163,31 @@ def test_a_file_has_whole_plain_lines(script):
 def test_options_before_or_after_the_script(script, arguments):
     path = script("import sys; print(sys.argv[1:])")
     status, report = run_json_first([a.replace("{script}", path) for a in arguments])
-    assert status == 0 and report["runs"][0]["stdout"].strip() == "['--steps', '3', '-v', 'word']"
+    assert status == 0
+    assert report["runs"][0]["stdout"].strip() == "['--steps', '3', '-v', 'word']"
 
 
-@pytest.mark.parametrize("first", [["-m"], ["--", "-m"], ["python", "-m"], ["--", sys.executable, "-m"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "first", [["-m"], ["--", "-m"], ["python", "-m"], ["--", sys.executable, "-m"]], ids=" ".join
+)
 def test_a_module_runs_as_under_python(script, monkeypatch, tmp_path, first):
     script("import sys; print(__name__, sys.argv[1:])", "beside.py")
     monkeypatch.chdir(tmp_path)
     status, report = run_json_first(["--backend", ONE, *first, "beside", "-v", "word"])
-    assert status == 0 and report["runs"][0]["stdout"].strip() == "__main__ ['-v', 'word']"
-    assert report["script"] == "beside" and report["args"] == ["-v", "word"]
+    assert status == 0
+    assert report["runs"][0]["stdout"].strip() == "__main__ ['-v', 'word']"
+    assert report["script"] == "beside"
+    assert report["args"] == ["-v", "word"]
     done = run("--virtual-gpus", "2", "--stand-in", *first, "beside", "--json")
-    assert done.returncode == 0 and done.stdout == "__main__ ['--json']\n"
+    assert done.returncode == 0
+    assert done.stdout == "__main__ ['--json']\n"
 
 
 def test_two_dashes_begin_its_arguments(script):
     path = script("import sys; print(sys.argv[1:])")
     status, report = run_json_first([path, "--backend", ONE, "--", "--json", "--jobs"])
-    assert status == 0 and report["runs"][0]["stdout"].strip() == "['--json', '--jobs']"
+    assert status == 0
+    assert report["runs"][0]["stdout"].strip() == "['--json', '--jobs']"
 
 
 def test_under_stand_in_the_rest_is_the_scripts(script):
@@ -181,7 +207,8 @@ def test_under_stand_in_the_rest_is_the_scripts(script):
             env=clean_environment(),
             input="typed",
         )
-        assert done.returncode == 3 and done.stdout == f"{theirs} __main__ 7 typed\n", done.stderr
+        assert done.returncode == 3, done.stderr
+        assert done.stdout == f"{theirs} __main__ 7 typed\n", done.stderr
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -222,24 +249,36 @@ def test_a_mistake_is_one_line_and_status_2(script, tmp_path, arguments, says):
     mark = tmp_path / "ran"
     path = script(f"open({str(mark)!r}, 'w')")
     done = run(*(a.replace("{script}", path) for a in arguments))
-    assert done.returncode == 2 and done.stdout == "" and not mark.exists()
-    assert done.stderr.startswith("xdevice: error: ") and says in done.stderr and done.stderr.count("\n") == 1
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert not mark.exists()
+    assert done.stderr.startswith("xdevice: error: ")
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_not_installed_says_what_to_type(script):
     missing = [n for n in ("torch", "tensorflow", "paddle", "mxnet", "jax") if n not in NAMES]
     for name in missing:
         done = run(script("print(1)"), "--backend", f"{ONE},{name}")
-        assert done.returncode == 2 and f"pip install {name}" in done.stderr
+        assert done.returncode == 2
+        assert f"pip install {name}" in done.stderr
 
 
 def test_a_failure_shows_what_was_printed(script):
-    path = script("print('so far'); import xdevice; raise ValueError(f'no luck under {xdevice.backend()}')")
+    path = script(
+        "print('so far'); import xdevice; raise ValueError(f'no luck under {xdevice.backend()}')"
+    )
     done = run(path)
     assert done.returncode == 1
     for name in NAMES:
-        said = done.stdout.partition(f"{name}: exit 1; it has printed this:\n")[2].partition("\n\n")[0].splitlines()
-        assert "  so far" in said and "  Traceback (most recent call last):" in said
+        said = (
+            done.stdout.partition(f"{name}: exit 1; it has printed this:\n")[2]
+            .partition("\n\n")[0]
+            .splitlines()
+        )
+        assert "  so far" in said
+        assert "  Traceback (most recent call last):" in said
         assert said[-1].strip() == f"ValueError: no luck under {name}"
 
 
@@ -263,25 +302,36 @@ def test_a_failure_shows_both_ends_of_much(script):
         sys.exit("the end")
     """)
     said = run(path, "--backend", ONE).stdout.partition("it has printed this:\n")[2].splitlines()
-    assert said[0].startswith("  line 0 ") and said[FIRST - 1].startswith(f"  line {FIRST - 1} ")
+    assert said[0].startswith("  line 0 ")
+    assert said[FIRST - 1].startswith(f"  line {FIRST - 1} ")
     assert said[FIRST] == f"  … {70_001 - FIRST - LAST} lines are left out here"
-    assert said[-2].startswith("  line 69999 ") and said[-1] == "  the end" and len(said) == FIRST + LAST + 1
+    assert said[-2].startswith("  line 69999 ")
+    assert said[-1] == "  the end"
+    assert len(said) == FIRST + LAST + 1
 
 
 def test_one_failure_is_enough(script):
     if len(NAMES) < 2:
         pytest.skip("this environment has one framework: the promise is about several")
-    path = script(f"import xdevice, sys; print('hi'); sys.exit(7 if xdevice.backend() == {ONE!r} else 0)")
+    path = script(
+        f"import xdevice, sys; print('hi'); sys.exit(7 if xdevice.backend() == {ONE!r} else 0)"
+    )
     status, report = run_json(path, "--backend", f"{NAMES[0]},{ONE}")
-    assert status == 1 and report["compared"] == [NAMES[0]]
+    assert status == 1
+    assert report["compared"] == [NAMES[0]]
     assert {r["backend"]: r["exit_status"] for r in report["runs"]} == {NAMES[0]: 0, ONE: 7}
 
 
 def test_a_crash_is_a_row_with_its_signal(script):
-    path = script("import os, signal; print('about to', flush=True); os.kill(os.getpid(), signal.SIGSEGV)")
+    path = script(
+        "import os, signal; print('about to', flush=True); os.kill(os.getpid(), signal.SIGSEGV)"
+    )
     status, report = run_json(path, "--backend", ONE)
     (row,) = report["runs"]
-    assert status == 1 and row["status"] == "failed" and row["signal"] == "SIGSEGV" and row["stdout"] == "about to\n"
+    assert status == 1
+    assert row["status"] == "failed"
+    assert row["signal"] == "SIGSEGV"
+    assert row["stdout"] == "about to\n"
     assert "killed by SIGSEGV" in run(path, "--backend", ONE).stdout
 
 
@@ -294,7 +344,9 @@ def test_one_that_ignores_sigterm_is_killed(script):
     """)
     status, report = run_json(path, "--backend", ONE, "--timeout", "4")
     (row,) = report["runs"]
-    assert status == 1 and row["status"] == "timed out" and row["signal"] == "SIGKILL"
+    assert status == 1
+    assert row["status"] == "timed out"
+    assert row["signal"] == "SIGKILL"
     assert not alive(int(row["stdout"]))
 
 
@@ -318,11 +370,14 @@ LEAVES = """
     ("time.sleep(600)", ["--timeout", "4"], "timed out"),
 ])  # fmt: skip
 def test_what_is_left_running_is_stopped(script, end, options, result):
-    status, report = run_json(script(f"{LEAVES}    print(pids, flush=True)\n    {end}"), "--backend", ONE, *options)
+    status, report = run_json(
+        script(f"{LEAVES}    print(pids, flush=True)\n    {end}"), "--backend", ONE, *options
+    )
     (row,) = report["runs"]
     assert (status, row["status"]) == (result != "ok", result)
     family = [int(pid) for pid in row["stdout"].split()]
-    assert len(family) == 3 and gone(family)
+    assert len(family) == 3
+    assert gone(family)
 
 
 def test_scripts_stop_their_own_daemons_only(script, tmp_path):
@@ -338,7 +393,8 @@ def test_scripts_stop_their_own_daemons_only(script, tmp_path):
             sys.exit(subprocess.Popen([sys.executable, "-c", waits, ended], start_new_session=True).wait())
     """)
     status, report = run_json(path, "--backend", f"{NAMES[0]},{ONE}", "--jobs", "2")
-    assert status == 0 and [row["exit_status"] for row in report["runs"]] == [0, 0]
+    assert status == 0
+    assert [row["exit_status"] for row in report["runs"]] == [0, 0]
 
 
 def test_a_killed_command_leaves_nothing(script, tmp_path):
@@ -349,7 +405,8 @@ def test_a_killed_command_leaves_nothing(script, tmp_path):
     while not (pids.exists() and pids.read_text().endswith("\n")) and time.monotonic() < until:
         time.sleep(0.05)
     family = [int(pid) for pid in pids.read_text().split()]
-    assert len(family) == 3 and all(map(alive, family))
+    assert len(family) == 3
+    assert all(map(alive, family))
     process.kill()
     process.wait()
     assert gone(family)
@@ -358,15 +415,21 @@ def test_a_killed_command_leaves_nothing(script, tmp_path):
 def test_binary_output_is_called_binary(script):
     path = script("import sys; sys.stdout.buffer.write(bytes(range(256)) * 3 + b'\\nend\\n')")
     status, report = run_json(path, "--backend", ONE)
-    assert status == 0 and report["runs"][0]["binary"] and report["runs"][0]["stdout"].endswith("end\n")
+    assert status == 0
+    assert report["runs"][0]["binary"]
+    assert report["runs"][0]["stdout"].endswith("end\n")
     done = run(path, "--backend", ONE)
-    assert done.returncode == 0 and "not text (UTF-8)" in done.stdout and "end" in done.stdout
+    assert done.returncode == 0
+    assert "not text (UTF-8)" in done.stdout
+    assert "end" in done.stdout
     assert all(c == "\n" or c.isprintable() or c == "\t" for c in done.stdout)
 
 
 def test_text_in_any_language_is_text(script):
     status, report = run_json(script("print('设备 Gerät 🙂')"), "--backend", ONE)
-    assert status == 0 and not report["runs"][0]["binary"] and report["runs"][0]["stdout"] == "设备 Gerät 🙂\n"
+    assert status == 0
+    assert not report["runs"][0]["binary"]
+    assert report["runs"][0]["stdout"] == "设备 Gerät 🙂\n"
 
 
 def test_much_output_does_not_block(script):
@@ -378,20 +441,28 @@ def test_much_output_does_not_block(script):
     """)
     status, report = run_json(path, "--backend", ONE)
     (row,) = report["runs"]
-    assert status == 0 and row["cut"] and len(row["stdout"]) <= 2**20 and len(row["stderr"]) <= 2**20
+    assert status == 0
+    assert row["cut"]
+    assert len(row["stdout"]) <= 2**20
+    assert len(row["stderr"]) <= 2**20
     done = run(path, "--backend", ONE)
-    assert "prints more than is shown" in done.stdout and done.stdout.count("\n") < 2100
+    assert "prints more than is shown" in done.stdout
+    assert done.stdout.count("\n") < 2100
 
 
 def test_endless_output_is_stopped(script):
     status, report = run_json(script("while True: print('x' * 2**20)"), "--backend", ONE)
     (row,) = report["runs"]
-    assert status == 1 and row["status"] == "flooded" and row["cut"] and len(row["stdout"]) == 2**20
+    assert status == 1
+    assert row["status"] == "flooded"
+    assert row["cut"]
+    assert len(row["stdout"]) == 2**20
 
 
 def test_stdin_is_empty(script):
     status, report = run_json(script("import sys; print(repr(sys.stdin.read()))"), "--backend", ONE)
-    assert status == 0 and report["runs"][0]["stdout"] == "''\n"
+    assert status == 0
+    assert report["runs"][0]["stdout"] == "''\n"
 
 
 def test_peak_memory_includes_that_of_children(script):
@@ -420,7 +491,8 @@ def test_differences_fail_under_strict_only(script):
     pair = f"{NAMES[0]},{ONE}"
     path = script("import xdevice; print('under', xdevice.backend())")
     status, report = run_json(path, "--backend", pair)
-    assert status == 0 and report["agree"] is False
+    assert status == 0
+    assert report["agree"] is False
     assert run(path, "--backend", pair, "--strict").returncode == 1
     assert run(script("print('one')"), "--backend", pair, "--strict").returncode == 0
 
@@ -438,7 +510,9 @@ def test_spellings_agree_if_normalized(script):
     if len(NAMES) < 2:
         pytest.skip("this environment has one framework: outputs of two are compared")
     pair = f"{NAMES[0]},{ONE}"
-    path = script(f"import xdevice; print('on', 'Place(cpu)' if xdevice.backend() == {ONE!r} else '/CPU:0')")
+    path = script(
+        f"import xdevice; print('on', 'Place(cpu)' if xdevice.backend() == {ONE!r} else '/CPU:0')"
+    )
     assert run_json(path, "--backend", pair)[1]["agree"] is False
     assert run_json(path, "--backend", pair, "--normalize")[1]["agree"] is True
 
@@ -454,7 +528,9 @@ def test_progress_on_a_terminal_is_live(script):
     """)
     outer, inner = pty.openpty()
     started = command("run", path, "--backend", ",".join(NAMES[-2:]), "--jobs", 2)
-    process = subprocess.Popen(started, stdin=inner, stdout=inner, stderr=inner, env={**os.environ, "TERM": "xterm"})
+    process = subprocess.Popen(
+        started, stdin=inner, stdout=inner, stderr=inner, env={**os.environ, "TERM": "xterm"}
+    )
     os.close(inner)
     shown = b""
     while True:
@@ -467,9 +543,13 @@ def test_progress_on_a_terminal_is_live(script):
     assert process.wait() == 0
     live = re.sub(r"\x1b\[[\d;]*m", "", live)  # without the colours
     for name in NAMES[-2:]:  # the newest output of each, cut where the terminal ends
-        assert re.search(rf"{name} +running .* epoch 1 x+…", live) and re.search(rf"{name} +running .* 60 %", live)
-    assert "50 %" not in live and "wall time" not in live
-    assert "wall time" in final and "the end" in final and "running" not in final
+        assert re.search(rf"{name} +running .* epoch 1 x+…", live)
+        assert re.search(rf"{name} +running .* 60 %", live)
+    assert "50 %" not in live
+    assert "wall time" not in live
+    assert "wall time" in final
+    assert "the end" in final
+    assert "running" not in final
 
 
 def test_progress_in_a_file_is_lines(monkeypatch, capfd):
@@ -482,8 +562,11 @@ def test_progress_in_a_file_is_lines(monkeypatch, capfd):
     assert [child.output()[0].endswith(b"epoch 2\n") for child in children] == [True, True]
     for name in ("one", "two"):
         told = [line for line in said if line.startswith(f"train.py: {name} ")]
-        assert any(re.fullmatch(rf"train\.py: {name} running \([\d.]+ s\): epoch 1", line) for line in told)
-        assert re.fullmatch(rf"train\.py: {name} ok \([\d.]+ s\)", told[-1]) and len(told) <= 20
+        assert any(
+            re.fullmatch(rf"train\.py: {name} running \([\d.]+ s\): epoch 1", line) for line in told
+        )
+        assert re.fullmatch(rf"train\.py: {name} ok \([\d.]+ s\)", told[-1])
+        assert len(told) <= 20
     assert all(line.startswith("train.py: ") for line in said)
 
 
@@ -505,15 +588,19 @@ def test_ctrl_c_stops_children_of_children(script, tmp_path, with_ctrl_c, number
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
     )  # fmt: skip
     until = time.monotonic() + 60
-    while (not pids.exists() or pids.read_text().count("\n") < len(NAMES[-2:])) and time.monotonic() < until:
+    while (
+        not pids.exists() or pids.read_text().count("\n") < len(NAMES[-2:])
+    ) and time.monotonic() < until:
         time.sleep(0.05)
     family = [int(pid) for pid in pids.read_text().split()]
-    assert len(family) == 3 * len(NAMES[-2:]) and all(map(alive, family))
+    assert len(family) == 3 * len(NAMES[-2:])
+    assert all(map(alive, family))
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=30)
     assert process.returncode == 128 + number
     assert gone(family), "a child or grandchild has survived"
-    assert "stopped" in stdout and "Traceback" not in stderr
+    assert "stopped" in stdout
+    assert "Traceback" not in stderr
 
 
 def test_ctrl_c_starts_nothing_more(script, tmp_path, with_ctrl_c):
@@ -532,6 +619,8 @@ def test_ctrl_c_starts_nothing_more(script, tmp_path, with_ctrl_c):
     process.send_signal(signal.SIGINT)
     stdout, _ = process.communicate(timeout=30)
     report = json.loads(stdout)
-    assert process.returncode == 130 and report["interrupted"] is True
-    assert [r["status"] for r in report["runs"]] == ["stopped", "stopped"] and report["runs"][1]["exit_status"] is None
+    assert process.returncode == 130
+    assert report["interrupted"] is True
+    assert [r["status"] for r in report["runs"]] == ["stopped", "stopped"]
+    assert report["runs"][1]["exit_status"] is None
     assert pids.read_text().count("\n") == 1

@@ -36,7 +36,9 @@ def toy_with_plug_in(with_toy, tmp_path, compiler):
     (folder / "toy.cc").write_text('extern "C" int answer() { return 42; }\n')
 
     def run(*arguments, **options):
-        return with_toy("good", *arguments, **{"XDG_CACHE_HOME": str(tmp_path / "cache"), "CXX": "", **options})
+        return with_toy(
+            "good", *arguments, **{"XDG_CACHE_HOME": str(tmp_path / "cache"), "CXX": "", **options}
+        )
 
     return run
 
@@ -45,8 +47,12 @@ def test_build_says_where_and_how_long(toy_with_plug_in, tmp_path):
     build = "virtual", "build", "--backend", "toy,numpy"
     out = toy_with_plug_in(*build, status=0).stdout
     (library,) = (tmp_path / "cache" / "xdevice").glob("toy-*/*toy.*")
-    assert re.fullmatch(rf"toy: {library} was compiled in \d+\.\d s\nno plug-in is needed for numpy\n", out)
-    assert toy_with_plug_in(*build, status=0).stdout.startswith(f"toy: {library} is there already\n")
+    assert re.fullmatch(
+        rf"toy: {library} was compiled in \d+\.\d s\nno plug-in is needed for numpy\n", out
+    )
+    assert toy_with_plug_in(*build, status=0).stdout.startswith(
+        f"toy: {library} is there already\n"
+    )
 
 
 def test_build_fills_a_folder_for_others(toy_with_plug_in, tmp_path):
@@ -54,18 +60,29 @@ def test_build_fills_a_folder_for_others(toy_with_plug_in, tmp_path):
     build = "virtual", "build", "--backend", "toy", "--to", str(folder)
     out = toy_with_plug_in(*build, status=0, umask=0o077).stdout
     (library,) = folder.glob("toy-*/*toy.*")
-    assert f"toy: {library} was compiled in " in out and f"set XDEVICE_PLUGINS={folder} where" in out
+    assert f"toy: {library} was compiled in " in out
+    assert f"set XDEVICE_PLUGINS={folder} where" in out
     readable = [each.stat().st_mode & 0o555 for each in (library.parent, library)]
-    assert readable == [0o555] * 2 and library.parent.with_suffix(".sha256").stat().st_mode & 0o444 == 0o444
-    done = toy_with_plug_in("virtual", "build", "--backend", "toy", XDEVICE_PLUGINS=str(folder), CXX="none", PATH="")
+    assert readable == [0o555] * 2
+    assert library.parent.with_suffix(".sha256").stat().st_mode & 0o444 == 0o444
+    done = toy_with_plug_in(
+        "virtual", "build", "--backend", "toy", XDEVICE_PLUGINS=str(folder), CXX="none", PATH=""
+    )
     assert done.stdout == f"toy: {library} is there already\n"
     assert not (tmp_path / "cache").exists()
 
 
 def test_the_docs_recipe_for_a_container_works(toy_with_plug_in, tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "several" / "virtual_plugins.md").read_text(encoding="utf-8")
-    lines = [line.partition(" ") for line in re.search(r"```dockerfile\n(.*?)```", page, re.DOTALL)[1].splitlines()]
-    words = {name: rest.replace("/opt/", f"{tmp_path}/built/").split() for name, _, rest in lines if name}
+    page = (Path(__file__).parents[2] / "docs" / "several" / "virtual_plugins.md").read_text(
+        encoding="utf-8"
+    )
+    lines = [
+        line.partition(" ")
+        for line in re.search(r"```dockerfile\n(.*?)```", page, re.DOTALL)[1].splitlines()
+    ]
+    words = {
+        name: rest.replace("/opt/", f"{tmp_path}/built/").split() for name, _, rest in lines if name
+    }
     assert words["RUN"][:2] == ["xdevice", "virtual"]
     toy_with_plug_in(*words["RUN"][1:], "--backend", "toy", status=0)
     _, source, _ = words["COPY"]
@@ -75,14 +92,17 @@ def test_the_docs_recipe_for_a_container_works(toy_with_plug_in, tmp_path):
     there = {name: value.replace(source, str(last_stage)), "CXX": "", "PATH": "/"}
     shutil.rmtree(source)
     done = toy_with_plug_in("virtual", "build", "--backend", "toy", status=0, **there)
-    assert done.stdout.startswith(f"toy: {last_stage}/toy-") and done.stdout.endswith(" is there already\n")
+    assert done.stdout.startswith(f"toy: {last_stage}/toy-")
+    assert done.stdout.endswith(" is there already\n")
 
 
 def test_build_needs_no_extra(toy_with_plug_in, toy, tmp_path):
     env = toy.write(tmp_path, "good") | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None\nfrom xdevice.cli import main\n"
     code += "sys.exit(main(['virtual', 'build', '--backend', 'toy']))"
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100
+    )
     assert (done.returncode, "was compiled in" in done.stdout) == (0, True), done.stderr
 
 
@@ -91,9 +111,13 @@ def test_what_build_cannot_do_is_an_error(toy_with_plug_in, tmp_path):
     assert "names no C++ compiler" in toy_with_plug_in(*build, status=1, CXX="none").stdout
     assert "need toy 2 or newer" in toy_with_plug_in(*build, status=1, TOY_OLD="1").stdout
     assert (
-        "'ghost', which is not installed" in toy_with_plug_in("virtual", "build", "--backend", "ghost", status=2).stderr
+        "'ghost', which is not installed"
+        in toy_with_plug_in("virtual", "build", "--backend", "ghost", status=2).stderr
     )
-    assert "--to goes with xdevice virtual build" in toy_with_plug_in("virtual", "status", "--to", "x", status=2).stderr
+    assert (
+        "--to goes with xdevice virtual build"
+        in toy_with_plug_in("virtual", "status", "--to", "x", status=2).stderr
+    )
     if os.name != "nt":
         (tmp_path / "open").mkdir()
         (tmp_path / "open").chmod(0o777)
@@ -104,19 +128,24 @@ def test_what_build_cannot_do_is_an_error(toy_with_plug_in, tmp_path):
 def test_doctor_says_what_virtual_gpus_can(toy_with_plug_in):
     def found(**env):
         done = toy_with_plug_in("doctor", "--backend", "toy", "--json", status=0, **env)
-        (finding,) = [f for f in json.loads(done.stdout)["findings"] if f["subject"] == "toy virtual GPUs"]
+        (finding,) = [
+            f for f in json.loads(done.stdout)["findings"] if f["subject"] == "toy virtual GPUs"
+        ]
         return finding["state"], finding["reason"], finding["cure"]
 
     state, reason, cure = found()
     assert (state, cure) == ("good", "xdevice virtual build compiles it now")
     assert reason.endswith("stand in for real ones, by a plug-in that is compiled at the first use")
     state, reason, _ = found(CXX="none")
-    assert state == "note" and reason.startswith(
+    assert state == "note"
+    assert reason.startswith(
         "work, and cannot stand in: virtual GPUs for toy 1.5 are compiled when"
     )
     assert "CXX=none names no C++ compiler" in reason
     state, reason, _ = found(TOY_OLD="1")
-    assert (state, reason[:34]) == ("note", "virtual GPUs need toy 2 or newer, "), "not even without standing in"
+    assert (state, reason[:34]) == ("note", "virtual GPUs need toy 2 or newer, "), (
+        "not even without standing in"
+    )
     toy_with_plug_in("virtual", "build", "--backend", "toy", status=0)
     assert found() == ("good", "work, and can stand in for real ones", None)
 
@@ -125,19 +154,26 @@ def test_doctor_advises_no_useless_install(toy, tmp_path):
     env = toy.write(tmp_path, "good", nvml=False)
     code = "import sys; sys.modules['mxnet'] = sys.modules['cupy'] = None\nfrom xdevice.cli import main\n"
     code += "sys.exit(main(['doctor', '--backend', 'mxnet,cupy,toy', '--json']))"
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100
+    )
     findings = {f["subject"]: f for f in json.loads(done.stdout)["findings"]}
     assert findings["mxnet"]["cure"].startswith("pip install --no-deps mxnet==1.9.1")
     if findings["machine"]["state"] == "note":  # no GPU
-        assert findings["cupy"]["reason"] == "not installed; it needs a GPU" and findings["cupy"]["cure"] is None
+        assert findings["cupy"]["reason"] == "not installed; it needs a GPU"
+        assert findings["cupy"]["cure"] is None
 
 
 def test_status_lists_the_features_that_this_version_lacks(with_toy):
     def status(framework):
-        lines = with_toy(framework, "virtual", "status", "--backend", "toy,numpy", status=0).stdout.splitlines()
+        lines = with_toy(
+            framework, "virtual", "status", "--backend", "toy,numpy", status=0
+        ).stdout.splitlines()
         return [line for line in lines if line.startswith(("toy", "numpy"))]
 
-    placement = "placement: not supported: toy.Tensor._device is not there, toy.Tensor._place is not there"
+    placement = (
+        "placement: not supported: toy.Tensor._device is not there, toy.Tensor._place is not there"
+    )
     hint = "1.4 has it: pip install toy==1.4"
     assert status("good") == []  # before the files of the others
     assert status("changed") == [

@@ -29,15 +29,28 @@ def begin(tmp_path, with_ctrl_c):
     """Starts the command beside the small framework pages, on a script of that text."""
     info = tmp_path / "site" / "xdevice_pages-1.0.dist-info"
     info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice-pages\nVersion: 1.0\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text("[xdevice.backends]\npages = xdevice_pages\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: xdevice-pages\nVersion: 1.0\n", encoding="utf-8"
+    )
+    (info / "entry_points.txt").write_text(
+        "[xdevice.backends]\npages = xdevice_pages\n", encoding="utf-8"
+    )
     env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
     env["PYTHONPATH"] = os.pathsep.join([str(info.parent), str(PAGES)])
     env["PYTHONIOENCODING"] = "utf-8"
 
     def start(text, *options, script="script.py", args=()):
         (tmp_path / "script.py").write_text(textwrap.dedent(text), encoding="utf-8")
-        command = [sys.executable, "-m", "xdevice", "run", "--watch-transfers", *options, *script.split(), *args]
+        command = [
+            sys.executable,
+            "-m",
+            "xdevice",
+            "run",
+            "--watch-transfers",
+            *options,
+            *script.split(),
+            *args,
+        ]
         return subprocess.Popen(
             [*with_ctrl_c, *command],
             env=env,
@@ -64,7 +77,9 @@ def run(begin):
 def test_the_report_comes_on_stderr_and_the_output_is_the_scripts(run):
     status, out, err = run(COPIES, args=["--epochs", "3", "--json"])
     assert (status, out) == (0, "done ['--epochs', '3', '--json']\n")
-    assert err.startswith(FOUND) and "in all 4 copies, 16 B: " in err and "not seen: other processes" in err
+    assert err.startswith(FOUND)
+    assert "in all 4 copies, 16 B: " in err
+    assert "not seen: other processes" in err
 
 
 @pytest.mark.parametrize("script", ["script.py", "-m script"])
@@ -77,7 +92,10 @@ def test_a_script_is_the_program_that_python_would_run(run, tmp_path, script):
     """
     status, out, err = run(text, script=script, args=["--depth", "3"])
     assert status == 0, err
-    assert out.splitlines() == [f"__main__ {tmp_path}/script.py ['--depth', '3'] {tmp_path}", "True True"]
+    assert out.splitlines() == [
+        f"__main__ {tmp_path}/script.py ['--depth', '3'] {tmp_path}",
+        "True True",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -92,17 +110,24 @@ def test_a_script_is_the_program_that_python_would_run(run, tmp_path, script):
 def test_a_script_that_fails_keeps_its_status_and_is_reported(run, end, status, said):
     found, out, err = run(textwrap.dedent(COPIES) + end)
     assert (found, out) == (status, "done []\n")
-    assert FOUND in err and said in err
-    assert "watched.py" not in err and "runpy" not in err
+    assert FOUND in err
+    assert said in err
+    assert "watched.py" not in err
+    assert "runpy" not in err
 
 
 def test_ctrl_c_ends_it_with_the_report(begin):
-    process = begin(textwrap.dedent(COPIES) + "import time; time.sleep(100)", "--virtual-gpus=2", "--backend=pages")
+    process = begin(
+        textwrap.dedent(COPIES) + "import time; time.sleep(100)",
+        "--virtual-gpus=2",
+        "--backend=pages",
+    )
     assert process.stdout.readline().startswith("done")
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
-    assert process.returncode == -signal.SIGINT and FOUND in err
+    assert process.returncode == -signal.SIGINT
+    assert FOUND in err
 
 
 def test_a_fork_of_the_script_reports_nothing(run):
@@ -115,13 +140,19 @@ def test_a_fork_of_the_script_reports_nothing(run):
     [
         ("4", "2", 0, ""),
         ("3", "2", 1, "4 copies are more than --max-copies 3"),
-        ("0", None, 2, "--max-copies 0 says nothing where no framework has a GPU; --virtual-gpus 2"),
+        (
+            "0",
+            None,
+            2,
+            "--max-copies 0 says nothing where no framework has a GPU; --virtual-gpus 2",
+        ),
     ],
 )
 def test_a_budget_decides_the_exit_status(run, most, gpus, status, said):
     text = COPIES if gpus else "import xdevice; xdevice.ones(3)"
     found, _, err = run(text, "--max-copies", most, gpus=gpus)
-    assert found == status and said in err
+    assert found == status
+    assert said in err
 
 
 def test_a_script_that_fails_is_not_judged_by_its_budget(run):
@@ -130,7 +161,8 @@ def test_a_script_that_fails_is_not_judged_by_its_budget(run):
 
 def test_the_bus_is_the_one_that_is_stated(run):
     said = run(COPIES, "--bus", "1GB/s,1ms")[2]
-    assert "gpu:0 → host: about 4 ms" in " ".join(said.split()) and "4 ms at 1 GB/s and 1000 µs a copy" in said
+    assert "gpu:0 → host: about 4 ms" in " ".join(said.split())
+    assert "4 ms at 1 GB/s and 1000 µs a copy" in said
 
 
 @pytest.mark.parametrize("form", ["text", "json", "sarif", "github"])
@@ -143,7 +175,9 @@ def test_the_report_goes_to_a_file_in_the_format_that_is_asked_for(run, tmp_path
         json.loads(report)
         assert 'script.py"' in report
     else:
-        assert report.startswith({"text": FOUND, "github": "::warning file=script.py,line=7,"}[form])
+        assert report.startswith(
+            {"text": FOUND, "github": "::warning file=script.py,line=7,"}[form]
+        )
 
 
 @pytest.mark.parametrize(
@@ -151,58 +185,80 @@ def test_the_report_goes_to_a_file_in_the_format_that_is_asked_for(run, tmp_path
     [
         (["--bus", "25"], "--bus='25' is no bus; write a bandwidth and a time for each copy"),
         (["--max-copies", "-1"], "argument --max-copies: '-1' is not a whole number of 0 or more"),
-        (["--format", "xml"], "argument --format: 'xml' is unknown; there are text, json, sarif, github"),
+        (
+            ["--format", "xml"],
+            "argument --format: 'xml' is unknown; there are text, json, sarif, github",
+        ),
         (["--report", "nowhere/report"], "--report 'nowhere/report': there is no folder 'nowhere'"),
-        (["--json"], "--watch-transfers runs a script once, with its own output and exit status; leave --json out"),
+        (
+            ["--json"],
+            "--watch-transfers runs a script once, with its own output and exit status; leave --json out",
+        ),
         (["--lenient"], "--lenient goes with --virtual-gpus N --stand-in"),
     ],
 )
 def test_a_mistake_in_the_options_is_said(run, options, said):
     status, out, err = run(COPIES, *options)
-    assert (status, out) == (2, "") and said in err
+    assert (status, out) == (2, "")
+    assert said in err
 
 
 def test_options_of_the_report_need_it(tmp_path):
     (tmp_path / "script.py").write_text("", encoding="utf-8")
-    for option in (["--bus", "1GB/s,1us"], ["--max-copies", "0"], ["--format", "json"], ["--report", "r"]):
+    for option in (
+        ["--bus", "1GB/s,1us"],
+        ["--max-copies", "0"],
+        ["--format", "json"],
+        ["--report", "r"],
+    ):
         command = [sys.executable, "-m", "xdevice", "run", *option, tmp_path / "script.py"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 2 and f"{option[0]} goes with --watch-transfers" in done.stderr
+        assert done.returncode == 2
+        assert f"{option[0]} goes with --watch-transfers" in done.stderr
 
 
 def test_a_baseline_leaves_new_findings_alone(run, tmp_path):
     known = ("--baseline", "known.json")
     status, _, err = run(COPIES, *known)
-    assert status == 2 and "no baseline in 'known.json'" in err and "--update-baseline writes one" in err
+    assert status == 2
+    assert "no baseline in 'known.json'" in err
+    assert "--update-baseline writes one" in err
     assert "script.py:7" in run(COPIES, *known, "--update-baseline")[2]
     moved = "import json\n" + textwrap.dedent(COPIES)
     status, _, err = run(moved, *known, "--max-copies", "0")
-    assert status == 0 and "float(x)" not in err
+    assert status == 0
+    assert "float(x)" not in err
     assert "in all 0 copies, 0 B; 4 copies more allowed by `# xdevice: allow`, or by" in err
     for form in ("sarif", "github"):
         again = moved + "for _ in range(3): y = float(x) + 1\n"
         status, _, err = run(again, *known, "--format", form, "--max-copies", "2")
-        assert status == 1 and "3 copies are more than --max-copies 2" in err
+        assert status == 1
+        assert "3 copies are more than --max-copies 2" in err
         assert "float(x) + 1" in err or form == "github"
 
 
 def test_a_line_that_is_written_once_more_is_new(run):
     known = ("--baseline", "known.json")
     run(COPIES, *known, "--update-baseline")
-    twice = textwrap.dedent(COPIES).replace("    float(x)\n", "    float(x)\n    x = x * 1\n    float(x)\n")
-    assert "script.py:9" in (said := run(twice, *known)[2]) and "script.py:7" not in said
+    twice = textwrap.dedent(COPIES).replace(
+        "    float(x)\n", "    float(x)\n    x = x * 1\n    float(x)\n"
+    )
+    assert "script.py:9" in (said := run(twice, *known)[2])
+    assert "script.py:7" not in said
 
 
 @pytest.mark.parametrize("text", ["", "[1]", '{"accepted": [{"file": "a"}]}'])
 def test_a_file_that_is_no_baseline_is_said_before_the_script_runs(run, tmp_path, text):
     (tmp_path / "known.json").write_text(text, encoding="utf-8")
     status, out, err = run(COPIES, "--baseline", "known.json")
-    assert (status, out) == (2, "") and "'known.json' is not a baseline of transfers" in err
+    assert (status, out) == (2, "")
+    assert "'known.json' is not a baseline of transfers" in err
 
 
 def test_a_baseline_is_written_where_a_file_is_named(run):
     status, _, err = run(COPIES, "--update-baseline")
-    assert status == 2 and "--update-baseline goes with --baseline FILE" in err
+    assert status == 2
+    assert "--update-baseline goes with --baseline FILE" in err
 
 
 ACTING = "a\x1b[31m\x9b2J\n::error::b\u202e.py"
@@ -219,7 +275,8 @@ def test_no_character_of_a_file_or_a_line_acts_on_a_terminal_or_a_workflow(run, 
     script = f"import runpy; runpy.run_path({str(tmp_path / ACTING)!r}, run_name='__main__')"
     (tmp_path / ACTING).write_text(text, encoding="utf-8")
     status, _, err = run(script, "--format", form)
-    assert status == 0 and "b" in err
+    assert status == 0
+    assert "b" in err
     assert not [each for each in err if each != "\n" and not each.isprintable()], ascii(err)
     assert not [each for each in err.splitlines() if each.startswith("::error::")]
     if form in ("json", "sarif"):

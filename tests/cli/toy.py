@@ -74,5 +74,9 @@ def write(folder, framework, nvml=True):
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(textwrap.dedent(text))
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("XDEVICE", "CUDA", "HIP", "ROCR", "NVIDIA"))}
+    clean = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("XDEVICE", "CUDA", "HIP", "ROCR", "NVIDIA"))
+    }
     return {**clean, "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, sys.path)])}

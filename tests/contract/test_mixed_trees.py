@@ -95,22 +95,45 @@ WRAP = {
     "iterator": lambda x: iter([x]),
     "key": lambda x: {Holder(x): 1},
 }
-DATA = (None, 1, "text", b"b", len, np.float32(2), np.array(["a"]), Lock(), slice(1), range(3), Holder(1))
+DATA = (
+    None,
+    1,
+    "text",
+    b"b",
+    len,
+    np.float32(2),
+    np.array(["a"]),
+    Lock(),
+    slice(1),
+    range(3),
+    Holder(1),
+)
 
 
 def trees(tensors):
     """Trees, each with the tensors that were put into it."""
     # by their places: MXNet's arrays have no hash, which Hypothesis asks for
-    leaf = st.sampled_from(range(len(tensors))).map(lambda i: (tensors[i], [tensors[i]])) | st.sampled_from(DATA).map(
-        lambda data: (data, [])
-    )
+    leaf = st.sampled_from(range(len(tensors))).map(
+        lambda i: (tensors[i], [tensors[i]])
+    ) | st.sampled_from(DATA).map(lambda data: (data, []))
 
     def grown(inner):
         several = st.lists(inner, max_size=3)
         return (
-            st.builds(lambda wrap, pair: (wrap(pair[0]), pair[1]), st.sampled_from(list(WRAP.values())), inner)
-            | several.map(lambda pairs: ([tree for tree, _ in pairs], [x for _, held in pairs for x in held]))
-            | several.map(lambda pairs: (dict(enumerate(tree for tree, _ in pairs)), [x for _, h in pairs for x in h]))
+            st.builds(
+                lambda wrap, pair: (wrap(pair[0]), pair[1]),
+                st.sampled_from(list(WRAP.values())),
+                inner,
+            )
+            | several.map(
+                lambda pairs: ([tree for tree, _ in pairs], [x for _, held in pairs for x in held])
+            )
+            | several.map(
+                lambda pairs: (
+                    dict(enumerate(tree for tree, _ in pairs)),
+                    [x for _, h in pairs for x in h],
+                )
+            )
         )
 
     return st.recursive(leaf, grown, max_leaves=6)
@@ -122,10 +145,14 @@ def test_no_tensor_is_passed_over_in_a_tree_of_mixed_containers(backend):
 
     def inside(tree):
         return [
-            leaf for leaf in flatten(tree).leaves if type(leaf) is type(tensors[0]) and leaf.dtype == tensors[0].dtype
+            leaf
+            for leaf in flatten(tree).leaves
+            if type(leaf) is type(tensors[0]) and leaf.dtype == tensors[0].dtype
         ]
 
-    @settings(max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=100, deadline=None, database=None, suppress_health_check=list(HealthCheck)
+    )
     @given(trees(tensors), st.sampled_from(there), st.sampled_from([None, True]))
     def check(drawn, device, copy):
         tree, held = drawn

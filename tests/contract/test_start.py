@@ -21,5 +21,7 @@ xdevice.share_gpus()  # an error where the framework has been used
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
 def test_importing_every_module_of_an_adapter_starts_nothing(backend):
-    done = subprocess.run([sys.executable, "-c", CODE, backend], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", CODE, backend], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-2000:]

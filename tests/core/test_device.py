@@ -12,14 +12,58 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xdevice import Device, DeviceSpellingError, DeviceTypeError, XDeviceError, as_device, cpu, gpu, virtual_gpus
+from xdevice import (
+    Device,
+    DeviceSpellingError,
+    DeviceTypeError,
+    XDeviceError,
+    as_device,
+    cpu,
+    gpu,
+    virtual_gpus,
+)
 from xdevice.device import MAX_INDEX
 
 SPELLINGS = {
-    "gpu:0": ["gpu", "gpu:0", "GPU", "GPU:0", "gpu(0)", "gpu()", "cuda", "cuda:0", "cuda(0)", "CUDA:0", "/GPU:0"]
-    + ["/gpu:0", "device:GPU:0", "/device:GPU:0", "/job:localhost/replica:0/task:0/device:GPU:0", "Place(gpu:0)"]
-    + ["Place(gpu)", "CudaDevice(id=0)", "rocm:0", "hip", "mps", "mps:0", "metal", "xpu:0", "RocmDevice(id=0)"],
-    "gpu:12": ["gpu:12", "cuda:12", "gpu(12)", "/GPU:12", "/job:worker/replica:0/task:3/device:GPU:12", "Place(gpu:12)"]
+    "gpu:0": [
+        "gpu",
+        "gpu:0",
+        "GPU",
+        "GPU:0",
+        "gpu(0)",
+        "gpu()",
+        "cuda",
+        "cuda:0",
+        "cuda(0)",
+        "CUDA:0",
+        "/GPU:0",
+    ]
+    + [
+        "/gpu:0",
+        "device:GPU:0",
+        "/device:GPU:0",
+        "/job:localhost/replica:0/task:0/device:GPU:0",
+        "Place(gpu:0)",
+    ]
+    + [
+        "Place(gpu)",
+        "CudaDevice(id=0)",
+        "rocm:0",
+        "hip",
+        "mps",
+        "mps:0",
+        "metal",
+        "xpu:0",
+        "RocmDevice(id=0)",
+    ],
+    "gpu:12": [
+        "gpu:12",
+        "cuda:12",
+        "gpu(12)",
+        "/GPU:12",
+        "/job:worker/replica:0/task:3/device:GPU:12",
+        "Place(gpu:12)",
+    ]
     + ["CudaDevice(id=12)", "device(type='cuda', index=12)"],
     "cpu:0": [
         "cpu",
@@ -40,7 +84,9 @@ SPELLINGS = {
 }
 
 
-@pytest.mark.parametrize(("device", "spelling"), [(d, s) for d, all_of_it in SPELLINGS.items() for s in all_of_it])
+@pytest.mark.parametrize(
+    ("device", "spelling"), [(d, s) for d, all_of_it in SPELLINGS.items() for s in all_of_it]
+)
 def test_every_frameworks_spelling_is_one_device(device, spelling):
     assert Device(spelling) is Device(device)
     assert as_device(spelling) is Device(device)
@@ -106,7 +152,9 @@ def test_an_index_out_of_range_is_shown(index):
             build()
 
 
-@pytest.mark.parametrize("index", [1.0, 0.5, True, False, "1", "gpu:1", float("nan"), [1], object()])
+@pytest.mark.parametrize(
+    "index", [1.0, 0.5, True, False, "1", "gpu:1", float("nan"), [1], object()]
+)
 def test_an_index_not_an_integer_is_shown(index):
     with pytest.raises(DeviceTypeError) as error:
         Device("gpu", index)
@@ -142,12 +190,31 @@ def test_a_misspelt_kind_says_what_was_meant(spelling, meant):
     for call in (Device, as_device):
         with pytest.raises(DeviceSpellingError) as error:
             call(spelling)
-        assert str(error.value) == f"{spelling!r} names an unknown kind of device; did you mean {meant!r}?"
+        assert (
+            str(error.value)
+            == f"{spelling!r} names an unknown kind of device; did you mean {meant!r}?"
+        )
     assert Device(meant) != spelling
 
 
 @pytest.mark.parametrize(
-    "kind", ["meta", "npu", "hpu", "ipu", "xla", "mlu", "gcu", "musa", "mtia", "hip", "vgpu", "vpu", "a", "fpga"]
+    "kind",
+    [
+        "meta",
+        "npu",
+        "hpu",
+        "ipu",
+        "xla",
+        "mlu",
+        "gcu",
+        "musa",
+        "mtia",
+        "hip",
+        "vgpu",
+        "vpu",
+        "a",
+        "fpga",
+    ],
 )
 def test_a_frameworks_own_kind_is_not_misspelt(kind):
     assert Device(kind).kind in (kind, "gpu")
@@ -159,7 +226,9 @@ def test_a_kind_that_a_framework_names_may_be_nearly_a_known_word():
         Device("igpu:1")
     device = Device("igpu", 1)
     assert device.kind == "igpu"
-    assert Device(str(device)) is as_device("IGPU:1") is pickle.loads(pickle.dumps(device)) is device
+    assert (
+        Device(str(device)) is as_device("IGPU:1") is pickle.loads(pickle.dumps(device)) is device
+    )
 
 
 def test_any_index_may_be_built_anywhere():
@@ -169,7 +238,9 @@ def test_any_index_may_be_built_anywhere():
 
 KNOWN = {"rocm", "hip", "mps", "metal", "xpu", "cuda", "cpu", "gpu", "tpu", "vgpu"}
 kinds = st.from_regex(r"[a-z](_?[a-z]){0,8}", fullmatch=True).filter(
-    lambda k: k not in KNOWN and not get_close_matches(k, KNOWN, 1, 0.8)  # what is nearly one of them is misspelt
+    lambda k: (
+        k not in KNOWN and not get_close_matches(k, KNOWN, 1, 0.8)
+    )  # what is nearly one of them is misspelt
 )
 devices = st.builds(Device, kinds, st.integers(0, MAX_INDEX))
 
@@ -179,7 +250,10 @@ def test_printed_devices_can_be_read_back(device):
     assert Device(str(device)) is device
     assert eval(repr(device)) is device
     assert Device(f"{device.kind}({device.index})") is device
-    assert Device(f"/job:localhost/replica:0/task:0/device:{device.kind.upper()}:{device.index}") is device
+    assert (
+        Device(f"/job:localhost/replica:0/task:0/device:{device.kind.upper()}:{device.index}")
+        is device
+    )
     assert Device(f"Place({device})") is device
     assert Device(device.kind, device.index) is device
     assert pickle.loads(pickle.dumps(device)) is device
@@ -199,21 +273,34 @@ def test_any_text_is_a_device_or_a_clear_error(text):
 @given(devices, devices)
 def test_ordered_by_kind_then_index(a, b):
     ka, kb = (a.kind, a.index), (b.kind, b.index)
-    assert (a < b, a <= b, a > b, a >= b, a == b) == (ka < kb, ka <= kb, ka > kb, ka >= kb, ka == kb)
+    assert (a < b, a <= b, a > b, a >= b, a == b) == (
+        ka < kb,
+        ka <= kb,
+        ka > kb,
+        ka >= kb,
+        ka == kb,
+    )
     assert (hash(a) == hash(b)) >= (a == b)
 
 
 def test_equal_to_its_spellings_only():
-    assert gpu(1) == "cuda:1" and cpu() == "cpu" and gpu(0) != "cuda:1"
-    assert operator.eq("/GPU:1", gpu(1)) and operator.ne("gpu:1", gpu(0)) and not operator.ne(cpu(), "cpu:0")
+    assert gpu(1) == "cuda:1"
+    assert cpu() == "cpu"
+    assert gpu(0) != "cuda:1"
+    assert operator.eq("/GPU:1", gpu(1))
+    assert operator.ne("gpu:1", gpu(0))
+    assert not operator.ne(cpu(), "cpu:0")
     for malformed in MALFORMED:
-        assert gpu(0) != malformed and malformed != gpu(0)
+        assert gpu(0) != malformed
+        assert malformed != gpu(0)
 
 
 def test_equal_to_devices_only():
     for thing in (None, 0, 0.5, b"cpu", object(), ["cpu"], ("cpu", 0), Device, int):
-        assert cpu() != thing and thing != cpu()
-    assert cpu() not in [0, None, gpu(0)] and "cuda" in [cpu(), gpu(0)]
+        assert cpu() != thing
+        assert thing != cpu()
+    assert cpu() not in [0, None, gpu(0)]
+    assert "cuda" in [cpu(), gpu(0)]
 
 
 def test_the_other_operand_may_decide():
@@ -221,13 +308,20 @@ def test_the_other_operand_may_decide():
 
 
 def test_a_device_hashes_as_a_device_only():
-    assert hash(gpu(1)) == hash(Device("cuda:1")) and len({gpu(1), Device("cuda:1"), cpu()}) == 2
+    assert hash(gpu(1)) == hash(Device("cuda:1"))
+    assert len({gpu(1), Device("cuda:1"), cpu()}) == 2
     assert "gpu:1" not in {gpu(1)}
 
 
-@pytest.mark.parametrize("index", [10**4400, -(10**4400), 10**30], ids=["10**4400", "-10**4400", "10**30"])
+@pytest.mark.parametrize(
+    "index", [10**4400, -(10**4400), 10**30], ids=["10**4400", "-10**4400", "10**30"]
+)
 def test_an_index_too_long_to_print(index):
-    for build in (lambda: gpu(index), lambda: Device("gpu", index), lambda: Device(f"gpu:{'9' * 5000}")):
+    for build in (
+        lambda: gpu(index),
+        lambda: Device("gpu", index),
+        lambda: Device(f"gpu:{'9' * 5000}"),
+    ):
         with pytest.raises(DeviceSpellingError) as error:
             build()
         assert len(str(error.value)) < 200
@@ -236,13 +330,23 @@ def test_an_index_too_long_to_print(index):
 
 
 def test_not_ordered_against_other_things():
-    for compare in (lambda: cpu() < "gpu", lambda: cpu() <= 1, lambda: cpu() > None, lambda: cpu() >= ()):
+    for compare in (
+        lambda: cpu() < "gpu",
+        lambda: cpu() <= 1,
+        lambda: cpu() > None,
+        lambda: cpu() >= (),
+    ):
         with pytest.raises(TypeError):
             compare()
 
 
 @pytest.mark.parametrize(
-    "change", [lambda d: setattr(d, "index", 3), lambda d: setattr(d, "new", 1), lambda d: delattr(d, "kind")]
+    "change",
+    [
+        lambda d: setattr(d, "index", 3),
+        lambda d: setattr(d, "new", 1),
+        lambda d: delattr(d, "kind"),
+    ],
 )
 def test_a_device_never_changes(change):
     with pytest.raises(dataclasses.FrozenInstanceError):

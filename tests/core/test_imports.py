@@ -88,7 +88,10 @@ def test_distributed_is_imported_on_demand():
 def answer(code):
     """What the code prints, in an interpreter where xdevice has been imported and nothing of it used."""
     done = subprocess.run(
-        [sys.executable, "-c", "import xdevice\n" + code], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", "import xdevice\n" + code],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     return done.stdout.strip(), done.stderr
 
@@ -105,13 +108,15 @@ def test_public_names_belong_to_their_module():
         found = getattr(xdevice, name)
         assert getattr(importlib.import_module(found.__module__), name) is found
         assert pickle.loads(pickle.dumps(found)) is found
-        assert inspect.getdoc(found) and inspect.getsourcefile(found)
+        assert inspect.getdoc(found)
+        assert inspect.getsourcefile(found)
 
 
 def test_a_misspelt_name_gets_a_suggestion():
     with pytest.raises(AttributeError) as error:
         _ = xdevice.try_gpus
-    assert error.value.name == "try_gpus" and error.value.obj is xdevice
+    assert error.value.name == "try_gpus"
+    assert error.value.obj is xdevice
     assert "Did you mean: 'try_gpu'?" in answer("xdevice.try_gpus()")[1]
 
 
@@ -131,7 +136,8 @@ FIRST_USES = {
 @pytest.mark.parametrize("first", FIRST_USES)
 def test_virtual_gpus_come_with_any_first_use(run, first):
     out = run(FIRST_USES[first], XDEVICE_VIRTUAL_GPUS="2", XDEVICE_BACKEND="toy").splitlines()
-    assert out[0] == "enabled 2 False" and out[-1] in ("gpu:1", "False", "2")
+    assert out[0] == "enabled 2 False"
+    assert out[-1] in ("gpu:1", "False", "2")
 
 
 def test_with_device_may_be_the_first_use(run):

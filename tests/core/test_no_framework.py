@@ -4,7 +4,9 @@ import pytest
 
 import xdevice
 
-pytestmark = pytest.mark.skipif(bool(xdevice.available()), reason="a framework is installed; `tox -e core` has none")
+pytestmark = pytest.mark.skipif(
+    bool(xdevice.available()), reason="a framework is installed; `tox -e core` has none"
+)
 
 CALLS = [
     lambda: xdevice.backend(),

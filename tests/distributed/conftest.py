@@ -29,7 +29,11 @@ class Done:
 
     def of(self, rank):
         """The lines that a rank has printed."""
-        return [line.removeprefix(f"[{rank}] ") for line in self.stdout.splitlines() if line.startswith(f"[{rank}] ")]
+        return [
+            line.removeprefix(f"[{rank}] ")
+            for line in self.stdout.splitlines()
+            if line.startswith(f"[{rank}] ")
+        ]
 
     @property
     def last(self):
@@ -54,7 +58,9 @@ def _marked(mark):
         if process.name.isdigit():
             try:
                 alive = (process / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-                if alive and f"{MARK}={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                if alive and f"{MARK}={mark}".encode() in (process / "environ").read_bytes().split(
+                    b"\0"
+                ):
                     found.append(int(process.name))
             except OSError:
                 pass  # it ended meanwhile, or belongs to another user
@@ -65,8 +71,16 @@ def _marked(mark):
 def environment():
     """The environment of a job's processes, and its mark."""
     mark = uuid.uuid4().hex
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("XDEVICE_", "OMP_"))}
-    return {**kept, MARK: mark, "TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"}
+    kept = {
+        key: value for key, value in os.environ.items() if not key.startswith(("XDEVICE_", "OMP_"))
+    }
+    return {
+        **kept,
+        MARK: mark,
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        "CUDA_VISIBLE_DEVICES": "",
+        "JAX_PLATFORMS": "cpu",
+    }
 
 
 @pytest.fixture
@@ -80,10 +94,31 @@ def launch(environment):
     """Runs a job to its end, and sees that it leaves no process. One that hangs has status 124, by the time limit."""
 
     def run(backend, *arguments, n=2, script=WORKER, options=(), limit=100, **env):
-        options = [str(n), "--backend", str(backend), "--time-limit", str(limit), *map(str, options)]
-        command = [sys.executable, "-m", "xdevice", "launch", "-n", *options, str(script), *map(str, arguments)]
+        options = [
+            str(n),
+            "--backend",
+            str(backend),
+            "--time-limit",
+            str(limit),
+            *map(str, options),
+        ]
+        command = [
+            sys.executable,
+            "-m",
+            "xdevice",
+            "launch",
+            "-n",
+            *options,
+            str(script),
+            *map(str, arguments),
+        ]
         completed = subprocess.run(
-            command, env={**environment, **env}, capture_output=True, text=True, timeout=limit + 30, check=False
+            command,
+            env={**environment, **env},
+            capture_output=True,
+            text=True,
+            timeout=limit + 30,
+            check=False,
         )
         done = Done(completed)
         assert left_behind(environment[MARK]) == [], "processes have survived the job"
@@ -104,7 +139,11 @@ def why_not():
     name = f"xd{os.getpid()}"
     made = ip("netns", "add", name, check=False)
     ip("netns", "del", name, check=False)
-    return f"this machine makes no network namespace: {made.stderr.strip()}" if made.returncode else None
+    return (
+        f"this machine makes no network namespace: {made.stderr.strip()}"
+        if made.returncode
+        else None
+    )
 
 
 @pytest.fixture
@@ -120,7 +159,20 @@ def hosts(request):
             ip("netns", "add", name)
         ip("-n", switch, "link", "add", "bridge", "up", "type", "bridge")
         for name, letter, address in zip(names, letters, addresses, strict=True):
-            ip("link", "add", "xd0", "netns", name, "type", "veth", "peer", "name", f"p{letter}", "netns", switch)
+            ip(
+                "link",
+                "add",
+                "xd0",
+                "netns",
+                name,
+                "type",
+                "veth",
+                "peer",
+                "name",
+                f"p{letter}",
+                "netns",
+                switch,
+            )
             ip("-n", switch, "link", "set", f"p{letter}", "up", "master", "bridge")
             ip("-n", name, "addr", "add", f"{address}/24", "dev", "xd0")
             for link in ("lo", "xd0"):
@@ -152,7 +204,14 @@ def launch_on(hosts, environment, tmp_path):
                 "--node-rank",
                 number,
             ]
-            command += ["--master-addr", addresses[0], "--master-port", port, "--hosts", ",".join(addresses)]
+            command += [
+                "--master-addr",
+                addresses[0],
+                "--master-port",
+                port,
+                "--hosts",
+                ",".join(addresses),
+            ]
             command += ["--token-file", tmp_path / "token", "--trust-network"]
             command += ["--backend", backend, "--time-limit", 100, WORKER, scenario, *arguments]
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

@@ -14,13 +14,20 @@ def writes(path):
     if distributed.rank() == 0:
         time.sleep(1)
     xdevice.save({"w": xdevice.full((3,), float(distributed.rank()))}, path)
-    print("found", xdevice.to_numpy(xdevice.load(path)["w"]).tolist(), sorted(os.listdir(path.parent)), flush=True)
+    print(
+        "found",
+        xdevice.to_numpy(xdevice.load(path)["w"]).tolist(),
+        sorted(os.listdir(path.parent)),
+        flush=True,
+    )
 
 
 def fails(path):
     """Rank 0 cannot write, and goes on as if nothing had been."""
     if distributed.rank() == 0:
-        time.sleep(2)  # the others are waiting for it then, and no longer on their way out of init()
+        time.sleep(
+            2
+        )  # the others are waiting for it then, and no longer on their way out of init()
     try:
         xdevice.save({"w": xdevice.ones(3)}, path / "none" / "file")
     except (OSError, xdevice.XDeviceError) as error:

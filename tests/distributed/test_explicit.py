@@ -17,7 +17,13 @@ from xdevice.distributed.process_info import ProcessInfo, block_size
 from xdevice.distributed.rendezvous.ports import free_block
 
 SPAWNS = Path(__file__).with_name("spawns.py")
-GIVEN = {"rank": 1, "world_size": 2, "address": "127.0.0.1:29400", "local_rank": None, "token": None}
+GIVEN = {
+    "rank": 1,
+    "world_size": 2,
+    "address": "127.0.0.1:29400",
+    "local_rank": None,
+    "token": None,
+}
 
 
 def info_of(**changes):
@@ -28,7 +34,9 @@ def info_of(**changes):
 def test_processes_without_a_launcher(backend, environment):
     address = f"127.0.0.1:{free_block(block_size(2))}"
     command = [sys.executable, SPAWNS, str(backend), address]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200, check=False)
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=200, check=False
+    )
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stdout.splitlines() if line.startswith("(")]
     assert sorted(lines) == ["(0, 0, 2) [3.0, 4.0] 0", "(1, 0, 2) [3.0, 4.0] 1"]
@@ -46,15 +54,25 @@ def test_other_tokens_do_not_join():
 
     with ThreadPoolExecutor(2) as pool:
         late, refused = pool.map(meet, range(2))
-    assert refused.startswith(f"rank 0 (at {address}) does not accept this process's token"), refused
+    assert refused.startswith(f"rank 0 (at {address}) does not accept this process's token"), (
+        refused
+    )
     assert late.startswith("rank 1 did not come"), late
 
 
 @pytest.mark.parametrize(
     ("change", "error", "says"),
     [
-        ({"rank": None}, xdevice.ArgumentError, "init() was given world_size, address without rank; give all three"),
-        ({"world_size": None, "address": None}, xdevice.ArgumentError, "rank without world_size and address"),
+        (
+            {"rank": None},
+            xdevice.ArgumentError,
+            "init() was given world_size, address without rank; give all three",
+        ),
+        (
+            {"world_size": None, "address": None},
+            xdevice.ArgumentError,
+            "rank without world_size and address",
+        ),
         (
             {"rank": None, "world_size": None, "address": None, "token": "x" * 16},
             xdevice.ArgumentError,
@@ -67,25 +85,48 @@ def test_other_tokens_do_not_join():
         ({"world_size": 0}, xdevice.ArgumentError, "world_size=0 is not an integer of 1 or more"),
         ({"world_size": 2.0}, xdevice.ArgumentTypeError, "world_size=2.0 is not an integer"),
         ({"local_rank": 2}, xdevice.ArgumentError, "local_rank=2 is not an integer from 0 to 1"),
-        ({"address": ("head", 29400)}, xdevice.ArgumentTypeError, "is not a string; give rank 0's, as in"),
+        (
+            {"address": ("head", 29400)},
+            xdevice.ArgumentTypeError,
+            "is not a string; give rank 0's, as in",
+        ),
         ({"address": "head"}, xdevice.ArgumentError, "address='head' is not a host and a port"),
         ({"address": ":29400"}, xdevice.ArgumentError, "is not a host and a port"),
         ({"address": "head:port"}, xdevice.ArgumentError, "is not a host and a port"),
-        ({"address": "head:65533"}, xdevice.ArgumentError, "leaves no room for the job's 7 ports; give a lower port"),
+        (
+            {"address": "head:65533"},
+            xdevice.ArgumentError,
+            "leaves no room for the job's 7 ports; give a lower port",
+        ),
         ({"address": "head:0"}, xdevice.ArgumentError, "leaves no room"),
-        ({"address": "head:29400"}, xdevice.ArgumentError, "no local_rank; give one, from 0 on each host"),
-        ({"token": b"x" * 32}, xdevice.ArgumentTypeError, "token is of type bytes; give all processes the same"),
+        (
+            {"address": "head:29400"},
+            xdevice.ArgumentError,
+            "no local_rank; give one, from 0 on each host",
+        ),
+        (
+            {"token": b"x" * 32},
+            xdevice.ArgumentTypeError,
+            "token is of type bytes; give all processes the same",
+        ),
         ({"token": "short"}, xdevice.ArgumentError, "token has 5 characters; give at least 16"),
     ],
 )
 def test_wrong_arguments_of_init(change, error, says):
     with pytest.raises(error) as raised:
         info_of(**change)
-    assert says in str(raised.value) and "\n" not in str(raised.value)
+    assert says in str(raised.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_contradicted_rank_is_an_error():
-    env = {"RANK": "0", "WORLD_SIZE": "4", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "29400"}
+    env = {
+        "RANK": "0",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": "a",
+        "MASTER_PORT": "29400",
+    }
     with pytest.raises(xdevice.ArgumentError) as raised:
         InitOptions(**GIVEN).process_info(env)
     assert str(raised.value) == (
@@ -98,7 +139,8 @@ def test_a_contradicted_rank_is_an_error():
 
 def test_no_token_in_repr_and_ipv6():
     found = info_of(address="[::1]:29400", token="s" * 16)
-    assert (found.host, found.token) == ("::1", "s" * 16) and "sss" not in repr(found)
+    assert (found.host, found.token) == ("::1", "s" * 16)
+    assert "sss" not in repr(found)
 
 
 def test_ipv6_is_refused_before_anything_listens(monkeypatch):
@@ -106,8 +148,13 @@ def test_ipv6_is_refused_before_anything_listens(monkeypatch):
     monkeypatch.setattr(group.here, "info", None)
     for address, host in (("[fd00::2]:29400", ""), ("10.0.0.1:29400", "fd00::2")):
         monkeypatch.setenv("XDEVICE_HOST", host)
-        with xdevice.using("numpy"), pytest.raises(xdevice.ArgumentError, match=r"'fd00::2' is an IPv6 address.*IPv4"):
-            dist.init(rank=0, world_size=2, local_rank=0, address=address, engine="mpi", token="s" * 16)
+        with (
+            xdevice.using("numpy"),
+            pytest.raises(xdevice.ArgumentError, match=r"'fd00::2' is an IPv6 address.*IPv4"),
+        ):
+            dist.init(
+                rank=0, world_size=2, local_rank=0, address=address, engine="mpi", token="s" * 16
+            )
 
 
 def test_the_rank_stays_until_the_next_init(monkeypatch):
@@ -122,7 +169,10 @@ def test_the_rank_stays_until_the_next_init(monkeypatch):
 
 
 def test_beyond_loopback_needs_trust(monkeypatch):
-    far, near = ProcessInfo(0, 2, 0, "10.0.0.1", 29400, "srun"), ProcessInfo(0, 2, 0, "127.0.0.1", 29400, "srun")
+    far, near = (
+        ProcessInfo(0, 2, 0, "10.0.0.1", 29400, "srun"),
+        ProcessInfo(0, 2, 0, "127.0.0.1", 29400, "srun"),
+    )
     monkeypatch.delenv("XDEVICE_HOST", raising=False)
     with pytest.raises(xdevice.DistributedError) as raised:
         check_reach(far, "the engine of torch")
@@ -141,7 +191,13 @@ def test_beyond_loopback_needs_trust(monkeypatch):
 def test_without_trust_nothing_listens(backend, monkeypatch):
     monkeypatch.setattr(group.here, "info", None)
     monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)
-    place = {"rank": 0, "world_size": 2, "address": "10.0.0.1:29400", "local_rank": 0, "token": "k" * 32}
+    place = {
+        "rank": 0,
+        "world_size": 2,
+        "address": "10.0.0.1:29400",
+        "local_rank": 0,
+        "token": "k" * 32,
+    }
     with (
         xdevice.using(backend),
         pytest.raises(xdevice.DistributedError, match=f"the engine of {backend} lets any process"),
@@ -152,9 +208,11 @@ def test_without_trust_nothing_listens(backend, monkeypatch):
 
 def test_trust_by_argument_or_variable(monkeypatch):
     monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)
-    assert not InitOptions().trusts_network() and InitOptions(trust_network=True).trusts_network()
+    assert not InitOptions().trusts_network()
+    assert InitOptions(trust_network=True).trusts_network()
     monkeypatch.setenv("XDEVICE_TRUST_NETWORK", "1")
-    assert InitOptions().trusts_network() and not InitOptions(trust_network=False).trusts_network()
+    assert InitOptions().trusts_network()
+    assert not InitOptions(trust_network=False).trusts_network()
     monkeypatch.setenv("XDEVICE_TRUST_NETWORK", "yes")
     with pytest.raises(xdevice.ArgumentError, match="XDEVICE_TRUST_NETWORK='yes' is not 0 or 1"):
         InitOptions().trusts_network()

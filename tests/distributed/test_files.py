@@ -29,5 +29,6 @@ def test_rank_0s_error_is_everybodys(backend, launch, tmp_path):
     assert [len(of_one) for of_one in lines] == [2, 2], done.stderr
     (mine, then), (theirs, then_too) = lines
     assert mine.startswith("save: FileNotFoundError [Errno 2] cannot be written"), done.stderr
-    assert theirs.startswith("save: DistributedError rank 0 ") and "FileNotFoundError" in theirs
+    assert theirs.startswith("save: DistributedError rank 0 ")
+    assert "FileNotFoundError" in theirs
     assert then == then_too == "barrier: DistributedError"

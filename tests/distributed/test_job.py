@@ -22,7 +22,10 @@ def test_results_agree_to_the_bit(backend, launch, with_virtual_gpus):
         agreed, differs = done.of(rank)[-2:]
         assert agreed == "agreed on 2"
         assert differs.startswith("DistributedError rank 1: rank 1 (process ")
-        assert "float32[3] on cpu at ['b|;'] where rank 0 gives float32[2] on cpu at ['b|;']" in differs
+        assert (
+            "float32[3] on cpu at ['b|;'] where rank 0 gives float32[2] on cpu at ['b|;']"
+            in differs
+        )
 
 
 @pytest.mark.weekly
@@ -38,7 +41,9 @@ def test_the_mean_of_equals_is_exact(backend, launch):
 def test_one_host_listens_on_loopback_only(backend, launch):
     done = launch(backend, "listens")
     assert done.status == 0, done.stderr
-    assert [done.of(rank)[-1].partition(" listen, ")[2] for rank in (0, 1)] == ["reachable by other hosts: []"] * 2
+    assert [done.of(rank)[-1].partition(" listen, ")[2] for rank in (0, 1)] == [
+        "reachable by other hosts: []"
+    ] * 2
 
 
 @pytest.mark.one_engine
@@ -48,10 +53,17 @@ def test_missing_and_disagreeing_ranks(backend, launch):
     assert done.status == 0, done.stderr
     assert "xdevice" not in done.stderr  # at their end, too
     missing, disagrees, twice = done.of(0)
-    assert missing.startswith("DistributedTimeoutError rank 1: rank 1 did not come: rank 0 of 2 came within 1 s")
-    assert disagrees == "DistributedError rank 1: rank 1 has world size 3, and rank 0 has 2; start all alike"
+    assert missing.startswith(
+        "DistributedTimeoutError rank 1: rank 1 did not come: rank 0 of 2 came within 1 s"
+    )
+    assert (
+        disagrees
+        == "DistributedError rank 1: rank 1 has world size 3, and rank 0 has 2; start all alike"
+    )
     assert twice.startswith("DistributedError rank 1: rank 1 is there twice: process ")
-    assert [line.partition(" is ")[0] for line in done.of(1)[-2:]] == [twice.partition(" is ")[0]] * 2
+    assert [line.partition(" is ")[0] for line in done.of(1)[-2:]] == [
+        twice.partition(" is ")[0]
+    ] * 2
     assert disagrees in done.of(1)
 
 
@@ -77,7 +89,9 @@ def test_a_frozen_process_is_named(backend, launch):
     where = random.choice(["barrier", "work", "end"])
     done = launch(backend, "frozen", where)
     assert done.status == 75, (where, done.stderr)
-    assert re.search(r" waited 4 s in.*; rank 1 \(process .*does not answer: it is stopped", done.stderr), (
+    assert re.search(
+        r" waited 4 s in.*; rank 1 \(process .*does not answer: it is stopped", done.stderr
+    ), (
         where,
         done.stderr,
     )

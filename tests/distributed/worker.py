@@ -17,7 +17,18 @@ from xdevice import to_numpy
 
 # That a process waits for the others; where all come, a busy machine is no reason to give up.
 SECONDS = 4.0 if sys.argv[1] in ("frozen", "waits", "computes", "transfers", "stops") else 60.0
-DTYPES = ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int16", "int32", "int64", "bool")
+DTYPES = (
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "int64",
+    "bool",
+)
 
 
 def same(tensor, wanted):
@@ -37,14 +48,16 @@ def made(values, dtype):
 
 
 def agrees(rank, size):
-    assert (dist.rank(), dist.world_size()) == (rank, size) and dist.local_rank() in (rank, 0)
+    assert (dist.rank(), dist.world_size()) == (rank, size)
+    assert dist.local_rank() in (rank, 0)
     reduces(rank, size)
     for dtype in DTYPES:
         keeps_bits(rank, size, dtype)
     for device in xdevice.devices():
         x = xdevice.full((5,), float(rank), device=device)
         for made_anew in (dist.all_reduce(x), dist.broadcast(x, size - 1), *dist.all_gather(x)):
-            assert xdevice.device_of(made_anew) == device and made_anew is not x
+            assert xdevice.device_of(made_anew) == device
+            assert made_anew is not x
     refuses(rank)
     bursts(rank, size)
     print(f"agreed on {size}", flush=True)
@@ -52,15 +65,23 @@ def agrees(rank, size):
 
 def reduces(rank, size):
     shared = xdevice.tensor([1.0 + rank, 2.0])
-    tree = {"w": shared, "more": [xdevice.ones((2, 3)), shared, xdevice.zeros((0, 3))], "name": "first", "none": None}
+    tree = {
+        "w": shared,
+        "more": [xdevice.ones((2, 3)), shared, xdevice.zeros((0, 3))],
+        "name": "first",
+        "none": None,
+    }
     total = dist.all_reduce(tree)
     same(total["w"], [size * (size + 1) / 2, 2 * size])
     same(total["more"][0], np.full((2, 3), size))
-    assert total["more"][1] is total["w"] and tuple(total["more"][2].shape) == (0, 3)
+    assert total["more"][1] is total["w"]
+    assert tuple(total["more"][2].shape) == (0, 3)
     assert (total["name"], total["none"]) == ("first", None)
     same(shared, [1 + rank, 2])  # what was given is as it was
     same(dist.all_reduce(shared, "mean"), [(size + 1) / 2, 2])
-    same(dist.all_reduce(xdevice.full((2,), 40000.0, dtype="float16"), "mean"), [40000.0] * 2)  # 80000 is beyond it
+    same(
+        dist.all_reduce(xdevice.full((2,), 40000.0, dtype="float16"), "mean"), [40000.0] * 2
+    )  # 80000 is beyond it
     same(dist.all_reduce(shared, "max"), [size, 2])
     same(dist.all_reduce(shared, "min"), [1, 2])
     keeps_nan(rank, size)
@@ -74,15 +95,30 @@ def reduces(rank, size):
 def keeps_nan(rank, size):
     """A NaN of any process is one of the result, and does not affect the numbers beside it."""
     nan, inf = float("nan"), float("inf")
-    numbers = [nan if rank == 0 else 1, nan if rank == size - 1 else -1, -1.5 - rank, 2.0 + rank, inf, -inf, -0.0]
+    numbers = [
+        nan if rank == 0 else 1,
+        nan if rank == size - 1 else -1,
+        -1.5 - rank,
+        2.0 + rank,
+        inf,
+        -inf,
+        -0.0,
+    ]
     for dtype in ("float16", "bfloat16", "float32", "float64"):
         x = made(numbers, dtype)
         if x is None:
             continue
-        for op, rest in (("max", [-1.5, 1.0 + size, inf, -inf, 0]), ("min", [-0.5 - size, 2, inf, -inf, 0])):
+        for op, rest in (
+            ("max", [-1.5, 1.0 + size, inf, -inf, 0]),
+            ("min", [-0.5 - size, 2, inf, -inf, 0]),
+        ):
             found = dist.all_reduce(x, op)
             assert found.dtype == x.dtype
-            as_numbers = to_numpy(xdevice.to_device(found, "cpu")).astype("float64") if dtype != "bfloat16" else None
+            as_numbers = (
+                to_numpy(xdevice.to_device(found, "cpu")).astype("float64")
+                if dtype != "bfloat16"
+                else None
+            )
             if as_numbers is not None:
                 np.testing.assert_array_equal(as_numbers, [nan, nan, *rest])
 
@@ -120,19 +156,29 @@ def keeps_bits(rank, size, dtype):
             same(dist.all_reduce(odd, "max"), [2**40 + 1, -(2**40) - 3])
     if dtype == "float32":
         strange = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-42, 3.4e38], "float32")
-        got = to_numpy(dist.broadcast(xdevice.tensor(strange if rank == 0 else np.zeros(6, "float32"))))
+        got = to_numpy(
+            dist.broadcast(xdevice.tensor(strange if rank == 0 else np.zeros(6, "float32")))
+        )
         assert got.view("uint32").tolist() == strange.view("uint32").tolist(), got
 
 
 def refuses(rank):
     """Each process finds these wrong by itself, and the job goes on."""
     for wrong, error, says in (
-        (lambda: dist.all_reduce(xdevice.ones(2), "product"), xdevice.ArgumentError, "no operation 'product'"),
+        (
+            lambda: dist.all_reduce(xdevice.ones(2), "product"),
+            xdevice.ArgumentError,
+            "no operation 'product'",
+        ),
         (lambda: dist.all_reduce({"n": 3}), xdevice.NotATensorError, "of type int at ['n']"),
         (lambda: dist.all_reduce([]), xdevice.NotATensorError, "no tensor"),
         (lambda: dist.all_reduce(Unordered()), xdevice.ArgumentTypeError, "a set, whose order"),
         (lambda: in_a_thread(dist.barrier), xdevice.DistributedError, "comes from another thread"),
-        (lambda: dist.all_reduce(made([1, 2], "int32"), "mean"), xdevice.ArgumentTypeError, "a mean of integers"),
+        (
+            lambda: dist.all_reduce(made([1, 2], "int32"), "mean"),
+            xdevice.ArgumentTypeError,
+            "a mean of integers",
+        ),
         (lambda: dist.all_reduce(made([True], "bool")), xdevice.ArgumentTypeError, "booleans"),
         (lambda: dist.broadcast(xdevice.ones(2), 9), xdevice.ArgumentError, "root=9 is not a rank"),
         (lambda: dist.init(), xdevice.DistributedError, "init() was called twice"),
@@ -182,7 +228,10 @@ def listens(rank, size):
     """On one host nothing ever listens but on loopback: not this process, nor what it has started."""
     same(dist.all_reduce(xdevice.ones(3)), [size] * 3)
     look()
-    print(f"{len(seen)} sockets listen, reachable by other hosts: {sorted(filter(is_wide, seen))}", flush=True)
+    print(
+        f"{len(seen)} sockets listen, reachable by other hosts: {sorted(filter(is_wide, seen))}",
+        flush=True,
+    )
 
 
 seen = set()
@@ -278,7 +327,9 @@ def said(wrong):
     try:
         wrong()
     except xdevice.DistributedError as error:
-        sys.stdout.write(f"{type(error).__name__} rank {error.rank}: {error}\n")  # whole, also from a thread
+        sys.stdout.write(
+            f"{type(error).__name__} rank {error.rank}: {error}\n"
+        )  # whole, also from a thread
     else:
         sys.stdout.write("no error\n")
     sys.stdout.flush()
@@ -313,8 +364,15 @@ def doubled(rank):
         from xdevice.distributed.membership import Membership
         from xdevice.distributed.process_info import process_info_in
 
-        words = {"backend": str(xdevice.backend()), "engine": "native", "version": xdevice.__version__, "timeout": 60.0}
-        other = Thread(target=said, args=(lambda: Membership(process_info_in(os.environ), 60, words),))
+        words = {
+            "backend": str(xdevice.backend()),
+            "engine": "native",
+            "version": xdevice.__version__,
+            "timeout": 60.0,
+        }
+        other = Thread(
+            target=said, args=(lambda: Membership(process_info_in(os.environ), 60, words),)
+        )
         other.start()
         said(lambda: dist.init(60))
         other.join()

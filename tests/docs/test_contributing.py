@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROW = re.compile(r"^\| \d+ \| `([^`]+)` \| (\d+) \|", re.MULTILINE)
-MOST = 3250  # lines
+MOST = 3700  # lines
 
 
 def test_the_core_is_read_in_an_evening():

@@ -14,7 +14,11 @@ import xdevice
 from xdevice.framework import choosing as registry
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md") if page.parent.name != "tutorials")
+PAGES = sorted(
+    page.relative_to(DOCS).as_posix()
+    for page in DOCS.rglob("*.md")
+    if page.parent.name != "tutorials"
+)
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# (\S+\.py)\n")  # a block that opens with its name is a file, not a session
@@ -31,7 +35,9 @@ def numpy_chosen(monkeypatch):
     monkeypatch.setenv("XDEVICE_BACKEND", "numpy")
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if any(">>> " in block for block in blocks(page))])
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if any(">>> " in block for block in blocks(page))]
+)
 def test_the_examples_of_a_page_run_in_order(page, numpy_chosen):
     sessions = "\n".join(block for block in blocks(page) if not FILE.match(block))
     test = doctest.DocTestParser().get_doctest(sessions, {}, page, page, 0)
@@ -48,8 +54,11 @@ def test_every_python_block_is_run(page):
 
 def test_what_other_projects_tests_cannot_have_is_in_the_words_of_the_pages():
     listed = tomllib.loads((DOCS.parent / "tests/foreign/cannot.toml").read_text(encoding="utf-8"))
-    page = " ".join(" ".join(page.read_text("utf-8") for page in (DOCS / "several").glob("virtual*.md")).split())
-    assert listed and [words for words in listed if words not in page] == []
+    page = " ".join(
+        " ".join(page.read_text("utf-8") for page in (DOCS / "several").glob("virtual*.md")).split()
+    )
+    assert listed
+    assert [words for words in listed if words not in page] == []
 
 
 @pytest.mark.weekly
@@ -58,12 +67,20 @@ def test_the_pages_adapter_keeps_the_contract(tmp_path):
         file = tmp_path / FILE.match(block)[1]
         file.parent.mkdir(exist_ok=True)
         file.write_text(block, encoding="utf-8")
-    toml = re.search(r"^```toml\n(# pyproject.toml\n.*?)^```$", page_text(), re.MULTILINE | re.DOTALL)[1]
-    entry = re.search(r"^\[project\.entry-points\.\"(.+)\"\]\n(\w+) = \"(\w+)\"$", toml, re.MULTILINE)
+    toml = re.search(
+        r"^```toml\n(# pyproject.toml\n.*?)^```$", page_text(), re.MULTILINE | re.DOTALL
+    )[1]
+    entry = re.search(
+        r"^\[project\.entry-points\.\"(.+)\"\]\n(\w+) = \"(\w+)\"$", toml, re.MULTILINE
+    )
     info = tmp_path / "xdevice_array-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice-array\nVersion: 1\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*entry.groups()), encoding="utf-8")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: xdevice-array\nVersion: 1\n", encoding="utf-8"
+    )
+    (info / "entry_points.txt").write_text(
+        "[{}]\n{} = {}\n".format(*entry.groups()), encoding="utf-8"
+    )
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
 
     def passed(*command):
@@ -110,7 +127,9 @@ def test_every_error_is_in_the_table():
     page = (DOCS / "tensors" / "errors.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (↳ )?`(\w+)` \| `(\w+)` \| .+ \|$", page, re.MULTILINE)
     listed = {name: builtin for _, name, builtin in rows}
-    errors = {name: getattr(xdevice, name) for name in xdevice.__all__ if hasattr(xdevice.errors, name)}
+    errors = {
+        name: getattr(xdevice, name) for name in xdevice.__all__ if hasattr(xdevice.errors, name)
+    }
     assert set(listed) == set(errors) - {"XDeviceError"}
     builtins = vars(__import__("builtins"))
     assert all(issubclass(errors[name], builtins[builtin]) for name, builtin in listed.items())
@@ -132,7 +151,9 @@ def test_options_are_on_the_page(capsys):
         with pytest.raises(SystemExit, match="0"):
             main([name, "--help"])
         said = capsys.readouterr().out
-        tables = "\n".join(re.findall(r"^\|.*", sections[name], re.MULTILINE))  # the text has misspelt ones, too
+        tables = "\n".join(
+            re.findall(r"^\|.*", sections[name], re.MULTILINE)
+        )  # the text has misspelt ones, too
         options = set(re.findall(r"--[a-z]+", tables))
         assert options
         assert {option for option in options if option not in said} == set()

@@ -10,11 +10,22 @@ TEXT = (HERE / "programs.toml").read_text(encoding="utf-8")
 
 
 def test_the_page_lists_the_rows_that_are_kept():
-    kept = {f"{project}/{row}" for project, row in re.findall(r"^\[([\w-]+)\.(\w+)\]$", TEXT, re.MULTILINE)}
-    pages = [page.read_text(encoding="utf-8") for page in (ROOT / "docs" / "several").glob("programs_*.md")]
-    listed = [row for page in pages for row in re.findall(r"^\| `([\w-]+/\w+)` \|", page, re.MULTILINE)]
-    assert kept == set(listed) and len(listed) == len(kept) > 50
-    counts = re.findall(r"\[(\d+)(?: and (\d+))? programs\]", (ROOT / "docs/several/programs.md").read_text("utf-8"))
+    kept = {
+        f"{project}/{row}"
+        for project, row in re.findall(r"^\[([\w-]+)\.(\w+)\]$", TEXT, re.MULTILINE)
+    }
+    pages = [
+        page.read_text(encoding="utf-8")
+        for page in (ROOT / "docs" / "several").glob("programs_*.md")
+    ]
+    listed = [
+        row for page in pages for row in re.findall(r"^\| `([\w-]+/\w+)` \|", page, re.MULTILINE)
+    ]
+    assert kept == set(listed)
+    assert len(listed) == len(kept) > 50
+    counts = re.findall(
+        r"\[(\d+)(?: and (\d+))? programs\]", (ROOT / "docs/several/programs.md").read_text("utf-8")
+    )
     assert sum(int(count) for pair in counts for count in pair if count) == len(listed)
 
 

@@ -76,10 +76,14 @@ def test_the_report_of_transfers(backend):
         assert "--backend torch examples/transfers.py" in text_and_examples("README.md")[0]
         return
     block = re.compile(r"```console\n\$ xdevice (run --watch.*?)\n(.*?)```", re.DOTALL)
-    found = [block.search(text_and_examples(name)[0]).groups() for name in ("README.md", "README.zh.md")]
+    found = [
+        block.search(text_and_examples(name)[0]).groups() for name in ("README.md", "README.zh.md")
+    ]
     assert found[0] == found[1]
     command, promised = found[0]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
     ran = [sys.executable, "-m", "xdevice", *command.split()]
-    done = subprocess.run(ran, env=clean, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=300)
+    done = subprocess.run(
+        ran, env=clean, cwd=ROOT, capture_output=True, encoding="utf-8", timeout=300
+    )
     assert promised in done.stderr

@@ -27,8 +27,17 @@ INSTALLED = {"tox run": f"python -m tox run --skip-pkg-install {HERE}"}
 
 def typed(command, folder):
     """What the command prints on stdout, as in the reader's environment."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDEVICE", "TOX", "PYTEST"))}
-    quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "COLUMNS": "80", "PYTHONIOENCODING": "utf-8", "CUDA_VISIBLE_DEVICES": ""}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("XDEVICE", "TOX", "PYTEST"))
+    }
+    quiet = {
+        "TF_CPP_MIN_LOG_LEVEL": "3",
+        "COLUMNS": "80",
+        "PYTHONIOENCODING": "utf-8",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
     return subprocess.run(
         ["bash", "-c", INSTALLED.get(command, command)],
@@ -68,12 +77,18 @@ def follow(page, folder):
             commands += 1
             done = typed(command, folder)
             alike = doctest.OutputChecker().check_output(promised, done.stdout, ALIKE)
-            assert alike, f"{command}\n{promised}\nis promised, and not:\n{done.stdout}\n{done.stderr[-3000:]}"
+            assert alike, (
+                f"{command}\n{promised}\nis promised, and not:\n{done.stdout}\n{done.stderr[-3000:]}"
+            )
             failed = bool(re.search(r"^FAILED ", promised, re.MULTILINE))
-            assert bool(done.returncode) == failed, f"{command} ended with {done.returncode}\n{done.stderr[-3000:]}"
+            assert bool(done.returncode) == failed, (
+                f"{command} ended with {done.returncode}\n{done.stderr[-3000:]}"
+            )
     return commands
 
 
 def test_the_chapters_tabs_run():
     page = (PAGES / "author.md").read_text(encoding="utf-8")
-    assert set(re.findall(r"# (tab_\w+\.py)", page)) == set(re.findall(r"^\$ .*(tab_\w+\.py)$", page, re.MULTILINE))
+    assert set(re.findall(r"# (tab_\w+\.py)", page)) == set(
+        re.findall(r"^\$ .*(tab_\w+\.py)$", page, re.MULTILINE)
+    )

@@ -67,14 +67,29 @@ def section(title):
 def test_the_page_has_the_version_of_each_python():
     header, _, *table = section("Which Python")
     assert header == ["framework", *PYTHONS]
-    said = {(row[0], python): version for row in table for python, version in zip(PYTHONS, row[1:], strict=True)}
-    wheels = {key: version.removesuffix(" (not run)") for key, version in said.items() if version != "no wheels"}
+    said = {
+        (row[0], python): version
+        for row in table
+        for python, version in zip(PYTHONS, row[1:], strict=True)
+    }
+    wheels = {
+        key: version.removesuffix(" (not run)")
+        for key, version in said.items()
+        if version != "no wheels"
+    }
     assert wheels == {key: pins(key[1])[environments.PACKAGES[key[0]]] for key in wheels}
     assert {name for name, _ in said} == set(environments.PACKAGES) - {"mxnet"}
     # Under 3.11 every change is run; what passed on another Python has a row.
     _, _, *passed = section("What passed")
-    ran = {(row[0], python, version) for row in passed for python in row[2].split(", ") for version in versions_in(row)}
-    claimed = {key: version for key, version in wheels.items() if version == said[key] and key[1] != "3.11"}
+    ran = {
+        (row[0], python, version)
+        for row in passed
+        for python in row[2].split(", ")
+        for version in versions_in(row)
+    }
+    claimed = {
+        key: version for key, version in wheels.items() if version == said[key] and key[1] != "3.11"
+    }
     assert [(*key, version) for key, version in claimed.items() if (*key, version) not in ran] == []
 
 
@@ -101,7 +116,12 @@ def test_the_alarm_covers_each_framework():
 def test_any_environment_may_be_weekly():
     headers = re.findall(r"^\[testenv:(.*)\]$", TOX, re.MULTILINE)
     # tox knows a factor that is in a header as a part of that name alone
-    assert not [header for header in headers for word in ("weekly", "newest", "pre") if word in re.split(r"\W", header)]
+    assert not [
+        header
+        for header in headers
+        for word in ("weekly", "newest", "pre")
+        if word in re.split(r"\W", header)
+    ]
 
 
 def test_the_examples_of_the_readme_run_under_the_newest():
@@ -141,7 +161,9 @@ def test_what_cannot_be_installed_is_said_in_a_line():
 @pytest.mark.parametrize("name", checks.PROGRAMS)
 def test_each_program_is_a_row_of_that_framework(name):
     project, row = checks.PROGRAMS[name].split("/")
-    table = tomllib.loads((ROOT / "tests/programs/programs.toml").read_text(encoding="utf-8"))[project]
+    table = tomllib.loads((ROOT / "tests/programs/programs.toml").read_text(encoding="utf-8"))[
+        project
+    ]
     assert {**table, **table[row]}["framework"] == name
 
 

@@ -32,7 +32,13 @@ def _once(backend, script, arguments, virtual):
     hidden = {"CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", ENV: str(virtual)}
     return subprocess.run(
         [sys.executable, EXAMPLES / script, *map(str, arguments)],
-        env={**os.environ, **hidden, "XDEVICE_BACKEND": backend, "COLUMNS": "100", "PYTHONIOENCODING": "utf-8"},
+        env={
+            **os.environ,
+            **hidden,
+            "XDEVICE_BACKEND": backend,
+            "COLUMNS": "100",
+            "PYTHONIOENCODING": "utf-8",
+        },
         capture_output=True,
         encoding="utf-8",
         timeout=180,
@@ -50,20 +56,27 @@ def code_of(script):
     """The script without its comments and docstrings."""
     tree = ast.parse((EXAMPLES / script).read_text(encoding="utf-8"))
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
+        if (
+            isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef))
+            and ast.get_docstring(node) is not None
+        ):
             node.body[0] = ast.Pass()
     return ast.unparse(tree)
 
 
 @pytest.mark.parametrize(
-    ("script", "needs"), [("use_gpu.py", "xdevice-tensors"), ("digits.py", "numpy, scikit-learn, xdevice-tensors")]
+    ("script", "needs"),
+    [("use_gpu.py", "xdevice-tensors"), ("digits.py", "numpy, scikit-learn, xdevice-tensors")],
 )
 def test_what_is_missing_is_said_first(script, needs):
     bare = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = [sys.executable, "-S", EXAMPLES / script]  # -S: without any package
-    done = subprocess.run(command, env=bare, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, env=bare, capture_output=True, text=True, timeout=60, check=False
+    )
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith(f"{script} needs {needs}; ") and done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"{script} needs {needs}; ")
+    assert done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -91,7 +104,11 @@ def test_the_lesson_prints_the_same_lines(backend):
 
 @pytest.mark.weekly(but="numpy")
 def test_the_lesson_without_a_gpu(backend):
-    facts = dict(line.strip().split(": ", 1) for line in output(backend, "use_gpu.py").splitlines() if ": " in line)
+    facts = dict(
+        line.strip().split(": ", 1)
+        for line in output(backend, "use_gpu.py").splitlines()
+        if ": " in line
+    )
     assert facts["GPUs to use here"] == "0"
     assert facts["try_gpu(10)"] == facts["try_all_gpus()"] == "cpu:0"
     assert facts["going where it is already copies nothing"] == "True"
@@ -108,7 +125,10 @@ def test_each_experiment_times_all_of_its_work(backend):
     line = r"^  (.+?) +(\d+) × +([\d.]+) µs \(([\d.]+) to ([\d.]+)\) +([\d.]+) × the CPU's speed$"
     rows = re.findall(line, printed, re.MULTILINE)
     assert len(rows) == 17
-    assert all(int(times) >= 1 and float(low) <= float(each) <= float(high) for _, times, each, low, high, _ in rows)
+    assert all(
+        int(times) >= 1 and float(low) <= float(each) <= float(high)
+        for _, times, each, low, high, _ in rows
+    )
     assert f"{backend}; the device is cpu:0" in printed
     assert "there is no GPU" in printed
 
@@ -130,17 +150,22 @@ def test_the_lesson_on_two_virtual_gpus(backend):
 
 def test_a_cuda_program_runs_unedited(backend, request):
     if backend != "torch":
-        assert "xdevice" not in code_of("cuda_script.py")  # it is PyTorch's own, and knows nothing of xdevice
+        assert "xdevice" not in code_of(
+            "cuda_script.py"
+        )  # it is PyTorch's own, and knows nothing of xdevice
         return
     request.getfixturevalue("plug_in")
     options = ["--virtual-gpus", "2", "--stand-in", "--watch-transfers"]
     command = ["-m", "xdevice", "run", *options, EXAMPLES / "cuda_script.py"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
-    done = subprocess.run([sys.executable, *command], env=clean, capture_output=True, text=True, timeout=180)
+    done = subprocess.run(
+        [sys.executable, *command], env=clean, capture_output=True, text=True, timeout=180
+    )
     assert done.returncode == 0, done.stderr[-2000:]
     assert "2 virtual GPUs stand in for CUDA's; they compute on the CPU" in done.stderr
     losses = [float(loss) for loss in re.findall(r"epoch \d: loss (\S+) on cuda:0", done.stdout)]
-    assert len(losses) == 5 and losses[-1] < losses[0]
+    assert len(losses) == 5
+    assert losses[-1] < losses[0]
     assert re.search(r"cuda:1 is a .*virtual", done.stdout)
     copies = r"loss\.item.*\n +5 copies \(1 a step\), 20 B, gpu:0 → host.*\n +reads a number"
     assert re.search(copies, done.stderr)
@@ -151,7 +176,8 @@ def test_a_cuda_program_runs_unedited(backend, request):
 def test_experiments_time_the_cpu_and_a_gpu(backend):
     printed = output(backend, "cpu_or_gpu.py", "tiny", "transfer", "--scale", "0.001", virtual=2)
     assert f"{backend}; the device is virtual gpu:0" in printed
-    assert "on the CPU" in printed and "on virtual gpu:0" in printed
+    assert "on the CPU" in printed
+    assert "on virtual gpu:0" in printed
 
 
 @pytest.mark.weekly
@@ -161,12 +187,15 @@ def test_digits_on_a_virtual_gpu_as_on_the_cpu(backend):
         of_gpu, of_cpu = (output(backend, "digits.py", "--epochs", "1", virtual=n) for n in (2, 0))
         accuracy = re.compile(r"^epoch +1 .* accuracy ([\d.]+)", re.MULTILINE)
         assert accuracy.search(of_gpu)[1] == accuracy.search(of_cpu)[1]
-        assert "gpu:0" in of_gpu and "gpu:0" not in of_cpu
+        assert "gpu:0" in of_gpu
+        assert "gpu:0" not in of_cpu
 
 
 def has_virtual_gpus(backend):
     """Whether the adapter has the capability."""
-    return (BACKENDS / backend / "virtual.py").is_file() or (BACKENDS / backend / "virtual").is_dir()
+    return (BACKENDS / backend / "virtual.py").is_file() or (
+        BACKENDS / backend / "virtual"
+    ).is_dir()
 
 
 on_two_gpus = pytest.mark.needs("gradient")  # NumPy has one device, and says so: the promise below
@@ -205,7 +234,8 @@ def test_a_split_network_equals_the_whole(backend, split):
     printed = output(backend, "model_parallel.py")
     one = float(re.search(r"the loss is ([\d.]+)$", printed, re.MULTILINE)[1])
     part = printed.partition(f"Two devices, split {split}\n")[2]
-    assert "gpu:0" in part and "gpu:1" in part
+    assert "gpu:0" in part
+    assert "gpu:1" in part
     assert float(re.search(r"the loss is ([\d.]+)", part)[1]) == pytest.approx(one, rel=1e-3)
     assert re.search(r"gradients equal those of one device: (\w+)", part)[1] == "True"
 
@@ -214,7 +244,11 @@ def test_a_split_network_equals_the_whole(backend, split):
 @on_two_gpus
 def test_parallelism_times_each_gpu_and_both(backend):
     printed = output(backend, "auto_parallel.py", "--scale", "0.001")
-    timed = dict(re.findall(r"^  (.+), \d+ times: ([\d.]+) ms each \([\d.]+ to [\d.]+\)$", printed, re.MULTILINE))
+    timed = dict(
+        re.findall(
+            r"^  (.+), \d+ times: ([\d.]+) ms each \([\d.]+ to [\d.]+\)$", printed, re.MULTILINE
+        )
+    )
     assert {"on virtual gpu:0", "on virtual gpu:1"} < set(timed)
     assert {"as many on each, in turn", "as many on each, at once"} < set(timed)
     assert {"computed, then fetched", "computed and fetched, overlapped"} < set(timed)
@@ -226,7 +260,8 @@ def test_parallelism_times_each_gpu_and_both(backend):
 def test_lenet_learns_on_two_devices_as_on_one(backend, tmp_path):
     printed = output(backend, "train_multi_gpu.py", "--epochs", 1, "--plot", tmp_path / "loss.png")
     assert printed.startswith("1 × 2 devices: gpu:0 gpu:1, virtual\n")
-    assert AGREES in printed and "speed-up: " in printed
+    assert AGREES in printed
+    assert "speed-up: " in printed
     assert float(ACCURACY.search(printed)[1]) > 0.7
     assert (tmp_path / "loss.png").read_bytes().startswith(b"\x89PNG")
 
@@ -234,11 +269,27 @@ def test_lenet_learns_on_two_devices_as_on_one(backend, tmp_path):
 @pytest.mark.weekly
 @on_two_gpus
 def test_lenet_learns_in_two_processes_as_in_one(backend):
-    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend, "--time-limit", "170"]
+    command = [
+        sys.executable,
+        "-m",
+        "xdevice",
+        "launch",
+        "-n",
+        "2",
+        "--backend",
+        backend,
+        "--time-limit",
+        "170",
+    ]
     env = {key: value for key, value in os.environ.items() if not key.startswith("XDEVICE")}
     done = subprocess.run(
         [*command, EXAMPLES / "train_multi_gpu.py", "--epochs", "1"],
-        env={**env, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu", "PYTHONIOENCODING": "utf-8"},
+        env={
+            **env,
+            "CUDA_VISIBLE_DEVICES": "",
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONIOENCODING": "utf-8",
+        },
         capture_output=True,
         encoding="utf-8",
         timeout=180,
@@ -256,7 +307,9 @@ def test_digits_need_gradients(backend):
     done = run(backend, "digits.py", "--epochs", "10")
     if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):
         assert done.returncode == 0, done.stderr[-2000:]
-        assert float(re.search(r"^test accuracy ([\d.]+) after", done.stdout, re.MULTILINE)[1]) > 0.95
+        assert (
+            float(re.search(r"^test accuracy ([\d.]+) after", done.stdout, re.MULTILINE)[1]) > 0.95
+        )
     else:
         assert done.returncode == 1
         assert done.stderr.startswith(f"digits.py: {backend} has no gradients")
@@ -290,12 +343,30 @@ def test_bad_arguments_are_named(command, message):
 
 def watched(backend, *arguments):
     """The losses that the example prints, and its report."""
-    options = ["run", "--watch-transfers", "--format", "json", "--virtual-gpus", "2", "--backend", backend]
+    options = [
+        "run",
+        "--watch-transfers",
+        "--format",
+        "json",
+        "--virtual-gpus",
+        "2",
+        "--backend",
+        backend,
+    ]
     env = {key: value for key, value in os.environ.items() if not key.startswith("XDEVICE")}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         done = subprocess.run(
-            [sys.executable, "-m", "xdevice", *options, "--report", report, EXAMPLES / "transfers.py", *arguments],
+            [
+                sys.executable,
+                "-m",
+                "xdevice",
+                *options,
+                "--report",
+                report,
+                EXAMPLES / "transfers.py",
+                *arguments,
+            ],
             env={**env, "CUDA_VISIBLE_DEVICES": "", "JAX_PLATFORMS": "cpu"},
             capture_output=True,
             encoding="utf-8",
@@ -322,7 +393,8 @@ def test_the_report_leads_from_the_slow_loop_to_the_mended_one(backend):
     found = {finding["source"]: finding for finding in report["findings"] if finding["rule"]}
     assert SLOW.keys() <= found.keys()
     for line, (rule, copies) in SLOW.items():
-        assert re.fullmatch(rule, found[line]["rule"]) and found[line]["copies"] == copies
+        assert re.fullmatch(rule, found[line]["rule"])
+        assert found[line]["copies"] == copies
     mended, after = watched(backend, "--mended")
     assert [float(n) for n in re.findall(r"loss (\S+) on gpu:0", mended)] == pytest.approx(
         [float(n) for n in re.findall(r"loss (\S+) on gpu:0", losses)], rel=1e-3

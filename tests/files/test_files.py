@@ -69,9 +69,11 @@ def test_a_full_disk_leaves_the_old_file_only(old):
         old,
     )
     _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 1 and stderr.startswith("OSError "), stderr
+    assert process.returncode == 1, stderr
+    assert stderr.startswith("OSError "), stderr
     assert "nothing has changed there" in stderr
-    assert is_as_before(old) and os.listdir(old.parent) == ["file"]
+    assert is_as_before(old)
+    assert os.listdir(old.parent) == ["file"]
 
 
 def test_the_mode_of_a_file_follows_the_umask(tmp_path):
@@ -85,13 +87,18 @@ def test_the_mode_of_a_file_follows_the_umask(tmp_path):
 
 
 def test_a_missing_library_says_what_to_install(tmp_path):
-    process = run("sys.modules['safetensors'] = None\nxdevice.save(tree, sys.argv[1])", tmp_path / "file")
+    process = run(
+        "sys.modules['safetensors'] = None\nxdevice.save(tree, sys.argv[1])", tmp_path / "file"
+    )
     _, stderr = process.communicate(timeout=60)
     assert stderr.strip().endswith("pip install safetensors")
 
 
 def test_a_library_too_old_says_what_to_install(tmp_path):
-    process = run("import safetensors; del safetensors.TensorSpec; xdevice.save(tree, sys.argv[1])", tmp_path / "file")
+    process = run(
+        "import safetensors; del safetensors.TensorSpec; xdevice.save(tree, sys.argv[1])",
+        tmp_path / "file",
+    )
     _, stderr = process.communicate(timeout=60)
     assert "files need safetensors 0.8 or later" in stderr
     assert stderr.strip().endswith("pip install -U safetensors")

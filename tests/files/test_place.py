@@ -24,7 +24,8 @@ def numpy_chosen():
 def test_a_links_target_is_written(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "run-1")
     xdevice.save(numpy.ones(2), tmp_path / "link")
-    assert (tmp_path / "link").is_symlink() and sorted(os.listdir(tmp_path)) == ["link", "run-1"]
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["link", "run-1"]
     assert xdevice.load(tmp_path / "link").tolist() == [1, 1]
 
 
@@ -39,7 +40,8 @@ def test_a_pipe_or_a_device_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="it is a device or a pipe"):
         xdevice.save(numpy.ones(2), tmp_path / "pipe")
-    assert (tmp_path / "pipe").is_fifo() and os.listdir(tmp_path) == ["pipe"]
+    assert (tmp_path / "pipe").is_fifo()
+    assert os.listdir(tmp_path) == ["pipe"]
 
 
 def loop(path):
@@ -57,8 +59,10 @@ def test_circular_links_are_an_error_and_stay(tmp_path, made):
     before = sorted(os.listdir(tmp_path))
     with pytest.raises(OSError, match="its links lead back to themselves") as caught:
         xdevice.save(numpy.ones(2), tmp_path / "link")
-    assert caught.value.errno == errno.ELOOP and caught.value.filename == str(tmp_path / "link")
-    assert sorted(os.listdir(tmp_path)) == before and all((tmp_path / name).is_symlink() for name in before)
+    assert caught.value.errno == errno.ELOOP
+    assert caught.value.filename == str(tmp_path / "link")
+    assert sorted(os.listdir(tmp_path)) == before
+    assert all((tmp_path / name).is_symlink() for name in before)
 
 
 def test_a_pipe_a_socket_or_a_device_is_not_read(tmp_path):
@@ -66,7 +70,12 @@ def test_a_pipe_a_socket_or_a_device_is_not_read(tmp_path):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
         paths = [str(tmp_path / "pipe"), str(tmp_path / "socket"), "/dev/zero", "/dev/ptmx"]
-        command = [sys.executable, "-c", LOAD_EACH, *paths]  # a process of its own, which can be ended if it waits
+        command = [
+            sys.executable,
+            "-c",
+            LOAD_EACH,
+            *paths,
+        ]  # a process of its own, which can be ended if it waits
         done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     says = "[Errno 22] cannot be read: it is a device or a pipe; give a file"
     assert done.stdout.splitlines() == [f"{says}: {path!r}" for path in paths], done.stderr
@@ -90,9 +99,17 @@ def test_a_file_larger_than_memory_is_an_error(tmp_path, size, limit):
     with open(tmp_path / "file", "wb") as file:
         file.write(len(head).to_bytes(8, "little") + head)
         file.truncate(8 + len(head) + size)  # which takes no room on the disk
-    code = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))\n" if limit else ""
+    code = (
+        f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))\n"
+        if limit
+        else ""
+    )
     done = subprocess.run(
-        [sys.executable, "-c", code + LOAD, tmp_path / "file"], capture_output=True, text=True, timeout=30, check=False
+        [sys.executable, "-c", code + LOAD, tmp_path / "file"],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith(
@@ -136,18 +153,26 @@ def test_threads_leave_one_whole_file(tmp_path):
     for thread in threads:
         thread.join()
     found = xdevice.load(tmp_path / "file")
-    assert not errors and os.listdir(tmp_path) == ["file"]
+    assert not errors
+    assert os.listdir(tmp_path) == ["file"]
     assert any((found == tree).all() for tree in trees)
 
 
 def test_names_are_paths_and_differ(tmp_path):
-    tree = {"a.b": numpy.ones(1), "a": {"b": numpy.zeros(1)}, "\udc80": numpy.ones(2), "__metadata__": numpy.ones(3)}
+    tree = {
+        "a.b": numpy.ones(1),
+        "a": {"b": numpy.zeros(1)},
+        "\udc80": numpy.ones(2),
+        "__metadata__": numpy.ones(3),
+    }
     xdevice.save(tree, tmp_path / "file")
     data = (tmp_path / "file").read_bytes()
     header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
     assert set(header) == {"__metadata__", "a.b", "a.b#2", "\\udc80", "__metadata__#2"}
     back = xdevice.load(tmp_path / "file")
-    assert list(back) == list(tree) and back["a"]["b"].tolist() == [0] and len(back["__metadata__"]) == 3
+    assert list(back) == list(tree)
+    assert back["a"]["b"].tolist() == [0]
+    assert len(back["__metadata__"]) == 3
 
 
 def test_a_tree_too_deep_for_python_is_an_error(tmp_path):
@@ -180,7 +205,9 @@ def test_no_byte_of_the_header_is_believed(tmp_path):
 
 @pytest.mark.parametrize("shape", [[0, 2**62], [0, 2**62, 2**62], [0] * 70])
 def test_an_empty_tensor_of_an_impossible_shape(tmp_path, shape):
-    empty = written({"x": ("F32", numpy.zeros(0, "float32"))}).replace(b"[0]", json.dumps(shape).encode(), 1)
+    empty = written({"x": ("F32", numpy.zeros(0, "float32"))}).replace(
+        b"[0]", json.dumps(shape).encode(), 1
+    )
     head = empty[8:]
     (tmp_path / "file").write_bytes(len(head).to_bytes(8, "little") + head)
     with pytest.raises((xdevice.FileFormatError, xdevice.NotSupportedError)):
@@ -201,6 +228,8 @@ def test_what_has_the_old_file_open_or_linked_keeps_it_whole(tmp_path):
 
 def test_an_integer_of_too_many_digits_is_an_error_with_its_path(tmp_path):
     for tree in ({"x": numpy.ones(2), "n": [10**5000]}, {"x": numpy.ones(2), "n": {10**5000: 1}}):
-        with pytest.raises(xdevice.ArgumentTypeError, match=r"<integer of 16610 bits> at n.* is too long"):
+        with pytest.raises(
+            xdevice.ArgumentTypeError, match=r"<integer of 16610 bits> at n.* is too long"
+        ):
             xdevice.save(tree, tmp_path / "file")
     assert not (tmp_path / "file").exists()

@@ -40,7 +40,9 @@ Results = dict[str, dict[str, str]]
 
 def reasons() -> list[tuple[str, re.Pattern[str]]]:
     """Words of docs/several/virtual*.md, and the expression that finds such a failure by the test's id or its error."""
-    pages = " ".join(" ".join(page.read_text() for page in (DOCS / "several").glob("virtual*.md")).split())
+    pages = " ".join(
+        " ".join(page.read_text() for page in (DOCS / "several").glob("virtual*.md")).split()
+    )
     found = tomllib.loads((HERE / "cannot.toml").read_text())
     for words in found:
         if words not in pages:
@@ -73,7 +75,9 @@ def sort_by_cause(found: Results, on_the_cpu: Set[str]) -> Results:
     return found
 
 
-def cause(test: str, why: str, on_the_cpu: bool, known: list[tuple[str, re.Pattern[str]]]) -> tuple[str, str]:
+def cause(
+    test: str, why: str, on_the_cpu: bool, known: list[tuple[str, re.Pattern[str]]]
+) -> tuple[str, str]:
     """Why a test failed. One that lacks something here fails so on the CPU too, or is skipped there."""
     if package := missing_package(why):
         return "package", package

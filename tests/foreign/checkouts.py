@@ -14,12 +14,21 @@ def tests_of(row: dict[str, Any], checkouts: Path, mirror: str) -> Path:
     if "installed" in row:
         spec = find_spec(row["installed"])
         if spec is None or spec.origin is None:
-            raise SystemExit(f"{row['installed']} cannot be imported; pip install {' '.join(row['install'])}")
+            raise SystemExit(
+                f"{row['installed']} cannot be imported; pip install {' '.join(row['install'])}"
+            )
         return Path(spec.origin).parents[1]
     here = checkouts / f"{row['repository']}@{row['tag']}".replace("/", "+")
     if not here.exists():
         clone(f"{mirror.rstrip('/')}/{row['repository']}", row["tag"], here)
-    git("-C", here, "sparse-checkout", "add", *files_of(row), failed=f"checking out {' '.join(files_of(row))}")
+    git(
+        "-C",
+        here,
+        "sparse-checkout",
+        "add",
+        *files_of(row),
+        failed=f"checking out {' '.join(files_of(row))}",
+    )
     return here / row.get("folder", "")
 
 

@@ -49,7 +49,9 @@ def write(config: pytest.Config, **line: object) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     path = config.getoption("foreign_only")
     only = set(path.read_text().splitlines()) if path else None
-    items[:] = [item for item in items if not is_skipped(item) and (only is None or identity(item) in only)]
+    items[:] = [
+        item for item in items if not is_skipped(item) and (only is None or identity(item) in only)
+    ]
     if config.option.collectonly:
         for item in items:
             write(config, test=identity(item))
@@ -64,7 +66,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, Any]:
     report = yield
     if report.outcome != "passed":
         write(item.config, test=identity(item), outcome=report.outcome, why=reason(report, call))

@@ -25,9 +25,30 @@ class Pytest:
 
         The plugin appends to ``log``. Returns how the process ended.
         """
-        stand_in = ["-m", "xdevice", "run", "--virtual-gpus", str(self.row.get("gpus", 2)), "--stand-in"]
-        pytest = ["-m", "pytest", "-p", "foreign_tests", "-p", "no:cacheprovider", "--rootdir=.", "-o", "addopts="]
-        arguments = ["--continue-on-collection-errors", *self.row.get("arguments", []), *self.told(what)]
+        stand_in = [
+            "-m",
+            "xdevice",
+            "run",
+            "--virtual-gpus",
+            str(self.row.get("gpus", 2)),
+            "--stand-in",
+        ]
+        pytest = [
+            "-m",
+            "pytest",
+            "-p",
+            "foreign_tests",
+            "-p",
+            "no:cacheprovider",
+            "--rootdir=.",
+            "-o",
+            "addopts=",
+        ]
+        arguments = [
+            "--continue-on-collection-errors",
+            *self.row.get("arguments", []),
+            *self.told(what),
+        ]
         if gpus and "default_device" in self.row:
             pytest += ["--foreign-device", self.row["default_device"]]
         command = [sys.executable, *stand_in * gpus, *pytest, "--foreign-log", str(log), *arguments]
@@ -49,7 +70,10 @@ class Pytest:
         row = {**self.row.get("environment", {})}
         if not gpus:
             row |= self.row.get("environment_of_the_cpu", {})
-        env = {**os.environ, **{name: value.replace("SCRATCH", str(scratch)) for name, value in row.items()}}
+        env = {
+            **os.environ,
+            **{name: value.replace("SCRATCH", str(scratch)) for name, value in row.items()},
+        }
         path = [str(HERE), *self.row.get("path", ["."]), *filter(None, [env.get("PYTHONPATH")])]
         # Among the commands are torchrun, and the project's own.
         commands = [str(Path(sys.executable).parent), env["PATH"]]
@@ -60,7 +84,12 @@ def wait(command: list[str], env: dict[str, str], where: Path, log: Path, limit:
     """Run the command to its end, or until the log has not grown for so many seconds; returns how it ended."""
     with tempfile.TemporaryFile() as output:
         process = subprocess.Popen(
-            command, env=env, cwd=where, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+            command,
+            env=env,
+            cwd=where,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         begin, size, since = log.stat().st_size, -1, time.monotonic()
         try:

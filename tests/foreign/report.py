@@ -14,15 +14,21 @@ def in_words(name: str, causes: Results) -> str:
     """How many by cause, why tests skipped themselves, and the failures that are ours by their error."""
     by = count(causes)
     counts = ", ".join(f"{by[cause]} {words}" for cause, words in CAUSES.items())
-    lines = [f"{name}: {by.total() - by['skipped'] - by['lost']} run, {counts}; {by['skipped']} skip themselves"]
+    lines = [
+        f"{name}: {by.total() - by['skipped'] - by['lost']} run, {counts}; {by['skipped']} skip themselves"
+    ]
     for cause in ("cannot", "package", "download"):
         told = Counter(result["told"] for result in causes.values() if result["cause"] == cause)
         lines += [f"    {CAUSES[cause]}: {number} {words}" for words, number in told.most_common()]
     skipped = Counter(result["why"] for result in causes.values() if result["cause"] == "skipped")
     lines += [f"    skipped: {number} {why[:150]}" for why, number in skipped.most_common(10)]
     for cause in ("CPU", "lost", "ours"):
-        of_it = [(test, result["why"]) for test, result in causes.items() if result["cause"] == cause]
-        lines += [f"    {CAUSES[cause]}: {test}: {' '.join(why.split())[:300]}" for test, why in of_it]
+        of_it = [
+            (test, result["why"]) for test, result in causes.items() if result["cause"] == cause
+        ]
+        lines += [
+            f"    {CAUSES[cause]}: {test}: {' '.join(why.split())[:300]}" for test, why in of_it
+        ]
     return "\n".join(lines)
 
 

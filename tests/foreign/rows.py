@@ -20,7 +20,9 @@ def read(path: Path = ROWS) -> dict[str, dict[str, Any]]:
     rows = tomllib.loads(text)
     for name, row in rows.items():
         if unknown := set(row) - explained:
-            raise SystemExit(f"{path.name}: the head does not explain {', '.join(sorted(unknown))}, which {name} has")
+            raise SystemExit(
+                f"{path.name}: the head does not explain {', '.join(sorted(unknown))}, which {name} has"
+            )
     return rows
 
 
@@ -29,8 +31,12 @@ def at(row: dict[str, Any], tag: str | None) -> dict[str, Any]:
     if "installed" not in row:
         return {**row, "tag": tag or row["tag"]}
     if tag:
-        raise SystemExit(f"--tag: the tests come with {row['installed']}; install another version of it instead")
+        raise SystemExit(
+            f"--tag: the tests come with {row['installed']}; install another version of it instead"
+        )
     try:
         return {**row, "tag": metadata.version(row["distribution"])}
     except metadata.PackageNotFoundError:
-        raise SystemExit(f"{row['distribution']} is not installed; pip install {' '.join(row['install'])}") from None
+        raise SystemExit(
+            f"{row['distribution']} is not installed; pip install {' '.join(row['install'])}"
+        ) from None

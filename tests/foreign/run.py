@@ -42,7 +42,9 @@ def main() -> int:
     options = parse()
     every = rows.read(options.rows)
     if options.row not in every and not (options.row is None and options.list):
-        raise SystemExit(f"{options.row!r} is not a row; name one of {', '.join(every)}, or ask for the --list")
+        raise SystemExit(
+            f"{options.row!r} is not a row; name one of {', '.join(every)}, or ask for the --list"
+        )
     if options.row is None:
         for name, row in every.items():
             print(f"{name}: {row['repository']} {row.get('tag', 'as it is installed')}")
@@ -53,7 +55,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped; what has come is kept"))
     row = rows.at(every[options.row], options.tag)
     where = tests_of(row, options.checkouts, options.mirror)
-    kept = Kept(options.kept / f"{options.row}@{row['tag']}".replace("/", "+"), about(row), options.fresh)
+    kept = Kept(
+        options.kept / f"{options.row}@{row['tag']}".replace("/", "+"), about(row), options.fresh
+    )
     with tempfile.TemporaryDirectory() as folder:
         tests = Tests(Pytest(row, where, Path(folder), options.timeout), kept, options.by_running)
         names = [test for test in tests.of_gpus() if re.search(options.match, test)]
@@ -75,7 +79,11 @@ def parse() -> argparse.Namespace:
     add("row", nargs="?", metavar="NAME", help="a row of rows.toml")
     add("--list", action="store_true", help="list the row's GPU tests, or the rows")
     add("--needs", action="store_true", help="list the packages that the row needs")
-    add("--by-running", action="store_true", help="run all without GPUs, to find those that skip themselves")
+    add(
+        "--by-running",
+        action="store_true",
+        help="run all without GPUs, to find those that skip themselves",
+    )
     add("--limit", type=int, help="run so many, spread over all")
     add("--match", default="", help="run those whose id the expression is found in")
     add("--json", type=Path, help="write what came of each test to this file")
@@ -83,10 +91,19 @@ def parse() -> argparse.Namespace:
     add("--page", action="store_true", help="write the row into docs/several/foreign.md")
     add("--timeout", type=float, default=300, help="seconds for one test")
     add("--fresh", action="store_true", help="forget what is kept of this row")
-    add("--checkouts", type=Path, default=CACHE / "checkouts", help="where repositories are cloned to")
+    add(
+        "--checkouts",
+        type=Path,
+        default=CACHE / "checkouts",
+        help="where repositories are cloned to",
+    )
     add("--kept", type=Path, default=CACHE / "kept", help="where results are kept")
     add("--rows", type=Path, default=rows.ROWS, help="the file with the rows")
-    add("--mirror", default="https://github.com", help="what repositories are cloned from, as OWNER/NAME")
+    add(
+        "--mirror",
+        default="https://github.com",
+        help="what repositories are cloned from, as OWNER/NAME",
+    )
     return parser.parse_args()
 
 

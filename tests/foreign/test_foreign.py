@@ -49,7 +49,9 @@ def place(tmp_path_factory, compiler):
     author = ["-c", "user.name=made", "-c", "user.email=made@localhost"]
 
     def git(*words):
-        subprocess.run(["git", "-C", str(project), *author, *words], check=True, capture_output=True)
+        subprocess.run(
+            ["git", "-C", str(project), *author, *words], check=True, capture_output=True
+        )
 
     git("init", "--quiet", "-b", "main")
     for tag in ("v1", "v2"):
@@ -66,7 +68,9 @@ def place(tmp_path_factory, compiler):
 def command(place, row, *options, rows="rows.toml", mirror="mirror"):
     places = ["--rows", place / rows, "--checkouts", place / "checkouts", "--kept", place / "kept"]
     mirror = (place / mirror).as_uri()
-    return list(map(str, [sys.executable, HERE / "run.py", row, *places, "--mirror", mirror, *options]))
+    return list(
+        map(str, [sys.executable, HERE / "run.py", row, *places, "--mirror", mirror, *options])
+    )
 
 
 def run(place, row, *options, **others):
@@ -74,7 +78,10 @@ def run(place, row, *options, **others):
     causes = place / f"{row}.json"
     causes.unlink(missing_ok=True)
     done = subprocess.run(
-        command(place, row, "--json", causes, *options, **others), capture_output=True, text=True, timeout=600
+        command(place, row, "--json", causes, *options, **others),
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done, json.loads(causes.read_text()) if causes.exists() else {}
@@ -117,7 +124,9 @@ def test_tests_that_were_not_run_are_counted(checks):
     assert "1 were not run" in done.stdout
 
 
-@pytest.mark.parametrize(("file", "cause"), [("package", "package"), ("import", "ours"), ("whole", "skipped")])
+@pytest.mark.parametrize(
+    ("file", "cause"), [("package", "package"), ("import", "ours"), ("whole", "skipped")]
+)
 def test_a_file_that_has_no_tests_is_counted(checks, file, cause):
     assert checks[1][f"checks/check_{file}.py"]["cause"] == cause
 
@@ -133,7 +142,9 @@ def test_the_result_says_what_is_missing_and_why_tests_skip(checks):
 def test_what_the_pages_say_to_be_missing_is_not_ours(place):
     done, causes = run(place, "refused")
     assert len(causes) > 15
-    assert {test: result["why"] for test, result in causes.items() if result["cause"] != "cannot"} == {}
+    assert {
+        test: result["why"] for test, result in causes.items() if result["cause"] != "cannot"
+    } == {}
     assert done.returncode == 1  # none has passed
 
 
@@ -151,7 +162,9 @@ def test_a_run_that_was_stopped_goes_on(place, monkeypatch):
     monkeypatch.setenv("GO_ON", str(go_on))
     kept = place / "kept/waits@v1/run-gpus.jsonl"
     with subprocess.Popen(command(place, "waits")) as process:
-        while process.poll() is None and not (kept.exists() and "::test_second" in kept.read_text()):
+        while process.poll() is None and not (
+            kept.exists() and "::test_second" in kept.read_text()
+        ):
             time.sleep(0.1)
         process.send_signal(signal.SIGTERM)
     assert process.returncode
@@ -161,7 +174,11 @@ def test_a_run_that_was_stopped_goes_on(place, monkeypatch):
     assert [result["cause"] for result in causes.values()] == ["passed", "passed"]
     lines = map(json.loads, kept.read_text().splitlines())
     started = [line["test"] for line in lines if line.get("outcome") == "started"]
-    assert [test.partition("::")[2] for test in started] == ["test_first", "test_second", "test_second"]
+    assert [test.partition("::")[2] for test in started] == [
+        "test_first",
+        "test_second",
+        "test_second",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +198,9 @@ def test_what_cannot_be_run_ends_in_a_sentence(place, others, options, words):
 
 
 def test_the_rows_have_keys_that_their_head_explains():
-    done = subprocess.run([sys.executable, str(HERE / "run.py"), "--list"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(HERE / "run.py"), "--list"], capture_output=True, text=True
+    )
     rows = tomllib.loads((HERE / "rows.toml").read_text(encoding="utf-8"))
     assert [line.partition(":")[0] for line in done.stdout.splitlines()] == list(rows), done.stderr
 

@@ -20,16 +20,19 @@ def test_no_adapter_is_not_a_misspelling(run):
             except xdevice.UnknownBackendError as error:
                 print(str(error).rpartition("; ")[2])
     """)
-    expected = "install an adapter for {}: a package with an entry point in the group 'xdevice.backends'"
+    expected = (
+        "install an adapter for {}: a package with an entry point in the group 'xdevice.backends'"
+    )
     assert out.splitlines() == [expected.format(name) for name in ("mlx", "tinygrad", "json")]
 
 
 def test_an_unknown_backend_lists_the_known(run):
     out = run(SHOW.format(call="xdevice.use('pytorch')"))
-    assert "UnknownBackendError" in out and "LookupError" in out
-    assert (
-        "'pytorch'" in out and "torch, tensorflow, paddle, mxnet, jax, numpy" in out and "did you mean 'torch'?" in out
-    )
+    assert "UnknownBackendError" in out
+    assert "LookupError" in out
+    assert "'pytorch'" in out
+    assert "torch, tensorflow, paddle, mxnet, jax, numpy" in out
+    assert "did you mean 'torch'?" in out
 
 
 MEANT = {
@@ -53,15 +56,21 @@ def test_other_names_get_a_suggestion(run):
     assert out.splitlines() == [f"did you mean {name!r}?" for name in words.values()]
 
 
-@pytest.mark.parametrize("call", ["xdevice.use('ghost')", "xdevice.using('ghost')", "xdevice.backend('ghost')"])
+@pytest.mark.parametrize(
+    "call", ["xdevice.use('ghost')", "xdevice.using('ghost')", "xdevice.backend('ghost')"]
+)
 def test_not_installed_says_what_to_type(run, call):
     out = run(SHOW.format(call=call))
-    assert "BackendNotInstalledError" in out and "ImportError" in out and "pip install ghost" in out
+    assert "BackendNotInstalledError" in out
+    assert "ImportError" in out
+    assert "pip install ghost" in out
 
 
 def test_a_broken_backend_says_how(run):
     out = run(SHOW.format(call="xdevice.use('broken'); xdevice.count()"))
-    assert "BrokenBackendError" in out and "ImportError" in out and "libbroken.so" in out
+    assert "BrokenBackendError" in out
+    assert "ImportError" in out
+    assert "libbroken.so" in out
     assert "cannot open shared object" in run(
         "xdevice.use('broken')\ntry: xdevice.count()\nexcept ImportError as e: print(repr(e.__cause__))"
     )
@@ -71,7 +80,8 @@ def test_a_broken_adapters_tensors_are_named(run, tmp_path):
     (tmp_path / "xdevice_toy" / "placement.py").write_text("raise ValueError('adapter bug')")
     for call in ("xdevice.device_of(toy.Tensor())", "xdevice.to_device([toy.Tensor()], 'cpu')"):
         out = run("import toy\n" + SHOW.format(call=call))
-        assert "BrokenBackendError" in out and "adapter bug" in out
+        assert "BrokenBackendError" in out
+        assert "adapter bug" in out
 
 
 def test_a_broken_backend_disturbs_no_other(run):
@@ -91,15 +101,20 @@ def test_a_folder_is_no_framework(run, tmp_path):
 
 
 def test_a_third_partys_adapter_is_used(run):
-    assert run("import toy; print(xdevice.device_of(toy.Tensor()), 'toy' in xdevice.available())") == "cpu:0 True"
+    assert (
+        run("import toy; print(xdevice.device_of(toy.Tensor()), 'toy' in xdevice.available())")
+        == "cpu:0 True"
+    )
     assert run("xdevice.use('toy'); print(xdevice.native('cpu'), xdevice.count())") == "toy-cpu 0"
 
 
 def test_what_an_adapter_lacks_says_why(run):
     out = run("xdevice.use('toy')\n" + SHOW.format(call="xdevice.synchronize()"))
-    assert "NotSupportedError" in out and "toy has no synchronize: a toy never works" in out
+    assert "NotSupportedError" in out
+    assert "toy has no synchronize: a toy never works" in out
     out = run("xdevice.use('toy')\n" + SHOW.format(call="xdevice.zeros(3)"))
-    assert "NotSupportedError" in out and "xdevice_toy.creation" in out
+    assert "NotSupportedError" in out
+    assert "xdevice_toy.creation" in out
 
 
 def test_the_environment_chooses(run):
@@ -150,7 +165,10 @@ def test_a_backend_is_its_name(run):
 
 
 def test_a_backend_can_be_pickled(run):
-    assert run("import pickle; b = xdevice.backend('toy'); print(pickle.loads(pickle.dumps(b)) is b)") == "True"
+    assert (
+        run("import pickle; b = xdevice.backend('toy'); print(pickle.loads(pickle.dumps(b)) is b)")
+        == "True"
+    )
 
 
 def test_threads_and_tasks_choose_apart(run):
@@ -237,7 +255,11 @@ def test_a_partial_adapter_has_a_namespace(run, tmp_path):
 def gpus_alone(toy_path):
     """The toy's hardware, which knows GPUs alone and sees none."""
     hardware = toy_path / "xdevice_toy" / "hardware.py"
-    text = hardware.read_text().replace('("cpu", "gpu")', '("gpu",)').replace('int(kind == "cpu")', "0")
+    text = (
+        hardware.read_text()
+        .replace('("cpu", "gpu")', '("gpu",)')
+        .replace('int(kind == "cpu")', "0")
+    )
     hardware.write_text(text)
     return hardware
 
@@ -245,16 +267,21 @@ def gpus_alone(toy_path):
 def test_without_a_device_it_is_not_guessed(run, gpus_alone):
     assert run("import toy; print(xdevice.backend())") != "toy"
     assert run("import toy; xdevice.use('toy'); print(xdevice.backend())") == "toy"
-    gpus_alone.write_text(gpus_alone.read_text().replace("gpus = 0", "gpus = 0 + 1"))  # another size: compiled anew
+    gpus_alone.write_text(
+        gpus_alone.read_text().replace("gpus = 0", "gpus = 0 + 1")
+    )  # another size: compiled anew
     assert run("import toy; print(xdevice.backend())") == "toy"
-    gpus_alone.write_text(gpus_alone.read_text() + "\n\ndef count(kind): raise RuntimeError('the driver crashed')\n")
+    gpus_alone.write_text(
+        gpus_alone.read_text() + "\n\ndef count(kind): raise RuntimeError('the driver crashed')\n"
+    )
     assert run("import toy; print(xdevice.backend())") == "toy"  # broken: using it says so
 
 
 def test_without_a_cpu_it_says_why(run, tmp_path, gpus_alone):
     """One that knows GPUs alone, on a machine where it sees none."""
     gpus_alone.write_text(
-        gpus_alone.read_text() + "def build(): return {'version': '1', 'compute': 'rocm', 'toolkit': None}\n"
+        gpus_alone.read_text()
+        + "def build(): return {'version': '1', 'compute': 'rocm', 'toolkit': None}\n"
     )
     (tmp_path / "xdevice_toy" / "creation.py").write_text(
         "def zeros(shape, dtype, device): raise RuntimeError('no driver')\n"
@@ -273,11 +300,16 @@ def test_without_a_cpu_it_says_why(run, tmp_path, gpus_alone):
             except xdevice.DeviceNotFoundError as error: print(error)
     """)
     first, *errors = out.splitlines()
-    assert first == "[] 0 0" and len(errors) == 5
+    assert first == "[] 0 0"
+    assert len(errors) == 5
     for error, name in zip(errors, ("gpu:0", "gpu:0", "cpu:0", "gpu:0", "gpu:1"), strict=True):
         assert error.startswith(f"{name} does not exist under toy, which sees no device: ")
     assert len({error.partition(": ")[2] for error in errors}) == 1
     why = errors[0].partition("no device: ")[2]
-    out = run("from xdevice.cli import main; main(['doctor', '--backend', 'toy']); main(['info', '--backend', 'toy'])")
+    out = run(
+        "from xdevice.cli import main; main(['doctor', '--backend', 'toy']); main(['info', '--backend', 'toy'])"
+    )
     assert why in out
-    assert f"toy 1 rocm {why.partition(';')[0]}" in re.sub(r" [\d.]+ s +none +", " ", re.sub(" +", " ", out))
+    assert f"toy 1 rocm {why.partition(';')[0]}" in re.sub(
+        r" [\d.]+ s +none +", " ", re.sub(" +", " ", out)
+    )

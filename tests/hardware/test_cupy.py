@@ -56,20 +56,29 @@ def test_without_a_gpu_it_says_what_is_missing(run):
     ).splitlines()
     assert said[0] == "[] 0 0 True"
     assert len(said) == 9
-    assert all("pu:0 does not exist under cupy, which sees no device: " in line for line in said[1:])
+    assert all(
+        "pu:0 does not exist under cupy, which sees no device: " in line for line in said[1:]
+    )
 
 
 def test_without_a_gpu_it_is_not_guessed(run):
     assert run("import cupy; print(xdevice.backend() == 'cupy')", **HIDDEN) == "False"
-    assert run("import cupy; xdevice.use('cupy'); print(xdevice.backend() == 'cupy')", **HIDDEN) == "True"
+    assert (
+        run("import cupy; xdevice.use('cupy'); print(xdevice.backend() == 'cupy')", **HIDDEN)
+        == "True"
+    )
 
 
-@pytest.mark.skipif(set(xdevice.available()) != {"cupy", "numpy"}, reason="the others take long: tox run -e cupy")
+@pytest.mark.skipif(
+    set(xdevice.available()) != {"cupy", "numpy"}, reason="the others take long: tox run -e cupy"
+)
 def test_without_a_gpu_it_is_not_in_all(tmp_path):
     (tmp_path / "which.py").write_text("import xdevice; print(xdevice.backend())", encoding="utf-8")
     command = [sys.executable, "-m", "xdevice", "run", "which.py", "--backend", "all", "--json"]
     env = {**os.environ, **HIDDEN}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=env)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=env
+    )
     assert done.returncode == 0, done.stderr
     assert [row["backend"] for row in json.loads(done.stdout)["runs"]] == ["numpy"]
     assert done.stderr.startswith("xdevice: cupy is left out: cupy ")
@@ -102,16 +111,31 @@ def test_native_arrays_with_numpys_numbers():
     with xdevice.using("numpy"):
         assert xdevice.device_of(x) is xdevice.gpu(0)
     creation = xdevice.backend().creation
-    assert [creation.dtype(name) for name in ("float16", "complex64", "bool")] == ["float16", "complex64", "bool"]
-    assert [creation.dtype(name) for name in ("longdouble", "float128", "f4", "str", "object")] == [None] * 5
+    assert [creation.dtype(name) for name in ("float16", "complex64", "bool")] == [
+        "float16",
+        "complex64",
+        "bool",
+    ]
+    assert [creation.dtype(name) for name in ("longdouble", "float128", "f4", "str", "object")] == [
+        None
+    ] * 5
 
 
 def test_what_it_cannot_do_says_why():
     x = array(0)
     for call, says in (
-        (lambda: xdevice.value_and_grad(lambda a: a)(x), "cupy has no gradients: it has no automatic differentiation"),
-        (lambda: xdevice.virtual_gpus(2), "cupy has no virtual GPUs: its kernels run on real GPUs alone"),
-        (lambda: xdevice.backend().mixing.forbid, "cupy has no devices to mix: it computes on the current device"),
+        (
+            lambda: xdevice.value_and_grad(lambda a: a)(x),
+            "cupy has no gradients: it has no automatic differentiation",
+        ),
+        (
+            lambda: xdevice.virtual_gpus(2),
+            "cupy has no virtual GPUs: its kernels run on real GPUs alone",
+        ),
+        (
+            lambda: xdevice.backend().mixing.forbid,
+            "cupy has no devices to mix: it computes on the current device",
+        ),
     ):
         with pytest.raises(xdevice.NotSupportedError, match=says):
             call()
@@ -134,8 +158,22 @@ def test_the_namespace_is_the_standards():
 
 @pytest.mark.skipif(not xdevice.backend("cupy").hardware.count("gpu"), reason="CuPy sees no GPU")
 def test_the_contract_on_real_gpus(tmp_path):
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--xdevice-backend=cupy"]
-    command += ["--rootdir", str(ROOT), "-c", str(ROOT / "pyproject.toml"), str(ROOT / "tests" / "contract")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--xdevice-backend=cupy",
+    ]
+    command += [
+        "--rootdir",
+        str(ROOT),
+        "-c",
+        str(ROOT / "pyproject.toml"),
+        str(ROOT / "tests" / "contract"),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "passed" in done.stdout

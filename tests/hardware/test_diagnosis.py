@@ -41,11 +41,12 @@ def test_no_gpu_is_no_problem():
 
 def test_no_gpu_and_no_cpu_is_a_problem():
     problem = diagnose(facts(gpus=(), drivers={}, cpu_kind=False))
-    assert not problem.wrong and problem.reason == "torch has no CPU, and this machine has no GPU"
+    assert not problem.wrong
+    assert problem.reason == "torch has no CPU, and this machine has no GPU"
     assert "use('numpy')" in problem.cure
-    assert diagnose(facts(cpu_kind=False, environment={"CUDA_VISIBLE_DEVICES": ""})).reason.endswith(
-        "hides the machine's GPU"
-    )
+    assert diagnose(
+        facts(cpu_kind=False, environment={"CUDA_VISIBLE_DEVICES": ""})
+    ).reason.endswith("hides the machine's GPU")
     assert diagnose(facts(cpu_kind=False, seen=1)) is None
 
 
@@ -55,26 +56,32 @@ def test_a_gpu_that_is_seen_is_not_a_problem():
 
 def test_a_cpu_build_says_what_to_install():
     problem = diagnose(facts(compute="cpu", toolkit=None))
-    assert problem.wrong and problem.reason == "this torch is built for the CPU only"
+    assert problem.wrong
+    assert problem.reason == "this torch is built for the CPU only"
     assert problem.cure == "pip install torch-for-gpus"
     assert "toy" in diagnose(facts(backend="toy", compute="cpu", gpu_build=None)).cure
 
 
 def test_no_gpu_support_is_a_note():
     problem = diagnose(facts(backend="numpy", compute="cpu", gpu_kind=False))
-    assert not problem.wrong and "numpy computes on the CPU only" in problem.reason
+    assert not problem.wrong
+    assert "numpy computes on the CPU only" in problem.reason
 
 
 @pytest.mark.parametrize(("value", "gpus"), HIDDEN)
 def test_cuda_visible_devices_hides_all(value, gpus):
     problem = diagnose(facts(gpus=gpus, environment={"CUDA_VISIBLE_DEVICES": value}))
-    assert problem.wrong and f"CUDA_VISIBLE_DEVICES={value!r} hides all 2 GPUs" in problem.reason
+    assert problem.wrong
+    assert f"CUDA_VISIBLE_DEVICES={value!r} hides all 2 GPUs" in problem.reason
     assert problem.cure == "unset CUDA_VISIBLE_DEVICES, or export CUDA_VISIBLE_DEVICES=0,1"
 
 
 @pytest.mark.parametrize(("value", "gpus"), NOT_HIDDEN)
 def test_cuda_visible_devices_leaves_some(value, gpus):
-    assert "VISIBLE" not in diagnose(facts(gpus=gpus, environment={"CUDA_VISIBLE_DEVICES": value})).reason
+    assert (
+        "VISIBLE"
+        not in diagnose(facts(gpus=gpus, environment={"CUDA_VISIBLE_DEVICES": value})).reason
+    )
 
 
 @given(st.text(max_size=20))
@@ -85,7 +92,9 @@ def test_any_cuda_visible_devices(value):
 def test_amds_variables_hide_amds_gpus():
     amd = facts(compute="rocm", toolkit="6.2", gpus=(gpu(maker="amd"),), drivers={"amd": "6.8"})
     for variable in ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
-        assert variable in diagnose(Facts(**{**vars_of(amd), "environment": {variable: "-1"}})).reason
+        assert (
+            variable in diagnose(Facts(**{**vars_of(amd), "environment": {variable: "-1"}})).reason
+        )
     assert "HIP" not in diagnose(facts(environment={"HIP_VISIBLE_DEVICES": "-1"})).reason
 
 
@@ -95,19 +104,27 @@ def vars_of(recorded):
 
 def test_a_container_without_the_gpu():
     assert "docker run --gpus all" in diagnose(facts(given=False)).cure
-    assert "NVIDIA_VISIBLE_DEVICES='void'" in diagnose(facts(environment={"NVIDIA_VISIBLE_DEVICES": "void"})).reason
+    assert (
+        "NVIDIA_VISIBLE_DEVICES='void'"
+        in diagnose(facts(environment={"NVIDIA_VISIBLE_DEVICES": "void"})).reason
+    )
     for harmless in ("all", "", "0"):
-        assert "VISIBLE" not in diagnose(facts(environment={"NVIDIA_VISIBLE_DEVICES": harmless})).reason
+        assert (
+            "VISIBLE"
+            not in diagnose(facts(environment={"NVIDIA_VISIBLE_DEVICES": harmless})).reason
+        )
 
 
 def test_a_card_without_a_driver():
     problem = diagnose(facts(drivers={}))
-    assert "no NVIDIA driver is loaded" in problem.reason and "ubuntu-drivers" in problem.cure
+    assert "no NVIDIA driver is loaded" in problem.reason
+    assert "ubuntu-drivers" in problem.cure
 
 
 def test_driver_and_library_differ():
     problem = diagnose(facts(driver_error="Driver/library version mismatch"))
-    assert "mismatch" in problem.reason and problem.cure.startswith("restart the machine")
+    assert "mismatch" in problem.reason
+    assert problem.cure.startswith("restart the machine")
     assert "nvidia-smi" in diagnose(facts(driver_error="Unknown Error")).cure
 
 
@@ -118,7 +135,9 @@ def test_driver_and_library_differ():
 ])  # fmt: skip
 def test_a_driver_too_old_for_the_toolkit(toolkit, driver, needed):
     problem = diagnose(facts(toolkit=toolkit, drivers={"nvidia": driver}))
-    assert problem.reason == f"the driver {driver} is too old for CUDA {toolkit}, which needs {needed}"
+    assert (
+        problem.reason == f"the driver {driver} is too old for CUDA {toolkit}, which needs {needed}"
+    )
     assert needed in problem.cure
 
 
@@ -136,7 +155,8 @@ def test_drivers_rise_with_the_toolkit():
 
     table = sorted(MINIMUM_DRIVER, key=numbers)
     assert [MINIMUM_DRIVER[t] for t in table] == sorted(MINIMUM_DRIVER.values(), key=numbers)
-    assert minimum_driver("12.4") == "525.60.13" and minimum_driver("7.5") is None
+    assert minimum_driver("12.4") == "525.60.13"
+    assert minimum_driver("7.5") is None
 
 
 def test_a_build_for_another_maker():
@@ -148,12 +168,19 @@ def test_a_build_for_another_maker():
 
 def test_an_unexplained_case_has_a_cure():
     problem = diagnose(facts())
-    assert problem.wrong and "built for cuda 12.6" in problem.reason and "pip install torch-for-gpus" in problem.cure
+    assert problem.wrong
+    assert "built for cuda 12.6" in problem.reason
+    assert "pip install torch-for-gpus" in problem.cure
     assert diagnose(facts(compute=None, toolkit=None, gpu_build=None)).cure
 
 
 def test_the_hopeless_comes_before_settings():
-    both = facts(compute="cpu", toolkit=None, environment={"CUDA_VISIBLE_DEVICES": ""}, drivers={"nvidia": "300.1"})
+    both = facts(
+        compute="cpu",
+        toolkit=None,
+        environment={"CUDA_VISIBLE_DEVICES": ""},
+        drivers={"nvidia": "300.1"},
+    )
     assert "CPU only" in diagnose(both).reason
     hidden_and_old = facts(environment={"CUDA_VISIBLE_DEVICES": ""}, drivers={"nvidia": "300.1"})
     assert "hides" in diagnose(hidden_and_old).reason
@@ -169,4 +196,6 @@ def test_each_problem_is_one_line():
     assert len({p.reason for p in problems}) == len(kinds)
     for problem in problems:
         for text in (problem.reason, problem.cure):
-            assert text and "\n" not in text and not text.endswith(".")
+            assert text
+            assert "\n" not in text
+            assert not text.endswith(".")

@@ -18,7 +18,9 @@ from xdevice.kit import plugins
 from xdevice.kit.plugins import Recipe, building
 
 CODE = 'extern "C" int answer() { return ANSWER; }\n'
-RECIPE = Recipe("answer", "answers", Path("answer.cc"), "a framework", "c++17", defines=("ANSWER=42",))
+RECIPE = Recipe(
+    "answer", "answers", Path("answer.cc"), "a framework", "c++17", defines=("ANSWER=42",)
+)
 BUILD = """
 from pathlib import Path
 from xdevice.kit import plugins
@@ -68,18 +70,24 @@ def test_it_is_compiled_once_and_stderr_says_so(recipe, capfd):
     assert answer(first) == 42
     assert capfd.readouterr().err == "compiling answers, once\n"
     written = first.stat().st_mtime_ns
-    assert plugins.library(recipe) == plugins.find(recipe) == first and first.stat().st_mtime_ns == written
+    assert plugins.library(recipe) == plugins.find(recipe) == first
+    assert first.stat().st_mtime_ns == written
     assert capfd.readouterr().err == ""
     assert list(first.parent.iterdir()) == [first], "nothing else is in its folder"
 
 
 def test_another_source_gets_its_own(recipe):
-    found = {plugins.library(each) for each in (recipe, with_(recipe, key="another"), with_(recipe, standard="c++20"))}
+    found = {
+        plugins.library(each)
+        for each in (recipe, with_(recipe, key="another"), with_(recipe, standard="c++20"))
+    }
     other = plugins.library(with_(recipe, defines=("ANSWER=43",)))
     assert answer(other) == 43
     recipe.source.with_suffix(".h").write_text("// a header beside it\n")
     assert len({*found, other, plugins.library(recipe)}) == 5
-    assert plugins.library(with_(recipe, include=(Path("/elsewhere"),))) == plugins.library(recipe), "on any machine"
+    assert plugins.library(with_(recipe, include=(Path("/elsewhere"),))) == plugins.library(
+        recipe
+    ), "on any machine"
 
 
 def test_a_broken_file_is_compiled_again(recipe):
@@ -91,7 +99,9 @@ def test_a_broken_file_is_compiled_again(recipe):
 def test_processes_compile_it_once(recipe):
     code = f"source = {str(recipe.source)!r}\n{BUILD}"
     jobs = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         for _ in range(4)
     ]
     said = [job.communicate(timeout=120) for job in jobs]
@@ -103,7 +113,9 @@ def test_processes_compile_it_once(recipe):
 
 def test_a_killed_process_leaves_nothing(recipe, tmp_path, monkeypatch):
     compiler = tmp_path / "slow"
-    compiler.write_text('#!/bin/sh\nfor last; do :; done\ntouch "$last" "$TMPDIR/cc.o"\nexec sleep 600\n')
+    compiler.write_text(
+        '#!/bin/sh\nfor last; do :; done\ntouch "$last" "$TMPDIR/cc.o"\nexec sleep 600\n'
+    )
     compiler.chmod(0o755)
     job = subprocess.Popen(
         [sys.executable, "-c", f"source = {str(recipe.source)!r}\n{BUILD}"],
@@ -130,12 +142,20 @@ def test_gcc_and_clang_make_it(recipe, name, monkeypatch):
 
 
 def test_msvc_gets_its_own_options(on_paper):
-    given = with_(on_paper, include=(Path("include"),), folders=(Path("lib"),), libraries=("torch_cpu",))
+    given = with_(
+        on_paper, include=(Path("include"),), folders=(Path("lib"),), libraries=("torch_cpu",)
+    )
     words = building.command(["C:/VC/bin/cl.exe"], given, Path("made", "answer.dll"))
     assert words[0] == "C:/VC/bin/cl.exe"
-    assert {"/LD", "/MD", "/EHsc", "/std:c++17", "/DANSWER=42", "/Iinclude", f"/Fe:{Path('made', 'answer.dll')}"} < {
-        *words
-    }
+    assert {
+        "/LD",
+        "/MD",
+        "/EHsc",
+        "/std:c++17",
+        "/DANSWER=42",
+        "/Iinclude",
+        f"/Fe:{Path('made', 'answer.dll')}",
+    } < {*words}
     assert words[words.index("/link") :] == ["/link", "/LIBPATH:lib", "torch_cpu.lib"]
 
 
@@ -143,7 +163,9 @@ def test_msvc_gets_its_own_options(on_paper):
 def test_a_wrong_cxx_refuses_what_was_compiled(recipe, value, monkeypatch, tmp_path):
     plugins.library(recipe)
     monkeypatch.setenv("CXX", value)
-    with pytest.raises(xdevice.NotSupportedError, match=re.escape(f"CXX={value} names no C++ compiler; unset it")):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=re.escape(f"CXX={value} names no C++ compiler; unset it")
+    ):
         plugins.library(recipe)
     monkeypatch.setenv(plugins.ENV, str(plugins.own()[0]))
     assert answer(plugins.library(recipe)) == 42, "a folder that is named is used"
@@ -152,7 +174,9 @@ def test_a_wrong_cxx_refuses_what_was_compiled(recipe, value, monkeypatch, tmp_p
 def test_no_compiler_says_what_to_type(on_paper, no_compiler):
     no_compiler()
     said = r"answers are compiled when they are first used, and there is no C\+\+ compiler \(.*\); install one, with "
-    with pytest.raises(xdevice.NotSupportedError, match=said + r".*, set CXX, or name a folder that xdevice"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=said + r".*, set CXX, or name a folder that xdevice"
+    ):
         plugins.library(on_paper)
 
 
@@ -163,9 +187,12 @@ def test_found_in_folders_of_xdevice_plugins(recipe, no_compiler, monkeypatch, t
     folder.chmod(0o555)
     no_compiler()
     monkeypatch.setenv(plugins.ENV, os.pathsep.join([str(tmp_path / "absent"), str(folder)]))
-    assert plugins.library(recipe) == made and answer(made) == 42
+    assert plugins.library(recipe) == made
+    assert answer(made) == 42
     assert not (tmp_path / "cache").exists(), "what is found is not written"
-    with pytest.raises(xdevice.NotSupportedError, match=f"; {folder} in XDEVICE_PLUGINS has none that fits$"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=f"; {folder} in XDEVICE_PLUGINS has none that fits$"
+    ):
         plugins.library(with_(recipe, key="another framework"))
 
 
@@ -175,7 +202,9 @@ def test_found_in_distributions_not_imported(recipe, no_compiler, monkeypatch, t
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     (site / "answers-1.dist-info").mkdir()
-    (site / "answers-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: answers\nVersion: 1\n")
+    (site / "answers-1.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: answers\nVersion: 1\n"
+    )
     points = "[xdevice.plugins]\nmine = answers_compiled\ngone = answers_gone\nbroken = answers_gone.inside\n"
     (site / "answers-1.dist-info" / "entry_points.txt").write_text(points)
     made = plugins.build(recipe, package)
@@ -186,14 +215,17 @@ def test_found_in_distributions_not_imported(recipe, no_compiler, monkeypatch, t
 
 def test_what_stops_the_compiler_is_said(recipe, tmp_path, monkeypatch):
     recipe.source.write_text("not C++")
-    with pytest.raises(xdevice.NotSupportedError, match=r"answers could not be compiled: .* says .*error"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=r"answers could not be compiled: .* says .*error"
+    ):
         plugins.library(recipe)
     script = tmp_path / "compiler"
     script.write_text("neither a script nor a program")
     script.chmod(0o755)
     monkeypatch.setenv("CXX", str(script))
     with pytest.raises(
-        xdevice.NotSupportedError, match=r"answers could not be compiled: .*compiler: Exec format error"
+        xdevice.NotSupportedError,
+        match=r"answers could not be compiled: .*compiler: Exec format error",
     ):
         plugins.library(recipe)
 
@@ -203,11 +235,15 @@ def test_what_is_in_its_place_is_named(recipe):
     made = cache / recipe.folder / recipe.file
     made.mkdir(parents=True)
     cache.chmod(0o700)
-    with pytest.raises(xdevice.NotSupportedError, match=f"{made} is a folder, and stands where .*; delete it"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=f"{made} is a folder, and stands where .*; delete it"
+    ):
         plugins.library(recipe)
     shutil.rmtree(made.parent)
     made.parent.touch()
-    with pytest.raises(xdevice.NotSupportedError, match=f"{made.parent} is a file, and stands where .*; delete it"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=f"{made.parent} is a file, and stands where .*; delete it"
+    ):
         plugins.library(recipe)
 
 
@@ -218,12 +254,16 @@ def test_a_link_for_the_lock_is_not_followed(recipe, tmp_path):
     precious.write_text("precious")
     lock = cache / "answer.lock"
     lock.symlink_to(precious)
-    with pytest.raises(xdevice.NotSupportedError, match=f"{lock} is a link, and stands where .*; delete it"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=f"{lock} is a link, and stands where .*; delete it"
+    ):
         plugins.library(recipe)
     assert precious.read_text() == "precious"
 
 
-@pytest.mark.parametrize(("option", "reason"), [("size=64k", "is full"), ("nr_inodes=6", "has no inodes left")])
+@pytest.mark.parametrize(
+    ("option", "reason"), [("size=64k", "is full"), ("nr_inodes=6", "has no inodes left")]
+)
 def test_a_full_disk_is_said(recipe, tmp_path, option, reason, monkeypatch):
     disk = tmp_path / "disk"
     disk.mkdir()
@@ -234,7 +274,10 @@ def test_a_full_disk_is_said(recipe, tmp_path, option, reason, monkeypatch):
         monkeypatch.setenv("XDG_CACHE_HOME", str(disk))
         assert plugins.prepare(disk / "xdevice") is None
         recipe.source.write_text(CODE + "char large[1 << 20] = {1};\n")
-        with pytest.raises(xdevice.NotSupportedError, match=f"the disk of {disk}/xdevice {reason}; delete something"):
+        with pytest.raises(
+            xdevice.NotSupportedError,
+            match=f"the disk of {disk}/xdevice {reason}; delete something",
+        ):
             plugins.library(recipe)
         assert not list(disk.rglob("*.unfinished"))
     finally:
@@ -271,9 +314,17 @@ def as_user(recipe, shared):
     become += "os.chdir('/'); os.setgroups([]); os.setgid(54321); os.setuid(54321)\n"
 
     def run(code, **env):
-        clean = {name: os.environ[name] for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH") if name in os.environ}
+        clean = {
+            name: os.environ[name]
+            for name in ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
+            if name in os.environ
+        }
         done = subprocess.run(
-            [sys.executable, "-c", become + f"source = {str(source / 'answer.cc')!r}\n" + textwrap.dedent(code)],
+            [
+                sys.executable,
+                "-c",
+                become + f"source = {str(source / 'answer.cc')!r}\n" + textwrap.dedent(code),
+            ],
             env=clean | {"TMPDIR": str(shared / "tmp"), **env},
             capture_output=True,
             text=True,
@@ -290,15 +341,19 @@ def test_without_a_home_a_private_folder(as_user, shared):
     assert said == "compiling answers, once\n"
     assert (first, "") == as_user(BUILD)
     folder = shared / "tmp" / "xdevice-54321"
-    assert Path(first).parents[1] == folder and list(folder.parent.iterdir()) == [folder]
-    assert folder.stat().st_uid == 54321 and folder.stat().st_mode & 0o777 == 0o700
+    assert Path(first).parents[1] == folder
+    assert list(folder.parent.iterdir()) == [folder]
+    assert folder.stat().st_uid == 54321
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_anothers_private_folder_is_refused(as_user, shared):
     squatted = shared / "tmp" / "xdevice-54321"
     squatted.mkdir()
     os.chown(squatted, 12345, 12345)
-    out, _ = as_user(f"try:{textwrap.indent(BUILD, '  ')}\nexcept xdevice.NotSupportedError as error: print(error)")
+    out, _ = as_user(
+        f"try:{textwrap.indent(BUILD, '  ')}\nexcept xdevice.NotSupportedError as error: print(error)"
+    )
     assert "no folder can be written; set XDG_CACHE_HOME to a folder of your own" in out
     assert out.endswith(f"; {squatted} belongs to another user (12345)")
 
@@ -311,7 +366,10 @@ def test_a_read_only_cache_is_read(as_user, shared, recipe, mode, monkeypatch):
         folder.chmod(mode)
     home = {"XDG_CACHE_HOME": str(shared / "cache")}
     assert as_user(BUILD, CXX="", PATH="/", **home) == (str(made), "")
-    assert as_user(BUILD, PATH="/", XDEVICE_PLUGINS=str(shared / "cache" / "xdevice")) == (str(made), "")
+    assert as_user(BUILD, PATH="/", XDEVICE_PLUGINS=str(shared / "cache" / "xdevice")) == (
+        str(made),
+        "",
+    )
     (shared / "cache" / "xdevice").chmod(0o700)
     path, said = as_user(BUILD, **home)
     assert path.startswith(f"{shared}/tmp/xdevice-54321/")
@@ -334,9 +392,11 @@ def test_anothers_plug_in_is_not_loaded(as_user, recipe, mode, shared, monkeypat
         (cache / "xdevice").mkdir()
         (cache / "xdevice").chmod(0o777)
     planted, _ = as_user(CARELESS + BUILD, XDG_CACHE_HOME=str(cache))
-    assert planted.startswith(str(cache)) and Path(planted).name == recipe.file
+    assert planted.startswith(str(cache))
+    assert Path(planted).name == recipe.file
     made = plugins.library(recipe)
-    assert not str(made).startswith(str(cache)) and made.stat().st_uid == 0
+    assert not str(made).startswith(str(cache))
+    assert made.stat().st_uid == 0
     said = capfd.readouterr().err
     assert f"; {planted} belongs to another user (54321)" in said, said
     assert f"; {cache}" in said.partition(planted)[2], said  # nor is anything written there
@@ -363,7 +423,9 @@ def test_which_folders_others_can_change(tmp_path):
         assert found == (reason and f"{inner.parent} {reason}")
     os.chown(inner.parent, 0, 0)
     inner.chmod(0o1777)
-    assert plugins.unsafe(inner) == f"{inner} can be written by other users (mode 1777)", "sticky helps what is inside"
+    assert plugins.unsafe(inner) == f"{inner} can be written by other users (mode 1777)", (
+        "sticky helps what is inside"
+    )
     inner.chmod(0o755)
     link = tmp_path / "link"
     link.symlink_to(inner)

@@ -48,16 +48,25 @@ def test_one_in_use_gets_them_at_next_use(run):
 def test_the_environment_asks_for_them_too(run):
     code = "xdevice.use('toy'); print(xdevice.count('gpu'), xdevice.virtual_gpus(2))"
     out = run(code, XDEVICE_VIRTUAL_GPUS="2")
-    assert out.splitlines()[:2] == ["enabled 2 False", "2 [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]"]
+    assert out.splitlines()[:2] == [
+        "enabled 2 False",
+        "2 [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]",
+    ]
 
 
 def test_standing_in_is_from_the_start(run):
     out = run("xdevice.use('toy'); print(xdevice.virtual_gpus(2, stand_in=True)[1])").splitlines()
     assert out == ["enabled 2 False stand-in", "gpu:1"]
-    code = "xdevice.use('toy'); print(xdevice.count('gpu'), xdevice.virtual_gpus(2, stand_in=True)[1])"
-    assert run(code, XDEVICE_VIRTUAL_GPUS="2:stand-in,force").splitlines() == ["enabled 2 True stand-in", "2 gpu:1"]
+    code = (
+        "xdevice.use('toy'); print(xdevice.count('gpu'), xdevice.virtual_gpus(2, stand_in=True)[1])"
+    )
+    assert run(code, XDEVICE_VIRTUAL_GPUS="2:stand-in,force").splitlines() == [
+        "enabled 2 True stand-in",
+        "2 gpu:1",
+    ]
     out = run(
-        SHOW + "xdevice.use('toy'); xdevice.virtual_gpus(2); show(lambda: xdevice.virtual_gpus(2, stand_in=True))"
+        SHOW
+        + "xdevice.use('toy'); xdevice.virtual_gpus(2); show(lambda: xdevice.virtual_gpus(2, stand_in=True))"
     )
     assert out.endswith("virtual GPUs that do not stand in; start again with stand_in=True first")
 
@@ -78,7 +87,17 @@ def test_leniency_comes_from_the_environment_and_reaches_child_processes(run):
 
 
 @pytest.mark.parametrize(
-    ("value", "left"), [("1", 1), ("2,0", 2), ("0,1,2", 3), ("1,9,0", 1), ("0,0", 0), ("-1", 0), ("", 0), ("GPU-1b", 0)]
+    ("value", "left"),
+    [
+        ("1", 1),
+        ("2,0", 2),
+        ("0,1,2", 3),
+        ("1,9,0", 1),
+        ("0,0", 0),
+        ("-1", 0),
+        ("", 0),
+        ("GPU-1b", 0),
+    ],
 )
 def test_cudas_variable_chooses_among_those_that_stand_in(run, value, left):
     code = f"import os; os.environ['CUDA_VISIBLE_DEVICES'] = {value!r}; xdevice.use('toy'); print(xdevice.count('gpu'))"
@@ -112,32 +131,49 @@ def test_cudas_variable_is_about_real_gpus_before_they_are_asked_for(run):
 ])  # fmt: skip
 def test_the_environments_suffix_is_checked(run, words, wrong, hint):
     out = run(SHOW + "xdevice.use('toy'); show(xdevice.count)", XDEVICE_VIRTUAL_GPUS=f"2:{words}")
-    assert out == f"ArgumentError: XDEVICE_VIRTUAL_GPUS=2:{words} has {wrong!r} after the number; {hint}"
+    assert (
+        out
+        == f"ArgumentError: XDEVICE_VIRTUAL_GPUS=2:{words} has {wrong!r} after the number; {hint}"
+    )
 
 
 @pytest.mark.parametrize("nothing", ["", "0"])
 def test_the_environment_may_ask_for_none(run, nothing):
-    assert run("xdevice.use('toy'); print(xdevice.count('gpu'))", XDEVICE_VIRTUAL_GPUS=nothing) == "0"
+    assert (
+        run("xdevice.use('toy'); print(xdevice.count('gpu'))", XDEVICE_VIRTUAL_GPUS=nothing) == "0"
+    )
 
 
 @pytest.mark.parametrize("given", ["two", "-1", "2.0", "65"])
 def test_nonsense_in_the_environment_is_shown(run, given):
     out = run(SHOW + "xdevice.use('toy'); show(xdevice.count)", XDEVICE_VIRTUAL_GPUS=given)
-    assert out.startswith(f"ArgumentError: XDEVICE_VIRTUAL_GPUS={given} is ") and out.endswith("from 1 to 64")
+    assert out.startswith(f"ArgumentError: XDEVICE_VIRTUAL_GPUS={given} is ")
+    assert out.endswith("from 1 to 64")
 
 
 def test_another_number_is_an_error(run):
-    out = run(SHOW + "xdevice.use('toy'); xdevice.virtual_gpus(2); show(lambda: xdevice.virtual_gpus(3))")
-    assert out.splitlines()[1].startswith("VirtualDeviceError: virtual_gpus(3) comes after virtual_gpus(2)")
-    out = run(SHOW + "xdevice.use('toy'); show(lambda: xdevice.virtual_gpus(3))", XDEVICE_VIRTUAL_GPUS="2")
+    out = run(
+        SHOW + "xdevice.use('toy'); xdevice.virtual_gpus(2); show(lambda: xdevice.virtual_gpus(3))"
+    )
+    assert out.splitlines()[1].startswith(
+        "VirtualDeviceError: virtual_gpus(3) comes after virtual_gpus(2)"
+    )
+    out = run(
+        SHOW + "xdevice.use('toy'); show(lambda: xdevice.virtual_gpus(3))", XDEVICE_VIRTUAL_GPUS="2"
+    )
     assert out.startswith("VirtualDeviceError: virtual_gpus(3) comes after XDEVICE_VIRTUAL_GPUS=2")
 
 
 @pytest.mark.parametrize("n", [0, -1, 65, True, 2.0, "2", None])
 def test_an_impossible_number_is_an_error(run, n):
-    out = run(SHOW + f"xdevice.use('toy'); show(lambda: xdevice.virtual_gpus({n!r})); print(xdevice.count())")
+    out = run(
+        SHOW
+        + f"xdevice.use('toy'); show(lambda: xdevice.virtual_gpus({n!r})); print(xdevice.count())"
+    )
     error, count = out.splitlines()
-    assert f"virtual_gpus({n!r})" in error and error.endswith("give an integer from 1 to 64") and count == "0"
+    assert f"virtual_gpus({n!r})" in error
+    assert error.endswith("give an integer from 1 to 64")
+    assert count == "0"
     assert error.startswith("ArgumentError" if type(n) is int else "ArgumentTypeError")
 
 
@@ -152,26 +188,39 @@ def test_a_refusal_leaves_nothing_asked_for(run):
         """),
         REAL="1",
     ).splitlines()
-    assert out[:3] == ["VirtualDeviceError: there is a real toy", "0 Device('gpu:0')", "enabled 3 True"]
+    assert out[:3] == [
+        "VirtualDeviceError: there is a real toy",
+        "0 Device('gpu:0')",
+        "enabled 3 True",
+    ]
 
 
 def test_too_late_is_an_error_each_time(run):
     out = run(
-        SHOW + "xdevice.use('toy'); show(xdevice.count); show(xdevice.try_gpu)", XDEVICE_VIRTUAL_GPUS="2", TOO_LATE="1"
+        SHOW + "xdevice.use('toy'); show(xdevice.count); show(xdevice.try_gpu)",
+        XDEVICE_VIRTUAL_GPUS="2",
+        TOO_LATE="1",
     )
     assert out.splitlines() == ["VirtualDeviceError: the toy has been played with"] * 2
 
 
 def test_a_missing_device_lists_the_virtual(run):
-    out = run(SHOW + "xdevice.use('toy'); xdevice.virtual_gpus(2); show(lambda: xdevice.native('gpu:5'))")
+    out = run(
+        SHOW + "xdevice.use('toy'); xdevice.virtual_gpus(2); show(lambda: xdevice.native('gpu:5'))"
+    )
     assert "gpu:5 does not exist under toy, which sees cpu:0, virtual gpu:0, virtual gpu:1" in out
 
 
-@pytest.mark.skipif(find_spec("numpy") is None, reason="needs a framework without virtual GPUs; NumPy is not installed")
+@pytest.mark.skipif(
+    find_spec("numpy") is None,
+    reason="needs a framework without virtual GPUs; NumPy is not installed",
+)
 def test_a_framework_chosen_later_that_cannot_have_them_says_why_there_are_none(run):
     asked = "xdevice.virtual_gpus(2); xdevice.use('numpy'); show(lambda: xdevice.ones(3, device='gpu:0'))"
     out = run(SHOW + asked)
-    assert out.startswith("DeviceNotFoundError: gpu:0 does not exist under numpy, which sees cpu:0; ")
+    assert out.startswith(
+        "DeviceNotFoundError: gpu:0 does not exist under numpy, which sees cpu:0; "
+    )
     assert "numpy has no virtual GPUs: its arrays are always on the CPU" in out
     assert out.endswith("choose another framework with use('torch')")
     assert "try_gpu(0)" in run(SHOW + asked.replace("xdevice.virtual_gpus(2); ", ""))
@@ -224,7 +273,8 @@ def test_strict_is_a_decorator(run):
         except xdevice.ArgumentTypeError as error: print(error)
     """).splitlines()
     assert out[:3] == ["watching", "not watching", "2 plain its text"]
-    assert out[3:6] == ["watching", "not watching", "3"] and "decorate a function" in out[6]
+    assert out[3:6] == ["watching", "not watching", "3"]
+    assert "decorate a function" in out[6]
 
 
 def test_strict_is_left_by_an_error_too(run):

@@ -67,21 +67,49 @@ def test_child_processes_have_them(python, tmp_path):
 
 def test_a_foreign_script_runs_with_them(python, tmp_path):
     (tmp_path / "foreign.py").write_text(f"{ASK}\nprint(sys.argv[1:], __file__)\nsys.exit(7)")
-    command = "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", "foreign.py", "--jobs", "3", "--", "-x"
+    command = (
+        "-m",
+        "xdevice",
+        "run",
+        "--virtual-gpus",
+        "2",
+        "--stand-in",
+        "foreign.py",
+        "--jobs",
+        "3",
+        "--",
+        "-x",
+    )
     out, errors = python(*command, status=7)
-    assert out == ["enabled 2 False stand-in", "True True", f"['--jobs', '3', '--', '-x'] {tmp_path / 'foreign.py'}"]
+    assert out == [
+        "enabled 2 False stand-in",
+        "True True",
+        f"['--jobs', '3', '--', '-x'] {tmp_path / 'foreign.py'}",
+    ]
     assert errors == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
     _, errors = python("-m", "xdevice", "run", "--stand-in", "foreign.py", status=2)
-    assert errors[0].startswith("xdevice: error: --stand-in goes with --virtual-gpus N, both before SCRIPT")
+    assert errors[0].startswith(
+        "xdevice: error: --stand-in goes with --virtual-gpus N, both before SCRIPT"
+    )
 
 
-@pytest.mark.parametrize(("given", "words"), [(["--lenient"], "lenient"), (["--lenient", "--races"], "lenient,races")])
+@pytest.mark.parametrize(
+    ("given", "words"), [(["--lenient"], "lenient"), (["--lenient", "--races"], "lenient,races")]
+)
 def test_a_script_may_be_run_leniently_and_with_races_looked_for(python, tmp_path, given, words):
-    (tmp_path / "foreign.py").write_text("import os, sys\nprint(os.environ['XDEVICE_VIRTUAL_GPUS'], sys.argv[1:])")
-    out, _ = python("-m", "xdevice", "run", *given, "--virtual-gpus=2", "--stand-in", "foreign.py", "--lenient")
+    (tmp_path / "foreign.py").write_text(
+        "import os, sys\nprint(os.environ['XDEVICE_VIRTUAL_GPUS'], sys.argv[1:])"
+    )
+    out, _ = python(
+        "-m", "xdevice", "run", *given, "--virtual-gpus=2", "--stand-in", "foreign.py", "--lenient"
+    )
     assert out == [f"2:stand-in,{words} ['--lenient']"]
-    _, errors = python("-m", "xdevice", "run", given[-1], "--virtual-gpus=2", "foreign.py", status=2)
-    assert errors[0].startswith(f"xdevice: error: {given[-1]} goes with --virtual-gpus N --stand-in, all before SCRIPT")
+    _, errors = python(
+        "-m", "xdevice", "run", given[-1], "--virtual-gpus=2", "foreign.py", status=2
+    )
+    assert errors[0].startswith(
+        f"xdevice: error: {given[-1]} goes with --virtual-gpus N --stand-in, all before SCRIPT"
+    )
 
 
 def test_another_sitecustomize_is_not_hidden(python, tmp_path):
@@ -92,36 +120,53 @@ def test_another_sitecustomize_is_not_hidden(python, tmp_path):
     out, _ = python("-c", show, path=[virtual_request._AT_START, str(theirs)])
     assert out == ["theirs", f"{theirs / 'sitecustomize.py'} False"]
     out, errors = python("-c", "print(1)", path=[virtual_request._AT_START])
-    assert out == ["1"] and not errors
+    assert out == ["1"]
+    assert not errors
 
 
 def test_a_refusal_does_not_stop_the_import(python):
     out, errors = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="2", REAL="1")
-    assert out == ["True True"] and errors == ["xdevice: there is a real toy; toy goes on without virtual GPUs"]
+    assert out == ["True True"]
+    assert errors == ["xdevice: there is a real toy; toy goes on without virtual GPUs"]
     out, errors = python("-c", f"import xdevice\n{ASK}", XDEVICE_VIRTUAL_GPUS="two")
-    assert out == ["False True"] and errors[0].startswith("xdevice: XDEVICE_VIRTUAL_GPUS=two is not a number of GPUs")
-    out, errors = python("-c", "import xdevice\ntry: import broken\nexcept OSError as error: print(error)")
-    assert out == ["libbroken.so: cannot open shared object file"] and not errors
+    assert out == ["False True"]
+    assert errors[0].startswith("xdevice: XDEVICE_VIRTUAL_GPUS=two is not a number of GPUs")
+    out, errors = python(
+        "-c", "import xdevice\ntry: import broken\nexcept OSError as error: print(error)"
+    )
+    assert out == ["libbroken.so: cannot open shared object file"]
+    assert not errors
 
 
 @pytest.mark.parametrize("how", ["--stand-in", "--watch-transfers"])
 def test_a_script_that_is_run_with_virtual_gpus_ends_where_they_are_refused(python, tmp_path, how):
     (tmp_path / "foreign.py").write_text("import toy\nprint('done')")
     run = "-m", "xdevice", "run", "--virtual-gpus=2", how
-    assert python(*run, "foreign.py", status=2, REAL="1") == ([], ["xdevice: error: there is a real toy"])
-    (tmp_path / "own.py").write_text("import xdevice\nxdevice.use('toy')\nxdevice.count()\nprint('done')")
+    assert python(*run, "foreign.py", status=2, REAL="1") == (
+        [],
+        ["xdevice: error: there is a real toy"],
+    )
+    (tmp_path / "own.py").write_text(
+        "import xdevice\nxdevice.use('toy')\nxdevice.count()\nprint('done')"
+    )
     out, errors = python(*run, "own.py", status=2 if how == "--watch-transfers" else 1, REAL="1")
-    assert not out and errors[-1].endswith("there is a real toy")
+    assert not out
+    assert errors[-1].endswith("there is a real toy")
     assert how == "--stand-in" or len(errors) == 1, errors
 
 
-@pytest.mark.skipif(find_spec("numpy") is None, reason="needs a framework beside the toy; NumPy is not installed")
+@pytest.mark.skipif(
+    find_spec("numpy") is None, reason="needs a framework beside the toy; NumPy is not installed"
+)
 @pytest.mark.parametrize("how", ["--stand-in", "--watch-transfers"])
 def test_a_script_of_another_framework_runs_on_where_they_are_refused(python, tmp_path, how):
     (tmp_path / "other.py").write_text("import numpy, helper")
-    (tmp_path / "helper.py").write_text("import toy\nprint('done')")  # which is not what the script uses
+    (tmp_path / "helper.py").write_text(
+        "import toy\nprint('done')"
+    )  # which is not what the script uses
     out, errors = python("-m", "xdevice", "run", "--virtual-gpus=2", how, "other.py", REAL="1")
-    assert out == ["done"] and "xdevice: there is a real toy; toy goes on without virtual GPUs" in errors
+    assert out == ["done"]
+    assert "xdevice: there is a real toy; toy goes on without virtual GPUs" in errors
 
 
 def test_the_line_reads_the_environment_only(python, tmp_path, monkeypatch):
@@ -144,9 +189,17 @@ def test_the_command_installs_and_removes_it(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", "2")
     assert main(["virtual", "install"]) == 0
     assert (tmp_path / NAME).read_text() == LINE
-    assert main(["virtual", "status"]) == main(["virtual", "uninstall"]) == main(["virtual", "uninstall"]) == 0
+    assert (
+        main(["virtual", "status"])
+        == main(["virtual", "uninstall"])
+        == main(["virtual", "uninstall"])
+        == 0
+    )
     assert not (tmp_path / NAME).exists()
     out = capsys.readouterr().out
-    assert out.startswith("not installed: ") and f"installed: {tmp_path / NAME}; " in out and "is removed" in out
-    assert "\nXDEVICE_VIRTUAL_GPUS is not set\n" in out and "\nXDEVICE_VIRTUAL_GPUS=2\n" in out
+    assert out.startswith("not installed: ")
+    assert f"installed: {tmp_path / NAME}; " in out
+    assert "is removed" in out
+    assert "\nXDEVICE_VIRTUAL_GPUS is not set\n" in out
+    assert "\nXDEVICE_VIRTUAL_GPUS=2\n" in out
     assert out.endswith("is not there; nothing was installed\n")

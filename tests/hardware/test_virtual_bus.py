@@ -34,7 +34,8 @@ def test_a_copy_that_does_not_block_is_waited_for_by_the_next_one_and_by_synchro
     buses.wait_until(buses.until([FIRST]))
     assert perf_counter() - began >= 0.06
     carry(FIRST, non_blocking=True)
-    assert seconds(lambda: carry(FIRST)) >= 0.02 and buses.until([]) == 0
+    assert seconds(lambda: carry(FIRST)) >= 0.02
+    assert buses.until([]) == 0
 
 
 def test_a_copy_between_two_needs_both_buses():
@@ -50,8 +51,12 @@ def test_there_is_no_bus_unless_it_is_asked_for(text, monkeypatch):
     assert buses.requested() is None
 
 
-@pytest.mark.parametrize("text", ["16GB", "16,10us", "16GB/s", "16GB/s,10", "fast", "-1GB/s,10us", "16GB/s,0us"])
+@pytest.mark.parametrize(
+    "text", ["16GB", "16,10us", "16GB/s", "16GB/s,10", "fast", "-1GB/s,10us", "16GB/s,0us"]
+)
 def test_a_bus_that_cannot_be_read_is_an_error(text, monkeypatch):
     monkeypatch.setenv(buses.ENV, text)
-    with pytest.raises(ArgumentError, match=f"XDEVICE_VIRTUAL_BUS='{text}' is no bus; write a bandwidth"):
+    with pytest.raises(
+        ArgumentError, match=f"XDEVICE_VIRTUAL_BUS='{text}' is no bus; write a bandwidth"
+    ):
         buses.requested()

@@ -9,7 +9,9 @@ import time
 import psutil
 import pytest
 
-CLEAN = {k: v for k, v in os.environ.items() if not k.startswith(("XDEVICE", "OMP_", "PYTHONUNBUFFERED"))}
+CLEAN = {
+    k: v for k, v in os.environ.items() if not k.startswith(("XDEVICE", "OMP_", "PYTHONUNBUFFERED"))
+}
 
 PRELUDE = """\
 import os, signal, socket, subprocess, sys, time

@@ -18,7 +18,11 @@ CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
 def of_rank(rank, output):
     """What that rank has printed, without the prefixes."""
     prefix = f"[{rank}] ".encode()
-    return b"".join(line.removeprefix(prefix) for line in output.splitlines(keepends=True) if line.startswith(prefix))
+    return b"".join(
+        line.removeprefix(prefix)
+        for line in output.splitlines(keepends=True)
+        if line.startswith(prefix)
+    )
 
 
 def test_each_stream_stays_what_it_was(script, launch):
@@ -34,9 +38,12 @@ def test_a_flood_is_not_lost_or_mixed(script, launch):
             os.write(1, text[start:start + 1013].encode())
     """)
     done = launch("-n", 2, path)
-    assert done.returncode == 0 and done.stdout.count(b"\n") == 100_000
+    assert done.returncode == 0
+    assert done.stdout.count(b"\n") == 100_000
     for rank in range(2):
-        assert of_rank(rank, done.stdout) == b"".join(b"line %d of rank %d\n" % (i, rank) for i in range(50_000))
+        assert of_rank(rank, done.stdout) == b"".join(
+            b"line %d of rank %d\n" % (i, rank) for i in range(50_000)
+        )
 
 
 def test_any_bytes_come_out_unchanged(script, launch):
@@ -45,7 +52,15 @@ def test_any_bytes_come_out_unchanged(script, launch):
         out.write(b"x" * 5_000_000 + b"\\n" + bytes(range(256)) + b"\\n" + b" 5 %\\r10 %\\r\\n" + b"\\n\\n" + b"no end")
     """)
     done = launch("-n", 2, path)
-    whole = b"x" * 5_000_000 + b"\n" + bytes(range(256)) + b"\n" + b" 5 %\r10 %\r\n" + b"\n\n" + b"no end\n"
+    whole = (
+        b"x" * 5_000_000
+        + b"\n"
+        + bytes(range(256))
+        + b"\n"
+        + b" 5 %\r10 %\r\n"
+        + b"\n\n"
+        + b"no end\n"
+    )
     for rank in range(2):
         prefix = b"[%d] " % rank
         lines = [line for line in re.findall(rb"[^\n]*\n", done.stdout) if line.startswith(prefix)]
@@ -71,7 +86,8 @@ def test_a_slow_reader(script, start):
     launcher = start("-n", 2, "--time-limit", 4, path)
     time.sleep(5)  # without reading
     out, err = launcher.communicate(timeout=60)
-    assert launcher.returncode == 124 and b"time limit" in err
+    assert launcher.returncode == 124
+    assert b"time limit" in err
     assert set(out.splitlines()) == {b"[0] " + b"x" * 100, b"[1] " + b"x" * 100}
 
 
@@ -85,7 +101,8 @@ def test_a_closed_pipe_ends_the_job(script, start, noted, gone):
     pids = [int(noted(f"pid{rank}")) for rank in range(2)]
     launcher.stdout.readline()
     launcher.stdout.close()
-    assert launcher.wait(timeout=60) == 1 and b"Traceback" not in launcher.stderr.read()
+    assert launcher.wait(timeout=60) == 1
+    assert b"Traceback" not in launcher.stderr.read()
     assert gone(*pids)
 
 
@@ -95,11 +112,16 @@ def test_no_output_is_lost_at_the_end(script, launch):
 
 
 def test_logs_have_all_and_without_prefixes(script, launch, tmp_path):
-    path = script("print('out', rank); print('err', rank, file=sys.stderr); os.write(1, bytes(range(256)))")
+    path = script(
+        "print('out', rank); print('err', rank, file=sys.stderr); os.write(1, bytes(range(256)))"
+    )
     done = launch("-n", 2, "--log-dir", "logs/new", path)
-    assert done.returncode == 0 and b"out 1" in done.stdout
+    assert done.returncode == 0
+    assert b"out 1" in done.stdout
     for rank in range(2):
-        assert (tmp_path / f"logs/new/rank-{rank}.out").read_bytes() == b"out %d\n" % rank + bytes(range(256))
+        assert (tmp_path / f"logs/new/rank-{rank}.out").read_bytes() == b"out %d\n" % rank + bytes(
+            range(256)
+        )
         assert (tmp_path / f"logs/new/rank-{rank}.err").read_bytes() == b"err %d\n" % rank
 
 
@@ -108,15 +130,20 @@ def test_earlier_logs_are_left_alone(script, launch, tmp_path):
         done = launch("--log-dir", "logs", script(f"print({word!r})"))
         assert done.returncode == 0
     assert b"'logs-3'" in done.stderr
-    found = [(tmp_path / folder / "rank-0.out").read_text() for folder in ("logs", "logs-2", "logs-3")]
+    found = [
+        (tmp_path / folder / "rank-0.out").read_text() for folder in ("logs", "logs-2", "logs-3")
+    ]
     assert found == ["first\n", "second\n", "third\n"]
 
 
 def test_a_full_log_does_not_end_the_job(script, tmp_path):
     path = script("[print('x' * 99) for _ in range(1000)]; print('end', file=sys.stderr)")
     command = f"ulimit -f 8; exec {sys.executable} -m xdevice launch --log-dir logs {path}"  # 8 KiB for any file
-    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, timeout=60, env=CLEAN)
-    assert done.returncode == 0 and done.stdout.count(b"\n") == 1000
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, timeout=60, env=CLEAN
+    )
+    assert done.returncode == 0
+    assert done.stdout.count(b"\n") == 1000
     assert done.stderr.count(b"rank-0.out' has no more of it: File too large") == 1
     assert (tmp_path / "logs/rank-0.out").stat().st_size == 8192
     assert (tmp_path / "logs/rank-0.err").read_bytes() == b"end\n"
@@ -150,7 +177,8 @@ def test_a_terminal_has_colours_and_bars(script, tmp_path, monkeypatch):
     shown = in_a_terminal([sys.executable, "-m", "xdevice", "launch", path], tmp_path)
     assert re.search(rb"\x1b\[[0-9;]*m\[0\]", shown)
     plain = re.sub(rb"\x1b\[[0-9;]*m", b"", shown)
-    assert plain.count(b"\r\x1b[K[0] 1 of 3") == 1 and plain.endswith(b"\r\x1b[K[0] 2 of 3\r\n")
+    assert plain.count(b"\r\x1b[K[0] 1 of 3") == 1
+    assert plain.endswith(b"\r\x1b[K[0] 2 of 3\r\n")
 
 
 def test_the_screen_with_many_open_files(monkeypatch, tmp_path):
@@ -163,7 +191,9 @@ def test_the_screen_with_many_open_files(monkeypatch, tmp_path):
         monkeypatch.setattr(sys, "stdout", shown)
         screen = Screen()
         screen.show("out", b"a line\n")
-    assert not screen.waiting and screen.broken is None and (tmp_path / "shown").read_bytes() == b"a line\n"
+    assert not screen.waiting
+    assert screen.broken is None
+    assert (tmp_path / "shown").read_bytes() == b"a line\n"
 
 
 def test_a_progress_bar_leaves_its_last_state():
@@ -176,5 +206,7 @@ def test_a_progress_bar_leaves_its_last_state():
 
 def test_a_last_line_is_ended():
     lines = Lines(b"> ")
-    assert lines.feed(b"one\ntw") == b"> one\n" and lines.feed(b"o") == b"" and lines.end() == b"> two\n"
+    assert lines.feed(b"one\ntw") == b"> one\n"
+    assert lines.feed(b"o") == b""
+    assert lines.end() == b"> two\n"
     assert lines.end() == b""

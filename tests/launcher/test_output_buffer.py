@@ -16,13 +16,19 @@ def spools():
 
 
 @pytest.mark.skipif(not hasattr(os, "pread"), reason="without it output is read at the end only")
-@pytest.mark.parametrize("at_once", [1, 7, FIRST, FIRST + 1, LAST + 1, FIRST + LAST, FIRST + LAST + 1, 1000])
-@pytest.mark.parametrize("number", [0, 1, FIRST, FIRST + LAST, FIRST + LAST + 1, FIRST + LAST + 2, 300])
+@pytest.mark.parametrize(
+    "at_once", [1, 7, FIRST, FIRST + 1, LAST + 1, FIRST + LAST, FIRST + LAST + 1, 1000]
+)
+@pytest.mark.parametrize(
+    "number", [0, 1, FIRST, FIRST + LAST, FIRST + LAST + 1, FIRST + LAST + 2, 300]
+)
 def test_first_and_last_lines_are_kept(spools, number, at_once):
     lines = [b"line %d" % i for i in range(number)]
     buffer = OutputBuffer(spools)
     for start in range(0, number, at_once):
-        os.write(spools[0].fileno(), b"".join(line + b"\n" for line in lines[start : start + at_once]))
+        os.write(
+            spools[0].fileno(), b"".join(line + b"\n" for line in lines[start : start + at_once])
+        )
         buffer.look()
     first, left_out, last = buffer.end()
     assert [line.text for line in first] == lines[:FIRST]

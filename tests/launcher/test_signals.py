@@ -35,15 +35,20 @@ def test_a_signal_leaves_nothing(at_work, gone, number):
     assert ports.first_taken(block) == block[2]
     launcher.send_signal(number)
     out, err = launcher.communicate(timeout=60)
-    assert launcher.returncode == 128 + number and gone(*pids) and ports.first_taken(block) is None
+    assert launcher.returncode == 128 + number
+    assert gone(*pids)
+    assert ports.first_taken(block) is None
     assert (out, err.decode()) == (b"", f"xdevice: stopped by {number.name}\n")
 
 
 def test_ctrl_c_in_a_terminal(at_work, gone):
     launcher, pids, _ = at_work
-    assert all(os.getpgid(pid) != os.getpgid(launcher.pid) for pid in pids)  # not the terminal's business
+    assert all(
+        os.getpgid(pid) != os.getpgid(launcher.pid) for pid in pids
+    )  # not the terminal's business
     launcher.send_signal(signal.SIGINT)
-    assert launcher.wait(timeout=60) == 130 and gone(*pids)
+    assert launcher.wait(timeout=60) == 130
+    assert gone(*pids)
 
 
 def test_a_second_ctrl_c_kills(script, start, noted, gone):
@@ -57,7 +62,8 @@ def test_a_second_ctrl_c_kills(script, start, noted, gone):
     launcher.send_signal(signal.SIGINT)
     noted("asked")
     launcher.send_signal(signal.SIGINT)
-    assert launcher.wait(timeout=60) == 130 and gone(pid)
+    assert launcher.wait(timeout=60) == 130
+    assert gone(pid)
     assert time.monotonic() - began < TERMINATION  # a bound, since the first one kills after it
 
 
@@ -65,7 +71,8 @@ def test_a_killed_launcher_leaves_nothing(at_work, gone):
     launcher, pids, block = at_work
     launcher.kill()
     launcher.wait(timeout=60)
-    assert gone(*pids, within=60) and ports.first_taken(block) is None
+    assert gone(*pids, within=60)
+    assert ports.first_taken(block) is None
 
 
 def test_a_killed_launcher_and_the_frozen(at_work, gone):
@@ -82,4 +89,5 @@ def test_the_end_of_a_job_ends_its_guard(script, launch, gone, noted):
         import psutil
         note("guard", next(p.pid for p in psutil.Process(os.getppid()).children() if p.pid != os.getpid()))
     """)
-    assert launch("-n", 1, path).returncode == 0 and gone(int(noted("guard")))
+    assert launch("-n", 1, path).returncode == 0
+    assert gone(int(noted("guard")))

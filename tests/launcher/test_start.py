@@ -45,11 +45,17 @@ def test_variables_and_arguments(told):
     for rank, env in found.items():
         assert env["XDEVICE_RANK"] == env["XDEVICE_LOCAL_RANK"] == str(rank)
         assert env["XDEVICE_WORLD_SIZE"] == env["XDEVICE_LOCAL_WORLD_SIZE"] == "3"
-        assert env["XDEVICE_MASTER_ADDR"] == "127.0.0.1" and env["PYTHONUNBUFFERED"] == "1"
-        assert env["argv"] == ["--flag", "-n", "7"] and env["stdin"] == ""
-        assert env["RANK"] == env["LOCAL_RANK"] == str(rank) and env["WORLD_SIZE"] == env["LOCAL_WORLD_SIZE"] == "3"
-        assert env["MASTER_ADDR"] == "127.0.0.1" and int(env["MASTER_PORT"]) == int(env["XDEVICE_MASTER_PORT"]) + 8
-        assert not {"XDEVICE_BACKEND", "XDEVICE_ENGINE", "XDEVICE_TIMEOUT", "XDEVICE_HOST"} & set(env)
+        assert env["XDEVICE_MASTER_ADDR"] == "127.0.0.1"
+        assert env["PYTHONUNBUFFERED"] == "1"
+        assert env["argv"] == ["--flag", "-n", "7"]
+        assert env["stdin"] == ""
+        assert env["RANK"] == env["LOCAL_RANK"] == str(rank)
+        assert env["WORLD_SIZE"] == env["LOCAL_WORLD_SIZE"] == "3"
+        assert env["MASTER_ADDR"] == "127.0.0.1"
+        assert int(env["MASTER_PORT"]) == int(env["XDEVICE_MASTER_PORT"]) + 8
+        assert not {"XDEVICE_BACKEND", "XDEVICE_ENGINE", "XDEVICE_TIMEOUT", "XDEVICE_HOST"} & set(
+            env
+        )
     assert len({env["XDEVICE_MASTER_PORT"] for env in found.values()}) == 1
 
 
@@ -67,8 +73,11 @@ def test_options_become_variables(told):
         "9100",
     ]
     (env,) = told(*options).values()
-    assert env["XDEVICE_BACKEND"] == ONE and env["XDEVICE_ENGINE"] == "native" and env["XDEVICE_TIMEOUT"] == "7.5"
-    assert env["XDEVICE_MASTER_ADDR"] == "here" and env["XDEVICE_MASTER_PORT"] == "9100"
+    assert env["XDEVICE_BACKEND"] == ONE
+    assert env["XDEVICE_ENGINE"] == "native"
+    assert env["XDEVICE_TIMEOUT"] == "7.5"
+    assert env["XDEVICE_MASTER_ADDR"] == "here"
+    assert env["XDEVICE_MASTER_PORT"] == "9100"
 
 
 def test_processes_share_the_cores(told):
@@ -85,24 +94,39 @@ def test_two_dashes(script, launch):
 
 def test_a_module_is_started_as_python_m_does(tmp_path, launch):
     (tmp_path / "package").mkdir()
-    (tmp_path / "package" / "__main__.py").write_text("import sys; print(__package__, sys.argv[1:])")
+    (tmp_path / "package" / "__main__.py").write_text(
+        "import sys; print(__package__, sys.argv[1:])"
+    )
     assert launch("-m", "package", "-x").stdout == b"[0] package ['-x']\n"
 
 
 def test_two_launchers_make_one_job(script, start, tmp_path):
     path, port = script(TELL), ports.free_block(block_size(4))
-    given = ["-n", 2, "--master-port", port, "--hosts", "127.0.0.1,localhost", "--token-file", "token"]
+    given = [
+        "-n",
+        2,
+        "--master-port",
+        port,
+        "--hosts",
+        "127.0.0.1,localhost",
+        "--token-file",
+        "token",
+    ]
     nodes = [start(*given, "--node-rank", node, path) for node in range(2)]
     for node, launcher in enumerate(nodes):
         out, err = launcher.communicate(timeout=60)
-        assert launcher.returncode == 0 and err == b""
+        assert launcher.returncode == 0
+        assert err == b""
         found = dict(re.findall(r"^\[(\d)\] (.*)$", out.decode(), re.MULTILINE))
         assert sorted(map(int, found)) == [2 * node, 2 * node + 1]
         for rank, text in found.items():
             env = ast.literal_eval(text)
-            assert env["XDEVICE_RANK"] == rank and env["XDEVICE_LOCAL_RANK"] == str(int(rank) % 2)
-            assert env["XDEVICE_WORLD_SIZE"] == "4" and env["XDEVICE_LOCAL_WORLD_SIZE"] == "2"
-            assert env["XDEVICE_MASTER_ADDR"] == "127.0.0.1" and env["XDEVICE_MASTER_PORT"] == str(port)
+            assert env["XDEVICE_RANK"] == rank
+            assert env["XDEVICE_LOCAL_RANK"] == str(int(rank) % 2)
+            assert env["XDEVICE_WORLD_SIZE"] == "4"
+            assert env["XDEVICE_LOCAL_WORLD_SIZE"] == "2"
+            assert env["XDEVICE_MASTER_ADDR"] == "127.0.0.1"
+            assert env["XDEVICE_MASTER_PORT"] == str(port)
             assert env["XDEVICE_HOST"] == ("localhost" if node else "127.0.0.1")
             assert env["XDEVICE_TOKEN"] == (tmp_path / "token").read_text()
     assert (tmp_path / "token").stat().st_mode & 0o777 == 0o600
@@ -115,7 +139,12 @@ SLURM = {
     "SLURM_STEP_NUM_TASKS": "2",
     "SLURM_STEP_NODELIST": "gpu[07-08]",
 }
-PET = {"PET_NNODES": "2", "PET_MASTER_ADDR": "trainer-0", "PET_MASTER_PORT": "29400", "PET_NPROC_PER_NODE": "auto"}
+PET = {
+    "PET_NNODES": "2",
+    "PET_MASTER_ADDR": "trainer-0",
+    "PET_MASTER_PORT": "29400",
+    "PET_NPROC_PER_NODE": "auto",
+}
 SKYPILOT = {
     "SKYPILOT_NUM_NODES": "2",
     "SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2",
@@ -132,10 +161,14 @@ def test_nodes_come_from_the_variables(told, env, rank, address, port, own):  # 
     env = {**env, "XDEVICE_TOKEN": "a secret of this job alone"}
     first, second = (told("-n", 2, **env, **{rank: str(node)}) for node in range(2))
     assert (list(first), list(second)) == ([0, 1], [2, 3])
-    assert {seen["XDEVICE_MASTER_ADDR"] for seen in (*first.values(), *second.values())} == {address}
+    assert {seen["XDEVICE_MASTER_ADDR"] for seen in (*first.values(), *second.values())} == {
+        address
+    }
     meeting = {seen["XDEVICE_MASTER_PORT"] for seen in (*first.values(), *second.values())}
-    assert len(meeting) == 1 and (port is None or meeting == {port})
-    assert second[3].get("XDEVICE_HOST") == own and second[3]["XDEVICE_LOCAL_RANK"] == "1"
+    assert len(meeting) == 1
+    assert port is None or meeting == {port}
+    assert second[3].get("XDEVICE_HOST") == own
+    assert second[3]["XDEVICE_LOCAL_RANK"] == "1"
     assert second[3]["XDEVICE_WORLD_SIZE"] == "4"
     alone = told("--nnodes", 1, **env, **{rank: "1"})  # options come first
     assert alone[0]["XDEVICE_WORLD_SIZE"] == "1"
@@ -153,7 +186,9 @@ def test_nodes_come_from_the_variables(told, env, rank, address, port, own):  # 
 ])  # fmt: skip
 def test_wrong_node_variables_are_errors(script, launch, tmp_path, env, says):
     done = launch(script("note('ran')"), **env)
-    assert done.returncode == 2 and says in done.stderr.decode() and not (tmp_path / "ran").exists()
+    assert done.returncode == 2
+    assert says in done.stderr.decode()
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_schedulers_one_node_is_this_host(told):
@@ -173,12 +208,17 @@ def test_the_first_launcher_prints_the_token(script, launch):
     path = script("print(os.environ['XDEVICE_TOKEN'])")
     first = launch(*given, "--node-rank", 0, path)
     token = re.fullmatch(
-        r"xdevice: start the launchers of the other nodes with XDEVICE_TOKEN=(.*)\n", first.stderr.decode()
+        r"xdevice: start the launchers of the other nodes with XDEVICE_TOKEN=(.*)\n",
+        first.stderr.decode(),
     )
     second = launch(*given, "--node-rank", 1, path, XDEVICE_TOKEN=token[1])
-    assert (first.stdout.decode(), second.stdout.decode()) == (f"[0] {token[1]}\n", f"[1] {token[1]}\n")
+    assert (first.stdout.decode(), second.stdout.decode()) == (
+        f"[0] {token[1]}\n",
+        f"[1] {token[1]}\n",
+    )
     without = launch(*given, "--node-rank", 1, path)
-    assert without.returncode == 2 and b"node 1 needs the job's token; set XDEVICE_TOKEN to" in without.stderr
+    assert without.returncode == 2
+    assert b"node 1 needs the job's token; set XDEVICE_TOKEN to" in without.stderr
 
 
 @pytest.mark.parametrize(("mode", "text", "says"), [
@@ -189,7 +229,9 @@ def test_an_open_token_file_is_refused(script, launch, tmp_path, mode, text, say
     (tmp_path / "token").write_text(text)
     (tmp_path / "token").chmod(mode)
     done = launch("--token-file", "token", script("note('ran')"))
-    assert done.returncode == 2 and says in done.stderr.decode() and not (tmp_path / "ran").exists()
+    assert done.returncode == 2
+    assert says in done.stderr.decode()
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_ports_are_free_and_low():
@@ -197,7 +239,9 @@ def test_the_ports_are_free_and_low():
     first = ports.free_block(count)
     with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
         lowest = int(file.read().split()[0])
-    assert count == 19 and first >= ports.LOWEST and first + count <= lowest
+    assert count == 19
+    assert first >= ports.LOWEST
+    assert first + count <= lowest
     assert ports.first_taken(range(first, first + count)) is None
 
 
@@ -205,12 +249,18 @@ def test_jobs_have_different_ports():
     code = "from xdevice.distributed.rendezvous.ports import free_block as f\n"
     code += "print(*(f(7) for _ in range(25)), flush=True)\ninput()"
     command = [sys.executable, "-c", code]
-    askers = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    askers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
     firsts = sorted(int(first) for asker in askers for first in asker.stdout.readline().split())
     for asker in askers:
         asker.communicate("\n")
-    assert len(firsts) == 100 and all(b - a >= 7 for a, b in itertools.pairwise(firsts))
-    assert {first // 10_000 for first in firsts} == {1}, "ports from 20000 on are derived from the names of jobs"
+    assert len(firsts) == 100
+    assert all(b - a >= 7 for a, b in itertools.pairwise(firsts))
+    assert {first // 10_000 for first in firsts} == {1}, (
+        "ports from 20000 on are derived from the names of jobs"
+    )
 
 
 @pytest.mark.parametrize("offset", [0, 1, 3, 6])
@@ -218,7 +268,8 @@ def test_a_taken_port_is_named_first(script, launch, tmp_path, offset):
     first = ports.free_block(7)
     with socket.create_server(("127.0.0.1", first + offset)):
         done = launch("-n", 2, "--master-port", first, script("note('ran')"))
-    assert done.returncode == 2 and not (tmp_path / "ran").exists()
+    assert done.returncode == 2
+    assert not (tmp_path / "ran").exists()
     says = f"xdevice: error: port {first + offset} is taken on this host, and the job needs {first} to {first + 6}; "
     assert done.stderr.decode().startswith(says)
 
@@ -229,8 +280,12 @@ def test_pinned_processes_have_own_cores(script, launch):
     count = min(2, len(ours))
     done = launch("-n", count, "--pin", script("print(*os.sched_getaffinity(0))"))
     found = [set(map(int, line.split()[1:])) for line in done.stdout.splitlines()]
-    assert len(found) == count and set.union(*found) <= ours and sum(map(len, found)) == len(set.union(*found))
-    many = launch("-n", 2 * len(ours), "--pin", script("print(*os.sched_getaffinity(0))")).stdout.splitlines()
+    assert len(found) == count
+    assert set.union(*found) <= ours
+    assert sum(map(len, found)) == len(set.union(*found))
+    many = launch(
+        "-n", 2 * len(ours), "--pin", script("print(*os.sched_getaffinity(0))")
+    ).stdout.splitlines()
     assert sorted(int(line.split()[1]) for line in many) == sorted([*ours, *ours])
 
 
@@ -264,13 +319,20 @@ def test_pinned_processes_have_own_cores(script, launch):
 def test_a_wrong_command_is_one_line(script, launch, tmp_path, arguments, says):
     script("note('ran')")
     done = launch(*arguments)
-    assert done.returncode == 2 and done.stdout == b"" and not (tmp_path / "ran").exists()
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert not (tmp_path / "ran").exists()
     err = done.stderr.decode()
-    assert err.startswith("xdevice: error: ") and says in err and err.count("\n") == 1
+    assert err.startswith("xdevice: error: ")
+    assert says in err
+    assert err.count("\n") == 1
 
 
 def test_help_is_given_in_lines_that_fit():
     command = [sys.executable, "-m", "xdevice", "launch", "--help"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "120"})
-    assert done.returncode == 0 and done.stdout.startswith("usage: xdevice launch [options] SCRIPT [ARGS ...]")
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "120"}
+    )
+    assert done.returncode == 0
+    assert done.stdout.startswith("usage: xdevice launch [options] SCRIPT [ARGS ...]")
     assert max(map(len, done.stdout.splitlines())) <= 120

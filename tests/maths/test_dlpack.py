@@ -25,7 +25,9 @@ def array(dtype, shape, offset, writeable):
 @pytest.mark.parametrize("shape", [(5,), (0, 3), ()])
 @pytest.mark.parametrize("offset", [0, 8])
 @pytest.mark.parametrize("copy", [None, True])
-def test_a_shared_array_has_its_numbers_and_can_be_computed_with(backend, dtype, shape, offset, copy):
+def test_a_shared_array_has_its_numbers_and_can_be_computed_with(
+    backend, dtype, shape, offset, copy
+):
     xp = namespace()
     source = array(dtype, shape, offset, True)
     found = xp.from_dlpack(source, copy=copy)
@@ -84,5 +86,7 @@ def test_memory_is_shared_or_an_error_says_that_it_cannot_be(backend):
     else:
         source[0] = 7
         assert to_numpy(found)[0] == 7
-    with pytest.raises(xdevice.ArgumentTypeError, match="from_dlpack of a list, which has no __dlpack__"):
+    with pytest.raises(
+        xdevice.ArgumentTypeError, match="from_dlpack of a list, which has no __dlpack__"
+    ):
         xp.from_dlpack([1.0])

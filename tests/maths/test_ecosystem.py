@@ -16,7 +16,9 @@ MATRIX, VECTOR, PLACES = [[1.0, 2.0], [3.0, 4.0]], [1.0, 5.0, 2.0, 2.0], [1, 0, 
 
 CALLS = {
     "angle": lambda xp, a, v, n: xpx.angle(v, xp=xp),
-    "apply_where": lambda xp, a, v, n: xpx.apply_where(v > 2, v, lambda x: x * 2, fill_value=0.0, xp=xp),
+    "apply_where": lambda xp, a, v, n: xpx.apply_where(
+        v > 2, v, lambda x: x * 2, fill_value=0.0, xp=xp
+    ),
     "argpartition": lambda xp, a, v, n: xp.take(v, xpx.argpartition(v, 1, xp=xp)[:1]),
     "at": lambda xp, a, v, n: xpx.at(v, 0).set(9.0, xp=xp, copy=True),
     "atleast_nd": lambda xp, a, v, n: xpx.atleast_nd(v, ndim=2, xp=xp),
@@ -39,7 +41,11 @@ ASK_THE_ARRAY = {"apply_where", "at", "create_diagonal", "isclose", "pad"}
 """Functions that ask array-api-compat about the array itself, which knows none of these frameworks, and refuses it."""
 ASK_FOR_ITS_DEVICE = {"isin", "nunique", "one_hot", "setdiff1d", "sinc"}
 """Functions that use the array's own attribute ``device``, or a shape of unknown length: MXNet's arrays lack them."""
-REFUSED = {"tensorflow": ASK_THE_ARRAY, "paddle": ASK_THE_ARRAY, "mxnet": ASK_THE_ARRAY | ASK_FOR_ITS_DEVICE}
+REFUSED = {
+    "tensorflow": ASK_THE_ARRAY,
+    "paddle": ASK_THE_ARRAY,
+    "mxnet": ASK_THE_ARRAY | ASK_FOR_ITS_DEVICE,
+}
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -49,15 +55,23 @@ def test_array_api_extra_computes_with_it_or_refuses_by_name(backend, name):
         return CALLS[name](xp, a, v, xp.asarray(np.asarray(PLACES, "int32")))
 
     if name in REFUSED.get(backend, ()):
-        with pytest.raises((TypeError, ValueError, AttributeError, RuntimeError), match=r"Tensor|array|Shape"):
+        with pytest.raises(
+            (TypeError, ValueError, AttributeError, RuntimeError), match=r"Tensor|array|Shape"
+        ):
             call(namespace())
         return
-    np.testing.assert_allclose(to_numpy(call(namespace())), call(standard_numpy), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        to_numpy(call(namespace())), call(standard_numpy), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_array_api_compat_tells_whose_it_is(backend):
     xp = namespace()
-    asked = [name for name in dir(array_api_compat) if name.startswith("is_") and name.endswith("_namespace")]
+    asked = [
+        name
+        for name in dir(array_api_compat)
+        if name.startswith("is_") and name.endswith("_namespace")
+    ]
     answers = {name.split("_")[1] for name in asked if getattr(array_api_compat, name)(xp)}
     assert answers == ({backend} if backend in ("torch", "jax", "numpy") else set())
 

@@ -17,9 +17,48 @@ CASES = {
     **{
         name: (lambda xp, x, name=name: getattr(xp, name)(x))
         for name in (
-            *("abs", "ceil", "cos", "cosh", "exp", "expm1", "floor", "log", "log10", "log1p", "log2", "negative"),
-            *("reciprocal", "round", "sign", "sin", "sinh", "sqrt", "square", "tan", "tanh", "asinh", "atan", "trunc"),
-            *("max", "mean", "min", "prod", "std", "sum", "var", "matrix_transpose", "sort", "tril", "triu", "flip"),
+            *(
+                "abs",
+                "ceil",
+                "cos",
+                "cosh",
+                "exp",
+                "expm1",
+                "floor",
+                "log",
+                "log10",
+                "log1p",
+                "log2",
+                "negative",
+            ),
+            *(
+                "reciprocal",
+                "round",
+                "sign",
+                "sin",
+                "sinh",
+                "sqrt",
+                "square",
+                "tan",
+                "tanh",
+                "asinh",
+                "atan",
+                "trunc",
+            ),
+            *(
+                "max",
+                "mean",
+                "min",
+                "prod",
+                "std",
+                "sum",
+                "var",
+                "matrix_transpose",
+                "sort",
+                "tril",
+                "triu",
+                "flip",
+            ),
         )
     },
     **{
@@ -62,9 +101,15 @@ CASES = {
     "outer": lambda xp, x: xp.linalg.outer(x[0, :], x[1, :]),
     "slogdet": lambda xp, x: xp.linalg.slogdet(square(xp, x)).logabsdet,
     "solve": lambda xp, x: xp.linalg.solve(square(xp, x), x),
-    "solve with constants": lambda xp, x: xp.linalg.solve(square(xp, x), xp.asarray([[1.0], [2.0]], dtype=x.dtype)),
-    "solve with a vector": lambda xp, x: xp.linalg.solve(square(xp, x), xp.asarray([1.0, 2.0], dtype=x.dtype)),
-    "solve of constants": lambda xp, x: xp.linalg.solve(xp.asarray([[2.0, 1.0], [1.0, 3.0]], dtype=x.dtype), x),
+    "solve with constants": lambda xp, x: xp.linalg.solve(
+        square(xp, x), xp.asarray([[1.0], [2.0]], dtype=x.dtype)
+    ),
+    "solve with a vector": lambda xp, x: xp.linalg.solve(
+        square(xp, x), xp.asarray([1.0, 2.0], dtype=x.dtype)
+    ),
+    "solve of constants": lambda xp, x: xp.linalg.solve(
+        xp.asarray([[2.0, 1.0], [1.0, 3.0]], dtype=x.dtype), x
+    ),
     "trace": lambda xp, x: xp.linalg.trace(x),
     "vector_norm": lambda xp, x: xp.linalg.vector_norm(x, axis=1),
     "matmul": lambda xp, x: xp.matmul(x, xp.matrix_transpose(x)),
@@ -109,7 +154,9 @@ def slopes(function):
         for place in np.ndindex(*X.shape):
             change = np.zeros_like(X)
             change[place] = step
-            found[place] = (weighed(xp, function, X + change) - weighed(xp, function, X - change)) / (2 * step)
+            found[place] = (
+                weighed(xp, function, X + change) - weighed(xp, function, X - change)
+            ) / (2 * step)
         return found
 
 
@@ -133,7 +180,10 @@ def test_a_loss_is_compiled_as_it_is_run(backend):
 
     def loss(x):
         apart = xp.subtract(x, xp.max(x, axis=1, keepdims=True))
-        spread = xp.add(xp.var(xp.clip(x, 0, 1), correction=1), xp.sum(xp.tril(xp.where(xp.greater(x, 1), x, 0.0))))
+        spread = xp.add(
+            xp.var(xp.clip(x, 0, 1), correction=1),
+            xp.sum(xp.tril(xp.where(xp.greater(x, 1), x, 0.0))),
+        )
         zeros = xp.add(xp.zeros_like(x), xp.zeros((3,), dtype=x.dtype))
         return xp.add(xp.mean(xp.log(xp.sum(xp.exp(xp.add(apart, zeros)), axis=1))), spread)
 

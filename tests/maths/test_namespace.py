@@ -26,21 +26,42 @@ def functions():
     found = {name: getattr(xp, name) for name in dir(xp) if name in NAMES}
     for part in EXTENSIONS:
         inner = getattr(xp, part) if part in dir(xp) else None
-        found |= {f"{part}.{name}": getattr(inner, name) for name in dir(inner) if name in EXTENSIONS[part]}
-    return {name: function for name, function in found.items() if callable(function) and name not in DTYPE_NAMES}
+        found |= {
+            f"{part}.{name}": getattr(inner, name)
+            for name in dir(inner)
+            if name in EXTENSIONS[part]
+        }
+    return {
+        name: function
+        for name, function in found.items()
+        if callable(function) and name not in DTYPE_NAMES
+    }
 
 
 UNSIGNED = {"uint16", "uint32", "uint64"}
 LACKING = {
     "paddle": UNSIGNED,
-    "mxnet": {*UNSIGNED, "int16", "complex64", "complex128", "fft", "nextafter", "linalg.eig", "linalg.eigvals"},
+    "mxnet": {
+        *UNSIGNED,
+        "int16",
+        "complex64",
+        "complex128",
+        "fft",
+        "nextafter",
+        "linalg.eig",
+        "linalg.eigvals",
+    },
 }
 """What a framework cannot have, of all that the standard names."""
 
 
 def test_every_name_of_the_standard_is_there_but_those_that_are_listed(backend):
     xp = namespace()
-    known = {name for name in strict.__all__ if not name.endswith("_flags") and not name.startswith("ArrayAPIStrict")}
+    known = {
+        name
+        for name in strict.__all__
+        if not name.endswith("_flags") and not name.startswith("ArrayAPIStrict")
+    }
     assert known - set(NAMES) <= {"Device", "__array_api_strict_version__", "__version__"}
     for part, names in EXTENSIONS.items():
         assert set(getattr(strict, part).__all__) <= set(names)
@@ -86,7 +107,11 @@ def test_ranges_are_of_every_integer_dtype(backend):
 def test_places_and_counts_are_of_every_integer_dtype(backend):
     xp = namespace()
     x = xp.asarray([1.0, 2.0, 3.0])
-    names = ("int8", "int16", "uint8") if backend == "torch" else ("int8", "int16", "uint8", "uint16", "uint32")
+    names = (
+        ("int8", "int16", "uint8")
+        if backend == "torch"
+        else ("int8", "int16", "uint8", "uint16", "uint32")
+    )
     for name in (name for name in names if name in dir(xp)):
         places = xp.asarray([2, 0, 1], dtype=name)
         assert to_numpy(xp.take(x, places)).tolist() == [3, 1, 2]
@@ -104,7 +129,9 @@ def test_vectors_of_two_lengths_have_no_product(backend):
     if backend in ("torch", "numpy", "jax"):
         pytest.skip("their own functions have their own errors, or none")
     xp = namespace()
-    with pytest.raises(xdevice.ArgumentError, match="vecdot of vectors of 1 and 3 numbers; give some of one length"):
+    with pytest.raises(
+        xdevice.ArgumentError, match="vecdot of vectors of 1 and 3 numbers; give some of one length"
+    ):
         xp.vecdot(xp.ones((2, 1)), xp.ones((2, 3)))
 
 
@@ -121,7 +148,9 @@ def test_sums_and_products_have_the_dtype_that_is_asked_for(backend, dtype):
 def test_a_shift_beyond_every_bit_leaves_the_sign(backend):
     xp = namespace()
     shifts = xp.asarray([70, 1000], dtype="int32")
-    assert to_numpy(xp.bitwise_right_shift(xp.asarray([-287, 287], dtype="int32"), shifts)).tolist() == [-1, 0]
+    assert to_numpy(
+        xp.bitwise_right_shift(xp.asarray([-287, 287], dtype="int32"), shifts)
+    ).tolist() == [-1, 0]
 
 
 def test_an_empty_range_has_the_dtype_of_a_full_one(backend):
@@ -140,7 +169,8 @@ def test_zero_has_the_sign_that_it_was_given(backend):
 
 
 @pytest.mark.parametrize(
-    ("data", "kind"), [([1, 2], "i"), ([True, False], "b"), ([1, 2.5], "f"), ([2.5, 1], "f"), ([[1], [0.5]], "f")]
+    ("data", "kind"),
+    [([1, 2], "i"), ([True, False], "b"), ([1, 2.5], "f"), ([2.5, 1], "f"), ([[1], [0.5]], "f")],
 )
 def test_a_list_of_numbers_keeps_their_kind(backend, data, kind):
     for make in (namespace().asarray, xdevice.tensor):
@@ -152,7 +182,10 @@ def test_a_list_of_numbers_keeps_their_kind(backend, data, kind):
 def test_equal_numbers_stay_in_their_order(backend):
     xp = namespace()
     x = np.arange(60) % 3
-    for descending, expected in ((False, np.argsort(x, kind="stable")), (True, np.argsort(-x, kind="stable"))):
+    for descending, expected in (
+        (False, np.argsort(x, kind="stable")),
+        (True, np.argsort(-x, kind="stable")),
+    ):
         places = xp.argsort(xp.asarray(x, dtype="float32"), descending=descending, stable=True)
         assert to_numpy(places).tolist() == expected.tolist()
 
@@ -175,24 +208,39 @@ def test_a_namespace_tells_of_its_devices_and_dtypes(backend):
     info = xp.__array_namespace_info__()
     assert set(info.devices()) == set(xdevice.devices())
     assert info.default_device() in info.devices()
-    off = {"int64", "uint64", "float64", "complex128"} if backend == "jax" and not is_wide() else set()
-    assert list(info.dtypes()) == [name for name in DTYPE_NAMES if name in dir(xp) and name not in off]
+    off = (
+        {"int64", "uint64", "float64", "complex128"}
+        if backend == "jax" and not is_wide()
+        else set()
+    )
+    assert list(info.dtypes()) == [
+        name for name in DTYPE_NAMES if name in dir(xp) and name not in off
+    ]
     assert set(info.dtypes(kind=("bool", "real floating"))) == {"bool", "float32", "float64"} - off
     x = xp.ones(2)
     for name in off:  # one answer everywhere, and a warning nowhere
-        for make in (xp.asarray, xp.astype, xp.zeros_like, lambda x, dtype: xp.astype(x, getattr(xp, dtype))):
+        for make in (
+            xp.asarray,
+            xp.astype,
+            xp.zeros_like,
+            lambda x, dtype: xp.astype(x, getattr(xp, dtype)),
+        ):
             with pytest.raises(ArgumentError, match="jax_enable_x64"):
                 make(x, dtype=name) if make in (xp.asarray, xp.zeros_like) else make(x, name)
     assert info.default_dtypes()["real floating"] == xp.asarray([0.5]).dtype
     assert info.default_dtypes()["indexing"] == xp.argmax(xp.asarray([1])).dtype
-    with pytest.raises(xdevice.ArgumentError, match="'floating' is not a kind of dtypes; give one of 'bool'"):
+    with pytest.raises(
+        xdevice.ArgumentError, match="'floating' is not a kind of dtypes; give one of 'bool'"
+    ):
         info.dtypes(kind="floating")
 
 
 def test_a_dtype_that_a_framework_lacks_says_so(backend):
     xp = namespace()
     for name in set(DTYPE_NAMES) - set(dir(xp)):
-        with pytest.raises(xdevice.NotSupportedError, match=f"{backend} has no {name}: it has no such dtype"):
+        with pytest.raises(
+            xdevice.NotSupportedError, match=f"{backend} has no {name}: it has no such dtype"
+        ):
             getattr(xp, name)
 
 
@@ -225,8 +273,14 @@ def test_a_remainder_of_zero_has_the_sign_of_the_divisor(backend):
 
 def test_an_axis_that_is_not_there_is_an_index_error_and_a_value_error(backend):
     xp = namespace()
-    own = {"torch": IndexError, "numpy": IndexError, "jax": ValueError}  # their own functions raise their own
-    for expected in [own[backend]] if backend in own else [IndexError, ValueError, xdevice.AxisError]:
+    own = {
+        "torch": IndexError,
+        "numpy": IndexError,
+        "jax": ValueError,
+    }  # their own functions raise their own
+    for expected in (
+        [own[backend]] if backend in own else [IndexError, ValueError, xdevice.AxisError]
+    ):
         for axis in (3, -4):
             with pytest.raises(expected):
                 xp.expand_dims(xp.zeros((2, 3)), axis=axis)

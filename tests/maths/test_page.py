@@ -21,7 +21,9 @@ def example(monkeypatch):
     module = ModuleType("maths_of_the_page")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(text, "maths.py", "exec"), vars(module))
-    core = {name: np.dtype(name) for name in ("bool", "int8", "int32", "int64", "float32", "float64")}
+    core = {
+        name: np.dtype(name) for name in ("bool", "int8", "int32", "int64", "float32", "float64")
+    }
     return ModuleType("namespace"), module.namespace() | core | {"asarray": np.asarray}
 
 
@@ -41,4 +43,15 @@ def test_its_functions_are_those_of_the_standard(example):
                 continue
             np.testing.assert_allclose(ours, np.asarray(theirs._array), rtol=1e-5, err_msg=name)
         compared.append(name)
-    assert {"sum", "var", "clip", "vecdot", "matmul", "where", "std", "concat", "add", "result_type"} <= set(compared)
+    assert {
+        "sum",
+        "var",
+        "clip",
+        "vecdot",
+        "matmul",
+        "where",
+        "std",
+        "concat",
+        "add",
+        "result_type",
+    } <= set(compared)

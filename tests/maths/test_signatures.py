@@ -19,13 +19,19 @@ def test_every_name_is_declared_and_no_other():
 
 
 FUNCTIONS = [
-    *((Namespace, name, strict) for name in NAMES if name not in (*CONSTANTS, *DTYPE_NAMES, "linalg", "fft")),
+    *(
+        (Namespace, name, strict)
+        for name in NAMES
+        if name not in (*CONSTANTS, *DTYPE_NAMES, "linalg", "fft")
+    ),
     *((LinearAlgebra, name, strict.linalg) for name in LINALG),
     *((FourierTransforms, name, strict.fft) for name in FFT),
 ]
 
 
-@pytest.mark.parametrize(("protocol", "name", "home"), FUNCTIONS, ids=[f"{p.__name__}-{n}" for p, n, _ in FUNCTIONS])
+@pytest.mark.parametrize(
+    ("protocol", "name", "home"), FUNCTIONS, ids=[f"{p.__name__}-{n}" for p, n, _ in FUNCTIONS]
+)
 def test_every_function_has_the_standards_parameters(protocol, name, home):
     _, *declared = inspect.signature(getattr(protocol, name)).parameters.values()
     expected = inspect.signature(getattr(home, name)).parameters.values()

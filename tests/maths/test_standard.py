@@ -19,7 +19,15 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import xdevice
-from xdevice.tensors.namespace import CONSTANTS, DTYPE_NAMES, EXTENSIONS, FFT, LINALG, NAMES, namespace
+from xdevice.tensors.namespace import (
+    CONSTANTS,
+    DTYPE_NAMES,
+    EXTENSIONS,
+    FFT,
+    LINALG,
+    NAMES,
+    namespace,
+)
 
 FLOATS, INTS = ("float32", "float64"), ("int32", "int64")
 NARROW = ("int8", "int16", "uint8")
@@ -63,7 +71,11 @@ DIFFERENCES: dict[tuple[str, str], tuple[tuple[str, ...], str]] = {
     ),
     ("paddle", "sqrt"): (("float32",), "of infinity among eight numbers or more it is nan"),
     ("jax", "searchsorted"): (("float32", "int64"), "the places are int32"),
-    **{(name, sums): (("uint8",), "int64, not uint64") for name in ("torch", "paddle", "mxnet") for sums in SUMS},
+    **{
+        (name, sums): (("uint8",), "int64, not uint64")
+        for name in ("torch", "paddle", "mxnet")
+        for sums in SUMS
+    },
 }
 
 
@@ -79,7 +91,9 @@ class Draw:
     def array(self, shape, pool=None, dtype=None):
         wanted = np.dtype(dtype or self.dtype)
         choice = np.random.default_rng(self(st.integers(0, 2**32 - 1))).choice
-        return np.asarray(choice(pool or POOL[wanted.kind], size=shape)).astype(wanted).reshape(shape)
+        return (
+            np.asarray(choice(pool or POOL[wanted.kind], size=shape)).astype(wanted).reshape(shape)
+        )
 
     def any_shape(self, least=0, side=0):
         return self(hnp.array_shapes(min_dims=least, max_dims=3, min_side=side, max_side=3))
@@ -100,7 +114,9 @@ class Draw:
         return self(st.sampled_from([name for name in alike if name in self.known]))
 
     def pair(self, pool=None, second=None):
-        shapes = self(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, min_side=0, max_side=3)).input_shapes
+        shapes = self(
+            hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, min_side=0, max_side=3)
+        ).input_shapes
         x2 = self.array(shapes[1], second or pool, self.like())
         if self(st.integers(0, 3)) == 0:
             x2 = self.array((), second or pool).item()  # one of Python's numbers
@@ -109,7 +125,9 @@ class Draw:
 
 def one(draw, special=True):
     kind = np.dtype(draw.dtype).kind
-    return (draw.array(draw.any_shape(), POOL[kind] + (SPECIAL if special and kind == "f" else ())),), {}
+    return (
+        draw.array(draw.any_shape(), POOL[kind] + (SPECIAL if special and kind == "f" else ())),
+    ), {}
 
 
 def two(draw):
@@ -146,7 +164,9 @@ def of_some(draw):
 
 def spread(draw):
     shape = draw.any_shape(1, 2)
-    return (draw.array(shape),), draw.axes(shape) | {"correction": draw(st.sampled_from([0, 0.0, 1, 1.0]))}
+    return (draw.array(shape),), draw.axes(shape) | {
+        "correction": draw(st.sampled_from([0, 0.0, 1, 1.0]))
+    }
 
 
 def running(draw):
@@ -188,7 +208,11 @@ def filled_like(draw):
 
 def counting(draw):
     least = 0 if draw.dtype == "uint8" else -3
-    start, stop, step = draw(st.integers(least, 3)), draw(st.integers(least, 6)), draw(st.sampled_from([1, 2, -1]))
+    start, stop, step = (
+        draw(st.integers(least, 3)),
+        draw(st.integers(least, 6)),
+        draw(st.sampled_from([1, 2, -1])),
+    )
     return (start, stop, step), {"dtype": draw.dtype}
 
 
@@ -234,19 +258,32 @@ def truths(draw):
 
 
 def choice(draw):
-    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, min_side=0, max_side=3)).input_shapes
-    return (draw.array(shapes[0], dtype="bool"), draw.array(shapes[1]), draw.array(shapes[2], dtype=draw.like())), {}
+    shapes = draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, min_side=0, max_side=3)
+    ).input_shapes
+    return (
+        draw.array(shapes[0], dtype="bool"),
+        draw.array(shapes[1]),
+        draw.array(shapes[2], dtype=draw.like()),
+    ), {}
 
 
 def limits(draw):
     low = draw(st.none() | st.sampled_from([1, 0] if draw.dtype == "uint8" else [-1, 0]))
-    return (draw.array(draw.any_shape()),), {"min": low, "max": draw(st.none() | st.sampled_from([1, 2]))}
+    return (draw.array(draw.any_shape()),), {
+        "min": low,
+        "max": draw(st.none() | st.sampled_from([1, 2])),
+    }
 
 
 def matrices(draw):
     n, m, k = (draw(st.integers(0, 3)) for _ in range(3))
-    front = draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=1, max_side=3)).input_shapes
-    left, right = draw(st.sampled_from([((n,), (n,)), ((m, n), (n,)), ((n,), (n, k)), ((m, n), (n, k))]))
+    front = draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=1, max_side=3)
+    ).input_shapes
+    left, right = draw(
+        st.sampled_from([((n,), (n,)), ((m, n), (n,)), ((n,), (n, k)), ((m, n), (n, k))])
+    )
     stacked = draw(st.booleans()) and len(left) == len(right) == 2
     return (
         draw.array(front[0] + left if stacked else left),
@@ -279,7 +316,9 @@ def at_least(ndim):
 
 
 def together(draw):
-    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, min_side=0, max_side=3)).input_shapes
+    shapes = draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, min_side=0, max_side=3)
+    ).input_shapes
     return tuple(draw.array(shape) for shape in shapes), {}
 
 
@@ -294,7 +333,8 @@ def joined(draw):
     axis = draw(st.none() | st.integers(-len(shape), len(shape) - 1))
     lengths = [draw(st.integers(0, 3)) for _ in range(3)]
     shapes = [
-        shape if axis is None else [n if i == axis % len(shape) else s for i, s in enumerate(shape)] for n in lengths
+        shape if axis is None else [n if i == axis % len(shape) else s for i, s in enumerate(shape)]
+        for n in lengths
     ]
     return ([draw.array(tuple(s), dtype=draw.like()) for s in shapes],), {"axis": axis}
 
@@ -302,7 +342,9 @@ def joined(draw):
 def stacked(draw):
     shape = draw.any_shape()
     axis = draw(st.integers(-len(shape) - 1, len(shape)))
-    return ([draw.array(shape, dtype=draw.like()) for _ in range(draw(st.integers(1, 3)))],), {"axis": axis}
+    return ([draw.array(shape, dtype=draw.like()) for _ in range(draw(st.integers(1, 3)))],), {
+        "axis": axis
+    }
 
 
 def new_axis(draw):
@@ -330,7 +372,9 @@ def permuted(draw):
 
 def repeated(draw):
     shape = draw.any_shape(1)
-    return (draw.array(shape), draw(st.integers(0, 3))), {"axis": draw(st.none() | st.just(draw.axis(shape)))}
+    return (draw.array(shape), draw(st.integers(0, 3))), {
+        "axis": draw(st.none() | st.just(draw.axis(shape)))
+    }
 
 
 def reshaped(draw):
@@ -343,7 +387,11 @@ def reshaped(draw):
 def rolled(draw):
     shape = draw.any_shape()
     axis = draw.axes(shape)["axis"]
-    shift = tuple(draw(st.integers(-3, 3)) for _ in axis) if isinstance(axis, tuple) else draw(st.integers(-3, 3))
+    shift = (
+        tuple(draw(st.integers(-3, 3)) for _ in axis)
+        if isinstance(axis, tuple)
+        else draw(st.integers(-3, 3))
+    )
     return (draw.array(shape), shift), {"axis": axis}
 
 
@@ -373,13 +421,20 @@ def taken(draw):
 def taken_along(draw):
     shape = draw.any_shape(1, 1)
     axis = draw.axis(shape)
-    wanted = tuple(draw(st.integers(0, 4)) if i == axis % len(shape) else n for i, n in enumerate(shape))
-    return (draw.array(shape), draw.array(wanted, range(shape[axis]), draw(st.sampled_from(INTS)))), {"axis": axis}
+    wanted = tuple(
+        draw(st.integers(0, 4)) if i == axis % len(shape) else n for i, n in enumerate(shape)
+    )
+    return (
+        draw.array(shape),
+        draw.array(wanted, range(shape[axis]), draw(st.sampled_from(INTS))),
+    ), {"axis": axis}
 
 
 def searched(draw):
     ordered = np.sort(draw.array((draw(st.integers(0, 5)),)))
-    return (ordered, draw.array(draw.any_shape(1))), {"side": draw(st.sampled_from(["left", "right"]))}
+    return (ordered, draw.array(draw.any_shape(1))), {
+        "side": draw(st.sampled_from(["left", "right"]))
+    }
 
 
 def inside(draw):
@@ -397,7 +452,9 @@ def two_reals(draw):
 
 def shifted(draw):
     least = (0, 1, 2, 5) if draw.dtype == "uint8" else POOL["i"]
-    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, min_side=0, max_side=3)).input_shapes
+    shapes = draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, min_side=0, max_side=3)
+    ).input_shapes
     return (draw.array(shapes[0], least), draw.array(shapes[1], (0, 1, 2, 3))), {}
 
 
@@ -420,16 +477,29 @@ def running_product(draw):
 
 
 def members(draw):
-    return (draw.array(draw.any_shape()), draw.array(draw.any_shape())), {}  # array-api-strict 2.6.1 ignores invert
+    return (
+        draw.array(draw.any_shape()),
+        draw.array(draw.any_shape()),
+    ), {}  # array-api-strict 2.6.1 ignores invert
 
 
 def shapes_only(draw):
-    shapes = draw(hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, min_side=0, max_side=3)).input_shapes
+    shapes = draw(
+        hnp.mutually_broadcastable_shapes(num_shapes=3, max_dims=3, min_side=0, max_side=3)
+    ).input_shapes
     return tuple(shapes), {}
 
 
 def is_of_kind(draw):
-    kinds = ("bool", "signed integer", "unsigned integer", "integral", "real floating", "complex floating", "numeric")
+    kinds = (
+        "bool",
+        "signed integer",
+        "unsigned integer",
+        "integral",
+        "real floating",
+        "complex floating",
+        "numeric",
+    )
     return (draw.dtype, draw(st.sampled_from([*kinds, kinds[:3], draw.dtype]))), {}
 
 
@@ -525,7 +595,9 @@ def transformed(draw):
 def transformed_along_several(draw):
     shape = draw.any_shape(1, 2)
     axes = draw(st.none() | hnp.valid_tuple_axes(len(shape), min_size=1))
-    lengths = st.lists(st.integers(1, 4), min_size=len(axes or shape), max_size=len(axes or shape)).map(tuple)
+    lengths = st.lists(
+        st.integers(1, 4), min_size=len(axes or shape), max_size=len(axes or shape)
+    ).map(tuple)
     s = draw(st.none() | lengths) if axes is not None else None
     return (draw.array(shape),), {"axes": axes, "s": s, "norm": draw(st.sampled_from(NORMS))}
 
@@ -543,24 +615,46 @@ def back_to_reals_along_several(draw):
     shape = draw.any_shape(1, 1)
     axes = draw(hnp.valid_tuple_axes(len(shape), min_size=1))
     x = np.fft.rfftn(draw.array(shape, POOL["f"], "float64"), axes=axes).astype(draw.dtype)
-    return (x,), {"axes": axes, "s": tuple(shape[axis] for axis in axes), "norm": draw(st.sampled_from(NORMS))}
+    return (x,), {
+        "axes": axes,
+        "s": tuple(shape[axis] for axis in axes),
+        "norm": draw(st.sampled_from(NORMS)),
+    }
 
 
 def turned_by_half(draw):
     shape = draw.any_shape(1)
-    return (draw.array(shape),), {"axes": draw(st.none() | hnp.valid_tuple_axes(len(shape), min_size=1))}
+    return (draw.array(shape),), {
+        "axes": draw(st.none() | hnp.valid_tuple_axes(len(shape), min_size=1))
+    }
 
 
 def frequencies(draw):
     return (draw(st.integers(1, 6)),), {"d": draw(st.sampled_from([1.0, 0.5])), "dtype": draw.dtype}
 
 
-_TO_FLOATS = ("cos", "cosh", "exp", "expm1", "log", "log10", "log1p", "log2", "sin", "sinh", "sqrt", "tan", "tanh")
+_TO_FLOATS = (
+    "cos",
+    "cosh",
+    "exp",
+    "expm1",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+)
 CASES = {
     **dict.fromkeys((*_TO_FLOATS, "reciprocal"), (FLOATS, one)),
     **dict.fromkeys(("acos", "asin", "asinh", "atan", "atanh"), (FLOATS, inside)),
     "acosh": (FLOATS, above_one),
-    **dict.fromkeys(("abs", "ceil", "floor", "isfinite", "isinf", "isnan", "round", "trunc"), (NUMBERS, one)),
+    **dict.fromkeys(
+        ("abs", "ceil", "floor", "isfinite", "isinf", "isnan", "round", "trunc"), (NUMBERS, one)
+    ),
     **dict.fromkeys(("negative", "positive", "sign", "square"), (NUMBERS, one)),
     **dict.fromkeys(("conj", "imag", "real"), (COMPLEX, numbers_only)),
     "signbit": (FLOATS, lambda draw: ((two_reals(draw)[0][0],), {})),
@@ -627,7 +721,9 @@ CASES = {
     **dict.fromkeys(("argsort", "sort"), (NUMBERS, order)),
     "nonzero": (ALL, at_least(1)),
     "searchsorted": (NUMBERS, searched),
-    **dict.fromkeys(("unique_all", "unique_counts", "unique_inverse", "unique_values"), (NUMBERS, numbers_only)),
+    **dict.fromkeys(
+        ("unique_all", "unique_counts", "unique_inverse", "unique_values"), (NUMBERS, numbers_only)
+    ),
     "isin": (WHOLE, members),
     **dict.fromkeys(("fft.fft", "fft.ifft"), (COMPLEX, transformed)),
     **dict.fromkeys(("fft.hfft", "fft.irfft"), (COMPLEX, back_to_reals)),
@@ -639,7 +735,10 @@ CASES = {
     **dict.fromkeys(("fft.fftfreq", "fft.rfftfreq"), (FLOATS, frequencies)),
     **dict.fromkeys(("linalg.eig", "linalg.eigvals"), (FLOATS + COMPLEX, of_square)),
     # The reference is made of NumPy's, whose DLPack had no booleans before NumPy 2, and MXNet is for NumPy 1.
-    "from_dlpack": (ALL if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else [d for d in ALL if d != "bool"], shared),
+    "from_dlpack": (
+        ALL if np.lib.NumpyVersion(np.__version__) >= "2.0.0" else [d for d in ALL if d != "bool"],
+        shared,
+    ),
     "linalg.cholesky": (FLOATS, triangular),
     **dict.fromkeys(("linalg.det", "linalg.inv", "linalg.slogdet"), (FLOATS, of_square)),
     **dict.fromkeys(("linalg.eigh", "linalg.eigvalsh"), (FLOATS, definite)),
@@ -658,7 +757,11 @@ CASES = {
     "linalg.tensordot": (FLOATS, contraction),
     "linalg.vecdot": (FLOATS, dot),
 }
-FUNCTIONS = [name for name in NAMES if name not in (*CONSTANTS, *DTYPE_NAMES, *EXTENSIONS, "__array_namespace_info__")]
+FUNCTIONS = [
+    name
+    for name in NAMES
+    if name not in (*CONSTANTS, *DTYPE_NAMES, *EXTENSIONS, "__array_namespace_info__")
+]
 FUNCTIONS += [f"{extension}.{name}" for extension, names in EXTENSIONS.items() for name in names]
 
 UNIQUE_UP_TO = {
@@ -687,17 +790,29 @@ def called(xp, name, args, kwargs):
             return getattr(xp, value)
         return xp.asarray(value) if isinstance(value, np.ndarray) and name not in OF_HOST else value
 
-    options = {key: xp.bool if (key, value) == ("dtype", "bool") else own(value) for key, value in kwargs.items()}
-    given = [xp.bool if name in OF_DTYPES and isinstance(arg, str) and arg == "bool" else own(arg) for arg in args]
+    options = {
+        key: xp.bool if (key, value) == ("dtype", "bool") else own(value)
+        for key, value in kwargs.items()
+    }
+    given = [
+        xp.bool if name in OF_DTYPES and isinstance(arg, str) and arg == "bool" else own(arg)
+        for arg in args
+    ]
     try:
         function = xp
         for part in name.split("."):
             function = getattr(function, part)
         found = function(*given, **options)
-        whole = isinstance(found, (tuple, list)) and name not in ("broadcast_shapes", "finfo", "iinfo")
+        whole = isinstance(found, (tuple, list)) and name not in (
+            "broadcast_shapes",
+            "finfo",
+            "iinfo",
+        )
         return [plain(xp, x) for x in (found if whole else (found,))]
     except Exception as error:
-        return f"{type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error) else ''}"
+        return (
+            f"{type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error) else ''}"
+        )
 
 
 OF_HOST = ("asarray", "from_dlpack")
@@ -707,7 +822,9 @@ OF_DTYPES = ("isdtype", "can_cast", "result_type")
 def plain(xp, value):
     """A NumPy array of what a function returned: a tensor, a dtype, numbers, or what is known of a dtype."""
     if hasattr(value, "bits"):
-        parts = [getattr(value, part, 0) for part in ("bits", "max", "min", "eps", "smallest_normal")]
+        parts = [
+            getattr(value, part, 0) for part in ("bits", "max", "min", "eps", "smallest_normal")
+        ]
         return np.asarray([float(part) for part in parts])
     if isinstance(value, (bool, int, tuple)):
         return np.asarray(value)
@@ -729,7 +846,11 @@ def differs(name, expected, found):
         return None
     settled = UNIQUE_UP_TO.get(name, lambda *parts: parts)
     for want, have in zip(settled(*expected), settled(*found), strict=True):
-        tight = (1e-4 if "linalg" in name else 1e-5) if want.dtype in ("float32", "complex64") else 1e-10
+        tight = (
+            (1e-4 if "linalg" in name else 1e-5)
+            if want.dtype in ("float32", "complex64")
+            else 1e-10
+        )
         if not np.allclose(want, have, rtol=tight, atol=tight, equal_nan=True):
             return f"{have.tolist()} for {want.tolist()}"
     return None
@@ -746,7 +867,9 @@ def differences(backend, name, dtype, draw_case):
     def compare(data):
         args, kwargs = draw_case(Draw(data, dtype, dir(xp)))
         with np.errstate(all="ignore"):
-            difference = differs(name, called(strict, name, args, kwargs), called(xp, name, args, kwargs))
+            difference = differs(
+                name, called(strict, name, args, kwargs), called(xp, name, args, kwargs)
+            )
         if difference:
             found.append(f"{name}(*{args}, **{kwargs}): {difference}")
 
@@ -771,10 +894,14 @@ def test_a_function_does_what_the_standard_says(backend, name):
     dtypes, draw_case = CASES[name]
     listed, _ = DIFFERENCES.get((str(backend), name), ((), ""))
     if backend == "jax":
-        dtypes = [dtype for dtype in dtypes if dtype not in ("float64", "int32", *NARROW, "complex128")] or dtypes
+        dtypes = [
+            dtype for dtype in dtypes if dtype not in ("float64", "int32", *NARROW, "complex128")
+        ] or dtypes
     dtypes = [dtype for dtype in dtypes if dtype in dir(namespace())]
     if lacking := missing(namespace(), name):
-        assert re.match(rf"{backend} has no ({name.split('.')[-1]}|{name.split('.')[0]}): \w", lacking)
+        assert re.match(
+            rf"{backend} has no ({name.split('.')[-1]}|{name.split('.')[0]}): \w", lacking
+        )
         return
     found = {dtype: differences(backend, name, dtype, draw_case) for dtype in dtypes}
     wrong = {dtype: where[:3] for dtype, where in found.items() if where}

@@ -38,7 +38,10 @@ def is_frozen(parameter):
 
 
 def model():
-    with mx.util.np_shape(True), mx.util.np_array(True):  # or it has legacy arrays, and takes no others
+    with (
+        mx.util.np_shape(True),
+        mx.util.np_array(True),
+    ):  # or it has legacy arrays, and takes no others
         net = gluon.nn.Sequential()
         net.add(gluon.nn.Dense(2, in_units=3), gluon.nn.BatchNorm(in_channels=2))
         net.initialize()

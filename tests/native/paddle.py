@@ -60,7 +60,9 @@ def compiled_loss():
 
     def quiet(p, x):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Paddle's own compiler asks for the place of a tensor that has none
+            warnings.simplefilter(
+                "ignore"
+            )  # Paddle's own compiler asks for the place of a tensor that has none
             return compiled(p, x)
 
     return quiet, _compilations
@@ -93,5 +95,9 @@ def symbolic(ask):
 
 def native_devices():
     gpus = paddle.device.cuda.device_count()  # a place of one that is not there cannot be made
-    last = (paddle.CUDAPlace(gpus - 1), f"gpu:{gpus - 1}") if gpus else (paddle.ones([1]).place, "cpu:0")
+    last = (
+        (paddle.CUDAPlace(gpus - 1), f"gpu:{gpus - 1}")
+        if gpus
+        else (paddle.ones([1]).place, "cpu:0")
+    )
     return [(paddle.CPUPlace(), "cpu:0"), last]

@@ -49,7 +49,9 @@ def parameters(model):
 
 
 def compiled(fn):
-    return tf.function(fn, autograph=False)  # which would make an error of its own of each that is raised
+    return tf.function(
+        fn, autograph=False
+    )  # which would make an error of its own of each that is raised
 
 
 def compiled_loss():

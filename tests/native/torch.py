@@ -20,8 +20,15 @@ def write(x, value):
 
 
 def owned():
-    made = [torch.ones(1), torch.nn.Parameter(torch.ones(1)), torch.ones(3)[0], torch.ones(2, requires_grad=True) * 2]
-    return [*made, torch.nn.Buffer(torch.ones(1))] if hasattr(torch.nn, "Buffer") else made  # it came with torch 2.5
+    made = [
+        torch.ones(1),
+        torch.nn.Parameter(torch.ones(1)),
+        torch.ones(3)[0],
+        torch.ones(2, requires_grad=True) * 2,
+    ]
+    return (
+        [*made, torch.nn.Buffer(torch.ones(1))] if hasattr(torch.nn, "Buffer") else made
+    )  # it came with torch 2.5
 
 
 def parameter(frozen=False):
@@ -56,7 +63,9 @@ def compiled_loss():
 
     def loss(p, x):
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the compiler asks a tensor that is not a leaf for its .grad
+            warnings.simplefilter(
+                "ignore"
+            )  # the compiler asks a tensor that is not a leaf for its .grad
             return compiled(p, x)
 
     return loss, compilations
@@ -86,4 +95,8 @@ def mixing_gradient(x, y):
 
 
 def native_devices():
-    return [(torch.device("cpu"), "cpu:0"), (torch.device("cpu", 0), "cpu:0"), (torch.device("cuda", 3), "gpu:3")]
+    return [
+        (torch.device("cpu"), "cpu:0"),
+        (torch.device("cpu", 0), "cpu:0"),
+        (torch.device("cuda", 3), "gpu:3"),
+    ]

@@ -15,11 +15,20 @@ def project_files():
     """What git tracks, or would; in an unpacked source distribution, or without git, what setuptools has listed."""
     if (ROOT / ".git").exists() and shutil.which("git"):
         command = ["git", "ls-files", "-co", "--exclude-standard"]
-        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
     else:
         listed = (ROOT / "xdevice_tensors.egg-info" / "SOURCES.txt").read_text(encoding="utf-8")
-    names = [name for name in listed.splitlines() if (ROOT / name).is_file() and ".egg-info/" not in name]
-    assert {"README.md", "pyproject.toml", "xdevice/errors.py", "tests/packaging/conftest.py"} <= set(names)
+    names = [
+        name for name in listed.splitlines() if (ROOT / name).is_file() and ".egg-info/" not in name
+    ]
+    assert {
+        "README.md",
+        "pyproject.toml",
+        "xdevice/errors.py",
+        "tests/packaging/conftest.py",
+    } <= set(names)
     return names
 
 
@@ -38,7 +47,9 @@ def built(tmp_path_factory):
 
     def build(what, folder):
         out = tmp_path_factory.mktemp(what)
-        code = f"import sys; from setuptools import build_meta; build_meta.build_{what}(sys.argv[1])"
+        code = (
+            f"import sys; from setuptools import build_meta; build_meta.build_{what}(sys.argv[1])"
+        )
         command = [sys.executable, "-c", code, out]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr

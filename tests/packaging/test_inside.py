@@ -11,22 +11,33 @@ ROOT = Path(__file__).parents[2]
 def whole_imports(text):
     """The lines with `import xdevice` or `import xdevice.…`, docstrings apart."""
     imports = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import))
-    return [node.lineno for node in imports for alias in node.names if alias.name.partition(".")[0] == "xdevice"]
+    return [
+        node.lineno
+        for node in imports
+        for alias in node.names
+        if alias.name.partition(".")[0] == "xdevice"
+    ]
 
 
 def test_nothing_inside_the_package_imports_the_whole_of_it():
     files = {*(ROOT / "xdevice").rglob("*.py"), *(ROOT / "backends").rglob("*.py")}
-    files.remove(ROOT / "xdevice" / "kit" / "at_start" / "sitecustomize.py")  # Python runs it by itself
+    files.remove(
+        ROOT / "xdevice" / "kit" / "at_start" / "sitecustomize.py"
+    )  # Python runs it by itself
     assert len(files) > 100
     found = {str(f.relative_to(ROOT)): whole_imports(f.read_text(encoding="utf-8")) for f in files}
     assert {name: lines for name, lines in found.items() if lines} == {}
 
 
-@pytest.mark.parametrize("code", ["import xdevice", "def f():\n    import xdevice.errors", "import os, xdevice as x"])
+@pytest.mark.parametrize(
+    "code", ["import xdevice", "def f():\n    import xdevice.errors", "import os, xdevice as x"]
+)
 def test_such_a_line_is_found(code):
     assert whole_imports(code)
 
 
-@pytest.mark.parametrize("code", ["from xdevice import ones", "import xdevice_pages", '">>> import xdevice"'])
+@pytest.mark.parametrize(
+    "code", ["from xdevice import ones", "import xdevice_pages", '">>> import xdevice"']
+)
 def test_any_other_line_is_not(code):
     assert not whole_imports(code)

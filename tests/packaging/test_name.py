@@ -18,7 +18,9 @@ STRANGER = [
     re.compile(r"\bxdevice\["),  # an extra
     re.compile(r"pip3? (?:install|download|wheel)(?: -\S+)* ['\"]?xdevice(?![\w-])"),
     re.compile(r"(?:uv|pipx|poetry|conda) (?:pip )?(?:install|add) ['\"]?xdevice(?![\w-])"),
-    re.compile(r"^(?: +(?:[\w,!-]+: *)?)?xdevice(?: *[<>=~!]=? *\d[^\n]*)?$", re.MULTILINE),  # requirements, deps
+    re.compile(
+        r"^(?: +(?:[\w,!-]+: *)?)?xdevice(?: *[<>=~!]=? *\d[^\n]*)?$", re.MULTILINE
+    ),  # requirements, deps
     re.compile(r"dependencies = \[[^\]]*['\"]xdevice(?![\w-])"),
     re.compile(r"requires = \[[^\]]*['\"]xdevice(?![\w-])"),
 ]
@@ -34,8 +36,12 @@ def test_no_hint_page_or_requirement_names_the_other_package(project_files):
     assert {name: led_astray(text) for name, text in texts if led_astray(text)} == {}
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists() or shutil.which("git") is None, reason="needs git, and a checkout")
-@pytest.mark.parametrize("folder", ["xdevice_tensors-0.1.0", "build", ".tox", "xdevice_tensors.egg-info"])
+@pytest.mark.skipif(
+    not (ROOT / ".git").exists() or shutil.which("git") is None, reason="needs git, and a checkout"
+)
+@pytest.mark.parametrize(
+    "folder", ["xdevice_tensors-0.1.0", "build", ".tox", "xdevice_tensors.egg-info"]
+)
 def test_what_another_environment_builds_in_the_tree_is_not_read(folder):
     """tox builds the source distribution in a folder of the checkout, and removes it while this may read."""
     command = ["git", "check-ignore", "-q", f"{folder}/README.md"]
@@ -75,7 +81,10 @@ def test_a_line_that_names_ours_is_not(text):
 def test_the_extras_ask_for_our_own_distribution():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["name"] == "xdevice-tensors"
-    asked = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    asked = [
+        *project["dependencies"],
+        *(one for extra in project["optional-dependencies"].values() for one in extra),
+    ]
     ours = [one for one in asked if one.startswith("xdevice")]
     assert ours
     assert all(one.startswith("xdevice-tensors[") for one in ours)

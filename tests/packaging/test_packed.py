@@ -19,8 +19,13 @@ def site(wheel, tmp_path):
 
 
 def said(folder, code):
-    command, environment = [sys.executable, "-S", "-c", code], {**os.environ, "PYTHONPATH": str(folder)}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment, cwd=folder)
+    command, environment = (
+        [sys.executable, "-S", "-c", code],
+        {**os.environ, "PYTHONPATH": str(folder)},
+    )
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=environment, cwd=folder
+    )
     return done.stderr.splitlines()[-1]
 
 
@@ -46,7 +51,9 @@ def test_a_clone_that_is_not_installed_says_how_to_install_it(source, tmp_path):
     assert line.endswith(f"pip install -e {clone}")
 
 
-@pytest.mark.parametrize(("before", "cure"), [("", "pip install numpy"), (PACKED, "pyinstaller --hidden-import numpy")])
+@pytest.mark.parametrize(
+    ("before", "cure"), [("", "pip install numpy"), (PACKED, "pyinstaller --hidden-import numpy")]
+)
 def test_a_framework_that_is_not_packed_has_the_packer_s_cure(site, before, cure):
     for call in ("use('numpy')", "devices()"):
         assert said(site, f"{before}import xdevice; xdevice.{call}").endswith(f"; {cure}")
@@ -62,6 +69,10 @@ def test_a_program_that_names_no_framework_is_packed_with_those_installed(tmp_pa
     assert done.returncode == 0, done.stderr
     clean = {"PATH": os.defpath, "SYSTEMROOT": os.environ.get("SYSTEMROOT", "")}
     ran = subprocess.run(
-        [tmp_path / "dist" / "program" / "program"], capture_output=True, text=True, timeout=120, env=clean
+        [tmp_path / "dist" / "program" / "program"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=clean,
     )
     assert ran.stdout == "[1. 1.] cpu:0\n", ran.stderr

@@ -34,11 +34,17 @@ def page_of(metadata):
 def test_it_has_every_file_of_the_project_and_nothing_else(sdist, project_files, tmp_path):
     project = unpacked(sdist, tmp_path)
     files = {path.relative_to(project).as_posix() for path in project.rglob("*") if path.is_file()}
-    made = {"PKG-INFO", "setup.cfg", *(name for name in files if name.startswith("xdevice_tensors.egg-info/"))}
+    made = {
+        "PKG-INFO",
+        "setup.cfg",
+        *(name for name in files if name.startswith("xdevice_tensors.egg-info/")),
+    }
     assert files - made == set(project_files) - made
 
 
-def test_both_archives_are_the_same_from_another_folder_at_another_time(built, sdist, wheel, tmp_path):
+def test_both_archives_are_the_same_from_another_folder_at_another_time(
+    built, sdist, wheel, tmp_path
+):
     project = unpacked(sdist, tmp_path)
     for file in filter(Path.is_file, project.rglob("*")):
         file.chmod(file.stat().st_mode | 0o020)
@@ -59,17 +65,22 @@ def published(built, source, tmp_path_factory):
 def test_links_and_pictures_of_the_index_page_lead_into_the_repository(published, project_files):
     page, tag = page_of(published), f"v{xdevice.__version__}"
     links = re.findall(r"(!?)\[[^\]]*\]\(([^)#]+)", page)
-    assert any(picture for picture, _ in links) and len(links) > 20
+    assert any(picture for picture, _ in links)
+    assert len(links) > 20
     for picture, target in links:
         kind = "raw" if picture else "blob"
-        assert target.removeprefix(f"{ADDRESS}/{kind}/{tag}/") in project_files or target.startswith("https:")
+        assert target.removeprefix(
+            f"{ADDRESS}/{kind}/{tag}/"
+        ) in project_files or target.startswith("https:")
     assert f"({ADDRESS}/raw/{tag}/docs/pictures/cuda_script.svg)" in page
     assert f"({ADDRESS}/blob/{tag}/docs/several/virtual.md#what-a-green-run-proves)" in page
     assert published["Project-URL"] == f"Repository, {ADDRESS}"
 
 
 def test_the_index_page_is_the_readme(published, project_files):
-    page = re.sub(rf"{ADDRESS}/(raw|blob)/v{re.escape(xdevice.__version__)}/", "", page_of(published))
+    page = re.sub(
+        rf"{ADDRESS}/(raw|blob)/v{re.escape(xdevice.__version__)}/", "", page_of(published)
+    )
     readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
     assert page.strip() == readme.strip()
     assert published["Description-Content-Type"] == "text/markdown"

@@ -18,21 +18,30 @@ def site(wheel, tmp_path):
 
 def said(site, code):
     """The last line, of an interpreter that knows nothing but the standard library and this folder."""
-    command, environment = [sys.executable, "-S", "-c", code], {**os.environ, "PYTHONPATH": str(site)}
+    command, environment = (
+        [sys.executable, "-S", "-c", code],
+        {**os.environ, "PYTHONPATH": str(site)},
+    )
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=environment)
     return (done.stdout + done.stderr).splitlines()[-1]
 
 
-@pytest.mark.parametrize("code", ["import xdevice", "from xdevice import device_of", "import xdevice.testing"])
+@pytest.mark.parametrize(
+    "code", ["import xdevice", "from xdevice import device_of", "import xdevice.testing"]
+)
 def test_theirs_over_ours_is_named(site, code):
     theirs = "import os, sys\nsys.path.insert(0, os.path.abspath(os.path.dirname(__file__)))\nfrom typing import List\n"
     (site / "xdevice" / "__init__.py").write_text(theirs, encoding="utf-8")
     line = said(site, code)
-    assert line.startswith("ImportError: the package 'xdevice', another project with the same import name")
+    assert line.startswith(
+        "ImportError: the package 'xdevice', another project with the same import name"
+    )
     assert line.endswith(CURE)
 
 
-@pytest.mark.parametrize("code", ["import xdevice", "from xdevice import device_of", "import xdevice.testing"])
+@pytest.mark.parametrize(
+    "code", ["import xdevice", "from xdevice import device_of", "import xdevice.testing"]
+)
 def test_what_uninstalling_theirs_takes_away_is_named(site, code):
     for shared in ("__init__.py", "__main__.py"):
         (site / "xdevice" / shared).unlink()

@@ -31,10 +31,18 @@ def cells_of(path: Path, tab: str) -> list[str]:
     """The program's cells; those of one tab, where a chapter has the same for several frameworks."""
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".ipynb":
-        return ["".join(cell["source"]) for cell in json.loads(text)["cells"] if cell["cell_type"] == "code"]
+        return [
+            "".join(cell["source"])
+            for cell in json.loads(text)["cells"]
+            if cell["cell_type"] == "code"
+        ]
     if path.suffix != ".md":
         return [text]
-    unnamed = "mxnet" if re.search(r"^#@tab ", text, re.MULTILINE) and "interact_select" not in text else "all"
+    unnamed = (
+        "mxnet"
+        if re.search(r"^#@tab ", text, re.MULTILINE) and "interact_select" not in text
+        else "all"
+    )
     # so in d2l-zh; in d2l-en, such a cell is what chooses the tabs
     found = []
     for cell in CELL.findall(text):
@@ -159,8 +167,17 @@ class Epochs(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def instead(self, name: ast.expr, value: ast.expr) -> ast.expr:
-        named = isinstance(name, ast.Name) and name.id in ("num_epochs", "max_epochs", "epochs", "EPOCHS")
-        return ast.copy_location(ast.Constant(self.number), value) if named and is_number(value) else value
+        named = isinstance(name, ast.Name) and name.id in (
+            "num_epochs",
+            "max_epochs",
+            "epochs",
+            "EPOCHS",
+        )
+        return (
+            ast.copy_location(ast.Constant(self.number), value)
+            if named and is_number(value)
+            else value
+        )
 
 
 def is_number(value: ast.expr) -> bool:
@@ -169,11 +186,20 @@ def is_number(value: ast.expr) -> bool:
 
 def show(cell: str, name: str, names: dict[str, object], epochs: int | None) -> None:
     """Run a cell; if it ends with an expression, print its value, as a notebook does."""
-    linecache.cache[name] = len(cell), None, cell.splitlines(keepends=True), name  # AutoGraph reads the source
+    linecache.cache[name] = (
+        len(cell),
+        None,
+        cell.splitlines(keepends=True),
+        name,
+    )  # AutoGraph reads the source
     tree = ast.parse(cell, name)
     if epochs is not None:
         tree = Epochs(epochs).visit(tree)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) and is_cell(name) else None
+    last = (
+        tree.body.pop()
+        if tree.body and isinstance(tree.body[-1], ast.Expr) and is_cell(name)
+        else None
+    )
     exec(compile(tree, name, "exec", dont_inherit=True), names)
     if isinstance(last, ast.Expr):
         value = eval(compile(ast.Expression(last.value), name, "eval", dont_inherit=True), names)
@@ -187,15 +213,40 @@ def is_cell(name: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("program", type=Path, help="a notebook, a chapter or a script")
     add("arguments", nargs=argparse.REMAINDER, help="its own")
-    add("--tab", default="all", help="the framework whose cells a chapter's notebook shows: pytorch, jax …")
-    add("--stand-in-data", action="store_true", help="random numbers in place of data sets that are downloaded")
-    add("--examples", type=int, metavar="N", help="how many examples these have to train with (10 512)")
-    add("--seed", type=int, metavar="N", help="a seed for random numbers, set before the program begins")
-    add("--epochs", type=int, metavar="N", help="epochs to train, in place of the program's own number")
+    add(
+        "--tab",
+        default="all",
+        help="the framework whose cells a chapter's notebook shows: pytorch, jax …",
+    )
+    add(
+        "--stand-in-data",
+        action="store_true",
+        help="random numbers in place of data sets that are downloaded",
+    )
+    add(
+        "--examples",
+        type=int,
+        metavar="N",
+        help="how many examples these have to train with (10 512)",
+    )
+    add(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="a seed for random numbers, set before the program begins",
+    )
+    add(
+        "--epochs",
+        type=int,
+        metavar="N",
+        help="epochs to train, in place of the program's own number",
+    )
     add("--curves", action="store_true", help="print the last value of each curve that is drawn")
     options = parser.parse_args()
     program = options.program.resolve()

@@ -15,7 +15,9 @@ SIZES = 10_512, 256
 def images(count: int, seed: int) -> tuple[Any, Any]:
     """Grey images of 28 by 28 and labels from 0 to 9."""
     random = np.random.default_rng(seed)
-    return random.integers(0, 256, (count, 28, 28)).astype("uint8"), random.integers(0, 10, count).astype("uint8")
+    return random.integers(0, 256, (count, 28, 28)).astype("uint8"), random.integers(
+        0, 10, count
+    ).astype("uint8")
 
 
 def stand_in(tab: str, examples: int | None = None) -> None:
@@ -54,14 +56,18 @@ def _in_keras(keras: Any) -> None:
     for home in (keras.datasets.mnist, keras.datasets.fashion_mnist):
         home.load_data = lambda path="": tuple(images(count, i) for i, count in enumerate(SIZES))
         sys.modules[home.__name__] = home
-    keras.datasets.cifar10.load_data = lambda: tuple(_coloured(count, i) for i, count in enumerate(SIZES))
+    keras.datasets.cifar10.load_data = lambda: tuple(
+        _coloured(count, i) for i, count in enumerate(SIZES)
+    )
     sys.modules[keras.datasets.cifar10.__name__] = keras.datasets.cifar10
     keras.datasets.imdb.load_data = _imdb
 
 
 def _coloured(count: int, seed: int) -> tuple[Any, Any]:
     random = np.random.default_rng(seed)
-    return random.integers(0, 256, (count, 32, 32, 3)).astype("uint8"), random.integers(0, 10, (count, 1))
+    return random.integers(0, 256, (count, 32, 32, 3)).astype("uint8"), random.integers(
+        0, 10, (count, 1)
+    )
 
 
 def _imdb(*, num_words: int = 20_000, **_: Any) -> Any:
@@ -69,7 +75,9 @@ def _imdb(*, num_words: int = 20_000, **_: Any) -> Any:
     random = np.random.default_rng(0)
     made = []
     for count in SIZES:
-        reviews = [random.integers(1, num_words, random.integers(20, 200)).tolist() for _ in range(count)]
+        reviews = [
+            random.integers(1, num_words, random.integers(20, 200)).tolist() for _ in range(count)
+        ]
         made.append((np.array(reviews, dtype=object), random.integers(0, 2, count)))
     return tuple(made)
 
@@ -91,16 +99,29 @@ def _in_tensorflow_datasets() -> None:
     """``tensorflow_datasets.load`` with MNIST's images; the package need not be installed."""
     import tensorflow as tf
 
-    def load(name: str, split: Any = None, batch_size: int | None = None, with_info: bool = False, **how: Any) -> Any:
+    def load(
+        name: str,
+        split: Any = None,
+        batch_size: int | None = None,
+        with_info: bool = False,
+        **how: Any,
+    ) -> Any:
         made = {}
         for i, word in enumerate(("train", "test")):
             pixels, labels = images(SIZES[i], i)
             both = (pixels[..., None], labels.astype("int64"))
-            examples = both if how.get("as_supervised") else dict(zip(("image", "label"), both, strict=True))
+            examples = (
+                both
+                if how.get("as_supervised")
+                else dict(zip(("image", "label"), both, strict=True))
+            )
             made[word] = tf.data.Dataset.from_tensor_slices(examples)
             if batch_size is not None:
                 made[word] = made[word].batch(batch_size)
-        splits = {word: SimpleNamespace(num_examples=count) for word, count in zip(made, SIZES, strict=True)}
+        splits = {
+            word: SimpleNamespace(num_examples=count)
+            for word, count in zip(made, SIZES, strict=True)
+        }
         found: Any = made
         if split is not None:
             asked = [split] if isinstance(split, str) else split
@@ -123,7 +144,9 @@ def _in_gluon() -> None:
     def fashion(root: str = "", train: bool = True, transform: Any = None) -> Any:
         pixels, labels = images(SIZES[not train], int(train))
         arrays = mx.np if mx.util.is_np_array() else mx.nd  # as programs have chosen by then
-        made = data.ArrayDataset(arrays.array(pixels[..., None], dtype="uint8"), labels.astype("int32"))
+        made = data.ArrayDataset(
+            arrays.array(pixels[..., None], dtype="uint8"), labels.astype("int32")
+        )
         return made if transform is None else made.transform(transform)
 
     data.vision.FashionMNIST = data.vision.MNIST = fashion

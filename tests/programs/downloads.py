@@ -16,8 +16,16 @@ def in_paddle() -> None:
     import paddle
 
     class Fashion(paddle.io.Dataset):
-        def __init__(self, image_path: Any = None, label_path: Any = None, mode: str = "train", transform: Any = None):
-            self.pixels, self.labels = data.images(data.SIZES[mode != "train"], int(mode == "train"))
+        def __init__(
+            self,
+            image_path: Any = None,
+            label_path: Any = None,
+            mode: str = "train",
+            transform: Any = None,
+        ):
+            self.pixels, self.labels = data.images(
+                data.SIZES[mode != "train"], int(mode == "train")
+            )
             self.transform = transform or (lambda image: image.astype("float32"))
 
         def __len__(self) -> int:
@@ -29,7 +37,9 @@ def in_paddle() -> None:
     class Coloured(Fashion):
         def __init__(self, data_file: Any = None, mode: str = "train", transform: Any = None):
             super().__init__(mode=mode, transform=transform)
-            self.pixels = np.random.default_rng(2).integers(0, 256, (len(self), 32, 32, 3)).astype("uint8")
+            self.pixels = (
+                np.random.default_rng(2).integers(0, 256, (len(self), 32, 32, 3)).astype("uint8")
+            )
 
         def __getitem__(self, i: int) -> tuple[Any, Any]:
             return self.transform(self.pixels[i]), np.int64(self.labels[i])
@@ -45,7 +55,9 @@ def in_torchvision() -> None:
     from torch.utils.data import Dataset
 
     class Fashion(Dataset):
-        def __init__(self, root: str, train: bool = True, transform: Any = None, download: bool = False) -> None:
+        def __init__(
+            self, root: str, train: bool = True, transform: Any = None, download: bool = False
+        ) -> None:
             self.pixels, self.labels = data.images(data.SIZES[not train], int(train))
             self.transform = transform or (lambda image: image)
 

@@ -72,7 +72,10 @@ def mrpc(folder: Path) -> None:
             for i, (a, b) in enumerate(zip(first, second, strict=True))
         ]
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
-    listed = "".join(f"  - split: {split}\n    path: {split}.jsonl\n" for split in ("train", "validation", "test"))
+    listed = "".join(
+        f"  - split: {split}\n    path: {split}.jsonl\n"
+        for split in ("train", "validation", "test")
+    )
     (folder / "README.md").write_text(
         "---\nconfigs:\n- config_name: mrpc\n  data_files:\n"
         + listed
@@ -88,12 +91,29 @@ def bert(folder: Path) -> None:
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
     folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh", *(f"##{c}" for c in "abcdefgh")]
+    vocabulary = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *"abcdefgh",
+        *(f"##{c}" for c in "abcdefgh"),
+    ]
     (folder / "vocab.txt").write_text("\n".join(vocabulary))
-    BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), do_lower_case=False).save_pretrained(folder)
+    BertTokenizerFast(vocab_file=str(folder / "vocab.txt"), do_lower_case=False).save_pretrained(
+        folder
+    )
     torch.manual_seed(0)
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    BertForSequenceClassification(BertConfig(vocab_size=len(vocabulary), **small)).save_pretrained(folder)
+    small = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
+    BertForSequenceClassification(BertConfig(vocab_size=len(vocabulary), **small)).save_pretrained(
+        folder
+    )
 
 
 def encoder(folder: Path) -> None:
@@ -110,14 +130,27 @@ def llama(folder: Path) -> None:
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-    vocabulary = {word: i for i, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *map(chr, range(32, 127)), "\n"])}
+    vocabulary = {
+        word: i
+        for i, word in enumerate(["<pad>", "<s>", "</s>", "<unk>", *map(chr, range(32, 127)), "\n"])
+    }
     characters = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     characters.pre_tokenizer = pre_tokenizers.Split("", "isolated")
     special = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
     PreTrainedTokenizerFast(tokenizer_object=characters, **special).save_pretrained(folder)
     torch.manual_seed(0)
-    small = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
-    small |= {"max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    small = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 64,
+    }
+    small |= {
+        "max_position_embeddings": 256,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+    }
     LlamaForCausalLM(LlamaConfig(vocab_size=len(vocabulary), **small)).save_pretrained(folder)
 
 
@@ -133,7 +166,9 @@ def instructions(folder: Path) -> None:
     """A data set of 64 instructions and what answers them, as Alpaca has them."""
     folder.mkdir(parents=True, exist_ok=True)
     pairs = zip(words(64), words(64, 1), strict=True)
-    lines = [json.dumps({"instruction": first, "input": "", "output": second}) for first, second in pairs]
+    lines = [
+        json.dumps({"instruction": first, "input": "", "output": second}) for first, second in pairs
+    ]
     (folder / "train.jsonl").write_text("\n".join(lines) + "\n")
 
 
@@ -141,13 +176,18 @@ def preferences(folder: Path) -> None:
     """A data set of 64 prompts, each with a better and a worse answer."""
     folder.mkdir(parents=True, exist_ok=True)
     triples = zip(words(64), words(64, 1), words(64, 2), strict=True)
-    lines = [json.dumps({"prompt": prompt, "chosen": good, "rejected": bad}) for prompt, good, bad in triples]
+    lines = [
+        json.dumps({"prompt": prompt, "chosen": good, "rejected": bad})
+        for prompt, good, bad in triples
+    ]
     (folder / "train.jsonl").write_text("\n".join(lines) + "\n")
 
 
 def glue_metric(home: Path) -> None:
     """The accuracy, as ``evaluate.load("glue", …)`` finds it in the folder of Hugging Face's modules."""
-    folder = home / "modules" / "evaluate_modules" / "metrics" / "evaluate-metric--glue" / ("0" * 64)
+    folder = (
+        home / "modules" / "evaluate_modules" / "metrics" / "evaluate-metric--glue" / ("0" * 64)
+    )
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "glue.py").write_text(
         "import datasets, evaluate\n"
@@ -168,7 +208,10 @@ def cifar10(folder: Path, each: int = 32) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
-        batch = {"data": random.integers(0, 256, (each, 3072)).astype("uint8"), "labels": [i % 10 for i in range(each)]}
+        batch = {
+            "data": random.integers(0, 256, (each, 3072)).astype("uint8"),
+            "labels": [i % 10 for i in range(each)],
+        }
         (folder / name).write_bytes(pickle.dumps(batch))
     names = {"label_names": [f"class {i}" for i in range(10)]}
     (folder / "batches.meta").write_bytes(pickle.dumps(names))
@@ -184,7 +227,10 @@ def planetoid(folder: Path, nodes: int = 1000, classes: int = 7) -> None:
     random = np.random.default_rng(0)
     bags = csr_matrix((random.random((nodes, 64)) < 0.1).astype("float32"))
     labels = np.eye(classes, dtype="int32")[random.integers(0, classes, nodes)]
-    known, tested = nodes // 8, range(nodes * 3 // 4, nodes)  # the 500 after the known ones are to validate with
+    known, tested = (
+        nodes // 8,
+        range(nodes * 3 // 4, nodes),
+    )  # the 500 after the known ones are to validate with
     graph = {i: random.integers(0, nodes, 3).tolist() for i in range(nodes)}
     parts = {"x": bags[:known], "tx": bags[tested], "allx": bags[: tested[0]], "graph": graph}
     parts |= {"y": labels[:known], "ty": labels[tested], "ally": labels[: tested[0]]}
@@ -195,9 +241,17 @@ def planetoid(folder: Path, nodes: int = 1000, classes: int = 7) -> None:
 
 def unet(path: Path) -> None:
     """The configuration of diffusers' smallest ``UNet2DModel``."""
-    small = {"in_channels": 3, "out_channels": 3, "layers_per_block": 1, "block_out_channels": [8, 16]}
+    small = {
+        "in_channels": 3,
+        "out_channels": 3,
+        "layers_per_block": 1,
+        "block_out_channels": [8, 16],
+    }
     small |= {"norm_num_groups": 4, "attention_head_dim": 4, "sample_size": 16}
-    blocks = {"down_block_types": ["DownBlock2D", "AttnDownBlock2D"], "up_block_types": ["AttnUpBlock2D", "UpBlock2D"]}
+    blocks = {
+        "down_block_types": ["DownBlock2D", "AttnDownBlock2D"],
+        "up_block_types": ["AttnUpBlock2D", "UpBlock2D"],
+    }
     path.write_text(json.dumps({"_class_name": "UNet2DModel", **small, **blocks}))
 
 
@@ -207,7 +261,10 @@ def stsb(folder: Path) -> None:
     for seed, split in enumerate(("train", "validation", "test")):
         scores = np.random.default_rng(seed).random(32).round(3).tolist()
         rows = zip(words(32, seed), words(32, seed + 7), scores, strict=True)
-        lines = [json.dumps({"sentence1": first, "sentence2": second, "score": score}) for first, second, score in rows]
+        lines = [
+            json.dumps({"sentence1": first, "sentence2": second, "score": score})
+            for first, second, score in rows
+        ]
         (folder / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
 
 
@@ -215,7 +272,9 @@ def coco(folder: Path) -> None:
     """Images with a box in each, as YOLO's trainers read them, and the file that describes them."""
     image_folder(folder / "images", 64, 2)
     for image in list(folder.glob("images/*/*/*.jpg")):
-        image.rename(image.parent.with_name(f"{image.parent.parent.name}-{image.parent.name}{image.name}"))
+        image.rename(
+            image.parent.with_name(f"{image.parent.parent.name}-{image.parent.name}{image.name}")
+        )
     for split in ("train", "val"):
         labels = folder / "labels" / split
         labels.mkdir(parents=True, exist_ok=True)
@@ -223,7 +282,9 @@ def coco(folder: Path) -> None:
             place.rmdir()
         for image in (folder / "images" / split).glob("*.jpg"):
             (labels / f"{image.stem}.txt").write_text("0 0.5 0.5 0.4 0.4\n")
-    (folder / "boxes.yaml").write_text("path: boxes\ntrain: images/train\nval: images/val\nnames: [box]\n")
+    (folder / "boxes.yaml").write_text(
+        "path: boxes\ntrain: images/train\nval: images/val\nnames: [box]\n"
+    )
 
 
 if __name__ == "__main__":

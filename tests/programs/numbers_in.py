@@ -15,7 +15,9 @@ def numbers(text: str, pattern: str = FRACTION) -> list[float]:
     found: list[float] = []
     for line in text.split("\n"):
         for match in re.finditer(pattern, PROGRESS.sub("", line)):
-            found += [float(word.replace(",", "")) for word in match.groups() or (match[0],) if word]
+            found += [
+                float(word.replace(",", "")) for word in match.groups() or (match[0],) if word
+            ]
     return found
 
 
@@ -23,5 +25,8 @@ def agreement(first: list[float], second: list[float], tolerance: float) -> tupl
     """How many do not agree, and a sentence."""
     if len(first) != len(second):
         return max(len(first), len(second)), f"{len(first)} numbers and, on the CPU, {len(second)}"
-    near = sum(abs(a - b) <= tolerance * max(1.0, abs(a), abs(b)) for a, b in zip(first, second, strict=True))
+    near = sum(
+        abs(a - b) <= tolerance * max(1.0, abs(a), abs(b))
+        for a, b in zip(first, second, strict=True)
+    )
     return len(first) - near, f"{near} of {len(first)} numbers agree to {tolerance:g}"

@@ -16,11 +16,18 @@ def checkout(folder: Path, repository: str, commit: str, mirror: str) -> Path:
     """A clone of ``owner/name`` at a commit, as it was committed."""
     here = folder / repository.replace("/", "+")
     if not here.exists():
-        told(["git", "clone", "--quiet", f"{mirror.rstrip('/')}/{repository}", str(here)], f"cloning {repository}")
-    at = subprocess.run(["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+        told(
+            ["git", "clone", "--quiet", f"{mirror.rstrip('/')}/{repository}", str(here)],
+            f"cloning {repository}",
+        )
+    at = subprocess.run(
+        ["git", "-C", str(here), "rev-parse", "HEAD"], capture_output=True, text=True
+    ).stdout
     detach = ["git", "-C", str(here), "checkout", "--quiet", "--force", "--detach", commit]
     if not at.startswith(commit) and not succeeds(detach):
-        raise SystemExit(f"{repository} has no commit {commit} in {here}; remove that folder to clone it again")
+        raise SystemExit(
+            f"{repository} has no commit {commit} in {here}; remove that folder to clone it again"
+        )
     told(["git", "-C", str(here), "clean", "-fdxq"])
     return here
 

@@ -43,7 +43,14 @@ def rows(path: Path = ROWS) -> dict[str, dict[str, Any]]:
         shared = {key: value for key, value in table.items() if not isinstance(value, dict)}
         for name, row in table.items():
             if isinstance(row, dict):
-                found[f"{project}/{name}"] = {"gpus": 1, "run": "", "gpu": "", "cpu": "", **shared, **row}
+                found[f"{project}/{name}"] = {
+                    "gpus": 1,
+                    "run": "",
+                    "gpu": "",
+                    "cpu": "",
+                    **shared,
+                    **row,
+                }
     return found
 
 
@@ -52,7 +59,9 @@ def chosen(names: list[str], quick: bool, framework: str) -> dict[str, dict[str,
     every = rows()
     for name in names:
         if not any(name in (row, row.partition("/")[0]) for row in every):
-            raise SystemExit(f"there is no row {name!r} in {ROWS.name}; --list shows those that are there")
+            raise SystemExit(
+                f"there is no row {name!r} in {ROWS.name}; --list shows those that are there"
+            )
     wanted = [row for row in every if not names or row in names or row.partition("/")[0] in names]
     found = {name: every[name] for name in wanted if every[name].get("quick") or not quick}
     return {name: row for name, row in found.items() if framework in ("all", row["framework"])}
@@ -66,14 +75,19 @@ class Runner:
         if options.python:
             self.python = Path(options.python).absolute()
         else:
-            self.python = places.environment(options.folder, row["framework"], row.get("needs", "").split())
+            self.python = places.environment(
+                options.folder, row["framework"], row.get("needs", "").split()
+            )
         self.repository = row.get("repository") or f"none/{name.replace('/', '-')}"
 
     def fresh(self) -> Path:
         """The checkout as it was committed, and the files that stand in for data sets."""
         if "repository" in self.row:
             here = places.checkout(
-                self.options.folder, self.repository, self.row.get("commit", ""), self.options.mirror
+                self.options.folder,
+                self.repository,
+                self.row.get("commit", ""),
+                self.options.mirror,
             )
         else:
             here = self.options.folder / self.repository.replace("/", "+")
@@ -81,7 +95,9 @@ class Runner:
         here /= self.row.get("folder", "")
         for line in self.row.get("files", []):
             maker, *where = line.split()
-            made = self.options.folder / "files" / maker / Path(where[0]).name  # a model takes long to make
+            made = (
+                self.options.folder / "files" / maker / Path(where[0]).name
+            )  # a model takes long to make
             if not made.exists():
                 self.must([str(FILES), maker, str(made)], here)
             for place in where:
@@ -94,9 +110,13 @@ class Runner:
         """Run a Python program that has to succeed; a service keeps a pipe open, so its output is thrown away."""
         done = self.start([str(self.python), *words], here, output)
         if done.returncode:
-            raise SystemExit(f"{shlex.join(words)} ended with {done.returncode}: {(done.stderr or '')[-2000:]}")
+            raise SystemExit(
+                f"{shlex.join(words)} ended with {done.returncode}: {(done.stderr or '')[-2000:]}"
+            )
 
-    def start(self, words: list[str], here: Path, output: int = subprocess.PIPE) -> subprocess.CompletedProcess[str]:
+    def start(
+        self, words: list[str], here: Path, output: int = subprocess.PIPE
+    ) -> subprocess.CompletedProcess[str]:
         own = dict(setting.split("=", 1) for setting in self.row.get("env", []))
         paths = [str(here / path) for path in self.row.get("path", [])]
         env = {
@@ -126,13 +146,17 @@ class Runner:
             os.killpg(began.pid, signal.SIGKILL)  # the processes that it has started too
             printed, said = began.communicate()
             code = 0 if "seconds" in self.row else 124
-            return subprocess.CompletedProcess(words, code, printed, f"{said}\nran past {limit:g} seconds")
+            return subprocess.CompletedProcess(
+                words, code, printed, f"{said}\nran past {limit:g} seconds"
+            )
         return subprocess.CompletedProcess(words, began.returncode, printed, said)
 
     def run(self, gpus: int) -> subprocess.CompletedProcess[str]:
         """One run, on so many virtual GPUs, or on the CPU; there the same command is not run twice."""
         row = self.row
-        words = shlex.split(f"{row['run'] if gpus else row.get('alone', row['run'])} {row['gpu' if gpus else 'cpu']}")
+        words = shlex.split(
+            f"{row['run'] if gpus else row.get('alone', row['run'])} {row['gpu' if gpus else 'cpu']}"
+        )
         words = [str(CELLS) if word == "cells" else word for word in words]
         known = (self.repository, *words)
         if not gpus and known in ALONE:
@@ -141,7 +165,16 @@ class Runner:
         start = []
         if gpus:
             watch = ["--watch-transfers"] if self.options.watch_transfers else []
-            start = ["-m", "xdevice", "run", "--virtual-gpus", str(gpus), "--stand-in", *watch, "--"]
+            start = [
+                "-m",
+                "xdevice",
+                "run",
+                "--virtual-gpus",
+                str(gpus),
+                "--stand-in",
+                *watch,
+                "--",
+            ]
         elif not words[0].endswith(".py"):
             start = ["-c", LAUNCH]
         where = f"{gpus} virtual GPUs" if gpus else "the CPU"
@@ -152,7 +185,11 @@ class Runner:
         done = self.start([str(self.python), *start, *words], here)
         for line in row.get("stop", []):
             self.must(["-c", LAUNCH, *shlex.split(line)], here)
-        print(f"  … {time.perf_counter() - began:.0f} s, exit status {done.returncode}", file=sys.stderr, flush=True)
+        print(
+            f"  … {time.perf_counter() - began:.0f} s, exit status {done.returncode}",
+            file=sys.stderr,
+            flush=True,
+        )
         if self.options.verbose or (done.returncode and not cell_outcomes(done.stdout)):
             print(done.stdout[-2500:], done.stderr[-2500:], sep="\n", file=sys.stderr)
         if not gpus:
@@ -198,7 +235,9 @@ def result(row: dict[str, Any], name: str, options: argparse.Namespace) -> tuple
 def agreement(row: dict[str, Any], *done: subprocess.CompletedProcess[str]) -> tuple[bool, str]:
     """Whether the numbers that a row compares agree, and a sentence."""
     pattern = row.get("numbers", numbers_in.FRACTION)
-    both = [numbers_in.numbers(each.stdout + each.stderr * ("numbers" in row), pattern) for each in done]
+    both = [
+        numbers_in.numbers(each.stdout + each.stderr * ("numbers" in row), pattern) for each in done
+    ]
     if "seconds" in row:
         both = [found[: min(map(len, both))] for found in both]
     apart, sentence = numbers_in.agreement(*both, row["agree"])
@@ -206,11 +245,18 @@ def agreement(row: dict[str, Any], *done: subprocess.CompletedProcess[str]) -> t
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("names", nargs="*", metavar="NAME", help="rows or projects (all)")
     add("--list", action="store_true", help="say what the rows are, and run none")
-    add("--framework", default="all", choices=["all", *places.FRAMEWORKS], help="only those of one framework")
+    add(
+        "--framework",
+        default="all",
+        choices=["all", *places.FRAMEWORKS],
+        help="only those of one framework",
+    )
     add("--quick", action="store_true", help="only those that take less than two minutes")
     add(
         "--folder",

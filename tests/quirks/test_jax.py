@@ -14,7 +14,8 @@ import xdevice
 from xdevice import cpu, device_of, to_device
 
 tells_its_array = pytest.mark.skipif(
-    not hasattr(jax.core.Tracer, "to_concrete_value"), reason="needs JAX 0.4.36: until then tracers hid their arrays"
+    not hasattr(jax.core.Tracer, "to_concrete_value"),
+    reason="needs JAX 0.4.36: until then tracers hid their arrays",
 )
 
 
@@ -37,7 +38,9 @@ def with_two_devices(code):
         "    except error as e: assert all(w in str(e) for w in words), e\n"
         "    else: raise AssertionError('no error')\n"
     )
-    done = subprocess.run([sys.executable, "-c", start + code], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", start + code], capture_output=True, text=True, timeout=100
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -183,10 +186,16 @@ def test_grad_of_a_reduction_is_an_error(reduced):
         jax.grad(lambda x: reduced(2 * x).sum())(jnp.ones(3))
 
 
-@pytest.mark.parametrize("trace", [jax.jit, jax.vmap, lambda f: jax.jit(jax.grad(f)), lambda f: jax.vmap(jax.grad(f))])
+@pytest.mark.parametrize(
+    "trace", [jax.jit, jax.vmap, lambda f: jax.jit(jax.grad(f)), lambda f: jax.vmap(jax.grad(f))]
+)
 def test_a_tensor_that_is_only_traced_is_nowhere(trace):
     def ask(x):
-        for question in (xdevice.devices_of, xdevice.to_numpy, lambda t: to_device(t, "cpu", copy=True)):
+        for question in (
+            xdevice.devices_of,
+            xdevice.to_numpy,
+            lambda t: to_device(t, "cpu", copy=True),
+        ):
             with pytest.raises(xdevice.UnknownPlacementError, match=r"outside jax\.jit"):
                 question(x)
         return x.sum()
@@ -200,9 +209,22 @@ def test_device_of_a_traced_tensor(trace):
 
     def shifted(x):
         xp, where = xdevice.namespace(x), device_of(x)
-        assert repr(where) == str(where) == "<device of a traced tensor, known when the compiled function runs>"
-        y = xp.zeros(3, device=where) + xdevice.full((3,), 2.0, device=where) + xp.asarray([1.0, 1, 1], device=where)
-        for asked in (lambda: where == cpu(), lambda: where.kind, lambda: {where}, lambda: xdevice.scope(where)):
+        assert (
+            repr(where)
+            == str(where)
+            == "<device of a traced tensor, known when the compiled function runs>"
+        )
+        y = (
+            xp.zeros(3, device=where)
+            + xdevice.full((3,), 2.0, device=where)
+            + xp.asarray([1.0, 1, 1], device=where)
+        )
+        for asked in (
+            lambda: where == cpu(),
+            lambda: where.kind,
+            lambda: {where},
+            lambda: xdevice.scope(where),
+        ):
             with pytest.raises(xdevice.UnknownPlacementError, match="as device="):
                 asked()
         return x + to_device(y, where)
@@ -212,7 +234,11 @@ def test_device_of_a_traced_tensor(trace):
 
 @pytest.mark.parametrize("make", [xdevice.rand, xdevice.randn])
 def test_no_random_numbers_under_vmap(make):
-    for mapped in (jax.vmap, lambda f: jax.grad(lambda x: jax.vmap(f)(x).sum()), lambda f: jax.vmap(jax.grad(f))):
+    for mapped in (
+        jax.vmap,
+        lambda f: jax.grad(lambda x: jax.vmap(f)(x).sum()),
+        lambda f: jax.vmap(jax.grad(f)),
+    ):
         with pytest.raises(xdevice.NotSupportedError, match=r"jax\.vmap"):
             mapped(lambda x: x + make(()))(jnp.zeros(3))
     assert jax.grad(lambda x: (x * make(3)).sum())(jnp.ones(3)).shape == (3,)
@@ -224,7 +250,12 @@ def test_a_deleted_or_donated_array_is_nowhere():
     deleted.delete()
     jax.jit(lambda x: x + 1, donate_argnums=0)(donated).block_until_ready()
     for gone in (deleted, donated):
-        for ask in (device_of, xdevice.to_numpy, lambda t: to_device(t, "cpu"), lambda t: to_device([t], "cpu")):
+        for ask in (
+            device_of,
+            xdevice.to_numpy,
+            lambda t: to_device(t, "cpu"),
+            lambda t: to_device([t], "cpu"),
+        ):
             with pytest.raises(xdevice.UnknownPlacementError, match="deleted or donated"):
                 ask(gone)
 
@@ -248,9 +279,18 @@ def test_a_forced_copy_outlives_its_original():
 # ---------------------------------------------------------------- numbers
 
 
-@pytest.mark.parametrize("dtype", ["float64", "int64", "uint64", "complex128", jnp.float64, np.int64, float])
+@pytest.mark.parametrize(
+    "dtype", ["float64", "int64", "uint64", "complex128", jnp.float64, np.int64, float]
+)
 def test_a_narrowed_dtype_is_an_error(dtype):
-    for make in (xdevice.zeros, xdevice.ones, xdevice.empty, xdevice.tensor, xdevice.rand, xdevice.arange):
+    for make in (
+        xdevice.zeros,
+        xdevice.ones,
+        xdevice.empty,
+        xdevice.tensor,
+        xdevice.rand,
+        xdevice.arange,
+    ):
         with pytest.raises(xdevice.ArgumentError, match="jax_enable_x64"):
             make(3, dtype=dtype)
     with pytest.raises(xdevice.ArgumentError, match="jax_enable_x64"):
@@ -270,7 +310,9 @@ def test_x64_makes_wide_numbers():
 
 
 def test_integers_that_do_not_fit_are_an_error():
-    assert jnp.array(np.array([2**40])).tolist() == [0], "JAX refuses them itself: _check_range may go"
+    assert jnp.array(np.array([2**40])).tolist() == [0], (
+        "JAX refuses them itself: _check_range may go"
+    )
     for make in (
         lambda: xdevice.tensor([2**40]),
         lambda: xdevice.tensor(np.array([1, 2**40])),
@@ -299,7 +341,9 @@ def test_lists_of_tensors_become_one():
 
 
 @pytest.mark.parametrize("draw", [xdevice.rand, xdevice.randn])
-@pytest.mark.parametrize("trace", [jax.jit, lambda f: jax.jit(jax.grad(f)), lambda f: lambda x: jax.lax.map(f, x)])
+@pytest.mark.parametrize(
+    "trace", [jax.jit, lambda f: jax.jit(jax.grad(f)), lambda f: lambda x: jax.lax.map(f, x)]
+)
 def test_no_random_numbers_while_traced(draw, trace):
     with pytest.raises(xdevice.NotSupportedError, match="pass a key in"):
         trace(lambda x: (x * draw()).sum())(jnp.ones(3))
@@ -326,7 +370,10 @@ def test_random_numbers_under_grad_differ():
 
 def test_unseeded_numbers_differ_by_run():
     code = "import xdevice; xdevice.use('jax'); print(xdevice.rand(4).tolist())"
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100) for _ in "ab"]
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+        for _ in "ab"
+    ]
     assert runs[0].returncode == runs[1].returncode == 0
     assert runs[0].stdout != runs[1].stdout
 
@@ -455,7 +502,9 @@ def test_sparse_arrays_move_and_are_refused_by_name_where_numbers_are_needed(kin
 
     x = getattr(sparse, kind).fromdense(jnp.eye(4))
     moved = to_device([x], cpu(), copy=True)[0]
-    assert type(moved) is type(x) and moved.data is not x.data and device_of(x) == cpu()
+    assert type(moved) is type(x)
+    assert moved.data is not x.data
+    assert device_of(x) == cpu()
     assert (moved.todense() == jnp.eye(4)).all()
     for ask in (
         lambda: xdevice.all_reduce([x, x]),
@@ -476,7 +525,9 @@ def test_sparse_arrays_move_and_are_refused_by_name_where_numbers_are_needed(kin
 def test_a_mutable_array_is_not_given_to_every_device():
     with pytest.raises(xdevice.NotATensorError, match=r"Ref.*is a tensor.*\[1\]"):
         xdevice.split_batch([jnp.ones(4), jax.new_ref(jnp.ones(4))], ["cpu", "cpu"])
-    with pytest.raises(xdevice.ArgumentError, match=r"a Ref is not an array; give its value, ref\[\.\.\.\]"):
+    with pytest.raises(
+        xdevice.ArgumentError, match=r"a Ref is not an array; give its value, ref\[\.\.\.\]"
+    ):
         xdevice.tensor(jax.new_ref(jnp.ones(4)))
 
 

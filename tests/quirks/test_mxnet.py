@@ -14,7 +14,9 @@ from xdevice import Device, cpu, device_of, to_device
 mx = xdevice.backend("mxnet").framework
 autograd, gluon = mx.autograd, mx.gluon
 
-OTHER = mx.cpu(1)  # as good as a second device: memory of its own, and arrays know that they are there
+OTHER = mx.cpu(
+    1
+)  # as good as a second device: memory of its own, and arrays know that they are there
 NUMPY = tuple(map(int, np.__version__.split(".")[:2]))
 
 
@@ -26,7 +28,9 @@ def chosen():
 
 
 def python(code):
-    return subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=100)
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=100
+    )
 
 
 # ---------------------------------------------------------------- importing
@@ -51,7 +55,9 @@ print(*sorted(asked))
 
 def test_the_lent_names_are_still_needed():
     done = python("import mxnet")
-    assert (done.returncode != 0) == (NUMPY >= (1, 24)), "mend backends/mxnet/__init__.py\n" + done.stderr
+    assert (done.returncode != 0) == (NUMPY >= (1, 24)), (
+        "mend backends/mxnet/__init__.py\n" + done.stderr
+    )
 
 
 def test_only_the_missing_names_are_lent():
@@ -120,7 +126,9 @@ TWO, THREE = np.int64(2), np.int64(3)
         lambda: mx.np.random.uniform(size=(TWO, THREE)),
         lambda: mx.nd.slice(mx.nd.ones((4, 3)), begin=(TWO, None), end=(np.int64(4), None)),
         lambda: mx.np.transpose(mx.np.ones((3, 2)), tuple(np.array([1, 0]))),
-        lambda: mx.nd.concat(*gluon.utils.split_and_load(mx.nd.ones((TWO, THREE)), [mx.cpu(0)]), dim=0),
+        lambda: mx.nd.concat(
+            *gluon.utils.split_and_load(mx.nd.ones((TWO, THREE)), [mx.cpu(0)]), dim=0
+        ),
         lambda: mx.sym.zeros((TWO, THREE)).eval()[0],
         lambda: mx.sym.var("x", shape=(TWO, THREE)).simple_bind(mx.cpu()).forward()[0],
     ],
@@ -133,7 +141,8 @@ def test_numpys_integers_are_integers(use):
 def test_layers_take_numpys_numbers(hybrid):
     made = gluon.nn.HybridSequential()
     made.add(
-        gluon.nn.Conv2D(TWO, (THREE, THREE), in_channels=np.int64(1)), gluon.nn.Dense(THREE, in_units=np.int64(18))
+        gluon.nn.Conv2D(TWO, (THREE, THREE), in_channels=np.int64(1)),
+        gluon.nn.Dense(THREE, in_units=np.int64(18)),
     )
     made.initialize()
     if hybrid:
@@ -252,7 +261,11 @@ def test_a_parameter_on_several_is_mixed():
 def test_a_parameters_copy_has_its_own_gradient(grad_req):
     first = parameter(OTHER, grad_req=grad_req)
     second = to_device(first, "cpu", copy=True)
-    assert (device_of(first), device_of(second), second.grad_req) == (Device("cpu", 1), cpu(), grad_req)
+    assert (device_of(first), device_of(second), second.grad_req) == (
+        Device("cpu", 1),
+        cpu(),
+        grad_req,
+    )
     assert to_device(first, "cpu") is first
     assert device_of(first) == cpu()
     assert np.array_equal(xdevice.to_numpy(first), xdevice.to_numpy(second))
@@ -314,7 +327,9 @@ def test_gathered_parameters_sum_gradients():
     assert to_device(parameter, "cpu").grad().asnumpy().tolist() == [3, 3]
 
 
-@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")  # MXNet uses an old name of SciPy's
+@pytest.mark.filterwarnings(
+    "ignore:Please import:DeprecationWarning"
+)  # MXNet uses an old name of SciPy's
 def test_a_sparse_gradient_moves_along():
     layer = gluon.nn.Embedding(4, 2, sparse_grad=True)
     layer.initialize(ctx=mx.cpu(1))
@@ -398,7 +413,12 @@ def test_creation_with_and_without_np_shape(numpy_semantics):
     def work():  # npx.set_np belongs to the thread
         mx.npx.set_np(shape=numpy_semantics, array=numpy_semantics)
         with xdevice.using("mxnet"):
-            made = [xdevice.zeros(()), xdevice.rand((3, 0)), xdevice.tensor(2.5), xdevice.full((0,), 1)]
+            made = [
+                xdevice.zeros(()),
+                xdevice.rand((3, 0)),
+                xdevice.tensor(2.5),
+                xdevice.full((0,), 1),
+            ]
         seen.extend((type(x), x.shape) for x in made)
         seen.append(mx.util.is_np_shape())
 
@@ -409,7 +429,9 @@ def test_creation_with_and_without_np_shape(numpy_semantics):
 
 
 def test_whole_numbers_stay_whole():
-    assert mx.np.array([1, 2]).dtype == mx.np.full((2,), 1).dtype == np.float32, "MXNet keeps them: mend creation.py"
+    assert mx.np.array([1, 2]).dtype == mx.np.full((2,), 1).dtype == np.float32, (
+        "MXNet keeps them: mend creation.py"
+    )
     for made in (xdevice.tensor([1, 2]), xdevice.full((2,), 1), xdevice.arange(2)):
         assert made.dtype == np.int64
     assert xdevice.full((2,), True).dtype == np.bool_
@@ -418,7 +440,9 @@ def test_whole_numbers_stay_whole():
 
 def test_large_integers_are_exact():
     large = 2**60 + 1
-    assert int(mx.np.full((1,), large, dtype="int64")[0]) != large, "MXNet is exact: _EXACT is no longer needed"
+    assert int(mx.np.full((1,), large, dtype="int64")[0]) != large, (
+        "MXNet is exact: _EXACT is no longer needed"
+    )
     assert xdevice.to_numpy(xdevice.full((1,), large)).tolist() == [large]
     assert xdevice.to_numpy(xdevice.full((1,), -large)).tolist() == [-large]
     assert xdevice.to_numpy(xdevice.arange(large, large + 2)).tolist() == [large, large + 1]
@@ -441,7 +465,9 @@ def test_random_numbers_are_floats(make):
 
 def test_a_uniform_number_is_less_than_one():
     mx.random.seed(1)
-    assert mx.np.random.uniform(size=(10**5,), dtype="float16").asnumpy().max() == 1, "mended: minimum() may go"
+    assert mx.np.random.uniform(size=(10**5,), dtype="float16").asnumpy().max() == 1, (
+        "mended: minimum() may go"
+    )
     xdevice.seed(1)
     assert xdevice.to_numpy(xdevice.rand(10**5, dtype="float16")).max() < 1
 
@@ -477,7 +503,9 @@ def test_gradients_of_outer_arrays_stay():
     scale.attach_grad()
     scale.grad[:] = 5
     unused = mx.np.ones((2, 2))
-    value, (gradient, zeros) = xdevice.value_and_grad(lambda ws: (ws[0] * scale).sum())([mx.np.ones(2), unused])
+    value, (gradient, zeros) = xdevice.value_and_grad(lambda ws: (ws[0] * scale).sum())(
+        [mx.np.ones(2), unused]
+    )
     assert value.item() == 7
     assert gradient.tolist() == [3, 4]
     assert zeros.tolist() == [[0, 0], [0, 0]]
@@ -517,7 +545,9 @@ def test_step_threads_have_the_callers_modes(gpus, monkeypatch):
         assert step(w, x)[0][1] == [(False, False)] * 2
 
 
-@pytest.mark.parametrize("draw", [lambda x: mx.npx.dropout(x, p=0.5), lambda x: x * mx.np.random.uniform(size=x.shape)])
+@pytest.mark.parametrize(
+    "draw", [lambda x: mx.npx.dropout(x, p=0.5), lambda x: x * mx.np.random.uniform(size=x.shape)]
+)
 def test_a_step_on_several_cpus_can_be_seeded(draw):
     step = xdevice.data_parallel(lambda w, x: (draw(w * x) ** 2).mean(), ["cpu"] * 3)
     w, x = xdevice.ones(1), xdevice.ones(300, 1)
@@ -528,11 +558,16 @@ def test_a_step_on_several_cpus_can_be_seeded(draw):
     assert len(found) == 1
 
 
-@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")  # MXNet imports SciPy by old names
+@pytest.mark.filterwarnings(
+    "ignore:Please import:DeprecationWarning"
+)  # MXNet imports SciPy by old names
 def test_sparse_arrays_are_split_or_refused_by_name(tmp_path):
     dense = mx.nd.array([[1.0, 0.0], [0.0, 2.0]])
     csr, rows = dense.tostype("csr"), dense.tostype("row_sparse")
-    assert [part.asnumpy().tolist() for part in xdevice.split_batch(csr, ["cpu", "cpu"])] == [[[1, 0]], [[0, 2]]]
+    assert [part.asnumpy().tolist() for part in xdevice.split_batch(csr, ["cpu", "cpu"])] == [
+        [[1, 0]],
+        [[0, 2]],
+    ]
     with pytest.raises(xdevice.NotSupportedError, match="mxnet cannot split a row_sparse array"):
         xdevice.split_batch(rows, ["cpu", "cpu"])
     for x in (csr, rows):
@@ -546,7 +581,9 @@ def test_sparse_arrays_are_split_or_refused_by_name(tmp_path):
         assert xdevice.tensor(x).asnumpy().tolist() == dense.asnumpy().tolist()
 
 
-@pytest.mark.filterwarnings("ignore:Please import:DeprecationWarning")  # MXNet imports SciPy by old names
+@pytest.mark.filterwarnings(
+    "ignore:Please import:DeprecationWarning"
+)  # MXNet imports SciPy by old names
 def test_sparse_gradients_are_added_up():
     def loss(w, i):
         return (mx.nd.Embedding(i, w, 4, 2, sparse_grad=True) ** 2).sum()
@@ -559,15 +596,25 @@ def test_sparse_gradients_are_added_up():
 def test_a_batch_of_mxnets_iterators_is_opened():
     batch = mx.io.DataBatch([mx.nd.ones((4, 2))], [mx.nd.ones(4)], pad=1)
     moved = xdevice.to_device(batch, "cpu", copy=True)
-    assert type(moved) is mx.io.DataBatch and moved.pad == 1
-    assert moved.data[0] is not batch.data[0] and xdevice.device_of(batch) == xdevice.cpu()
-    assert [part.data[0].shape for part in xdevice.split_batch(batch, ["cpu", "cpu"])] == [(2, 2), (2, 2)]
+    assert type(moved) is mx.io.DataBatch
+    assert moved.pad == 1
+    assert moved.data[0] is not batch.data[0]
+    assert xdevice.device_of(batch) == xdevice.cpu()
+    assert [part.data[0].shape for part in xdevice.split_batch(batch, ["cpu", "cpu"])] == [
+        (2, 2),
+        (2, 2),
+    ]
 
 
 @pytest.mark.parametrize("kind", ["as_np_ndarray", "as_nd_ndarray"])
 def test_a_list_of_arrays_becomes_one(kind):
-    x, y, short = (getattr(mx.np.array(numbers), kind)() for numbers in ([1.0, 2.0], [3.0, 4.0], [1.0]))
+    x, y, short = (
+        getattr(mx.np.array(numbers), kind)() for numbers in ([1.0, 2.0], [3.0, 4.0], [1.0])
+    )
     assert xdevice.tensor([x, y]).tolist() == [[1, 2], [3, 4]]
-    assert xdevice.tensor([[x, y], [y, (5, 6)]], dtype="int32").tolist() == [[[1, 2], [3, 4]], [[3, 4], [5, 6]]]
+    assert xdevice.tensor([[x, y], [y, (5, 6)]], dtype="int32").tolist() == [
+        [[1, 2], [3, 4]],
+        [[3, 4], [5, 6]],
+    ]
     with pytest.raises(xdevice.ArgumentError, match="cannot be made under mxnet"):
         xdevice.tensor([x, short])

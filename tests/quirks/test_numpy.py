@@ -22,9 +22,16 @@ def test_a_mask_is_never_lost():
 
 
 def test_what_is_not_of_numbers_is_refused_by_name(tmp_path):
-    kinds = [np.zeros(4, [("a", "f4")]), np.zeros(4, "M8[D]"), np.array(list("abcd")), np.array([None] * 4)]
+    kinds = [
+        np.zeros(4, [("a", "f4")]),
+        np.zeros(4, "M8[D]"),
+        np.array(list("abcd")),
+        np.array([None] * 4),
+    ]
     for x in kinds:
-        with pytest.raises(xdevice.ArgumentTypeError, match="neither integers nor floating-point numbers"):
+        with pytest.raises(
+            xdevice.ArgumentTypeError, match="neither integers nor floating-point numbers"
+        ):
             xdevice.all_reduce([x, x])
         with pytest.raises(xdevice.NotSupportedError, match="'x'"):
             xdevice.save({"x": x}, tmp_path / "file")
@@ -43,7 +50,10 @@ def test_a_mask_is_not_lost(tmp_path):
     ):
         with pytest.raises(xdevice.ArgumentTypeError, match="mask"):
             ask()
-    assert [part.mask.tolist() for part in xdevice.split_batch(masked, ["cpu"] * 2)] == [[False, True], [False, False]]
+    assert [part.mask.tolist() for part in xdevice.split_batch(masked, ["cpu"] * 2)] == [
+        [False, True],
+        [False, False],
+    ]
 
 
 def test_a_dtype_without_byte_order_is_refused():

@@ -14,9 +14,12 @@ from xdevice import NotSupportedError, all_reduce, cpu, device_of, split_batch, 
 paddle = xdevice.backend("paddle").framework  # a plain import would crash after TensorFlow's
 placement, hardware = xdevice.backend("paddle").placement, xdevice.backend("paddle").hardware
 
-beside_tensorflow = pytest.mark.skipif(find_spec("tensorflow") is None, reason="needs TensorFlow too: `tox -e all`")
+beside_tensorflow = pytest.mark.skipif(
+    find_spec("tensorflow") is None, reason="needs TensorFlow too: `tox -e all`"
+)
 on_a_cpu_build = pytest.mark.skipif(
-    paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu(), reason="needs PaddlePaddle's CPU build"
+    paddle.is_compiled_with_cuda() or paddle.is_compiled_with_xpu(),
+    reason="needs PaddlePaddle's CPU build",
 )
 
 
@@ -28,7 +31,9 @@ def chosen():
 
 def python(code, *options, **environment):
     command, environment = [sys.executable, *options, "-c", code], {**os.environ, **environment}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300, env=environment, check=False
+    )
     return done.returncode, done.stderr
 
 
@@ -63,14 +68,18 @@ def test_a_threads_first_use_is_dynamic():
 
 
 def test_a_plain_threads_import_is_still_static():
-    status, error = python(f"FIRST = 'import paddle'\n{IN_A_THREAD}assert not paddle.in_dynamic_mode()")
+    status, error = python(
+        f"FIRST = 'import paddle'\n{IN_A_THREAD}assert not paddle.in_dynamic_mode()"
+    )
     assert status == 0, f"the workaround in backends/paddle/__init__.py may go: {error}"
 
 
 @beside_tensorflow
 def test_plain_after_tensorflow_still_crashes():
     status, _ = python("import tensorflow, paddle")
-    assert status < 0, "no signal ended it: the import in backends/paddle/__init__.py may be plain again"
+    assert status < 0, (
+        "no signal ended it: the import in backends/paddle/__init__.py may be plain again"
+    )
 
 
 @beside_tensorflow
@@ -89,7 +98,8 @@ def test_our_import_after_tensorflow_works():
 
 def test_a_plain_import_still_warns_of_ccache():
     status, errors = python("import paddle", "-W", "error::UserWarning", PATH="")
-    assert status == 1 and "No ccache found" in errors, "the filter in backends/paddle/__init__.py may go"
+    assert status == 1, "the filter in backends/paddle/__init__.py may go"
+    assert "No ccache found" in errors, "the filter in backends/paddle/__init__.py may go"
 
 
 def test_our_import_is_silent():
@@ -110,7 +120,8 @@ def test_a_cpu_build_asked_for_a_gpu_keeps_quiet(capfd):
         xdevice.zeros(1, device="gpu")
     assert capfd.readouterr().err == ""
     status, errors = python("import paddle; paddle.CUDAPlace(0)")  # which in 3.0 ended the process
-    assert status != 0 and "Cannot use GPU" in errors, "Paddle itself keeps quiet now"
+    assert status != 0, "Paddle itself keeps quiet now"
+    assert "Cannot use GPU" in errors, "Paddle itself keeps quiet now"
 
 
 # Where is it
@@ -140,7 +151,9 @@ def test_every_class_has_its_role(cls, role):
 
 
 def test_any_place_is_its_device():
-    assert xdevice.as_device(paddle.CPUPlace()) is xdevice.as_device(paddle.ones([1]).place) is cpu()
+    assert (
+        xdevice.as_device(paddle.CPUPlace()) is xdevice.as_device(paddle.ones([1]).place) is cpu()
+    )
     with pytest.raises(xdevice.DeviceTypeError, match="undefined"):
         xdevice.as_device(paddle.base.core.Place())
 
@@ -207,11 +220,14 @@ def test_a_moved_parameter_is_a_tensor():
     assert weight.grad.tolist() == [[1, 1], [1, 1]]
 
 
-@pytest.mark.parametrize("carry", [lambda x: placement.move(x, cpu(), False), placement.copy], ids=["move", "copy"])
+@pytest.mark.parametrize(
+    "carry", [lambda x: placement.move(x, cpu(), False), placement.copy], ids=["move", "copy"]
+)
 def test_what_is_frozen_stays_frozen(carry):
     weight = paddle.nn.Linear(2, 2).weight
     weight.stop_gradient = True
-    assert carry(weight).stop_gradient and carry(weight).is_leaf
+    assert carry(weight).stop_gradient
+    assert carry(weight).is_leaf
     assert carry(paddle.ones([2])).stop_gradient
     with paddle.no_grad():
         assert carry(leaf()).stop_gradient
@@ -240,7 +256,8 @@ def test_a_copied_layer_keeps_ties():
     copied = to_device(model, "cpu", copy=True)
     assert copied.first.weight is copied.second.weight
     assert copied.first.weight is not model.first.weight
-    assert copied.first.bias.stop_gradient and not copied.second.bias.stop_gradient
+    assert copied.first.bias.stop_gradient
+    assert not copied.second.bias.stop_gradient
     names = [name for name, _ in xdevice.backend().models.tensors_of(copied)]
     assert sorted(names) == ["first.bias", "first.weight", "second.bias", "steps"]
 
@@ -324,8 +341,18 @@ def test_any_layout_and_byte_order():
 
 
 def test_pythons_numbers_have_the_default_dtype():
-    dtypes = [xdevice.tensor(data).dtype for data in ([1.5], [1], [True], [1j], np.float64(1.5), np.array([1j]))]
-    assert dtypes == [paddle.float32, paddle.int64, paddle.bool, paddle.complex64, paddle.float64, paddle.complex128]
+    dtypes = [
+        xdevice.tensor(data).dtype
+        for data in ([1.5], [1], [True], [1j], np.float64(1.5), np.array([1j]))
+    ]
+    assert dtypes == [
+        paddle.float32,
+        paddle.int64,
+        paddle.bool,
+        paddle.complex64,
+        paddle.float64,
+        paddle.complex128,
+    ]
     paddle.set_default_dtype("float64")
     try:
         assert xdevice.tensor([1.5]).dtype == xdevice.rand(1).dtype == paddle.float64
@@ -351,7 +378,8 @@ def test_a_range_of_any_dtype(dtype):
 def test_uniform_numbers_of_16_bits_stay_under_one(dtype):
     xdevice.seed(0)
     numbers = xdevice.rand(100_000, dtype=dtype).astype("float32")
-    assert float(numbers.min()) >= 0 and float(numbers.max()) < 1
+    assert float(numbers.min()) >= 0
+    assert float(numbers.max()) < 1
     assert abs(float(numbers.mean()) - 0.5) < 0.01
 
 
@@ -368,7 +396,9 @@ def test_a_factory_without_the_dtype_says_so():
 def test_a_tensor_of_a_tensor_is_detached():
     x = leaf()
     made, cast = xdevice.tensor(x), xdevice.tensor(x, dtype="float64")
-    assert made.stop_gradient and cast.stop_gradient and cast.dtype == paddle.float64
+    assert made.stop_gradient
+    assert cast.stop_gradient
+    assert cast.dtype == paddle.float64
     made[0] = 9.0
     assert x.tolist() == [1, 2, 3]
 
@@ -376,7 +406,9 @@ def test_a_tensor_of_a_tensor_is_detached():
 # To the host, memory, time
 
 
-@pytest.mark.skipif(find_spec("ml_dtypes") is None, reason="needs ml_dtypes, which TensorFlow and JAX bring along")
+@pytest.mark.skipif(
+    find_spec("ml_dtypes") is None, reason="needs ml_dtypes, which TensorFlow and JAX bring along"
+)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_bfloat16_with_ml_dtypes(dtype):
     array = to_numpy(xdevice.tensor([1.0, -2.5], dtype=dtype))
@@ -415,7 +447,12 @@ def test_a_cpu_build_knows_no_gpu_facts():
         (OSError("(External) CUDA error(2), out of memory."), True),
         (OSError("(External) CUDNN error(2), CUDNN_STATUS_ALLOC_FAILED."), True),
         (OSError(28, "No space left on device"), False),
-        (OSError("(External) CUDA error(209), no kernel image is available for execution on the device."), False),
+        (
+            OSError(
+                "(External) CUDA error(209), no kernel image is available for execution on the device."
+            ),
+            False,
+        ),
         (ValueError("CUDA error(2)"), False),
     ],
 )
@@ -448,7 +485,9 @@ def test_the_second_derivative_of_what_is_once_differentiable_is_refused_and_not
     first = xdevice.value_and_grad(lambda w: Square.apply(w).sum())
     x = paddle.to_tensor([1.0, 2.0])
     assert first(x)[1].tolist() == [2, 4]
-    with pytest.raises(xdevice.NotSupportedError, match="of Square, which is marked once_differentiable"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match="of Square, which is marked once_differentiable"
+    ):
         xdevice.value_and_grad(lambda w: (first(w)[1] ** 2).sum())(x)
 
 
@@ -459,7 +498,9 @@ def test_the_gradient_of_a_sparse_embedding_has_its_parameters_shape():
     w, i = paddle.arange(8, dtype="float32").reshape([4, 2]), paddle.to_tensor([1, 1, 3])
     expected = [[0, 0], [8, 12], [0, 0], [12, 14]]
     assert xdevice.value_and_grad(loss)(w, i)[1].tolist() == expected
-    assert xdevice.data_parallel(loss, ["cpu", "cpu"], reduction="sum")(w, i)[1].tolist() == expected
+    assert (
+        xdevice.data_parallel(loss, ["cpu", "cpu"], reduction="sum")(w, i)[1].tolist() == expected
+    )
 
 
 @pytest.mark.parametrize("sparse", [lambda x: x.to_sparse_coo(2), lambda x: x.to_sparse_csr()])
@@ -479,6 +520,11 @@ def test_sparse_tensors_are_refused_by_name_where_numbers_are_needed(sparse, tmp
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2"])
 def test_a_dtype_without_kernels_says_what_to_convert_it_to(dtype):
     x = paddle.ones([4]).astype(dtype)
-    for verb, act in (("split", lambda: split_batch(x, ["cpu", "cpu"])), ("reduce", lambda: all_reduce([x, x]))):
-        with pytest.raises(NotSupportedError, match=f"paddle cannot {verb} {dtype}; convert it first"):
+    for verb, act in (
+        ("split", lambda: split_batch(x, ["cpu", "cpu"])),
+        ("reduce", lambda: all_reduce([x, x])),
+    ):
+        with pytest.raises(
+            NotSupportedError, match=f"paddle cannot {verb} {dtype}; convert it first"
+        ):
             act()

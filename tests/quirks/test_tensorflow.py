@@ -24,7 +24,11 @@ def chosen():
 def run(code):
     """Run the code in a process of its own, since devices are settled before the first tensor is made."""
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
@@ -32,10 +36,21 @@ def run(code):
 
 def test_on_two_cpus():
     """The tests of two_cpus_tensorflow.py, in one process: devices are settled before the first tensor is made."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--xdevice-backend=tensorflow"]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--xdevice-backend=tensorflow",
+    ]
     file = Path(__file__).with_name("two_cpus_tensorflow.py")
-    done = subprocess.run([*command, file], capture_output=True, text=True, timeout=280, cwd=file.parent, check=False)
-    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+    done = subprocess.run(
+        [*command, file], capture_output=True, text=True, timeout=280, cwd=file.parent, check=False
+    )
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 
 
 # ---------------------------------------------------------------- what is whose
@@ -72,7 +87,12 @@ def test_every_kind_of_object_has_its_role():
 
 
 def test_without_values_it_is_no_tensor():
-    for obj in (tf.data.Dataset.range(3), tf.TensorArray(tf.float32, 3), tf.float32, tf.TensorShape([2])):
+    for obj in (
+        tf.data.Dataset.range(3),
+        tf.TensorArray(tf.float32, 3),
+        tf.float32,
+        tf.TensorShape([2]),
+    ):
         owned = ownership_of(type(obj))
         assert owned is None or owned.role == "data", type(obj)
 
@@ -133,7 +153,9 @@ def test_a_spec_without_an_index_is_the_first():
 def test_tensorflow_still_falls_back_in_silence():
     missing = xdevice.count("gpu")
     with tf.device(f"/GPU:{missing}"):
-        assert device_of(tf.ones(1)) is not Device("gpu", missing), "TensorFlow raises by itself now"
+        assert device_of(tf.ones(1)) is not Device("gpu", missing), (
+            "TensorFlow raises by itself now"
+        )
     with pytest.raises(xdevice.DeviceNotFoundError), xdevice.scope(xdevice.gpu(missing)):
         pass
 
@@ -159,7 +181,11 @@ def test_nothing_symbolic_has_a_place():
     assert len(seen) == 4
     with pytest.raises(xdevice.UnknownPlacementError, match="symbolic"):
         device_of(keras.Input((3,)))
-    with tf.Graph().as_default(), tf.device("/CPU:0"), pytest.raises(xdevice.UnknownPlacementError, match="symbolic"):
+    with (
+        tf.Graph().as_default(),
+        tf.device("/CPU:0"),
+        pytest.raises(xdevice.UnknownPlacementError, match="symbolic"),
+    ):
         device_of(tf.compat.v1.get_variable("v", (1,)))
 
 
@@ -170,7 +196,10 @@ def test_outside_tensors_do_not_move_in_a_graph():
     @tf.function
     def graph():
         assert device_of(outside) is device_of(variable) is cpu()
-        for use in (lambda: to_device(outside, "cpu", copy=True), lambda: to_device(variable, "cpu", copy=True)):
+        for use in (
+            lambda: to_device(outside, "cpu", copy=True),
+            lambda: to_device(variable, "cpu", copy=True),
+        ):
             with pytest.raises(xdevice.NotSupportedError, match="while tracing"):
                 use()
         with pytest.raises(xdevice.UnknownPlacementError, match="read it outside"):
@@ -260,7 +289,13 @@ def test_text_and_endless_sizes_are_errors():
 
 
 def test_values_read_back_are_ours_to_write():
-    for x in (tf.ones(()), tf.ones(3), tf.Variable(1.0), keras.Variable([1.0]), tf.ones(2, tf.bfloat16)):
+    for x in (
+        tf.ones(()),
+        tf.ones(3),
+        tf.Variable(1.0),
+        keras.Variable([1.0]),
+        tf.ones(2, tf.bfloat16),
+    ):
         array = xdevice.to_numpy(x)
         assert type(array) is np.ndarray
         array[...] = 5
@@ -300,7 +335,11 @@ def test_a_tf_modules_keras_parts_are_found():
 
 
 def test_a_model_says_how_it_gets_built():
-    for model in (keras.layers.Dense(2), keras.Sequential([keras.layers.Dense(2)]), {"net": keras.layers.LSTM(2)}):
+    for model in (
+        keras.layers.Dense(2),
+        keras.Sequential([keras.layers.Dense(2)]),
+        {"net": keras.layers.LSTM(2)},
+    ):
         with pytest.raises(xdevice.UnknownPlacementError, match=r"build.*inside scope\(device\)"):
             device_of(model)
 
@@ -345,7 +384,9 @@ def test_all_of_its_words_for_no_memory_are_known(error):
 
 
 def test_its_other_errors_are_not_about_memory():
-    assert not xdevice.is_out_of_memory(tf.errors.InternalError(None, None, "Blas GEMM launch failed"))
+    assert not xdevice.is_out_of_memory(
+        tf.errors.InternalError(None, None, "Blas GEMM launch failed")
+    )
     message = "Received message larger than max (5 vs. 4)"
     assert not xdevice.is_out_of_memory(tf.errors.ResourceExhaustedError(None, None, message))
 
@@ -373,9 +414,12 @@ def test_compiled_gradients_compile_once():
 
     step = xdevice.value_and_grad(loss)
     for number in (1.0, 2.0):
-        value, gradients = step({"w": tf.constant([3.0]), "unused": tf.ones(2)}, tf.constant([number]))
+        value, gradients = step(
+            {"w": tf.constant([3.0]), "unused": tf.ones(2)}, tf.constant([number])
+        )
         assert value.numpy() == 9 * number
-        assert gradients["w"].numpy().tolist() == [6 * number] and gradients["unused"].numpy().tolist() == [0, 0]
+        assert gradients["w"].numpy().tolist() == [6 * number]
+        assert gradients["unused"].numpy().tolist() == [0, 0]
     assert len(graphs) == 1
     with pytest.raises(xdevice.ArgumentError, match=r"^fn returned a tensor of shape \(2,\)"):
         xdevice.value_and_grad(tf.function(lambda w: w))(tf.ones(2))
@@ -406,27 +450,43 @@ def test_extension_types_and_containers_of_modules_are_opened():
     tree = [Pair(tf.ones(2)), module.d, module.l]
     moved = xdevice.to_device(tree, "cpu", copy=True)
     assert list(map(type, moved)) == list(map(type, tree))
-    assert moved[0].a is not tree[0].a and moved[0].n == 3
-    assert moved[1]["a"].numpy().tolist() == [1, 2] and moved[2][0].numpy().tolist() == [3, 4]
+    assert moved[0].a is not tree[0].a
+    assert moved[0].n == 3
+    assert moved[1]["a"].numpy().tolist() == [1, 2]
+    assert moved[2][0].numpy().tolist() == [3, 4]
     first, second = xdevice.split_batch(tree, ["cpu", "cpu"])
-    assert (first[0].a.shape, second[1]["a"].numpy().tolist(), second[2][0].numpy().tolist()) == ((1,), [2], [4])
+    assert (first[0].a.shape, second[1]["a"].numpy().tolist(), second[2][0].numpy().tolist()) == (
+        (1,),
+        [2],
+        [4],
+    )
 
 
 def test_sparse_and_ragged_tensors_are_split_by_rows_and_else_refused_by_name(tmp_path):
     ragged = tf.ragged.constant([[1.0], [2.0, 3.0], [], [4.0]])
-    assert [part.to_list() for part in xdevice.split_batch(ragged, ["cpu"] * 2)] == [[[1], [2, 3]], [[], [4]]]
+    assert [part.to_list() for part in xdevice.split_batch(ragged, ["cpu"] * 2)] == [
+        [[1], [2, 3]],
+        [[], [4]],
+    ]
     sparse = tf.sparse.from_dense(tf.eye(4))
     parts = xdevice.split_batch(sparse, ["cpu"] * 2)
-    assert tf.concat([tf.sparse.to_dense(part) for part in parts], 0).numpy().tolist() == tf.eye(4).numpy().tolist()
+    assert (
+        tf.concat([tf.sparse.to_dense(part) for part in parts], 0).numpy().tolist()
+        == tf.eye(4).numpy().tolist()
+    )
     for x in (ragged, sparse):
         for ask in (
             lambda x=x: xdevice.all_reduce([x, x]),
             lambda x=x: xdevice.save({"x": x}, tmp_path / "file"),
             lambda x=x: xdevice.tensor([x]),
         ):
-            with pytest.raises(xdevice.ArgumentTypeError, match=f"a {type(x).__name__}; fill it up"):
+            with pytest.raises(
+                xdevice.ArgumentTypeError, match=f"a {type(x).__name__}; fill it up"
+            ):
                 ask()
-        with pytest.raises(xdevice.NotSupportedError, match=f"cannot differentiate for a {type(x).__name__}"):
+        with pytest.raises(
+            xdevice.NotSupportedError, match=f"cannot differentiate for a {type(x).__name__}"
+        ):
             xdevice.value_and_grad(tf.reduce_sum)(x)
     array = tf.TensorArray(tf.float32, 4).unstack(tf.ones(4))
     with pytest.raises(xdevice.NotATensorError, match=r"TensorArray.* is a tensor .*\[1\]"):
@@ -443,7 +503,9 @@ def test_autograph_leaves_errors_as_they_are_and_rewrites_nothing_of_xdevice():
     with pytest.raises(xdevice.DeviceNotFoundError, match="gpu:7 does not exist") as error:
         made()
     files = [str(entry.path) for entry in error.traceback]
-    assert sum("__autograph_generated_file" in file for file in files) == 1, "xdevice is rewritten too"
+    assert sum("__autograph_generated_file" in file for file in files) == 1, (
+        "xdevice is rewritten too"
+    )
 
 
 def _steep(x):
@@ -459,16 +521,28 @@ def test_autograph_rewrites_a_function_of_the_program_that_xdevice_calls():
 
 def test_tensorflow_feeds_no_branch_what_is_known_when_its_function_is_called():
     when_called = (lambda: tf.constant(1)), tf.TensorSpec([], tf.int32)
-    inner = tf.function(lambda: ops.get_default_graph().capture_call_time_value(*when_called), autograph=False)
-    outer = tf.function(lambda x: tf.cond(x, inner.get_concrete_function(), lambda: 0), autograph=False)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="You must feed a value for placeholder"):
+    inner = tf.function(
+        lambda: ops.get_default_graph().capture_call_time_value(*when_called), autograph=False
+    )
+    outer = tf.function(
+        lambda x: tf.cond(x, inner.get_concrete_function(), lambda: 0), autograph=False
+    )
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match="You must feed a value for placeholder"
+    ):
         outer(tf.constant(True))  # mended: _feed_control_flow in backends/tensorflow/virtual may go
 
 
 def test_a_tensor_array_in_a_tree_is_an_error_that_names_its_tensors():
     array = tf.TensorArray(tf.float32, size=1).write(0, tf.ones(2))
-    for ask in (device_of, lambda tree: to_device(tree, "cpu"), lambda tree: xdevice.convert(tree, "numpy")):
-        with pytest.raises(xdevice.NotATensorError, match=r"_implementation\._\w+ is a tensor.*\(at \['array'\]\)"):
+    for ask in (
+        device_of,
+        lambda tree: to_device(tree, "cpu"),
+        lambda tree: xdevice.convert(tree, "numpy"),
+    ):
+        with pytest.raises(
+            xdevice.NotATensorError, match=r"_implementation\._\w+ is a tensor.*\(at \['array'\]\)"
+        ):
             ask({"array": array, "x": tf.ones(1)})
     assert device_of({"stacked": array.stack()}) == cpu()
 
@@ -477,4 +551,6 @@ def test_a_tensor_array_in_a_tree_is_an_error_that_names_its_tensors():
 def test_floats_of_8_bits_are_copied(dtype):
     x = tf.cast(tf.constant([1.0, 2.5]), dtype)
     copied = to_device(x, "cpu", copy=True)
-    assert copied is not x and copied.dtype == x.dtype and copied.numpy().tolist() == [1, 2.5]
+    assert copied is not x
+    assert copied.dtype == x.dtype
+    assert copied.numpy().tolist() == [1, 2.5]

@@ -22,7 +22,9 @@ def chosen():
 
 
 def test_a_cpu_index_that_torch_ignores_is_the_cpu():
-    assert torch.empty(1, device="cpu:1").device == torch.device("cpu"), "torch no longer ignores it: mend as_device"
+    assert torch.empty(1, device="cpu:1").device == torch.device("cpu"), (
+        "torch no longer ignores it: mend as_device"
+    )
     assert xdevice.as_device(torch.device("cpu:1")) is cpu()
     with pytest.raises(xdevice.DeviceNotFoundError):
         xdevice.native("cpu:1")
@@ -65,7 +67,10 @@ def test_foreign_kinds_keep_their_word():
 
 def test_a_model_on_two_devices():
     net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2, device="meta"))
-    with pytest.raises(xdevice.MixedDeviceError, match=r"on cpu:0: 0\.weight, 0\.bias; on meta:0: 1\.weight, 1\.bias"):
+    with pytest.raises(
+        xdevice.MixedDeviceError,
+        match=r"on cpu:0: 0\.weight, 0\.bias; on meta:0: 1\.weight, 1\.bias",
+    ):
         device_of(net)
     assert not xdevice.is_same_device(net)
     with pytest.raises(xdevice.MixedDeviceError, match=r"\['net'\]\.1\.weight"):
@@ -143,8 +148,14 @@ def test_lazy_conjugates_are_resolved():
     [
         (lambda: torch.eye(2).to_sparse(), "a sparse_coo tensor; take its to_dense"),
         (lambda: torch.eye(2).to_sparse_csr(), "a sparse_csr tensor; take its to_dense"),
-        (lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]), "a nested tensor; take its to_padded"),
-        (lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8), "quint8 tensor; take its dequantize"),
+        (
+            lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+            "a nested tensor; take its to_padded",
+        ),
+        (
+            lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.quint8),
+            "quint8 tensor; take its dequantize",
+        ),
     ],
 )
 def test_a_layout_that_numpy_lacks(make, hint):
@@ -165,9 +176,13 @@ ACCELERATOR_ERROR = getattr(torch, "AcceleratorError", RuntimeError)  # torch 2.
     [
         torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB"),
         RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
-        RuntimeError("[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"),
+        RuntimeError(
+            "[enforce fail at alloc_cpu.cpp:117] . DefaultCPUAllocator: can't allocate memory"
+        ),
         RuntimeError("MPS backend out of memory (MPS allocated: 5.00 GB)"),
-        ACCELERATOR_ERROR("CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"),
+        ACCELERATOR_ERROR(
+            "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported"
+        ),
         RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     ],
 )
@@ -193,7 +208,9 @@ def test_a_tensor_subclass_is_followed():
 
 
 def test_step_threads_have_the_callers_precision():
-    step = xdevice.data_parallel(lambda w, x: ((x @ w).sum(), (x @ w).dtype), ["cpu", "cpu"], has_aux=True)
+    step = xdevice.data_parallel(
+        lambda w, x: ((x @ w).sum(), (x @ w).dtype), ["cpu", "cpu"], has_aux=True
+    )
     w, x = torch.ones(3, 2), torch.ones(4, 3)
     assert step(w, x)[0][1] == [torch.float32] * 2
     with torch.autocast("cpu", torch.bfloat16):
@@ -208,7 +225,12 @@ def test_replicas_are_leaves_with_gradients():
             *xdevice.replicate([frozen * 2, made, torch.arange(3)], ["cpu"])[0],
             xdevice.replicate(frozen, ["cpu"])[0],
         ]
-    assert [(x.is_leaf, x.requires_grad) for x in replicas] == [(True, True), (True, True), (True, False), (True, True)]
+    assert [(x.is_leaf, x.requires_grad) for x in replicas] == [
+        (True, True),
+        (True, True),
+        (True, False),
+        (True, True),
+    ]
 
 
 def test_a_step_in_a_forked_process():
@@ -225,7 +247,9 @@ def test_a_step_in_a_forked_process():
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
-    env = {name: value for name, value in os.environ.items() if name != ENV} | {"CUDA_VISIBLE_DEVICES": ""}
+    env = {name: value for name, value in os.environ.items() if name != ENV} | {
+        "CUDA_VISIBLE_DEVICES": ""
+    }
     run = subprocess.run(command, capture_output=True, text=True, timeout=100, env=env)
     assert run.stdout.strip() == "6", run.stderr
 
@@ -239,7 +263,9 @@ def frozen():
     return torch.jit.freeze(torch.jit.script(torch.nn.Linear(3, 2).eval()))
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"
+)
 @pytest.mark.parametrize("make", [quantized, frozen])
 def test_packed_weights_stay_on_the_cpu(make):
     model, meta = make(), torch.ones(1, device="meta")
@@ -267,7 +293,8 @@ def test_a_packed_sequence_is_copied_with_its_gradients_and_not_split():
     x = torch.ones(3, requires_grad=True)
     packed = pack_sequence([x * 2, torch.ones(2)])
     copied = to_device([packed], "cpu", copy=True)[0]
-    assert type(copied) is type(packed) and copied.data.data_ptr() != packed.data.data_ptr()
+    assert type(copied) is type(packed)
+    assert copied.data.data_ptr() != packed.data.data_ptr()
     copied.data.sum().backward()
     assert x.grad.tolist() == [2, 2, 2]
     for devices in (["cpu"], ["cpu", "cpu"]):
@@ -288,8 +315,12 @@ PACKED = {
 
 
 @pytest.mark.parametrize("kind", PACKED)
-@pytest.mark.filterwarnings("ignore:Sparse:UserWarning", "ignore:The PyTorch API of nested:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*quantize.* is deprecated", "ignore:The PyTorch API of MaskedTensors:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Sparse:UserWarning", "ignore:The PyTorch API of nested:UserWarning"
+)
+@pytest.mark.filterwarnings(
+    "ignore:.*quantize.* is deprecated", "ignore:The PyTorch API of MaskedTensors:UserWarning"
+)
 def test_packed_kinds_are_refused_by_name_where_numbers_are_needed(kind, tmp_path):
     x = PACKED[kind]()
     for ask in (
@@ -315,7 +346,8 @@ def test_sparse_gradients_are_added_up():
     w, i = torch.arange(8.0).reshape(4, 2), torch.tensor([1, 1, 3])
     expected = xdevice.value_and_grad(loss)(w, i)[1]
     found = xdevice.data_parallel(loss, ["cpu", "cpu"], reduction="sum")(w, i)[1]
-    assert expected.is_sparse and found.tolist() == expected.to_dense().tolist()
+    assert expected.is_sparse
+    assert found.tolist() == expected.to_dense().tolist()
 
 
 class Square(torch.autograd.Function):
@@ -338,7 +370,9 @@ def test_the_second_derivative_of_what_is_once_differentiable_is_refused_and_not
 
     first = xdevice.value_and_grad(square)
     assert first(x)[1].tolist() == [2, 4]
-    with pytest.raises(xdevice.NotSupportedError, match="of Square, which is marked once_differentiable"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match="of Square, which is marked once_differentiable"
+    ):
         xdevice.value_and_grad(lambda w: (first(w)[1] ** 2).sum())(x)
     # a first derivative inside is a constant there
     assert xdevice.value_and_grad(lambda w: (first(x)[1] * w).sum())(x)[1].tolist() == [2, 4]

@@ -65,7 +65,9 @@ with FakeTensorMode():
 def said(tmp_path_factory):
     """The answers as JSON has them: devices as strings, tuples as lists."""
     command = [sys.executable, "-c", CODE, json.dumps(QUESTIONS)]
-    outside = tmp_path_factory.mktemp("outside")  # in the checkout, `python -c` would import the core from there
+    outside = tmp_path_factory.mktemp(
+        "outside"
+    )  # in the checkout, `python -c` would import the core from there
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=outside)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -73,17 +75,21 @@ def said(tmp_path_factory):
 
 def test_a_tensor_on_the_second_gpu_is_found_there(said):
     assert said["places"] == ["gpu:1", "gpu:0", ["cpu:0", "gpu:1"]]
-    assert said["same"] == [False, True] and said["equal"] == [True, True, False]
+    assert said["same"] == [False, True]
+    assert said["equal"] == [True, True, False]
     assert said["check"][0] == "MixedDeviceError"
 
 
 def test_moves_go_to_the_gpu_named_and_to_no_other(said):
-    assert said["moved"] == ["gpu:1", "cpu:0"] and said["moved where it is"] == [True, False]
-    assert said["missing"][0] == "DeviceNotFoundError" and "sees cpu:0, gpu:0, gpu:1" in said["missing"][1]
+    assert said["moved"] == ["gpu:1", "cpu:0"]
+    assert said["moved where it is"] == [True, False]
+    assert said["missing"][0] == "DeviceNotFoundError"
+    assert "sees cpu:0, gpu:0, gpu:1" in said["missing"][1]
 
 
 def test_factories_and_scopes_create_on_the_gpu(said):
-    assert said["scope"] == ["gpu:1", "gpu:1"] and said["factories"] == ["gpu:0", "gpu:1"]
+    assert said["scope"] == ["gpu:1", "gpu:1"]
+    assert said["factories"] == ["gpu:0", "gpu:1"]
     assert said["gpus"] == [["gpu:0", "gpu:1"], "gpu:1", "cpu:0"]
 
 
@@ -95,14 +101,18 @@ def test_there_is_one_part_on_each_gpu(said, call):
 @pytest.mark.parametrize("call", ["properties", "memory_stats", "empty_cache"])
 def test_a_build_without_cuda_raises_our_error(said, call):
     kind, text = said[call]
-    assert kind == "NotSupportedError" and text.startswith("gpu:1 is counted, but torch")
-    assert text.endswith("is built for the CPU only and cannot be asked about it; install a build for CUDA")
+    assert kind == "NotSupportedError"
+    assert text.startswith("gpu:1 is counted, but torch")
+    assert text.endswith(
+        "is built for the CPU only and cannot be asked about it; install a build for CUDA"
+    )
 
 
 @pytest.mark.parametrize("call", ["numpy from the GPU", "numpy from the CPU"])
 def test_a_tensor_without_values_has_no_numpy_array(said, call):
     kind, text = said[call]
-    assert kind == "NotSupportedError" and text.startswith("NumPy cannot hold this FakeTensor (")
+    assert kind == "NotSupportedError"
+    assert text.startswith("NumPy cannot hold this FakeTensor (")
 
 
 def test_unused_gpus_are_not_waited_for(said):

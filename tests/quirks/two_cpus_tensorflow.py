@@ -37,7 +37,8 @@ def test_gradients_flow_between_devices():
         assert (xdevice.to_numpy(moved) == xdevice.to_numpy(x)).all()
         assert to_device(moved, "cpu:1") is moved
         again = to_device(moved, B, copy=True)
-        assert again is not moved and device_of(again) is B
+        assert again is not moved
+        assert device_of(again) is B
     x = tf.constant(3.0)
     with tf.GradientTape() as outer:
         outer.watch(x)
@@ -57,10 +58,16 @@ def test_creation_follows_device_and_scope():
     for make in (xdevice.zeros, xdevice.ones, xdevice.rand, xdevice.randn, xdevice.empty):
         assert device_of(make((2, 3), device=B)) is B
     assert device_of(xdevice.arange(3, device=B)) is device_of(xdevice.full((2,), 1, device=B)) is B
-    assert device_of(xdevice.tensor([1, 2], device=B)) is device_of(xdevice.tensor(np.ones(3), device=B)) is B
+    assert (
+        device_of(xdevice.tensor([1, 2], device=B))
+        is device_of(xdevice.tensor(np.ones(3), device=B))
+        is B
+    )
     assert device_of(xdevice.tensor(tf.ones(2), device=B)) is B
     with B:
-        assert device_of(tf.ones(3)) is device_of(tf.Variable(1.0)) is device_of(xdevice.ones(3)) is B
+        assert (
+            device_of(tf.ones(3)) is device_of(tf.Variable(1.0)) is device_of(xdevice.ones(3)) is B
+        )
         with A:
             assert device_of(tf.ones(3)) is A
     assert device_of(tf.ones(3)) is A
@@ -72,15 +79,19 @@ def test_a_variable_moves_into_a_new_one():
         v = tf.Variable([1.0, 2.0], trainable=trainable, name="mine", constraint=tf.nn.relu)
         moved = to_device(v, B)
         assert (device_of(v), device_of(moved)) == (A, B)
-        assert type(moved) is type(v) and moved.trainable is trainable
-        assert moved.name == v.name and moved.constraint is v.constraint
+        assert type(moved) is type(v)
+        assert moved.trainable is trainable
+        assert moved.name == v.name
+        assert moved.constraint is v.constraint
         moved.assign([5.0, 6.0])
         assert v.numpy().tolist() == [1, 2]
 
         k = keras.Variable([1.0, 2.0], trainable=trainable, name="mine")
         moved = to_device({"k": k}, B)["k"]
         assert (device_of(k), device_of(moved)) == (A, B)
-        assert type(moved) is type(k) and moved.trainable is trainable and moved.path == k.path
+        assert type(moved) is type(k)
+        assert moved.trainable is trainable
+        assert moved.path == k.path
         moved.assign([5.0, 6.0])
         assert xdevice.to_numpy(k).tolist() == [1, 2]
 
@@ -110,7 +121,9 @@ def test_a_missing_device_is_never_another():
     with pytest.raises(xdevice.DeviceNotFoundError, match="sees cpu:0, cpu:1"):
         to_device(x, "cpu:2")
     with tf.device("/CPU:2"):
-        assert device_of(tf.ones(1)) in (A, B), "TensorFlow took the missing device for another one in silence"
+        assert device_of(tf.ones(1)) in (A, B), (
+            "TensorFlow took the missing device for another one in silence"
+        )
 
 
 def test_training_goes_on_after_a_move():
@@ -158,8 +171,11 @@ def test_a_loop_of_ones_own_goes_on_after_a_move():
             if step == 2 and move:
                 tree = {"net": net, "optimizer": optimizer, "weights": net.weights}
                 moved = to_device(tree, B)
-                assert moved["net"] is net and device_of(moved) is B
-                assert all(a is b for a, b in zip(moved["weights"], net.weights, strict=True)), "shared no longer"
+                assert moved["net"] is net
+                assert device_of(moved) is B
+                assert all(a is b for a, b in zip(moved["weights"], net.weights, strict=True)), (
+                    "shared no longer"
+                )
             with tf.GradientTape() as tape:
                 loss = tf.reduce_mean((net(tf.ones((2, 3))) - 1) ** 2)
             grads = tape.gradient(loss, net.trainable_weights)
@@ -181,16 +197,20 @@ def test_a_tf_module_moves_with_its_variables():
     net = Net()
     w = net.w
     to_device(net, B)
-    assert net.w is net.tied is w and device_of(net) is device_of(w) is B
+    assert net.w is net.tied is w
+    assert device_of(net) is device_of(w) is B
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(net.w**2)
     assert tape.gradient(loss, net.w).numpy().tolist() == [2, 4]
     path = tf.train.Checkpoint(net=net).write(tempfile.mkdtemp() + "/checkpoint")
     w.assign([0.0, 0.0])
     tf.train.Checkpoint(net=net).read(path)
-    assert w.numpy().tolist() == [1, 2] and device_of(w) is B
+    assert w.numpy().tolist() == [1, 2]
+    assert device_of(w) is B
     copied = to_device(net, A, copy=True)
-    assert device_of(copied) is A and device_of(net) is B and copied.w is copied.tied
+    assert device_of(copied) is A
+    assert device_of(net) is B
+    assert copied.w is copied.tied
     assert copied.w.numpy().tolist() == [1, 2]
 
 
@@ -228,7 +248,8 @@ def test_a_model_on_two_devices():
     with pytest.raises(xdevice.MixedDeviceError, match="on cpu:1: "):
         device_of(net)
     copied = to_device(net, A, copy=True)
-    assert device_of(copied) is A and xdevice.devices_of(net) == {A, B}
+    assert device_of(copied) is A
+    assert xdevice.devices_of(net) == {A, B}
     from xdevice.backends.tensorflow import models
 
     assert xdevice.devices_of(models.copy_models([net])) == {A, B}
@@ -251,9 +272,11 @@ def test_models_that_share_a_layer_move_together():
         to_device(pair[0].optimizer, B, copy=True)
     copied, optimizer = to_device([pair[0], pair[0].optimizer], B, copy=True)
     assert copied.optimizer is optimizer
-    assert device_of([copied, optimizer]) is B and device_of(pair) is A
+    assert device_of([copied, optimizer]) is B
+    assert device_of(pair) is A
     moved = to_device(pair, B)
-    assert device_of(moved) is B and moved[0].layers[0] is moved[1].layers[0]
+    assert device_of(moved) is B
+    assert moved[0].layers[0] is moved[1].layers[0]
     before = moved[0].layers[0].kernel.numpy()
     moved[1].fit(np.ones((4, 3)), np.ones((4, 1)), verbose=0)
     assert not np.allclose(moved[0].layers[0].kernel.numpy(), before)

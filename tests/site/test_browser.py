@@ -16,7 +16,9 @@ from playwright.sync_api import expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 DESKTOP, PHONE = {"width": 1280, "height": 800}, {"width": 390, "height": 844}
-expect.set_options(timeout=30_000)  # the index of the search takes seconds where the machine is busy
+expect.set_options(
+    timeout=30_000
+)  # the index of the search takes seconds where the machine is busy
 MOVED = "<title>This page has moved</title>"
 
 
@@ -27,7 +29,9 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 @pytest.fixture(scope="session")
 def address(site):
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=site))
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), functools.partial(Quiet, directory=site)
+    )
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"
@@ -40,7 +44,10 @@ def address(site):
 def browser():
     found = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if not found:
-        pytest.exit("no Chromium is installed: apt install chromium, or set CHROMIUM to a Chrome's path", returncode=2)
+        pytest.exit(
+            "no Chromium is installed: apt install chromium, or set CHROMIUM to a Chrome's path",
+            returncode=2,
+        )
     with sync_playwright() as playwright:
         # Chromium's sandbox cannot be used by root, who runs the tests in a container; the pages are ours
         arguments = ["--no-sandbox"] if hasattr(os, "getuid") and os.getuid() == 0 else []
@@ -56,7 +63,10 @@ def page(request, browser, address):
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     opened, wrong = context.new_page(), []
     opened.on(
-        "request", lambda asked: None if asked.url.startswith((address, "data:", "blob:")) else wrong.append(asked.url)
+        "request",
+        lambda asked: (
+            None if asked.url.startswith((address, "data:", "blob:")) else wrong.append(asked.url)
+        ),
     )
     opened.on("pageerror", lambda error: wrong.append(str(error)))
     opened.on("response", lambda answer: wrong.append(answer.url) if answer.status >= 400 else None)
@@ -73,7 +83,9 @@ def test_navigation_opens_and_leads_to_a_page(page):
     page.goto("/")
     if is_phone(page):
         page.locator("label.md-header__button[for=__drawer]").click()
-        page.locator("label.md-nav__title[for=__nav_1]").click()  # back from the group that is open to all groups
+        page.locator(
+            "label.md-nav__title[for=__nav_1]"
+        ).click()  # back from the group that is open to all groups
         page.locator("nav.md-nav--primary > ul > li > label", has_text="Lessons").click()
         page.locator("nav.md-nav--primary a:visible", has_text="Automatic parallelism").click()
     else:
@@ -119,8 +131,16 @@ def test_code_is_copied_as_it_is_written(page):
 @pytest.mark.parametrize(
     ("path", "words", "copied"),
     [
-        ("", "jax gpu:0", "XDEVICE_BACKEND=torch python two_gpus.py\nXDEVICE_BACKEND=jax python two_gpus.py"),
-        ("tensors/devices/", ">>> xdevice.num_gpus()", 'xdevice.num_gpus(), xdevice.count("cpu")\nxdevice.devices()'),
+        (
+            "",
+            "jax gpu:0",
+            "XDEVICE_BACKEND=torch python two_gpus.py\nXDEVICE_BACKEND=jax python two_gpus.py",
+        ),
+        (
+            "tensors/devices/",
+            ">>> xdevice.num_gpus()",
+            'xdevice.num_gpus(), xdevice.count("cpu")\nxdevice.devices()',
+        ),
         ("tensors/devices/", ">>> gpu(-1)", "gpu(-1)"),
     ],
 )
@@ -139,7 +159,9 @@ def test_pictures_load_and_fit(page):
     assert pictures.count() >= 6
     for picture in pictures.all():
         picture.scroll_into_view_if_needed()
-        assert picture.evaluate("image => image.complete && image.naturalWidth > 0"), picture.get_attribute("src")
+        assert picture.evaluate("image => image.complete && image.naturalWidth > 0"), (
+            picture.get_attribute("src")
+        )
         shown = picture.locator("xpath=..").bounding_box()
         assert shown["x"] + shown["width"] <= page.viewport_size["width"]
 
@@ -149,7 +171,12 @@ def test_terminals_can_be_read(page):
     page.goto("/gallery/")
     page.wait_for_load_state("networkidle")
     for picture in page.locator("img.terminal").all():
-        assert picture.evaluate("image => 20 * image.getBoundingClientRect().width / image.naturalWidth") >= 9
+        assert (
+            picture.evaluate(
+                "image => 20 * image.getBoundingClientRect().width / image.naturalWidth"
+            )
+            >= 9
+        )
 
 
 def test_words_of_code_stay_whole_in_tables(page):
@@ -182,7 +209,11 @@ HIDDEN = """() => {
 def test_nothing_of_a_page_is_hidden_at_its_side(page, site):
     """No page, block of code or table has to be scrolled sideways."""
     paths = sorted(file.parent.relative_to(site).as_posix() for file in site.rglob("index.html"))
-    pages = [path for path in paths if MOVED not in (site / path / "index.html").read_text(encoding="utf-8")]
+    pages = [
+        path
+        for path in paths
+        if MOVED not in (site / path / "index.html").read_text(encoding="utf-8")
+    ]
     assert len(pages) > 50
     hidden = {}
     for path in pages:
@@ -190,7 +221,9 @@ def test_nothing_of_a_page_is_hidden_at_its_side(page, site):
         hidden[path] = page.evaluate(HIDDEN)
         folder = os.environ.get("XDEVICE_PICTURES")
         if folder:
-            name = f"{path.strip('.').replace('/', '_') or 'home'}_{page.viewport_size['width']}.png"
+            name = (
+                f"{path.strip('.').replace('/', '_') or 'home'}_{page.viewport_size['width']}.png"
+            )
             page.screenshot(path=Path(folder, name), full_page="reference" not in path)
     assert {path: parts for path, parts in hidden.items() if parts} == {}
 

@@ -26,7 +26,9 @@ class Page(HTMLParser):
             self.links.append(has["href"])
         if tag == "img":
             self.pictures.append(has)
-        if has.get("src") or (tag == "link" and has.get("rel") in ("stylesheet", "icon", "preload")):
+        if has.get("src") or (
+            tag == "link" and has.get("rel") in ("stylesheet", "icon", "preload")
+        ):
             self.loaded.append(has.get("src") or has["href"])
 
 
@@ -53,7 +55,9 @@ def lead_nowhere(pages, site, links):
             target = target / "index.html" if target.is_dir() else target
             assert target.is_relative_to(site), f"{path} links out of the site: {link}"
             anchor = unquote(parts.fragment)
-            of_theme = not anchor or target.suffix != ".html" or anchor.startswith("__") or link == "#"
+            of_theme = (
+                not anchor or target.suffix != ".html" or anchor.startswith("__") or link == "#"
+            )
             if not target.is_file() or not (of_theme or anchor in page(target).anchors):
                 yield f"{path.relative_to(site)}: {link}"
 
@@ -71,7 +75,8 @@ def test_an_old_address_leads_to_the_page(site, name):
 
 def test_nothing_is_loaded_from_elsewhere(pages, site):
     loaded = {link for path in pages for link in page(path).loaded}
-    assert loaded and not [link for link in loaded if urlsplit(link).netloc]
+    assert loaded
+    assert not [link for link in loaded if urlsplit(link).netloc]
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert not re.findall(r"(?:@import|url\()\s*[\"']?(?:https?:)?//", styles)
 
@@ -90,7 +95,10 @@ def reference(site):
         text = path.read_text(encoding="utf-8")
         heads = list(re.finditer(r'<h\d id="(xdevice(?:[.]\w+)*)" class="doc doc-heading">', text))
         ends = [head.start() for head in heads[1:]] + [len(text)]
-        found |= {head[1]: text[head.start() : end] for head, end in zip(heads, ends[: len(heads)], strict=True)}
+        found |= {
+            head[1]: text[head.start() : end]
+            for head, end in zip(heads, ends[: len(heads)], strict=True)
+        }
     return found
 
 
@@ -114,12 +122,17 @@ def test_a_public_name_has_a_signature_types_an_example_and_its_source(reference
         plain = re.sub(r"<[^>]+>", "", signature[0]).strip()
         assert plain.startswith(f"{word}(")
         arguments = re.findall(r"^    (\w+)(.?)", plain, re.MULTILINE)
-        assert [argument for argument, colon in arguments if colon != ":"] == [], f"arguments without a type: {plain}"
+        assert [argument for argument, colon in arguments if colon != ":"] == [], (
+            f"arguments without a type: {plain}"
+        )
         assert isinstance(found, type) or "-&gt;" in plain
     assert '<span class="gp">&gt;&gt;&gt; </span>' in about
     assert "Source code in <code>xdevice/" in about
 
 
-@pytest.mark.parametrize("name", [*ERRORS, *(f"xdevice.testing.{name}" for name in testing.__all__)])
+@pytest.mark.parametrize(
+    "name", [*ERRORS, *(f"xdevice.testing.{name}" for name in testing.__all__)]
+)
 def test_an_error_and_what_an_adapter_tests_with_is_described_with_its_source(reference, name):
-    assert "<p>" in reference[name] and "Source code in <code>xdevice/" in reference[name]
+    assert "<p>" in reference[name]
+    assert "Source code in <code>xdevice/" in reference[name]

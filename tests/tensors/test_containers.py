@@ -58,7 +58,8 @@ def test_items_stay_where_they_are_whatever_the_class_means_by_iterating(cls):
     base = cls.__mro__[2]
     x, y = np.zeros(2), np.ones(2)
     moved = xdevice.to_device(cls([x, y]), "cpu", copy=True)
-    assert type(moved) is cls and base.__len__(moved) == 2
+    assert type(moved) is cls
+    assert base.__len__(moved) == 2
     assert [part.tolist() for part in base.__iter__(moved)] == [[0, 0], [1, 1]]
     assert flatten(cls([x, y])).paths == ("[0]", "[1]")
 
@@ -67,7 +68,8 @@ def test_items_stay_where_they_are_whatever_the_class_means_by_iterating(cls):
 def test_a_set_keeps_its_class_and_elements(cls):
     x = np.float32(2)  # an array cannot be in a set
     moved = flatten(cls("name", [x])).map(lambda leaf: np.float32(3) if leaf is x else leaf)
-    assert type(moved) is cls and list(cls.__mro__[1].__iter__(moved)) == [3]
+    assert type(moved) is cls
+    assert list(cls.__mro__[1].__iter__(moved)) == [3]
     assert getattr(moved, "name", "name") == "name"
 
 
@@ -87,7 +89,8 @@ class Raising:
 
 def test_a_class_whose_attributes_raise_is_asked_for_none():
     moved = xdevice.to_device({"d": Attributes(x=np.ones(2)), "r": Raising()}, "cpu", copy=True)
-    assert type(moved["d"]) is Attributes and moved["d"].x.tolist() == [1, 1]
+    assert type(moved["d"]) is Attributes
+    assert moved["d"].x.tolist() == [1, 1]
     assert xdevice.device_of(moved) == xdevice.cpu()
     holding = Raising()
     holding.x = np.ones(2)
@@ -118,15 +121,23 @@ def test_a_weak_reference_to_a_tensor_does_not_stay_behind(refer):
 
 def test_a_weak_reference_to_plain_data_is_plain_data():
     target = Raising()
-    tree = [np.ones(2), weakref.ref(target), weakref.WeakValueDictionary(a=target), weakref.WeakSet([target])]
+    tree = [
+        np.ones(2),
+        weakref.ref(target),
+        weakref.WeakValueDictionary(a=target),
+        weakref.WeakSet([target]),
+    ]
     moved = xdevice.to_device(tree, "cpu", copy=True)
     assert all(a is b for a, b in zip(moved[1:], tree[1:], strict=True))
     del target
     gc.collect()
-    assert tree[1]() is None and xdevice.device_of(tree) == xdevice.cpu()
+    assert tree[1]() is None
+    assert xdevice.device_of(tree) == xdevice.cpu()
 
 
-@pytest.mark.parametrize("make", [unittest.mock.Mock, unittest.mock.MagicMock, unittest.mock.NonCallableMock])
+@pytest.mark.parametrize(
+    "make", [unittest.mock.Mock, unittest.mock.MagicMock, unittest.mock.NonCallableMock]
+)
 def test_a_mock_is_refused_and_not_changed(make):
     mock = make()
     before = set(mock._mock_children)
@@ -147,8 +158,10 @@ class Constant(msgspec.Struct, frozen=True):
 def test_msgspec_structs_are_opened():
     x = np.ones(2)
     moved = xdevice.to_device([Point(x, "kept"), Constant(x)], "cpu", copy=True)
-    assert type(moved[0]) is Point and type(moved[1]) is Constant
-    assert moved[0].x is moved[1].x is not x and moved[0].y == "kept"
+    assert type(moved[0]) is Point
+    assert type(moved[1]) is Constant
+    assert moved[0].x is moved[1].x is not x
+    assert moved[0].y == "kept"
     assert flatten([Point(x), Constant(x)]).paths == ("[0].x", "[0].y", "[1].x")
 
 
@@ -157,7 +170,8 @@ def test_an_array_of_objects_alone_is_an_array_on_the_cpu():
         alone = np.array([content, None], object)
         assert xdevice.device_of(alone) == xdevice.cpu()
         copied = xdevice.to_device(alone, "cpu", copy=True)
-        assert copied is not alone and copied[0] is alone[0]
+        assert copied is not alone
+        assert copied[0] is alone[0]
 
 
 def test_generators_of_random_numbers_are_data():

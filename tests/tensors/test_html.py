@@ -24,7 +24,10 @@ def test_times_are_a_table_with_a_caption_and_headings():
 
 def test_a_label_is_text_and_not_html(capsys):
     with xdevice.using("numpy"), xdevice.Benchmark("a < b & c") as block:
-        assert ElementTree.fromstring(block._repr_html_()).find(".//td").text == "–"  # not ended yet
+        assert (
+            ElementTree.fromstring(block._repr_html_()).find(".//td").text == "–"
+        )  # not ended yet
     assert ElementTree.fromstring(block._repr_html_()).find("tbody/tr/th").text == "a < b & c"
     assert repr(block).startswith("<Benchmark 'a < b & c': ")
-    assert "style" not in block._repr_html_() and "color" not in block._repr_html_()
+    assert "style" not in block._repr_html_()
+    assert "color" not in block._repr_html_()

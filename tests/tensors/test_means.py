@@ -11,7 +11,9 @@ import xdevice
 def test_the_mean_of_equals_is_exact(n, dtype):
     random = np.random.default_rng(0)
     numbers = (random.standard_normal(2000) * 10 ** random.uniform(-4, 4, 2000)).astype(dtype)
-    tiny = np.array([np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max, 0.0, -0.0, np.inf], dtype)
+    tiny = np.array(
+        [np.finfo(dtype).smallest_subnormal, np.finfo(dtype).max, 0.0, -0.0, np.inf], dtype
+    )
     for x in (numbers, tiny if dtype == "float16" else tiny[[0, 2, 3, 4]]):
         for found in xdevice.all_reduce([x] * n, op="mean"):
             assert found.dtype == x.dtype

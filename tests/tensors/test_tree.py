@@ -6,7 +6,16 @@ import enum
 import functools
 import pathlib
 import types
-from collections import ChainMap, OrderedDict, UserDict, UserList, UserString, defaultdict, deque, namedtuple
+from collections import (
+    ChainMap,
+    OrderedDict,
+    UserDict,
+    UserList,
+    UserString,
+    defaultdict,
+    deque,
+    namedtuple,
+)
 from collections.abc import MutableMapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -74,7 +83,12 @@ class Colour(enum.Enum):
     RED = 1
 
 
-leaf = st.one_of(st.integers(), st.text(max_size=3), st.none(), st.builds(lambda n: np.full(2, n), st.integers(0, 9)))
+leaf = st.one_of(
+    st.integers(),
+    st.text(max_size=3),
+    st.none(),
+    st.builds(lambda n: np.full(2, n), st.integers(0, 9)),
+)
 tree = st.recursive(
     leaf,
     lambda inner: st.one_of(
@@ -119,11 +133,14 @@ def test_a_tree_rebuilt_from_copies_has_its_structure_and_types_and_shares_no_ch
     rebuilt = before.map(lambda x: x.copy() if isinstance(x, np.ndarray) else x)
     after = flatten(rebuilt)
     assert type(rebuilt) is type(root)
-    assert before.same_structure(after) and after.same_structure(before)
+    assert before.same_structure(after)
+    assert after.same_structure(before)
     assert before.paths == after.paths
     for a, b in zip(before.leaves, after.leaves, strict=True):
         assert (a is not b and np.array_equal(a, b)) if isinstance(a, np.ndarray) else a is b
-    assert flatten(root).leaves == before.leaves or all(map(lambda a, b: a is b, flatten(root).leaves, before.leaves))
+    assert flatten(root).leaves == before.leaves or all(
+        map(lambda a, b: a is b, flatten(root).leaves, before.leaves)
+    )
 
 
 @given(tree, tree)
@@ -154,7 +171,8 @@ def test_trees_may_be_deep(deep):
     moved = xdevice.to_device(root, "cpu", copy=True)
     for _ in range(deep):
         moved = moved.x
-    assert moved is not x and xdevice.device_of(root) == xdevice.cpu()
+    assert moved is not x
+    assert xdevice.device_of(root) == xdevice.cpu()
 
 
 def test_attributes_that_are_no_fields_move_as_well():
@@ -169,7 +187,8 @@ def test_a_private_slot_of_a_base_class_is_kept_and_moves():
     original = Slotted(1)
     original.hide(np.ones(2))
     moved = xdevice.to_device(original, "cpu", copy=True)
-    assert moved.shown() is not original.shown() and moved.x == 1
+    assert moved.shown() is not original.shown()
+    assert moved.x == 1
     assert xdevice.device_of(original) == xdevice.cpu()
 
 
@@ -178,14 +197,16 @@ def test_a_dict_that_is_its_own_attributes_stays_one():
     moved = xdevice.to_device(original, "cpu", copy=True)
     assert moved.x is moved["x"] is not original.x
     moved.y = 5
-    assert moved["y"] == 5 and original.y == 1
+    assert moved["y"] == 5
+    assert original.y == 1
     assert flatten(original).paths == ("['x']", "['y']")
 
 
 def test_a_dict_that_refuses_to_be_changed_moves():
     original = ReadOnly({"x": np.ones(2)})
     moved = xdevice.to_device(original, "cpu", copy=True)
-    assert type(moved) is ReadOnly and moved["x"] is not original["x"]
+    assert type(moved) is ReadOnly
+    assert moved["x"] is not original["x"]
 
 
 def test_an_ordered_dict_keeps_its_attributes():
@@ -199,9 +220,16 @@ def test_mappings_partials_and_proxies_are_opened():
     proxy = types.MappingProxyType({"x": x})
     partial = functools.partial(np.add, x, out=None)
     moved = xdevice.to_device([proxy, partial], "cpu", copy=True)
-    assert type(moved[0]) is types.MappingProxyType and moved[0]["x"] is not x
-    assert moved[1].func is np.add and moved[1].args[0] is not x
-    assert flatten([proxy, partial]).paths == ("[0]['x']", "[1].func", "[1].args[0]", "[1].keywords['out']")
+    assert type(moved[0]) is types.MappingProxyType
+    assert moved[0]["x"] is not x
+    assert moved[1].func is np.add
+    assert moved[1].args[0] is not x
+    assert flatten([proxy, partial]).paths == (
+        "[0]['x']",
+        "[1].func",
+        "[1].args[0]",
+        "[1].keywords['out']",
+    )
 
 
 def test_optree_nodes_are_opened_as_registered():
@@ -220,10 +248,13 @@ def test_optree_nodes_are_opened_as_registered():
     try:
         original = Node(np.ones(2), "kept")
         moved = xdevice.to_device({"n": original}, "cpu", copy=True)["n"]
-        assert moved.x is not original.x and moved.static == "kept"
+        assert moved.x is not original.x
+        assert moved.static == "kept"
         assert flatten(original).paths == (".x",)
         holding = {"n": Node(np.ones(2), [np.ones(2)])}
-        with pytest.raises(xdevice.NotATensorError, match=r"Node\.static holds a tensor .*static.*\['n'\]"):
+        with pytest.raises(
+            xdevice.NotATensorError, match=r"Node\.static holds a tensor .*static.*\['n'\]"
+        ):
             xdevice.device_of(holding)
         assert xdevice.device_of(holding, skip="static") == xdevice.cpu()
     finally:
@@ -239,7 +270,9 @@ def test_optree_nodes_of_a_namespace_are_opened_where_it_is_the_only_one():
 
     names = ["mine", "yours"]
     for i, name in enumerate(names):
-        optree.register_pytree_node(Node, lambda n: ((n.x,), None, ("x",)), lambda _, kids: Node(*kids), namespace=name)
+        optree.register_pytree_node(
+            Node, lambda n: ((n.x,), None, ("x",)), lambda _, kids: Node(*kids), namespace=name
+        )
         if i == 0:
             assert flatten([Node(1)]).paths == ("[0].x",)
 
@@ -247,7 +280,9 @@ def test_optree_nodes_of_a_namespace_are_opened_where_it_is_the_only_one():
         pass
 
     for name in names:
-        optree.register_pytree_node(Other, lambda n: ((n.x,), None), lambda _, kids: Other(*kids), namespace=name)
+        optree.register_pytree_node(
+            Other, lambda n: ((n.x,), None), lambda _, kids: Other(*kids), namespace=name
+        )
     try:
         with pytest.raises(xdevice.NotATensorError, match=r"Other\.x is a tensor"):
             xdevice.device_of([Other(np.ones(2))])
@@ -296,10 +331,46 @@ class MovingData:
 @pytest.mark.parametrize(
     "data",
     [
-        *(None, 1, 1.5, 2j, True, "text", b"bytes", bytearray(b"x"), range(3), slice(1, 2), ..., NotImplemented),
-        *(Colour.RED, pathlib.Path("x"), pathlib.PurePosixPath("x"), print, len, np.add, int, Batch, functools),
-        *(np.dtype("f4"), np.str_("x"), np.datetime64("2020"), np.array(["a"]), np.array([{1: 2}], object)),
-        *(np.float32(1), xdevice.cpu(), lambda: None, UserString("x").upper, object(), ValueError("x")),
+        *(
+            None,
+            1,
+            1.5,
+            2j,
+            True,
+            "text",
+            b"bytes",
+            bytearray(b"x"),
+            range(3),
+            slice(1, 2),
+            ...,
+            NotImplemented,
+        ),
+        *(
+            Colour.RED,
+            pathlib.Path("x"),
+            pathlib.PurePosixPath("x"),
+            print,
+            len,
+            np.add,
+            int,
+            Batch,
+            functools,
+        ),
+        *(
+            np.dtype("f4"),
+            np.str_("x"),
+            np.datetime64("2020"),
+            np.array(["a"]),
+            np.array([{1: 2}], object),
+        ),
+        *(
+            np.float32(1),
+            xdevice.cpu(),
+            lambda: None,
+            UserString("x").upper,
+            object(),
+            ValueError("x"),
+        ),
         *(UserString("x"), array.array("f", [1])),
         Holder(name="config", rate=0.1, nested={"a": [1, 2]}),
     ],
@@ -321,7 +392,12 @@ def test_dates_decimals_and_patterns_pass_through():
     import re
     import uuid
 
-    data = [datetime.datetime.now(), datetime.date.today(), datetime.timedelta(1), decimal.Decimal(1)]
+    data = [
+        datetime.datetime.now(),
+        datetime.date.today(),
+        datetime.timedelta(1),
+        decimal.Decimal(1),
+    ]
     data += [fractions.Fraction(1, 2), re.compile("x"), uuid.uuid4(), datetime.timezone.utc]
     assert xdevice.device_of([np.ones(2), *data]) == xdevice.cpu()
 
@@ -338,19 +414,30 @@ def test_dates_decimals_and_patterns_pass_through():
         (lambda x: {"a": x}.values(), "cannot rebuild dict_values objects"),
         (lambda x: Holder(x={"a": x}.items()), "Holder.x['a'] is a tensor"),
         (lambda x: Holder(x=map(str, [1, x])), "Holder.x[0][1] is a tensor"),
-        (lambda x: Holder(x=(part for part in {"a": x}.values())), "is a tensor"),  # how it holds it differs by version
+        (
+            lambda x: Holder(x=(part for part in {"a": x}.values())),
+            "is a tensor",
+        ),  # how it holds it differs by version
         (lambda x: ValueError("x", x), "ValueError.args[1] is a tensor"),
         (lambda x: slice(x, None), "slice is a tensor"),
         (lambda x: ContextVar("context", default=x), "ContextVar is a tensor"),
-        (lambda x: Holder(many=[*((i,) for i in range(20_000)), (x,)]), "too much in it to be searched"),
+        (
+            lambda x: Holder(many=[*((i,) for i in range(20_000)), (x,)]),
+            "too much in it to be searched",
+        ),
     ],
 )
 def test_what_holds_a_tensor_and_cannot_be_rebuilt_is_an_error_with_its_path(holder, path):
     root = {"x": np.ones(2), "held": holder(np.ones(3))}
-    for ask in (xdevice.device_of, xdevice.devices_of, lambda r: xdevice.to_device(r, "cpu", copy=True)):
+    for ask in (
+        xdevice.device_of,
+        xdevice.devices_of,
+        lambda r: xdevice.to_device(r, "cpu", copy=True),
+    ):
         with pytest.raises(xdevice.NotATensorError) as error:
             ask(root)
-        assert path in str(error.value) and "['held']" in str(error.value)
+        assert path in str(error.value)
+        assert "['held']" in str(error.value)
     assert xdevice.device_of(root, skip=["held"]) == xdevice.cpu()
     assert xdevice.to_device(root, "cpu", copy=True, skip=["held"])["held"] is root["held"]
 
@@ -420,7 +507,9 @@ def test_an_object_with_a_method_to_is_moved_by_it(cls):
     original = cls(np.ones(2))
     assert xdevice.to_device({"b": original}, "cpu")["b"] is original
     moved = xdevice.to_device({"b": original}, "cpu", copy=True)["b"]
-    assert type(moved) is cls and moved is not original and moved.x is not original.x
+    assert type(moved) is cls
+    assert moved is not original
+    assert moved.x is not original.x
     assert xdevice.device_of(original) == xdevice.device_of([original]) == xdevice.cpu()
     assert xdevice.to_device(original, "cpu") is original
 
@@ -429,7 +518,8 @@ def test_names_and_paths_can_be_skipped():
     x, y = np.ones(2), np.ones(3)
     root = {"keep": [x, {"meta": Holder(x=y)}], "meta": [y], "b": Batch(x, y)}
     moved = xdevice.to_device(root, "cpu", copy=True, skip=["meta", "['b'].extra"])
-    assert moved["meta"] is root["meta"] and moved["keep"][1]["meta"] is root["keep"][1]["meta"]
+    assert moved["meta"] is root["meta"]
+    assert moved["keep"][1]["meta"] is root["keep"][1]["meta"]
     assert moved["keep"][0] is moved["b"].x is not x
     assert moved["b"].extra is y
 
@@ -447,7 +537,8 @@ def test_copies_leave_the_original_alone():
     moved = xdevice.to_device(root, "cpu", copy=True)
     moved["a"][1].extra["deep"][:] = 7
     moved["a"].append(1)
-    assert len(root["a"]) == 2 and np.array_equal(root["a"][1].extra["deep"], before["a"][1].extra["deep"])
+    assert len(root["a"]) == 2
+    assert np.array_equal(root["a"][1].extra["deep"], before["a"][1].extra["deep"])
 
 
 @pytest.mark.parametrize("ask", [xdevice.replicate, lambda t, d: xdevice.all_reduce([t, t])])

@@ -29,9 +29,13 @@ def run(pytester, monkeypatch):
     """
     info = pytester.mkdir("site") / "xdevice_pages-1.0.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice-pages\nVersion: 1.0\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: xdevice-pages\nVersion: 1.0\n", encoding="utf-8"
+    )
     (info / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
-    (info.parent / "broken.py").write_text("raise OSError('libbroken.so is missing')\n", encoding="utf-8")
+    (info.parent / "broken.py").write_text(
+        "raise OSError('libbroken.so is missing')\n", encoding="utf-8"
+    )
     (info.parent / "xdevice_broken.py").write_text("import broken\n", encoding="utf-8")
     (info.parent / "gpus_alone.py").write_text("", encoding="utf-8")
     adapter = pytester.mkdir("site/xdevice_gpus_alone")
@@ -45,7 +49,12 @@ def run(pytester, monkeypatch):
 
     def run(code, *options):
         pytester.makepyfile(test_it=code)
-        fast = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest")  # which takes a second to load
+        fast = (
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:hypothesispytest",
+        )  # which takes a second to load
         return pytester.runpytest_subprocess(*fast, *options, timeout=120)
 
     return run

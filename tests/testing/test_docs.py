@@ -19,12 +19,19 @@ def test_its_files_run_together(run, pytester):
     counts = result.parseoutcomes()
     assert counts["passed"] > 300
     ids = run("", *both, "--collect-only", "-q", "test_scale.py").stdout.str()
-    for each in ("becomes_one[numpy]", "becomes_one[pages]", "stays_on_its_device[pages-gpu:1]", "mixed[numpy]"):
+    for each in (
+        "becomes_one[numpy]",
+        "becomes_one[pages]",
+        "stays_on_its_device[pages-gpu:1]",
+        "mixed[numpy]",
+    ):
         assert each in ids
 
 
 def test_tables_list_options_fixtures_marks(run):
-    options, marks, fixtures = (run("", ask).stdout.str() for ask in ("--help", "--markers", "--fixtures"))
+    options, marks, fixtures = (
+        run("", ask).stdout.str() for ask in ("--help", "--markers", "--fixtures")
+    )
     assert set(re.findall(r"--xdevice-[\w-]+", options)) == set(
         re.findall(r"^\| `(--xdevice-[\w-]+)", PAGE, re.MULTILINE)
     )
@@ -44,11 +51,17 @@ def test_functions_and_parts_are_on_it():
 
 def test_tox_is_told_options_that_there_are():
     toml = re.search(r"^```ini\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[1]
-    assert set(re.findall(r"--[a-z-]+", toml)) == {"--xdevice-backend", "--xdevice-virtual-gpus", "--xdevice-require"}
+    assert set(re.findall(r"--[a-z-]+", toml)) == {
+        "--xdevice-backend",
+        "--xdevice-virtual-gpus",
+        "--xdevice-require",
+    }
 
 
 def test_the_reasons_are_as_they_are_shown(run):
     result = run("def test_it(two_gpus): pass", "--xdevice-backend=pages")
     reasons = re.findall(r"^```text\n(needs .*)\n```$", PAGE, re.MULTILINE)
     assert reasons
-    result.stdout.fnmatch_lines_random([f"SKIPPED *{reason.replace('torch', 'pages')}" for reason in reasons])
+    result.stdout.fnmatch_lines_random(
+        [f"SKIPPED *{reason.replace('torch', 'pages')}" for reason in reasons]
+    )

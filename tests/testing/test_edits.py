@@ -9,7 +9,9 @@ from xdevice.contract import CAPABILITIES, MODULES
 from xdevice.framework.adapters import ORDER
 
 ROOT = Path(__file__).parents[2]
-ADAPTERS = sorted(folder.name for folder in (ROOT / "backends").iterdir() if (folder / "__init__.py").is_file())
+ADAPTERS = sorted(
+    folder.name for folder in (ROOT / "backends").iterdir() if (folder / "__init__.py").is_file()
+)
 
 EVERYWHERE = [name for name in ADAPTERS if name in ORDER]
 """Those tested on every change: the others' environment of tox runs on request."""
@@ -49,7 +51,9 @@ def test_the_others_have_an_environment():
 
 
 def test_each_folder_is_a_package_with_words():
-    packages = re.findall(r'^    "xdevice\.backends\.([\w.]+)",$', text("pyproject.toml"), re.MULTILINE)
+    packages = re.findall(
+        r'^    "xdevice\.backends\.([\w.]+)",$', text("pyproject.toml"), re.MULTILINE
+    )
     assert sorted(packages) == sorted(
         ".".join(file.parent.relative_to(ROOT / "backends").parts)
         for file in (ROOT / "backends").glob("*/**/__init__.py")
@@ -73,16 +77,24 @@ def defines(module, pattern):
 
 def test_each_capability_is_typed():
     lists = dict(re.findall(r"^(\w+): list\[contract\.\w+\] = \[(.*?)\]", CONTRACT, re.M | re.S))
-    typed = {(name, capability) for capability, text in lists.items() for name in re.findall(r"(\w+?)_\w+", text)}
+    typed = {
+        (name, capability)
+        for capability, text in lists.items()
+        for name in re.findall(r"(\w+?)_\w+", text)
+    }
     assert typed == {
-        (name, capability) for name in ADAPTERS for capability in CAPABILITIES if provided(name, capability)
+        (name, capability)
+        for name in ADAPTERS
+        for capability in CAPABILITIES
+        if provided(name, capability)
     }
 
 
 def test_the_demo_installs_the_tested_versions():
     pinned = set(re.findall(r"^([\w-]+)==", text("constraints.txt"), re.MULTILINE))
     constrained, mxnet = re.findall(r"^ *demo: uv pip install (.*)$", text("tox.ini"), re.MULTILINE)
-    assert constrained.startswith("-c constraints.txt ") and pinned <= set(constrained.split())
+    assert constrained.startswith("-c constraints.txt ")
+    assert pinned <= set(constrained.split())
     assert f"    all,type: uv pip install {mxnet}\n" in text("tox.ini")
     assert len(pinned) + 1 == len(EVERYWHERE)
 
@@ -90,5 +102,11 @@ def test_the_demo_installs_the_tested_versions():
 def test_the_page_says_these_five():
     page = text("docs/adapters.md").partition("five edits")[2].partition("\n## ")[0]
     assert len(re.findall(r"^\d\. ", page, re.MULTILINE)) == 5
-    for file in ("backends/", "pyproject.toml", "tox.ini", "tests/typing/contract.py", "tests/native/NAME.py"):
+    for file in (
+        "backends/",
+        "pyproject.toml",
+        "tox.ini",
+        "tests/typing/contract.py",
+        "tests/native/NAME.py",
+    ):
         assert f"`{file}`" in page

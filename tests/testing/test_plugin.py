@@ -37,7 +37,9 @@ NOTHING = """
 """
 
 
-@pytest.mark.parametrize("options", [(), ("--xdevice-backend=pages,numpy",), ("--xdevice-virtual-gpus=2",)])
+@pytest.mark.parametrize(
+    "options", [(), ("--xdevice-backend=pages,numpy",), ("--xdevice-virtual-gpus=2",)]
+)
 def test_no_framework_is_loaded_unasked(run, options):
     run(NOTHING, *options).assert_outcomes(passed=1)
 
@@ -98,12 +100,18 @@ def test_the_header_says_what_was_asked_for(run):
 
 
 def test_a_broken_import_fails_its_test_only(run):
-    result = run("import xdevice\ndef test_it(device): xdevice.devices()", "--xdevice-backend=pages,broken")
+    result = run(
+        "import xdevice\ndef test_it(device): xdevice.devices()", "--xdevice-backend=pages,broken"
+    )
     result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["*broken is installed but fails to import (OSError: libbroken.so is missing)*"])
+    result.stdout.fnmatch_lines(
+        ["*broken is installed but fails to import (OSError: libbroken.so is missing)*"]
+    )
 
 
-UNUSABLE = "gpus_alone 1.5: installed, not usable here: gpus_alone has no CPU, and this machine has no GPU"
+UNUSABLE = (
+    "gpus_alone 1.5: installed, not usable here: gpus_alone has no CPU, and this machine has no GPU"
+)
 
 
 def test_no_device_is_left_out_and_told(run):
@@ -116,7 +124,9 @@ def test_no_device_is_left_out_and_told(run):
 def test_no_device_by_name_is_an_error(run):
     result = run(ONE, "--xdevice-backend=pages,gpus_alone")
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["*ERROR collecting test_it.py*", f"{UNUSABLE}; xdevice doctor says more"])
+    result.stdout.fnmatch_lines(
+        ["*ERROR collecting test_it.py*", f"{UNUSABLE}; xdevice doctor says more"]
+    )
 
 
 def test_a_class_without_a_device(run):
@@ -181,12 +191,14 @@ UNITTEST = """
 
 def test_a_unittest_class_may_use_the_fixture(run):
     run(UNITTEST.format(own=""), "--xdevice-backend=pages").assert_outcomes(passed=2)
-    run(UNITTEST.format(own=" backend = 'pages'").replace("TestCase):", "TestCase):\n       ")).assert_outcomes(
-        passed=2
-    )
+    run(
+        UNITTEST.format(own=" backend = 'pages'").replace("TestCase):", "TestCase):\n       ")
+    ).assert_outcomes(passed=2)
     several = run(UNITTEST.format(own=""), "--xdevice-backend=pages,numpy")
     several.assert_outcomes(errors=2)
-    several.stdout.fnmatch_lines(["a unittest class runs under one framework, and pages, numpy are asked for; *"])
+    several.stdout.fnmatch_lines(
+        ["a unittest class runs under one framework, and pages, numpy are asked for; *"]
+    )
 
 
 @pytest.mark.skipif(find_spec("xdist") is None, reason="pytest-xdist is not installed")
@@ -225,8 +237,14 @@ def test_a_wrong_number_of_gpus_is_shown(pytester):
 
 def test_none_overrides_the_environment(run, monkeypatch):
     monkeypatch.setenv("XDEVICE_VIRTUAL_GPUS", "2")
-    assert collected(run, EACH, "--xdevice-backend=pages") == ["pages-cpu:0", "pages-gpu:0", "pages-gpu:1"]
-    assert collected(run, EACH, "--xdevice-backend=pages", "--xdevice-virtual-gpus=0") == ["pages-cpu:0"]
+    assert collected(run, EACH, "--xdevice-backend=pages") == [
+        "pages-cpu:0",
+        "pages-gpu:0",
+        "pages-gpu:1",
+    ]
+    assert collected(run, EACH, "--xdevice-backend=pages", "--xdevice-virtual-gpus=0") == [
+        "pages-cpu:0"
+    ]
 
 
 @pytest.mark.parametrize("before", [None, "3"])
@@ -238,7 +256,9 @@ def test_the_environment_is_restored(run, pytester, before):
         "print('after:', int(status), os.environ.get('XDEVICE_VIRTUAL_GPUS'))"
     )
     env = {**os.environ, **({"XDEVICE_VIRTUAL_GPUS": before} if before else {})}
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, env=env
+    )
     assert done.stdout.splitlines()[-1] == f"after: 0 {before}"
 
 
@@ -300,7 +320,9 @@ def test_a_skip_says_what_to_type(run, virtual):
     reasons = WITHOUT[virtual]
     result = run(needing(*reasons), "--xdevice-backend=pages", f"--xdevice-virtual-gpus={virtual}")
     result.assert_outcomes(skipped=len(reasons))
-    result.stdout.fnmatch_lines_random([f"SKIPPED [[]1] *: {reason}" for reason in reasons.values()])
+    result.stdout.fnmatch_lines_random(
+        [f"SKIPPED [[]1] *: {reason}" for reason in reasons.values()]
+    )
 
 
 @pytest.mark.parametrize("virtual", WITHOUT)
@@ -314,12 +336,16 @@ def test_or_it_fails_if_nothing_may_be_missing(run, virtual):
 
 def test_a_test_whose_devices_are_there_runs(run):
     options = "--xdevice-backend=pages", "--xdevice-virtual-gpus=2", "--xdevice-require"
-    run(needing("multi_device", "multi_device(1)", "multi_device(n=2)"), *options).assert_outcomes(passed=3)
+    run(needing("multi_device", "multi_device(1)", "multi_device(n=2)"), *options).assert_outcomes(
+        passed=3
+    )
 
 
 def test_without_virtual_gpus_the_adapter_says_why(run):
     result = run(needing("multi_device"), "--xdevice-backend=numpy", "--xdevice-virtual-gpus=2")
-    result.stdout.fnmatch_lines(["SKIPPED * needs 2 GPUs, numpy sees none; numpy has no virtual GPUs: *"])
+    result.stdout.fnmatch_lines(
+        ["SKIPPED * needs 2 GPUs, numpy sees none; numpy has no virtual GPUs: *"]
+    )
 
 
 def test_a_mark_asks_the_chosen_framework(run, monkeypatch):
@@ -334,7 +360,10 @@ def test_a_mark_with_no_number_is_an_error(run):
     result = run(needing(*marks), "--xdevice-backend=pages")
     result.assert_outcomes(errors=len(marks))
     result.stdout.fnmatch_lines(
-        [f"@pytest.mark.{mark.partition('(')[0]}: * is not a number of GPUs; give 1 or more" for mark in marks]
+        [
+            f"@pytest.mark.{mark.partition('(')[0]}: * is not a number of GPUs; give 1 or more"
+            for mark in marks
+        ]
     )
 
 
@@ -362,8 +391,12 @@ def test_own_marks_are_left_alone(run, pytester, by):
     if by == "ini":
         pytester.makeini("[pytest]\naddopts = --strict-markers\nmarkers =\n    gpu(model): my own")
     else:
-        pytester.makeconftest("def pytest_configure(config): config.addinivalue_line('markers', 'gpu(model): my own')")
-    run(needing("gpu('a large one')"), "--xdevice-backend=pages", "--xdevice-require").assert_outcomes(passed=1)
+        pytester.makeconftest(
+            "def pytest_configure(config): config.addinivalue_line('markers', 'gpu(model): my own')"
+        )
+    run(
+        needing("gpu('a large one')"), "--xdevice-backend=pages", "--xdevice-require"
+    ).assert_outcomes(passed=1)
 
 
 def test_own_arguments_are_left_alone(run):

@@ -63,8 +63,12 @@ def test_its_own_strings_name_devices(tmp_path):
         (tmp_path / "xdevice_shelf" / f"{name}.py").write_text(dedent(code), encoding="utf-8")
     info = tmp_path / "xdevice_shelf-1.dist-info"
     info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: xdevice-shelf\nVersion: 1\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text("[xdevice.backends]\nshelf = xdevice_shelf\n", encoding="utf-8")
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: xdevice-shelf\nVersion: 1\n", encoding="utf-8"
+    )
+    (info / "entry_points.txt").write_text(
+        "[xdevice.backends]\nshelf = xdevice_shelf\n", encoding="utf-8"
+    )
     (tmp_path / "program.py").write_text(PROGRAM, encoding="utf-8")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
     env = {**clean, "PYTHONPATH": os.pathsep.join([str(tmp_path), *filter(None, sys.path)])}

@@ -19,9 +19,15 @@ def promises(part):
 
 
 def test_every_promise_is_in_the_suite_once():
-    exported = {getattr(contract, name) for name in contract.__all__ if name not in ("Suite", "Promises", "needs")}
+    exported = {
+        getattr(contract, name)
+        for name in contract.__all__
+        if name not in ("Suite", "Promises", "needs")
+    }
     assert set(PARTS) == exported
-    assert sum(len(promises(part)) for part in PARTS) == len({name for part in PARTS for name in promises(part)})
+    assert sum(len(promises(part)) for part in PARTS) == len(
+        {name for part in PARTS for name in promises(part)}
+    )
     assert all(promises(part) for part in PARTS)
 
 
@@ -32,10 +38,17 @@ def test_every_need_is_known():
     known = (
         {"cpu"}
         | words
-        | {f"{capability}.{function}" for capability, functions in CAPABILITIES.items() for function in functions}
+        | {
+            f"{capability}.{function}"
+            for capability, functions in CAPABILITIES.items()
+            for function in functions
+        }
     )
     needs = {
-        need for part in PARTS for name in promises(part) for need in getattr(vars(part)[name], "xdevice_needs", ())
+        need
+        for part in PARTS
+        for name in promises(part)
+        for need in getattr(vars(part)[name], "xdevice_needs", ())
     }
     assert needs
     assert {need for need in needs if need != "creation.{name}"} <= known
@@ -63,7 +76,9 @@ def test_without_native_it_says_what_to_set(run):
         backend = "pages"
     """
     result = run(code, "-k", "host_values")
-    result.stdout.fnmatch_lines(["*TestPages.native is None; set it to the functions of xdevice.testing.Native"])
+    result.stdout.fnmatch_lines(
+        ["*TestPages.native is None; set it to the functions of xdevice.testing.Native"]
+    )
     assert result.ret == 1
 
 
@@ -95,14 +110,18 @@ WAIVING = (
 def test_a_waived_promise_is_told(run):
     result = run(WAIVING % "test_to_numpy_returns_host_values")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["xdevice: TestPages waives test_to_numpy_returns_host_values: pages are of paper"])
+    result.stdout.fnmatch_lines(
+        ["xdevice: TestPages waives test_to_numpy_returns_host_values: pages are of paper"]
+    )
     assert result.parseoutcomes()["deselected"] >= 1
 
 
 def test_only_a_promise_can_be_waived(run):
     result = run(WAIVING % "test_no_such_promise")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*TestPages.waived names test_no_such_promise, which is not a promise; *"])
+    result.stderr.fnmatch_lines(
+        ["*TestPages.waived names test_no_such_promise, which is not a promise; *"]
+    )
 
 
 RAW = """
@@ -124,6 +143,8 @@ RAW = """
 def test_a_bare_module_breaks_promises(run):
     """Its functions lack the standard's keywords, and add 8-bit integers to 8-bit integers."""
     result = run(RAW, "-k", "sum or sort or exp or argmax", "--tb=no", "-rf")
-    broken = re.findall(r"^FAILED .*standard_says\[numpy-(\w+)\]", result.stdout.str(), re.MULTILINE)
+    broken = re.findall(
+        r"^FAILED .*standard_says\[numpy-(\w+)\]", result.stdout.str(), re.MULTILINE
+    )
     assert broken == ["argsort", "sort", "sum"]
     assert result.parseoutcomes()["passed"] >= 4

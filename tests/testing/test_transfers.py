@@ -21,7 +21,10 @@ def send(times):
 
 def ran(run, *tests):
     """pytest's run of a file with these functions, each of which is called ``test_it``."""
-    return run(BEGIN + "\n".join(test.replace("test_it", f"test_{i}") for i, test in enumerate(tests)), *GPUS)
+    return run(
+        BEGIN + "\n".join(test.replace("test_it", f"test_{i}") for i, test in enumerate(tests)),
+        *GPUS,
+    )
 
 
 def test_what_is_within_the_budget_passes(run):
@@ -100,4 +103,6 @@ def test_a_baseline_accepts_the_lines_that_are_in_it(run, pytester):
 
 
 def test_a_baseline_to_be_written_needs_a_file(run):
-    run(TEST, *GPUS, "--xdevice-update-baseline").stderr.fnmatch_lines(["*needs --xdevice-baseline=FILE"])
+    run(TEST, *GPUS, "--xdevice-update-baseline").stderr.fnmatch_lines(
+        ["*needs --xdevice-baseline=FILE"]
+    )

@@ -48,7 +48,9 @@ ASKED = "--xdevice-virtual-gpus=2", "--xdevice-backend=plugged"
 def run(run, pytester):
     """With one more framework, `plugged`, whose virtual GPUs need a plug-in."""
     site = pytester.path / "site"
-    with (site / "xdevice_pages-1.0.dist-info" / "entry_points.txt").open("a", encoding="utf-8") as points:
+    with (site / "xdevice_pages-1.0.dist-info" / "entry_points.txt").open(
+        "a", encoding="utf-8"
+    ) as points:
         points.write("plugged = xdevice_plugged\n")
     (site / "plugged.py").write_text("", encoding="utf-8")
     (site / "xdevice_plugged").mkdir()

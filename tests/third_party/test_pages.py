@@ -27,12 +27,16 @@ def passed(run, elsewhere):
 
 @pytest.mark.weekly
 def test_it_keeps_it_on_one_device(passed):
-    promises = [name for part in contract.Suite.__mro__ for name in vars(part) if name.startswith("test_")]
+    promises = [
+        name for part in contract.Suite.__mro__ for name in vars(part) if name.startswith("test_")
+    ]
     assert len(promises) / 2 < passed
 
 
 def test_it_keeps_it_on_two_virtual_gpus(run, elsewhere, passed):
-    counts, status, said = run(elsewhere, "--xdevice-virtual-gpus=2", "--xdevice-require", "-k", "not real_gpu")
+    counts, status, said = run(
+        elsewhere, "--xdevice-virtual-gpus=2", "--xdevice-require", "-k", "not real_gpu"
+    )
     assert status == 0, said
     assert counts["passed"] > passed
     assert "skipped" not in counts
@@ -70,20 +74,30 @@ LIES = {
         f"def move(array, device, non_blocking): {ALIAS}": "test_writes_stay_on_their_device",
         "def copy(array): return array": "test_a_forced_copy_shares_no_memory",
     },
-    "mixing": {"def forbid(): import contextlib; return contextlib.nullcontext()": "test_a_scope_is_no_excuse"},
+    "mixing": {
+        "def forbid(): import contextlib; return contextlib.nullcontext()": "test_a_scope_is_no_excuse"
+    },
     "creation": {"def seed(n): pass": "test_a_seed_repeats_random_numbers"},
 }  # none of which is caught by the promise about another
-WRONG_PLACE = {"placement": {"def device_of(array): return hardware.as_device(pages.PAGES[0])": "make_on_each_device"}}
+WRONG_PLACE = {
+    "placement": {
+        "def device_of(array): return hardware.as_device(pages.PAGES[0])": "make_on_each_device"
+    }
+}
 
 
 @pytest.mark.parametrize("lies", [LIES, WRONG_PLACE], ids=["four lies", "wrong place"])
 def test_an_adapter_that_lies_is_caught(run, elsewhere, tmp_path, lies):
     lying = shutil.copytree(elsewhere, tmp_path / "lying")
     for capability, told in lies.items():
-        with (lying / "site" / "xdevice_pages" / f"{capability}.py").open("a", encoding="utf-8") as file:
+        with (lying / "site" / "xdevice_pages" / f"{capability}.py").open(
+            "a", encoding="utf-8"
+        ) as file:
             file.write("\n\n" + "\n".join(told) + "\n")
     caught = [promise for told in lies.values() for promise in told.values()]
-    counts, status, said = run(lying, "--xdevice-virtual-gpus=2", "--tb=no", "-rf", "-k", " or ".join(caught))
+    counts, status, said = run(
+        lying, "--xdevice-virtual-gpus=2", "--tb=no", "-rf", "-k", " or ".join(caught)
+    )
     assert status == 1, said
     assert all(re.search(rf"^FAILED .*{promise}", said, re.MULTILINE) for promise in caught), said
     assert "errors" not in counts
@@ -93,7 +107,9 @@ def test_an_adapter_that_lies_is_caught(run, elsewhere, tmp_path, lies):
     "lost",
     [
         {"creation": "rand, randn, seed, ones, arange"},
-        dict.fromkeys(("creation", "exchange", "memory", "mixing", "virtual")),  # a dozen functions are left
+        dict.fromkeys(
+            ("creation", "exchange", "memory", "mixing", "virtual")
+        ),  # a dozen functions are left
     ],
     ids=["five factories", "five capabilities"],
 )
@@ -104,7 +120,9 @@ def test_what_is_missing_is_not_promised(run, elsewhere, tmp_path, lost, passed)
         if functions is None:
             file.unlink()
         else:
-            file.write_text(f"{file.read_text(encoding='utf-8')}\n\ndel {functions}\n", encoding="utf-8")
+            file.write_text(
+                f"{file.read_text(encoding='utf-8')}\n\ndel {functions}\n", encoding="utf-8"
+            )
     counts, status, said = run(poorer)
     assert status == 0, said
     assert passed / 5 < counts["passed"] < passed

@@ -9,7 +9,11 @@ import pytest
 
 def run(code, cwd=None):
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=300, cwd=cwd
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=cwd,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
@@ -26,7 +30,13 @@ def test_the_only_one_imported_is_guessed():
 
 @pytest.mark.parametrize(
     ("word", "meant"),
-    [("tf", "tensorflow"), ("keras", "tensorflow"), ("pytorch", "torch"), ("np", "numpy"), ("jnp", "jax")],
+    [
+        ("tf", "tensorflow"),
+        ("keras", "tensorflow"),
+        ("pytorch", "torch"),
+        ("np", "numpy"),
+        ("jnp", "jax"),
+    ],
 )
 def test_other_names_get_a_suggestion(word, meant):
     code = f"""
@@ -57,4 +67,5 @@ def test_a_users_file_is_tried_once(tmp_path):
             print(xdevice.device_of({"x": numpy.ones(2), "thing": thing}), len(tries))
     """
     first, *others = run(code, cwd=tmp_path).splitlines()
-    assert first.startswith("cpu:0") and others == [first, first]
+    assert first.startswith("cpu:0")
+    assert others == [first, first]

@@ -18,7 +18,19 @@ from xdevice import (
 
 FRAMEWORKS = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 PAIRS = list(itertools.permutations(FRAMEWORKS, 2))
-DTYPES = ("float32", "float16", "int32", "int8", "uint8", "bool", "complex64", "int64", "float64", "uint16", "bfloat16")
+DTYPES = (
+    "float32",
+    "float16",
+    "int32",
+    "int8",
+    "uint8",
+    "bool",
+    "complex64",
+    "int64",
+    "float64",
+    "uint16",
+    "bfloat16",
+)
 NEVER_CHANGE = ("tensorflow", "jax")
 
 
@@ -35,26 +47,35 @@ def dtype_of(x):
 def test_everything_arrives_or_it_is_an_error(source, target):
     arrived = 0
     for dtype in DTYPES:
-        array = np.array([[0, 1, 2], [3, 4, 100]]).astype(dtype if dtype != "bfloat16" else "float32")
+        array = np.array([[0, 1, 2], [3, 4, 100]]).astype(
+            dtype if dtype != "bfloat16" else "float32"
+        )
         try:
             x = made(source, array, dtype)
         except xdevice.XDeviceError:
             continue  # the source lacks the dtype
         for shape in ((2, 3), (6, 1), (1, 6)):
-            given = x.reshape(shape) if hasattr(x, "reshape") else __import__("tensorflow").reshape(x, shape)
+            given = (
+                x.reshape(shape)
+                if hasattr(x, "reshape")
+                else __import__("tensorflow").reshape(x, shape)
+            )
             try:
                 y = convert(given, target, device="cpu")
             except NotSupportedError as error:
                 assert dtype in str(error) or "64" in str(error)
                 continue
             arrived += 1
-            assert dtype_of(y) == dtype and tuple(y.shape) == shape
+            assert dtype_of(y) == dtype
+            assert tuple(y.shape) == shape
             assert xdevice.framework.ownership.tensor_owner(y) == target
             assert device_of(y) == "cpu:0"
             back = convert(y, source, device="cpu", copy=True)
             assert dtype_of(back) == dtype
             if dtype != "bfloat16":
-                assert to_numpy(y).tolist() == array.reshape(shape).tolist() == to_numpy(back).tolist()
+                assert (
+                    to_numpy(y).tolist() == array.reshape(shape).tolist() == to_numpy(back).tolist()
+                )
             else:
                 assert convert(y, "torch").float().tolist() == array.reshape(shape).tolist()
     assert arrived >= 9
@@ -78,7 +99,9 @@ def test_writes_never_change_the_immutable(source, target):
             assert to_numpy(y)[1] == before
 
 
-@pytest.mark.parametrize(("source", "target"), list(itertools.permutations(("torch", "paddle", "numpy"), 2)))
+@pytest.mark.parametrize(
+    ("source", "target"), list(itertools.permutations(("torch", "paddle", "numpy"), 2))
+)
 def test_writable_tensors_share_memory(source, target):
     x = made(source, np.zeros((3, 5), dtype="float32"))
     y = convert(x, target, copy=False)
@@ -90,8 +113,16 @@ def test_writable_tensors_share_memory(source, target):
 
 
 def test_copy_false_shares_or_is_an_error():
-    for source, target in (("torch", "jax"), ("jax", "torch"), ("tensorflow", "paddle"), ("numpy", "mxnet")):
-        with pytest.raises(CopyNeededError, match=f"{target} cannot share the memory of this {source} tensor on cpu:0"):
+    for source, target in (
+        ("torch", "jax"),
+        ("jax", "torch"),
+        ("tensorflow", "paddle"),
+        ("numpy", "mxnet"),
+    ):
+        with pytest.raises(
+            CopyNeededError,
+            match=f"{target} cannot share the memory of this {source} tensor on cpu:0",
+        ):
             convert(made(source, np.ones(64, "float32")), target, copy=False)
 
 
@@ -127,8 +158,10 @@ def test_a_tree_keeps_form_and_sharing():
     shared = torch.ones(2)
     tree = {"a": shared, "b": [shared, ("text", 3)], "w": torch.nn.Parameter(torch.zeros(2))}
     made = convert(tree, "numpy", copy=True)
-    assert made["a"] is made["b"][0] and made["b"][1] == ("text", 3)
-    assert type(made["a"]) is np.ndarray and made["w"].tolist() == [0, 0]
+    assert made["a"] is made["b"][0]
+    assert made["b"][1] == ("text", 3)
+    assert type(made["a"]) is np.ndarray
+    assert made["w"].tolist() == [0, 0]
     assert convert(made["a"], "numpy") is made["a"]
     with pytest.raises(NotSupportedError, match=r"Linear is not a tensor.*\(at \['m'\]\)"):
         convert({"m": torch.nn.Linear(1, 1)}, "jax")
@@ -144,7 +177,9 @@ def test_the_device_is_kept_or_asked_for():
     with xdevice.using("tensorflow"):
         if xdevice.count("gpu"):
             x = xdevice.ones((2,), device="gpu:0")
-            with pytest.raises(DeviceNotFoundError, match="gpu:0 does not exist under numpy, which sees cpu:0;"):
+            with pytest.raises(
+                DeviceNotFoundError, match="gpu:0 does not exist under numpy, which sees cpu:0;"
+            ):
                 convert(x, "numpy")
             assert convert(x, "numpy", device="cpu").tolist() == [1, 1]
             assert device_of(convert(np.ones(2), "tensorflow", device="gpu:0")) == "gpu:0"

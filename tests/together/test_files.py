@@ -10,7 +10,8 @@ from xdevice.framework.adapters import ORDER
 from xdevice.testing.contract.storage import DTYPES, made, stored_bits
 
 pytestmark = pytest.mark.skipif(
-    not set(ORDER) <= set(xdevice.available()), reason="needs all six frameworks side by side: `tox -e all`"
+    not set(ORDER) <= set(xdevice.available()),
+    reason="needs all six frameworks side by side: `tox -e all`",
 )
 
 
@@ -36,7 +37,9 @@ def test_another_loads_it_bit_for_bit(tmp_path, writer, reader):
 
 def variables():
     """What is no plain tensor, of several frameworks, with the values that it has."""
-    torch, tf, paddle, mx = (xdevice.backend(name).framework for name in ("torch", "tensorflow", "paddle", "mxnet"))
+    torch, tf, paddle, mx = (
+        xdevice.backend(name).framework for name in ("torch", "tensorflow", "paddle", "mxnet")
+    )
     weight = torch.nn.Parameter(torch.arange(6.0).reshape(2, 3))
     gluon = mx.gluon.Parameter("w", shape=(2,), init="ones")
     gluon.initialize()
@@ -56,11 +59,15 @@ def test_one_file_for_several_frameworks(tmp_path):
     xdevice.save({name: x for name, (x, _) in given.items()}, tmp_path / "file")
     with xdevice.using("numpy"):
         back = xdevice.load(tmp_path / "file")
-    assert {name: x.tolist() for name, x in back.items()} == {name: values for name, (_, values) in given.items()}
+    assert {name: x.tolist() for name, x in back.items()} == {
+        name: values for name, (_, values) in given.items()
+    }
 
 
 def without_values():
-    torch, tf, mx, jax = (xdevice.backend(name).framework for name in ("torch", "tensorflow", "mxnet", "jax"))
+    torch, tf, mx, jax = (
+        xdevice.backend(name).framework for name in ("torch", "tensorflow", "mxnet", "jax")
+    )
     deleted = jax.numpy.ones(2)
     deleted.delete()
     return {

@@ -22,7 +22,8 @@ MAY_BE_LEFT_OUT = {
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 
 pytestmark = pytest.mark.skipif(
-    not set(ORDER) <= set(xdevice.available()), reason="needs all six frameworks side by side: `tox -e all`"
+    not set(ORDER) <= set(xdevice.available()),
+    reason="needs all six frameworks side by side: `tox -e all`",
 )
 
 
@@ -58,14 +59,18 @@ def test_the_table_is_the_registrys():
     text = PAGE.read_text(encoding="utf-8")
     begin, end = "<!-- capabilities -->\n", "\n<!-- /capabilities -->"
     written = text[text.index(begin) + len(begin) : text.index(end)]
-    assert written.strip() == capabilities(), f"the table in {PAGE} is stale; write:\n\n{capabilities()}\n"
+    assert written.strip() == capabilities(), (
+        f"the table in {PAGE} is stale; write:\n\n{capabilities()}\n"
+    )
 
 
 def test_the_versions_are_those_tested():
     text = PAGE.read_text(encoding="utf-8")
     for name in ORDER:
         version = registered()[name].hardware.build()["version"].partition("+")[0]
-        assert version in text, f"{PAGE} does not name {name} {version}, which this environment tests"
+        assert version in text, (
+            f"{PAGE} does not name {name} {version}, which this environment tests"
+        )
 
 
 def test_each_reason_ends_an_error():

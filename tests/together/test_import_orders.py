@@ -25,24 +25,35 @@ print("all is well")
 """
 
 pytestmark = pytest.mark.skipif(
-    not set(NAMES) <= set(xdevice.available()), reason="needs all six frameworks side by side: `tox -e all`"
+    not set(NAMES) <= set(xdevice.available()),
+    reason="needs all six frameworks side by side: `tox -e all`",
 )
 
 
 @pytest.mark.weekly
 @pytest.mark.parametrize("order", ORDERS, ids="-".join)
 def test_all_six_in_this_order(order):
-    done = subprocess.run([sys.executable, "-c", USE_ALL, " ".join(order)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-c", USE_ALL, " ".join(order)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     assert "all is well" in done.stdout
 
 
 @pytest.mark.weekly
-@pytest.mark.parametrize("first", ["import tensorflow", "import tensorflow, jax, torch", "import paddle, tensorflow"])
+@pytest.mark.parametrize(
+    "first", ["import tensorflow", "import tensorflow, jax, torch", "import paddle, tensorflow"]
+)
 def test_what_the_user_imported_does_no_harm(first):
     code = first + "\n" + USE_ALL
     done = subprocess.run(
-        [sys.executable, "-c", code, "paddle mxnet tensorflow"], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", code, "paddle mxnet tensorflow"],
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
 

@@ -10,10 +10,15 @@ import pytest
 import xdevice
 from xdevice.kit.virtual_request import ENV
 
-NEEDED = {"tensorflow", "jax", "torch"}  # Keras comes with TensorFlow, and on NumPy needs JAX for some of its functions
+NEEDED = {
+    "tensorflow",
+    "jax",
+    "torch",
+}  # Keras comes with TensorFlow, and on NumPy needs JAX for some of its functions
 
 pytestmark = pytest.mark.skipif(
-    not set(xdevice.available()) >= NEEDED, reason="needs TensorFlow, JAX and PyTorch side by side: `tox -e all`"
+    not set(xdevice.available()) >= NEEDED,
+    reason="needs TensorFlow, JAX and PyTorch side by side: `tox -e all`",
 )
 
 ON = ("tensorflow", "jax", "torch")
@@ -263,7 +268,9 @@ assert device_of(net) == first
 
 
 @pytest.mark.weekly(but=("jax", "mxnet"))
-@pytest.mark.parametrize(("backend", "chosen"), [*((name, name) for name in ON), ("paddle", "None"), ("mxnet", "None")])
+@pytest.mark.parametrize(
+    ("backend", "chosen"), [*((name, name) for name in ON), ("paddle", "None"), ("mxnet", "None")]
+)
 def test_the_named_framework_sets_keras(tmp_path, backend, chosen):
     path = tmp_path / "script.py"
     path.write_text("import os; print(os.environ.get('KERAS_BACKEND'))")

@@ -124,12 +124,19 @@ def check_page(tmp_path, plug_in):
 
     def check(name):
         page = Path(__file__).parents[2] / "docs" / "tensors" / "transfers.md"
-        (text,) = [part for part in page.read_text(encoding="utf-8").split("```") if "# test_training.py" in part]
+        (text,) = [
+            part
+            for part in page.read_text(encoding="utf-8").split("```")
+            if "# test_training.py" in part
+        ]
         (tmp_path / "test_training.py").write_text(text.removeprefix("python\n"), encoding="utf-8")
         gpus = f"--xdevice-backend={name}", "--xdevice-virtual-gpus=2"
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *gpus]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=280, cwd=tmp_path, check=False)
-        assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=280, cwd=tmp_path, check=False
+        )
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+        assert "3 passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 
     return check
 
@@ -142,7 +149,12 @@ def advised(plug_in):
         script = Path(__file__).parent / "frameworks" / "mistakes" / "programs.py"
         env = {**os.environ, "XDEVICE_VIRTUAL_GPUS": "2:stand-in", "XDEVICE_BACKEND": name}
         done = subprocess.run(
-            [sys.executable, script, name], capture_output=True, text=True, timeout=280, env=env, check=False
+            [sys.executable, script, name],
+            capture_output=True,
+            text=True,
+            timeout=280,
+            env=env,
+            check=False,
         )
         assert done.returncode == 0, done.stderr[-6000:]
         mistakes = runpy.run_path(str(script))["mistakes"](script.with_name(f"{name}.txt"))
@@ -196,6 +208,7 @@ def copies_on(plug_in):
             timeout=280,
             cwd=Path(__file__).parent / "frameworks",
         )
-        assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+        assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+        assert "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 
     return run

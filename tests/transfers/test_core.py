@@ -48,11 +48,25 @@ def test_a_bus_is_a_bandwidth_and_a_time(text, bus):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "fast", "25", "25GB/s", "10us", "25,10us", "25/s,10us", "25GB,10us", "25GB/s,10", "0GB/s,10us", "25GB/s,0us"]
+    [
+        "",
+        "fast",
+        "25",
+        "25GB/s",
+        "10us",
+        "25,10us",
+        "25/s,10us",
+        "25GB,10us",
+        "25GB/s,10",
+        "0GB/s,10us",
+        "25GB/s,0us",
+    ]
     + ["-1GB/s,10us", "25GB/s,-1us", "25GB/s,10us,3", "25GB/s,10h", "nanGB/s,10us"],
 )
 def test_a_bus_without_a_unit_or_of_nothing_is_an_error(text):
-    with pytest.raises(ArgumentError, match=r"is no bus; write a bandwidth and a time .* 25GB/s,10us"):
+    with pytest.raises(
+        ArgumentError, match=r"is no bus; write a bandwidth and a time .* 25GB/s,10us"
+    ):
         watch_transfers(bus=text)
 
 
@@ -66,7 +80,10 @@ def test_a_bus_that_is_no_text_is_an_error(bus):
 
 
 def test_a_level_that_does_not_exist_is_an_error():
-    with pytest.raises(ArgumentError, match="no level 'never'; there are 'allow', 'log', 'forbid_implicit', 'forbid'"):
+    with pytest.raises(
+        ArgumentError,
+        match="no level 'never'; there are 'allow', 'log', 'forbid_implicit', 'forbid'",
+    ):
         transfer_guard("never")
     with pytest.raises(ArgumentError, match=r"no level 'forbidd'; did you mean 'forbid'\?"):
         transfer_guard("forbidd")
@@ -111,7 +128,8 @@ def test_the_error_says_where_what_and_what_to_write():
         "4 B, gpu:0 → host: reads a number, so Python waits for the GPU (item), which "
         "transfer_guard('forbid_implicit') forbids; keep it on the device as a tensor, and read it after the block"
     )
-    assert "test_core.py:" in said and isinstance(error.value, RuntimeError)
+    assert "test_core.py:" in said
+    assert isinstance(error.value, RuntimeError)
 
 
 def test_guards_nest_are_reused_and_decorate():
@@ -185,7 +203,8 @@ def test_work_for_another_thread_has_its_levels_and_its_line():
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
-    assert len(errors) == 1 and report.copies == 0
+    assert len(errors) == 1
+    assert report.copies == 0
 
 
 # NumPy
@@ -232,13 +251,25 @@ def program(tmp_path):
 
 @pytest.mark.parametrize(
     ("line", "first", "last"),
-    [(2, 2, 2), (5, 4, 7), (7, 4, 7), (9, 9, 9), (11, 11, 11), (13, 13, 13), (15, 14, 16), (17, 17, 17), (99, 99, 99)],
+    [
+        (2, 2, 2),
+        (5, 4, 7),
+        (7, 4, 7),
+        (9, 9, 9),
+        (11, 11, 11),
+        (13, 13, 13),
+        (15, 14, 16),
+        (17, 17, 17),
+        (99, 99, 99),
+    ],
 )
 def test_a_statement_is_its_lines_and_a_blocks_are_those_of_its_head(line, first, last, program):
     assert syntax.statement(program(line)) == (first, last)
 
 
-@pytest.mark.parametrize(("line", "allowed"), [(4, True), (5, True), (7, True), (8, False), (17, False)])
+@pytest.mark.parametrize(
+    ("line", "allowed"), [(4, True), (5, True), (7, True), (8, False), (17, False)]
+)
 def test_a_statement_is_allowed_by_its_first_or_last_line(line, allowed, program):
     assert syntax.is_allowed(program(line)) == allowed
 
@@ -250,20 +281,29 @@ def test_loops_are_those_of_the_function_the_innermost_first(line, loops, progra
     assert list(syntax.loops(program(line))) == loops
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="an instruction has columns since Python 3.11")
-@pytest.mark.parametrize(("call", "loops"), [("here([i for i in range(2)])", 0), ("[here(i) for i in range(2)]", 1)])
+@pytest.mark.skipif(
+    sys.version_info < (3, 11), reason="an instruction has columns since Python 3.11"
+)
+@pytest.mark.parametrize(
+    ("call", "loops"), [("here([i for i in range(2)])", 0), ("[here(i) for i in range(2)]", 1)]
+)
 def test_a_comprehension_is_a_loop_around_what_is_inside_it(call, loops, tmp_path):
     file = tmp_path / "comprehension.py"
     file.write_text(f"found = {call}\n", encoding="utf-8")
     spots = []
     here = lambda _: spots.append(callers.spot(sys._getframe(1)))  # noqa: E731
     exec(compile(file.read_text(encoding="utf-8"), str(file), "exec"), {"here": here})
-    assert [len(spot.loops) for spot in spots] == [loops] * len(spots) and len(spots) == 1 + loops
+    assert [len(spot.loops) for spot in spots] == [loops] * len(spots)
+    assert len(spots) == 1 + loops
 
 
 def test_a_file_that_cannot_be_read_has_statements_and_no_loops(tmp_path):
     place = Place(str(tmp_path / "none.py"), 3)
-    assert (syntax.statement(place), syntax.loops(place), syntax.is_allowed(place)) == ((3, 3), (), False)
+    assert (syntax.statement(place), syntax.loops(place), syntax.is_allowed(place)) == (
+        (3, 3),
+        (),
+        False,
+    )
     assert place.source == ""
 
 
@@ -297,7 +337,8 @@ def test_what_a_line_calls_is_known_by_its_instruction(line, name, tmp_path):
 
 
 def test_lines_of_libraries_of_ours_and_of_generated_code_are_not_the_users(tmp_path):
-    assert callers.is_users(__file__) and callers.is_users(str(tmp_path / "main.py"))
+    assert callers.is_users(__file__)
+    assert callers.is_users(str(tmp_path / "main.py"))
     theirs = pytest.__file__, textwrap.__file__, callers.__file__, find("numpy").adapter.__file__
     for file in (*theirs, "<string>", "<frozen importlib>"):
         assert not callers.is_users(file)

@@ -33,7 +33,9 @@ def is_strict():
     return watched._mixing._blocks > 0
 
 
-@pytest.fixture(params=[(transfer_guard, is_guarded), (strict, is_strict)], ids=["transfer_guard", "strict"])
+@pytest.fixture(
+    params=[(transfer_guard, is_guarded), (strict, is_strict)], ids=["transfer_guard", "strict"]
+)
 def block(request):
     """A block, and whether the caller is within it."""
     make, inside = request.param
@@ -62,7 +64,12 @@ def is_within(kind, decorate, inside):
         yield from asyncio.sleep(0).__await__()
         return inside()
 
-    functions = {"plain": plain, "coroutine": waits, "generator": generates, "async generator": generates_async}
+    functions = {
+        "plain": plain,
+        "coroutine": waits,
+        "generator": generates,
+        "async generator": generates_async,
+    }
     what, _, how = kind.partition(", ")
     fn = functions.get(what, waits_in_old_style)
 
@@ -127,11 +134,23 @@ async def first(result):
     return await anext(result)
 
 
-WAYS = ["", "wraps", "partial", "partial of a wrapper", "object", "method", "staticmethod", "classmethod", "lambda"]
+WAYS = [
+    "",
+    "wraps",
+    "partial",
+    "partial of a wrapper",
+    "object",
+    "method",
+    "staticmethod",
+    "classmethod",
+    "lambda",
+]
 KINDS = ["plain", "coroutine", "generator", "async generator", "old coroutine"]
 
 
-@pytest.mark.parametrize("kind", [f"{kind}, {way}" for kind in KINDS for way in WAYS] + ["coroutine, async object"])
+@pytest.mark.parametrize(
+    "kind", [f"{kind}, {way}" for kind in KINDS for way in WAYS] + ["coroutine, async object"]
+)
 def test_the_body_runs_within_the_block(block, kind):
     decorate, inside = block
     assert answer(is_within(kind, decorate, inside)()) is True
@@ -168,13 +187,15 @@ def test_a_generator_is_within_the_block_at_each_step_and_its_caller_outside(blo
     assert (generator.send("given"), inside()) == (2, False)
     assert (generator.throw(KeyError("thrown")), inside()) == (3, False)
     generator.close()
-    assert steps == [True, ("given", True), ("'thrown'", True), ("end", True)] and not inside()
+    assert steps == [True, ("given", True), ("'thrown'", True), ("end", True)]
+    assert not inside()
 
     def delegate():
         return (yield from generate())
 
     delegating = delegate()
-    assert [next(delegating), next(delegating)] == [1, 2] and delegating.throw(KeyError()) == 3
+    assert [next(delegating), next(delegating)] == [1, 2]
+    assert delegating.throw(KeyError()) == 3
     with pytest.raises(StopIteration) as end:
         next(delegating)
     assert end.value.value == 4
@@ -226,7 +247,8 @@ def test_a_coroutine_holds_the_block_for_the_tasks_that_it_starts(block):
     async def both():  # one block, in two tasks at a time
         return await asyncio.gather(parent(), parent())
 
-    assert asyncio.run(both()) == [[True, True]] * 2 and not inside()
+    assert asyncio.run(both()) == [[True, True]] * 2
+    assert not inside()
 
 
 def test_what_inspect_says_of_a_function_holds_when_it_is_decorated(block):
@@ -236,7 +258,8 @@ def test_what_inspect_says_of_a_function_holds_when_it_is_decorated(block):
     assert [kind for kind in KINDS if inspect.isgeneratorfunction(made[kind])] == ["generator"]
     assert [kind for kind in KINDS if inspect.isasyncgenfunction(made[kind])] == ["async generator"]
     coroutine = is_within("coroutine, lambda", decorate, inside)()
-    assert coroutine.__name__ == "waits" and answer(coroutine)
+    assert coroutine.__name__ == "waits"
+    assert answer(coroutine)
 
 
 class Batches:
@@ -290,7 +313,9 @@ def test_what_runs_later_and_cannot_be_within_the_block_is_refused_by_name(block
     with pytest.raises(ArgumentTypeError) as error:
         make()
     said = str(error.value)
-    assert said.startswith("make() returned ") and said.endswith(f"; {REFUSED[fn]}") and not inside()
+    assert said.startswith("make() returned ")
+    assert said.endswith(f"; {REFUSED[fn]}")
+    assert not inside()
     assert f"which runs after its call and so outside {type(decorate).__name__}()" in said
 
 
@@ -300,7 +325,9 @@ def test_a_task_is_refused(block):
     async def start():
         decorate(asyncio.create_task)(asyncio.sleep(0))
 
-    with pytest.raises(ArgumentTypeError, match=r"create_task\(\) returned .*; await it in an `async def`"):
+    with pytest.raises(
+        ArgumentTypeError, match=r"create_task\(\) returned .*; await it in an `async def`"
+    ):
         asyncio.run(start())
 
 
@@ -320,7 +347,9 @@ def test_below_contextmanager_it_holds(block):
     assert seen == [True, True]
 
 
-@pytest.mark.parametrize("made", [[1], (1,), {1: 2}, "text", range(2), io.StringIO("lines"), None, Device("cpu", 0)])
+@pytest.mark.parametrize(
+    "made", [[1], (1,), {1: 2}, "text", range(2), io.StringIO("lines"), None, Device("cpu", 0)]
+)
 def test_what_has_run_comes_back_as_it_is(block, made):
     decorate, _ = block
     assert decorate(lambda: made)() is made
@@ -329,11 +358,15 @@ def test_what_has_run_comes_back_as_it_is(block, made):
 @pytest.mark.parametrize("what", [Batches, property(len), 3, None, (each for each in ())])
 def test_what_is_not_a_function_cannot_be_decorated(block, what):
     decorate, _ = block
-    with pytest.raises(ArgumentTypeError, match=r"\(\) cannot decorate .*; decorate a function, or write `with "):
+    with pytest.raises(
+        ArgumentTypeError, match=r"\(\) cannot decorate .*; decorate a function, or write `with "
+    ):
         decorate(what)
 
 
-@pytest.mark.parametrize("kind", ["coroutine, object", "generator, wraps", "async generator, lambda", "generator, map"])
+@pytest.mark.parametrize(
+    "kind", ["coroutine, object", "generator, wraps", "async generator, lambda", "generator, map"]
+)
 def test_what_runs_later_has_no_batch_size(kind):
     later = is_within(kind, lambda fn: fn, bool)
     with pytest.raises(ArgumentTypeError, match="its errors come after its call"):

@@ -78,11 +78,16 @@ def no_thread_is_started():
 @given(numbers=some.lists(some.integers()), size=some.integers(1, 5), travels=some.booleans())
 def test_the_batches_are_those_of_the_source(numbers, size, travels):
     found = ahead(numbers, size, lambda batch: Placed(batch, travels))
-    assert list(found) == numbers == list(found) and len(found) == len(numbers)
+    assert list(found) == numbers == list(found)
+    assert len(found) == len(numbers)
     assert list(ahead(iter(numbers), size)) == numbers
 
 
-@given(numbers=some.lists(some.integers(), min_size=1), taken=some.integers(0, 9), size=some.integers(1, 3))
+@given(
+    numbers=some.lists(some.integers(), min_size=1),
+    taken=some.integers(0, 9),
+    size=some.integers(1, 3),
+)
 def test_no_more_are_taken_ahead_than_asked_for(numbers, taken, size):
     source = deque(numbers)
 
@@ -195,7 +200,8 @@ def test_the_sources_error_comes_at_its_turn_and_ends_the_loop(error, where):
     found, batches = [], iter(ahead(source()))
     with pytest.raises(type(error)) as raised:
         deque(map(found.append, batches))
-    assert raised.value is error and found == list(range(where))
+    assert raised.value is error
+    assert found == list(range(where))
     assert list(batches) == []
 
 
@@ -241,7 +247,9 @@ def test_a_block_that_a_source_opens_is_left_where_it_was_entered():
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "2", None])
 def test_a_size_that_is_none_is_an_error(size):
-    with pytest.raises(xdevice.ArgumentError, match="is not a number of batches; give an integer of 1 or more"):
+    with pytest.raises(
+        xdevice.ArgumentError, match="is not a number of batches; give an integer of 1 or more"
+    ):
         prefetch([], "cpu", size)
 
 
@@ -260,7 +268,9 @@ def test_batches_that_are_there_are_passed_on(backend):
     source = [{"x": xdevice.ones(3, device="cpu"), "name": "a"}, [xdevice.ones(2, device="cpu")]]
     found = []
     found.extend(prefetch(source, "cpu"))
-    assert found[0] is source[0] and found[1] is source[1] and device_of(found) == Device("cpu")
+    assert found[0] is source[0]
+    assert found[1] is source[1]
+    assert device_of(found) == Device("cpu")
     halves = list(prefetch(source[:1] and [xdevice.ones((4, 2), device="cpu")], ["cpu", "cpu"]))
     assert [tuple(half.shape) for half in halves[0]] == [(2, 2), (2, 2)]
 
@@ -296,7 +306,9 @@ def test_a_lane_brings_the_batches_that_the_host_had(backend, plug_in):
 
 
 @pytest.mark.needs("gradient")
-def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(backend, with_virtual_gpus):
+def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(
+    backend, with_virtual_gpus
+):
     code = """
         import numpy, xdevice
         xdevice.virtual_gpus(1)
@@ -316,8 +328,14 @@ def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(ba
                 assert xdevice.device_of(found) == "gpu:0"
                 assert xdevice.to_numpy(found).tolist() == xdevice.to_numpy(like).tolist()
     """
-    one_by_one, packed = (ran(code, backend, {"XDEVICE_VIRTUAL_BUS": bus}) for bus in ("", "16GB/s,1us"))
-    kinds = {"torch": 4, "paddle": 4, "tensorflow": 2}  # TensorFlow has kernels for GPUs that split floats alone
+    one_by_one, packed = (
+        ran(code, backend, {"XDEVICE_VIRTUAL_BUS": bus}) for bus in ("", "16GB/s,1us")
+    )
+    kinds = {
+        "torch": 4,
+        "paddle": 4,
+        "tensorflow": 2,
+    }  # TensorFlow has kernels for GPUs that split floats alone
     assert one_by_one - packed == 16 * kinds.get(backend, 0)
 
 
@@ -327,11 +345,24 @@ def test_a_tensor_whose_vector_would_lose_something_travels_alone(backend):
     if not owner.open("packing").has("is_packable"):
         return
     x, packs = xdevice.ones((2, 3), device="cpu"), owner.packing.is_packable
-    assert packs(x, 24) and not packs(x, 23) and not packs(xdevice.ones((0, 3), device="cpu"), 24)
+    assert packs(x, 24)
+    assert not packs(x, 23)
+    assert not packs(xdevice.ones((0, 3), device="cpu"), 24)
     module = owner.framework
     others = {
-        "torch": lambda: [x.t(), x.clone().requires_grad_(), module.nn.Parameter(x), x.to_sparse(), x.cfloat().conj()],
-        "tensorflow": lambda: [module.Variable(x), module.constant("text"), module.constant(1), 1.0],
+        "torch": lambda: [
+            x.t(),
+            x.clone().requires_grad_(),
+            module.nn.Parameter(x),
+            x.to_sparse(),
+            x.cfloat().conj(),
+        ],
+        "tensorflow": lambda: [
+            module.Variable(x),
+            module.constant("text"),
+            module.constant(1),
+            1.0,
+        ],
         "paddle": lambda: [module.create_parameter([2, 3], "float32"), x.to_sparse_coo(2)],
     }
     assert not any(packs(other, 2**14) for other in others[str(owner)]())
@@ -343,10 +374,14 @@ def test_memory_is_not_used_again_before_the_gpu_has_used_it(backend, pin):
     with xdevice.gpu(0):
         slow = xdevice.ones((4096, 4096), device="gpu:0")
         totals = []
-        for batch in prefetch((xdevice.full((512, 512), i, device="cpu") for i in range(30)), "gpu:0", pin=pin):
+        for batch in prefetch(
+            (xdevice.full((512, 512), i, device="cpu") for i in range(30)), "gpu:0", pin=pin
+        ):
             _ = slow @ slow  # queued before the batch is used
             totals.append(batch @ batch)
-        assert [xdevice.to_numpy(total)[0, 0] / 512 for total in totals] == [i * i for i in range(30)]
+        assert [xdevice.to_numpy(total)[0, 0] / 512 for total in totals] == [
+            i * i for i in range(30)
+        ]
 
 
 def test_a_copy_is_that_of_the_line_that_takes_the_batch():
@@ -368,7 +403,8 @@ def test_a_copy_is_that_of_the_line_that_takes_the_batch():
                 pass
         finally:
             watching.close_for(recorder)
-    assert len(places) == 3 and all(source.endswith("# it is here") for source in places)
+    assert len(places) == 3
+    assert all(source.endswith("# it is here") for source in places)
 
 
 @dataclass
@@ -407,12 +443,17 @@ def test_a_snapshot_is_not_written_to():
     wanted = holding()
     del wanted["view"]
     assert repr(kept) == repr(wanted)
-    assert {name: type(value) for name, value in kept.items()} == {name: type(value) for name, value in wanted.items()}
+    assert {name: type(value) for name, value in kept.items()} == {
+        name: type(value) for name, value in wanted.items()
+    }
 
 
 def test_a_snapshot_shares_what_the_batch_shares_and_leaves_objects_alone():
     shared, own = np.zeros(2), Own()
     labels = [1]
     kept = snapshot({"a": shared, "b": [shared], "own": own, "x": labels, "y": (labels,)})
-    assert kept["a"] is kept["b"][0] and kept["a"] is not shared and kept["own"] is own
-    assert kept["x"] is kept["y"][0] and kept["x"] is not labels
+    assert kept["a"] is kept["b"][0]
+    assert kept["a"] is not shared
+    assert kept["own"] is own
+    assert kept["x"] is kept["y"][0]
+    assert kept["x"] is not labels

@@ -92,10 +92,22 @@ def test_what_can_be_mended_comes_first_and_the_worst_of_it_first(reported):
         ("for _ in range(4):\n    x.item()", "1 each turn of the loop in line 2", None),
         ("step()\nx.item()", "", None),
         ("for i in range(40):\n    if i % 10 == 0:\n        x.item()", "", None),
-        ("for i in range(40):\n    if x.item() < 0:\n        break", "1 each turn of the loop in line 2", None),
-        ("for _ in range(6):\n    step()\nfor _ in range(8):\n    x.item()", "1 each turn of the loop in line 4", None),
+        (
+            "for i in range(40):\n    if x.item() < 0:\n        break",
+            "1 each turn of the loop in line 2",
+            None,
+        ),
+        (
+            "for _ in range(6):\n    step()\nfor _ in range(8):\n    x.item()",
+            "1 each turn of the loop in line 4",
+            None,
+        ),
         ("def read():\n    return x.item()\nread()\nread()\nread()", "", None),
-        ("def read():\n    return x.item()\nfor _ in range(3):\n    read()", "1 each turn of the loop in line 4", None),
+        (
+            "def read():\n    return x.item()\nfor _ in range(3):\n    read()",
+            "1 each turn of the loop in line 4",
+            None,
+        ),
     ],
 )
 def test_a_step_is_not_claimed_where_none_is_known(reported, loop, often, per_step):
@@ -105,7 +117,12 @@ def test_a_step_is_not_claimed_where_none_is_known(reported, loop, often, per_st
 
 def test_json_has_the_findings_and_the_totals(reported):
     found = json.loads(reported(EPOCH).to_json())
-    assert (found["steps"], found["copies"], found["nbytes"], found["allowed"]) == (12, 13, 25_000_048, 1)
+    assert (found["steps"], found["copies"], found["nbytes"], found["allowed"]) == (
+        12,
+        13,
+        25_000_048,
+        1,
+    )
     assert found["bus"] == {"bytes_per_second": 25e9, "seconds_per_copy": 1e-5}
     first = found["findings"][0]
     assert (first["line"], first["from"], first["to"], first["copies"]) == (6, "gpu:0", "host", 12)
@@ -119,7 +136,9 @@ def test_sarif_has_a_result_for_each_line_to_mend_and_each_rule(reported):
     (run,) = found["runs"]
     (result,) = run["results"]
     assert result["ruleId"] in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
-    assert result["message"]["text"] and result["level"] == "warning" and run["tool"]["driver"]["name"] == "xdevice"
+    assert result["message"]["text"]
+    assert result["level"] == "warning"
+    assert run["tool"]["driver"]["name"] == "xdevice"
     where = result["locations"][0]["physicalLocation"]
     assert (where["artifactLocation"]["uri"], where["region"]["startLine"]) == ("main.py", 6)
 
@@ -132,13 +151,17 @@ def test_a_file_of_sarif_is_a_uri(tmp_path, monkeypatch):
 
 def test_github_gets_a_warning_for_each_line_to_mend(reported):
     (line,) = watched.github(reported(EPOCH)).splitlines()
-    assert line.startswith("::warning file=main.py,line=6,title=sum-on-the-host::12 copies (1 a step), 48 B")
+    assert line.startswith(
+        "::warning file=main.py,line=6,title=sum-on-the-host::12 copies (1 a step), 48 B"
+    )
 
 
 def test_a_notebook_shows_a_table(reported):
     shown = reported("x = Tensor()\nfor _ in range(4):\n    x.item() < 3")._repr_html_()
     assert shown.count("<tr>") == 2
-    assert "x.item() &lt; 3" in shown and "main.py:3" in shown and "a stated bus" in shown
+    assert "x.item() &lt; 3" in shown
+    assert "main.py:3" in shown
+    assert "a stated bus" in shown
 
 
 def test_a_figure_has_a_bar_for_each_line(reported):

@@ -156,7 +156,9 @@ def test_a_rule_has_a_program_that_triggers_it_and_a_twin_that_does_not(reported
 
 
 def test_every_rule_is_on_the_page():
-    page = (Path(__file__).parents[2] / "docs" / "tensors" / "transfers.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "tensors" / "transfers.md").read_text(
+        encoding="utf-8"
+    )
     listed = [line.split("`")[1] for line in page.splitlines() if line.startswith("| `")]
     assert listed[-len(RULES) :] == list(RULES)
 
@@ -226,7 +228,8 @@ def test_what_an_if_lets_a_line_read_is_no_condition(reported):
 
 
 def test_rules_without_words_are_of_frameworks_that_have_their_own():
-    assert set(TRIGGERS) == set(ADVICE) and RULES.keys() - ADVICE.keys() == {"waits-although-unpinned"}
+    assert set(TRIGGERS) == set(ADVICE)
+    assert RULES.keys() - ADVICE.keys() == {"waits-although-unpinned"}
 
 
 def test_no_line_is_told_to_prefetch_what_runs_once_an_epoch(reported):
@@ -255,4 +258,6 @@ def test_the_same_values_are_known_whatever_names_them(reported):
 def test_noise_that_is_named_before_it_is_sent_is_made_on_the_host(reported):
     program = "for _ in range(4):\n    noise = zeros(3)\n    more = 2 * noise\n    {}\n    more.to('gpu')\n"
     assert [each.rule for each in reported(program.format("pass"))] == ["made-on-the-host"]
-    assert [each.rule for each in reported(program.format("more = Tensor()"))] == ["unpinned-batches"]
+    assert [each.rule for each in reported(program.format("more = Tensor()"))] == [
+        "unpinned-batches"
+    ]

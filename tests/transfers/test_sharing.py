@@ -30,7 +30,9 @@ def test_a_fraction_is_above_0_and_up_to_1(wrong):
 
 @pytest.mark.parametrize("wrong", ["0.3", True, [0.3]])
 def test_a_fraction_is_a_number(wrong):
-    with pytest.raises(xdevice.ArgumentTypeError, match="is not a number; give one above 0 and up to 1"):
+    with pytest.raises(
+        xdevice.ArgumentTypeError, match="is not a number; give one above 0 and up to 1"
+    ):
         xdevice.share_gpus(wrong)
     assert memory._asked is None
 
@@ -45,7 +47,8 @@ def test_before_first_use_it_does_no_harm_and_may_be_asked_again(backend):
         print(xdevice.share_gpus(0.5) == first)
     """
     lines = shared(code, backend)
-    assert lines[0] == "True 2" and lines[-1] == "True"
+    assert lines[0] == "True 2"
+    assert lines[-1] == "True"
     own = {
         "jax": ["XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_PREALLOCATE"],
         "paddle": ["FLAGS_allocator_strategy"],
@@ -65,8 +68,13 @@ def test_after_first_use_it_is_an_error_that_names_the_framework(backend):
             print(error)
     """
     (said,) = shared(code, backend)[-1:]
-    if backend in ("tensorflow", "paddle", "jax"):  # the others can be told at any time, or take nothing beforehand
-        assert said.startswith(f"{backend} has been used, and ") and "call share_gpus() before" in said
+    if backend in (
+        "tensorflow",
+        "paddle",
+        "jax",
+    ):  # the others can be told at any time, or take nothing beforehand
+        assert said.startswith(f"{backend} has been used, and ")
+        assert "call share_gpus() before" in said
     else:
         assert said == "{}"
 

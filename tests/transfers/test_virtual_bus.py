@@ -67,7 +67,15 @@ def test_prefetched_copies_are_on_the_bus_while_the_loop_computes(backend):
     done = ran(code, backend)
     assert done.returncode == 0, done.stderr
     assert "carry" not in done.stdout, "the loop waits for a copy that is made ahead"
-    assert done.stdout.split() == ["wait", "wait", "join", "loop", *["wait", "join", "loop"] * 3, "join", "loop"]
+    assert done.stdout.split() == [
+        "wait",
+        "wait",
+        "join",
+        "loop",
+        *["wait", "join", "loop"] * 3,
+        "join",
+        "loop",
+    ]
 
 
 @pytest.mark.weekly(but="jax")
@@ -80,4 +88,6 @@ def test_a_bad_bus_is_an_error_each_time_that_the_framework_is_used(backend):
         [sys.executable, "-W", "ignore", "-c", code],
         env={**os.environ, **env}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-    assert done.stdout.count("XDEVICE_VIRTUAL_BUS='16GB' is no bus; write a bandwidth") == 2, done.stderr
+    assert done.stdout.count("XDEVICE_VIRTUAL_BUS='16GB' is no bus; write a bandwidth") == 2, (
+        done.stderr
+    )

@@ -62,7 +62,9 @@ def variables():
 
 
 def train_state():
-    return TrainState.create(apply_fn=Network().apply, params=variables()["params"], tx=optax.adamw(1e-3))
+    return TrainState.create(
+        apply_fn=Network().apply, params=variables()["params"], tx=optax.adamw(1e-3)
+    )
 
 
 def module():
@@ -93,7 +95,9 @@ class Registered:
 
 TREES = {
     "FrozenDict": lambda: flax.core.freeze({"a": {"b": jnp.ones(3)}}),
-    "struct": lambda: flax.struct.dataclass(type("Point", (), {"__annotations__": {"x": jax.Array}}))(jnp.ones(3)),
+    "struct": lambda: flax.struct.dataclass(
+        type("Point", (), {"__annotations__": {"x": jax.Array}})
+    )(jnp.ones(3)),
     "linen variables": variables,
     "TrainState": train_state,
     "optimizer state": lambda: train_state().opt_state,
@@ -106,7 +110,9 @@ TREES = {
     "nnx list": lambda: nnx.List([nnx.Linear(3, 3, rngs=nnx.Rngs(0))]),
     "equinox module": network,
     "equinox shared": shared,
-    "equinox state": lambda: equinox.nn.make_with_state(equinox.nn.BatchNorm)(3, "batch", mode="batch"),
+    "equinox state": lambda: equinox.nn.make_with_state(equinox.nn.BatchNorm)(
+        3, "batch", mode="batch"
+    ),
     "Partial": lambda: Partial(jnp.add, jnp.ones(3)),
     "Partial of a module": lambda: Partial(network(), jnp.ones(3)),
     "BCOO": lambda: sparse.BCOO.fromdense(jnp.eye(3)),
@@ -122,7 +128,10 @@ def arrays(tree):
 
 
 def values(tree):
-    typed = [jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a for a in arrays(tree)]
+    typed = [
+        jax.random.key_data(a) if jnp.issubdtype(a.dtype, jax.dtypes.prng_key) else a
+        for a in arrays(tree)
+    ]
     return [array.tolist() for array in typed]
 
 
@@ -176,12 +185,20 @@ def test_a_module_that_holds_its_variables_out_of_sight_is_an_error():
 
 @pytest.mark.filterwarnings("ignore:A JAX array is being set as static")
 @pytest.mark.parametrize("kind", [Scaled, ScaledState])
-@pytest.mark.parametrize("made", [lambda x: x, np.asarray, lambda x: {"a": (x,)}], ids=["jax", "numpy", "nested"])
+@pytest.mark.parametrize(
+    "made", [lambda x: x, np.asarray, lambda x: {"a": (x,)}], ids=["jax", "numpy", "nested"]
+)
 def test_an_array_in_a_static_field_is_an_error_that_names_it(kind, made, there):
     scale = made(jnp.ones(2))
     tree = {"net": kind(jnp.ones(2), scale)}
-    for ask in (device_of, lambda t: to_device(t, there, copy=True), lambda t: replicate(t, [there, there])):
-        with pytest.raises(xdevice.NotATensorError, match=r"\.scale holds a tensor.*static.*\['net'\]"):
+    for ask in (
+        device_of,
+        lambda t: to_device(t, there, copy=True),
+        lambda t: replicate(t, [there, there]),
+    ):
+        with pytest.raises(
+            xdevice.NotATensorError, match=r"\.scale holds a tensor.*static.*\['net'\]"
+        ):
             ask(tree)
     assert device_of(tree, skip=["scale"]) == device_of(tree["net"].weight)
     moved = to_device(tree, there, copy=True, skip=["scale"])["net"]

@@ -16,20 +16,31 @@ ROOT = Path(__file__).parents[2]
 def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
-        shutil.copytree(ROOT / "xdevice", tree / "xdevice", ignore=shutil.ignore_patterns("__pycache__"))
-        shutil.copytree(ROOT / "backends", tree / "xdevice" / "backends", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "xdevice", tree / "xdevice", ignore=shutil.ignore_patterns("__pycache__")
+        )
+        shutil.copytree(
+            ROOT / "backends",
+            tree / "xdevice" / "backends",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
         for name in ("contract.py", "public.py", "frameworks.py"):
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
         for name in ("mypy.ini", "pyrightconfig.json", "users.json"):
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
-        shutil.copytree(ROOT / "tests" / "typing" / "typings", tree / "typings")  # where pyright looks for stubs
+        shutil.copytree(
+            ROOT / "tests" / "typing" / "typings", tree / "typings"
+        )  # where pyright looks for stubs
         pyright = ["pyright", "--pythonpath", sys.executable]
         checks = [
             ["mypy", "xdevice", "contract.py", "public.py", "frameworks.py"],
             [*pyright, "--project", "users.json"],
         ]
         checks += [pyright] if "--full" in sys.argv else []
-        return max(subprocess.run([sys.executable, "-m", *check], cwd=tree, check=False).returncode for check in checks)
+        return max(
+            subprocess.run([sys.executable, "-m", *check], cwd=tree, check=False).returncode
+            for check in checks
+        )
 
 
 if __name__ == "__main__":

@@ -135,7 +135,13 @@ placement: list[contract.Placement] = [
 ]
 data: list[contract.Data] = [numpy_placement]
 trees: list[contract.Trees] = [torch_models, tensorflow_models, mxnet_models, jax_models]
-models: list[contract.Models] = [torch_models, tensorflow_models, paddle_models, mxnet_models, jax_models]
+models: list[contract.Models] = [
+    torch_models,
+    tensorflow_models,
+    paddle_models,
+    mxnet_models,
+    jax_models,
+]
 compiling: list[contract.Compiling] = [tensorflow_compiling, jax_compiling]
 following: list[contract.Following] = [tensorflow_compiling]
 tracing: list[contract.Tracing] = [jax_compiling]
@@ -173,9 +179,21 @@ gradients: list[contract.Gradients] = [
     mxnet_gradients,
     jax_gradients,
 ]
-virtual: list[contract.Virtual] = [torch_virtual, tensorflow_virtual, paddle_virtual, mxnet_virtual, jax_virtual]
+virtual: list[contract.Virtual] = [
+    torch_virtual,
+    tensorflow_virtual,
+    paddle_virtual,
+    mxnet_virtual,
+    jax_virtual,
+]
 races: list[contract.Races] = [torch_virtual]
-mixing: list[contract.Mixing] = [torch_mixing, tensorflow_mixing, paddle_mixing, mxnet_mixing, jax_mixing]
+mixing: list[contract.Mixing] = [
+    torch_mixing,
+    tensorflow_mixing,
+    paddle_mixing,
+    mxnet_mixing,
+    jax_mixing,
+]
 collectives: list[contract.Collectives] = [
     torch_collectives,
     tensorflow_collectives,
@@ -185,7 +203,13 @@ collectives: list[contract.Collectives] = [
     numpy_collectives,
     cupy_collectives,
 ]
-engine: list[contract.Engine] = [torch_engine, tensorflow_engine, paddle_engine, mxnet_engine, jax_engine]
+engine: list[contract.Engine] = [
+    torch_engine,
+    tensorflow_engine,
+    paddle_engine,
+    mxnet_engine,
+    jax_engine,
+]
 maths: list[contract.Maths] = [
     torch_maths,
     tensorflow_maths,
@@ -213,7 +237,13 @@ storage: list[contract.Storage] = [
     numpy_storage,
     cupy_storage,
 ]
-sharing: list[contract.Sharing] = [torch_exchange, tensorflow_exchange, paddle_exchange, jax_exchange, numpy_exchange]
+sharing: list[contract.Sharing] = [
+    torch_exchange,
+    tensorflow_exchange,
+    paddle_exchange,
+    jax_exchange,
+    numpy_exchange,
+]
 transfers: list[contract.Transfers] = [
     torch_transfers,
     tensorflow_transfers,

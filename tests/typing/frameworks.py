@@ -8,12 +8,20 @@ import torch
 
 import xdevice
 
-x: torch.Tensor = xdevice.ones(2, device=torch.device("cpu"))  # a result is of the chosen framework: any
+x: torch.Tensor = xdevice.ones(
+    2, device=torch.device("cpu")
+)  # a result is of the chosen framework: any
 y: jax.Array = xdevice.full((2, 3), 1, device=jax.devices()[0])
 xdevice.zeros(3, device=x)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]  # a tensor is not a device
 
 
-for place in (torch.device("cuda", 1), jax.devices()[0], paddle.CPUPlace(), paddle.CUDAPlace(1), mxnet.gpu(1)):
+for place in (
+    torch.device("cuda", 1),
+    jax.devices()[0],
+    paddle.CPUPlace(),
+    paddle.CUDAPlace(1),
+    mxnet.gpu(1),
+):
     xdevice.to_device(x, place)
 xdevice.to_device(x, x.device)
 xdevice.to_device(paddle.ones([3]), paddle.ones([3]).place)

@@ -17,7 +17,11 @@ other: Any = xdevice.convert(host, "torch")
 times: list[float] = xdevice.Timer().times
 name: str = xdevice.backend()
 
-with xdevice.using("numpy") as chosen, xdevice.scope("gpu:1") as device, xdevice.cpu() as host_device:
+with (
+    xdevice.using("numpy") as chosen,
+    xdevice.scope("gpu:1") as device,
+    xdevice.cpu() as host_device,
+):
     _: tuple[str, xdevice.Device, xdevice.Device] = (chosen, device, host_device)
 
 

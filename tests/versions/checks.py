@@ -73,7 +73,9 @@ def virtual(tried: Tried) -> Run:
 def stand_in(tried: Tried) -> Run:
     """The tests, on virtual GPUs that stand in for real ones."""
     words = [*tried.options.tests.split(), *tried.options.pytest]
-    return run_tests(tried, [f"--xdevice-virtual-gpus={tried.options.virtual_gpus}:stand-in", *words])
+    return run_tests(
+        tried, [f"--xdevice-virtual-gpus={tried.options.virtual_gpus}:stand-in", *words]
+    )
 
 
 def readme(tried: Tried) -> Run:
@@ -85,7 +87,9 @@ def names(tried: Tried) -> Run:
     """The private names that have gone, by the feature that needs them."""
     began = time.monotonic()
     command = [tried.python, "-m", "xdevice", "info", "--json", "--backend", tried.name]
-    done = subprocess.run(command, cwd=tried.python.parent, env=alone(), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tried.python.parent, env=alone(), capture_output=True, text=True, check=False
+    )
     seconds = round(time.monotonic() - began, 1)
     try:
         answer = json.loads(done.stdout)["backends"][0]
@@ -101,24 +105,40 @@ def names(tried: Tried) -> Run:
 def program(tried: Tried) -> Run:
     """One published program, unedited, on virtual GPUs and on the CPU; left out where its repository is not reached."""
     name = PROGRAMS[tried.name]
-    project = tomllib.loads((ROOT / "tests/programs/programs.toml").read_text(encoding="utf-8"))[name.split("/")[0]]
+    project = tomllib.loads((ROOT / "tests/programs/programs.toml").read_text(encoding="utf-8"))[
+        name.split("/")[0]
+    ]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder, project["repository"].replace("/", "+"))
         source = tried.options.program or f"https://github.com/{project['repository']}"
         git = ["git", "clone", "--quiet", source, checkout]
-        cloned = subprocess.run(git, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}, capture_output=True, text=True)
+        cloned = subprocess.run(
+            git, env={**os.environ, "GIT_TERMINAL_PROMPT": "0"}, capture_output=True, text=True
+        )
         if cloned.returncode:
             why = " ".join(cloned.stderr.split())[:200]
             return Run(0, 1, {}, 0.0, says=f"left out: {name}: {why}; --program takes a clone")
         needs = project.get("needs", "").split()
         if needs and (why := environments.pip_install(tried.python, needs)):
             return Run(0, 0, {}, 0.0, f"{name}: {why}")
-        command = [sys.executable, ROOT / "tests/programs/run.py", name, "--python", tried.python, "--folder", folder]
+        command = [
+            sys.executable,
+            ROOT / "tests/programs/run.py",
+            name,
+            "--python",
+            tried.python,
+            "--folder",
+            folder,
+        ]
         done = subprocess.run(command, env=alone(), capture_output=True, text=True)
     if tried.options.verbose:
         print(done.stderr, file=sys.stderr)
-    said = done.stdout.strip().splitlines()[:1] or done.stderr.strip().splitlines()[-1:] or ["nothing was printed"]
+    said = (
+        done.stdout.strip().splitlines()[:1]
+        or done.stderr.strip().splitlines()[-1:]
+        or ["nothing was printed"]
+    )
     says = " ".join(said[0].removeprefix("NOT AS IT SAYS").removeprefix("as it says").split())[:300]
     failures = {name: says} if done.returncode else {}
     return Run(1 - len(failures), 0, failures, round(time.monotonic() - began, 1), says=says)
@@ -153,25 +173,45 @@ def run_tests(tried: Tried, words: list[Any]) -> Run:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         # The script and not `python -m pytest`, which would import xdevice from the checkout.
-        command = [tried.python.parent / "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}"]
+        command = [
+            tried.python.parent / "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            f"--junitxml={report}",
+        ]
         command += [f"--xdevice-backend={tried.name}", *words]
         output = None if tried.options.verbose else subprocess.DEVNULL
         try:
             done = subprocess.run(
-                command, cwd=ROOT, env=alone(), stdout=output, stderr=output, timeout=limit, check=False
+                command,
+                cwd=ROOT,
+                env=alone(),
+                stdout=output,
+                stderr=output,
+                timeout=limit,
+                check=False,
             )
         except subprocess.TimeoutExpired:
             return Run(0, 0, {}, limit, f"not done after {limit:g} s")
         seconds = round(time.monotonic() - start, 1)
         if not report.exists():
-            return Run(0, 0, {}, seconds, f"pytest ended with {done.returncode}; --verbose shows what it printed")
+            return Run(
+                0,
+                0,
+                {},
+                seconds,
+                f"pytest ended with {done.returncode}; --verbose shows what it printed",
+            )
         return read_report(report, seconds)
 
 
 def read_report(report: Path, seconds: float) -> Run:
     """What pytest's report says of each test."""
     cases = list(ET.parse(report).iter("testcase"))
-    if [case.get("name") for case in cases] == ["internal"]:  # the framework or a plugin did not start
+    if [case.get("name") for case in cases] == [
+        "internal"
+    ]:  # the framework or a plugin did not start
         return Run(0, 0, {}, seconds, reason_of(cases[0][0]))
     skipped = sum(case.find("skipped") is not None for case in cases)
     failures = {}

@@ -53,7 +53,9 @@ def suite() -> list[str]:
     needed = list(project()["dependencies"])
     for name in ("test", "test-core", "safetensors", "cli"):
         needed += extras[name]
-    return [package for package in dict.fromkeys(needed) if not package.startswith(project()["name"])]
+    return [
+        package for package in dict.fromkeys(needed) if not package.startswith(project()["name"])
+    ]
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -64,14 +66,20 @@ def numbers(version: str) -> tuple[int, ...]:
 def lowest(name: str) -> str:
     """The lowest version that the package's extra admits."""
     package = re.compile(rf"{PACKAGES[name].removesuffix('-cpu')}>=([\d.]+)")
-    return next(match[1] for line in project()["optional-dependencies"][name] if (match := package.match(line)))
+    return next(
+        match[1]
+        for line in project()["optional-dependencies"][name]
+        if (match := package.match(line))
+    )
 
 
 def wanted(name: str, version: str) -> list[str]:
     """What is to be installed: the framework in this version, and what it needs."""
     if version in ANY:
         return [PACKAGES[name], *NEEDS[name][-1][1]]
-    needs = next(needs for bound, needs in NEEDS[name] if bound is None or numbers(version) < numbers(bound))
+    needs = next(
+        needs for bound, needs in NEEDS[name] if bound is None or numbers(version) < numbers(bound)
+    )
     return [f"{PACKAGES[name]}=={version}", *needs]
 
 
@@ -83,7 +91,17 @@ def make_wheel(folder: Path) -> Path:
         shutil.copytree(ROOT / name, source / name, ignore=without)
     for file in filter(Path.is_file, ROOT.iterdir()):
         shutil.copy(file, source / file.name)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, source]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        folder,
+        source,
+    ]
     if uv := shutil.which("uv"):
         command = [uv, "build", "--quiet", "--wheel", "--out-dir", folder, source]
     subprocess.run(command, check=True)
@@ -105,18 +123,35 @@ def install(python: Path, version: str, packages: list[str], wheel: Path) -> str
     """
     newest = ["--upgrade"] * (version in ANY)  # the environment may have been kept
     framework = f"--only-binary={packages[0].partition('=')[0]}"  # none is built from its source
-    return pip_install(python, [*newest, framework, *packages, *suite()], pre=version == "pre") or pip_install(
-        python, ["--no-deps", "--force-reinstall", str(wheel)]
-    )
+    return pip_install(
+        python, [*newest, framework, *packages, *suite()], pre=version == "pre"
+    ) or pip_install(python, ["--no-deps", "--force-reinstall", str(wheel)])
 
 
 def pip_install(python: Path, words: list[str], pre: bool = False) -> str:
     """Install by uv where there is one, which is faster, or else by pip; why not, if that fails."""
-    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-warn-conflicts"]
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-warn-conflicts",
+    ]
     command += ["--pre"] * pre
     env = dict(os.environ)
     if uv := shutil.which("uv"):
-        command = [uv, "pip", "install", "--quiet", "--python", python, *["--prerelease=allow"] * pre]
+        command = [
+            uv,
+            "pip",
+            "install",
+            "--quiet",
+            "--python",
+            python,
+            *["--prerelease=allow"] * pre,
+        ]
         env.setdefault("UV_FIND_LINKS", env.get("PIP_FIND_LINKS", ""))
     done = subprocess.run([*command, *words], env=env, capture_output=True, text=True, check=False)
     return reason_in(done.stderr) if done.returncode else ""

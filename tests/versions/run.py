@@ -46,7 +46,9 @@ if TYPE_CHECKING:
 console = Console(stderr=True, highlight=False)
 
 
-def try_version(name: str, asked: str, options: argparse.Namespace, wheel: Path, venvs: Path) -> dict[str, Any]:
+def try_version(
+    name: str, asked: str, options: argparse.Namespace, wheel: Path, venvs: Path
+) -> dict[str, Any]:
     """One version's row: what was installed, and what came of each check."""
     version, _, interpreter = asked.partition("@")
     version = environments.lowest(name) if version == "oldest" else version
@@ -75,7 +77,9 @@ def outcome(check: str, title: str, tried: Tried) -> dict[str, Any]:
     """What came of one check, shown as it comes."""
     with progress(f"{title}: {check}"):
         run = CHECKS[check][1](tried)
-    console.print(f"{title}: {check}: {run.summary} in {run.seconds:.0f} s", markup=False, soft_wrap=True)
+    console.print(
+        f"{title}: {check}: {run.summary} in {run.seconds:.0f} s", markup=False, soft_wrap=True
+    )
     for message, count in Counter(run.failures.values()).most_common(20):
         first = next(test for test in run.failures if run.failures[test] == message)
         console.print(f"    {count} × {message} ({first})", markup=False, soft_wrap=True)
@@ -96,31 +100,68 @@ def progress(text: str) -> Iterator[None]:
 def table_of(rows: list[dict[str, Any]], gpus: int) -> Table:
     """The rows as they are shown, with a column for each check that was run."""
     run = [check for check in CHECKS if any(check in row["runs"] for row in rows)] or ["contract"]
-    table = Table("framework", "version", "Python", "NumPy", *[CHECKS[check][0].format(gpus=gpus) for check in run])
+    table = Table(
+        "framework",
+        "version",
+        "Python",
+        "NumPy",
+        *[CHECKS[check][0].format(gpus=gpus) for check in run],
+    )
     for row in rows:
         found = row.get("installed", {})
         words = [found.get(PACKAGES[row["framework"]], row["asked"])]
-        words += [f"{name} {found.get(name, '')}" for name in map(bare, row["with"]) if name != "numpy"]
-        cells = [Run(**row["runs"][check]).summary if check in row["runs"] else "–" for check in run]
+        words += [
+            f"{name} {found.get(name, '')}" for name in map(bare, row["with"]) if name != "numpy"
+        ]
+        cells = [
+            Run(**row["runs"][check]).summary if check in row["runs"] else "–" for check in run
+        ]
         if row["error"]:
             cells = [row["error"]]
-        table.add_row(row["framework"], " + ".join(words), found.get("python", ""), found.get("numpy", ""), *cells)
+        table.add_row(
+            row["framework"],
+            " + ".join(words),
+            found.get("python", ""),
+            found.get("numpy", ""),
+            *cells,
+        )
     return table
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     add = parser.add_argument
     add("framework", choices=PACKAGES)
     add("versions", nargs="+", help="such as 2.4.1, oldest, newest, pre or newest@python3.13")
     add("--checks", default=",".join(CHECKS), help=f"some of {','.join(CHECKS)} (all)")
     add("--python", default=sys.executable, help="the interpreter (this one)")
-    add("--with", dest="packages", action="append", default=[], metavar="PACKAGE", help="also install: numpy==1.26.4")
-    add("--venvs", type=Path, help="keep the environments in this folder, and use them again (a temporary one)")
+    add(
+        "--with",
+        dest="packages",
+        action="append",
+        default=[],
+        metavar="PACKAGE",
+        help="also install: numpy==1.26.4",
+    )
+    add(
+        "--venvs",
+        type=Path,
+        help="keep the environments in this folder, and use them again (a temporary one)",
+    )
     add("--virtual-gpus", type=int, default=2, metavar="N", help="how many virtual GPUs (2)")
-    add("--tests", default="tests/contract", help="files and folders, relative to the repository (tests/contract)")
+    add(
+        "--tests",
+        default="tests/contract",
+        help="files and folders, relative to the repository (tests/contract)",
+    )
     rows = ", ".join(PROGRAMS.values())
-    add("--program", metavar="CLONE", help=f"a clone of the program's repository, instead of GitHub's ({rows})")
+    add(
+        "--program",
+        metavar="CLONE",
+        help=f"a clone of the program's repository, instead of GitHub's ({rows})",
+    )
     add("--timeout", type=float, default=1800.0, help="seconds for each run of tests (1800)")
     add("--json", type=Path, metavar="FILE", help="write all rows, with the reason of each failure")
     add("--verbose", action="store_true", help="show what the tests and the program print")
@@ -138,7 +179,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         wheel = environments.make_wheel(Path(folder))
         venvs = (options.venvs or Path(folder)).absolute()
-        rows = [try_version(options.framework, asked, options, wheel, venvs) for asked in options.versions]
+        rows = [
+            try_version(options.framework, asked, options, wheel, venvs)
+            for asked in options.versions
+        ]
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     Console().print(table_of(rows, options.virtual_gpus))

@@ -19,10 +19,20 @@ def program(tmp_path, plug_in):
     def run(text, *, gpus=True, words=(), **env):
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text))
-        clean = {name: value for name, value in os.environ.items() if name != ENV and not name.endswith("_WARNED")}
-        start = ["-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", *words] if gpus else []
+        clean = {
+            name: value
+            for name, value in os.environ.items()
+            if name != ENV and not name.endswith("_WARNED")
+        }
+        start = (
+            ["-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", *words] if gpus else []
+        )
         done = subprocess.run(
-            [sys.executable, *start, str(path)], capture_output=True, text=True, timeout=150, env={**clean, **env}
+            [sys.executable, *start, str(path)],
+            capture_output=True,
+            text=True,
+            timeout=150,
+            env={**clean, **env},
         )
         assert done.returncode == 0, done.stderr[-5000:]
         assert (SAID in done.stderr) == gpus, done.stderr
@@ -59,6 +69,10 @@ def keras_losses(program):
         text = KERAS + textwrap.indent(textwrap.dedent(then), "    ")
         with_gpus = program(text, KERAS_BACKEND=backend)
         (alone,) = program(KERAS, gpus=False, KERAS_BACKEND=backend)
-        return [float(x) for x in with_gpus[0].split()], [float(x) for x in alone.split()], with_gpus[1:]
+        return (
+            [float(x) for x in with_gpus[0].split()],
+            [float(x) for x in alone.split()],
+            with_gpus[1:],
+        )
 
     return both

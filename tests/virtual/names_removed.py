@@ -52,7 +52,11 @@ def hide(name):
 
 def of_the_same(name):
     """The names that go with it: those of its path, by other features, and those inside it."""
-    return [each for each in private.NAMES if each.path == name.path or each.path.startswith(f"{name.path}.")]
+    return [
+        each
+        for each in private.NAMES
+        if each.path == name.path or each.path.startswith(f"{name.path}.")
+    ]
 
 
 def small_program():
@@ -63,7 +67,8 @@ def small_program():
         assert xdevice.to_numpy(x + x).tolist() == [2, 2, 2]
         assert xdevice.device_of(x + x) == gpu
         value, gradient = xdevice.value_and_grad(lambda x: xdevice.namespace(x).sum(x + x))(x)
-    assert float(value) == 6 and xdevice.to_numpy(gradient).tolist() == [2, 2, 2]
+    assert float(value) == 6
+    assert xdevice.to_numpy(gradient).tolist() == [2, 2, 2]
     assert xdevice.device_of(gradient) == gpu
 
 
@@ -74,13 +79,18 @@ def check(name):
     gone, asked_for = of_the_same(name), set(listed.of(*LISTS))
     is_essential = any(each.essential for each in gone if each in asked_for)
     said = kit.missing(private.NAMES)
-    assert any(line.startswith(f"{path} ") and line.endswith(f", needed for {name.feature}") for line in said), said
+    assert any(
+        line.startswith(f"{path} ") and line.endswith(f", needed for {name.feature}")
+        for line in said
+    ), said
     try:
         xdevice.virtual_gpus(2, stand_in=STAND_IN)
         assert xdevice.num_gpus() == 2
     except xdevice.VirtualDeviceError as error:
         assert is_essential, f"they are refused: {error}"
-        assert f"virtual GPUs do not work under {NAME} {version}, where {path} " in str(error), error
+        assert f"virtual GPUs do not work under {NAME} {version}, where {path} " in str(error), (
+            error
+        )
         assert str(error).endswith(hint), error
         return
     assert not is_essential, "they are not refused"
@@ -96,14 +106,22 @@ def check(name):
             for at in listed._entrances[feature]
             if kit._problem(kit.PrivateName(at, "")) is None
         ]
-        asked += [lambda opened=opened: opened().__enter__() for word, opened in BLOCKS.items() if word in feature]
+        asked += [
+            lambda opened=opened: opened().__enter__()
+            for word, opened in BLOCKS.items()
+            if word in feature
+        ]
         for ask in asked:
             try:
                 ask()
             except xdevice.NotSupportedError as error:
-                assert str(error).startswith(f"{feature}: not supported under {NAME} {version}, where "), error
+                assert str(error).startswith(
+                    f"{feature}: not supported under {NAME} {version}, where "
+                ), error
                 assert str(error).endswith(hint), error
-            except TypeError:  # it is still the framework's own, where the names are of another list
+            except (
+                TypeError
+            ):  # it is still the framework's own, where the names are of another list
                 assert feature not in {each.feature for each in asked_for}
             else:
                 raise AssertionError(f"{ask} is not refused")

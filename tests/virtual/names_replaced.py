@@ -13,18 +13,34 @@ from xdevice.kit import virtual_request
 from xdevice.kit.private_names import missing, resolved
 
 NAME, STAND_IN = sys.argv[1], "--stand-in" in sys.argv
-STATE = {"_context", "_global_expected_place_", "_privateuse1_backend_name"}  # which the frameworks themselves set
-STATE |= {f"{enum}.{name}" for enum in ("DeviceType", "ProfilerActivity") for name in ("__repr__", "__str__", "name")}
+STATE = {
+    "_context",
+    "_global_expected_place_",
+    "_privateuse1_backend_name",
+}  # which the frameworks themselves set
+STATE |= {
+    f"{enum}.{name}"
+    for enum in ("DeviceType", "ProfilerActivity")
+    for name in ("__repr__", "__str__", "name")
+}
 
 
 def contents(owners):
     """What each attribute of the framework's modules and classes, and of the owners, is."""
     roots = (NAME, f"{NAME}lib")  # JAX's library is jaxlib
-    modules = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] in roots]
+    modules = [
+        module for name, module in list(sys.modules.items()) if name.partition(".")[0] in roots
+    ]
     holders = {id(holder): holder for holder in [*modules, *owners] if hasattr(holder, "__dict__")}
     for module in modules:
         classes = [each for each in vars(module).values() if isinstance(each, type)]
-        holders.update({id(c): c for c in classes if str(getattr(c, "__module__", "")).partition(".")[0] in roots})
+        holders.update(
+            {
+                id(c): c
+                for c in classes
+                if str(getattr(c, "__module__", "")).partition(".")[0] in roots
+            }
+        )
     return {
         (key, name): (f"{getattr(holder, '__name__', holder)}.{name}", value)
         for key, holder in holders.items()
@@ -67,11 +83,16 @@ enable()
 there, originals = {key for key, _ in before}, {id(value) for value in values.values()}
 for key, (label, value) in contents([owner for owner, _ in owners.values()]).items():
     _, old = before.get(key, ("", None))
-    same = value is old or isinstance(value, ModuleType) or key[0] not in there  # or imported meanwhile
+    same = (
+        value is old or isinstance(value, ModuleType) or key[0] not in there
+    )  # or imported meanwhile
     known = key in listed or id(old) in originals or {key[1], label} & STATE or matches(label)
     if not same and not known and not (old is None and key[1] in getattr(private, "ADDED", ())):
         print("not listed:", label)
 for name in names:
     owner, attribute = owners[name.path]
-    if getattr(owner, attribute, None) is values[name.path] not in (None, False) and not name.optional:
+    if (
+        getattr(owner, attribute, None) is values[name.path] not in (None, False)
+        and not name.optional
+    ):
         print("not replaced:", name.path)

@@ -8,7 +8,13 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FRAMEWORKS = {"torch": "PyTorch", "tensorflow": "TensorFlow", "jax": "JAX", "paddle": "PaddlePaddle", "mxnet": "MXNet"}
+FRAMEWORKS = {
+    "torch": "PyTorch",
+    "tensorflow": "TensorFlow",
+    "jax": "JAX",
+    "paddle": "PaddlePaddle",
+    "mxnet": "MXNet",
+}
 
 SHOWN = {
     "torch": {
@@ -140,7 +146,9 @@ def fails(run, kind, words):
 def entries(backend):
     page = (ROOT / "docs" / "several" / "virtual.md").read_text(encoding="utf-8")
     table = page.partition("## What it means under each framework")[2]
-    row = next(line for line in table.splitlines() if line.startswith(f"| {FRAMEWORKS[str(backend)]} | "))
+    row = next(
+        line for line in table.splitlines() if line.startswith(f"| {FRAMEWORKS[str(backend)]} | ")
+    )
     return row.strip(" |").split(" | ")[2].split("; ")
 
 
@@ -152,7 +160,11 @@ def test_each_difference_is_one(backend, program):
     text = FIRST[str(backend)] + FAILS
     for entry, lines in SHOWN[str(backend)].items():
         if match := re.fullmatch(r"([\w/]+\.py)::(test_\w+)", lines):
-            assert f"def {match[2]}(" in (Path(__file__).parent / match[1]).read_text(encoding="utf-8")
+            assert f"def {match[2]}(" in (Path(__file__).parent / match[1]).read_text(
+                encoding="utf-8"
+            )
         else:
             text += textwrap.dedent(lines) + f"\nprint({entry!r})\n"
-    assert program(text) == [entry for entry, lines in SHOWN[str(backend)].items() if "::test_" not in lines]
+    assert program(text) == [
+        entry for entry, lines in SHOWN[str(backend)].items() if "::test_" not in lines
+    ]

@@ -44,6 +44,8 @@ def test_what_virtual_gpus_replace_is_what_the_adapter_lists(names_replaced, opt
 
 
 @pytest.mark.parametrize("option", ["--virtual", "--stand-in"])
-def test_without_a_name_the_feature_that_needs_it_is_missing_and_nothing_else(names_removed, pytestconfig, option):
+def test_without_a_name_the_feature_that_needs_it_is_missing_and_nothing_else(
+    names_removed, pytestconfig, option
+):
     every = 1 if pytestconfig.getoption("--weekly") else SAMPLE
     assert names_removed(option, f"--each={every}") == []

@@ -31,16 +31,38 @@ ONE = {
     "mxnet": "1",
     "jax": "['gpu']",
 }
-NONE = {"torch": "False 0", "tensorflow": "[]", "paddle": "0 Place(cpu)", "mxnet": "0", "jax": "['cpu']"}
+NONE = {
+    "torch": "False 0",
+    "tensorflow": "[]",
+    "paddle": "0 Place(cpu)",
+    "mxnet": "0",
+    "jax": "['cpu']",
+}
 
 
 @pytest.fixture
 def said(backend, tmp_path, plug_in):
     def run(value, **variables):
         (tmp_path / "program.py").write_text(PROGRAM.format(backend=backend, asked=ASKED[backend]))
-        kept = {name: text for name, text in os.environ.items() if name not in (ENV, "CUDA_VISIBLE_DEVICES")}
-        command = [sys.executable, "-m", "xdevice", "run", "--virtual-gpus", "3", "--stand-in", "program.py", value]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=kept | variables, cwd=tmp_path)
+        kept = {
+            name: text
+            for name, text in os.environ.items()
+            if name not in (ENV, "CUDA_VISIBLE_DEVICES")
+        }
+        command = [
+            sys.executable,
+            "-m",
+            "xdevice",
+            "run",
+            "--virtual-gpus",
+            "3",
+            "--stand-in",
+            "program.py",
+            value,
+        ]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=150, env=kept | variables, cwd=tmp_path
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout.splitlines(), done.stderr
 

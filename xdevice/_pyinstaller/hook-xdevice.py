@@ -11,12 +11,22 @@ from PyInstaller.utils.hooks import collect_data_files, collect_submodules, copy
 
 LEFT_OUT = tuple(
     f"xdevice.{part}"
-    for part in ("_pyinstaller", "backends", "cli", "experiments", "testing", "__main__", "kit.at_start")
+    for part in (
+        "_pyinstaller",
+        "backends",
+        "cli",
+        "experiments",
+        "testing",
+        "__main__",
+        "kit.at_start",
+    )
 )
 
 datas = copy_metadata("xdevice-tensors") + collect_data_files("xdevice")
 hiddenimports = collect_submodules("xdevice", filter=lambda name: not name.startswith(LEFT_OUT))
 for adapter in entry_points(group="xdevice.backends"):
-    if find_spec(adapter.name):  # the framework: it is packed, too, unless --exclude-module names it
+    if find_spec(
+        adapter.name
+    ):  # the framework: it is packed, too, unless --exclude-module names it
         datas += copy_metadata(adapter.dist.name)
         hiddenimports += collect_submodules(adapter.value)

@@ -16,7 +16,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="replace")  # also on a terminal that cannot show a character
     try:
         options = parse(list(sys.argv[1:] if argv is None else argv))
-        command = import_module(f"xdevice.cli.{options.name}")  # with rich and psutil, which --version can do without
+        command = import_module(
+            f"xdevice.cli.{options.name}"
+        )  # with rich and psutil, which --version can do without
         return int(command.main(options))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

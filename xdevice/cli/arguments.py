@@ -49,7 +49,9 @@ def _unknown_command(parser: Parser, known: dict[str, Parser], word: str) -> NoR
         parser.exit(fail(f"{option} goes behind a command; type xdevice {owners[0]} {option} …"))
     if word[0] in DASHES:
         parser.unknown(word)
-    hint = did_you_mean(word, known, f"there are {', '.join(known)}; xdevice --help says what they do")
+    hint = did_you_mean(
+        word, known, f"there are {', '.join(known)}; xdevice --help says what they do"
+    )
     if Path(word).is_file():
         hint = f"type xdevice run {word}"
     parser.exit(fail(f"no command {word!r}; {hint}"))
@@ -71,7 +73,9 @@ def _parse_run(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _check_together(parser: Parser, options: argparse.Namespace, once: Sequence[str], before: Sequence[str]) -> None:
+def _check_together(
+    parser: Parser, options: argparse.Namespace, once: Sequence[str], before: Sequence[str]
+) -> None:
     """End with an error if options are there that need others, or that come to nothing beside others."""
     if options.stand_in and not (once and options.virtual_gpus):
         parser.error("--stand-in goes with --virtual-gpus N, both before SCRIPT")
@@ -81,14 +85,19 @@ def _check_together(parser: Parser, options: argparse.Namespace, once: Sequence[
     if options.watch_transfers and not once:
         parser.error("--watch-transfers goes before SCRIPT")
     for option in _WATCHED:
-        if getattr(options, option[2:].replace("-", "_")) is not None and not options.watch_transfers:
+        if (
+            getattr(options, option[2:].replace("-", "_")) is not None
+            and not options.watch_transfers
+        ):
             parser.error(f"{option} goes with --watch-transfers, both before SCRIPT")
     if options.update_baseline and options.baseline is None:
         parser.error("--update-baseline goes with --baseline FILE")
     idle = [option for option in _OF_SEVERAL if option in before]
     if once and (idle or len(options.backend) > 1):
         wrong = f"leave {idle[0]} out" if idle else "name one --backend"
-        parser.exit(fail(f"{once[0]} runs a script once, with its own output and exit status; {wrong}"))
+        parser.exit(
+            fail(f"{once[0]} runs a script once, with its own output and exit status; {wrong}")
+        )
 
 
 def _parse_around_script(parser: Parser, ours: list[str], script: int) -> argparse.Namespace:
@@ -160,7 +169,9 @@ def _without_python(parser: Parser, arguments: list[str]) -> tuple[list[str], st
             raise ArgumentError(f"{why}; leave it out, or type {python} -m xdevice run SCRIPT")
         if not words or (words[0].startswith("-") and words[0] not in _HOW):
             typed = " ".join([python, *words[:1]])
-            raise ArgumentError(f"{typed!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE")
+            raise ArgumentError(
+                f"{typed!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE"
+            )
     how = words[0] if words and words[0] in _HOW else ""
     return [*options, *words[bool(how) :]], how
 

@@ -46,14 +46,25 @@ def main(options: argparse.Namespace) -> int:
     chosen = probe.frameworks(options.backend)
     with tempfile.TemporaryDirectory() as folder:
         files = {framework: Path(folder, framework) for framework in chosen}
-        command, work = [*probe.PYTHON, "-m", "xdevice.experiments"], [options.device or "", str(options.scale), *names]
+        command, work = (
+            [*probe.PYTHON, "-m", "xdevice.experiments"],
+            [options.device or "", str(options.scale), *names],
+        )
         children = [
-            Child(framework, [*command, str(file), *work], {**os.environ, "XDEVICE_BACKEND": framework})
+            Child(
+                framework,
+                [*command, str(file), *work],
+                {**os.environ, "XDEVICE_BACKEND": framework},
+            )
             for framework, file in files.items()
         ]
         # such as ``2 of 9, tiny: 10 × 10 on the CPU``
-        with Progress("bench", newest=lambda child: now(_read(files[child.name]), len(names))) as progress:
-            interrupted = run_all(children, 1, options.timeout, progress)  # one at a time, undisturbed
+        with Progress(
+            "bench", newest=lambda child: now(_read(files[child.name]), len(names))
+        ) as progress:
+            interrupted = run_all(
+                children, 1, options.timeout, progress
+            )  # one at a time, undisturbed
         found = [_answer(child, _read(files[child.name]), names) for child in children]
     write(*_rendered(found))
     if options.json:
@@ -80,14 +91,18 @@ def _check(names: Sequence[str], options: argparse.Namespace) -> None:
         raise ArgumentError("--plot needs matplotlib; pip install matplotlib")
     for file in filter(None, (options.json, options.plot)):
         if not os.path.isdir(file.parent):  # never fails, as Path.is_dir may
-            raise ArgumentError(f"the folder '{file.parent}' of {file.name!r} does not exist; make it first")
+            raise ArgumentError(
+                f"the folder '{file.parent}' of {file.name!r} does not exist; make it first"
+            )
         if os.path.isdir(file):
             raise ArgumentError(f"'{file}' is a folder; give the name of a file")
         new = not os.path.exists(file)
         try:
             file.open("ab").close()  # permissions do not tell, above all for root
         except OSError as error:
-            raise ArgumentError(f"'{file}' cannot be written: {error.strerror}; give another file") from error
+            raise ArgumentError(
+                f"'{file}' cannot be written: {error.strerror}; give another file"
+            ) from error
         if new:
             file.unlink()
 
@@ -104,28 +119,50 @@ def _read(file: Path) -> list[Answer]:
 def now(told: Sequence[Answer], experiments: int) -> str:
     if not told:
         return f"0 of {experiments}, importing the framework"
-    done = sum(1 for answer in told if answer.keys() & {"done", "skipped"} or ("error" in answer and len(answer) > 1))
+    done = sum(
+        1
+        for answer in told
+        if answer.keys() & {"done", "skipped"} or ("error" in answer and len(answer) > 1)
+    )
     last = told[-1]
-    working = f"{last['experiment']}: {last['working']}" if "working" in last else last.get("experiment", "")
+    working = (
+        f"{last['experiment']}: {last['working']}"
+        if "working" in last
+        else last.get("experiment", "")
+    )
     return f"{done} of {experiments}, {working}"
 
 
 def _answer(child: Child, told: Sequence[Answer], names: Sequence[str]) -> Answer:
-    found: Answer = {"name": child.name, "status": child.status, "version": None, "devices": [], "error": None}
+    found: Answer = {
+        "name": child.name,
+        "status": child.status,
+        "version": None,
+        "devices": [],
+        "error": None,
+    }
     experiments: dict[str, Answer] = {}
     for each in told:
         if "about" in each:
             found.update(each["about"])
         elif "experiment" in each:
             new = {"name": each["experiment"], "title": each["title"], "rows": list[Answer]()}
-            noted = experiments.setdefault(each["experiment"], new | {"skipped": None, "busy": None, "error": None})
+            noted = experiments.setdefault(
+                each["experiment"], new | {"skipped": None, "busy": None, "error": None}
+            )
             noted["rows"] += [each["row"]] if "row" in each else []
             noted.update((key, each[key]) for key in ("skipped", "busy", "error") if key in each)
         else:
             found["error"] = each["error"]
-    if child.status != "ok" and not found["error"] and not any(noted["error"] for noted in experiments.values()):
+    if (
+        child.status != "ok"
+        and not found["error"]
+        and not any(noted["error"] for noted in experiments.values())
+    ):
         cut_off = child.status in ("timed out", "stopped")
-        found["error"] = f"{child.status} after {duration(child.seconds)}" if cut_off else probe.failure(child)
+        found["error"] = (
+            f"{child.status} after {duration(child.seconds)}" if cut_off else probe.failure(child)
+        )
     found["experiments"] = [experiments[name] for name in names if name in experiments]
     return found
 
@@ -136,13 +173,21 @@ def _rendered(found: Sequence[Answer]) -> Iterator[RenderableType]:
         if i:
             yield ""
         # the devices by name, for example ``, gpu:0 is virtual GPU 0``
-        where = (f", {device['device']} is {device.get('name') or 'nameless'}" for device in framework["devices"])
-        yield Text(f"{framework['name']} {framework['version'] or ''}".strip() + "".join(where), style="bold")
+        where = (
+            f", {device['device']} is {device.get('name') or 'nameless'}"
+            for device in framework["devices"]
+        )
+        yield Text(
+            f"{framework['name']} {framework['version'] or ''}".strip() + "".join(where),
+            style="bold",
+        )
         if any(experiment["rows"] for experiment in framework["experiments"]):
             yield _table(framework["experiments"])
         for experiment in framework["experiments"]:
             if experiment["skipped"]:
-                yield Text(f"– {experiment['name']} is skipped: {experiment['skipped']}", style="dim")
+                yield Text(
+                    f"– {experiment['name']} is skipped: {experiment['skipped']}", style="dim"
+                )
             if experiment["busy"]:
                 yield Text(f"! {experiment['name']}: {experiment['busy']}", style="yellow")
             if experiment["error"]:
@@ -181,9 +226,18 @@ def _plot(found: Sequence[Answer], file: Path, *, dark: bool) -> Iterator[Path]:
     ground, ink = ("#1e1e1e", "#ffffff") if dark else ("#ffffff", "#1e1e1e")
     inked = ("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color")
     grounds = ("figure.facecolor", "axes.facecolor", "savefig.facecolor", "legend.facecolor")
-    sides = {"axes.spines.top": False, "axes.spines.right": False, "legend.edgecolor": ink, "font.size": 11}
+    sides = {
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "legend.edgecolor": ink,
+        "font.size": 11,
+    }
     colours = dict.fromkeys(inked, ink) | dict.fromkeys(grounds, ground)
-    settings: Any = {**colours, **sides, "svg.fonttype": "none"}  # whose names are Literals in matplotlib 3.11
+    settings: Any = {
+        **colours,
+        **sides,
+        "svg.fonttype": "none",
+    }  # whose names are Literals in matplotlib 3.11
     panels = list(_panels(found))
     with matplotlib.rc_context(settings):
         for name, heading, bars in panels:
@@ -194,7 +248,9 @@ def _plot(found: Sequence[Answer], file: Path, *, dark: bool) -> Iterator[Path]:
 
 def _panels(found: Sequence[Answer]) -> Iterator[tuple[str, str, list[Bar]]]:
     bars: dict[tuple[str, str], list[Bar]] = {}
-    busy = {each["name"] for framework in found for each in framework["experiments"] if each["busy"]}
+    busy = {
+        each["name"] for framework in found for each in framework["experiments"] if each["busy"]
+    }
     for place, framework in enumerate(found):
         for experiment in framework["experiments"]:
             heading = experiment["name"], experiment["title"]
@@ -212,13 +268,17 @@ def _figure(found: Sequence[Answer], heading: str, bars: Sequence[Bar]) -> Any:
 
     labels = list(dict.fromkeys(row["label"] for _, row in bars))
     frameworks = sorted({place for place, _ in bars})
-    figure: Any = Figure(figsize=(12, 2.2 + 0.34 * len(labels) * max(len(frameworks), 2)), layout="constrained")
+    figure: Any = Figure(
+        figsize=(12, 2.2 + 0.34 * len(labels) * max(len(frameworks), 2)), layout="constrained"
+    )
     figure.suptitle(heading)
     times, speeds = figure.subplots(1, 2, sharey=True, width_ratios=(3, 2))
     unit, unit_name = _unit_of(max(row["seconds_each"] for _, row in bars))
     ink = times.xaxis.label.get_color()
     colours = {place: COLOURS[place % len(COLOURS)] for place in frameworks}
-    height = 0.8 / len(frameworks)  # of a framework's bars: those of one label side by side, a gap to the next label's
+    height = 0.8 / len(
+        frameworks
+    )  # of a framework's bars: those of one label side by side, a gap to the next label's
     for place, row in bars:
         at = labels.index(row["label"]) - 0.4 + height * (frameworks.index(place) + 0.5)
         each, low, high = (row[f"seconds_{word}"] / unit for word in ("each", "low", "high"))
@@ -228,14 +288,25 @@ def _figure(found: Sequence[Answer], heading: str, bars: Sequence[Bar]) -> Any:
             (speeds, ratio, f"{ratio:.2f} ×", max(ratio, 1)),  # beside the line at 1 too
         ):
             axes.barh(at, value, height * 0.9, color=colours[place])
-            axes.annotate(text, (end, at), (4, 0), textcoords="offset points", va="center", fontsize=9)
-        times.errorbar(each, at, xerr=[[each - low], [high - each]], color=ink, capsize=2, linewidth=1)
+            axes.annotate(
+                text, (end, at), (4, 0), textcoords="offset points", va="center", fontsize=9
+            )
+        times.errorbar(
+            each, at, xerr=[[each - low], [high - each]], color=ink, capsize=2, linewidth=1
+        )
     speeds.axvline(1, color=ink, linewidth=1, linestyle=":")
-    times.set(xlabel=f"time each in {unit_name}: median and quartiles", xmargin=0.15, xlim=(0, None))
+    times.set(
+        xlabel=f"time each in {unit_name}: median and quartiles", xmargin=0.15, xlim=(0, None)
+    )
     speeds.set(xlabel="speed-up over the first line", xmargin=0.2, xlim=(0, None))
     times.set_yticks(range(len(labels)), labels)
     times.invert_yaxis()
-    names = [f"{found[place]['name']} {found[place]['version'] or ''}".strip() for place in frameworks]
-    patches = [Patch(color=colours[place], label=name) for place, name in zip(frameworks, names, strict=True)]
+    names = [
+        f"{found[place]['name']} {found[place]['version'] or ''}".strip() for place in frameworks
+    ]
+    patches = [
+        Patch(color=colours[place], label=name)
+        for place, name in zip(frameworks, names, strict=True)
+    ]
     figure.legend(handles=patches, loc="outside lower center", ncols=len(patches), frameon=False)
     return figure

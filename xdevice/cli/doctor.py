@@ -16,8 +16,15 @@ from xdevice.kit.units import size
 from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus, holders
 
-_GREEDY = 0.7  # a part of a GPU's memory: JAX takes three quarters by default, and TensorFlow nearly all
-_SIGNS = {"good": ("✓", "green"), "note": ("–", "dim"), "warning": ("!", "yellow"), "wrong": ("✗", "red")}
+_GREEDY = (
+    0.7  # a part of a GPU's memory: JAX takes three quarters by default, and TensorFlow nearly all
+)
+_SIGNS = {
+    "good": ("✓", "green"),
+    "note": ("–", "dim"),
+    "warning": ("!", "yellow"),
+    "wrong": ("✗", "red"),
+}
 
 
 class Finding(NamedTuple):
@@ -32,7 +39,9 @@ def main(options: argparse.Namespace) -> int:
     machine = gpus()
     backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     usable = [backend["name"] for backend in backends if backend["status"] == "ok"]
-    virtual, interrupted_again = ({}, None) if interrupted else try_virtual(usable, options.timeout, quiet=options.json)
+    virtual, interrupted_again = (
+        ({}, None) if interrupted else try_virtual(usable, options.timeout, quiet=options.json)
+    )
     if interrupted or interrupted_again:
         return 128 + (interrupted or interrupted_again or 0)
     findings = [*_of_installation(), _of_machine(machine), *_of_memory(machine)]
@@ -40,9 +49,13 @@ def main(options: argparse.Namespace) -> int:
         findings.append(_of_backend(backend, bool(machine["gpus"])))
         findings += [_of_missing(backend["name"], each) for each in backend.get("missing", ())]
         if backend["name"] in virtual:
-            findings.append(_of_virtual(f"{backend['name']} virtual GPUs", virtual[backend["name"]]))
+            findings.append(
+                _of_virtual(f"{backend['name']} virtual GPUs", virtual[backend["name"]])
+            )
     if not any(backend["installed"] for backend in backends):
-        findings.append(Finding("frameworks", "wrong", "no framework is installed", backends[0]["install"]))
+        findings.append(
+            Finding("frameworks", "wrong", "no framework is installed", backends[0]["install"])
+        )
     wrong = any(finding.state == "wrong" for finding in findings)
     if options.json:
         write_json({"wrong": wrong, "findings": [finding._asdict() for finding in findings]})
@@ -55,7 +68,9 @@ def _of_installation() -> Iterator[Finding]:
     """A finding where the index's `xdevice`, another project with our import name, is installed too."""
     for other in islice(distributions(name="xdevice"), 1):
         reason = f"another project's package 'xdevice' {other.version} is installed beside 'xdevice-tensors'"
-        yield Finding("xdevice", "wrong", reason, "pip uninstall xdevice, then install xdevice-tensors again")
+        yield Finding(
+            "xdevice", "wrong", reason, "pip uninstall xdevice, then install xdevice-tensors again"
+        )
 
 
 def _of_machine(machine: Any) -> Finding:
@@ -65,13 +80,17 @@ def _of_machine(machine: Any) -> Finding:
     if not machine["gpus"]:
         return Finding("machine", "note", "this machine has no GPU; nothing is wrong")
     names = ", ".join(gpu["name"] or f"{gpu['maker'].upper()} GPU" for gpu in machine["gpus"])
-    drivers = ", ".join(f"{maker.upper()} driver {version or '?'}" for maker, version in machine["drivers"].items())
+    drivers = ", ".join(
+        f"{maker.upper()} driver {version or '?'}" for maker, version in machine["drivers"].items()
+    )
     return Finding("machine", "good", f"{names}; {drivers or 'no driver'}")
 
 
 def _of_memory(machine: Any) -> Iterator[Finding]:
     """A finding for each GPU of whose memory one process holds nearly all, as frameworks do by default."""
-    totals = {gpu["index"]: gpu["total_memory"] for gpu in machine["gpus"] if gpu["maker"] == "nvidia"}
+    totals = {
+        gpu["index"]: gpu["total_memory"] for gpu in machine["gpus"] if gpu["maker"] == "nvidia"
+    }
     cure = "xdevice.share_gpus() in that program, before it uses a framework, leaves others what it does not need"
     for each in holders():
         memory, total = each["memory"] or 0, totals.get(each["gpu"])
@@ -91,10 +110,16 @@ def _of_backend(backend: dict[str, Any], has_gpu: bool) -> Finding:
         return Finding(name, "wrong", f"{backend['status']}: {backend['error']}", cure)
     if backend["problem"]:
         problem = backend["problem"]
-        return Finding(name, "wrong" if problem["wrong"] else "note", problem["reason"], problem["cure"])
+        return Finding(
+            name, "wrong" if problem["wrong"] else "note", problem["reason"], problem["cure"]
+        )
     devices = [device for device in backend["devices"] if not device["device"].startswith("cpu")]
-    seen = ", ".join(("virtual " if device.get("virtual") else "") + device["device"] for device in devices)
-    return Finding(name, "good", f"{backend['version']} {f'sees {seen}' if seen else 'works on the CPU'}")
+    seen = ", ".join(
+        ("virtual " if device.get("virtual") else "") + device["device"] for device in devices
+    )
+    return Finding(
+        name, "good", f"{backend['version']} {f'sees {seen}' if seen else 'works on the CPU'}"
+    )
 
 
 def _of_missing(name: str, missing: dict[str, Any]) -> Finding:
@@ -102,7 +127,12 @@ def _of_missing(name: str, missing: dict[str, Any]) -> Finding:
     if missing["essential"]:
         reason = f"virtual GPUs do not work: {missing['reason']}, needed for {missing['feature']}"
         return Finding(name, "wrong", reason, missing["cure"])
-    return Finding(name, "warning", f"{missing['feature']}: not supported: {missing['reason']}", missing["cure"])
+    return Finding(
+        name,
+        "warning",
+        f"{missing['feature']}: not supported: {missing['reason']}",
+        missing["cure"],
+    )
 
 
 def _of_virtual(subject: str, tried: dict[str, Any]) -> Finding:
@@ -111,9 +141,13 @@ def _of_virtual(subject: str, tried: dict[str, Any]) -> Finding:
     if tried["stands_in"]:
         return Finding(subject, "good", "work, and can stand in for real ones")
     if tried["compiles"]:
-        reason = "work, and can stand in for real ones, by a plug-in that is compiled at the first use"
+        reason = (
+            "work, and can stand in for real ones, by a plug-in that is compiled at the first use"
+        )
         return Finding(subject, "good", reason, "xdevice virtual build compiles it now")
-    return Finding(subject, "note", ("work, and cannot stand in: " if tried["works"] else "") + tried["reason"])
+    return Finding(
+        subject, "note", ("work, and cannot stand in: " if tried["works"] else "") + tried["reason"]
+    )
 
 
 def _lines(findings: list[Finding]) -> Table:

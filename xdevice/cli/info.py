@@ -24,7 +24,12 @@ def main(options: argparse.Namespace) -> int:
     if interrupted:
         return 128 + interrupted
     # each framework's GPU is one of the machine's, as its UUID tells; ``None`` where that is unknown
-    for device in (d for backend in backends for d in backend.get("devices", ()) if not d["device"].startswith("cpu")):
+    for device in (
+        d
+        for backend in backends
+        for d in backend.get("devices", ())
+        if not d["device"].startswith("cpu")
+    ):
         known = (g["index"] for g in machine["gpus"] if same_gpu(g["uuid"], device.get("uuid")))
         device["machine_gpu"] = next(known, None)
     if options.json:
@@ -36,7 +41,9 @@ def main(options: argparse.Namespace) -> int:
     if answered:
         write("", _answered(answered))
     if len(answered) < len(backends):
-        write("", Group(*_without_answer(backends)))  # printed by itself, a Text forgets that it is not to be wrapped
+        write(
+            "", Group(*_without_answer(backends))
+        )  # printed by itself, a Text forgets that it is not to be wrapped
     return 0
 
 
@@ -44,11 +51,18 @@ def _machine(machine: dict[str, Any]) -> Table:
     found = table("machine", "", "memory", right=("memory",))
     cpu = machine["host"]
     about = [cpu["name"] or "unknown"]
-    about += [f"{n} {word}{'s' * (n != 1)}" for n, word in ((cpu["cores"], "core"), (cpu["threads"], "thread")) if n]
+    about += [
+        f"{n} {word}{'s' * (n != 1)}"
+        for n, word in ((cpu["cores"], "core"), (cpu["threads"], "thread"))
+        if n
+    ]
     found.add_row("CPU", ", ".join(about), _with_free(cpu["total_memory"], cpu["available_memory"]))
     for gpu in machine["gpus"]:
         driver = machine["drivers"].get(gpu["maker"])
-        about = [gpu["name"] or f"{gpu['maker'].upper()} GPU", f"driver {driver}" if driver else "no known driver"]
+        about = [
+            gpu["name"] or f"{gpu['maker'].upper()} GPU",
+            f"driver {driver}" if driver else "no known driver",
+        ]
         memory = _with_free(gpu["total_memory"], gpu["free_memory"])
         found.add_row(f"GPU {gpu['index']}", ", ".join(about), memory)
     if not machine["gpus"]:
@@ -59,13 +73,34 @@ def _machine(machine: dict[str, Any]) -> Table:
 
 
 def _answered(backends: list[dict[str, Any]]) -> Table:
-    found = table("framework", "version", "built for", "import", "device", "", "memory", right=("import", "memory"))
+    found = table(
+        "framework",
+        "version",
+        "built for",
+        "import",
+        "device",
+        "",
+        "memory",
+        right=("import", "memory"),
+    )
     for backend in backends:
         built = " ".join(filter(None, (backend["compute"], backend["toolkit"])))
-        head = [backend["name"], backend["version"] or "?", built or "?", duration(backend["import_seconds"])]
-        none: dict[str, Any] = {"device": "none", "name": (backend["problem"] or {"reason": None})["reason"]}
+        head = [
+            backend["name"],
+            backend["version"] or "?",
+            built or "?",
+            duration(backend["import_seconds"]),
+        ]
+        none: dict[str, Any] = {
+            "device": "none",
+            "name": (backend["problem"] or {"reason": None})["reason"],
+        }
         for device in backend["devices"] or [none]:
-            memory = "" if device["device"].startswith(("cpu", "none")) else size(device.get("total_memory"))
+            memory = (
+                ""
+                if device["device"].startswith(("cpu", "none"))
+                else size(device.get("total_memory"))
+            )
             found.add_row(*head, device["device"], _about(device), memory)
             head = [""] * 4
     return found

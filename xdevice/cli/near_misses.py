@@ -39,7 +39,9 @@ def _meant(letters: str, known: Collection[str]) -> str | None:
     from difflib import get_close_matches  # 3 ms
 
     alike = [
-        name for name in known if len(name) >= SHORTEST and name[0] == letters[:1] and not _is_longer(letters, name)
+        name
+        for name in known
+        if len(name) >= SHORTEST and name[0] == letters[:1] and not _is_longer(letters, name)
     ]
     return next(iter(get_close_matches(letters, alike, 1, SIMILAR)), None)
 
@@ -53,4 +55,6 @@ def _is_value(text: str, parser: Parser, option: str) -> bool:
     """Whether the text that follows an option without a space is a value of it: ``--jobs4``, ``--backendtorch``."""
     from xdevice.framework.adapters import registered  # 20 ms
 
-    return parser.takes_value(option) and (text.isdigit() or (option == "--backend" and text in registered()))
+    return parser.takes_value(option) and (
+        text.isdigit() or (option == "--backend" and text in registered())
+    )

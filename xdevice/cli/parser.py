@@ -65,7 +65,9 @@ def one_of(known: Iterable[str]) -> dict[str, Any]:
     def read(text: str) -> str:
         if text not in words:
             there = f"there is {words[0]}" if len(words) == 1 else f"there are {', '.join(words)}"
-            raise argparse.ArgumentTypeError(f"{text!r} is unknown; {did_you_mean(text, words, there)}")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is unknown; {did_you_mean(text, words, there)}"
+            )
         return text
 
     return {"type": read, "choices": words}
@@ -91,5 +93,9 @@ positive = _number("a whole number of 1 or more", lambda number: number >= 1, _d
 count = _number("a whole number of 0 or more", lambda number: number >= 0, _digits)
 first_port = _number("a port from 1 to 65535", lambda number: 1 <= number < 2**16, _digits)
 seconds = _number("a number of seconds above 0", lambda number: 0 < number < float("inf"), float)
-scale = _number("a scale above 0 and up to 10; 1 is the lessons' own size", lambda number: 0 < number <= 10, float)
+scale = _number(
+    "a scale above 0 and up to 10; 1 is the lessons' own size",
+    lambda number: 0 < number <= 10,
+    float,
+)
 tolerance = _number("a tolerance from 0 to below 1", lambda number: 0 <= number < 1, float)

@@ -53,11 +53,16 @@ def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[A
     title = None if quiet else "asking the frameworks"
     answers, interrupted = _ask_each([*filter(is_installed, names)], description, timeout, title)
     missing = {"installed": False, "status": "not installed"}
-    rows = [answers.get(name) or {"name": name, **missing, "install": install_command(name)} for name in names]
+    rows = [
+        answers.get(name) or {"name": name, **missing, "install": install_command(name)}
+        for name in names
+    ]
     return rows, interrupted
 
 
-def try_virtual(names: Sequence[str], timeout: float, quiet: bool) -> tuple[dict[str, Answer], int | None]:
+def try_virtual(
+    names: Sequence[str], timeout: float, quiet: bool
+) -> tuple[dict[str, Answer], int | None]:
     """Whether each framework can have virtual GPUs here, and let them stand in for real ones; nothing is compiled."""
     return _ask_each(names, virtual, timeout, None if quiet else "trying virtual GPUs")
 
@@ -98,7 +103,12 @@ def _answer(child: Child, timeout: float) -> Answer:
     silent = {"timed out": f"no answer after {timeout:g} s", "stopped": "interrupted"}
     if child.status in silent:
         return {**row, "status": child.status, "error": silent[child.status]}
-    return {**row, "status": "crashed", "error": failure(child, " without an answer"), "exit_status": child.exit_status}
+    return {
+        **row,
+        "status": "crashed",
+        "error": failure(child, " without an answer"),
+        "exit_status": child.exit_status,
+    }
 
 
 def failure(child: Child, without: str = "") -> str:
@@ -106,7 +116,11 @@ def failure(child: Child, without: str = "") -> str:
     from xdevice.launcher.terminal import exit_text, printable
 
     said = printable(child.output()[1].decode(errors="replace")).strip().splitlines()[-1:]
-    return exit_text(child.exit_status) + without + (f"; its last line: {said[0].strip()}" if said else "")
+    return (
+        exit_text(child.exit_status)
+        + without
+        + (f"; its last line: {said[0].strip()}" if said else "")
+    )
 
 
 def asked(ask: Callable[[Backend], Answer], name: str, *more: str, without: str = "") -> Answer:
@@ -126,7 +140,13 @@ def asked(ask: Callable[[Backend], Answer], name: str, *more: str, without: str 
 
 def _command(ask: Callable[[Backend], Answer], name: str, *more: str) -> list[str]:
     """What prints the answer of the framework of that name as JSON."""
-    return [*PYTHON, "-c", f"from xdevice.cli import probe; probe.answer(probe.{ask.__name__})", name, *more]
+    return [
+        *PYTHON,
+        "-c",
+        f"from xdevice.cli import probe; probe.answer(probe.{ask.__name__})",
+        name,
+        *more,
+    ]
 
 
 def answer(ask: Callable[[Backend], Answer]) -> None:
@@ -137,7 +157,10 @@ def answer(ask: Callable[[Backend], Answer]) -> None:
         found = ask(find(sys.argv[1]))
     except XDeviceError as error:
         cause = error.__cause__
-        found = {"status": "broken", "error": f"{type(cause).__name__}: {cause}" if cause else str(error)}
+        found = {
+            "status": "broken",
+            "error": f"{type(cause).__name__}: {cause}" if cause else str(error),
+        }
     json.dump(found, answers)
     answers.flush()
     os._exit(0)  # a framework may crash while the process ends: the answer is written
@@ -155,7 +178,9 @@ def description(backend: Backend) -> Answer:
             row.update(properties_of(backend, device))
     return {
         "status": "ok",
-        "version": build_of(backend)["version"] or str(getattr(backend.framework, "__version__", "")) or None,
+        "version": build_of(backend)["version"]
+        or str(getattr(backend.framework, "__version__", ""))
+        or None,
         "compute": facts.compute,
         "toolkit": facts.toolkit,
         "import_seconds": round(took, 3),
@@ -185,12 +210,20 @@ def virtual(backend: Backend) -> Answer:
     """What its virtual GPUs can do here, those that stand in or else ones that do not; nothing is compiled."""
     plugins.only_find()
     use(str(backend))
-    found: Answer = {"status": "ok", "works": False, "stands_in": False, "compiles": False, "reason": None}
+    found: Answer = {
+        "status": "ok",
+        "works": False,
+        "stands_in": False,
+        "compiles": False,
+        "reason": None,
+    }
     for stand_in in (True, False):
         try:
             virtual_gpus(2, stand_in=stand_in)
         except XDeviceError as error:
-            reason = error.__cause__ if isinstance(error.__cause__, XDeviceError) else error  # the plug-in's own
+            reason = (
+                error.__cause__ if isinstance(error.__cause__, XDeviceError) else error
+            )  # the plug-in's own
             found["reason"] = found["reason"] or str(reason)
             found["compiles"] |= isinstance(reason, plugins.NotCompiledError)
         else:

@@ -65,7 +65,12 @@ def imported_by(file: Path) -> list[str]:
         body = ast.parse(file.read_bytes()).body
     except (SyntaxError, ValueError):  # the error appears when it runs
         return []
-    names = [alias.name for statement in body if isinstance(statement, ast.Import) for alias in statement.names]
+    names = [
+        alias.name
+        for statement in body
+        if isinstance(statement, ast.Import)
+        for alias in statement.names
+    ]
     names += [statement.module or "" for statement in body if isinstance(statement, ast.ImportFrom)]
     found = {name.partition(".")[0] for name in names}
     return [name for name in registered() if name in found]
@@ -74,14 +79,19 @@ def imported_by(file: Path) -> list[str]:
 def _check_module(name: str) -> None:
     package = name.partition(".")[0]
     # python -m looks in the present folder, too, and asks the hooks of editable installs
-    if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None and find_spec(package) is None:
+    if (
+        PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None
+        and find_spec(package) is None
+    ):
         raise ArgumentError(f"no module {package!r} here; without -m a script is given by its path")
 
 
 def _of_file(name: str) -> Program:
     path = Path(name)
     if path.suffix == ".ipynb":
-        raise ArgumentError(f"{name!r} is a notebook; type jupyter nbconvert --to script {name}, and run its .py file")
+        raise ArgumentError(
+            f"{name!r} is a notebook; type jupyter nbconvert --to script {name}, and run its .py file"
+        )
     with path.open("rb") as file:
         begins = file.read(512)
     has_interpreter = begins[:2] == b"#!" and not _is_python(path)
@@ -90,10 +100,16 @@ def _of_file(name: str) -> Program:
     if not os.access(path, os.X_OK):
         shell = path.suffix[1:] if path.suffix in _SHELL else "bash"
         shell = "bash" if shell == "sh" else shell
-        raise ArgumentError(f"{name!r} is not executable; type xdevice run {shell} {name}, or chmod +x {name}")
+        raise ArgumentError(
+            f"{name!r} is not executable; type xdevice run {shell} {name}, or chmod +x {name}"
+        )
     if path.suffix in _SHELL and not has_interpreter:
-        raise ArgumentError(f"{name!r} does not begin with #!/bin/bash or the like; type xdevice run bash {name}")
-    return Program([name if os.path.dirname(name) else os.path.join(os.curdir, name)], name, is_command=True)
+        raise ArgumentError(
+            f"{name!r} does not begin with #!/bin/bash or the like; type xdevice run bash {name}"
+        )
+    return Program(
+        [name if os.path.dirname(name) else os.path.join(os.curdir, name)], name, is_command=True
+    )
 
 
 def _is_python(path: Path) -> bool:
@@ -113,7 +129,9 @@ def _nothing_to_run(name: str) -> str:
         there = f"{here} in it can" if here else "a folder with a __main__.py can"
         return f"{name!r} is a folder, not a script, without a __main__.py; {there} be run"
     folder = path.parent
-    near = sorted(file.name for file in folder.iterdir() if file.is_file()) if folder.is_dir() else []
+    near = (
+        sorted(file.name for file in folder.iterdir() if file.is_file()) if folder.is_dir() else []
+    )
     otherwise = f"give the path of a Python file, as seen from {str(Path.cwd())!r}, or a command"
     hint = did_you_mean(path.name, near, "", least=0.7)
     if hint and folder != Path():

@@ -26,7 +26,9 @@ COMPARED_LINES = 2000  # of each output: aligning takes the square of it at wors
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
 _DEVICE = re.compile(r"(?<![\w.-])[A-Za-z/][\w/:]*(?:\([^()\s]*\))?(?![\w-])")
-_KINDS = frozenset({"cpu", "gpu", "tpu"})  # any word is a device's kind to the parser: not to a reader
+_KINDS = frozenset(
+    {"cpu", "gpu", "tpu"}
+)  # any word is a device's kind to the parser: not to a reader
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
@@ -45,9 +47,18 @@ class Run:
 
     def as_json(self) -> dict[str, Any]:
         child = self.child
-        ended = {"status": child.status, "exit_status": child.exit_status, "signal": signal_name(child.exit_status)}
+        ended = {
+            "status": child.status,
+            "exit_status": child.exit_status,
+            "signal": signal_name(child.exit_status),
+        }
         used = {"seconds": round(child.seconds, 3), "peak_memory": child.peak_memory}
-        printed = {"stdout": self.stdout, "stderr": self.stderr, "cut": self.cut, "binary": self.binary}
+        printed = {
+            "stdout": self.stdout,
+            "stderr": self.stderr,
+            "cut": self.cut,
+            "binary": self.binary,
+        }
         return {"backend": child.name, **ended, **used, **printed}
 
     def compared(self) -> str:
@@ -60,8 +71,16 @@ class Run:
 class Report:
     """All runs, and the unified view of the outputs of those that succeeded."""
 
-    def __init__(self, script: str, args: list[str], runs: list[Run], tolerance: float, normalize: bool) -> None:
-        self.script, self.args, self.runs, self.tolerance, self.normalize = script, args, runs, tolerance, normalize
+    def __init__(
+        self, script: str, args: list[str], runs: list[Run], tolerance: float, normalize: bool
+    ) -> None:
+        self.script, self.args, self.runs, self.tolerance, self.normalize = (
+            script,
+            args,
+            runs,
+            tolerance,
+            normalize,
+        )
         outputs = {run.child.name: run.compared() for run in runs if run.child.status == "ok"}
         self.compared, self.view = list(outputs), compare(outputs, tolerance, normalize)
         self.agree = not any(isinstance(part, Differ) for part in self.view)
@@ -70,13 +89,22 @@ class Report:
 
 def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
     """The report as JSON can hold it; the keys are stable."""
-    asked = {"script": report.script, "args": report.args, "interrupted": interrupted, "tolerance": report.tolerance}
+    asked = {
+        "script": report.script,
+        "args": report.args,
+        "interrupted": interrupted,
+        "tolerance": report.tolerance,
+    }
     runs = [run.as_json() for run in report.runs]
     agreement = {"compared": report.compared, "agree": report.agree if report.compared else None}
     output = [
         part._asdict()
         if isinstance(part, Same)
-        else {"differ": [{"backends": list(names), "lines": list(lines)} for names, lines in part.groups]}
+        else {
+            "differ": [
+                {"backends": list(names), "lines": list(lines)} for names, lines in part.groups
+            ]
+        }
         for part in report.view
     ]
     return {**asked, "normalize": report.normalize, "runs": runs, **agreement, "output": output}
@@ -92,17 +120,26 @@ def rendered(report: Report) -> Iterator[RenderableType]:
         yield ""
         yield _unified(report)
     elif report.compared:
-        yield Text(f"\n{report.them} {'prints' if len(report.compared) == 1 else 'print'} nothing", style="bold")
+        yield Text(
+            f"\n{report.them} {'prints' if len(report.compared) == 1 else 'print'} nothing",
+            style="bold",
+        )
     for run in report.runs:
         if run.child.status not in ("ok", "stopped"):
             yield from _transcript(run)
 
 
 def _table(runs: list[Run]) -> Table:
-    found = table("framework", "result", "wall time", "peak memory", right=("wall time", "peak memory"))
+    found = table(
+        "framework", "result", "wall time", "peak memory", right=("wall time", "peak memory")
+    )
     for child in (run.child for run in runs):
-        style, sign, result = ("green", "✓", "exit 0") if child.status == "ok" else ("red", "✗", ending(child))
-        used = (duration(child.seconds), size(child.peak_memory)) if child.seconds > 0 else ("–", "–")
+        style, sign, result = (
+            ("green", "✓", "exit 0") if child.status == "ok" else ("red", "✗", ending(child))
+        )
+        used = (
+            (duration(child.seconds), size(child.peak_memory)) if child.seconds > 0 else ("–", "–")
+        )
         found.add_row(Text(f"{sign} {child.name}", style=style), Text(result, style=style), *used)
     return found
 
@@ -111,14 +148,19 @@ def _transcript(run: Run) -> Iterator[RenderableType]:
     """What it has printed on both streams, in order, without what is between the first lines and the last."""
     first, left_out, last = run.printed
     said = any(line.text.strip() for line in (*first, *last))
-    heading = f"\n{run.child.name}: {ending(run.child)}; it has printed {'this:' if said else 'nothing'}"
+    heading = (
+        f"\n{run.child.name}: {ending(run.child)}; it has printed {'this:' if said else 'nothing'}"
+    )
     yield Text(heading, style="bold red")
     for lines, between in ((first, left_out), (last, 0)) if said else ():
         for line in lines:
             text = f"  {printable(line.text.decode(errors='replace'))}".rstrip()
             yield Text(text, style="red" if line.is_error else "")
         if between:
-            yield Text(f"  … {between} {'line is' if between == 1 else 'lines are'} left out here", style="dim")
+            yield Text(
+                f"  … {between} {'line is' if between == 1 else 'lines are'} left out here",
+                style="dim",
+            )
 
 
 def _headline(report: Report) -> str:
@@ -134,7 +176,9 @@ def _headline(report: Report) -> str:
 
 def _notes(report: Report) -> Iterator[Text]:
     if any(isinstance(part, Same) and part.close for part in report.view):
-        yield Text(f"≈ the same but for spaces and numbers within {report.tolerance:g}", style="dim")
+        yield Text(
+            f"≈ the same but for spaces and numbers within {report.tolerance:g}", style="dim"
+        )
     for run in (run for run in report.runs if run.child.name in report.compared):
         if run.cut:
             yield Text(f"{run.child.name} prints more than is shown and compared here", style="dim")
@@ -156,7 +200,9 @@ def _unified(report: Report) -> Table:
         for i, (names, lines) in enumerate(part.groups):
             style = _COLOURS[i % len(_COLOURS)]
             others = [name for name in report.compared if name not in names]
-            label = f"all but {others[0]}" if len(names) > 2 and len(others) == 1 else ", ".join(names)
+            label = (
+                f"all but {others[0]}" if len(names) > 2 and len(others) == 1 else ", ".join(names)
+            )
             for line in lines or (None,):
                 text = Text("(nothing)", style="dim") if line is None else Text(line, style=style)
                 view.add_row(Text(label, style=style), Text("│", style=style), text)
@@ -182,7 +228,9 @@ class _Line(NamedTuple):
     text: str
 
 
-def compare(outputs: Mapping[str, str], tolerance: float = 1e-5, normalize: bool = False) -> list[Same | Differ]:
+def compare(
+    outputs: Mapping[str, str], tolerance: float = 1e-5, normalize: bool = False
+) -> list[Same | Differ]:
     """The unified view of the outputs, in the order in which they were given."""
     classes, left = _Classes(tolerance), dict[str, list[_Line]]()
     for name, output in outputs.items():
@@ -211,7 +259,10 @@ class _Classes:
     """Numbers lines so that equal ones get one number: the first line of a class represents it."""
 
     def __init__(self, tolerance: float) -> None:
-        self.relative, self.absolute = tolerance, tolerance / 1000  # equal numbers differ by either of them at most
+        self.relative, self.absolute = (
+            tolerance,
+            tolerance / 1000,
+        )  # equal numbers differ by either of them at most
         self._exact: dict[tuple[str, tuple[str, ...]], int] = {}
         # by the words of a line: its representatives, sorted by their first number
         self._alike: dict[str, list[tuple[float, int, tuple[str, ...]]]] = {}
@@ -231,8 +282,13 @@ class _Classes:
     def _close_one(self, words: str, numbers: tuple[str, ...]) -> int | None:
         first, alike = _first(numbers), self._alike.get(words, [])
         reach = 2 * self.relative * abs(first) + self.absolute
-        near = takewhile(lambda one: one[0] <= first + reach, islice(alike, bisect_left(alike, (first - reach,)), None))
-        return next((known for _, known, others in near if all(map(self._equal, numbers, others))), None)
+        near = takewhile(
+            lambda one: one[0] <= first + reach,
+            islice(alike, bisect_left(alike, (first - reach,)), None),
+        )
+        return next(
+            (known for _, known, others in near if all(map(self._equal, numbers, others))), None
+        )
 
     def _equal(self, a: str, b: str) -> bool:
         if a == b:
@@ -253,7 +309,9 @@ def _common(sequences: Sequence[list[int]]) -> list[int]:
         shorter = min(len(common), len(other))
         start = next((i for i in range(shorter) if common[i] != other[i]), shorter)
         matcher = SequenceMatcher(None, common[start:], other[start:], autojunk=False)
-        rest = [common[start + b.a + i] for b in matcher.get_matching_blocks() for i in range(b.size)]
+        rest = [
+            common[start + b.a + i] for b in matcher.get_matching_blocks() for i in range(b.size)
+        ]
         common = common[:start] + rest
     return common
 
@@ -268,10 +326,15 @@ def _between(before: Mapping[str, list[_Line]]) -> list[Same | Differ]:
         groups: dict[tuple[int, ...], list[tuple[str, list[_Line]]]] = {}
         for name, lines in zip(before, step, strict=True):
             groups.setdefault(tuple(line.mark for line in lines), []).append((name, lines))
-        if len(groups) == 1:  # as good as a common line: only the order of the lines around it hid that
+        if (
+            len(groups) == 1
+        ):  # as good as a common line: only the order of the lines around it hid that
             found.append(Same(step[0][0].text, close=len({lines[0].text for lines in step}) > 1))
         else:
-            named = ((tuple(name for name, _ in g), tuple(line.text for line in g[0][1])) for g in groups.values())
+            named = (
+                (tuple(name for name, _ in g), tuple(line.text for line in g[0][1]))
+                for g in groups.values()
+            )
             found.append(Differ(tuple(named)))
     return found
 

@@ -22,12 +22,20 @@ from xdevice.machine import usable_threads
 
 
 def main(options: argparse.Namespace) -> int:
-    in_tox = options.how == "-m" and options.env  # whose environments may have a module that this one has not
-    program = Program(["-m", options.script], options.script) if in_tox else program_of(options.script, options.how)
+    in_tox = (
+        options.how == "-m" and options.env
+    )  # whose environments may have a module that this one has not
+    program = (
+        Program(["-m", options.script], options.script)
+        if in_tox
+        else program_of(options.script, options.how)
+    )
     if options.virtual_gpus:
         number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
         words = {"lenient": options.lenient, "races": options.races}
-        request.propagate(request.Request(number, False, options.stand_in, "--virtual-gpus", **words))
+        request.propagate(
+            request.Request(number, False, options.stand_in, "--virtual-gpus", **words)
+        )
     if options.stand_in:
         request.set_aside()
     if options.stand_in or options.watch_transfers:
@@ -38,7 +46,9 @@ def main(options: argparse.Namespace) -> int:
     pythons, failed, interrupted = _pythons(names, options)
     # unbuffered, so that the output of a run that is stopped is complete
     env = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ}
-    for variable in ("PYTHONPATH", "PYTHONHOME") if options.env else ():  # packages of the present environment
+    for variable in (
+        ("PYTHONPATH", "PYTHONHOME") if options.env else ()
+    ):  # packages of the present environment
         env.pop(variable, None)
     children = []
     for name, python in pythons.items():
@@ -57,7 +67,10 @@ def main(options: argparse.Namespace) -> int:
         write(*rendered(report))
     if interrupted:
         return 128 + interrupted
-    return int(any(child.status != "ok" for child in ended.values()) or (options.strict and not report.agree))
+    return int(
+        any(child.status != "ok" for child in ended.values())
+        or (options.strict and not report.agree)
+    )
 
 
 def _told(program: Program, python: str) -> dict[str, str]:
@@ -68,8 +81,12 @@ def _told(program: Program, python: str) -> dict[str, str]:
 def _run_once(program: Program, options: argparse.Namespace) -> int:
     """Become the script's own process: its output, signals and exit status are as without xdevice."""
     if options.watch_transfers and program.only_starts_others:
-        why = f"{program.shown!r} starts processes, and --watch-transfers watches one Python program"
-        raise ArgumentError(f"{why}; type xdevice run --watch-transfers SCRIPT for what {program.shown!r} starts")
+        why = (
+            f"{program.shown!r} starts processes, and --watch-transfers watches one Python program"
+        )
+        raise ArgumentError(
+            f"{why}; type xdevice run --watch-transfers SCRIPT for what {program.shown!r} starts"
+        )
     for name in options.backend:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
@@ -79,7 +96,12 @@ def _run_once(program: Program, options: argparse.Namespace) -> int:
         request.require(used)
     os.environ.update(_told(program, sys.executable))
     python, *words = program.run_by(sys.executable)
-    command = [python, *(watched.by(options) if options.watch_transfers else []), *words, *options.args]
+    command = [
+        python,
+        *(watched.by(options) if options.watch_transfers else []),
+        *words,
+        *options.args,
+    ]
     if os.name != "nt":  # where the shell would not wait for a process that has been replaced
         sys.stdout.flush()
         os.execv(command[0], command)
@@ -96,7 +118,9 @@ def _check_virtual(names: Sequence[str]) -> None:
                 raise NotSupportedError(refused)
 
 
-def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[str, str], list[Child], int | None]:
+def _pythons(
+    names: Sequence[str], options: argparse.Namespace
+) -> tuple[dict[str, str], list[Child], int | None]:
     """Each framework's Python, the preparations that failed, and the signal that cut them short."""
     if not options.env:
         return dict.fromkeys(names, sys.executable), [], None
@@ -106,7 +130,9 @@ def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[st
     good = [child.name for child in children if child.status == "ok"]
     if interrupted:
         for child in children:
-            child.status = "stopped"  # an environment may be ready, but the script did not run in it
+            child.status = (
+                "stopped"  # an environment may be ready, but the script did not run in it
+            )
         return {}, children, interrupted
     told = {name: _ask_tox("config", "-q", "-e", name, "-k", "env_python") for name in good}
     pythons = {name: answer.partition("=")[2].strip() for name, answer in told.items()}
@@ -115,14 +141,18 @@ def _pythons(names: Sequence[str], options: argparse.Namespace) -> tuple[dict[st
 
 def _environments(asked: Sequence[str]) -> list[str]:
     """The frameworks asked for, or all that the project in this folder has a tox environment for, named like it."""
-    there = _ask_tox("list", "-q", "--no-desc", *([] if asked else ["-d"])).split()  # -d: without those run on request
+    there = _ask_tox(
+        "list", "-q", "--no-desc", *([] if asked else ["-d"])
+    ).split()  # -d: without those run on request
     chosen = [str(find(name)) for name in asked] or [name for name in registered() if name in there]
     listed = ", ".join(there) or "none"
     if not chosen:
         none = f"no tox environment here is named like a framework; there are {listed}"
         raise ArgumentError(f"{none}; go to a folder whose tox.ini has some")
     for name in (name for name in chosen if name not in there):
-        raise ArgumentError(f"no tox environment {name!r} here; there are {listed}; name these, or leave --env tox out")
+        raise ArgumentError(
+            f"no tox environment {name!r} here; there are {listed}; name these, or leave --env tox out"
+        )
     return chosen
 
 
@@ -136,5 +166,7 @@ def _ask_tox(*arguments: str) -> str:
     done = subprocess.run([*_tox(), *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stdout + done.stderr).strip().splitlines() or [f"exit {done.returncode}"]
-        raise ArgumentError(f"tox fails in {str(Path.cwd())!r} ({said[-1]}); tox list should show its environments")
+        raise ArgumentError(
+            f"tox fails in {str(Path.cwd())!r} ({said[-1]}); tox list should show its environments"
+        )
     return done.stdout

@@ -34,7 +34,11 @@ def main(options: argparse.Namespace) -> int:
     applied = f"every Python of this environment applies {ENV} at its start"
     if options.action == "status":
         by = "programs that import xdevice, by xdevice run, and by their children"
-        print(f"installed: {file}; {applied}" if file.exists() else f"not installed: {ENV} is applied by {by}")
+        print(
+            f"installed: {file}; {applied}"
+            if file.exists()
+            else f"not installed: {ENV} is applied by {by}"
+        )
         print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
         _show_missing(options.backend)
         return 0
@@ -54,15 +58,23 @@ def main(options: argparse.Namespace) -> int:
 
 def _show_missing(asked: list[str]) -> None:
     """Print what virtual GPUs lack under the installed versions of the frameworks, a line for each feature."""
-    for name, answer in _answers(asked or available(), lambda name: probe.asked(probe.lacking, name, without=ENV)):
+    for name, answer in _answers(
+        asked or available(), lambda name: probe.asked(probe.lacking, name, without=ENV)
+    ):
         if "error" in answer:
             print(f"{name}: {answer['error']}")
         for each in answer.get("missing", ()):
-            what = "virtual GPUs do not work" if each["essential"] else f"{each['feature']}: not supported"
+            what = (
+                "virtual GPUs do not work"
+                if each["essential"]
+                else f"{each['feature']}: not supported"
+            )
             print(f"{name} {answer['version']}: {what}: {each['reason']}; {each['cure']}")
 
 
-def _answers(names: list[str], ask: Callable[[str], dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _answers(
+    names: list[str], ask: Callable[[str], dict[str, Any]]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each framework's answer, a few of them being asked at the same time."""
     with ThreadPoolExecutor(max(1, (usable_threads() or 2) // 2)) as pool:
         yield from zip(names, pool.map(ask, names), strict=True)
@@ -105,9 +117,13 @@ def _prepared(folder: Path) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         reason = plugins.unsafe(folder)
     except OSError as error:
-        raise ArgumentError(f"--to {folder} cannot be made ({error.strerror}); name another folder") from error
+        raise ArgumentError(
+            f"--to {folder} cannot be made ({error.strerror}); name another folder"
+        ) from error
     if reason is not None:
-        raise ArgumentError(f"--to {folder} would not be read, {reason}; name another folder, or chmod go-w {folder}")
+        raise ArgumentError(
+            f"--to {folder} would not be read, {reason}; name another folder, or chmod go-w {folder}"
+        )
     return folder
 
 

@@ -27,13 +27,19 @@ from xdevice.tensors.transfers.report import Report, watch_transfers
 from xdevice.tensors.transfers.rules import RULES
 from xdevice.tensors.transfers.watching import accept
 
-_OURS = (__file__, runpy.__file__, "<frozen runpy>")  # a traceback of the script's error is shown without these frames
+_OURS = (
+    __file__,
+    runpy.__file__,
+    "<frozen runpy>",
+)  # a traceback of the script's error is shown without these frames
 
 
 def by(options: argparse.Namespace) -> list[str]:
     """What Python is given before a script, or ``-m`` and a module, for it to be watched."""
     if options.report is not None and not options.report.parent.is_dir():
-        raise ArgumentError(f"--report {str(options.report)!r}: there is no folder {str(options.report.parent)!r}")
+        raise ArgumentError(
+            f"--report {str(options.report)!r}: there is no folder {str(options.report.parent)!r}"
+        )
     if options.baseline is not None and not options.update_baseline:
         Baseline.read(options.baseline)  # a mistake is said before the script runs
     settings = {
@@ -76,7 +82,10 @@ def main() -> None:
             sys.excepthook(type(ended), ended, trace)
         if kept and settings["updates"]:
             number = Baseline(kept).write(report.lines)
-            print(f"xdevice: {kept}: {number} {'line' if number == 1 else 'lines'} that copy", file=sys.stderr)
+            print(
+                f"xdevice: {kept}: {number} {'line' if number == 1 else 'lines'} that copy",
+                file=sys.stderr,
+            )
         _show(report, settings)
     if ended is not None:
         if not isinstance(ended, SystemExit):
@@ -124,7 +133,9 @@ def _new_main() -> ModuleType:
 def _show(report: Report, settings: dict[str, Any]) -> None:
     sys.stdout.flush()
     here = os.getcwd()
-    os.chdir(settings["folder"])  # to which the report's paths are relative, wherever the script has gone
+    os.chdir(
+        settings["folder"]
+    )  # to which the report's paths are relative, wherever the script has gone
     is_shown = settings["format"] == "text" and not settings["report"]
     text = str(report) if is_shown else FORMATS[settings["format"]](report)
     os.chdir(here)
@@ -139,24 +150,45 @@ def sarif(report: Report) -> str:
     driver = {
         "name": "xdevice",
         "version": __version__,
-        "rules": [{"id": name, "shortDescription": {"text": name.replace("-", " ").capitalize()}} for name in RULES],
+        "rules": [
+            {"id": name, "shortDescription": {"text": name.replace("-", " ").capitalize()}}
+            for name in RULES
+        ],
     }
     results: list[dict[str, Any]] = []
     for finding in report:
         if finding.rule and finding.file:
             region = {"startLine": finding.line, "snippet": {"text": finding.source}}
-            place = {"physicalLocation": {"artifactLocation": {"uri": _uri(finding.file)}, "region": region}}
+            place = {
+                "physicalLocation": {
+                    "artifactLocation": {"uri": _uri(finding.file)},
+                    "region": region,
+                }
+            }
             message = {"text": f"{finding.what}; {finding.advice}"}
-            results.append({"ruleId": finding.rule, "level": "warning", "message": message, "locations": [place]})
+            results.append(
+                {
+                    "ruleId": finding.rule,
+                    "level": "warning",
+                    "message": message,
+                    "locations": [place],
+                }
+            )
     schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
-    runs: list[Any] = [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}]
+    runs: list[Any] = [
+        {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    ]
     return as_json({"$schema": schema, "version": "2.1.0", "runs": runs})
 
 
 def _uri(file: str) -> str:
     """Relative to the working directory where it is below it: as code scanning finds it in a repository."""
     path = Path(file).resolve()
-    return quote(path.relative_to(Path.cwd()).as_posix()) if path.is_relative_to(Path.cwd()) else path.as_uri()
+    return (
+        quote(path.relative_to(Path.cwd()).as_posix())
+        if path.is_relative_to(Path.cwd())
+        else path.as_uri()
+    )
 
 
 def github(report: Report) -> str:

@@ -48,12 +48,19 @@ class Capabilities:
 
 
 CAPABILITIES: dict[str, tuple[str, ...]] = {
-    name: tuple(function for each in protocol.__mro__ for function in vars(each) if not function.startswith("_"))
+    name: tuple(
+        function
+        for each in protocol.__mro__
+        for function in vars(each)
+        if not function.startswith("_")
+    )
     for name, protocol in Capabilities.__annotations__.items()
 }
 """Each capability with the functions that it may have."""
 
-PREPARING = frozenset(name for name, p in Capabilities.__annotations__.items() if Preparation in p.__mro__)
+PREPARING = frozenset(
+    name for name, p in Capabilities.__annotations__.items() if Preparation in p.__mro__
+)
 """The capabilities that count as no first use of a framework."""
 
 MODULES = {

@@ -24,7 +24,16 @@ __all__ = [
     "Mark",
     "Memory",
 ]
-__all__ += ["MemoryStats", "Mixing", "Preparation", "Properties", "Races", "Transfers", "Virtual", "Watcher"]
+__all__ += [
+    "MemoryStats",
+    "Mixing",
+    "Preparation",
+    "Properties",
+    "Races",
+    "Transfers",
+    "Virtual",
+    "Watcher",
+]
 
 
 class Build(TypedDict):
@@ -53,7 +62,9 @@ class MemoryStats(TypedDict, total=False):
     allocated: int | None  # in live tensors of this process and framework
     reserved: int | None  # taken from the device by the framework's allocator
     peak: int | None  # the most that was ever allocated
-    holders: dict[str, int | None] | None  # of the device, by process: "this process", "process 4711 (python)"
+    holders: (
+        dict[str, int | None] | None
+    )  # of the device, by process: "this process", "process 4711 (python)"
 
 
 class Preparation(Protocol):
@@ -264,7 +275,9 @@ class Job:
     address: str | None = None  # this process's own, as the other hosts reach it, where it is known
     interface: str | None = None  # the network interface that has it, likewise
     secret: str = ""  # random, the same in all processes, and known to no other
-    trusts_network: bool = False  # whether the engine may listen where any process can connect to it
+    trusts_network: bool = (
+        False  # whether the engine may listen where any process can connect to it
+    )
 
     @property
     def master(self) -> str:

@@ -16,8 +16,29 @@ from xdevice.device import Device
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Call", "Collectives", "Compiling", "Creation", "Data", "Differentiation", "Exchange", "Extension", "Fft"]
-__all__ += ["Following", "Gradients", "Linalg", "Maths", "Models", "Packing", "Placement", "Role", "Sharing", "Storage"]
+__all__ = [
+    "Call",
+    "Collectives",
+    "Compiling",
+    "Creation",
+    "Data",
+    "Differentiation",
+    "Exchange",
+    "Extension",
+    "Fft",
+]
+__all__ += [
+    "Following",
+    "Gradients",
+    "Linalg",
+    "Maths",
+    "Models",
+    "Packing",
+    "Placement",
+    "Role",
+    "Sharing",
+    "Storage",
+]
 __all__ += ["Tracing", "Trees"]
 
 Role = Literal["tensor", "model", "device", "data"]
@@ -115,8 +136,12 @@ class Creation(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
     def zeros(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
     def ones(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
-    def full(self, shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any: ...
-    def arange(self, start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any: ...
+    def full(
+        self, shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None
+    ) -> Any: ...
+    def arange(
+        self, start: Any, stop: Any, step: Any, dtype: Any, device: Device | None
+    ) -> Any: ...
     def rand(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
     def randn(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
     def seed(self, n: int) -> None:
@@ -177,7 +202,9 @@ class Gradients(Protocol):
     def is_floating(self, tensor: Any) -> bool:
         """Whether the tensor is of floating-point numbers, so that it can have a gradient."""
 
-    def value_and_gradients(self, call: Call, parameters: list[Any], nested: bool) -> tuple[Any, Any, list[Any]]:
+    def value_and_gradients(
+        self, call: Call, parameters: list[Any], nested: bool
+    ) -> tuple[Any, Any, list[Any]]:
         """``call(variables)`` returns a tensor of one number, and more; its value, that, and the gradients.
 
         The variables stand for the parameters one by one, each an object of its own. A gradient is on its
@@ -274,5 +301,7 @@ class Storage(Protocol):
     def to_bits(self, tensor: Any) -> np.ndarray[Any, Any]:
         """The values' bytes on the host, in order: a vector of uint8."""
 
-    def from_bits(self, bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    def from_bits(
+        self, bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
+    ) -> Any:
         """A new tensor of what `to_bits` gave, of one of the framework's own dtypes."""

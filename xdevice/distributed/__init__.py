@@ -16,5 +16,14 @@ from xdevice.distributed.group import is_initialized, local_rank, rank, world_si
 from xdevice.distributed.lifetime import init, process_group, shutdown
 from xdevice.distributed.operations import all_gather, all_reduce, barrier, broadcast
 
-__all__ = ["PEER_FAILED", "all_gather", "all_reduce", "barrier", "broadcast", "init", "is_initialized", "local_rank"]
+__all__ = [
+    "PEER_FAILED",
+    "all_gather",
+    "all_reduce",
+    "barrier",
+    "broadcast",
+    "init",
+    "is_initialized",
+    "local_rank",
+]
 __all__ += ["process_group", "rank", "shutdown", "world_size"]

@@ -18,14 +18,31 @@ from typing import Any, NamedTuple
 from xdevice.contract import Job
 from xdevice.distributed.failures import ANSWER, BARRIER_MARGIN, HANDSHAKE
 from xdevice.distributed.process_info import ProcessInfo
-from xdevice.distributed.rendezvous.authentication import Acceptor, Connection, HandshakeError, connected, find_token
+from xdevice.distributed.rendezvous.authentication import (
+    Acceptor,
+    Connection,
+    HandshakeError,
+    connected,
+    find_token,
+)
 from xdevice.distributed.rendezvous.messages import Channel, Fingerprint, Request
 from xdevice.distributed.rendezvous.ports import listening
-from xdevice.distributed.tree_barrier import MISMATCH, Follower, InterruptedByRank0Error, Leader, Pipes, Wait
+from xdevice.distributed.tree_barrier import (
+    MISMATCH,
+    Follower,
+    InterruptedByRank0Error,
+    Leader,
+    Pipes,
+    Wait,
+)
 from xdevice.errors import XDeviceError
 
-FANOUT = 8  # leaders below one, which reads from them one after the other; fewer make the tree deeper
-PATIENCE = ANSWER / 3  # seconds after which a process tells the coordinator that it waits: before it asks the others
+FANOUT = (
+    8  # leaders below one, which reads from them one after the other; fewer make the tree deeper
+)
+PATIENCE = (
+    ANSWER / 3
+)  # seconds after which a process tells the coordinator that it waits: before it asks the others
 LAST = "shutdown"  # the collective after which channels may close, which the coordinator must know
 
 Answer = dict[str, Any] | None
@@ -54,10 +71,15 @@ class BarrierSetup:
 
     def __init__(self, info: ProcessInfo, job: Job, channel: int) -> None:
         self._info, self._channel = info, channel
-        self._position, self._address = position_of(info.rank, job), job.address or job.hosts[info.rank]
+        self._position, self._address = (
+            position_of(info.rank, job),
+            job.address or job.hosts[info.rank],
+        )
         self._is_leader = self._position.leader == info.rank
         self._opened = ExitStack()
-        self.close = self._opened.close  # of what the node would have used: rank 0 lets the processes in instead
+        self.close = (
+            self._opened.close
+        )  # of what the node would have used: rank 0 lets the processes in instead
 
     def offer(self) -> dict[str, Any]:
         """What other processes need of this one; empty if it can have no tree barrier."""
@@ -90,9 +112,14 @@ class BarrierSetup:
 
     def _joined(self, offers: list[dict[str, Any]], deadline: float) -> Follower | Leader:
         if not self._is_leader:
-            return Follower(self._opened.enter_context(closing(Pipes.opened(offers[0]))), self._channel)
+            return Follower(
+                self._opened.enter_context(closing(Pipes.opened(offers[0]))), self._channel
+            )
         at = [tuple(offer["at"]) for offer in offers[1:]]
-        parents = [self._opened.enter_context(connected(each, find_token(self._info), deadline)) for each in at]
+        parents = [
+            self._opened.enter_context(connected(each, find_token(self._info), deadline))
+            for each in at
+        ]
         children = self._accepted(deadline) if self._position.children else []
         return Leader(self._pipes, self._position.on_host - 1, parents, children, self._channel)
 
@@ -100,7 +127,10 @@ class BarrierSetup:
         """Authenticated connections of the leaders below this one; `OSError` if not all have connected in time."""
         found: list[socket.socket] = []
         count, token = len(self._position.children), find_token(self._info)
-        with DefaultSelector() as selector, closing(Acceptor(self._listener, token, count, selector)) as acceptor:
+        with (
+            DefaultSelector() as selector,
+            closing(Acceptor(self._listener, token, count, selector)) as acceptor,
+        ):
             while len(found) < count:
                 left = deadline - time.monotonic()
                 if left <= 0:
@@ -115,7 +145,9 @@ class BarrierSetup:
 
 
 class Barrier:
-    def __init__(self, channel: Channel, info: ProcessInfo, job: Job, entered: Callable[[str], None]) -> None:
+    def __init__(
+        self, channel: Channel, info: ProcessInfo, job: Job, entered: Callable[[str], None]
+    ) -> None:
         self.channel, self._info, self._job, self._entered = channel, info, job, entered
         self._node: Follower | Leader | None = None  # None where the coordinator lets all in
         self._is_set_up = False
@@ -164,7 +196,11 @@ class Barrier:
     def _set_up(self, timeout: float) -> Answer:
         """Set up the tree barrier if every process can; otherwise no process does."""
         setup = BarrierSetup(self._info, self._job, self.channel.fileno())
-        offer = Request(Fingerprint("the offers of the barrier"), payload=setup.offer(), payloads_of=setup.needs())
+        offer = Request(
+            Fingerprint("the offers of the barrier"),
+            payload=setup.offer(),
+            payloads_of=setup.needs(),
+        )
         answer = self._by_rank_0(offer, timeout)
         if answer and "entered" in answer:
             node = setup.node(answer.get("payloads")) if answer.get("all_ready") else None
@@ -181,5 +217,7 @@ def _digest(fingerprint: Fingerprint) -> bytes:
     """What the tree compares; of the last collective nothing, so that all ask the coordinator."""
     if fingerprint.name == LAST:
         return MISMATCH
-    text = "\0".join((fingerprint.name, str(fingerprint.count), fingerprint.digest, *fingerprint.tensors))
+    text = "\0".join(
+        (fingerprint.name, str(fingerprint.count), fingerprint.digest, *fingerprint.tensors)
+    )
     return blake2b(text.encode(), digest_size=16).digest()

@@ -14,18 +14,34 @@ from xdevice.errors import DistributedError, DistributedTimeoutError
 PEER_FAILED = 75
 """The exit status of a process that ends because another one has failed."""
 
-WORST_BANDWIDTH = 10e6  # bytes per second; a transfer at this rate has not failed, however long it takes
+WORST_BANDWIDTH = (
+    10e6  # bytes per second; a transfer at this rate has not failed, however long it takes
+)
 
 ANSWER = 1.5  # for a process to say where it is; the only number that is chosen: a busy host takes a second at most
-REPORT = ANSWER + 0.5  # for rank 0 to tell the others that a process has raised; rank 0 may be waiting for answers
-DIAGNOSIS = 2 * ANSWER  # for rank 0 to name the failed rank after a timeout: it asks every process and waits
-BARRIER_MARGIN = DIAGNOSIS + 2 * ANSWER  # beyond the timeout in a barrier: rank 0 starts its clock later if it is busy
+REPORT = (
+    ANSWER + 0.5
+)  # for rank 0 to tell the others that a process has raised; rank 0 may be waiting for answers
+DIAGNOSIS = (
+    2 * ANSWER
+)  # for rank 0 to name the failed rank after a timeout: it asks every process and waits
+BARRIER_MARGIN = (
+    DIAGNOSIS + 2 * ANSWER
+)  # beyond the timeout in a barrier: rank 0 starts its clock later if it is busy
 LEAVING = DIAGNOSIS  # for an engine to return by itself once a process has failed; the diagnosis comes first
-SETTLING = LEAVING + 1  # for the launcher to wait for the failed process, after others have ended because of it
-TERMINATION = LEAVING  # between SIGTERM and SIGKILL: a process in an engine leaves it before it is killed
-LAST_RESORT = 2 * SETTLING + 2  # for frameworks to end in a failed process; by then a launcher has asked it to stop
+SETTLING = (
+    LEAVING + 1
+)  # for the launcher to wait for the failed process, after others have ended because of it
+TERMINATION = (
+    LEAVING  # between SIGTERM and SIGKILL: a process in an engine leaves it before it is killed
+)
+LAST_RESORT = (
+    2 * SETTLING + 2
+)  # for frameworks to end in a failed process; by then a launcher has asked it to stop
 UNKILLABLE = LAST_RESORT  # to end by SIGKILL; after that, one that hangs in a system call is left to the system
-HANDSHAKE = 2 * ANSWER  # for a connection to authenticate itself, and as long again to send its join message
+HANDSHAKE = (
+    2 * ANSWER
+)  # for a connection to authenticate itself, and as long again to send its join message
 
 
 @dataclass(frozen=True, slots=True, eq=False)

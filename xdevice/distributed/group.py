@@ -31,11 +31,16 @@ class Group:
     """What exists between `init` and `shutdown`. A job of one process has no membership and no engine."""
 
     def __init__(
-        self, engine: Engine | None = None, membership: Membership | None = None, owner: Backend | None = None
+        self,
+        engine: Engine | None = None,
+        membership: Membership | None = None,
+        owner: Backend | None = None,
     ) -> None:
         self.engine, self.membership = engine, membership
         self.owner = owner  # whose tensors the engine takes; None for those of any framework
-        self.job = membership.job if membership is not None else Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
+        self.job = (
+            membership.job if membership is not None else Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
+        )
         self._thread, self._lock = threading.get_ident(), threading.RLock()
 
     def one_at_a_time(self, name: str) -> AbstractContextManager[object]:
@@ -43,7 +48,9 @@ class Group:
         if self.membership is None:
             return nullcontext()
         if threading.get_ident() != self._thread:
-            raise DistributedError(f"{name} comes from another thread than init(); call collectives from that one")
+            raise DistributedError(
+                f"{name} comes from another thread than init(); call collectives from that one"
+            )
         return self._lock
 
 
@@ -136,7 +143,9 @@ def current() -> Group:
         return here.group
     if here.process().world_size == 1:
         return _ALONE
-    raise DistributedError("this process has not joined a group; call xdevice.distributed.init() first")
+    raise DistributedError(
+        "this process has not joined a group; call xdevice.distributed.init() first"
+    )
 
 
 def on_rank_0(name: str, act: Callable[[], None]) -> None:
@@ -199,7 +208,13 @@ def _tell(error: BaseException) -> None:
 
 def _reset_in_child() -> None:
     """In a forked child: leave the group, which the parent stays in, and tell the others nothing."""
-    membership, here.info, here.group, here.broken, here.exit_status = here.membership, None, None, False, 0
+    membership, here.info, here.group, here.broken, here.exit_status = (
+        here.membership,
+        None,
+        None,
+        False,
+        0,
+    )
     if membership is not None:
         membership.close_descriptors()
 
@@ -208,7 +223,9 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_in_child)
 
 
-def _on_exception(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _on_exception(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     try:
         here.hook(kind, error, trace)
     finally:  # also where a hook of the user's fails
@@ -218,7 +235,9 @@ def _on_exception(kind: type[BaseException], error: BaseException, trace: Traceb
     here.exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1
     rank = here.process().rank
     own = (rank,) if isinstance(error, DistributedTimeoutError) else (rank, None)
-    if isinstance(error, DistributedError) and error.rank not in own:  # because of another rank, or of the network
+    if (
+        isinstance(error, DistributedError) and error.rank not in own
+    ):  # because of another rank, or of the network
         here.exit_status = PEER_FAILED
     if not (sys.flags.interactive or hasattr(sys, "ps1")):  # else the process goes on
         with suppress(RuntimeError):  # no more threads

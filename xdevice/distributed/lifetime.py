@@ -30,7 +30,9 @@ TRUST = "XDEVICE_TRUST_NETWORK"  # the variable that lets engines listen where a
 ENGINES = ("native", "mpi")
 TIMEOUT = 120.0  # seconds to wait for the others by default
 
-_joined: set[ProcessInfo] = set()  # with which this process has joined: engines may keep the ports for the next group
+_joined: set[ProcessInfo] = (
+    set()
+)  # with which this process has joined: engines may keep the ports for the next group
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,9 @@ class InitOptions:
     def trusts_network(self) -> bool:
         if self.trust_network is not None:
             if not isinstance(self.trust_network, bool):
-                raise ArgumentTypeError(f"trust_network={self.trust_network!r} is not a boolean; give True or False")
+                raise ArgumentTypeError(
+                    f"trust_network={self.trust_network!r} is not a boolean; give True or False"
+                )
             return self.trust_network
         text = os.environ.get(TRUST, "")
         if text not in ("", "0", "1"):
@@ -84,11 +88,15 @@ class InitOptions:
             return process_info_in(env)
         missing = " and ".join(name for name in names[:3] if name not in given)
         if missing:
-            raise ArgumentError(f"init() was given {', '.join(given)} without {missing}; give all three, or none")
+            raise ArgumentError(
+                f"init() was given {', '.join(given)} without {missing}; give all three, or none"
+            )
         size = _whole("world_size", self.world_size, 1, None)
         rank = _whole("rank", self.rank, 0, size)
         host, port = _host_and_port(self.address, size)
-        if self.local_rank is None and size > 1 and not is_loopback(host):  # the rank would be another host's GPU
+        if (
+            self.local_rank is None and size > 1 and not is_loopback(host)
+        ):  # the rank would be another host's GPU
             raise ArgumentError("init() was given no local_rank; give one, from 0 on each host")
         local = rank if self.local_rank is None else _whole("local_rank", self.local_rank, 0, size)
         check_rank(rank, size, env)
@@ -207,13 +215,17 @@ def _init(options: InitOptions) -> None:
     if name == "native" and info not in _joined:
         check_ports(info.rank, info.world_size, info.port)
         _joined.add(info)
-    kind = f"{name}, with a trusted network" if info.trusts_network else name  # on which all must agree
+    kind = (
+        f"{name}, with a trusted network" if info.trusts_network else name
+    )  # on which all must agree
     agreed = {"backend": str(owner), "engine": kind, "version": __version__, "timeout": seconds}
     with joining(info):
         membership = Membership(info, start, agreed)
     enter(Group(engine, membership, owner if name == "native" else None))
     try:
-        membership.work("the start of the engine", lambda: engine.start(membership.job, max(seconds, start)))
+        membership.work(
+            "the start of the engine", lambda: engine.start(membership.job, max(seconds, start))
+        )
         membership.enter(Fingerprint("the first barrier"))
         membership.wait_at_most(seconds)
     except BaseException as error:
@@ -256,26 +268,36 @@ def check_reach(info: ProcessInfo, what: str) -> None:
     """Raise if an engine would listen beyond loopback and the user has not allowed that."""
     for host in (info.host, os.environ.get("XDEVICE_HOST") or info.host):
         if info.world_size > 1 and not info.trusts_network and not is_loopback(host):
-            hint = f"start with xdevice launch --trust-network, {TRUST}=1, or init(trust_network=True)"
+            hint = (
+                f"start with xdevice launch --trust-network, {TRUST}=1, or init(trust_network=True)"
+            )
             why = f"{what} lets any process connect that reaches {host}"
             raise DistributedError(f"{why}; on a network that you trust, {hint}")
 
 
 def _whole(name: str, value: Any, least: int, end: int | None) -> int:
     room = f"from {least} to {end - 1}" if end is not None else f"of {least} or more"
-    return whole_number(value, f"{name}={value!r} is not an integer {room}", least, end or float("inf"))
+    return whole_number(
+        value, f"{name}={value!r} is not an integer {room}", least, end or float("inf")
+    )
 
 
 def _host_and_port(address: Any, size: int) -> tuple[str, int]:
     if not isinstance(address, str):
-        raise ArgumentTypeError(f"address={address!r} is not a string; give rank 0's, as in '10.0.0.1:29400'")
+        raise ArgumentTypeError(
+            f"address={address!r} is not a string; give rank 0's, as in '10.0.0.1:29400'"
+        )
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (colon and host and port.isascii() and port.isdigit()):
-        raise ArgumentError(f"address={address!r} is not a host and a port; give rank 0's, as in '10.0.0.1:29400'")
+        raise ArgumentError(
+            f"address={address!r} is not a host and a port; give rank 0's, as in '10.0.0.1:29400'"
+        )
     if not has_room(int(port), size):
         needed = f"{block_size(size)} ports"
-        raise ArgumentError(f"address={address!r} leaves no room for the job's {needed}; give a lower port")
+        raise ArgumentError(
+            f"address={address!r} leaves no room for the job's {needed}; give a lower port"
+        )
     return (LOCALHOST if host == "localhost" else host), int(port)
 
 
@@ -283,5 +305,7 @@ def _secret(token: Any) -> str:
     if token is None:
         return ""
     if not isinstance(token, str):
-        raise ArgumentTypeError(f"token is of type {type(token).__name__}; give all processes the same random string")
+        raise ArgumentTypeError(
+            f"token is of type {type(token).__name__}; give all processes the same random string"
+        )
     return checked(token, "token")

@@ -13,7 +13,13 @@ from typing import Any, NoReturn, TypeVar
 
 from xdevice.distributed import failures
 from xdevice.distributed.barriers import Barrier
-from xdevice.distributed.failures import Work, error_of_rank, exit_after_failed_rank, reported, undiagnosed
+from xdevice.distributed.failures import (
+    Work,
+    error_of_rank,
+    exit_after_failed_rank,
+    reported,
+    undiagnosed,
+)
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.joining import join
 from xdevice.distributed.rendezvous.messages import Fingerprint
@@ -28,7 +34,9 @@ class Membership:
         self.failure: DistributedError | None = None
         self.told = False  # whether the failure has been raised
         self.inside: Work | None = None  # the engine's present work
-        self.gave_up: Work | None = None  # the work with which the engine has failed after the timeout
+        self.gave_up: Work | None = (
+            None  # the work with which the engine has failed after the timeout
+        )
         self._extra = 0.0  # seconds that other processes may take longer for the last work
         self._extended: Work | None = None  # the work that may take its extra time
         self._extensions = 0
@@ -40,9 +48,13 @@ class Membership:
         try:
             self._selector = selectors.DefaultSelector()  # select.select ends at descriptor 1023
             self._selector.register(self._control, selectors.EVENT_READ)
-            self._watchdog = threading.Thread(target=self._watch, name="xdevice.distributed.watchdog", daemon=True)
+            self._watchdog = threading.Thread(
+                target=self._watch, name="xdevice.distributed.watchdog", daemon=True
+            )
             self._watchdog.start()
-        except BaseException:  # too many open files or threads: the others hear at once that this process has gone
+        except (
+            BaseException
+        ):  # too many open files or threads: the others hear at once that this process has gone
             self._barrier.close()
             self._control.close()
             raise
@@ -56,7 +68,9 @@ class Membership:
             why = f"has not answered for {self.timeout:g} s, so rank {self.info.rank} cannot enter {fingerprint.name}"
             message = f"rank 0 (at {self.info.host}) {why}: it is stopped, or its host is"
             self.fail(error_of_rank(message, 0, late=True))
-        except BaseException as error:  # Ctrl-C: an answer may still come, and would be taken for the next one's
+        except (
+            BaseException
+        ) as error:  # Ctrl-C: an answer may still come, and would be taken for the next one's
             self.interrupted(error)
             raise
         else:
@@ -87,7 +101,9 @@ class Membership:
     def engine_begins(self, what: str, extra: float = 0.0) -> None:
         """From now on the engine works; the watchdog ends the process if it takes ``extra`` beyond the timeout."""
         self.inside, self._extra = Work(what, extra), extra
-        if self.failure is not None:  # reported since the barrier, when the watchdog saw no work to end
+        if (
+            self.failure is not None
+        ):  # reported since the barrier, when the watchdog saw no work to end
             self.engine_returned()
 
     def engine_returned(self) -> None:
@@ -114,13 +130,17 @@ class Membership:
         """This process has left a collective in the middle: the job cannot go on."""
         self.inside = None
         self.raised(error)
-        self.fail(error_of_rank(f"rank {self.info.rank} was interrupted in a collective", self.info.rank))
+        self.fail(
+            error_of_rank(f"rank {self.info.rank} was interrupted in a collective", self.info.rank)
+        )
 
     def explained(self, error: Exception, what: str) -> DistributedError:
         """Why the engine's work has failed: because of another process, if one is reported."""
         inside, self.inside = self.inside, None
         if not self._reported.wait(failures.LEAVING):
-            if inside is not None and inside.seconds > self.timeout:  # because of a process that rank 0 finds, or of it
+            if (
+                inside is not None and inside.seconds > self.timeout
+            ):  # because of a process that rank 0 finds, or of it
                 self.gave_up = inside
                 self._control.send(stuck=True, **self._report())
                 if not self._reported.wait(failures.DIAGNOSIS) and self.info.rank:
@@ -139,7 +159,9 @@ class Membership:
         return self.failure
 
     def rank_0_gone(self) -> DistributedError:
-        return error_of_rank(f"rank 0 (at {self.info.host}) has gone: it was killed, or ended without shutdown()", 0)
+        return error_of_rank(
+            f"rank 0 (at {self.info.host}) has gone: it was killed, or ended without shutdown()", 0
+        )
 
     def close(self) -> None:
         """Close the channels; after the collective "shutdown" no other process expects this one."""
@@ -195,7 +217,9 @@ class Membership:
     def _watch_the_clock(self) -> None:
         """Report that the engine takes long; end the process unless rank 0 says why, or extends the time."""
         work, before = self.inside, self._extensions
-        if work is None or work.seconds < self.timeout + (work.extra if work is self._extended else 0.0):
+        if work is None or work.seconds < self.timeout + (
+            work.extra if work is self._extended else 0.0
+        ):
             return
         self._control.send(stuck=True, **self._report())
         deadline = time.monotonic() + failures.DIAGNOSIS

@@ -20,8 +20,13 @@ from xdevice.tensors.placement import device_of, owner_of
 
 Array = np.ndarray[Any, Any]
 
-_BY_LAUNCHER = {"PMIX_RANK", "OMPI_COMM_WORLD_SIZE"}  # without both Open MPI takes the process for the only one
-_ALONE = {"OMPI_MCA_btl": "self"}  # which has no shared memory: Open MPI 5.0 leaves it behind, 16 MiB, where alone
+_BY_LAUNCHER = {
+    "PMIX_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+}  # without both Open MPI takes the process for the only one
+_ALONE = {
+    "OMPI_MCA_btl": "self"
+}  # which has no shared memory: Open MPI 5.0 leaves it behind, 16 MiB, where alone
 
 
 class Engine:
@@ -47,7 +52,9 @@ class Engine:
             raise NotSupportedError(f"MPI has no {op} of {name}; convert it to float32 first")
         array = self._bytes(vector).view(name)
         wide = array.astype(np.float32) if name == "float16" else array
-        return self._tensor(self._reduced(wide, op).astype(array.dtype, copy=False).view(np.uint8), vector)
+        return self._tensor(
+            self._reduced(wide, op).astype(array.dtype, copy=False).view(np.uint8), vector
+        )
 
     def broadcast(self, vector: Any, root: int) -> Any:
         array = self._bytes(vector)
@@ -89,8 +96,16 @@ class Engine:
 
     def _tensor(self, array: Array, like: Any) -> Any:
         if _in_numpy(like):
-            return make(owner_of(like), "tensor", like.dtype, device_of(like), array.view(dtype_name(like.dtype)))
-        return owner_of(like).storage.from_bits(array, tuple(like.shape), like.dtype, device_of(like))
+            return make(
+                owner_of(like),
+                "tensor",
+                like.dtype,
+                device_of(like),
+                array.view(dtype_name(like.dtype)),
+            )
+        return owner_of(like).storage.from_bits(
+            array, tuple(like.shape), like.dtype, device_of(like)
+        )
 
 
 def _mpi() -> ModuleType:

@@ -59,7 +59,9 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
     {'w': array([1., 2.])}
     """
     check_operation(op)
-    return _collective(f"all_reduce({op!r})", tree, lambda engine, vector: [engine.all_reduce(vector, op)], op)[0]
+    return _collective(
+        f"all_reduce({op!r})", tree, lambda engine, vector: [engine.all_reduce(vector, op)], op
+    )[0]
 
 
 def broadcast(tree: Any, root: int = 0) -> Any:
@@ -81,8 +83,12 @@ def broadcast(tree: Any, root: int = 0) -> Any:
     array([1, 2])
     """
     size = current().job.world_size
-    number = whole_number(root, f"root={root!r} is not a rank; this job has ranks 0 to {size - 1}", end=size)
-    return _collective(f"broadcast({number})", tree, lambda engine, vector: [engine.broadcast(vector, number)])[0]
+    number = whole_number(
+        root, f"root={root!r} is not a rank; this job has ranks 0 to {size - 1}", end=size
+    )
+    return _collective(
+        f"broadcast({number})", tree, lambda engine, vector: [engine.broadcast(vector, number)]
+    )[0]
 
 
 def all_gather(tree: Any) -> list[Any]:
@@ -98,7 +104,9 @@ def all_gather(tree: Any) -> list[Any]:
     [array([1, 2])]
     """
     size = current().job.world_size
-    return _collective("all_gather", tree, lambda engine, vector: engine.all_gather(vector), copies=size)
+    return _collective(
+        "all_gather", tree, lambda engine, vector: engine.all_gather(vector), copies=size
+    )
 
 
 def barrier() -> None:
@@ -116,19 +124,29 @@ def barrier() -> None:
 
 
 def _collective(
-    name: str, tree: Any, act: Callable[[Engine, Any], list[Any]], op: str | None = None, copies: int = 1
+    name: str,
+    tree: Any,
+    act: Callable[[Engine, Any], list[Any]],
+    op: str | None = None,
+    copies: int = 1,
 ) -> list[Any]:
     """The trees, ``copies`` in number, of the vectors that the engine makes of each vector; ``op`` if it reduces."""
     group, flat = current(), flatten(tree)
     if differentiating():
-        raise NotSupportedError(f"{name} has no gradient; call it outside value_and_grad, on the gradients")
+        raise NotSupportedError(
+            f"{name} has no gradient; call it outside value_and_grad, on the gradients"
+        )
     places = _places(group, name, flat, op)
     packs = packs_of([leaf for leaf, _ in places])
-    found: list[dict[int, Any]] = [{} for _ in range(copies)]  # by the id of the tensor in this tree
+    found: list[dict[int, Any]] = [
+        {} for _ in range(copies)
+    ]  # by the id of the tensor in this tree
 
     def transfer(pack: Pack, engine: Engine | None) -> None:
         vector = pack.packed()
-        for new, result in zip(found, [vector] * copies if engine is None else act(engine, vector), strict=True):
+        for new, result in zip(
+            found, [vector] * copies if engine is None else act(engine, vector), strict=True
+        ):
             new.update(zip(map(id, pack.tensors), pack.unpacked(result), strict=True))
 
     with group.one_at_a_time(name):
@@ -152,18 +170,24 @@ def _places(group: Group, name: str, flat: Flat, op: str | None) -> list[tuple[A
     """The tensors of the tree, each once, with where it is as the end of a sentence."""
     found: dict[int, tuple[Any, str]] = {}
     if flat.unordered:
-        raise ArgumentTypeError(f"{name} was given a set, whose order differs between processes; give a list")
+        raise ArgumentTypeError(
+            f"{name} was given a set, whose order differs between processes; give a list"
+        )
     for path, leaf in flat.named():
         if id(leaf) in found or isinstance(leaf, PASSING):
             continue
         where = f" at {path}" if path else ""
-        kind = _owner(group, leaf, name, where).collectives.kind(leaf)  # which raises for what is not a plain tensor
+        kind = _owner(group, leaf, name, where).collectives.kind(
+            leaf
+        )  # which raises for what is not a plain tensor
         wrong = not_reducible(kind, op) if op else ""
         if wrong:
             raise ArgumentTypeError(f"{name} of {dtype_name(leaf.dtype)}{where}: {wrong}")
         found[id(leaf)] = leaf, where
     if not found:
-        raise NotATensorError(f"{name} was given {shortened(flat.tree)}, which contains no tensor; give tensors")
+        raise NotATensorError(
+            f"{name} was given {shortened(flat.tree)}, which contains no tensor; give tensors"
+        )
     return list(found.values())
 
 
@@ -181,8 +205,12 @@ def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
     owned = owned_by(leaf)
     if owned is None or not owned.is_tensor:
         hint = "its parameters, in a dict say" if owned else "a tensor: xdevice.tensor makes one"
-        raise NotATensorError(f"{name} was given an object of type {type(leaf).__name__}{where}; give {hint}")
+        raise NotATensorError(
+            f"{name} was given an object of type {type(leaf).__name__}{where}; give {hint}"
+        )
     if group.owner is not None and owned.backend != group.owner:
-        why = f"this job runs on {group.owner}'s engine; give its tensors, or start with engine='mpi'"
+        why = (
+            f"this job runs on {group.owner}'s engine; give its tensors, or start with engine='mpi'"
+        )
         raise NotATensorError(f"{name} was given a tensor of {owned.backend}{where}, and {why}")
     return owned.backend

@@ -12,9 +12,14 @@ from dataclasses import dataclass, field
 
 from xdevice.errors import ArgumentError, DistributedError
 
-FIRST_PORT, PORTS = 20_000, 10_000  # of those derived from a job's name: below those given to connections at random
+FIRST_PORT, PORTS = (
+    20_000,
+    10_000,
+)  # of those derived from a job's name: below those given to connections at random
 LOCALHOST = "127.0.0.1"
-OUR_LAUNCHER = "xdevice launch"  # which waits for the failed process by itself; other launchers do not
+OUR_LAUNCHER = (
+    "xdevice launch"  # which waits for the failed process by itself; other launchers do not
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,9 @@ def check_ipv4(*hosts: str) -> None:
     for host in hosts:
         if ":" in host:
             cure = "give IPv4 addresses, or names that have one"
-            raise ArgumentError(f"{host!r} is an IPv6 address, by which the engines cannot meet; {cure}")
+            raise ArgumentError(
+                f"{host!r} is an IPv6 address, by which the engines cannot meet; {cure}"
+            )
 
 
 @dataclass(frozen=True)
@@ -85,10 +92,14 @@ def process_info_in(env: Mapping[str, str]) -> ProcessInfo:
     found = _by_variables(env, variables, read) if isinstance(read, tuple) else read(env)
     if not 0 <= found.rank < found.world_size:
         which = f"rank {found.rank} of {found.world_size}"
-        raise ArgumentError(f"{found.launcher} says {which}; ranks count from 0 to one below the number")
+        raise ArgumentError(
+            f"{found.launcher} says {which}; ranks count from 0 to one below the number"
+        )
     if found.world_size > 1 and not has_room(found.port, found.world_size):
         port = f"port {found.port} ({found.launcher})"
-        raise ArgumentError(f"{port} leaves no room for the job's block of ports; set XDEVICE_MASTER_PORT")
+        raise ArgumentError(
+            f"{port} leaves no room for the job's block of ports; set XDEVICE_MASTER_PORT"
+        )
     return found
 
 
@@ -97,7 +108,9 @@ def nodes_in(env: Mapping[str, str] = os.environ) -> Nodes | None:
     variables = _first_set(_NODES, env)
     found = _NODES[variables](env) if variables else None
     if found is not None and found.node >= found.count:
-        raise ArgumentError(f"{found.source} says node {found.node} of {found.count}; nodes count from 0")
+        raise ArgumentError(
+            f"{found.source} says node {found.node} of {found.count}; nodes count from 0"
+        )
     return found
 
 
@@ -120,7 +133,9 @@ def first_of(nodes: str) -> str:
     return "".join(part or "" for part in found.groups()) if found else ""
 
 
-def _by_variables(env: Mapping[str, str], names: str, row: tuple[str, str, str, str]) -> ProcessInfo:
+def _by_variables(
+    env: Mapping[str, str], names: str, row: tuple[str, str, str, str]
+) -> ProcessInfo:
     """Where a launcher tells no address: on one host, ``one_host`` is the world size, or as ``A=B`` says."""
     launcher, local, one_host, jobs = row
     variable, _, value = one_host.partition("=")
@@ -130,24 +145,38 @@ def _by_variables(env: Mapping[str, str], names: str, row: tuple[str, str, str, 
 
 
 def _torchrun(env: Mapping[str, str]) -> ProcessInfo:
-    host = LOCALHOST if env.get("LOCAL_WORLD_SIZE") == env["WORLD_SIZE"] else env.get("MASTER_ADDR", "")
+    host = (
+        LOCALHOST
+        if env.get("LOCAL_WORLD_SIZE") == env["WORLD_SIZE"]
+        else env.get("MASTER_ADDR", "")
+    )
     return _process(env, "torchrun", "RANK WORLD_SIZE LOCAL_RANK", host, _beside_store(env, ""))
 
 
 def _paddle(env: Mapping[str, str]) -> ProcessInfo:
-    endpoints = [end.rpartition(":")[0] for end in env.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")]
+    endpoints = [
+        end.rpartition(":")[0] for end in env.get("PADDLE_TRAINER_ENDPOINTS", "").split(",")
+    ]
     first = env.get("PADDLE_MASTER") or env.get("PADDLE_TRAINER_ENDPOINTS", "").partition(",")[0]
     rank = env["PADDLE_TRAINER_ID"]
     if "PADDLE_RANK_IN_NODE" not in env and rank.isdigit() and int(rank) < len(endpoints) > 1:
         own = endpoints[int(rank)]  # the processes of one host have its address in their endpoints
         env = {**env, "PADDLE_RANK_IN_NODE": str(endpoints[: int(rank)].count(own))}
     names = "PADDLE_TRAINER_ID PADDLE_TRAINERS_NUM PADDLE_RANK_IN_NODE"
-    host = LOCALHOST if env.get("PADDLE_LOCAL_SIZE") == env["PADDLE_TRAINERS_NUM"] else first.rpartition(":")[0]
+    host = (
+        LOCALHOST
+        if env.get("PADDLE_LOCAL_SIZE") == env["PADDLE_TRAINERS_NUM"]
+        else first.rpartition(":")[0]
+    )
     return _process(env, "paddle.distributed.launch", names, host, derived_port(first))
 
 
 def _slurm(env: Mapping[str, str]) -> ProcessInfo:
-    nodes = env.get("SLURM_STEP_NODELIST") or env.get("SLURM_JOB_NODELIST") or env.get("SLURM_NODELIST", "")
+    nodes = (
+        env.get("SLURM_STEP_NODELIST")
+        or env.get("SLURM_JOB_NODELIST")
+        or env.get("SLURM_NODELIST", "")
+    )
     host = LOCALHOST if env.get("SLURM_STEP_NUM_NODES") == "1" else first_of(nodes)
     return _process(env, "srun", "SLURM_PROCID SLURM_NTASKS SLURM_LOCALID", host, _slurm_port(env))
 
@@ -167,10 +196,14 @@ def _kubernetes(env: Mapping[str, str]) -> ProcessInfo:
     """An indexed job: Kubernetes tells each pod its index, and not how many there are."""
     if "XDEVICE_WORLD_SIZE" not in env:
         why = "JOB_COMPLETION_INDEX is set, and Kubernetes does not tell the number of pods"
-        hint = "1 for pods that work apart, and for more XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT"
+        hint = (
+            "1 for pods that work apart, and for more XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT"
+        )
         raise DistributedError(f"{why}; set XDEVICE_WORLD_SIZE, {hint}")
     env = {"XDEVICE_LOCAL_RANK": "0", **env}  # a pod of the job is a host of its own
-    return _process(env, "Kubernetes", "JOB_COMPLETION_INDEX XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0)
+    return _process(
+        env, "Kubernetes", "JOB_COMPLETION_INDEX XDEVICE_WORLD_SIZE XDEVICE_LOCAL_RANK", "", 0
+    )
 
 
 _LAUNCHERS: dict[str, Callable[[Mapping[str, str]], ProcessInfo] | tuple[str, str, str, str]] = {
@@ -194,7 +227,9 @@ _LAUNCHERS: dict[str, Callable[[Mapping[str, str]], ProcessInfo] | tuple[str, st
 """How each is read, by the variables that it sets; where those are the rank and the size, as `_by_variables` does."""
 
 
-def _process(env: Mapping[str, str], launcher: str, names: str, host: str, port: int) -> ProcessInfo:
+def _process(
+    env: Mapping[str, str], launcher: str, names: str, host: str, port: int
+) -> ProcessInfo:
     rank, size, local = names.split()
     world_size = _integer(env, size)
     host = env.get("XDEVICE_MASTER_ADDR") or host
@@ -202,11 +237,17 @@ def _process(env: Mapping[str, str], launcher: str, names: str, host: str, port:
     if world_size > 1 and not (host and port):
         known = {"XDEVICE_MASTER_ADDR": host, "XDEVICE_MASTER_PORT": port}
         missing = " and ".join(name for name, value in known.items() if not value)
-        raise DistributedError(f"{launcher} does not tell where rank 0 can be met; set {missing} for all processes")
+        raise DistributedError(
+            f"{launcher} does not tell where rank 0 can be met; set {missing} for all processes"
+        )
     number = _integer(env, rank)
     found = next((name for name in ("XDEVICE_LOCAL_RANK", local) if name in env), rank)
-    if found == rank and world_size > 1 and host != LOCALHOST:  # the rank would be another host's GPU
-        raise DistributedError(f"{launcher} does not set {local}; set XDEVICE_LOCAL_RANK, from 0 on each host")
+    if (
+        found == rank and world_size > 1 and host != LOCALHOST
+    ):  # the rank would be another host's GPU
+        raise DistributedError(
+            f"{launcher} does not set {local}; set XDEVICE_LOCAL_RANK, from 0 on each host"
+        )
     return ProcessInfo(number, world_size, _integer(env, found), host, port, launcher)
 
 
@@ -217,10 +258,18 @@ def _beside_store(env: Mapping[str, str], prefix: str) -> int:
 
 
 def _skypilot_nodes(env: Mapping[str, str]) -> Nodes:
-    hosts, count = env.get("SKYPILOT_NODE_IPS", "").split(), _integer(env, "SKYPILOT_NUM_NODES", _NAME_NODES)
+    hosts, count = (
+        env.get("SKYPILOT_NODE_IPS", "").split(),
+        _integer(env, "SKYPILOT_NUM_NODES", _NAME_NODES),
+    )
     if len(hosts) != count:
-        raise ArgumentError(f"SKYPILOT_NODE_IPS names {len(hosts)} of SKYPILOT_NUM_NODES={count} nodes; give --hosts")
-    node, port = _integer(env, "SKYPILOT_NODE_RANK", _NAME_NODES), derived_port(env.get("SKYPILOT_TASK_ID", ""))
+        raise ArgumentError(
+            f"SKYPILOT_NODE_IPS names {len(hosts)} of SKYPILOT_NUM_NODES={count} nodes; give --hosts"
+        )
+    node, port = (
+        _integer(env, "SKYPILOT_NODE_RANK", _NAME_NODES),
+        derived_port(env.get("SKYPILOT_TASK_ID", "")),
+    )
     return Nodes(count, node, hosts[0], port or None, hosts, "SkyPilot")
 
 
@@ -229,14 +278,20 @@ def _kubeflow_nodes(env: Mapping[str, str]) -> Nodes:
     if count > 1 and not address:
         raise ArgumentError(f"PET_NNODES is set, and PET_MASTER_ADDR is not; {_NAME_NODES}")
     port = _integer(env, "PET_MASTER_PORT", _NAME_NODES) if "PET_MASTER_PORT" in env else None
-    return Nodes(count, _integer(env, "PET_NODE_RANK", _NAME_NODES), address, port, source="PET_NNODES")
+    return Nodes(
+        count, _integer(env, "PET_NODE_RANK", _NAME_NODES), address, port, source="PET_NNODES"
+    )
 
 
 def _slurm_nodes(env: Mapping[str, str]) -> Nodes:
-    count, tasks = (_integer(env, f"SLURM_STEP_NUM_{what}", _NAME_NODES) for what in ("NODES", "TASKS"))
+    count, tasks = (
+        _integer(env, f"SLURM_STEP_NUM_{what}", _NAME_NODES) for what in ("NODES", "TASKS")
+    )
     if tasks != count:
         hint = "start one on each node with srun --ntasks-per-node=1, or the script itself without xdevice launch"
-        raise ArgumentError(f"srun starts {tasks} launchers, and SLURM_STEP_NUM_NODES={count}; {hint}")
+        raise ArgumentError(
+            f"srun starts {tasks} launchers, and SLURM_STEP_NUM_NODES={count}; {hint}"
+        )
     node, first = _integer(env, "SLURM_NODEID", _NAME_NODES), first_of(env["SLURM_STEP_NODELIST"])
     return Nodes(count, node, first, _slurm_port(env) or None, source="srun")
 
@@ -260,7 +315,9 @@ def _first_set(readers: Mapping[str, object], env: Mapping[str, str]) -> str:
     return next((names for names in readers if all(name in env for name in names.split())), "")
 
 
-def _integer(env: Mapping[str, str], name: str, hint: str = "let a launcher set it, or set all that it sets") -> int:
+def _integer(
+    env: Mapping[str, str], name: str, hint: str = "let a launcher set it, or set all that it sets"
+) -> int:
     text = env.get(name, "")
     if not (text.isascii() and text.isdigit()):
         raise ArgumentError(f"{name}={text!r} is not a number; {hint}")

@@ -23,10 +23,14 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
-RECORD = struct.Struct("=I16s")  # what a process asks: the collective's number, and a digest of what it calls
+RECORD = struct.Struct(
+    "=I16s"
+)  # what a process asks: the collective's number, and a digest of what it calls
 MISMATCH = bytes(16)  # in place of a digest: the processes below do not ask for the same
 ENTER, ASK_RANK_0 = b"+", b"?"  # the root's answers
-MAX_PROCESSES = 2048  # of a host: their records and bytes fit into the 64 KiB of a pipe, so no write blocks
+MAX_PROCESSES = (
+    2048  # of a host: their records and bytes fit into the 64 KiB of a pipe, so no write blocks
+)
 
 
 class Pipes:
@@ -51,7 +55,11 @@ class Pipes:
     def offer(self) -> dict[str, Any]:
         """What the other processes of the host need to open the pipes."""
         readers = self._owned[::2]
-        return {"pid": os.getpid(), "pipes": readers, "inodes": [os.fstat(reader).st_ino for reader in readers]}
+        return {
+            "pid": os.getpid(),
+            "pipes": readers,
+            "inodes": [os.fstat(reader).st_ino for reader in readers],
+        }
 
     @classmethod
     def opened(cls, offer: dict[str, Any]) -> Pipes:
@@ -61,8 +69,12 @@ class Pipes:
             undo.callback(_close, owned)
             for number, inode in zip(offer["pipes"], offer["inodes"], strict=True):
                 # read-write: opening does not wait for the other end, and a leader that ends leaves no end of file
-                owned.append(os.open(f"/proc/{offer['pid']:d}/fd/{number:d}", os.O_RDWR | os.O_NONBLOCK))
-                if os.fstat(owned[-1]).st_ino != inode:  # where a process has the same number in another container
+                owned.append(
+                    os.open(f"/proc/{offer['pid']:d}/fd/{number:d}", os.O_RDWR | os.O_NONBLOCK)
+                )
+                if (
+                    os.fstat(owned[-1]).st_ino != inode
+                ):  # where a process has the same number in another container
                     raise OSError("another process's file")
             undo.pop_all()
         return cls(owned, owned)
@@ -88,7 +100,12 @@ class Wait:
     """
 
     def __init__(
-        self, channel: int, at_first: float, at_most: float, tell: Callable[[], None], count: Callable[[], None]
+        self,
+        channel: int,
+        at_first: float,
+        at_most: float,
+        tell: Callable[[], None],
+        count: Callable[[], None],
     ) -> None:
         self._channel, self._tell, self.count, self.told = channel, tell, count, False
         began = time.monotonic()
@@ -135,14 +152,21 @@ class Leader:
 
     # ``parents`` is the connection to the leader above; empty at the root, which decides by itself
     def __init__(
-        self, pipes: Pipes, others: int, parents: list[socket.socket], children: list[socket.socket], channel: int
+        self,
+        pipes: Pipes,
+        others: int,
+        parents: list[socket.socket],
+        children: list[socket.socket],
+        channel: int,
     ) -> None:
         self._pipes, self._others, self._parents, self._children = pipes, others, parents, children
         self.number, self._decided = 0, b""
         for one in (*children, *parents):
             one.setblocking(False)
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._due = {child.fileno(): RECORD.size for child in children}  # bytes of each in every collective
+        self._due = {
+            child.fileno(): RECORD.size for child in children
+        }  # bytes of each in every collective
         if others:
             self._due[pipes.requests] = others * RECORD.size
         self._below = _poll(channel, *self._due)
@@ -158,7 +182,9 @@ class Leader:
                 if len(got[one]) >= self._due[one]:
                     missing.discard(one)
         own = RECORD.pack(self.number, digest)
-        alike = all(records == own * (self._due[one] // RECORD.size) for one, records in got.items())
+        alike = all(
+            records == own * (self._due[one] // RECORD.size) for one, records in got.items()
+        )
         self._decided = ENTER if alike and digest != MISMATCH else ASK_RANK_0
         for parent in self._parents:
             with suppress(OSError):  # it has gone, and the coordinator will say so

@@ -6,4 +6,14 @@ An experiment is a generator of `Work` in `lessons`, with its title in its docst
 from xdevice.experiments.lessons import EXPERIMENTS, find, rows, title
 from xdevice.experiments.work import Setting, Work, measured, setting, too_busy
 
-__all__ = ["EXPERIMENTS", "Setting", "Work", "find", "measured", "rows", "setting", "title", "too_busy"]
+__all__ = [
+    "EXPERIMENTS",
+    "Setting",
+    "Work",
+    "find",
+    "measured",
+    "rows",
+    "setting",
+    "title",
+    "too_busy",
+]

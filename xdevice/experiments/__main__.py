@@ -33,7 +33,11 @@ def main(arguments: Sequence[str]) -> int:
         except XDeviceError as error:
             tell(error=str(error))
             return 1
-        used = [{"device": str(device), **properties(device)} for device in (where.device, where.second) if device]
+        used = [
+            {"device": str(device), **properties(device)}
+            for device in (where.device, where.second)
+            if device
+        ]
         tell(about={"version": build_of(backend())["version"] or None, "devices": used})
         failed = [name for name in names if not _succeeds(name, where, tell)]
         return int(bool(failed))
@@ -55,7 +59,12 @@ def _succeeds(name: str, where: Setting, tell: Any) -> bool:
             tell(**began, error="out of memory; give a smaller --scale")
         else:
             first = (str(error).strip().splitlines() or [""])[0]
-            tell(**began, error=first if isinstance(error, XDeviceError) else f"{type(error).__name__}: {first}")
+            tell(
+                **began,
+                error=first
+                if isinstance(error, XDeviceError)
+                else f"{type(error).__name__}: {first}",
+            )
             traceback.print_exc()
         return False
     tell(**began, done=True)

@@ -16,18 +16,32 @@ from xdevice import cpu, device_of, namespace, ones, synchronize, tensor, to_dev
 from xdevice import prefetch as ahead
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, did_you_mean
-from xdevice.experiments.work import BYTES, Row, Run, Setting, Work, arrived, measured, named, random
+from xdevice.experiments.work import (
+    BYTES,
+    Row,
+    Run,
+    Setting,
+    Work,
+    arrived,
+    measured,
+    named,
+    random,
+)
 
 Experiment = Callable[[Setting], Iterator[Work]]
 
 
 def elementwise(setting: Setting) -> Iterator[Work]:
     """result += a * b on large tensors"""
-    depth = setting.fitting(setting.sized(100), 4 * BYTES * 10**6)  # a, b, their product and the result
+    depth = setting.fitting(
+        setting.sized(100), 4 * BYTES * 10**6
+    )  # a, b, their product and the result
     shape, times = (depth, 1000, 1000), setting.sized(1000)
     for name, where in setting.sides():
         result, a, b = (random(shape, where) for _ in range(3))
-        yield Work(f"{depth} × 1000 × 1000 {name}", (where,), times, partial(accumulation, result, a, b))
+        yield Work(
+            f"{depth} × 1000 × 1000 {name}", (where,), times, partial(accumulation, result, a, b)
+        )
 
 
 def large(setting: Setting) -> Iterator[Work]:
@@ -49,7 +63,9 @@ def log(setting: Setting) -> Iterator[Work]:
     for name, where in setting.sides():
         one_by_one, together = logging(matrix(100, where), where)
         yield Work(f"fetched one by one {name}", (where,), times, one_by_one, BYTES, times)
-        yield Work(f"kept there and fetched together {name}", (where,), times, together, BYTES, times)
+        yield Work(
+            f"kept there and fetched together {name}", (where,), times, together, BYTES, times
+        )
 
 
 def matrix(size: int, device: Device) -> Any:
@@ -108,7 +124,9 @@ def transfer(setting: Setting) -> Iterator[Work]:
     stay = products(tensor(a, device=where), tensor(b, device=where))
     yield Work("the operands stay on the device", (where,), times, stay)
     there_and_back = again(lambda: to_numpy(tensor(a, device=where) @ tensor(b, device=where)))
-    yield Work("sent there and fetched each time", (where,), times, there_and_back, 3 * a.size * BYTES)
+    yield Work(
+        "sent there and fetched each time", (where,), times, there_and_back, 3 * a.size * BYTES
+    )
 
 
 def copies(setting: Setting) -> Iterator[Work]:
@@ -120,11 +138,17 @@ def copies(setting: Setting) -> Iterator[Work]:
     whole = np.ones((pieces, length), dtype="float32")
     moved = whole.size * BYTES
     in_pieces = again(lambda: [tensor(piece, device=where) for piece in whole])
-    yield Work("at once, from the CPU to the CPU", (cpu(),), 3, again(lambda: tensor(whole, device=cpu())))
-    yield Work("at once, to the device", (where,), 3, again(lambda: tensor(whole, device=where)), moved)
+    yield Work(
+        "at once, from the CPU to the CPU", (cpu(),), 3, again(lambda: tensor(whole, device=cpu()))
+    )
+    yield Work(
+        "at once, to the device", (where,), 3, again(lambda: tensor(whole, device=where)), moved
+    )
     yield Work(f"in {pieces} pieces, to the device", (where,), 3, in_pieces, moved)
     there = [tensor(piece, device=where) for piece in whole]
-    yield Work(f"in {pieces} pieces, back", (where,), 3, again(lambda: [to_numpy(x) for x in there]), moved)
+    yield Work(
+        f"in {pieces} pieces, back", (where,), 3, again(lambda: [to_numpy(x) for x in there]), moved
+    )
 
 
 ROWS = 128  # of w: computing takes about as long as sending does by a bus
@@ -133,7 +157,11 @@ KEPT = 8  # batches, which are used in turn
 
 def prefetch(setting: Setting) -> Iterator[Work]:
     """w of 128 × 1024 @ batch of 1024 × 1024: are the next batches sent meanwhile?"""
-    n, times, where = setting.fitting(1024, 2 * KEPT * BYTES, power=2), setting.sized(500), setting.device
+    n, times, where = (
+        setting.fitting(1024, 2 * KEPT * BYTES, power=2),
+        setting.sized(500),
+        setting.device,
+    )
     batches = [random((n, n), cpu()) for _ in range(KEPT)]
 
     def sent(few: Iterable[Any]) -> Iterator[Any]:
@@ -144,12 +172,19 @@ def prefetch(setting: Setting) -> Iterator[Work]:
 
     # w's rows sum to about 1: the state neither grows nor vanishes
     on_cpu, w = random((ROWS, n), cpu(), 1 / n), random((ROWS, n), where, 1 / n)
-    yield Work("the batches and w on the CPU", (cpu(),), times, partial(steps, on_cpu, batches, iter))
-    for label, way in (("each sent, then computed with", sent), ("the next two sent meanwhile", sent_ahead)):
+    yield Work(
+        "the batches and w on the CPU", (cpu(),), times, partial(steps, on_cpu, batches, iter)
+    )
+    for label, way in (
+        ("each sent, then computed with", sent),
+        ("the next two sent meanwhile", sent_ahead),
+    ):
         yield Work(label, (where,), times, partial(steps, w, batches, way), n * n * BYTES)
 
 
-def steps(w: Any, batches: list[Any], way: Callable[[Iterable[Any]], Iterator[Any]], times: int) -> Any:
+def steps(
+    w: Any, batches: list[Any], way: Callable[[Iterable[Any]], Iterator[Any]], times: int
+) -> Any:
     """Half of ``w @ batch`` and half of what was there, so many times, each batch being got there in this way."""
     device = device_of(w)
     state = random(tuple(w.shape), device)
@@ -166,7 +201,9 @@ def parallel(setting: Setting) -> Iterator[Work]:
     for device, run in zip(pair, runs, strict=True):
         yield Work(f"on {named(device)}", (device,), times, run)
     both = len(pair) * times
-    yield Work("as many on each, in turn", pair, both, lambda n: [run(n // 2) for run in runs], warm_up=6)
+    yield Work(
+        "as many on each, in turn", pair, both, lambda n: [run(n // 2) for run in runs], warm_up=6
+    )
     yield Work("as many on each, at once", pair, both, partial(at_once, runs), warm_up=6)
 
 
@@ -175,7 +212,9 @@ def overlap(setting: Setting) -> Iterator[Work]:
     where = setting.device
     size = setting.fitting(setting.sized(5000, floor=64), 20 * BYTES, power=2)
     times, moved, on_cpu, a = 10, size * size * BYTES, matrix(size, cpu()), matrix(size, where)
-    yield Work("computed on the CPU", (cpu(),), times, lambda n: [on_cpu @ on_cpu for _ in range(n)])
+    yield Work(
+        "computed on the CPU", (cpu(),), times, lambda n: [on_cpu @ on_cpu for _ in range(n)]
+    )
     yield Work(f"computed on {named(where)}", (where,), times, lambda n: [a @ a for _ in range(n)])
     yield Work("results fetched", (where,), times, again(lambda: fetched(a)), moved)
     yield Work("computed, then fetched", (where,), times, partial(apart, a, where), moved)
@@ -210,7 +249,17 @@ def overlapped(a: Any, times: int) -> Any:
         return [one.result() for one in begun]
 
 
-_ALL: tuple[Experiment, ...] = (elementwise, large, tiny, log, transfer, copies, prefetch, parallel, overlap)
+_ALL: tuple[Experiment, ...] = (
+    elementwise,
+    large,
+    tiny,
+    log,
+    transfer,
+    copies,
+    prefetch,
+    parallel,
+    overlap,
+)
 EXPERIMENTS = {experiment.__name__: experiment for experiment in _ALL}
 
 
@@ -227,6 +276,8 @@ def title(experiment: Experiment) -> str:
     return (experiment.__doc__ or experiment.__name__).splitlines()[0]
 
 
-def rows(experiment: Experiment, where: Setting, before: Callable[[Work], object] = lambda work: None) -> list[Row]:
+def rows(
+    experiment: Experiment, where: Setting, before: Callable[[Work], object] = lambda work: None
+) -> list[Row]:
     """The rows of the result; ``before`` is called with each piece of work before each of its turns."""
     return measured(list(experiment(where)), before)

@@ -5,7 +5,17 @@ from dataclasses import dataclass
 from statistics import quantiles
 from typing import Any
 
-from xdevice import Timer, as_device, backend, cpu, device_of, memory_stats, properties, rand, try_gpu
+from xdevice import (
+    Timer,
+    as_device,
+    backend,
+    cpu,
+    device_of,
+    memory_stats,
+    properties,
+    rand,
+    try_gpu,
+)
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, MisplacedError, NotSupportedError
 from xdevice.hardware import devices as hardware
@@ -70,17 +80,23 @@ class Work:
 def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
     """The device asked for, or the first GPU, or the CPU; beside it the next GPU."""
     if not 0 < scale <= LARGEST:
-        raise ArgumentError(f"a scale of {scale!r} is not between 0 and {LARGEST:g}; 1 is the lesson's own size")
+        raise ArgumentError(
+            f"a scale of {scale!r} is not between 0 and {LARGEST:g}; 1 is the lesson's own size"
+        )
     first = as_device(device) if device is not None else try_gpu()
     properties(first)  # raises if it is not there
     alike = [] if first.kind == "cpu" else hardware.devices(first.kind)
     second = alike[(first.index + 1) % len(alike)] if len(alike) > 1 else None
     used = (first, second) if second else (first,)
     known = [host_memory()[1], *(memory_stats(device).get("free") for device in used)]
-    return Setting(first, second, scale, min((free for free in known if free is not None), default=None))
+    return Setting(
+        first, second, scale, min((free for free in known if free is not None), default=None)
+    )
 
 
-def measured(works: Sequence[Work], before: Callable[[Work], object] = lambda work: None) -> list[Row]:
+def measured(
+    works: Sequence[Work], before: Callable[[Work], object] = lambda work: None
+) -> list[Row]:
     """The rows of an experiment: each work has several turns, in which all take their part one after the other.
 
     So a machine that is busy for a while slows all of them, and not one. A row has the median of its turns, and
@@ -92,7 +108,9 @@ def measured(works: Sequence[Work], before: Callable[[Work], object] = lambda wo
             if turn < work.times:
                 before(work)
                 each.append(_seconds(work, work.warm_up if turn == 0 else 0))
-    return [_row(work, each, quartiles(found[0])[1]) for work, each in zip(works, found, strict=True)]
+    return [
+        _row(work, each, quartiles(found[0])[1]) for work, each in zip(works, found, strict=True)
+    ]
 
 
 def _seconds(work: Work, warm_up: int) -> float:
@@ -102,7 +120,9 @@ def _seconds(work: Work, warm_up: int) -> float:
         timer = Timer()
         kept = work.run(work.share)
         seconds = max(timer.stop(), 1e-9)  # no clock is finer
-    del kept  # held until the clock is read: a framework may not wait for a result that is already freed
+    del (
+        kept
+    )  # held until the clock is read: a framework may not wait for a result that is already freed
     return seconds / work.share
 
 
@@ -125,7 +145,9 @@ def _row(work: Work, each: Sequence[float], reference: float) -> Row:
 
 def quartiles(each: Sequence[float]) -> tuple[float, float, float]:
     """The first quartile, the median and the third quartile; of one time, itself three times."""
-    low, middle, high = quantiles([*each, *each] if len(each) == 1 else each, n=4, method="inclusive")
+    low, middle, high = quantiles(
+        [*each, *each] if len(each) == 1 else each, n=4, method="inclusive"
+    )
     return low, middle, high
 
 

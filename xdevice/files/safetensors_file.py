@@ -33,10 +33,17 @@ BF16=bfloat16 BOOL=bool C64=complex64 F16=float16 F32=float32 F64=float64 F8_E4M
 F8_E4M3FNUZ=float8_e4m3fnuz F8_E5M2=float8_e5m2 F8_E5M2FNUZ=float8_e5m2fnuz F8_E8M0=float8_e8m0fnu
 I8=int8 I16=int16 I32=int32 I64=int64 U8=uint8 U16=uint16 U32=uint32 U64=uint64
 """
-DTYPES = {word: name for word, _, name in (pair.partition("=") for pair in _PAIRS.split())}  # the NumPy names
+DTYPES = {
+    word: name for word, _, name in (pair.partition("=") for pair in _PAIRS.split())
+}  # the NumPy names
 VERSION = 1  # of this format; a file with a higher one was written by a later xdevice
 _PLAIN = (type(None), bool, int, float, str)
-_CONTAINERS: dict[str, Any] = {"dict": dict, "OrderedDict": OrderedDict, "list": list, "tuple": tuple}
+_CONTAINERS: dict[str, Any] = {
+    "dict": dict,
+    "OrderedDict": OrderedDict,
+    "list": list,
+    "tuple": tuple,
+}
 
 
 def library() -> ModuleType:
@@ -48,7 +55,9 @@ def library() -> ModuleType:
         raise errors.BackendNotInstalledError(why, name="safetensors") from error
     if not hasattr(safetensors, "TensorSpec"):
         there = f"safetensors 0.8 or later, and {safetensors.__version__} is installed"
-        raise errors.BackendNotInstalledError(f"files need {there}; pip install -U safetensors", name="safetensors")
+        raise errors.BackendNotInstalledError(
+            f"files need {there}; pip install -U safetensors", name="safetensors"
+        )
     return safetensors
 
 
@@ -75,7 +84,9 @@ def read(path: str, owner: Backend, where: Device) -> Any:
     except (KeyError, ValueError, TypeError, RecursionError) as error:
         unread = f"{path!r} has a structure that xdevice cannot read ({error!r})"
         why = "another program has changed it, or a later xdevice wrote it"
-        raise errors.FileFormatError(f"{unread}: {why}; the package safetensors reads its tensors by name") from error
+        raise errors.FileFormatError(
+            f"{unread}: {why}; the package safetensors reads its tensors by name"
+        ) from error
 
 
 class _Reader:
@@ -101,12 +112,18 @@ class _Reader:
         native = None if dtype is None else self._owner.creation.dtype(dtype)
         if native is None:
             why = f"which {self._owner} does not have; load it under another framework, or convert it there first"
-            raise errors.NotSupportedError(f"{name!r} in {self._path!r} is of {dtype or word}, {why}")
+            raise errors.NotSupportedError(
+                f"{name!r} in {self._path!r} is of {dtype or word}, {why}"
+            )
         return native
 
     def tensor(self, name: str, native: Any, where: Device) -> Any:
         entry, owner = self.entries[name], self._owner
-        dtype, shape, (first, end) = DTYPES[entry["dtype"]], tuple(entry["shape"]), entry["data_offsets"]
+        dtype, shape, (first, end) = (
+            DTYPES[entry["dtype"]],
+            tuple(entry["shape"]),
+            entry["data_offsets"],
+        )
         bits: Array = np.empty(end - first, np.uint8)
         self._file.seek(self._start + first)
         if self._file.readinto(bits.data) < bits.size:
@@ -118,7 +135,11 @@ class _Reader:
             if stand_in == dtype:
                 return make(owner, "tensor", native, where, numbers)
         except ValueError as error:  # an empty tensor may have an absurd shape, and some dtypes must be enabled first
-            why = error.__cause__ if isinstance(error, errors.ArgumentError) and error.__cause__ else error
+            why = (
+                error.__cause__
+                if isinstance(error, errors.ArgumentError) and error.__cause__
+                else error
+            )
             what = f"{name!r} in {self._path!r} is of {dtype} and {list(shape)}"
             raise errors.NotSupportedError(f"{what}: {why}") from error
         return check_arrival(owner.storage.from_bits(bits, shape, native, where), owner, where)
@@ -136,10 +157,14 @@ def write(tree: Any, path: str) -> None:
         arrays.append(array)  # of which the library is told the address
         place = {"data_ptr": array.ctypes.data if array.size else 0, "data_len": array.nbytes}
         specs[name] = safetensors.TensorSpec(dtype=dtype, shape=list(tensor.shape), **place)
-    beside = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")  # its own: threads may save at once
+    beside = os.path.join(
+        os.path.dirname(target), f".{os.urandom(8).hex()}.part"
+    )  # its own: threads may save at once
     try:
         with open(beside, "xb") as file:
-            mode = os.fstat(file.fileno()).st_mode  # as the umask sets it: the library would deny all other users
+            mode = os.fstat(
+                file.fileno()
+            ).st_mode  # as the umask sets it: the library would deny all other users
         if os.path.exists(target):
             mode = os.stat(target).st_mode
         safetensors.serialize_file(specs, beside, {OURS: json.dumps(outline.words)})
@@ -150,8 +175,12 @@ def write(tree: Any, path: str) -> None:
         number, why = getattr(error, "errno", None), getattr(error, "strerror", None)
         if number is None:  # an error of the library: the number is in its message
             found = re.search(r"os error (\d+)", str(error))
-            number, why = (int(found[1]), os.strerror(int(found[1]))) if found else (errno.EIO, str(error))
-        raise OSError(number, f"cannot be written ({why}); nothing has changed there", path) from error
+            number, why = (
+                (int(found[1]), os.strerror(int(found[1]))) if found else (errno.EIO, str(error))
+            )
+        raise OSError(
+            number, f"cannot be written ({why}); nothing has changed there", path
+        ) from error
     finally:
         if os.path.exists(beside):
             os.unlink(beside)
@@ -171,11 +200,17 @@ def _target(path: str) -> str:
     """The file that the path leads to, links followed; a device or a pipe is refused, since a file would replace it."""
     target = os.path.realpath(path)
     if os.path.islink(target):  # all links that lead somewhere have been followed
-        raise OSError(errno.ELOOP, "cannot be written: its links lead back to themselves; remove one", path)
+        raise OSError(
+            errno.ELOOP, "cannot be written: its links lead back to themselves; remove one", path
+        )
     if os.path.isdir(target):
-        raise IsADirectoryError(errno.EISDIR, "cannot be written: it is a folder; add the file's name", path)
+        raise IsADirectoryError(
+            errno.EISDIR, "cannot be written: it is a folder; add the file's name", path
+        )
     if os.path.exists(target) and not os.path.isfile(target):
-        raise OSError(errno.EINVAL, "cannot be written: it is a device or a pipe; give a file", path)
+        raise OSError(
+            errno.EINVAL, "cannot be written: it is a device or a pipe; give a file", path
+        )
     return target
 
 
@@ -184,14 +219,22 @@ def _on_host(owner: Backend, tensor: Any, name: str) -> tuple[str, Array]:
     with suppress(errors.MixedDeviceError):  # they can be gathered
         owner.placement.device_of(tensor)  # raises where there are no values
     if owner.open("collectives").has("kind"):
-        owner.collectives.kind(tensor)  # raises for one that is not a plain array, and would be saved as another
+        owner.collectives.kind(
+            tensor
+        )  # raises for one that is not a plain array, and would be saved as another
     dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1
     if dtype not in DTYPES.values() and owner.creation.has("dtype"):  # type: ignore[attr-defined]  # a Capability
         own = (name for name in DTYPES.values() if owner.creation.dtype(name) == tensor.dtype)
         dtype = next(own, dtype)  # the framework has words of its own: half, double
     if dtype not in DTYPES.values():
-        raise errors.NotSupportedError(f"{name!r} is of {dtype}, which safetensors does not have; convert it first")
-    array = owner.storage.to_bits(tensor) if dtype.startswith(NOT_NUMPYS) else owner.exchange.to_numpy(tensor)
+        raise errors.NotSupportedError(
+            f"{name!r} is of {dtype}, which safetensors does not have; convert it first"
+        )
+    array = (
+        owner.storage.to_bits(tensor)
+        if dtype.startswith(NOT_NUMPYS)
+        else owner.exchange.to_numpy(tensor)
+    )
     return dtype, np.asarray(array, array.dtype.newbyteorder("<"), order="C")
 
 
@@ -205,9 +248,13 @@ class _Outline:
         try:
             self.words = {"version": VERSION, "tree": self._of(tree, ())}
         except RecursionError:
-            raise ArgumentTypeError(f"this {type(tree).__name__} is nested too deeply; make it flatter") from None
+            raise ArgumentTypeError(
+                f"this {type(tree).__name__} is nested too deeply; make it flatter"
+            ) from None
         if not self.tensors:
-            raise ArgumentTypeError(f"there is no tensor in {shortened(tree)}; give a tree of tensors")
+            raise ArgumentTypeError(
+                f"there is no tensor in {shortened(tree)}; give a tree of tensors"
+            )
 
     def _of(self, node: Any, path: tuple[str, ...]) -> list[Any]:
         """``[kind, contents]`` of the node."""
@@ -215,8 +262,12 @@ class _Outline:
         if owned is not None and owned.is_tensor:
             if id(node) not in self._names:
                 wanted = ".".join(path).encode("utf-8", "backslashreplace").decode() or "tensor"
-                names = chain([wanted], (f"{wanted}#{number}" for number in count(2)))  # keys may contain dots
-                name = next(name for name in names if name not in self.tensors and name != "__metadata__")
+                names = chain(
+                    [wanted], (f"{wanted}#{number}" for number in count(2))
+                )  # keys may contain dots
+                name = next(
+                    name for name in names if name not in self.tensors and name != "__metadata__"
+                )
                 self._names[id(node)], self.tensors[name] = name, (owned.backend, node)
             return ["tensor", self._names[id(node)]]
         if type(node) in _PLAIN:
@@ -224,9 +275,13 @@ class _Outline:
             return ["plain", node]
         if type(node) not in _CONTAINERS.values():
             instead = _instead(node, is_model=owned is not None)
-            raise ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {instead}")
+            raise ArgumentTypeError(
+                f"a {type(node).__name__}{_at(path)} cannot be saved; {instead}"
+            )
         if id(node) in self._open:
-            raise ArgumentTypeError(f"the {type(node).__name__}{_at(path)} contains itself; a file cannot keep that")
+            raise ArgumentTypeError(
+                f"the {type(node).__name__}{_at(path)} contains itself; a file cannot keep that"
+            )
         self._open.add(id(node))
         if isinstance(node, (list, tuple)):
             contents: list[Any] = [self._of(child, (*path, str(i))) for i, child in enumerate(node)]
@@ -245,7 +300,9 @@ def _rebuilt(words: Any, tensors: dict[str, Any]) -> Any:
     """The tree with this structure; ``ValueError`` if it is invalid, or leaves out one of the tensors."""
     version = words.get("version") if isinstance(words, dict) else None
     if version != VERSION:
-        raise ValueError(f"version {version!r} of the structure, where this xdevice knows {VERSION}")
+        raise ValueError(
+            f"version {version!r} of the structure, where this xdevice knows {VERSION}"
+        )
     left = set(tensors)
 
     def built(node: Any) -> Any:
@@ -269,8 +326,12 @@ def _rebuilt(words: Any, tensors: dict[str, Any]) -> Any:
 
 def _instead(node: Any, is_model: bool) -> str:
     if is_model:
-        known = next((word for word in ("state_dict", "collect_params") if hasattr(node, word)), None)
-        return f"save dict(its {known}())" if known else "save its variables, in a dict by their names"
+        known = next(
+            (word for word in ("state_dict", "collect_params") if hasattr(node, word)), None
+        )
+        return (
+            f"save dict(its {known}())" if known else "save its variables, in a dict by their names"
+        )
     if hasattr(node, "_fields"):
         return "save its _asdict()"
     if hasattr(node, "__dataclass_fields__"):
@@ -286,7 +347,9 @@ def _check_length(node: Any, path: tuple[str, ...]) -> None:
     try:
         str(node) if isinstance(node, int) else None
     except ValueError:
-        raise ArgumentTypeError(f"{shortened(node)}{_at(path)} is too long for a file; write hex() of it") from None
+        raise ArgumentTypeError(
+            f"{shortened(node)}{_at(path)} is too long for a file; write hex() of it"
+        ) from None
 
 
 def _at(path: tuple[str, ...]) -> str:

@@ -107,4 +107,6 @@ def _spelled(path: Any) -> str:
     try:
         return os.fsdecode(path)
     except TypeError:
-        raise ArgumentTypeError(f"{shortened(path)} is not a path; write for example 'net.safetensors'") from None
+        raise ArgumentTypeError(
+            f"{shortened(path)} is not a path; write for example 'net.safetensors'"
+        ) from None

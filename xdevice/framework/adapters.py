@@ -29,7 +29,9 @@ ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 
 _MEANT = {
     **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate", "transformers"), "torch"),
-    **dict.fromkeys(("tf", "keras", "keras-core", "tensorflow-cpu", "tensorflow-gpu"), "tensorflow"),
+    **dict.fromkeys(
+        ("tf", "keras", "keras-core", "tensorflow-cpu", "tensorflow-gpu"), "tensorflow"
+    ),
     **dict.fromkeys(("paddlepaddle", "paddlepaddle-gpu", "pd"), "paddle"),
     **dict.fromkeys(("mx", "gluon"), "mxnet"),
     **dict.fromkeys(("flax", "equinox", "haiku", "optax", "jaxlib", "jnp"), "jax"),
@@ -37,11 +39,18 @@ _MEANT = {
     **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
 }  # other names of a framework, for the hint of an error
 
-_WITHOUT_ADAPTER = frozenset({"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"})
+_WITHOUT_ADAPTER = frozenset(
+    {"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"}
+)
 """Frameworks, and no misspelt names of others, for which xdevice brings no adapter."""
 
-_PACKAGES = {"paddle": "paddlepaddle", "cupy": "cupy-cuda12x"}  # packages that are not named like the import
-_COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}  # or NumPy gets old
+_PACKAGES = {
+    "paddle": "paddlepaddle",
+    "cupy": "cupy-cuda12x",
+}  # packages that are not named like the import
+_COMMANDS = {
+    "mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"
+}  # or NumPy gets old
 
 _NOUNS = {
     "virtual": "virtual GPUs", "sharing": "memory to share", "mixing": "devices to mix",
@@ -100,9 +109,13 @@ class Backend(str, contract.Capabilities):
             return found
         hooks().before_loading(self, name)
         reasons = getattr(self.adapter, "CANNOT", {})
-        loaded = None if name in reasons else _module(self, name)  # this version of the framework may lack it
+        loaded = (
+            None if name in reasons else _module(self, name)
+        )  # this version of the framework may lack it
         # threads agree on one
-        opened: Capability = self.__dict__.setdefault(name, Capability(name, self, self.module, loaded, reasons))
+        opened: Capability = self.__dict__.setdefault(
+            name, Capability(name, self, self.module, loaded, reasons)
+        )
         hooks().after_loading(self, name)
         return opened
 
@@ -119,7 +132,9 @@ class Backend(str, contract.Capabilities):
 class Capability:
     """One capability of one adapter: its functions; ``reasons``, the adapter's ``CANNOT``, says why it lacks others."""
 
-    def __init__(self, name: str, backend: str, adapter: str, module: Any, reasons: dict[str, str]) -> None:
+    def __init__(
+        self, name: str, backend: str, adapter: str, module: Any, reasons: dict[str, str]
+    ) -> None:
         self._name, self._backend, self._adapter, self._reasons = name, backend, adapter, reasons
         for function in contract.CAPABILITIES[name]:
             if hasattr(module, function):
@@ -139,7 +154,11 @@ class Capability:
         """Why the adapter lacks the function or the whole capability: its own reason if it gives one."""
         home = f"{self._adapter}.{contract.MODULES.get(self._name, self._name)}"
         missing = home if self._is_empty() else f"{home}.{function}"
-        return self._reasons.get(function) or self._reasons.get(self._name) or f"its adapter has no {missing}"
+        return (
+            self._reasons.get(function)
+            or self._reasons.get(self._name)
+            or f"its adapter has no {missing}"
+        )
 
     def _is_empty(self) -> bool:
         return not any(map(self.has, contract.CAPABILITIES[self._name]))
@@ -185,9 +204,15 @@ def find(name: str) -> Backend:
         word = str(name).lower().replace("_", "-")
         meant = _MEANT.get(word) or _MEANT.get(word.partition(".")[0], word.partition(".")[0])
         hint = did_you_mean(meant, registered(), "xdevice info lists what is installed")
-        if meant == word and word not in registered() and (is_installed(word) or word in _WITHOUT_ADAPTER):
+        if (
+            meant == word
+            and word not in registered()
+            and (is_installed(word) or word in _WITHOUT_ADAPTER)
+        ):
             hint = f"install an adapter for {name}: a package with an entry point in the group {GROUP!r}"
-        raise UnknownBackendError(f"no backend {name!r}; there are {', '.join(registered())}; {hint}") from None
+        raise UnknownBackendError(
+            f"no backend {name!r}; there are {', '.join(registered())}; {hint}"
+        ) from None
 
 
 def is_installed(name: str) -> bool:
@@ -198,7 +223,9 @@ def is_installed(name: str) -> bool:
         spec = find_spec(name)
     except (ImportError, ValueError):  # ValueError: sys.modules[name] is None
         return False
-    return spec is not None and spec.origin is not None  # without an origin it is a bare folder of that name
+    return (
+        spec is not None and spec.origin is not None
+    )  # without an origin it is a bare folder of that name
 
 
 def is_optional(name: str) -> bool:
@@ -272,7 +299,9 @@ def _load(owner: Backend, module: str) -> ModuleType:
             raise not_installed(owner) from error
         if missing == "xdevice.backends" and _found_beside():
             return _load(owner, module)
-        shows = f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure"
+        shows = (
+            f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure"
+        )
         raise BrokenBackendError(
             f"{owner} is installed but fails to import ({type(error).__name__}: {error}); "
             f"{packed.adding(missing) or shows}",
@@ -286,7 +315,9 @@ def _found_beside() -> bool:
 
     path = sys.modules["xdevice"].__path__
     beside = dirname(path[0])
-    if beside in path or not all(isfile(join(beside, name)) for name in ("pyproject.toml", "backends/__init__.py")):
+    if beside in path or not all(
+        isfile(join(beside, name)) for name in ("pyproject.toml", "backends/__init__.py")
+    ):
         return False
     path.append(beside)
     return True

@@ -33,7 +33,9 @@ def watch(then: Callable[[Backend], None]) -> None:
         return
     _then.append(then)
     by_adapters()
-    if not sys.modules.keys().isdisjoint(ORDER):  # else the registry need not be read, which takes 20 ms
+    if not sys.modules.keys().isdisjoint(
+        ORDER
+    ):  # else the registry need not be read, which takes 20 ms
         for owner in imported():
             _succeeds(then, owner)
 

@@ -19,12 +19,16 @@ from xdevice.framework.adapters import (
 )
 from xdevice.tracing import constant
 
-_COMPANION = "numpy"  # every framework imports it, so its import says nothing about the user's choice
+_COMPANION = (
+    "numpy"  # every framework imports it, so its import says nothing about the user's choice
+)
 
 _process_choice: Backend | None = None
 _guess: Backend | None = None
 _contextual: ContextVar[tuple[using, ...]] = ContextVar("xdevice.using", default=())
-_in_context = False  # whether `using` was ever entered: compilers that trace cannot ask a ContextVar
+_in_context = (
+    False  # whether `using` was ever entered: compilers that trace cannot ask a ContextVar
+)
 
 
 def use(name: str) -> None:
@@ -156,7 +160,9 @@ def _best_guess() -> str:
     found = _only_one_imported() or next(filter(is_installed, registered().values()), None)
     if found is None:
         known = ", ".join(registered())
-        raise BackendNotInstalledError(f"no framework is installed; xdevice knows {known}; {install_command('numpy')}")
+        raise BackendNotInstalledError(
+            f"no framework is installed; xdevice knows {known}; {install_command('numpy')}"
+        )
     return str(found)
 
 

@@ -33,8 +33,12 @@ where_in_trees: dict[type, Callable[[Any], Device]] = {}
 
 sometimes_data: set[type] = set()  # the types of tensor that may be plain data
 _owners: dict[type, Ownership] = {}  # each type seen so far that a framework owns
-_unowned: dict[type, list[Backend]] = {}  # types that no framework owns, and the frameworks that have said so
-_unusable: dict[Backend, ModuleType] = {}  # modules with a framework's name that cannot be used as one
+_unowned: dict[
+    type, list[Backend]
+] = {}  # types that no framework owns, and the frameworks that have said so
+_unusable: dict[
+    Backend, ModuleType
+] = {}  # modules with a framework's name that cannot be used as one
 
 
 class Ownership:
@@ -44,7 +48,11 @@ class Ownership:
 
     def __init__(self, backend: Backend, role: Role) -> None:
         self.backend, self.role = backend, role
-        self.is_tensor, self.is_model, self.is_device = role == "tensor", role == "model", role == "device"
+        self.is_tensor, self.is_model, self.is_device = (
+            role == "tensor",
+            role == "model",
+            role == "device",
+        )
 
 
 def ownership_of(cls: type) -> Ownership | None:

@@ -17,7 +17,9 @@ def adding(module: str | None) -> str | None:
     packer = _packer()
     if module is None or packer is None:
         return None
-    return _WHOLE[packer] if module.partition(".")[0] == "xdevice" else _MODULE[packer].format(module)
+    return (
+        _WHOLE[packer] if module.partition(".")[0] == "xdevice" else _MODULE[packer].format(module)
+    )
 
 
 def without_metadata() -> str:

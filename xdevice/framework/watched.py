@@ -38,7 +38,12 @@ class Watched:
             try:
                 for owner in imported() if first is None else [first]:
                     self.watch(owner)
-                if needed is not None and needed not in self._entered and needed in imported() and _has_several(needed):
+                if (
+                    needed is not None
+                    and needed not in self._entered
+                    and needed in imported()
+                    and _has_several(needed)
+                ):
                     self._manager(needed)  # raises the error, with the adapter's reason
             except BaseException:
                 self.close()

@@ -124,7 +124,9 @@ def as_device(obj: DeviceLike) -> Device:
 
 def is_device(obj: Any) -> bool:
     """Whether the object names a device, rather than being on one."""
-    return isinstance(obj, (Device, str)) or ((owned := ownership_of(type(obj))) is not None and owned.is_device)
+    return isinstance(obj, (Device, str)) or (
+        (owned := ownership_of(type(obj))) is not None and owned.is_device
+    )
 
 
 def native(device: DeviceLike, backend: str | None = None) -> Any:
@@ -204,7 +206,9 @@ def properties_of(owner: Backend, device: Device) -> Properties:
         return cast("Properties", {**found, **owner.hardware.properties(device)})
     bus = buses.requested()
     name = f"virtual GPU {device.index}" + (f", with a bus of {bus}" if bus is not None else "")
-    return cast("Properties", {"name": name, **unknown, "total_memory": host_memory()[0], "virtual": True})
+    return cast(
+        "Properties", {"name": name, **unknown, "total_memory": host_memory()[0], "virtual": True}
+    )
 
 
 def native_of(owner: Backend, device: Device) -> Any:
@@ -232,7 +236,10 @@ def _missing(name: str, kind: str, index: int, what: str) -> str:
     owner = find(name)
     there = ", ".join(f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in devices_of(owner))
     if not there:
-        from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only for an error
+        from xdevice.hardware.diagnosis import (
+            diagnose,
+            facts_of,
+        )  # reads the machine: only for an error
 
         problem = diagnose(facts_of(owner))
         why = f"{problem.reason}; {problem.cure}" if problem else "xdevice doctor may know why"
@@ -283,7 +290,9 @@ class TracedDevice(Device):
 
     def unknown(self, *_: object, **__: object) -> NoReturn:
         cure = "pass it on as device=, or ask outside jax.jit, jax.vmap and tf.function"
-        raise UnknownPlacementError(f"the device of a traced tensor is known when the compiled function runs; {cure}")
+        raise UnknownPlacementError(
+            f"the device of a traced tensor is known when the compiled function runs; {cure}"
+        )
 
     __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown  # all raise
     __enter__ = __reduce__ = unknown

@@ -22,7 +22,10 @@ VARIABLES = {
 }
 """The environment variables that can hide a maker's GPUs; NVIDIA_VISIBLE_DEVICES acts on containers."""
 
-MAKERS = {"cuda": "nvidia", "rocm": "amd"}  # the maker whose GPUs a framework built for the toolkit can use
+MAKERS = {
+    "cuda": "nvidia",
+    "rocm": "amd",
+}  # the maker whose GPUs a framework built for the toolkit can use
 MINIMUM_DRIVER = {
     "13": "580", "12": "525.60.13", "11.1": "450.80.02", "11.0": "450.36.06", "10.2": "440.33", "10.1": "418.39",
     "10.0": "410.48", "9.2": "396.26", "9.1": "390.46", "9.0": "384.81", "8.0": "375.26",
@@ -41,7 +44,9 @@ class Facts:
     cpu_kind: bool = True  # whether it computes on the CPU, too
     seen: int = 0  # how many it sees
     gpu_build: str | None = None  # what to type to get a build for GPUs, as the adapter says
-    environment: Mapping[str, str] = field(default_factory=dict[str, str])  # those of VARIABLES that are set
+    environment: Mapping[str, str] = field(
+        default_factory=dict[str, str]
+    )  # those of VARIABLES that are set
     gpus: tuple[Gpu, ...] = ()
     drivers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
     driver_error: str | None = None
@@ -71,7 +76,9 @@ def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
         cpu_kind="cpu" in hardware.kinds(),
         seen=hardware.count("gpu"),
         gpu_build=getattr(backend.adapter, "GPU_BUILD", None),
-        environment={n: os.environ[n] for n in sorted({*chain(*VARIABLES.values())}) if n in os.environ},
+        environment={
+            n: os.environ[n] for n in sorted({*chain(*VARIABLES.values())}) if n in os.environ
+        },
     )
 
 
@@ -123,26 +130,38 @@ def _of_machine(facts: Facts) -> Iterator[Problem]:
             value = facts.environment.get(variable)
             if value is not None and _hides_all(variable, value, mine):
                 them = "the machine's GPU" if len(mine) == 1 else f"all {len(mine)} GPUs"
-                cure = f"unset {variable}, or export {variable}={','.join(map(str, range(len(mine))))}"
+                cure = (
+                    f"unset {variable}, or export {variable}={','.join(map(str, range(len(mine))))}"
+                )
                 yield Problem(f"{variable}={value!r} hides {them}", cure)
     driver, needed = facts.drivers.get("nvidia"), minimum_driver(facts.toolkit)
     if facts.compute == "cuda" and driver and needed and _number(driver) < _number(needed):
         cure = f"update the NVIDIA driver to {needed} or newer, or install a {facts.backend} built for an older CUDA"
-        yield Problem(f"the driver {driver} is too old for CUDA {facts.toolkit}, which needs {needed}", cure)
+        yield Problem(
+            f"the driver {driver} is too old for CUDA {facts.toolkit}, which needs {needed}", cure
+        )
 
 
 def _unexplained(facts: Facts) -> Problem:
     target = " ".join(filter(None, (facts.compute, facts.toolkit)))
     built = f"is built for {target}" if target else "can have GPUs"
-    cure = f"its GPU libraries may be missing: {facts.gpu_build}" if facts.gpu_build else "its log may say why"
+    cure = (
+        f"its GPU libraries may be missing: {facts.gpu_build}"
+        if facts.gpu_build
+        else "its log may say why"
+    )
     return Problem(f"{facts.backend} {built} and nothing hides the GPU, but it finds none", cure)
 
 
 def driver_problem(error: str) -> Problem:
     """What NVML's error means."""
-    if "mismatch" in error.lower():  # after an update of the driver, until its kernel modules are loaded anew
+    if (
+        "mismatch" in error.lower()
+    ):  # after an update of the driver, until its kernel modules are loaded anew
         reason = f"the NVIDIA driver's library and kernel module have different versions ({error})"
-        return Problem(reason, "restart the machine, or unload the driver's kernel modules and load them again")
+        return Problem(
+            reason, "restart the machine, or unload the driver's kernel modules and load them again"
+        )
     cure = "nvidia-smi may say more; install the NVIDIA driver again if it fails too"
     return Problem(f"the NVIDIA driver fails ({error})", cure)
 
@@ -176,7 +195,9 @@ def _hides_all(variable: str, value: str, mine: list[Gpu]) -> bool:
         return not 0 <= int(first) < len(mine)
     if first.upper().startswith(("GPU-", "MIG-")):
         uuids = [bare_uuid(gpu["uuid"]) for gpu in mine if gpu["uuid"]]
-        known = len(uuids) == len(mine) and not first.upper().startswith("MIG-")  # MIG parts are not listed
+        known = len(uuids) == len(mine) and not first.upper().startswith(
+            "MIG-"
+        )  # MIG parts are not listed
         return known and not any(uuid.startswith(bare_uuid(first)) for uuid in uuids)
     return not first[:1].isdigit()  # '', NoDevFiles, none; CUDA reads '0x' as 0
 

@@ -61,13 +61,18 @@ def _instead(chosen: Backend, wanted: Device, seen: int = 0) -> Device:
     if not has_cpu(chosen):
         require(chosen, wanted)
     if not seen and chosen not in _warned:
-        from xdevice.hardware.diagnosis import diagnose, facts_of  # reads the machine: only when no GPU is seen
+        from xdevice.hardware.diagnosis import (
+            diagnose,
+            facts_of,
+        )  # reads the machine: only when no GPU is seen
 
         _warned.add(chosen)
         facts = facts_of(chosen)
         problem = diagnose(facts)
         if problem is not None:
-            there = " although this machine has one" if facts.gpus else ""  # a driver that fails may list none
+            there = (
+                " although this machine has one" if facts.gpus else ""
+            )  # a driver that fails may list none
             text = f"{chosen} sees no GPU{there}: {problem.reason}; {problem.cure}"
             warnings.warn(text, DeviceFallbackWarning, stacklevel=3)
     return cpu()

@@ -32,7 +32,9 @@ from xdevice.typing import DeviceLike
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200  # flags of generators and coroutines, as in `inspect`: 5 ms to import
+_RUNS_LATER = (
+    0x20 | 0x80 | 0x100 | 0x200
+)  # flags of generators and coroutines, as in `inspect`: 5 ms to import
 
 
 def memory_stats(device: DeviceLike) -> MemoryStats:
@@ -58,7 +60,13 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
     """
     chosen, where = backend(), as_device(device)
     require(chosen, where)
-    stats: MemoryStats = {"total": None, "free": None, "allocated": None, "reserved": None, "peak": None}
+    stats: MemoryStats = {
+        "total": None,
+        "free": None,
+        "allocated": None,
+        "reserved": None,
+        "peak": None,
+    }
     if where.kind == "cpu" or is_virtual(chosen, where):
         stats["total"], stats["free"] = host_memory()
     elif where.kind == "gpu":
@@ -120,19 +128,25 @@ def is_out_of_memory(exc: BaseException) -> bool:
         if error is None or id(error) in seen:
             continue
         seen.add(id(error))
-        if isinstance(error, MemoryError) or any(_ask(owner, "is_out_of_memory", error) for owner in imported()):
+        if isinstance(error, MemoryError) or any(
+            _ask(owner, "is_out_of_memory", error) for owner in imported()
+        ):
             return True
         ahead += [error.__cause__, *getattr(error, "exceptions", ())]
     return False
 
 
 @overload
-def find_batch_size(fn: Callable[Concatenate[int, P], T], *, start: int = 1024, minimum: int = 1) -> Callable[P, T]: ...
+def find_batch_size(
+    fn: Callable[Concatenate[int, P], T], *, start: int = 1024, minimum: int = 1
+) -> Callable[P, T]: ...
 @overload
 def find_batch_size(
     fn: None = None, *, start: int = 1024, minimum: int = 1
 ) -> Callable[[Callable[Concatenate[int, P], T]], Callable[P, T]]: ...
-def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1) -> Callable[..., Any]:
+def find_batch_size(
+    fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1
+) -> Callable[..., Any]:
     """``fn`` with its first argument, the batch size, found by trial.
 
     Each call begins with ``start`` and halves it as long as ``fn`` runs out of memory; memory is
@@ -162,15 +176,21 @@ def find_batch_size(fn: Callable[..., T] | None = None, *, start: int = 1024, mi
     if fn is None:
         return lambda f: find_batch_size(f, start=start, minimum=minimum)
     if not callable(fn):
-        raise ArgumentError(f"{fn!r} cannot be called; pass a function of the batch size, and start=… by name")
+        raise ArgumentError(
+            f"{fn!r} cannot be called; pass a function of the batch size, and start=… by name"
+        )
     code = getattr(getattr(fn, "func", fn), "__code__", None)  # of a partial: of its function
     if code is not None and code.co_flags & _RUNS_LATER:
         raise _runs_later(fn)
-    if "self" in getattr(getattr(fn, "__code__", None), "co_varnames", ())[:1] and not hasattr(fn, "__self__"):
+    if "self" in getattr(getattr(fn, "__code__", None), "co_varnames", ())[:1] and not hasattr(
+        fn, "__self__"
+    ):
         why = f"{fn.__qualname__} is a method: its first argument is its object and not the batch size"
         raise ArgumentTypeError(f"{why}; wrap the bound method: find_batch_size(obj.method)")
     for name, number in (("start", start), ("minimum", minimum)):
-        whole_number(number, f"{name}={number!r} is not a batch size; give an integer of 1 or more", 1)
+        whole_number(
+            number, f"{name}={number!r} is not a batch size; give an integer of 1 or more", 1
+        )
     if start < minimum:
         raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")
 
@@ -214,7 +234,9 @@ def _ask(owner: Backend, function: str, *args: Any) -> Any:
 
 
 _asked: tuple[float | None] | None = None  # the fraction
-_shared: dict[Backend, tuple[float | None, dict[str, str]]] = {}  # what each framework was told, and its settings
+_shared: dict[
+    Backend, tuple[float | None, dict[str, str]]
+] = {}  # what each framework was told, and its settings
 _lock = RLock()
 
 
@@ -249,9 +271,13 @@ def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
     if fraction is not None:
         given: Any = fraction
         if isinstance(given, bool) or not isinstance(given, (int, float)):
-            raise ArgumentTypeError(f"fraction={shortened(given)} is not a number; give one above 0 and up to 1")
+            raise ArgumentTypeError(
+                f"fraction={shortened(given)} is not a number; give one above 0 and up to 1"
+            )
         if not 0 < given <= 1:
-            raise ArgumentError(f"fraction={given!r} is not above 0 and up to 1; 0.3 is three tenths of a GPU's memory")
+            raise ArgumentError(
+                f"fraction={given!r} is not above 0 and up to 1; 0.3 is three tenths of a GPU's memory"
+            )
         fraction = float(given)
     with _lock:
         _asked, before = (fraction,), _asked
@@ -272,7 +298,10 @@ def share_requested(owner: Backend, capability: str = "") -> None:
         return
     with _lock:
         before = _shared.get(owner)
-        _shared[owner] = _asked[0], {}  # from here on it is not told again: telling it loads capabilities
+        _shared[owner] = (
+            _asked[0],
+            {},
+        )  # from here on it is not told again: telling it loads capabilities
         try:
             _shared[owner] = _asked[0], owner.allocation.share(_asked[0])
         except NotSupportedError:

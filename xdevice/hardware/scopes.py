@@ -21,7 +21,9 @@ from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
 from xdevice.typing import DeviceLike
 
-_CO_MIGRATING = 0x20 | 0x200  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
+_CO_MIGRATING = (
+    0x20 | 0x200
+)  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
 _CO_SUSPENDABLE = 0x80 | _CO_MIGRATING  # and CO_COROUTINE
 
 
@@ -65,7 +67,16 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 
 
 class _Entry:
-    __slots__ = ("backend", "closed", "device", "hidden_from", "manager", "migrates", "native", "thread")
+    __slots__ = (
+        "backend",
+        "closed",
+        "device",
+        "hidden_from",
+        "manager",
+        "migrates",
+        "native",
+        "thread",
+    )
 
     def __init__(self, manager: object, device: Device, owner: Backend, flags: int) -> None:
         self.manager, self.device, self.backend = manager, device, owner
@@ -136,7 +147,9 @@ def enter(manager: object, device: Device) -> None:
     global _in_use
     chosen = backend()
     require(chosen, device)
-    chosen.open("compiling")  # a factory asks it, perhaps while a compiler traces, which would trace the import too
+    chosen.open(
+        "compiling"
+    )  # a factory asks it, perhaps while a compiler traces, which would trace the import too
     if chosen not in _following and chosen.open("following").has("follow"):
         _following.add(chosen)
         chosen.following.follow(partial(_missing, chosen))
@@ -153,7 +166,9 @@ def leave(manager: object, *error: Any) -> None:
     entries = _stack.get()
     i = next((i for i in reversed(range(len(entries))) if entries[i].manager is manager), None)
     if i is None:
-        raise ScopeError(f"{manager!r} was not entered in this thread or task; leave it where it was entered")
+        raise ScopeError(
+            f"{manager!r} was not entered in this thread or task; leave it where it was entered"
+        )
     entry, above = entries[i], entries[i + 1 :]
     entry.closed = entry.migrates  # elsewhere it may still be on a stack
     _stack.set(entries[:i] + above)
@@ -187,7 +202,9 @@ def _suspendable(frame: FrameType | None) -> int:
 # they were traced with. A framework either lets every call follow the scope, or traces apart while such a scope is
 # open, so that a factory is asked again, and can refuse.
 
-_traces: dict[Backend, int] = {}  # those that trace apart, each with the number of its traces while a scope is hidden
+_traces: dict[
+    Backend, int
+] = {}  # those that trace apart, each with the number of its traces while a scope is hidden
 _following: set[Backend] = set()
 _hidden: dict[Backend, int] = {}  # how many open scopes the framework does not see
 _lock = RLock()

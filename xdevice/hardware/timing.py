@@ -99,7 +99,10 @@ def _table(caption: str, first: str, rows: list[tuple[str, float | None]]) -> st
     from html import escape
 
     heads = "".join(f'<th scope="col">{name}</th>' for name in (first, "seconds"))
-    lines = "".join(f'<tr><th scope="row">{escape(name)}</th><td>{_seconds(took)}</td></tr>' for name, took in rows)
+    lines = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{_seconds(took)}</td></tr>'
+        for name, took in rows
+    )
     return f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
 
 

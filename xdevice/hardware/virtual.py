@@ -64,7 +64,9 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
             if any(_enabled.values()):
                 why = f"{before.source}, which has made virtual GPUs that do not stand in"
                 cure = "start again with stand_in=True first"
-                raise VirtualDeviceError(f"virtual_gpus({number}, stand_in=True) comes after {why}; {cure}")
+                raise VirtualDeviceError(
+                    f"virtual_gpus({number}, stand_in=True) comes after {why}; {cure}"
+                )
             request.set_aside()
         replaced = request.make(number, force or before.force, stand_in or before.stand_in)
         try:
@@ -76,7 +78,9 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
             raise
         name_virtual()
         for owner in [b for b, got in _enabled.items() if not got]:
-            del _enabled[owner]  # it was used without any: they are enabled, or it is too late, when it is next used
+            del _enabled[
+                owner
+            ]  # it was used without any: they are enabled, or it is too late, when it is next used
             owner.close()
         at_import.by_adapters()
         if stand_in:
@@ -116,12 +120,16 @@ def _enable(owner: Backend) -> None:
         _enabled[owner] = 0  # the program has hidden all of them
         return
     if wanted.races and not owner.open("races").has("find_races"):
-        raise NotSupportedError(f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out")
+        raise NotSupportedError(
+            f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
+        )
     owner.virtual.enable(number, wanted.force, wanted.stand_in)
     if wanted.races:
         owner.races.find_races()
     if wanted.stand_in and not request.warned():
-        print(f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr)
+        print(
+            f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr
+        )
     _enabled[owner] = number
     owner.native_devices.clear()  # other objects stand for the devices from now on
     name_virtual()  # the request may have come from the environment

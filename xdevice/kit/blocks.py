@@ -4,7 +4,12 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
-from inspect import CO_ITERABLE_COROUTINE, isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from inspect import (
+    CO_ITERABLE_COROUTINE,
+    isasyncgenfunction,
+    iscoroutinefunction,
+    isgeneratorfunction,
+)
 from typing import Any, TypeVar
 
 from xdevice.errors import ArgumentTypeError, shortened
@@ -21,7 +26,9 @@ def decorated(fn: F, block: AbstractContextManager[Any], name: str) -> F:
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(decorated(fn.__func__, block, name))
     if not callable(fn) or isinstance(fn, type):
-        raise ArgumentTypeError(f"{name} cannot decorate {fn!r}; decorate a function, or write `with {name}:`")
+        raise ArgumentTypeError(
+            f"{name} cannot decorate {fn!r}; decorate a function, or write `with {name}:`"
+        )
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with block:
@@ -35,7 +42,9 @@ def decorated(fn: F, block: AbstractContextManager[Any], name: str) -> F:
 
     made: Callable[..., Any] = call
     for is_such, function in _FUNCTIONS.items():
-        if is_such(fn):  # and so is the decorated one, for who asks `inspect`, as pytest does of fixtures
+        if is_such(
+            fn
+        ):  # and so is the decorated one, for who asks `inspect`, as pytest does of fixtures
             made = function(fn, block)
     return wraps(fn)(made)  # type: ignore[return-value]  # wraps keeps it
 
@@ -43,7 +52,9 @@ def decorated(fn: F, block: AbstractContextManager[Any], name: str) -> F:
 def _is_generator_function(fn: Callable[..., Any]) -> bool:
     """Whether it gives a generator, and not a coroutine written as one (``types.coroutine``)."""
     code = getattr(getattr(fn, "func", fn), "__code__", None)  # of a partial: of its function
-    return isgeneratorfunction(fn) and code is not None and not code.co_flags & CO_ITERABLE_COROUTINE
+    return (
+        isgeneratorfunction(fn) and code is not None and not code.co_flags & CO_ITERABLE_COROUTINE
+    )
 
 
 _FUNCTIONS: dict[Callable[[Any], bool], Callable[..., Callable[..., Any]]] = {

@@ -5,7 +5,9 @@ import re
 from typing import Any
 
 # control characters; those that turn the direction of writing; ends of lines; halves of surrogate pairs
-_ACTING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_ACTING = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 
 
 def escaped(text: str) -> str:
@@ -16,4 +18,6 @@ def escaped(text: str) -> str:
 def as_json(value: Any) -> str:
     """Indented JSON, in which each such character is an escape of JSON's: it reads as the same value."""
     text = json.dumps(value, indent=2, ensure_ascii=False)  # which has escaped those below a space
-    return "\n".join(_ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n"))
+    return "\n".join(
+        _ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", line) for line in text.split("\n")
+    )

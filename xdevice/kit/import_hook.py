@@ -42,7 +42,9 @@ class WrappedLoader:
 class ImportHook:
     """A finder for ``sys.meta_path`` that calls ``wrap`` with the name and the loader of each module that it wants."""
 
-    def __init__(self, wants: Callable[[str], bool], wrap: Callable[[str, Any], WrappedLoader]) -> None:
+    def __init__(
+        self, wants: Callable[[str], bool], wrap: Callable[[str, Any], WrappedLoader]
+    ) -> None:
         self._wants, self._wrap = wants, wrap
 
     def find_spec(
@@ -50,7 +52,9 @@ class ImportHook:
     ) -> ModuleSpec | None:
         if not self._wants(name):
             return None
-        others = (finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self)
+        others = (
+            finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self
+        )
         spec = next((found for found in others if found is not None), None)
         if spec is not None and spec.loader is not None:
             spec.loader = self._wrap(name, spec.loader)  # type: ignore[assignment]  # it delegates

@@ -23,7 +23,11 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 def choose(framework: str) -> None:
     """Set the framework that Keras uses when it is imported, here and in child processes, if Keras supports it."""
     spec = find_spec("keras")  # does not import it
-    if spec is not None and spec.origin and Path(spec.origin).with_name("src").joinpath("backend", framework).is_dir():
+    if (
+        spec is not None
+        and spec.origin
+        and Path(spec.origin).with_name("src").joinpath("backend", framework).is_dir()
+    ):
         os.environ["KERAS_BACKEND"] = framework
 
 
@@ -42,7 +46,12 @@ def role(cls: type, framework: str) -> Role | None:
     # the class that Variable extends: up to Keras 3.5 at least, layers make theirs of that
     if issubclass(cls, (keras.Variable.__base__, keras.KerasTensor)):
         return "tensor"
-    holders = (keras.layers.Layer, keras.optimizers.Optimizer, keras.metrics.Metric, keras.random.SeedGenerator)
+    holders = (
+        keras.layers.Layer,
+        keras.optimizers.Optimizer,
+        keras.metrics.Metric,
+        keras.random.SeedGenerator,
+    )
     return "model" if issubclass(cls, holders) else None
 
 
@@ -53,8 +62,12 @@ def value_of(tensor: Any) -> Any:
         return value
     what = f"keras {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
     if hasattr(tensor, "_value"):
-        raise UnknownPlacementError(f"{what} is not built yet and has no device; build it inside scope(device)")
-    raise UnknownPlacementError(f"{what} is symbolic and has no device; ask about a model's weights or a batch")
+        raise UnknownPlacementError(
+            f"{what} is not built yet and has no device; build it inside scope(device)"
+        )
+    raise UnknownPlacementError(
+        f"{what} is symbolic and has no device; ask about a model's weights or a batch"
+    )
 
 
 def with_value(variable: Any, value: Any) -> Any:
@@ -75,7 +88,9 @@ def weights(model: Any) -> Iterator[tuple[str, Any]]:
     if unbuilt and (not model.built or not model.weights):
         hint = "call its build(…), or give it a first batch, inside scope(device)"
         what = f"{type(model).__name__} {model.name!r}"
-        raise UnknownPlacementError(f"{what} is not built, so its weights have no device yet; {hint}")
+        raise UnknownPlacementError(
+            f"{what} is not built, so its weights have no device yet; {hint}"
+        )
     for variable in _own(model):
         yield getattr(variable, "path", variable.name).replace("/", "."), variable
 
@@ -94,7 +109,9 @@ def forget_compiled(model: Any) -> None:
     for layer in layers(model):
         for name in ("train_function", "test_function", "predict_function"):
             if getattr(layer, name, None) is not None:
-                delattr(layer, name)  # or Keras 3.15 keeps the function in its list of things to save
+                delattr(
+                    layer, name
+                )  # or Keras 3.15 keeps the function in its list of things to save
                 setattr(layer, name, None)
 
 
@@ -105,7 +122,9 @@ def copies(models: list[Any]) -> list[Any]:
     try:
         with warnings.catch_warnings():
             # Keras 3.15 reads its variables in a way that NumPy 2 warns of
-            warnings.filterwarnings("ignore", "__array__ implementation doesn't accept a copy", DeprecationWarning)
+            warnings.filterwarnings(
+                "ignore", "__array__ implementation doesn't accept a copy", DeprecationWarning
+            )
             made = _together(shared, ours) if shared else [copy.deepcopy(model) for model in ours]
             found = dict(zip(map(id, ours), made, strict=True))
             for model, new in zip(ours, made, strict=True):
@@ -114,7 +133,13 @@ def copies(models: list[Any]) -> list[Any]:
             return [found[id(model)] if id(model) in found else _copy_of(model) for model in models]
     except NotSupportedError:
         raise
-    except (NotImplementedError, UnknownPlacementError, TypeError, ValueError, AttributeError) as error:
+    except (
+        NotImplementedError,
+        UnknownPlacementError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
         raise cannot_copy(models, " ".join(str(error).split())) from error
 
 
@@ -127,7 +152,9 @@ def _copy_of(part: Any) -> Any:
     return copy.deepcopy(part)
 
 
-def check_sharing(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]], models: list[Any]) -> None:
+def check_sharing(
+    before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]], models: list[Any]
+) -> None:
     """Raise unless the copies have as many variables as the originals, and share them as these do."""
     for model, old, new in zip(models, before, after, strict=True):
         if len(old) != len(new):
@@ -138,20 +165,27 @@ def check_sharing(before: Sequence[Sequence[Any]], after: Sequence[Sequence[Any]
 
 def cannot_copy(models: list[Any], reason: str) -> NotSupportedError:
     what = " and ".join(dict.fromkeys(type(model).__name__ for model in models))
-    return NotSupportedError(f"keras cannot copy this {what} ({reason}); give it a get_config(), or build another")
+    return NotSupportedError(
+        f"keras cannot copy this {what} ({reason}); give it a get_config(), or build another"
+    )
 
 
 def _own(model: Any) -> list[Any]:
     if hasattr(model, "weights"):
         return list(model.weights)
-    return list(model.variables) if hasattr(model, "variables") else [model.state]  # a seed generator
+    return (
+        list(model.variables) if hasattr(model, "variables") else [model.state]
+    )  # a seed generator
 
 
 def _shared(models: list[Any]) -> list[Any]:
     """The layers that are in several of the models, inner ones before those around them."""
     found = {id(layer): layer for model in models for layer in layers(model)}
     counts = Counter(key for model in models for key in {id(layer) for layer in layers(model)})
-    return sorted((layer for key, layer in found.items() if counts[key] > 1), key=lambda layer: len(layers(layer)))
+    return sorted(
+        (layer for key, layer in found.items() if counts[key] > 1),
+        key=lambda layer: len(layers(layer)),
+    )
 
 
 def _together(shared: list[Any], models: list[Any]) -> list[Any]:
@@ -168,7 +202,9 @@ def _together(shared: list[Any], models: list[Any]) -> list[Any]:
 
         @classmethod
         def from_config(cls, config: dict[str, Any]) -> Bundle:
-            return cls([saving.deserialize_keras_object(part, safe_mode=False) for part in config["parts"]])
+            return cls(
+                [saving.deserialize_keras_object(part, safe_mode=False) for part in config["parts"]]
+            )
 
     with saving.custom_object_scope({"Bundle": Bundle}):
         made: list[Any] = list(copy.deepcopy(Bundle([*shared, *models])).parts)

@@ -20,14 +20,19 @@ from typing import Any
 
 _LATER = (Awaitable, Iterator, AsyncIterator)
 _ITERABLE_COROUTINE = 0x100  # the flag of what types.coroutine decorates
-_PLAIN = {"builtins", "itertools"}  # whose iterators can nothing but be iterated: map, zip, chain, …
+_PLAIN = {
+    "builtins",
+    "itertools",
+}  # whose iterators can nothing but be iterated: map, zip, chain, …
 
 Block = AbstractContextManager[Any]
 
 
 def runs_later(result: object) -> bool:
     """Whether the result's work is done when it is awaited, iterated, or entered as a block made by ``contextlib``."""
-    return (isinstance(result, _LATER) and not isinstance(result, IOBase)) or _is_generated_block(result)
+    return (isinstance(result, _LATER) and not isinstance(result, IOBase)) or _is_generated_block(
+        result
+    )
 
 
 def within(block: Block, result: object) -> object | None:
@@ -82,7 +87,9 @@ def generating(start: Callable[..., Any], block: Block) -> Callable[..., Generat
     return generated
 
 
-def generating_async(start: Callable[..., Any], block: Block) -> Callable[..., AsyncGenerator[Any, Any]]:
+def generating_async(
+    start: Callable[..., Any], block: Block
+) -> Callable[..., AsyncGenerator[Any, Any]]:
     """An asynchronous generator function that runs each step within the block."""
 
     async def generated(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:

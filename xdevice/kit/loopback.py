@@ -16,7 +16,14 @@ from typing import Any
 
 _READ_WRITE = 3  # PROT_READ | PROT_WRITE of <sys/mman.h>
 _LOAD, _DYNAMIC = 1, 2  # types of program headers, <elf.h>
-_STRTAB, _SYMTAB, _RELA, _RELASZ, _PLTRELSZ, _JMPREL = 5, 6, 7, 8, 2, 23  # tags of the dynamic section
+_STRTAB, _SYMTAB, _RELA, _RELASZ, _PLTRELSZ, _JMPREL = (
+    5,
+    6,
+    7,
+    8,
+    2,
+    23,
+)  # tags of the dynamic section
 _FILLED_BY_NAME = (6, 7, 1025, 1026)  # GLOB_DAT and JUMP_SLOT, of x86-64 and of AArch64
 _MAPPED = b"\0" * 10 + b"\xff\xff"  # an IPv4 address in IPv6, which clients of both can reach
 
@@ -43,7 +50,9 @@ def loopback_only(library: str) -> Generator[None, None, None]:
         pointers = []
     if not pointers:
         name = os.path.basename(library)
-        warnings.warn(f"{name} listens on all interfaces of this host, not on loopback alone", stacklevel=2)
+        warnings.warn(
+            f"{name} listens on all interfaces of this host, not on loopback alone", stacklevel=2
+        )
     own, replacement = [pointer.value for pointer in pointers], _loopback_bind()
     for pointer in pointers:
         pointer.value = ctypes.cast(replacement, ctypes.c_void_p).value
@@ -56,7 +65,9 @@ def loopback_only(library: str) -> Generator[None, None, None]:
 
 def _loopback_bind() -> Any:
     """The C library's ``bind``, but for addresses that stand for all interfaces."""
-    prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True)
+    prototype = ctypes.CFUNCTYPE(
+        ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_uint32, use_errno=True
+    )
     real = prototype(("bind", ctypes.CDLL(None, use_errno=True)))
 
     def bind(descriptor: int, address: int, length: int) -> int:
@@ -101,12 +112,17 @@ def _pointers(library: str, name: bytes) -> Iterator[int]:
         head = file.read(64)
         if head[:6] != b"\x7fELF\x02\x01":
             raise LookupError("not an ELF file of 64 bits, the low byte first")
-        (start,), (size, count) = struct.unpack_from("<Q", head, 32), struct.unpack_from("<HH", head, 54)
+        (start,), (size, count) = (
+            struct.unpack_from("<Q", head, 32),
+            struct.unpack_from("<HH", head, 54),
+        )
         file.seek(start)
         headers = [struct.unpack_from("<IIQQQQQQ", file.read(size)) for _ in range(count)]
 
         def read(address: int, length: int) -> bytes:
-            offset, begin = next((h[2], h[3]) for h in headers if h[0] == _LOAD and h[3] <= address < h[3] + h[5])
+            offset, begin = next(
+                (h[2], h[3]) for h in headers if h[0] == _LOAD and h[3] <= address < h[3] + h[5]
+            )
             file.seek(offset + address - begin)
             return file.read(length)
 

@@ -11,10 +11,16 @@ def mark(address: int, nbytes: int) -> int:
     if not address or not nbytes:
         return 0
     memory: Any = (ctypes.c_char * nbytes).from_address(address)
-    step = 1 if nbytes <= _WHOLE else nbytes // _WHOLE | 1  # odd, so that each byte of a number is looked at
+    step = (
+        1 if nbytes <= _WHOLE else nbytes // _WHOLE | 1
+    )  # odd, so that each byte of a number is looked at
     return hash((nbytes, memory[::step])) or 1
 
 
 def mark_of(array: Any) -> int:
     """That of a NumPy array's memory; 0 where its elements are apart."""
-    return mark(array.ctypes.data, array.nbytes) if array.flags.forc and not array.dtype.hasobject else 0
+    return (
+        mark(array.ctypes.data, array.nbytes)
+        if array.flags.forc and not array.dtype.hasobject
+        else 0
+    )

@@ -4,7 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 
-def by_attributes(node: Any, names: Sequence[str]) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+def by_attributes(
+    node: Any, names: Sequence[str]
+) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
     """An object opened into these attributes, and made anew with others, past its ``__init__``.
 
     >>> from types import SimpleNamespace

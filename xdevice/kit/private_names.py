@@ -29,7 +29,9 @@ class PrivateName:
 
     path: str  # the module and the attribute: torch.nn:Module._apply
     feature: str  # what needs it
-    parameters: tuple[str, ...] = ()  # what it must take, in this order and perhaps among others, if it tells that
+    parameters: tuple[
+        str, ...
+    ] = ()  # what it must take, in this order and perhaps among others, if it tells that
     optional: bool = False  # without it the adapter does too, or puts it there; the path may be a pattern: torch._C:_*
     essential: bool = False  # without it there are no virtual GPUs
 
@@ -89,12 +91,20 @@ class PrivateNames:
     A row that begins with ``>`` has the feature's entrances, which need not be private: they raise where it is missing.
     """
 
-    def __init__(self, home: str, framework: str, package: str, last_tried: Tried, **words: str) -> None:
+    def __init__(
+        self, home: str, framework: str, package: str, last_tried: Tried, **words: str
+    ) -> None:
         self._framework, self._package, self._last_tried = framework, package, last_tried
         self._lists = defaultdict[str, list[PrivateName]](list)
         self._entrances = defaultdict[str, list[str]](list)  # by feature
         self._complete: set[str] = set()  # features of which nothing is missing
-        text = Path(home).with_name("names.txt").read_text(encoding="utf-8").replace("\n    ", " ").format(**words)
+        text = (
+            Path(home)
+            .with_name("names.txt")
+            .read_text(encoding="utf-8")
+            .replace("\n    ", " ")
+            .format(**words)
+        )
         lists = list[str]()
         for row in text.splitlines():
             if row.startswith("["):
@@ -102,7 +112,9 @@ class PrivateNames:
             elif row and not row.startswith("#"):
                 self._read(row, lists)
         self._all = self.of()
-        self._by_path = {name.path: name for name in reversed(self._all)}  # of several features, the first
+        self._by_path = {
+            name.path: name for name in reversed(self._all)
+        }  # of several features, the first
 
     def _read(self, row: str, lists: Iterable[str]) -> None:
         mark = row[0] if row[0] in "!?>" else ""
@@ -110,7 +122,10 @@ class PrivateNames:
         paths, _, parameters = paths.partition("(")
         owner, *names = paths.split()
         wanted = tuple(re.findall(r"\w+", parameters))
-        made = [PrivateName(owner + name, feature, wanted, mark == "?", mark == "!") for name in names or [""]]
+        made = [
+            PrivateName(owner + name, feature, wanted, mark == "?", mark == "!")
+            for name in names or [""]
+        ]
         if mark == ">":
             self._entrances[feature] += [name.path for name in made]
         else:
@@ -196,7 +211,11 @@ class PrivateNames:
         if self._is_missing(self._listed(path).feature, imported_only=True):
             return
         own, root = getattr(*resolved(path)), path.partition(".")[0]
-        for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == root and module]:
+        for module in [
+            module
+            for name, module in sys.modules.items()
+            if name.partition(".")[0] == root and module
+        ]:
             for name in [name for name, each in vars(module).items() if each is own]:
                 setattr(module, name, value)
         _put(path, value)
@@ -231,7 +250,9 @@ class PrivateNames:
         return type(own.__name__, (), {"__new__": refuse}) if isinstance(own, type) else refuse
 
     def _error(self, feature: str, said: str) -> NotSupportedError:
-        return NotSupportedError(f"{feature}: not supported under {self._installed()}, where {said}; {self._hint()}")
+        return NotSupportedError(
+            f"{feature}: not supported under {self._installed()}, where {said}; {self._hint()}"
+        )
 
     def _installed(self) -> str:
         return f"{self._framework} {sys.modules[self._framework].__version__}"
@@ -286,7 +307,9 @@ def _all_changed(names: Iterable[PrivateName]) -> list[tuple[PrivateName, str]]:
 
 def _changed(name: PrivateName, imported_only: bool) -> str:
     """What has changed: that the name has gone, or what it takes; nothing if it has not."""
-    is_left = name.path in _replaced or (imported_only and name.path.partition(":")[0] not in sys.modules)
+    is_left = name.path in _replaced or (
+        imported_only and name.path.partition(":")[0] not in sys.modules
+    )
     said = None if is_left else _problem(name)
     return f"{name.path.replace(':', '.')} {said}" if said else ""
 

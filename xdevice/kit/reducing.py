@@ -3,7 +3,11 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-_EXACT = (1, 2, 4)  # numbers of processes for which equal values add up exactly in any order; not three, five or eight
+_EXACT = (
+    1,
+    2,
+    4,
+)  # numbers of processes for which equal values add up exactly in any order; not three, five or eight
 _WIDER = {"float32": "float64", "complex64": "complex128"}
 _NARROW = ("float16", "bfloat16", "float8")
 
@@ -22,14 +26,18 @@ def summed_in(name: str, size: int) -> str:
     return name if size in _EXACT else _WIDER.get(name, name)
 
 
-def reduced(vectors: Sequence[Any], combine: Callable[..., Any], weights: Sequence[float] | None) -> Any:
+def reduced(
+    vectors: Sequence[Any], combine: Callable[..., Any], weights: Sequence[float] | None
+) -> Any:
     """A new vector: the vectors combined in their order, each multiplied by its weight if weights are given.
 
     >>> import numpy as np
     >>> reduced([np.ones(2), np.full(2, 3.0)], np.add, [0.5, 1.0])
     array([3.5, 3.5])
     """
-    first, *others = vectors if weights is None else [v * w for v, w in zip(vectors, weights, strict=True)]
+    first, *others = (
+        vectors if weights is None else [v * w for v, w in zip(vectors, weights, strict=True)]
+    )
     found = first.copy()
     for vector in others:
         combine(found, vector, out=found)

@@ -22,8 +22,12 @@ from xdevice.kit.reducing import summed_in
 
 Array = np.ndarray[Any, Any]
 
-_BYTES = 16 << 20  # for any number of processes: it fits into a processor's cache and a container's /dev/shm
-_SMALL = 1 << 16  # bytes of all rows together that each process reduces alone, which is quicker than another barrier
+_BYTES = (
+    16 << 20
+)  # for any number of processes: it fits into a processor's cache and a container's /dev/shm
+_SMALL = (
+    1 << 16
+)  # bytes of all rows together that each process reduces alone, which is quicker than another barrier
 _ROW = 4096  # a row's length is a multiple of it
 _LOOK = 0.005  # seconds between checks for the folder, which rank 0 makes
 _COMBINED = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
@@ -37,9 +41,13 @@ class SharedMemory:
 
     def __init__(self, rank: int, size: int, name: str, patience: float) -> None:
         self.rank, self.size, self._patience = rank, size, patience
-        self._room = max(_ROW, _BYTES // (2 * size) // _ROW * _ROW)  # of a row; each half has one row per process
+        self._room = max(
+            _ROW, _BYTES // (2 * size) // _ROW * _ROW
+        )  # of a row; each half has one row per process
         self._half = 0
-        self._to: list[int] = []  # FIFOs: rank 0 has one for every other process, the others have rank 0's
+        self._to: list[
+            int
+        ] = []  # FIFOs: rank 0 has one for every other process, the others have rank 0's
         self._from: list[int] = []
         folder = _parent() / f"xdevice-{name}"
         try:
@@ -60,7 +68,9 @@ class SharedMemory:
             if rows.nbytes <= _SMALL:
                 found[piece] = _reduced(rows, op)
                 continue
-            first, last = (number * rows.shape[1] // self.size for number in (self.rank, self.rank + 1))
+            first, last = (
+                number * rows.shape[1] // self.size for number in (self.rank, self.rank + 1)
+            )
             rows[0, first:last] = _reduced(rows[:, first:last], op)
             self._barrier()
             found[piece] = rows[0]
@@ -96,9 +106,13 @@ class SharedMemory:
         for begin in range(0, vector.size, step):
             count = min(step, vector.size - begin)
             offset, strides = self._half * self.size * self._room, (self._room, vector.itemsize)
-            rows: Array = np.ndarray((self.size, count), vector.dtype, self._memory, offset, strides)
+            rows: Array = np.ndarray(
+                (self.size, count), vector.dtype, self._memory, offset, strides
+            )
             yield slice(begin, begin + count), rows
-            self._half = 1 - self._half  # who writes into a half has passed the other's barrier: all have read this one
+            self._half = (
+                1 - self._half
+            )  # who writes into a half has passed the other's barrier: all have read this one
 
     def _barrier(self) -> None:
         """Return when every process is here. The kernel orders what was written to the memory before a FIFO."""
@@ -137,7 +151,9 @@ class SharedMemory:
                 os.read(self._from[-1], 1)
         finally:
             rmtree(new, ignore_errors=True)
-        _reserve(memory, 2 * self.size * self._room)  # last, so that a job that fails earlier leaves no memory behind
+        _reserve(
+            memory, 2 * self.size * self._room
+        )  # last, so that a job that fails earlier leaves no memory behind
         self._tell()
         return self._mapped(memory)
 
@@ -147,7 +163,9 @@ class SharedMemory:
             if time.monotonic() > deadline:
                 where = f"rank 0 has made no shared memory in {str(folder.parent)!r} for {self._patience:g} s"
                 hint = "let the containers share that folder, or start with trust_network=True"
-                raise DistributedTimeoutError(f"{where}: it is stopped, or in another container; {hint}")
+                raise DistributedTimeoutError(
+                    f"{where}: it is stopped, or in another container; {hint}"
+                )
             time.sleep(_LOOK)
         if folder.stat().st_uid != os.geteuid():
             raise DistributedError(f"{str(folder)!r} belongs to another user; start the job again")
@@ -199,7 +217,9 @@ def _reserve(file: int, size: int) -> None:
 def _reduced(rows: Array, op: str) -> Array:
     """The rows, reduced to one."""
     dtype = rows.dtype
-    wide = np.dtype(summed_in(dtype.name, len(rows) if op == "mean" else 1))  # narrow ones in float32, rounded once
+    wide = np.dtype(
+        summed_in(dtype.name, len(rows) if op == "mean" else 1)
+    )  # narrow ones in float32, rounded once
     with np.errstate(all="ignore"):  # infinities and NaN are results like any others
         total = rows[0].astype(wide)
         for row in rows[1:]:

@@ -2,7 +2,11 @@
 
 import re
 
-_MORE = {f"{p}{unit}": base**i for unit, base in (("ib", 1024), ("b", 1000)) for i, p in enumerate("kmgt", 1)}
+_MORE = {
+    f"{p}{unit}": base**i
+    for unit, base in (("ib", 1024), ("b", 1000))
+    for i, p in enumerate("kmgt", 1)
+}
 _UNITS = {"": 1, "b": 1, **_MORE}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
@@ -20,7 +24,11 @@ def size(count: int | None) -> str:
     number, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
     while number >= 1024 and len(units) > 1:
         number, units = number / 1024, units[1:]
-    return f"{number:.0f} {units[0]}" if number >= 100 or units[0] in ("B", "KiB") else f"{number:.1f} {units[0]}"
+    return (
+        f"{number:.0f} {units[0]}"
+        if number >= 100 or units[0] in ("B", "KiB")
+        else f"{number:.1f} {units[0]}"
+    )
 
 
 def duration(seconds: float) -> str:

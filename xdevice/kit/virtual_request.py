@@ -6,7 +6,13 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from xdevice.device import as_integer
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, VirtualDeviceError, did_you_mean
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotSupportedError,
+    VirtualDeviceError,
+    did_you_mean,
+)
 
 ENV = "XDEVICE_VIRTUAL_GPUS"
 MEMORY = "XDEVICE_VIRTUAL_MEMORY"
@@ -59,10 +65,21 @@ def parsed(text: str, name: str) -> Request:
     wrong = [word for word in words if word not in WORDS or word in alone]
     if wrong:
         known = () if wrong[0] in alone else WORDS
-        hint = did_you_mean(wrong[0], known, f"write {name}=2 or {name}=2:{STAND_IN}{f',{wrong[0]}' * (not known)}")
+        hint = did_you_mean(
+            wrong[0], known, f"write {name}=2 or {name}=2:{STAND_IN}{f',{wrong[0]}' * (not known)}"
+        )
         raise ArgumentError(f"{source} has {wrong[0]!r} after the number; {hint}")
-    number = checked(int(digits) if digits.isascii() and digits.isdigit() else None, source, ArgumentError)
-    return Request(number, FORCE in words, STAND_IN in words, source, lenient=LENIENT in words, races=RACES in words)
+    number = checked(
+        int(digits) if digits.isascii() and digits.isdigit() else None, source, ArgumentError
+    )
+    return Request(
+        number,
+        FORCE in words,
+        STAND_IN in words,
+        source,
+        lenient=LENIENT in words,
+        races=RACES in words,
+    )
 
 
 def require(frameworks: Iterable[str]) -> None:
@@ -83,7 +100,11 @@ def propagate(request: Request) -> None:
     given = request.stand_in, request.lenient, request.races, request.force
     words = [word for word, is_given in zip(WORDS, given, strict=True) if is_given]
     os.environ[ENV] = f"{request.number}:{','.join(words)}" if words else str(request.number)
-    others = [folder for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep) if folder not in ("", _AT_START)]
+    others = [
+        folder
+        for folder in os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        if folder not in ("", _AT_START)
+    ]
     os.environ["PYTHONPATH"] = os.pathsep.join([_AT_START, *others])
 
 
@@ -93,7 +114,9 @@ def visible() -> int:
     if not current().stand_in:
         return number
     chosen: set[int] = set()
-    for word in os.environ[VISIBLE].split(",") if VISIBLE in os.environ else map(str, range(number)):
+    for word in (
+        os.environ[VISIBLE].split(",") if VISIBLE in os.environ else map(str, range(number))
+    ):
         if not word.strip().isdecimal() or int(word) >= number:
             break  # what follows does not count
         if int(word) in chosen:
@@ -118,7 +141,9 @@ def memory_limit() -> int | None:
     text = os.environ.get(MEMORY, "").strip()
     size = parsed_size(text) if text else None
     if size == 0:
-        raise ArgumentError(f"{MEMORY}={text} is not a size in memory; write {MEMORY}=4GiB, or a number of bytes")
+        raise ArgumentError(
+            f"{MEMORY}={text} is not a size in memory; write {MEMORY}=4GiB, or a number of bytes"
+        )
     return size
 
 
@@ -133,7 +158,9 @@ def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
     """Raise if there are real GPUs, and n virtual ones are not to hide them."""
     if real and not force:
         hint = f"use these, or hide them with virtual_gpus({n}, force=True)"
-        raise VirtualDeviceError(f"{n} virtual GPUs were asked for, but {framework} sees {real} real; {hint}")
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs were asked for, but {framework} sees {real} real; {hint}"
+        )
 
 
 def set_aside() -> None:
@@ -141,7 +168,9 @@ def set_aside() -> None:
     value = os.environ.pop(VISIBLE, None)
     if value is not None:
         text = "which are real, and does not choose among those that stand in; set it after they are asked for"
-        print(f"xdevice: {VISIBLE}={value!r} was set for the machine's GPUs, {text}", file=sys.stderr)
+        print(
+            f"xdevice: {VISIBLE}={value!r} was set for the machine's GPUs, {text}", file=sys.stderr
+        )
 
 
 def warned(of: str = "STAND_IN") -> bool:
@@ -156,7 +185,10 @@ def make(number: int, force: bool, stand_in: bool) -> Request | None:
     """Replace the current request, and return it for `put_back`; the environment says whether GPUs are lenient."""
     global _made
     source, now = f"virtual_gpus({number}{', stand_in=True' * stand_in})", current()
-    before, _made = _made, Request(number, force, stand_in, source, lenient=now.lenient, races=now.races)
+    before, _made = (
+        _made,
+        Request(number, force, stand_in, source, lenient=now.lenient, races=now.races),
+    )
     return before
 
 

@@ -23,7 +23,9 @@ from xdevice.launcher.process_tree import ProcessTree, Signals, reaped
 
 Status = Literal["waiting", "running", "ok", "failed", "timed out", "flooded", "stopped"]
 
-KEPT = 2**20  # bytes of each stream that are shown and compared: the first of stdout, the last of stderr
+KEPT = (
+    2**20
+)  # bytes of each stream that are shown and compared: the first of stdout, the last of stderr
 FLOOD = 256 * 2**20  # bytes of output at which a child is stopped, before it fills the disk
 FIRST, LAST = 10, 40  # lines that are kept of the beginning and of the end
 LONGEST = 2**12  # bytes that are kept of a line: its end, which is what a progress bar leaves
@@ -71,8 +73,12 @@ class OutputBuffer:
         if not hasattr(os, "pread"):  # Windows: only `end` can read
             return
         found = [(os.fstat(stream.file.fileno()), stream) for stream in self._streams]
-        for status, stream in sorted(found, key=lambda each: each[0].st_mtime_ns):  # what was written last comes last
-            if status.st_size < stream.position:  # the child has cut its own file short, and begins again
+        for status, stream in sorted(
+            found, key=lambda each: each[0].st_mtime_ns
+        ):  # what was written last comes last
+            if (
+                status.st_size < stream.position
+            ):  # the child has cut its own file short, and begins again
                 stream.position, stream.rest = 0, b""
             while stream.position < status.st_size:
                 piece = os.pread(stream.file.fileno(), _PIECE, stream.position)
@@ -113,7 +119,9 @@ class OutputBuffer:
 class Child:
     """One process and those that it starts; it has ended when the last of them has."""
 
-    def __init__(self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> None:
         self.name, self.argv, self.env = name, list(argv), env
         self.status: Status = "waiting"
         self.exit_status: int | None = None  # as subprocess: negative is a signal
@@ -222,7 +230,9 @@ class Child:
         self._tree.ended(pid)
         self._process.returncode = os.waitstatus_to_exitcode(status)
         peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-        if peak > self._our_peak:  # a new process inherits this one's peak, which would hide a lower one
+        if (
+            peak > self._our_peak
+        ):  # a new process inherits this one's peak, which would hide a lower one
             self.peak_memory = max(self.peak_memory or 0, peak)
         return self._process.returncode
 
@@ -241,7 +251,10 @@ def run_all(children: Sequence[Child], jobs: int, timeout: float | None, show: S
                         child.watch(timeout)
                     if signals.received and not child.ended:
                         child.stop("stopped")
-                    elif child.status == "waiting" and sum(c.status == "running" for c in children) < jobs:
+                    elif (
+                        child.status == "waiting"
+                        and sum(c.status == "running" for c in children) < jobs
+                    ):
                         child.start(tree.marks)
                 show(children)
                 time.sleep(_TICK)

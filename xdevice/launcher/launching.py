@@ -18,7 +18,9 @@ from xdevice.launcher.worker_group import Plan, WorkerGroup
 TIMED_OUT = 124  # the exit status of a job that its time limit ends, as that of ``timeout``
 STOPPED = 128 + 19  # that of a job whose last processes are stopped, as if SIGSTOP had killed them
 USAGE = 2  # that of a script that does not understand its options, as argparse ends it
-LONGEST_PAUSE = 60.0  # seconds before a restart: 1, 2, 4 and so on, as what has failed may need time to recover
+LONGEST_PAUSE = (
+    60.0  # seconds before a restart: 1, 2, 4 and so on, as what has failed may need time to recover
+)
 
 _TICK = 0.05
 _SHOWN = 60  # lines of the failing rank's stderr that are repeated
@@ -48,7 +50,9 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
             if number == restarts or not _can_restart(group):
                 break
             pause = min(LONGEST_PAUSE, 2.0**number)
-            screen.show("err", f"xdevice: restart {number + 1} of {restarts}, in {pause:g} s\n".encode())
+            screen.show(
+                "err", f"xdevice: restart {number + 1} of {restarts}, in {pause:g} s\n".encode()
+            )
             status, text = _paused(group, pause) or (status, b"")
             if text:
                 screen.show("err", text)
@@ -87,16 +91,26 @@ def _outcome(group: WorkerGroup) -> tuple[int, bytes]:
     failing, received = group.failing, group.signals.received
     if failing is not None:
         status, tail = failing.process.returncode or 0, failing.streams["err"].last_lines(_SHOWN)
-        how = f"failed with exit status {status}" if status > 0 else f"was killed by {signal_name(status)}"
+        how = (
+            f"failed with exit status {status}"
+            if status > 0
+            else f"was killed by {signal_name(status)}"
+        )
         if status == PEER_FAILED:
             how = "ended because the job failed"
         what = b"the end of its stderr:\n" + tail if tail else b"it has printed nothing on stderr\n"
-        return status if status >= 0 else 128 - status, f"xdevice: rank {failing.rank} {how}; ".encode() + what
+        return (
+            status if status >= 0 else 128 - status,
+            f"xdevice: rank {failing.rank} {how}; ".encode() + what,
+        )
     if received is not None:
         return _on_signal(received)
     if group.frozen:
         those, verb = ", ".join(map(str, group.frozen)), "is" if len(group.frozen) == 1 else "are"
-        return STOPPED, f"xdevice: rank {those} {verb} stopped, as by SIGSTOP, and the others have ended\n".encode()
+        return (
+            STOPPED,
+            f"xdevice: rank {those} {verb} stopped, as by SIGSTOP, and the others have ended\n".encode(),
+        )
     if group.out_of_time and len(group.ended) < len(group.ranks):
         running = ", ".join(str(rank.rank) for rank in group.ranks if rank not in group.ended)
         return _on_time_limit(group, f"still at work: rank {running}")

@@ -51,7 +51,9 @@ class LiveLines(Lines):
     """Lines for a terminal: one that is written over with ``\\r``, a progress bar, is shown while it grows."""
 
     def __init__(self, prefix: bytes) -> None:
-        super().__init__(b"\r\x1b[K" + prefix)  # clears what the last progress bar, of any rank, has left
+        super().__init__(
+            b"\r\x1b[K" + prefix
+        )  # clears what the last progress bar, of any rank, has left
 
     def feed(self, piece: bytes) -> bytes:
         lines = super().feed(piece)
@@ -62,7 +64,9 @@ class LiveLines(Lines):
         return lines + self._prefix + state
 
     def _shown(self, body: bytes) -> bytes:
-        return super()._shown(b"\n".join(map(_last_state, body.split(b"\n"))) if b"\r" in body else body)
+        return super()._shown(
+            b"\n".join(map(_last_state, body.split(b"\n"))) if b"\r" in body else body
+        )
 
 
 def _last_state(line: bytes) -> bytes:
@@ -131,7 +135,9 @@ class Screen:
 class Stream:
     """One stream of one rank, on its way from a pipe to the screen, and to a file if there is one."""
 
-    def __init__(self, name: str, rank: int, pipe: IO[bytes], screen: Screen, log: FileIO | None) -> None:
+    def __init__(
+        self, name: str, rank: int, pipe: IO[bytes], screen: Screen, log: FileIO | None
+    ) -> None:
         self.name, self.pipe, self._screen, self._log = name, pipe, screen, log
         self._tail, self._lines = bytearray(), screen.lines(name, rank)
 
@@ -155,7 +161,9 @@ class Stream:
         except OSError as error:
             log.close()
             self._log = None
-            self._screen.show("err", f"xdevice: {log.name!r} has no more of it: {error.strerror}\n".encode())
+            self._screen.show(
+                "err", f"xdevice: {log.name!r} has no more of it: {error.strerror}\n".encode()
+            )
 
     def last_lines(self, count: int) -> bytes:
         """The last lines that were printed, ended by a newline; empty if none were."""

@@ -36,13 +36,24 @@ class ProcessTree:
         self.mark = mark or uuid.uuid4().hex
         outer = os.environ.get(MARKS, "") if around is None else around
         self.marks = f"{outer} {self.mark}".strip()
-        self._leaders: dict[int, list[psutil.Process] | None] = {}  # `None` while it runs, then who was left
+        self._leaders: dict[
+            int, list[psutil.Process] | None
+        ] = {}  # `None` while it runs, then who was left
         self._seen: dict[int, psutil.Process] = {}
 
-    def start(self, command: Sequence[str], environment: Mapping[str, str], out: Any, err: Any) -> Popen[bytes]:
+    def start(
+        self, command: Sequence[str], environment: Mapping[str, str], out: Any, err: Any
+    ) -> Popen[bytes]:
         """Start a process of the tree, the leader of a session of its own, with nothing to read on its stdin."""
         marked = {**environment, MARKS: self.marks}
-        process = Popen(command, env=marked, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True)
+        process = Popen(
+            command,
+            env=marked,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
         self._leaders[process.pid] = None
         return process
 
@@ -63,15 +74,23 @@ class ProcessTree:
         return found
 
     def members(self) -> list[psutil.Process]:
-        found = {process.pid: process for process in psutil.process_iter() if self.mark in _marks(process)}
-        leaders = {pid for pid, left in self._leaders.items() if left is None or any(map(alive, left))}
+        found = {
+            process.pid: process
+            for process in psutil.process_iter()
+            if self.mark in _marks(process)
+        }
+        leaders = {
+            pid for pid, left in self._leaders.items() if left is None or any(map(alive, left))
+        }
         found |= _in_sessions((leaders | set(map(_session, found))) - {None})
         return [process for process in {**self._seen, **found}.values() if alive(process)]
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM to all, and SIGCONT, without which a stopped process does not receive it."""
         for pid in [pid for pid, left in self._leaders.items() if left is None]:
-            self.see(pid)  # a process with another session and environment is found only while its parent lives
+            self.see(
+                pid
+            )  # a process with another session and environment is found only while its parent lives
         asked = self.members()
         _send(asked, "SIGTERM")
         _send(asked, "SIGCONT")
@@ -130,7 +149,9 @@ class Signals:
     def __enter__(self) -> Signals:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+            if (
+                number is not None and signal.getsignal(number) is not signal.SIG_IGN
+            ):  # as under nohup
                 self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -151,10 +172,14 @@ def reaped(tree: ProcessTree) -> Generator[None, None, None]:
     therefore closes when this process ends, however it ends.
     """
     # with this process's own path: the present folder may hold a file by the name of a module that it needs
-    code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
+    code = (
+        f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
+    )
     null = subprocess.DEVNULL
     command = [sys.executable, "-c", code]
-    with Popen(command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True) as reaper:
+    with Popen(
+        command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True
+    ) as reaper:
         try:
             yield
         finally:
@@ -165,6 +190,8 @@ def reap(mark: str) -> None:
     """Wait for the end of the process that has started this one, and kill the tree."""
     sys.stdin.buffer.read()
     tree, give_up, clear = ProcessTree(mark), time.monotonic() + UNKILLABLE, 0
-    while clear < 2 and time.monotonic() < give_up:  # twice, for a process that is just being started
+    while (
+        clear < 2 and time.monotonic() < give_up
+    ):  # twice, for a process that is just being started
         clear = 0 if tree.kill() else clear + 1
         time.sleep(0.05)

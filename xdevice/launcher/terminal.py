@@ -22,7 +22,9 @@ from xdevice.launcher.children import Child
 PERIOD = 10.0  # seconds between two lines about a child that runs, where there is no terminal
 _ENDLESS = 10_000  # columns, where there is no terminal: nothing is wrapped or cut
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROL = {i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"} | dict.fromkeys(range(128, 160), 0xFFFD)
+_CONTROL = {i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"} | dict.fromkeys(
+    range(128, 160), 0xFFFD
+)
 _CONTROL[127] = 0x2421
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _STYLES = {"ok": "green", "waiting": "dim", "running": "cyan"}
@@ -32,7 +34,14 @@ def console(stderr: bool = False) -> Console:
     """A console that writes colours and wraps lines only where it is a terminal."""
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() else _ENDLESS
-    return Console(file=stream, force_terminal=not width, width=width, highlight=False, markup=False, emoji=False)
+    return Console(
+        file=stream,
+        force_terminal=not width,
+        width=width,
+        highlight=False,
+        markup=False,
+        emoji=False,
+    )
 
 
 def write(*parts: RenderableType) -> None:
@@ -69,13 +78,19 @@ def printable(text: str) -> str:
 class Progress:
     """Each child's state and newest line of output on stderr: a live table on a terminal, else a line now and then."""
 
-    def __init__(self, title: str, quiet: bool = False, newest: Callable[[Child], str] | None = None) -> None:
+    def __init__(
+        self, title: str, quiet: bool = False, newest: Callable[[Child], str] | None = None
+    ) -> None:
         from rich.live import Live
 
         out = console(stderr=True)
         self._title, self._quiet, self._due = title, quiet, dict[str, float]()
-        self._newest = newest or (lambda child: printable(child.newest.decode(errors="replace")).strip())
-        self._live = Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
+        self._newest = newest or (
+            lambda child: printable(child.newest.decode(errors="replace")).strip()
+        )
+        self._live = (
+            Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
+        )
         self._next = 0.0
 
     def __enter__(self) -> Progress:
@@ -93,7 +108,9 @@ class Progress:
             self._next = now + 0.1
             self._live.update(self._states(children, int(now * 10)), refresh=True)
         for child in children if self._live is None and not self._quiet else ():
-            if child.status != "waiting" and (child.ended or child.seconds >= self._due.get(child.name, PERIOD)):
+            if child.status != "waiting" and (
+                child.ended or child.seconds >= self._due.get(child.name, PERIOD)
+            ):
                 self._say(child)
 
     def _say(self, child: Child) -> None:
@@ -109,13 +126,24 @@ class Progress:
         states = Table.grid(padding=(0, 2), expand=True)
         for _ in range(4):
             states.add_column(no_wrap=True)
-        states.add_column(no_wrap=True, overflow="ellipsis", ratio=1)  # what is left of the terminal's width
+        states.add_column(
+            no_wrap=True, overflow="ellipsis", ratio=1
+        )  # what is left of the terminal's width
         for child in children:
-            sign = {"ok": "✓", "waiting": "·", "running": _SPINNER[frame % len(_SPINNER)]}.get(child.status, "✗")
+            sign = {"ok": "✓", "waiting": "·", "running": _SPINNER[frame % len(_SPINNER)]}.get(
+                child.status, "✗"
+            )
             style = _STYLES.get(child.status, "red")
             took = "" if child.status == "waiting" else f"{child.seconds:.1f} s"
             newest = Text(self._newest(child) if child.status == "running" else "", style="dim")
-            states.add_row(f"{sign} {child.name}", ending(child), took, size(child.peak_memory), newest, style=style)
+            states.add_row(
+                f"{sign} {child.name}",
+                ending(child),
+                took,
+                size(child.peak_memory),
+                newest,
+                style=style,
+            )
         return Group(Text(self._title, style="bold", overflow="ellipsis", no_wrap=True), states)
 
 
@@ -136,4 +164,6 @@ def signal_name(status: int | None) -> str | None:
     """The signal behind a negative exit status."""
     if status is None or status >= 0:
         return None
-    return next((each.name for each in signal.Signals if each == -status), f"signal {-status}")  # a real-time signal
+    return next(
+        (each.name for each in signal.Signals if each == -status), f"signal {-status}"
+    )  # a real-time signal

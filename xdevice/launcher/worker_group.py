@@ -52,15 +52,26 @@ class Plan:
         if self.nodes == 1:
             return list(range(self.port, self.port + block_size(self.world_size)))
         first = self.port + 2
-        own = [first + rank for rank in self.ranks] + [first + self.world_size + rank for rank in self.ranks]
+        own = [first + rank for rank in self.ranks] + [
+            first + self.world_size + rank for rank in self.ranks
+        ]
         return own if self.node else [self.port, self.port + 1, *own, first + 2 * self.world_size]
 
     def variables(self, rank: int) -> dict[str, str]:
         """The variables that tell a process its rank: xdevice's own, and those that torchrun sets."""
         local, size = rank - self.ranks[0], self.world_size
-        numbers = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local, "LOCAL_WORLD_SIZE": self.processes}
+        numbers = {
+            "RANK": rank,
+            "WORLD_SIZE": size,
+            "LOCAL_RANK": local,
+            "LOCAL_WORLD_SIZE": self.processes,
+        }
         return {
-            **{prefix + name: str(number) for prefix in ("XDEVICE_", "") for name, number in numbers.items()},
+            **{
+                prefix + name: str(number)
+                for prefix in ("XDEVICE_", "")
+                for name, number in numbers.items()
+            },
             "XDEVICE_MASTER_PORT": str(self.port),
             "MASTER_ADDR": self.environment["XDEVICE_MASTER_ADDR"],
             "MASTER_PORT": str(self.port + block_size(size) - 1),
@@ -85,7 +96,9 @@ class WorkerGroup:
     pipes: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     began: float = field(default_factory=time.monotonic)
     first_failure: float | None = None
-    frozen: list[int] = field(default_factory=list)  # stopped, as by SIGSTOP, when all others have ended
+    frozen: list[int] = field(
+        default_factory=list
+    )  # stopped, as by SIGSTOP, when all others have ended
     _looks: int = 0
     _next_look: float = 0.0
 
@@ -107,13 +120,18 @@ class WorkerGroup:
         logs = self.plan.logs
         for rank in self.plan.ranks:
             try:
-                files = {name: logs / f"rank-{rank}.{name}" for name in ("out", "err")} if logs else {}
+                files = (
+                    {name: logs / f"rank-{rank}.{name}" for name in ("out", "err")} if logs else {}
+                )
                 opened = {name: open(file, "xb", buffering=0) for name, file in files.items()}  # noqa: SIM115
                 process = self._started(rank)
             except OSError as error:  # too many processes or files, no memory
                 raise DistributedError(f"rank {rank} could not be started: {error}") from error
             pipes: dict[str, Any] = {"out": process.stdout, "err": process.stderr}
-            streams = {name: Stream(name, rank, pipe, self.screen, opened.get(name)) for name, pipe in pipes.items()}
+            streams = {
+                name: Stream(name, rank, pipe, self.screen, opened.get(name))
+                for name, pipe in pipes.items()
+            }
             self.ranks.append(Rank(rank, process, streams))
             for stream in streams.values():
                 self.pipes.register(stream.pipe, selectors.EVENT_READ, stream)
@@ -123,7 +141,9 @@ class WorkerGroup:
         with ExitStack() as undo:
             if self.plan.cores:
                 undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
-                os.sched_setaffinity(0, self.plan.cores[rank - self.plan.ranks[0]])  # which a child inherits
+                os.sched_setaffinity(
+                    0, self.plan.cores[rank - self.plan.ranks[0]]
+                )  # which a child inherits
             return self.tree.start(self.plan.command, environment, subprocess.PIPE, subprocess.PIPE)
 
     def _look_for_frozen(self) -> None:
@@ -135,7 +155,11 @@ class WorkerGroup:
             self.frozen = [rank.rank for rank in left]
 
     def _reaped(self) -> list[Rank]:
-        found = [rank for rank in self.ranks if rank.process.returncode is None and rank.process.poll() is not None]
+        found = [
+            rank
+            for rank in self.ranks
+            if rank.process.returncode is None and rank.process.poll() is not None
+        ]
         for rank in found:
             self.tree.ended(rank.process.pid)
         return found
@@ -146,7 +170,9 @@ class WorkerGroup:
         statuses = [rank.process.returncode for rank in self.ended if rank.process.returncode]
         if statuses and self.first_failure is None:
             self.first_failure = time.monotonic()
-        settled = self.first_failure is not None and time.monotonic() > self.first_failure + SETTLING
+        settled = (
+            self.first_failure is not None and time.monotonic() > self.first_failure + SETTLING
+        )
         return settled or any(status != PEER_FAILED for status in statuses)
 
     @property

@@ -4,7 +4,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, shortened
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotATensorError,
+    NotSupportedError,
+    shortened,
+)
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
 from xdevice.hardware.devices import require
@@ -18,7 +24,9 @@ from xdevice.typing import DeviceLike
 class Shards(list[Any]):
     """A batch in parts, one for each of the devices: what `prefetch` gives to a list of them."""
 
-    def __init__(self, parts: Iterable[Any], devices: Sequence[Device], sizes: Sequence[int]) -> None:
+    def __init__(
+        self, parts: Iterable[Any], devices: Sequence[Device], sizes: Sequence[int]
+    ) -> None:
         super().__init__(parts)
         self.devices, self.sizes = list(devices), list(sizes)  # rows of each part
 
@@ -75,10 +83,14 @@ def split_arguments(batch: Sequence[Any], devices: Sequence[Device]) -> tuple[li
     if not ready:
         return shards(tuple(batch), devices, non_blocking=True)
     if len(ready) < len(batch) or any(each.sizes != ready[0].sizes for each in ready):
-        raise ArgumentTypeError("a batch of prefetch comes alone; let prefetch move one tree of all that fn takes")
+        raise ArgumentTypeError(
+            "a batch of prefetch comes alone; let prefetch move one tree of all that fn takes"
+        )
     if ready[0].devices != list(devices):
         there, here = (", ".join(map(str, each)) for each in (ready[0].devices, devices))
-        raise ArgumentError(f"the batch was prefetched to {there}, and is used on {here}; give both the same devices")
+        raise ArgumentError(
+            f"the batch was prefetched to {there}, and is used on {here}; give both the same devices"
+        )
     return list(zip(*ready, strict=True)), ready[0].sizes
 
 
@@ -91,12 +103,18 @@ class _Rows:
         try:
             self.shape = tuple(tensor.shape)
         except (RuntimeError, ValueError) as error:  # that of torch's nested tensors cannot be told
-            raise NotSupportedError(f"{owner} gives this {type(tensor).__name__} no shape; split its parts") from error
+            raise NotSupportedError(
+                f"{owner} gives this {type(tensor).__name__} no shape; split its parts"
+            ) from error
 
     def split(self, sizes: list[int], devices: Sequence[Device], non_blocking: bool) -> list[Any]:
-        cut = self.owner.collectives.split(self.tensor, sizes) if len(devices) > 1 else [self.tensor]
+        cut = (
+            self.owner.collectives.split(self.tensor, sizes) if len(devices) > 1 else [self.tensor]
+        )
         return [
-            part if self.stays or self.place is device else moved(part, self.owner, device, non_blocking)
+            part
+            if self.stays or self.place is device
+            else moved(part, self.owner, device, non_blocking)
             for part, device in zip(cut, devices, strict=True)
         ]
 
@@ -110,15 +128,23 @@ def _rows_in(_: int, leaf: Any) -> _Rows | None:
     if what is None or not (isinstance(what, Ownership) or places(leaf, what)):
         return None
     kind = f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split"
-    raise NotATensorError(f"{kind}; pass the tensors in it, or let the function know it from outside")
+    raise NotATensorError(
+        f"{kind}; pass the tensors in it, or let the function know it from outside"
+    )
 
 
 def _sizes(flat: Flat, found: list[_Rows | None], k: int) -> list[int]:
     shapes = [rows.shape for rows in found if rows is not None]
     if not all(shapes) or len({shape[0] for shape in shapes}) != 1:
-        seen = [(path or "it", rows.shape) for path, rows in zip(flat.paths, found, strict=True) if rows is not None]
+        seen = [
+            (path or "it", rows.shape)
+            for path, rows in zip(flat.paths, found, strict=True)
+            if rows is not None
+        ]
         if not seen:
-            raise NotATensorError(f"there is no tensor to split in {shortened(flat.tree)}; give the batch's tensors")
+            raise NotATensorError(
+                f"there is no tensor to split in {shortened(flat.tree)}; give the batch's tensors"
+            )
         for path, shape in seen:
             if not shape:
                 no_axis = f"the tensor at {path} has no axis, so it has no rows"

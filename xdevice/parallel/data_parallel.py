@@ -14,16 +14,30 @@ from xdevice.hardware.scopes import scope
 from xdevice.parallel.batches import split_arguments
 from xdevice.parallel.replicas import Replicas, check_alike, check_operation, checked_devices
 from xdevice.parallel.vectors import Column, in_order, reduced, spread
-from xdevice.tensors.gradients import Call, How, differentiate, differentiating, parameters_in, tell_ended, with_tensors
+from xdevice.tensors.gradients import (
+    Call,
+    How,
+    differentiate,
+    differentiating,
+    parameters_in,
+    tell_ended,
+    with_tensors,
+)
 from xdevice.tensors.placement import device_of
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
-_Result = tuple[Any, Any, list[Any]]  # a device's loss of its rows, what comes beside it, and the gradients
+_Result = tuple[
+    Any, Any, list[Any]
+]  # a device's loss of its rows, what comes beside it, and the gradients
 
 
 def data_parallel(
-    fn: Callable[..., Any], devices: Sequence[DeviceLike], *, reduction: str = "mean", has_aux: bool = False
+    fn: Callable[..., Any],
+    devices: Sequence[DeviceLike],
+    *,
+    reduction: str = "mean",
+    has_aux: bool = False,
 ) -> Callable[..., tuple[Any, Any]]:
     """A training step on all devices at once: ``step(params, *batch)`` returns the loss and its gradients.
 
@@ -82,9 +96,13 @@ def _computed(call: Call, device: Device, parameters: list[Any]) -> _Result:
 
 
 class _Step:
-    def __init__(self, fn: Callable[..., Any], devices: list[Device], mean: bool, has_aux: bool) -> None:
+    def __init__(
+        self, fn: Callable[..., Any], devices: list[Device], mean: bool, has_aux: bool
+    ) -> None:
         self._fn, self._devices, self._mean, self._has_aux = fn, devices, mean, has_aux
-        self._pool: tuple[int, ThreadPoolExecutor] | None = None  # the process it belongs to; made when first needed
+        self._pool: tuple[int, ThreadPoolExecutor] | None = (
+            None  # the process it belongs to; made when first needed
+        )
 
     def __call__(self, params: Any, *batch: Any) -> tuple[Any, Any]:
         if differentiating():
@@ -92,15 +110,24 @@ class _Step:
         replicated = isinstance(params, Replicas)
         flats = _checked_replicas(params, self._devices) if replicated else [flatten(params)]
         if not replicated and flats[0].unordered:
-            raise ArgumentTypeError("data_parallel was given parameters in a set, which has no order; give a list")
+            raise ArgumentTypeError(
+                "data_parallel was given parameters in a set, which has no order; give a list"
+            )
         owner, parameters = parameters_in(flats[:1])
         for tensor in parameters:
             owner.collectives.kind(tensor)  # raises for one that is not a plain array
         parts, sizes = split_arguments(batch, self._devices)
-        here = [parameters_in([flat])[1] for flat in flats] if replicated else spread(parameters, self._devices)
+        here = (
+            [parameters_in([flat])[1] for flat in flats]
+            if replicated
+            else spread(parameters, self._devices)
+        )
         how = How((0,), owner, self._has_aux)
         trees = flats if replicated else flats * len(parts)
-        calls = [Call(self._fn, (flat.tree, *part), {}, how, [flat]) for flat, part in zip(trees, parts, strict=True)]
+        calls = [
+            Call(self._fn, (flat.tree, *part), {}, how, [flat])
+            for flat, part in zip(trees, parts, strict=True)
+        ]
         try:
             found = self._compute(calls, here, owner)
         except (TypeError, LookupError, AttributeError) as error:
@@ -113,12 +140,19 @@ class _Step:
                 ) from error
             raise
         tell_ended(self._fn)
-        homes = [self._devices[0] if replicated else owner.placement.device_of(tensor) for tensor in parameters]
+        homes = [
+            self._devices[0] if replicated else owner.placement.device_of(tensor)
+            for tensor in parameters
+        ]
         places = range(1, len(calls)) if replicated else ()
-        columns: list[Column] = list(zip(*[[*gradients, value] for value, _, gradients in found], strict=True))
+        columns: list[Column] = list(
+            zip(*[[*gradients, value] for value, _, gradients in found], strict=True)
+        )
         results = self._reduced(columns, sizes, owner, [*homes, homes[0]], [None, *places])
         loss = (results[0][-1], [aux for _, aux, _ in found]) if self._has_aux else results[0][-1]
-        gradients = [with_tensors([flat], new[:-1])[0] for flat, new in zip(flats, results, strict=True)]
+        gradients = [
+            with_tensors([flat], new[:-1])[0] for flat, new in zip(flats, results, strict=True)
+        ]
         return loss, Replicas(gradients) if replicated else gradients[0]
 
     def _compute(self, calls: list[Call], here: list[list[Any]], owner: Backend) -> list[_Result]:
@@ -133,7 +167,10 @@ class _Step:
                 return _computed(*one)
 
         if self._pool is None or self._pool[0] != os.getpid():  # a fork takes no threads along
-            self._pool = os.getpid(), ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel")
+            self._pool = (
+                os.getpid(),
+                ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel"),
+            )
         pool = self._pool[1]
         futures = [pool.submit(copy_context().run, in_thread, one) for one in work[1:]]
         try:
@@ -143,11 +180,18 @@ class _Step:
         return [first, *(future.result() for future in futures)]
 
     def _reduced(
-        self, columns: list[Column], sizes: list[int], owner: Backend, homes: list[Device], places: list[int | None]
+        self,
+        columns: list[Column],
+        sizes: list[int],
+        owner: Backend,
+        homes: list[Device],
+        places: list[int | None],
     ) -> list[list[Any]]:
         """The gradients and then the loss of the whole batch, in each of these places; ``None`` is at home."""
         where = owner.placement.device_of
-        if len(sizes) == 1 and all(where(column[0]) is home for column, home in zip(columns, homes, strict=True)):
+        if len(sizes) == 1 and all(
+            where(column[0]) is home for column, home in zip(columns, homes, strict=True)
+        ):
             return [[column[0] for column in columns]]
         weights = [rows / sum(sizes) for rows in sizes] if self._mean else None
         buckets = reduced(columns, "sum", weights, homes)
@@ -158,16 +202,31 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
     """The replicas, if there is one of a structure on each device."""
     make_them = "make them with replicate(params, devices)"
     if len(replicas) != len(devices):
-        raise ArgumentError(f"there are {len(replicas)} replicas for {len(devices)} devices; {make_them}")
+        raise ArgumentError(
+            f"there are {len(replicas)} replicas for {len(devices)} devices; {make_them}"
+        )
     for i, (place, device) in enumerate(zip(map(device_of, replicas), devices, strict=True)):
         if place is not device:
-            raise ArgumentError(f"replica {i} is on {place}, and was to be on {device}; {make_them}")
+            raise ArgumentError(
+                f"replica {i} is on {place}, and was to be on {device}; {make_them}"
+            )
     flats = [flatten(tree) for tree in replicas]
     if len(flats) == 1:
         return flats
     check_alike(flats)
     for leaves_alike in zip(*[flat.leaves for flat in flats], strict=True):
-        if len({(str(leaf.dtype), tuple(leaf.shape)) for leaf in leaves_alike if hasattr(leaf, "dtype")}) > 1:
-            found = " and ".join(dict.fromkeys(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves_alike))
+        if (
+            len(
+                {
+                    (str(leaf.dtype), tuple(leaf.shape))
+                    for leaf in leaves_alike
+                    if hasattr(leaf, "dtype")
+                }
+            )
+            > 1
+        ):
+            found = " and ".join(
+                dict.fromkeys(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves_alike)
+            )
             raise ArgumentError(f"a parameter is {found} in the replicas; {make_them}")
     return flats

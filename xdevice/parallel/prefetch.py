@@ -78,7 +78,9 @@ class Prefetched(Generic[T_co]):
             placed = self._place(next(source))
             must_copy = is_ahead and not placed.has_travelled
             return placed._replace(batch=snapshot(placed.batch)) if must_copy else placed
-        except Exception as error:  # others are meant for now: Ctrl-C, the end that a signal's handler asks for
+        except (
+            Exception
+        ) as error:  # others are meant for now: Ctrl-C, the end that a signal's handler asks for
             return error
 
 
@@ -111,8 +113,12 @@ def prefetch(
     batches: Iterable[Any], device: list[Any] | tuple[Any, ...], size: int = 2, *, pin: bool = False
 ) -> Prefetched[Shards]: ...
 @overload
-def prefetch(batches: Iterable[T], device: DeviceLike, size: int = 2, *, pin: bool = False) -> Prefetched[T]: ...
-def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = False) -> Prefetched[Any]:
+def prefetch(
+    batches: Iterable[T], device: DeviceLike, size: int = 2, *, pin: bool = False
+) -> Prefetched[T]: ...
+def prefetch(
+    batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = False
+) -> Prefetched[Any]:
     """The batches on the device, in order; the next ``size`` of them travel while this one is computed with.
 
     The source runs in the loop's own thread, when the loop asks for a batch, ``size`` batches ahead: it has the loop's
@@ -154,8 +160,12 @@ def prefetch(batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = 
     4
     """
     if not hasattr(type(batches), "__iter__") and not hasattr(type(batches), "__getitem__"):
-        raise ArgumentTypeError(f"{shortened(batches)} cannot be iterated; pass a data loader, or a list of batches")
-    number = whole_number(size, f"size={shortened(size)} is not a number of batches; give an integer of 1 or more", 1)
+        raise ArgumentTypeError(
+            f"{shortened(batches)} cannot be iterated; pass a data loader, or a list of batches"
+        )
+    number = whole_number(
+        size, f"size={shortened(size)} is not a number of batches; give an integer of 1 or more", 1
+    )
     if is_device(device) or not hasattr(device, "__iter__"):
         return Prefetched(batches, _Way(as_device(device), bool(pin)), number)
     devices = checked_devices(device)
@@ -177,7 +187,9 @@ class _Way:
         there = to_device(batch, self._device)
         if there is batch:
             return Placed(batch, False)
-        new = {id(leaf) for leaf in flatten(there).leaves}.difference(map(id, flatten(batch).leaves))
+        new = {id(leaf) for leaf in flatten(there).leaves}.difference(
+            map(id, flatten(batch).leaves)
+        )
         return Placed(snapshot(there, new), True)
 
     def _sent(self, batch: "_OnHost") -> Placed:
@@ -195,7 +207,9 @@ class _Way:
     def _lane(self, owner: Backend) -> Lane | None:
         if owner not in self._lanes:
             require(owner, self._device)
-            self._lanes[owner] = owner.lanes.lane(self._device) if owner.open("lanes").has("lane") else None
+            self._lanes[owner] = (
+                owner.lanes.lane(self._device) if owner.open("lanes").has("lane") else None
+            )
         return self._lanes[owner]
 
 
@@ -226,7 +240,11 @@ class _OnHost(NamedTuple):
         return cls(flat, owners.pop(), tensors) if len(owners) == 1 else None
 
     def moved_to(
-        self, device: Device, packs: bool, pin: Callable[[Any], Any] | None = None, non_blocking: bool = False
+        self,
+        device: Device,
+        packs: bool,
+        pin: Callable[[Any], Any] | None = None,
+        non_blocking: bool = False,
     ) -> dict[int, Any]:
         """Its tensors on the device, by the same ids; small ones of a dtype as one vector, if they are many."""
         owner = self.owner
@@ -238,28 +256,40 @@ class _OnHost(NamedTuple):
                 there.update(zip(map(id, pack.tensors), pack.unpacked(vector), strict=True))
         for key, tensor in self.tensors.items():
             if key not in there:
-                there[key] = moved(tensor if pin is None else pin(tensor), owner, device, non_blocking)
+                there[key] = moved(
+                    tensor if pin is None else pin(tensor), owner, device, non_blocking
+                )
         return there
 
     def _packable(self) -> list[Any]:
         if not self.owner.open("packing").has("is_packable"):
             return []
-        return [tensor for tensor in self.tensors.values() if self.owner.packing.is_packable(tensor, _SMALL)]
+        return [
+            tensor
+            for tensor in self.tensors.values()
+            if self.owner.packing.is_packable(tensor, _SMALL)
+        ]
 
     def with_tensors(self, there: dict[int, Any]) -> Any:
         """The batch with these in place of its own, and nothing that it could write to."""
-        return self.flat.map(lambda leaf: there[id(leaf)] if id(leaf) in there else plain(leaf), afresh=True)
+        return self.flat.map(
+            lambda leaf: there[id(leaf)] if id(leaf) in there else plain(leaf), afresh=True
+        )
 
 
 def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Placed:
     """The batch's parts, each by the way to its device; from the host, where it is there."""
     here = devices_of(batch)
-    parts, sizes = shards(batch, [_HOST] * len(devices) if here == {_HOST} else devices, non_blocking=False)
+    parts, sizes = shards(
+        batch, [_HOST] * len(devices) if here == {_HOST} else devices, non_blocking=False
+    )
     placed = [way(part) for way, part in zip(ways, parts, strict=True)]
     has_travelled = not here.issuperset(devices)
     if has_travelled:
         placed = [
-            part if part.has_travelled else Placed(snapshot(part.batch, tensors=device in here), False)
+            part
+            if part.has_travelled
+            else Placed(snapshot(part.batch, tensors=device in here), False)
             for part, device in zip(placed, devices, strict=True)
         ]
     under_way = [mark for part in placed for mark in part.under_way]

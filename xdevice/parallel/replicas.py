@@ -4,7 +4,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, did_you_mean, shortened
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotATensorError,
+    NotSupportedError,
+    did_you_mean,
+    shortened,
+)
 from xdevice.framework.ownership import owned_by, tensor_owner
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.parallel.vectors import Column, in_order, reduced
@@ -64,7 +71,9 @@ def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
         raise NotSupportedError("replicate has no gradient; make replicas outside value_and_grad")
     wanted = checked_devices(devices)
     if flatten(tree).unordered:
-        raise ArgumentTypeError("replicate was given a set, whose order differs from replica to replica; give a list")
+        raise ArgumentTypeError(
+            "replicate was given a set, whose order differs from replica to replica; give a list"
+        )
     devices_of(tree)  # raises where there is nothing to copy
     return Replicas(flatten(to_device(tree, device, copy=True)).map(_ready) for device in wanted)
 
@@ -72,7 +81,9 @@ def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
 def checked_devices(devices: Any) -> list[Device]:
     """The devices in a list, of which there must be one at least."""
     if is_device(devices) or not hasattr(devices, "__iter__"):
-        raise ArgumentTypeError(f"devices={shortened(devices)} is not a list of devices; write ['gpu:0', 'gpu:1']")
+        raise ArgumentTypeError(
+            f"devices={shortened(devices)} is not a list of devices; write ['gpu:0', 'gpu:1']"
+        )
     found = [as_device(device) for device in devices]
     if not found:
         raise ArgumentError("there is no device in the list; try_all_gpus() is never empty")
@@ -83,14 +94,25 @@ def check_alike(flats: Sequence[Flat]) -> None:
     """Raise an error unless the trees have the same structure, in a definite order."""
     for i, flat in enumerate(flats):
         if flat.unordered:
-            raise ArgumentTypeError(f"tree {i} has a set in it, whose order differs from tree to tree; give a list")
+            raise ArgumentTypeError(
+                f"tree {i} has a set in it, whose order differs from tree to tree; give a list"
+            )
         if not flats[0].same_structure(flat):
-            first, other = [[path or "a single leaf" for path in each.paths] for each in (flats[0], flat)]
-            path = next(iter([p for p in first if p not in other] or [p for p in other if p not in first]), None)
+            first, other = [
+                [path or "a single leaf" for path in each.paths] for each in (flats[0], flat)
+            ]
+            path = next(
+                iter([p for p in first if p not in other] or [p for p in other if p not in first]),
+                None,
+            )
             if path is None:
-                raise ArgumentError(f"tree 0 and tree {i} have containers of different structure; make them alike")
+                raise ArgumentError(
+                    f"tree 0 and tree {i} have containers of different structure; make them alike"
+                )
             having, lacking = (0, i) if path in first else (i, 0)
-            raise ArgumentError(f"tree {having} has {path} and tree {lacking} has not; give trees of one structure")
+            raise ArgumentError(
+                f"tree {having} has {path} and tree {lacking} has not; give trees of one structure"
+            )
 
 
 def _ready(tensor: Any) -> Any:
@@ -134,21 +156,31 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
     check_operation(op)
     if owned_by(tensors) is not None or not isinstance(tensors, (list, tuple)):
         got = f"all_reduce got an object of type {type(tensors).__name__}"
-        raise ArgumentTypeError(f"{got}; give a list, with one tensor or tree of them for each device")
+        raise ArgumentTypeError(
+            f"{got}; give a list, with one tensor or tree of them for each device"
+        )
     if not tensors:
-        raise ArgumentError("all_reduce was given an empty list; give one tensor, or tree of them, for each device")
+        raise ArgumentError(
+            "all_reduce was given an empty list; give one tensor, or tree of them, for each device"
+        )
     flats = [flatten(tree) for tree in tensors]
     if differentiating():
-        raise NotSupportedError("all_reduce has no gradient; call it outside value_and_grad, on the gradients")
+        raise NotSupportedError(
+            "all_reduce has no gradient; call it outside value_and_grad, on the gradients"
+        )
     columns = _columns(flats, op)
     # a leaf that appears twice in every tree is reduced once, and shared in the results
-    distinct = {tuple(map(id, column)): column for column in columns if not isinstance(column[0], PASSING)}
+    distinct = {
+        tuple(map(id, column)): column for column in columns if not isinstance(column[0], PASSING)
+    }
     weights = [1 / len(flats)] * len(flats) if op == "mean" else None
     buckets = reduced(list(distinct.values()), "sum" if op == "mean" else op, weights)
     results = []
     for i, flat in enumerate(flats):
         new = dict(zip(distinct, in_order(buckets, i), strict=True))
-        results.append(flat.rebuild(new.get(tuple(map(id, column)), column[i]) for column in columns))
+        results.append(
+            flat.rebuild(new.get(tuple(map(id, column)), column[i]) for column in columns)
+        )
     return Replicas(results) if isinstance(tensors, Replicas) else results
 
 
@@ -157,7 +189,9 @@ def not_reducible(kind: str, op: str) -> str:
     if kind == "b":
         return "booleans are not numbers; convert them to integers first"
     if kind not in tuple("fiuc"):
-        return "that is neither integers nor floating-point numbers; convert it to one of these first"
+        return (
+            "that is neither integers nor floating-point numbers; convert it to one of these first"
+        )
     if kind == "c" and op in ("max", "min"):
         return "complex numbers have no order; reduce their parts"
     if op == "mean" and kind in "iu":
@@ -186,7 +220,9 @@ def _columns(flats: list[Flat], op: str) -> list[Column]:
                 )
     if all(isinstance(column[0], PASSING) for column in columns):
         trees = shortened([flat.tree for flat in flats])
-        raise NotATensorError(f"there is no tensor to reduce in {trees}; give tensors, or trees of them")
+        raise NotATensorError(
+            f"there is no tensor to reduce in {trees}; give tensors, or trees of them"
+        )
     return columns
 
 
@@ -195,7 +231,9 @@ def _check_reducible(leaf: Any, op: str) -> None:
     if owner is not None and (why_not := not_reducible(owner.collectives.kind(leaf), op)):
         raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}: {why_not}")
     if owner is None and not isinstance(leaf, PASSING):
-        raise NotATensorError(f"all_reduce got an object of type {type(leaf).__name__}; give tensors")
+        raise NotATensorError(
+            f"all_reduce got an object of type {type(leaf).__name__}; give tensors"
+        )
 
 
 def _described(leaf: Any) -> tuple[Any, ...]:

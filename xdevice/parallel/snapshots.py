@@ -41,7 +41,9 @@ def plain(leaf: Any) -> Any:
     if isinstance(leaf, (bytearray, array)):
         return copy(leaf)
     if isinstance(leaf, memoryview):
-        with suppress(TypeError, ValueError):  # of a format or shape that memoryview itself cannot make
+        with suppress(
+            TypeError, ValueError
+        ):  # of a format or shape that memoryview itself cannot make
             raw: Any = memoryview(bytearray(leaf.tobytes()))  # typed for constant formats alone
             return raw.cast(leaf.format, leaf.shape)
     return leaf

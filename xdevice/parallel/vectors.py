@@ -67,7 +67,11 @@ def _mean(owner: Backend, vectors: Sequence[Any], weights: Sequence[float]) -> A
     """
     reduce = owner.collectives.reduce
     n = len(vectors)
-    if n & (n - 1) == 0 and len(set(weights)) == 1 and "float16" not in str(vectors[0].dtype).replace("bfloat16", ""):
+    if (
+        n & (n - 1) == 0
+        and len(set(weights)) == 1
+        and "float16" not in str(vectors[0].dtype).replace("bfloat16", "")
+    ):
         return reduce([reduce(vectors, "sum", None)], "sum", [weights[0]])
     found = reduce(vectors, "sum", weights)
     if owner.collectives.kind(found) != "f":
@@ -77,7 +81,10 @@ def _mean(owner: Backend, vectors: Sequence[Any], weights: Sequence[float]) -> A
 
 
 def reduced(
-    columns: Sequence[Column], op: str, weights: Sequence[float] | None, homes: Sequence[Device] | None = None
+    columns: Sequence[Column],
+    op: str,
+    weights: Sequence[float] | None,
+    homes: Sequence[Device] | None = None,
 ) -> list[Bucket]:
     """The columns in buckets, each reduced on the columns' homes, or else on the first replica's device.
 
@@ -89,21 +96,30 @@ def reduced(
     # all are packed, and that work queued, before the first result is waited for
     members = [[columns[j] for j in pack.members] for pack in packs]
     packed = [
-        list(map(pack.owner.collectives.pack, zip(*own, strict=True))) for pack, own in zip(packs, members, strict=True)
+        list(map(pack.owner.collectives.pack, zip(*own, strict=True)))
+        for pack, own in zip(packs, members, strict=True)
     ]
     buckets: list[Bucket] = []
     for pack, own in zip(packs, members, strict=True):
         owner, places, home = pack.owner, where[pack.members[0]], homes[pack.members[0]]
         pairs = zip(packed.pop(0), places, strict=True)
         there = [vector if place is home else moved(vector, owner, home) for vector, place in pairs]
-        vector = owner.collectives.reduce(there, op, None) if weights is None else _mean(owner, there, weights)
+        vector = (
+            owner.collectives.reduce(there, op, None)
+            if weights is None
+            else _mean(owner, there, weights)
+        )
         buckets.append(Bucket(pack, own, places, home, vector))
     return buckets
 
 
 def in_order(buckets: Sequence[Bucket], i: int | None) -> list[Any]:
     """The result for each column, on the device of replica ``i``, or where it was reduced."""
-    found = {j: t for bucket in buckets for j, t in zip(bucket.pack.members, bucket.tensors(i), strict=True)}
+    found = {
+        j: t
+        for bucket in buckets
+        for j, t in zip(bucket.pack.members, bucket.tensors(i), strict=True)
+    }
     return [found[j] for j in range(len(found))]
 
 

@@ -5,16 +5,26 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from xdevice.device import Device, as_integer
-from xdevice.errors import ArgumentError, ArgumentTypeError, UnknownPlacementError, did_you_mean, shortened
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    UnknownPlacementError,
+    did_you_mean,
+    shortened,
+)
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import ATOMS, tensor_owner
 from xdevice.tensors.placement import device_of, owner_of
 
 _MOST = 2**60  # numbers in a tensor: in bytes it still fits into 64 bits
-_DEEPEST = 64  # lists in one another: no framework has more dimensions, and a list may contain itself
+_DEEPEST = (
+    64  # lists in one another: no framework has more dimensions, and a list may contain itself
+)
 _REAL = frozenset({bool, int, float})
 # words that stand for another width in each framework
-_AMBIGUOUS = frozenset({"float", "double", "half", "int", "uint", "long", "short", "complex", "cfloat", "cdouble"})
+_AMBIGUOUS = frozenset(
+    {"float", "double", "half", "int", "uint", "long", "short", "complex", "cfloat", "cdouble"}
+)
 _NUMPYS = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
@@ -39,7 +49,9 @@ def native_dtype(owner: Backend, dtype: Any) -> Any:
         elif root.startswith(owner):
             return dtype
     if isinstance(name, str) and name in _AMBIGUOUS:
-        raise ArgumentError(f"dtype {name!r} differs in width by framework; write for example 'float32' or 'int64'")
+        raise ArgumentError(
+            f"dtype {name!r} differs in width by framework; write for example 'float32' or 'int64'"
+        )
     found = owner.creation.dtype(name) if isinstance(name, str) else None
     if found is None:
         raise ArgumentError(f"dtype {dtype!r} does not exist under {owner}; {_nearest(dtype)}")
@@ -80,13 +92,20 @@ def number_for(dtype: Any, value: Any, owner: Backend) -> Any:
     """
     if type(value) is float and limits_of(dtype_name(dtype, owner)) is not None:
         return int(value)
-    if type(value) is int and not -(2**63) <= value < 2**63 and limits_of(dtype_name(dtype, owner)) is None:
+    if (
+        type(value) is int
+        and not -(2**63) <= value < 2**63
+        and limits_of(dtype_name(dtype, owner)) is None
+    ):
         return float(value)
     return value
 
 
 def _is_one_number(tensor: Any) -> bool:
-    return tuple(getattr(tensor, "shape", (0,))) in ((), (1,))  # MXNet has no shape of () unless told
+    return tuple(getattr(tensor, "shape", (0,))) in (
+        (),
+        (1,),
+    )  # MXNet has no shape of () unless told
 
 
 def plain_array(array: Any) -> Any:
@@ -94,8 +113,12 @@ def plain_array(array: Any) -> Any:
     import numpy as np
 
     if isinstance(array, np.ma.MaskedArray):
-        raise ArgumentTypeError("the mask of a masked array would be lost; give x.filled(0), or x.compressed()")
-    dtype = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")  # NumPy's StringDType has none
+        raise ArgumentTypeError(
+            "the mask of a masked array would be lost; give x.filled(0), or x.compressed()"
+        )
+    dtype = (
+        array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+    )  # NumPy's StringDType has none
     return np.asarray(array).astype(dtype, order="C", copy=False)
 
 
@@ -111,8 +134,12 @@ def shape_of(given: Sequence[Any]) -> tuple[int, ...]:
         raise ArgumentTypeError(f"{_written(given)} is not a shape; write (2, 3)")
     if any(size < 0 for size in whole):
         raise ArgumentError(f"shape {_written(given)} has a negative size; write (2, 3)")
-    if max(whole, default=0) > _MOST or math.prod(whole) > _MOST:  # beyond it some frameworks miscount or abort
-        raise ArgumentError(f"shape {_written(given)} has over 2**60 numbers, more than machines hold; make it smaller")
+    if (
+        max(whole, default=0) > _MOST or math.prod(whole) > _MOST
+    ):  # beyond it some frameworks miscount or abort
+        raise ArgumentError(
+            f"shape {_written(given)} has over 2**60 numbers, more than machines hold; make it smaller"
+        )
     return whole
 
 
@@ -179,7 +206,11 @@ def _check(node: Any, dtype: str, limits: tuple[int, int] | None, depth: int = 0
     if kinds <= _REAL:
         if limits is not None and node:
             # one that is not finite: beside it neither the least nor the largest is sure to be found
-            lost = [v for v in node if not math.isfinite(v)] if float in kinds and not math.isfinite(sum(node)) else []
+            lost = (
+                [v for v in node if not math.isfinite(v)]
+                if float in kinds and not math.isfinite(sum(node))
+                else []
+            )
             _check_ends(tuple(lost[:1]) or (min(node), max(node)), dtype, limits)
         return
     if complex in kinds:
@@ -194,7 +225,12 @@ def _check(node: Any, dtype: str, limits: tuple[int, int] | None, depth: int = 0
         elif tensor_owner(value) == "numpy":
             if value.dtype.kind == "c":
                 raise TypeError(complex_among_reals(dtype))
-            if limits is not None and value.dtype.kind in "iuf" and value.dtype.name != dtype and value.size:
+            if (
+                limits is not None
+                and value.dtype.kind in "iuf"
+                and value.dtype.name != dtype
+                and value.size
+            ):
                 _check_ends((value.min().item(), value.max().item()), dtype, limits)
 
 
@@ -208,7 +244,9 @@ def _check_ends(ends: tuple[Any, ...], dtype: str, limits: tuple[int, int]) -> N
 def misfit(value: Any, dtype: str) -> str:
     """What is wrong with a number that the dtype cannot hold."""
     limits = limits_of(dtype)
-    return f"{shortened(value)} does not fit into {dtype}" + (", from {} to {}".format(*limits) if limits else "")
+    return f"{shortened(value)} does not fit into {dtype}" + (
+        ", from {} to {}".format(*limits) if limits else ""
+    )
 
 
 def wider(value: Any, dtype: str) -> str:

@@ -9,7 +9,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, SupportsFloat, SupportsIndex
 
 from xdevice.device import Device, whole_number
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, UnknownPlacementError, shortened
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotSupportedError,
+    UnknownPlacementError,
+    shortened,
+)
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import check_arrival, tensor_owner
@@ -32,7 +38,9 @@ Shape = int | SupportsIndex | Sequence[int]
 Number = complex | SupportsFloat | SupportsIndex
 
 
-def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
+def tensor(
+    data: Any, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
+) -> Any:
     """A tensor with that data, always a copy of it.
 
     ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor, whose copy is of its own framework
@@ -64,13 +72,17 @@ def tensor(data: Any, *, dtype: Any = None, device: DeviceLike | None = None, li
     if owner == "numpy":
         return create("tensor", dtype, device, like, plain_array(data))
     if like is not None and backend_of(like) != owner:
-        raise ArgumentTypeError(f"like= is of {backend_of(like)}, but the data is a tensor of {owner}; use convert")
+        raise ArgumentTypeError(
+            f"like= is of {backend_of(like)}, but the data is a tensor of {owner}; use convert"
+        )
     if device is None and like is None and innermost() is None:
         like = data
     return make(owner, "tensor", dtype, place(owner, device, like), data)
 
 
-def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
+def empty(
+    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
+) -> Any:
     """A tensor of that shape, given as ``(2, 3)`` or as ``2, 3``, with whatever the memory held.
 
     Raises
@@ -90,7 +102,9 @@ def empty(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, li
     return create("empty", dtype, device, like, shape_of(shape))
 
 
-def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
+def zeros(
+    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
+) -> Any:
     """A tensor of that shape full of zeros. Shapes and errors are those of `empty`.
 
     Examples
@@ -103,7 +117,9 @@ def zeros(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, li
     return create("zeros", dtype, device, like, shape_of(shape))
 
 
-def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
+def ones(
+    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
+) -> Any:
     """A tensor of that shape full of ones. Shapes and errors are those of `empty`.
 
     Examples
@@ -117,7 +133,12 @@ def ones(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, lik
 
 
 def full(
-    shape: Shape, fill_value: Number, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
+    shape: Shape,
+    fill_value: Number,
+    *,
+    dtype: Any = None,
+    device: DeviceLike | None = None,
+    like: Any = None,
 ) -> Any:
     """A tensor of that shape with one number everywhere. Errors are those of `empty`.
 
@@ -156,15 +177,21 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
     """
     first, last = (0, start) if stop is None else (start, stop)
     low, high, by = (number(value) for value in (first, last, step))
-    if by == 0 or not all(isinstance(v, (int, float)) and math.isfinite(v) for v in (low, high, by)):
-        raise ArgumentError(f"arange({low!r}, {high!r}, {by!r}) never arrives; give real numbers, the step not 0")
+    if by == 0 or not all(
+        isinstance(v, (int, float)) and math.isfinite(v) for v in (low, high, by)
+    ):
+        raise ArgumentError(
+            f"arange({low!r}, {high!r}, {by!r}) never arrives; give real numbers, the step not 0"
+        )
     if (high - low) / by <= 0:
         # nothing lies between: an empty tensor under every framework, of floats if any of the numbers is one
         low = high = float(low) if any(isinstance(v, float) for v in (low, high, by)) else low
     return create("arange", dtype, device, like, low, high, by)
 
 
-def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
+def rand(
+    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
+) -> Any:
     """A tensor of that shape, uniform random in [0, 1), repeatable by `seed`. Shapes and errors are those of `empty`.
 
     Examples
@@ -177,7 +204,9 @@ def rand(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, lik
     return create("rand", dtype, device, like, shape_of(shape))
 
 
-def randn(*shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None) -> Any:
+def randn(
+    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
+) -> Any:
     """A tensor of that shape, normal random with mean 0 and variance 1. The rest is as for `rand`.
 
     Examples
@@ -222,14 +251,20 @@ def place(owner: Backend, device: Any, like: Any = None) -> Device | None:
     """Where a new tensor goes: as told, else beside ``like``, else as the scope says; ``None``: by its framework."""
     if device is None and like is None:
         where = innermost()
-        if where is not None and owner.open("compiling").has("is_tracing") and owner.compiling.is_tracing():
+        if (
+            where is not None
+            and owner.open("compiling").has("is_tracing")
+            and owner.compiling.is_tracing()
+        ):
             if not sees_scope(owner):
                 raise NotSupportedError(
                     f"a function that {owner} compiles would keep the scope of {where} from its first call, since a "
                     "scope in a coroutine or generator is not the framework's own; give device=, or enter the scope in "
                     "a plain function"
                 )
-            return None if owner.open("following").has("follow") else where  # each call follows its own scope
+            return (
+                None if owner.open("following").has("follow") else where
+            )  # each call follows its own scope
     else:
         where = device_of(like) if device is None else device
         if isinstance(where, TracedDevice):
@@ -252,7 +287,12 @@ def make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args: 
             if factory == "full":
                 args = (args[0], number_for(found, args[1], owner))
         made = produce(*args, found, where)
-    except (TypeError, ValueError, OverflowError, SystemError) as error:  # the last: of integers that are too long
+    except (
+        TypeError,
+        ValueError,
+        OverflowError,
+        SystemError,
+    ) as error:  # the last: of integers that are too long
         given = ", ".join(shortened(arg) for arg in args)
         raise ArgumentError(f"{factory}({given}) cannot be made under {owner}: {error}") from error
     except RuntimeError:  # as of CUDA without a driver

@@ -21,7 +21,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import numpy as np
 
-NOT_NUMPYS = ("bfloat", "float8")  # how the names of dtypes begin that NumPy has from other packages, if at all
+NOT_NUMPYS = (
+    "bfloat",
+    "float8",
+)  # how the names of dtypes begin that NumPy has from other packages, if at all
 
 
 def to_numpy(x: Any) -> np.ndarray[Any, Any]:
@@ -50,7 +53,9 @@ def to_numpy(x: Any) -> np.ndarray[Any, Any]:
     return owner_of(x).exchange.to_numpy(x)
 
 
-def convert(x: Any, backend: str, *, device: DeviceLike | None = None, copy: bool | None = None) -> Any:
+def convert(
+    x: Any, backend: str, *, device: DeviceLike | None = None, copy: bool | None = None
+) -> Any:
     """The same numbers as a tensor of another framework, or a tree of tensors.
 
     Gradients stay behind. A tensor of that framework is treated as by `to_device`. In a tree, plain data passes
@@ -130,13 +135,17 @@ class _Conversion:
             if self.device is not None:
                 raise
             missing = str(error).partition(";")[0]
-            raise DeviceNotFoundError(f"{missing}; the tensor is on {here}: say where to, with device=") from None
+            raise DeviceNotFoundError(
+                f"{missing}; the tensor is on {here}: say where to, with device="
+            ) from None
         dtype = dtype_name(tensor.dtype, source).removesuffix("_")  # bool_ under NumPy 1
         if self.owner == "numpy" and dtype.startswith(NOT_NUMPYS):
             return self._as_array(tensor)
         native = self.owner.creation.dtype(dtype)
         if native is None:  # or a framework might take it for another dtype of as many bits
-            raise NotSupportedError(f"{self.owner} has no {dtype}; convert the dtype first, under {source}")
+            raise NotSupportedError(
+                f"{self.owner} has no {dtype}; convert the dtype first, under {source}"
+            )
         if not self.copy and here is there and here.kind == "cpu":
             shared = self._shared(tensor, source, there)
             if shared is not None:
@@ -148,12 +157,16 @@ class _Conversion:
             return self._copied(tensor, source, dtype, native, there)
         except ArgumentError as error:  # a dtype that must be enabled first
             why = error.__cause__ or error
-            raise NotSupportedError(f"{self.owner} cannot have this {dtype} tensor: {why}") from error
+            raise NotSupportedError(
+                f"{self.owner} cannot have this {dtype} tensor: {why}"
+            ) from error
 
     def _as_array(self, tensor: Any) -> Any:
         """An array of a dtype that NumPy has from another package, where the tensor's framework brings that."""
         if self.copy is False:
-            raise CopyNeededError(f"copy=False, but an array of {tensor.dtype} shares no memory; leave copy out")
+            raise CopyNeededError(
+                f"copy=False, but an array of {tensor.dtype} shares no memory; leave copy out"
+            )
         return to_numpy(tensor)
 
     def _shared(self, tensor: Any, source: Backend, where: Device) -> Any:
@@ -165,13 +178,21 @@ class _Conversion:
             return None
         try:
             made = self.owner.sharing.adopt(*offer)
-        except Exception:  # each framework refuses in its own way what it cannot take; a copy serves
+        except (
+            Exception
+        ):  # each framework refuses in its own way what it cannot take; a copy serves
             return None
-        same = made is not None and dtype_name(made.dtype, self.owner) == dtype_name(tensor.dtype, source)
+        same = made is not None and dtype_name(made.dtype, self.owner) == dtype_name(
+            tensor.dtype, source
+        )
         return check_arrival(made, self.owner, where) if same else None
 
     def _copied(self, tensor: Any, source: Backend, dtype: str, native: Any, where: Device) -> Any:
         if not dtype.startswith(NOT_NUMPYS):
-            return make(self.owner, "tensor", native, where, plain_array(source.exchange.to_numpy(tensor)))
+            return make(
+                self.owner, "tensor", native, where, plain_array(source.exchange.to_numpy(tensor))
+            )
         bits, shape = source.storage.to_bits(tensor), tuple(tensor.shape)
-        return check_arrival(self.owner.storage.from_bits(bits, shape, native, where), self.owner, where)
+        return check_arrival(
+            self.owner.storage.from_bits(bits, shape, native, where), self.owner, where
+        )

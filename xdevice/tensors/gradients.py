@@ -14,8 +14,12 @@ from xdevice.tensors.trees.tree import Flat, flatten
 
 P = ParamSpec("P")
 
-_nested = ContextVar("xdevice.value_and_grad", default=False)  # within another call: it needs more care
-listeners: list[Callable[[Callable[..., Any]], None]] = []  # called with each function differentiated, not within one
+_nested = ContextVar(
+    "xdevice.value_and_grad", default=False
+)  # within another call: it needs more care
+listeners: list[
+    Callable[[Callable[..., Any]], None]
+] = []  # called with each function differentiated, not within one
 
 
 def value_and_grad(
@@ -58,23 +62,31 @@ def value_and_grad(
     array([3., 4.], dtype=float32)
     """
     if not callable(fn):
-        raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the value")
+        raise ArgumentTypeError(
+            f"{fn!r} cannot be called; pass the function that returns the value"
+        )
     wrong = f"argnums={argnums!r} is not the number of a positional argument; give 0, 1, … or a tuple of these"
-    chosen = tuple(whole_number(i, wrong) for i in (argnums if isinstance(argnums, tuple) else (argnums,)))
+    chosen = tuple(
+        whole_number(i, wrong) for i in (argnums if isinstance(argnums, tuple) else (argnums,))
+    )
     if len(set(chosen)) != len(chosen):
         raise ArgumentError(f"argnums={argnums!r} names an argument twice; name each once")
 
     def differentiated(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         last = max(chosen)
         if last >= len(args):
-            raise ArgumentError(f"argnums={argnums!r}, but {len(args)} positional arguments were given; count from 0")
+            raise ArgumentError(
+                f"argnums={argnums!r}, but {len(args)} positional arguments were given; count from 0"
+            )
         flats = [flatten(args[i]) for i in chosen]
         owner, parameters = parameters_in(flats)
         call = Call(fn, args, kwargs, How(chosen, owner, has_aux), flats)
         value, aux, gradients = differentiate(call, parameters)
         tell_ended(fn)
         trees = with_tensors(flats, gradients)
-        return (value, aux) if has_aux else value, tuple(trees) if isinstance(argnums, tuple) else trees[0]
+        return (value, aux) if has_aux else value, tuple(trees) if isinstance(
+            argnums, tuple
+        ) else trees[0]
 
     return differentiated
 
@@ -94,7 +106,12 @@ class Call:
     """A function with its arguments, called with variables in place of the tensors in the chosen ones."""
 
     def __init__(
-        self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], how: How, flats: list[Flat]
+        self,
+        fn: Callable[..., Any],
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        how: How,
+        flats: list[Flat],
     ) -> None:
         self.fn, self.args, self.kwargs, self.how, self.flats = fn, args, kwargs, how, flats
 
@@ -111,7 +128,10 @@ class Call:
 def with_tensors(flats: Sequence[Flat], tensors: Sequence[Any]) -> list[Any]:
     """The trees with these tensors in place of their own, one after the other; ``None`` stays."""
     rest = iter(tensors)
-    return [flat.rebuild([None if leaf is None else next(rest) for leaf in flat.leaves]) for flat in flats]
+    return [
+        flat.rebuild([None if leaf is None else next(rest) for leaf in flat.leaves])
+        for flat in flats
+    ]
 
 
 def differentiate(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
@@ -144,11 +164,15 @@ def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Any]]:
         owner = tensor_owner(tensor)
         if owner is None:
             what = f"{flat.at(i)} there is an object of type {type(tensor).__name__}"
-            raise NotATensorError(f"gradients are of tensors, and{what}; pass a tensor or a tree of tensors")
+            raise NotATensorError(
+                f"gradients are of tensors, and{what}; pass a tensor or a tree of tensors"
+            )
         owners[owner] = None
     if len(owners) != 1:
         found = " and ".join(owners) or "no tensor"
-        raise NotATensorError(f"gradients are of one framework's tensors, and here is {found}; pass its parameters")
+        raise NotATensorError(
+            f"gradients are of one framework's tensors, and here is {found}; pass its parameters"
+        )
     owner = next(iter(owners))
     for (flat, i), tensor in zip(places, tensors, strict=True):
         if not owner.gradients.is_floating(tensor):
@@ -157,21 +181,31 @@ def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Any]]:
     return owner, tensors
 
 
-def _is_pair(result: Any) -> bool:  # not in a line below, where pyright would take either of the pair for a tuple
+def _is_pair(
+    result: Any,
+) -> bool:  # not in a line below, where pyright would take either of the pair for a tuple
     return isinstance(result, tuple) and len(result) == 2
 
 
 def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any]:
     if has_aux and not _is_pair(result):
-        raise ArgumentTypeError(f"has_aux=True, but fn returned a {type(result).__name__}; return (value, aux)")
+        raise ArgumentTypeError(
+            f"has_aux=True, but fn returned a {type(result).__name__}; return (value, aux)"
+        )
     value, aux = result if has_aux else (result, None)
     if tensor_owner(value) != owner:
-        raise ArgumentTypeError(f"fn returned an object of type {type(value).__name__}; return a tensor of {owner}")
+        raise ArgumentTypeError(
+            f"fn returned an object of type {type(value).__name__}; return a tensor of {owner}"
+        )
     if not owner.gradients.is_floating(value):
-        raise ArgumentTypeError(f"the value is of {value.dtype}; return one of floating-point numbers")
+        raise ArgumentTypeError(
+            f"the value is of {value.dtype}; return one of floating-point numbers"
+        )
     size = 1  # not by math.prod, which torch.compile cannot trace
     for length in value.shape:
         size *= length
     if size != 1:
-        raise ArgumentError(f"fn returned a tensor of shape {tuple(value.shape)}; return one number, a sum say")
+        raise ArgumentError(
+            f"fn returned a tensor of shape {tuple(value.shape)}; return one number, a sum say"
+        )
     return value, aux

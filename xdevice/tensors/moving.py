@@ -9,11 +9,25 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from xdevice.device import Device
-from xdevice.errors import CopyNeededError, DeviceNotFoundError, MixedDeviceError, NotATensorError, listed, misplaced
+from xdevice.errors import (
+    CopyNeededError,
+    DeviceNotFoundError,
+    MixedDeviceError,
+    NotATensorError,
+    listed,
+    misplaced,
+)
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership, where_in_trees
 from xdevice.hardware.devices import require
-from xdevice.tensors.trees.leaves import SelfMoving, framework_of, is_weak, moved_by_itself, places, what_is
+from xdevice.tensors.trees.leaves import (
+    SelfMoving,
+    framework_of,
+    is_weak,
+    moved_by_itself,
+    places,
+    what_is,
+)
 from xdevice.tensors.trees.tree import Flat, flatten, not_a_tensor
 
 
@@ -50,7 +64,8 @@ class Move:
             return obj
         moved = self._move_all(list(todo.values()))
         return flat.rebuild(
-            leaf if i in flat.skipped else moved.get(id(leaf), leaf) for i, leaf in enumerate(flat.leaves)
+            leaf if i in flat.skipped else moved.get(id(leaf), leaf)
+            for i, leaf in enumerate(flat.leaves)
         )
 
     def _is_there(self, leaf: Any) -> bool:
@@ -66,7 +81,9 @@ class Move:
         if isinstance(what, SelfMoving):
             if not here or (here == {self.target} and not self.copy):
                 return None
-        elif not flat.is_leaf and is_weak(obj, what) and several:  # alone, an array of objects is an array
+        elif (
+            not flat.is_leaf and is_weak(obj, what) and several
+        ):  # alone, an array of objects is an array
             return None
         owner = framework_of(obj, what)
         if here and here != {self.target} and self.copy is False:
@@ -91,7 +108,9 @@ class Move:
     def _move_all(self, todo: list[Item]) -> dict[int, Any]:
         """Move models, whose own tensors move with them, then loose tensors."""
         models = [item for item in todo if item.role == "model"]
-        inside = {id(tensor) for item in models for _, tensor in item.owner.models.tensors_of(item.obj)}
+        inside = {
+            id(tensor) for item in models for _, tensor in item.owner.models.tensors_of(item.obj)
+        }
         try:
             for owner in dict.fromkeys(item.owner for item in models):
                 self._move_models([item for item in models if item.owner is owner], owner)
@@ -110,7 +129,9 @@ class Move:
         return self.moved
 
     def _move_tensor(self, tensor: Any, owner: Backend, here: set[Device]) -> Any:
-        source = owner.placement.copy(tensor) if self.copy else tensor  # a parameter may move in place
+        source = (
+            owner.placement.copy(tensor) if self.copy else tensor
+        )  # a parameter may move in place
         if here == {self.target}:
             return self._verified(source, owner)
         moved = owner.placement.move(source, self.target, self.non_blocking)

@@ -113,7 +113,9 @@ def namespace(*xs: Any) -> typing.Namespace:
     owner = owner_of(xs[0]) if len(xs) == 1 and xs[0] is not None else _common_owner(xs)
     if owner not in _namespaces:
         _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
-    found: Any = _namespaces[owner]  # a checker is told the standard's names, which are looked up at run time
+    found: Any = _namespaces[
+        owner
+    ]  # a checker is told the standard's names, which are looked up at run time
     return found  # type: ignore[no-any-return]
 
 
@@ -128,7 +130,9 @@ def _common_owner(xs: tuple[Any, ...]) -> Backend:
 class Namespace:
     """The standard's names, or those of one of its extensions, as attributes; others are looked up in the framework."""
 
-    def __init__(self, owner: Backend, extension: str = "", factories: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, owner: Backend, extension: str = "", factories: Mapping[str, Any] | None = None
+    ) -> None:
         self._owner, self._extension = owner, extension
         self._own: Maths | Linalg | Fft = getattr(owner, extension or "maths")
         self._names = EXTENSIONS[extension] if extension else NAMES
@@ -180,7 +184,11 @@ class Namespace:
         return f"<{of}xdevice.namespace of {self._owner}: {len(dir(self))} names of the array API standard>"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return (getattr, (_of(self._owner), self._extension)) if self._extension else (_of, (self._owner,))
+        return (
+            (getattr, (_of(self._owner), self._extension))
+            if self._extension
+            else (_of, (self._owner,))
+        )
 
 
 def _functions(owner: Backend) -> dict[str, Any]:
@@ -235,9 +243,13 @@ class Info:
         made = {"real floating": [1.0], "complex floating": [1j], "integral": [1]}
         if self._owner.creation.dtype("complex64") is None:
             del made["complex floating"]
-        found = {kind: self._factories.asarray(data, device=device).dtype for kind, data in made.items()}
+        found = {
+            kind: self._factories.asarray(data, device=device).dtype for kind, data in made.items()
+        }
         if "argmax" in self._own:
-            found["indexing"] = self._own["argmax"](self._factories.asarray([1], device=device)).dtype
+            found["indexing"] = self._own["argmax"](
+                self._factories.asarray([1], device=device)
+            ).dtype
         return found
 
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:
@@ -254,11 +266,17 @@ class Info:
         """
         found = {name: self._owner.creation.dtype(name) for name in _names(kind)}
         where = place(self._owner, device)
-        return {name: dtype for name, dtype in found.items() if dtype is not None and self._holds(where, dtype)}
+        return {
+            name: dtype
+            for name, dtype in found.items()
+            if dtype is not None and self._holds(where, dtype)
+        }
 
     def _holds(self, where: Device | None, dtype: Any) -> bool:
         try:
-            make(self._owner, "ones", dtype, where, (1,))  # of no number, or of zero, some frameworks make any
+            make(
+                self._owner, "ones", dtype, where, (1,)
+            )  # of no number, or of zero, some frameworks make any
         except (ArgumentError, MisplacedError, NotSupportedError):
             return False
         return True
@@ -278,5 +296,7 @@ def _names(kind: Any) -> tuple[str, ...]:
     numeric = integral + DTYPES["real floating"] + DTYPES["complex floating"]
     kinds = DTYPES | {"integral": integral, "numeric": numeric}
     if kind not in kinds:
-        raise ArgumentError(f"{kind!r} is not a kind of dtypes; give one of {', '.join(map(repr, kinds))}")
+        raise ArgumentError(
+            f"{kind!r} is not a kind of dtypes; give one of {', '.join(map(repr, kinds))}"
+        )
     return kinds[kind]

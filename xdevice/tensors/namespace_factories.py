@@ -20,12 +20,27 @@ from xdevice.tensors.creation import Shape, make, place
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
 
-FACTORIES = ("arange", "asarray", "empty", "eye", "from_dlpack", "full", "linspace", "ones", "zeros")
+FACTORIES = (
+    "arange",
+    "asarray",
+    "empty",
+    "eye",
+    "from_dlpack",
+    "full",
+    "linspace",
+    "ones",
+    "zeros",
+)
 LIKE = ("empty_like", "full_like", "ones_like", "zeros_like")
 FFT_FACTORIES = ("fftfreq", "rfftfreq")
 _OF_SHAPE = ("empty", "ones", "zeros")
 _SMALL = 2**20  # three such sizes together are not too many numbers for any framework
-_WRONG = (TypeError, ValueError, OverflowError, RuntimeError)  # what frameworks raise for arguments that they refuse
+_WRONG = (
+    TypeError,
+    ValueError,
+    OverflowError,
+    RuntimeError,
+)  # what frameworks raise for arguments that they refuse
 
 
 class Factories:
@@ -35,14 +50,33 @@ class Factories:
 
     def functions(self) -> dict[str, Callable[..., Any]]:
         has = self._owner.open("creation").has
-        made = {name: getattr(self, name) for name in (*FACTORIES, "astype", "full_like") if name not in _OF_SHAPE}
+        made = {
+            name: getattr(self, name)
+            for name in (*FACTORIES, "astype", "full_like")
+            if name not in _OF_SHAPE
+        }
         made |= {name: self._of_shape(name) for name in _OF_SHAPE if has(name)}
-        return made | {name: self._like(self._own[name]) for name in LIKE if name != "full_like" and name in self._own}
+        return made | {
+            name: self._like(self._own[name])
+            for name in LIKE
+            if name != "full_like" and name in self._own
+        }
 
     def extra(self, extension: str) -> dict[str, Callable[..., Any]]:
-        return {name: self._frequencies(name) for name in FFT_FACTORIES} if extension == "fft" else {}
+        return (
+            {name: self._frequencies(name) for name in FFT_FACTORIES} if extension == "fft" else {}
+        )
 
-    def arange(self, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
+    def arange(
+        self,
+        start: Any,
+        /,
+        stop: Any = None,
+        step: Any = 1,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+    ) -> Any:
         """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``."""
         if device is dtype is None and type(start) is type(step) is int and innermost() is None:
             low, high = (0, start) if stop is None else (start, stop)
@@ -53,20 +87,31 @@ class Factories:
 
     def full(self, shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
         """A tensor of that shape, of one number."""
-        if device is dtype is None and type(fill_value) in (float, bool) and _is_plain(shape) and innermost() is None:
+        if (
+            device is dtype is None
+            and type(fill_value) in (float, bool)
+            and _is_plain(shape)
+            and innermost() is None
+        ):
             sizes: Any = shape if type(shape) is tuple else (shape,)
             return self._owner.creation.full(sizes, fill_value, None, None)
         if dtype is None and isinstance(fill_value, complex):
-            dtype = self.asarray(fill_value).dtype  # some frameworks fill with numbers of twice that size
+            dtype = self.asarray(
+                fill_value
+            ).dtype  # some frameworks fill with numbers of twice that size
         with using(self._owner):
             return creation.full(shape, fill_value, dtype=dtype, device=device)
 
-    def asarray(self, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
+    def asarray(
+        self, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
+    ) -> Any:
         """A tensor of the data: the same one where nothing has to change. Gradients flow through."""
         owner = tensor_owner(obj)
         if owner is None or (owner == "numpy" and self._owner != "numpy"):
             if copy is False:
-                raise CopyNeededError(f"copy=False, but a {type(obj).__name__} has to be copied; leave copy out")
+                raise CopyNeededError(
+                    f"copy=False, but a {type(obj).__name__} has to be copied; leave copy out"
+                )
             # of a float, or a list of floats, no check can find anything wrong
             is_flat = type(obj) is float or (type(obj) is list and set(map(type, obj)) == {float})
             if device is dtype is None and is_flat and innermost() is None:
@@ -83,14 +128,23 @@ class Factories:
         wanted = self._dtype(dtype)
         if wanted is not None and wanted != obj.dtype:
             if copy is False:
-                raise CopyNeededError(f"copy=False, but {obj.dtype} has to become {wanted}; leave copy out")
+                raise CopyNeededError(
+                    f"copy=False, but {obj.dtype} has to become {wanted}; leave copy out"
+                )
             obj, copy = self._own["astype"](obj, wanted), None
         if device is None and copy is None:
             return obj
         return to_device(obj, device_of(obj) if device is None else device, copy=copy)
 
     def eye(
-        self, n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+        self,
+        n_rows: int,
+        n_cols: int | None = None,
+        /,
+        *,
+        k: int = 0,
+        dtype: Any = None,
+        device: Any = None,
     ) -> Any:
         """A matrix of zeros, with ones on one diagonal."""
         if device is None and "eye" in self._own and innermost() is None:
@@ -100,7 +154,15 @@ class Factories:
         return self._from_host(np.eye(n_rows, n_cols, k), dtype, device)
 
     def linspace(  # noqa: PLR0913  (the standard's arguments)
-        self, start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+        self,
+        start: Any,
+        stop: Any,
+        /,
+        num: int,
+        *,
+        dtype: Any = None,
+        device: Any = None,
+        endpoint: bool = True,
     ) -> Any:
         """Numbers at equal distances."""
         import numpy as np
@@ -108,11 +170,20 @@ class Factories:
         if num < 0:
             raise ArgumentError(f"linspace of {num!r} numbers; give 0 or more")
         own, wanted = self._own.get("linspace"), self._dtype(dtype)
-        if own is not None and (wanted is None or "float" in str(wanted)) and not isinstance(start + stop, complex):
-            found, where = own(start, stop, num, dtype=wanted, endpoint=endpoint), place(self._owner, device)
+        if (
+            own is not None
+            and (wanted is None or "float" in str(wanted))
+            and not isinstance(start + stop, complex)
+        ):
+            found, where = (
+                own(start, stop, num, dtype=wanted, endpoint=endpoint),
+                place(self._owner, device),
+            )
             return found if where is None else make(self._owner, "tensor", None, where, found)
         array = np.linspace(start, stop, num, endpoint=endpoint)
-        return self._from_host(array, "complex64" if dtype is None and array.dtype.kind == "c" else dtype, device)
+        return self._from_host(
+            array, "complex64" if dtype is None and array.dtype.kind == "c" else dtype, device
+        )
 
     def from_dlpack(self, x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
         """The numbers of another library's tensor, without a copy where that is safe; ``copy=False`` insists."""
@@ -120,7 +191,9 @@ class Factories:
             return self.asarray(x, device=device, copy=copy)
         return _imported(self._owner, self._own["from_dlpack"], x, device, copy)
 
-    def full_like(self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    def full_like(
+        self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None
+    ) -> Any:
         """A tensor of one number, of the shape, dtype and device of another tensor."""
         wanted = self._dtype(dtype)
         made_of = x.dtype if wanted is None else wanted
@@ -128,7 +201,9 @@ class Factories:
             check_fit("full", (fill_value,), made_of, self._owner)
             fill_value = number_for(made_of, fill_value, self._owner)
         except (TypeError, OverflowError) as error:
-            raise ArgumentError(f"full_like(x, {shortened(fill_value)}) cannot be made: {error}") from None
+            raise ArgumentError(
+                f"full_like(x, {shortened(fill_value)}) cannot be made: {error}"
+            ) from None
         found = self._own["full_like"](x, fill_value, dtype=wanted)
         return found if device is None else to_device(found, device)
 
@@ -153,7 +228,9 @@ class Factories:
                     pass  # a dtype seen for the first time; or an error, which is explained below
             with using(self._owner):
                 self._dtype(dtype)
-                return make(self._owner, name, dtype, place(self._owner, device), shape_of((shape,)))
+                return make(
+                    self._owner, name, dtype, place(self._owner, device), shape_of((shape,))
+                )
 
         made.__name__ = made.__qualname__ = name
         made.__doc__ = f"A tensor of that shape: see `xdevice.{name}`."
@@ -207,7 +284,9 @@ def _is_plain(shape: Any) -> bool:
     return len(shape) <= 3
 
 
-def _imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, copy: bool | None) -> Any:
+def _imported(
+    owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, copy: bool | None
+) -> Any:
     """The framework's tensor of the numbers of ``x``, which belongs to another library.
 
     ``copy=None`` shares memory only where both tensors can be written to, or neither: a write through one
@@ -217,19 +296,27 @@ def _imported(owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, 
 
     source = tensor_owner(x)
     if source is None and not hasattr(x, "__dlpack__"):
-        raise ArgumentTypeError(f"from_dlpack of a {type(x).__name__}, which has no __dlpack__; asarray takes numbers")
+        raise ArgumentTypeError(
+            f"from_dlpack of a {type(x).__name__}, which has no __dlpack__; asarray takes numbers"
+        )
     with using(owner):
-        where = as_device(device) if device is not None else None if source is None else device_of(x)
+        where = (
+            as_device(device) if device is not None else None if source is None else device_of(x)
+        )
         found = None if copy else _shared(share, x, source, copy)
         views = [] if found is None else _views(x, found)
         if copy is False:
             is_same = not views or not all(view.size for view in views) or np.shares_memory(*views)
             if not is_same or where not in (None, device_of(found)):
-                raise CopyNeededError(f"copy=False, but {owner} has to copy the {type(x).__name__}; leave copy out")
+                raise CopyNeededError(
+                    f"copy=False, but {owner} has to copy the {type(x).__name__}; leave copy out"
+                )
         kinds = {(view.flags.writeable, view.dtype) for view in views}
         if found is None or (copy is None and len(kinds) != 1):
             numbers = np.array(np.from_dlpack(x)) if source is None else to_numpy(x)
-            return creation.tensor(numbers, device=where)  # at once: a framework's own copy may come later
+            return creation.tensor(
+                numbers, device=where
+            )  # at once: a framework's own copy may come later
         return found if where is None else to_device(found, where)
 
 
@@ -240,8 +327,12 @@ def _shared(share: Callable[[Any], Any], x: Any, source: Backend | None, copy: b
     except Exception as error:  # each framework has its own errors for what it cannot share
         what = str(error).partition("\n")[0]
         if copy is False:
-            raise CopyNeededError(f"copy=False, but the {type(x).__name__} cannot be shared: {what}") from error
-        if isinstance(error, BufferError) and source != "numpy":  # the tensor's own library refuses, and says why
+            raise CopyNeededError(
+                f"copy=False, but the {type(x).__name__} cannot be shared: {what}"
+            ) from error
+        if (
+            isinstance(error, BufferError) and source != "numpy"
+        ):  # the tensor's own library refuses, and says why
             raise ArgumentError(f"the {type(x).__name__} cannot be shared: {what}") from error
         return None
 

@@ -16,15 +16,22 @@ _IN_DTYPE = (  # functions that compute in the tensor's dtype
     "greater_equal less less_equal maximum minimum multiply not_equal pow remainder subtract"
 )
 _WITH_OPTIONS = ("isin", "searchsorted")  # the same, with keywords beside the operands
-_IN_FLOATS = "atan2 copysign divide hypot logaddexp nextafter"  # functions that make floats of integers
+_IN_FLOATS = (
+    "atan2 copysign divide hypot logaddexp nextafter"  # functions that make floats of integers
+)
 _OF_TRUTH = "logical_and logical_or logical_xor"
-_WIDE = (-(2**31), 2**31 - 1)  # beyond these not every framework makes a float of an integer beside floats
+_WIDE = (
+    -(2**31),
+    2**31 - 1,
+)  # beyond these not every framework makes a float of an integer beside floats
 _PLAIN = (int, float, complex)
 _INFINITY = float("inf")
 _LONGEST = (-(2**63), 2**63 - 1)  # of the integers that a boolean becomes beside one
 
 Function = Callable[..., Any]
-Fitting = Callable[[Any, Any], Any]  # of a number, and of the tensor beside it: the number to compute with
+Fitting = Callable[
+    [Any, Any], Any
+]  # of a number, and of the tensor beside it: the number to compute with
 
 
 class Numbers:
@@ -35,7 +42,9 @@ class Numbers:
         self._limits: dict[Any, tuple[int, int] | None] = {}  # of the dtypes that were met
 
     def functions(self, own: Mapping[str, Any]) -> dict[str, Function]:
-        fits = dict.fromkeys(_IN_DTYPE.split(), self.held) | dict.fromkeys(_IN_FLOATS.split(), self._real)
+        fits = dict.fromkeys(_IN_DTYPE.split(), self.held) | dict.fromkeys(
+            _IN_FLOATS.split(), self._real
+        )
         fits |= dict.fromkeys(_OF_TRUTH.split(), _truth)
         made = {name: _of_two(own[name], fit) for name, fit in fits.items() if name in own}
         made |= {name: _among(own[name], self.held) for name in _WITH_OPTIONS if name in own}
@@ -98,7 +107,9 @@ class Numbers:
         try:
             return float(value)
         except OverflowError:
-            raise ArgumentError(f"{misfit(value, 'float64')}, nor into any other dtype; make it smaller") from None
+            raise ArgumentError(
+                f"{misfit(value, 'float64')}, nor into any other dtype; make it smaller"
+            ) from None
 
     def _is_bool(self, dtype: Any) -> bool:
         return dtype is not None and dtype_name(dtype, self._owner) == "bool"

@@ -102,7 +102,9 @@ def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
         found = places_of(obj, owned)
         if found:
             return frozenset(found)
-        raise NotATensorError(f"this {type(obj).__name__} has no parameters, so it has no device; ask about its input")
+        raise NotATensorError(
+            f"this {type(obj).__name__} has no parameters, so it has no device; ask about its input"
+        )
     try:
         plain = None if skip else _plain_places(obj)
     except XDeviceError:
@@ -159,7 +161,12 @@ def check_same_device(*objs: Any) -> Device:
 
 
 def to_device(
-    obj: T, device: DeviceLike, *, copy: bool | None = None, non_blocking: bool = False, skip: Collection[str] = ()
+    obj: T,
+    device: DeviceLike,
+    *,
+    copy: bool | None = None,
+    non_blocking: bool = False,
+    skip: Collection[str] = (),
 ) -> T:
     """The tensor, parameter, model or tree on the device; the same object if it is there already.
 
@@ -206,7 +213,11 @@ def to_device(
     where = _where(type(obj))
     if copy is None and not skip:
         try:
-            if where(obj) is target if where is not None else _plain_places(obj, target) is not None:
+            if (
+                where(obj) is target
+                if where is not None
+                else _plain_places(obj, target) is not None
+            ):
                 return obj
         except XDeviceError:
             pass  # on several devices, or unknown: `Move` brings it together, or raises an error with the path
@@ -248,7 +259,9 @@ def one_of(found: dict[Backend, str]) -> Backend:
     """The one framework that tensors are of; an error that says where one of each is, if they are of several."""
     if len(found) > 1:
         listed = ", ".join(f"{owner} ({where})" for owner, where in found.items())
-        raise ArgumentTypeError(f"tensors of several frameworks: {listed}; bring them to one with convert")
+        raise ArgumentTypeError(
+            f"tensors of several frameworks: {listed}; bring them to one with convert"
+        )
     return next(iter(found))
 
 
@@ -265,7 +278,9 @@ def _target(obj: Any, device: Any) -> Device:
         return as_device(device)
     except XDeviceError:
         if is_device(obj) and (type(device) in _OPENED or ownership_of(type(device)) is not None):
-            raise ArgumentTypeError("to_device was given the device first; write to_device(x, device)") from None
+            raise ArgumentTypeError(
+                "to_device was given the device first; write to_device(x, device)"
+            ) from None
         raise
 
 

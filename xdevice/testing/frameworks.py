@@ -34,11 +34,21 @@ def _found(config: pytest.Config) -> tuple[list[str], list[str]]:
 def _named(given: str) -> tuple[list[str], list[str]]:
     """The frameworks of the option's value, and what to say of those that it leaves out."""
     several = {"all": list(registered()), "installed": available()}.get(given)
-    wanted = dict.fromkeys(filter(None, map(str.strip, given.split(",")))) if several is None else several
+    wanted = (
+        dict.fromkeys(filter(None, map(str.strip, given.split(","))))
+        if several is None
+        else several
+    )
     missing = [name for name in several or () if is_optional(name) and not is_installed(name)]
     names = [name for name in wanted if name not in missing]
-    wrong = [f"{name!r} is not a backend{_meant(name)}" for name in names if name not in registered()]
-    wrong += [f"{name} is not installed" for name in names if name in registered() and not is_installed(name)]
+    wrong = [
+        f"{name!r} is not a backend{_meant(name)}" for name in names if name not in registered()
+    ]
+    wrong += [
+        f"{name} is not installed"
+        for name in names
+        if name in registered() and not is_installed(name)
+    ]
     if wrong or not (names or given == "installed"):
         raise pytest.UsageError(
             f"--xdevice-backend={given}: {', '.join(wrong) or 'no framework is named'}; "
@@ -55,8 +65,14 @@ def _meant(name: str) -> str:
 
 
 def _why_not(name: str) -> str:
-    from xdevice.hardware.diagnosis import build_of, diagnose, facts_of  # reads the machine: only where none is there
+    from xdevice.hardware.diagnosis import (
+        build_of,
+        diagnose,
+        facts_of,
+    )  # reads the machine: only where none is there
 
     owner = registered()[name]
     problem, about = diagnose(facts_of(owner)), f"{name} {build_of(owner)['version']}".rstrip()
-    return f"{about}: installed, not usable here: {problem.reason if problem else 'it has no device'}"
+    return (
+        f"{about}: installed, not usable here: {problem.reason if problem else 'it has no device'}"
+    )

@@ -12,7 +12,16 @@ from typing import Any, NoReturn
 
 import pytest
 
-from xdevice import Device, NotSupportedError, XDeviceError, available, devices, gpu, properties, using
+from xdevice import (
+    Device,
+    NotSupportedError,
+    XDeviceError,
+    available,
+    devices,
+    gpu,
+    properties,
+    using,
+)
 from xdevice.device import as_integer
 from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
@@ -81,12 +90,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """One line, if frameworks or devices were asked for."""
-    if all(config.getoption(f"--xdevice-{option}") is None for option in ("backend", "virtual-gpus")):
+    if all(
+        config.getoption(f"--xdevice-{option}") is None for option in ("backend", "virtual-gpus")
+    ):
         return None
     virtual = virtual_request.parsed(os.environ.get(ENV, ""), ENV)
-    said = f"; {virtual.number} virtual GPUs{' that stand in' * virtual.stand_in}" if virtual.number else ""
+    said = (
+        f"; {virtual.number} virtual GPUs{' that stand in' * virtual.stand_in}"
+        if virtual.number
+        else ""
+    )
     if config.getoption("--xdevice-backend") is None:
-        return f"xdevice: {', '.join(available())}{said}"  # none is imported until a test asks for one
+        return (
+            f"xdevice: {', '.join(available())}{said}"  # none is imported until a test asks for one
+        )
     others = [*left_out(config), *without_plug_in.header(config)]
     return "; ".join([f"xdevice: {', '.join(backends_of(config))}{said}", *others])
 
@@ -96,7 +113,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "xdevice_backend" not in metafunc.fixturenames:
         return
     own = getattr(metafunc.cls, "backend", None)
-    names = [own] if isinstance(own, str) else _asked(metafunc.config) or [""]  # none: the fixture says so
+    names = (
+        [own] if isinstance(own, str) else _asked(metafunc.config) or [""]
+    )  # none: the fixture says so
     if "xdevice_device" in metafunc.fixturenames:
         pairs = [(name, device) for name in names for device in _devices_of(name)]
         ids = ["-".join(filter(None, pair)) for pair in pairs]
@@ -107,17 +126,26 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out a class's own framework where others were asked for, and promises that need what it has not got."""
-    kept = [item for item in items if _is_asked_for(item) and _is_promised(item) and not _is_waived(item)]
+    kept = [
+        item
+        for item in items
+        if _is_asked_for(item) and _is_promised(item) and not _is_waived(item)
+    ]
     if len(kept) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(kept)))
         items[:] = kept
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Generator[None, None, None]:
+def pytest_terminal_summary(
+    terminalreporter: Any, config: pytest.Config
+) -> Generator[None, None, None]:
     """Say last which promises were waived, and why; and what was left out without a compiler."""
     yield
-    for line in [*config.stash.get(_waived, {}), *without_plug_in.lines(config, terminalreporter.stats)]:
+    for line in [
+        *config.stash.get(_waived, {}),
+        *without_plug_in.lines(config, terminalreporter.stats),
+    ]:
         terminalreporter.line(line)
 
 
@@ -133,7 +161,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
             given = found.args or found.kwargs
             wanted = as_integer(found.args[0] if found.args else found.kwargs.get("n", least))
             if wanted is None or wanted < 1:
-                pytest.fail(f"@pytest.mark.{mark}: {given} is not a number of GPUs; give 1 or more", pytrace=False)
+                pytest.fail(
+                    f"@pytest.mark.{mark}: {given} is not a number of GPUs; give 1 or more",
+                    pytrace=False,
+                )
             with using(_backend_of(item) or choosing.backend()):
                 _need(item.config, wanted, real=real)
 
@@ -149,7 +180,9 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.fixture
 def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each framework asked for, chosen while the test runs."""
-    with using(getattr(request, "param", None) or _the_one(request) or choosing.backend()) as chosen:
+    with using(
+        getattr(request, "param", None) or _the_one(request) or choosing.backend()
+    ) as chosen:
         yield chosen
 
 
@@ -196,7 +229,9 @@ def _request(text: str) -> str:
     except XDeviceError as error:
         asks = str(error).rpartition("; ")[2]
         hint = asks if asks.endswith("?") else f"give an integer from 0 to {MOST}, or 2:{STAND_IN}"
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of virtual GPUs; {hint}") from None
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a number of virtual GPUs; {hint}"
+        ) from None
     return text
 
 
@@ -219,7 +254,11 @@ def _own_backend(item: pytest.Item) -> str | None:
     """The framework that a class names for its tests, if one of them does not come with the fixture's parameter."""
     own = getattr(getattr(item, "cls", None), "backend", None)
     takes = "xdevice_backend" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
-    return own if isinstance(own, str) and not takes and own in registered() and is_installed(own) else None
+    return (
+        own
+        if isinstance(own, str) and not takes and own in registered() and is_installed(own)
+        else None
+    )
 
 
 def _the_one(request: pytest.FixtureRequest) -> str | None:
@@ -227,7 +266,11 @@ def _the_one(request: pytest.FixtureRequest) -> str | None:
     own = getattr(request.cls, "backend", None)
     if isinstance(own, str):
         return own
-    asked = backends_of(request.config) if request.config.getoption("--xdevice-backend") is not None else []
+    asked = (
+        backends_of(request.config)
+        if request.config.getoption("--xdevice-backend") is not None
+        else []
+    )
     if len(asked) > 1:
         pytest.fail(
             f"a unittest class runs under one framework, and {', '.join(asked)} are asked for; "
@@ -240,18 +283,28 @@ def _the_one(request: pytest.FixtureRequest) -> str | None:
 def _is_ours(config: pytest.Config, mark: str) -> bool:
     """Whether the mark is the plugin's: another plugin or project may register one of that name."""
     lines: list[str] = config.getini("markers")
-    return [line for line in lines if line.partition(":")[0].partition("(")[0].strip() == mark] == [MARKS[mark]]
+    return [line for line in lines if line.partition(":")[0].partition("(")[0].strip() == mark] == [
+        MARKS[mark]
+    ]
 
 
 def _is_asked_for(item: pytest.Item) -> bool:
     name = _backend_of(item)
-    return not name or item.config.getoption("--xdevice-backend") is None or name in backends_of(item.config)
+    return (
+        not name
+        or item.config.getoption("--xdevice-backend") is None
+        or name in backends_of(item.config)
+    )
 
 
 def _is_promised(item: pytest.Item) -> bool:
-    promised = getattr(getattr(item, "cls", None), "xdevice_promised", None)  # a part of the contract suite
+    promised = getattr(
+        getattr(item, "cls", None), "xdevice_promised", None
+    )  # a part of the contract suite
     name, callspec = _backend_of(item), getattr(item, "callspec", None)
-    return not (promised and name and callspec) or promised(name, getattr(item, "function", None), callspec.params)
+    return not (promised and name and callspec) or promised(
+        name, getattr(item, "function", None), callspec.params
+    )
 
 
 def _is_waived(item: pytest.Item) -> bool:
@@ -261,10 +314,14 @@ def _is_waived(item: pytest.Item) -> bool:
     for unknown in [name for name in waived if not hasattr(cls, name)]:
         promises = [name for name in dir(cls) if name.startswith("test_")]
         hint = did_you_mean(unknown, promises, "a promise is a test of the class", least=0.8)
-        raise pytest.UsageError(f"{cls.__name__}.waived names {unknown}, which is not a promise; {hint}")
+        raise pytest.UsageError(
+            f"{cls.__name__}.waived names {unknown}, which is not a promise; {hint}"
+        )
     name = getattr(item, "originalname", item.name)
     if name in waived:
-        item.config.stash.setdefault(_waived, {})[f"xdevice: {cls.__name__} waives {name}: {waived[name]}"] = None
+        item.config.stash.setdefault(_waived, {})[
+            f"xdevice: {cls.__name__} waives {name}: {waived[name]}"
+        ] = None
     return name in waived
 
 
@@ -277,7 +334,9 @@ def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
     seen = f"{len(there)} {'virtual' if virtual else 'real'}" if there else "none"
     what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {choosing.backend()} sees {seen}"
     if real:
-        why = "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
+        why = (
+            "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
+        )
         _lack(config, f"{what}; {why}")
     why_none = without_plug_in.refusal(config, choosing.backend())
     if why_none:

@@ -91,13 +91,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
-def _read(level: Level = "forbid", *, max_copies: Any = None, max_bytes: Any = None) -> tuple[Level, dict[str, int]]:
+def _read(
+    level: Level = "forbid", *, max_copies: Any = None, max_bytes: Any = None
+) -> tuple[Level, dict[str, int]]:
     """The level, and what may be copied; empty where nothing may."""
     from xdevice.tensors.transfers.guard import checked_level
 
     budget = {"max_copies": max_copies, "max_bytes": max_bytes}
     words = "{}={!r} is not a whole number of 0 or more"
-    return checked_level(level), {k: whole_number(n, words.format(k, n)) for k, n in budget.items() if n is not None}
+    return checked_level(level), {
+        k: whole_number(n, words.format(k, n)) for k, n in budget.items() if n is not None
+    }
 
 
 def _hold(report: Report, level: Level, budget: dict[str, int]) -> None:
@@ -106,4 +110,7 @@ def _hold(report: Report, level: Level, budget: dict[str, int]) -> None:
     copies, nbytes = sum(each.copies for each in counted), sum(each.nbytes for each in counted)
     if copies > budget.get("max_copies", copies) or nbytes > budget.get("max_bytes", nbytes):
         allowed = ", ".join(f"{name}={number}" for name, number in budget.items())
-        pytest.fail(f"{copies} copies, {nbytes} bytes, and no_transfers({allowed}):\n{report}", pytrace=False)
+        pytest.fail(
+            f"{copies} copies, {nbytes} bytes, and no_transfers({allowed}):\n{report}",
+            pytrace=False,
+        )

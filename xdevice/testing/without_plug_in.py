@@ -36,11 +36,19 @@ def header(config: pytest.Config) -> list[str]:
 
 def lines(config: pytest.Config, stats: dict[str, list[Any]]) -> list[str]:
     """What the last lines of a run say: why a framework did without, and how many tests need a compiler."""
-    said = [f"xdevice: {name} was tested without virtual GPUs: {why}" for name, why in _of(config).items()]
-    number = sum("C++ compiler" in str(getattr(report, "longrepr", "")) for report in stats.get("skipped", ()))
+    said = [
+        f"xdevice: {name} was tested without virtual GPUs: {why}"
+        for name, why in _of(config).items()
+    ]
+    number = sum(
+        "C++ compiler" in str(getattr(report, "longrepr", ""))
+        for report in stats.get("skipped", ())
+    )
     if number:
         plural = "s were" if number > 1 else " was"
-        said.append(f"xdevice: {number} test{plural} skipped without a C++ compiler: {plugins.INSTALL}")
+        said.append(
+            f"xdevice: {number} test{plural} skipped without a C++ compiler: {plugins.INSTALL}"
+        )
     return said
 
 

@@ -33,16 +33,38 @@ _inside: Any = {name: import_module(f"jax._src.{name}") for name in ("pjit", "in
 _pjit, _pxla = _inside.values()
 _jaxlib = _pxla.xc
 _Array = _jaxlib.ArrayImpl
-_guard = optional("jax._src.config:guard_lib", "jax._src.config:transfer_guard_lib")  # what older versions call it
-_Layout: Any = optional("jax._src.layout:DeviceLocalLayout", "jax._src.layout:Layout")  # the former in older versions
+_guard = optional(
+    "jax._src.config:guard_lib", "jax._src.config:transfer_guard_lib"
+)  # what older versions call it
+_Layout: Any = optional(
+    "jax._src.layout:DeviceLocalLayout", "jax._src.layout:Layout"
+)  # the former in older versions
 _HAS_BUFFERS = sys.version_info >= (3, 12)  # Python code can replace a class's __buffer__
 _READERS = "array", "asarray", "asanyarray", "ascontiguousarray"
 _HOST = Device("cpu", 0)
 _LIBRARIES = {"jax", "jaxlib", "numpy", "xdevice", "contextlib", "functools"}
-_WRAPPERS = "contextlib", "functools", "jax._src.profiler", "jax._src.traceback_util", "jax._src.util"
+_WRAPPERS = (
+    "contextlib",
+    "functools",
+    "jax._src.profiler",
+    "jax._src.traceback_util",
+    "jax._src.util",
+)
 _MAKERS = {"jax._src.numpy.array_constructors", "jax._src.numpy.array_creation"}
 _METHODS = "jax._src.numpy.array_methods"
-_UPDATES = {"set", "add", "subtract", "multiply", "mul", "divide", "power", "min", "max", "apply", "get"}  # of x.at[i]
+_UPDATES = {
+    "set",
+    "add",
+    "subtract",
+    "multiply",
+    "mul",
+    "divide",
+    "power",
+    "min",
+    "max",
+    "apply",
+    "get",
+}  # of x.at[i]
 
 
 def unseen() -> Iterable[str]:
@@ -60,7 +82,9 @@ def words() -> Mapping[str, str]:
 def watch(watcher: Watcher) -> Generator[None]:
     with ExitStack() as stack:
         told = _Told(watcher, stack)
-        stack.callback(setattr, told, "_watcher", None)  # no more is told where another library's wrapper keeps ours
+        stack.callback(
+            setattr, told, "_watcher", None
+        )  # no more is told where another library's wrapper keeps ours
         for owner, name, new in told.replacements():
             stack.enter_context(replaced(owner, name, new))
         stack.enter_context(_guarded())
@@ -73,7 +97,9 @@ class _Told:
     def __init__(self, watcher: Watcher, block: ExitStack) -> None:
         self._watcher: Watcher | None = watcher
         self._block, self._knows_keras = block, False
-        self._level = _guard.global_state().host_to_device or _guard.TransferGuardLevel.ALLOW  # the program's
+        self._level = (
+            _guard.global_state().host_to_device or _guard.TransferGuardLevel.ALLOW
+        )  # the program's
         self._read: dict[int, weakref.ref[Any]] = {}
 
     def replacements(self) -> Iterable[tuple[Any, str, Callable[[Any], Any]]]:
@@ -91,9 +117,13 @@ class _Told:
         yield _pxla, "shard_args", _unmarked
 
     def _tell(self, watcher: Watcher, copy: Copy) -> None:
-        if not self._knows_keras and (module := keras.running_on("jax")) is not None:  # it may be imported late
+        if (
+            not self._knows_keras and (module := keras.running_on("jax")) is not None
+        ):  # it may be imported late
             self._knows_keras = True
-            self._block.enter_context(replaced(module.callbacks.CallbackList, "on_train_batch_end", self.stepping))
+            self._block.enter_context(
+                replaced(module.callbacks.CallbackList, "on_train_batch_end", self.stepping)
+            )
         watcher.see(copy)
 
     def stepping(self, end: Callable[..., Any]) -> Callable[..., Any]:
@@ -102,7 +132,9 @@ class _Told:
         @wraps(end)
         def on_train_batch_end(callbacks: Any, *args: Any, **kwargs: Any) -> Any:
             if self._watcher is not None:
-                self._watcher.stepped(getattr(getattr(callbacks, "_model", None), "optimizer", callbacks))
+                self._watcher.stepped(
+                    getattr(getattr(callbacks, "_model", None), "optimizer", callbacks)
+                )
             return end(callbacks, *args, **kwargs)
 
         return on_train_batch_end
@@ -121,7 +153,9 @@ class _Told:
     def putting(self, put: Callable[..., Any]) -> Callable[..., Any]:
         """In place of jaxlib's function that puts values, and arrays of one device, on devices."""
 
-        def batched_device_put(aval: Any, sharding: Any, xs: Any, devices: Any, *rest: Any, **options: Any) -> Any:
+        def batched_device_put(
+            aval: Any, sharding: Any, xs: Any, devices: Any, *rest: Any, **options: Any
+        ) -> Any:
             for x, native in zip(xs, devices, strict=False):
                 source = _places(x.sharding)[0] if type(x) is _Array else _HOST
                 self._sends(x, x.nbytes, source, _place(native, sharding.memory_kind))
@@ -172,7 +206,9 @@ class _Told:
 @lru_cache(maxsize=4096)
 def _places(sharding: Any) -> tuple[Device, ...]:
     """Where this process's parts of an array are, in their order."""
-    return tuple(_place(native, sharding.memory_kind) for native in sharding._addressable_device_assignment)
+    return tuple(
+        _place(native, sharding.memory_kind) for native in sharding._addressable_device_assignment
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -240,7 +276,9 @@ def _guarded() -> Generator[None]:
             levels.host_to_device = before
 
 
-_new_setting = optional("jax._src.config:config_ext.Config", otherwise=lambda *_, **__: None)  # since JAX 0.4.36
+_new_setting = optional(
+    "jax._src.config:config_ext.Config", otherwise=lambda *_, **__: None
+)  # since JAX 0.4.36
 try:  # a setting of our own, which is part of the signature of every call
     _watched = _new_setting("xdevice_watched", False, include_in_jit_key=True)
 except TypeError:  # older versions give it no name
@@ -263,16 +301,28 @@ class _Marked(_Layout):  # type: ignore[misc]  # JAX's, an Any
 def _through_python(shortcut: Callable[..., Any]) -> Callable[..., Any]:
     """In place of the function that lets C++ make the calls to come: it is to leave to Python what sends something."""
 
-    def get_fastpath_data(executable: Any, tree: Any, arguments: Any, results: Any, *rest: Any) -> Any:
+    def get_fastpath_data(
+        executable: Any, tree: Any, arguments: Any, results: Any, *rest: Any
+    ) -> Any:
         shardings = {x.sharding for x in (*arguments, *results) if type(x) is _Array}
-        if len(shardings) > 1 and len({frozenset(sharding.device_set) for sharding in shardings}) > 1:
+        if (
+            len(shardings) > 1
+            and len({frozenset(sharding.device_set) for sharding in shardings}) > 1
+        ):
             return None  # arrays are brought together
         data = shortcut(executable, tree, arguments, results, *rest)
         if not hasattr(data, "in_device_local_layouts"):  # None, or an older version's
             return data
-        inputs = zip((*getattr(data, "const_args", ()), *arguments), data.kept_var_bitvec, strict=True)
-        sent = zip((x for x, is_used in inputs if is_used), data.in_device_local_layouts, strict=False)
-        marked = [_Marked(tuple(range(np.ndim(x)))) if y is None and type(x) is not _Array else y for x, y in sent]
+        inputs = zip(
+            (*getattr(data, "const_args", ()), *arguments), data.kept_var_bitvec, strict=True
+        )
+        sent = zip(
+            (x for x, is_used in inputs if is_used), data.in_device_local_layouts, strict=False
+        )
+        marked = [
+            _Marked(tuple(range(np.ndim(x)))) if y is None and type(x) is not _Array else y
+            for x, y in sent
+        ]
         return data._replace(in_device_local_layouts=marked)
 
     return get_fastpath_data
@@ -282,6 +332,8 @@ def _unmarked(shard: Callable[..., Any]) -> Callable[..., Any]:
     """In place of the function that sends arguments."""
 
     def shard_args(shardings: Any, layouts: Any, *rest: Any, **options: Any) -> Any:
-        return shard(shardings, [None if type(x) is _Marked else x for x in layouts], *rest, **options)
+        return shard(
+            shardings, [None if type(x) is _Marked else x for x in layouts], *rest, **options
+        )
 
     return shard_args

@@ -29,7 +29,9 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     refuse_memory_limit("jax")
     settings: Any = jax.config  # JAX has left it without types
     compute = hardware.build()["compute"]
-    asked = settings.jax_platforms.split(",") if settings.jax_platforms else []  # none means all that there are
+    asked = (
+        settings.jax_platforms.split(",") if settings.jax_platforms else []
+    )  # none means all that there are
     real = len(gpus()["gpus"]) if compute != "cpu" and asked != ["cpu"] else 0
     without_host = bool(asked) and "cpu" not in asked
     refuse_to_hide(real, n, f"jax, by its {compute} plug-in,", force)
@@ -39,7 +41,9 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"provides them; start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
         )
     if not hasattr(settings, "jax_num_cpu_devices"):
-        raise NotSupportedError(f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5.1")
+        raise NotSupportedError(
+            f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5.1"
+        )
     names.check("STAND_IN" if stand_in else "VIRTUAL", "OTHERS")
     try:
         settings.update("jax_num_cpu_devices", n + 1)
@@ -52,7 +56,9 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         settings.update("jax_platforms", "cpu")
     hardware.virtual.number, hardware.virtual.stand_in = n, stand_in
     if stand_in:
-        from xdevice.backends.jax.virtual import stand_in as gpus_of_jax  # replaces parts of JAX, so only on request
+        from xdevice.backends.jax.virtual import (
+            stand_in as gpus_of_jax,
+        )  # replaces parts of JAX, so only on request
 
         gpus_of_jax.start()
     else:
@@ -69,7 +75,9 @@ def _name(n: int) -> None:
         return word.format(found.index) if found and found.kind == "gpu" else str(otherwise(device))
 
     for attribute, word in (("__str__", "vgpu:{}"), ("__repr__", "VgpuDevice(id={})")):
-        in_place_of(f"jax:Device.{attribute}")(lambda show, device, word=word: named(device, word, show))
+        in_place_of(f"jax:Device.{attribute}")(
+            lambda show, device, word=word: named(device, word, show)
+        )
     for i in range(n):  # how older text, and other versions, call it
         spell(Device("gpu", i), [f"TFRT_CPU_{i + 1}", f"CpuDevice(id={i + 1})"])
 
@@ -78,7 +86,11 @@ def _leave_out_the_cpu() -> None:
     """Lists for which no backend is named have the virtual GPUs only; the default device stays the CPU."""
 
     def devices(backend: Any = None) -> list[Any]:
-        return hardware.every_device(backend) if backend is not None else gpus_in(hardware.every_device())
+        return (
+            hardware.every_device(backend)
+            if backend is not None
+            else gpus_in(hardware.every_device())
+        )
 
     @in_place_of(DEFAULT)
     def get_default_device(of_word: Any) -> Any:
@@ -91,7 +103,9 @@ def _leave_out_the_cpu() -> None:
 def lists_from(devices: Callable[..., list[Any]]) -> dict[str, Callable[..., Any]]:
     """The four functions that list or count devices, made from the first."""
 
-    def local_devices(process_index: int | None = None, backend: Any = None, host_id: int | None = None) -> list[Any]:
+    def local_devices(
+        process_index: int | None = None, backend: Any = None, host_id: int | None = None
+    ) -> list[Any]:
         asked = process_index if host_id is None else host_id
         here = jax.process_index() if asked is None else asked
         if not 0 <= here < jax.process_count():

@@ -32,13 +32,21 @@ from xdevice.kit.dlpack import CPU, CUDA, labelled
 
 WORDS = "gpu", "cuda"
 NAME = "xdevice virtual GPU"
-KERNELS = {"keras.src.backend.jax.rnn", "keras.src.backend.jax.nn"}  # of Keras 3.15: they take cuDNN's on a GPU
+KERNELS = {
+    "keras.src.backend.jax.rnn",
+    "keras.src.backend.jax.nn",
+}  # of Keras 3.15: they take cuDNN's on a GPU
 
-_only_print = {"jax._src.debugging", "jax._src.environment_info"}  # JAX's modules that show devices to the user
+_only_print = {
+    "jax._src.debugging",
+    "jax._src.environment_info",
+}  # JAX's modules that show devices to the user
 _platforms = "jax_platforms", "jax_platform_name"
 _IDS = re.compile(r"(?<=devices )\{[\d, ]+\}|(?<=device IDs )\[[\d, ]+\]")
 _WITH_BACKEND = "jax._src.pjit:_create_sharding_with_device_backend"
-_MISMATCHES = tuple(f"jax._src.{home}:DeviceAssignmentMismatch" for home in ("stages", "interpreters.pxla"))
+_MISMATCHES = tuple(
+    f"jax._src.{home}:DeviceAssignmentMismatch" for home in ("stages", "interpreters.pxla")
+)
 _DEVICE, _ARRAY = "jaxlib._jax:Device", "jaxlib._jax:ArrayImpl"
 _default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
 
@@ -49,7 +57,9 @@ def start() -> None:
     _lists()
     _words()
     _faces()
-    if not virtual_request.current().lenient and names.has("the refusal of what only the CPU lowers"):
+    if not virtual_request.current().lenient and names.has(
+        "the refusal of what only the CPU lowers"
+    ):
         _refuse_lowerings()
 
 
@@ -62,7 +72,9 @@ def _settings() -> None:
         if name == "jax_num_cpu_devices":
             value = max(1, value) + hardware.virtual.number
         if name in _platforms and value:
-            names_gpus = isinstance(value, str) and any(word.strip() in WORDS for word in value.split(","))
+            names_gpus = isinstance(value, str) and any(
+                word.strip() in WORDS for word in value.split(",")
+            )
             _default = "gpu" if names_gpus else "cpu"
             return
         update(self, name, value)
@@ -74,9 +86,14 @@ def _lists() -> None:
         if word in WORDS:
             return gpus_in(hardware.every_device())
         found = hardware.every_device(backend)
-        return [device for device in found if not hardware.ordinal(device)] if word == "cpu" else found
+        return (
+            [device for device in found if not hardware.ordinal(device)] if word == "cpu" else found
+        )
 
-    true_backend, true_get = names.value(f"{BRIDGE}:default_backend"), names.value(f"{BRIDGE}:get_backend")
+    true_backend, true_get = (
+        names.value(f"{BRIDGE}:default_backend"),
+        names.value(f"{BRIDGE}:get_backend"),
+    )
 
     def default_backend() -> str:
         return str(true_backend()) if _is_inner() else _default
@@ -113,10 +130,16 @@ def _words() -> None:
 
         @in_place_of(_WITH_BACKEND)
         def sharding(single: Any, device: Any, backend: Any) -> Any:
-            return single(jax.local_devices(backend=backend)[0], None) if backend in WORDS else single(device, backend)
+            return (
+                single(jax.local_devices(backend=backend)[0], None)
+                if backend in WORDS
+                else single(device, backend)
+            )
 
     ids = property(lambda self: [_global_id(d) if hardware.ordinal(d) else d.id for d in self.da])
-    kind = property(lambda self: "GPU" if hardware.ordinal(self.da[0]) else self.da[0].platform.upper())
+    kind = property(
+        lambda self: "GPU" if hardware.ordinal(self.da[0]) else self.da[0].platform.upper()
+    )
     for home in _MISMATCHES:
         if optional(f"{home}.device_ids") is not None:
             replace_name(f"{home}.device_ids", ids)
@@ -126,7 +149,9 @@ def _words() -> None:
 def _is_inner() -> bool:
     """Whether the caller's caller needs the truth."""
     name = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
-    return (name.partition(".")[0] in ("jax", "jaxlib", "xdevice") and name not in _only_print) or name in KERNELS
+    return (
+        name.partition(".")[0] in ("jax", "jaxlib", "xdevice") and name not in _only_print
+    ) or name in KERNELS
 
 
 def _faces() -> None:
@@ -140,22 +165,32 @@ def _faces() -> None:
         replace_name(f"{_DEVICE}.{word}", _face(names.value(f"{_DEVICE}.{word}"), show))
     for attribute, word in (("__repr__", "CudaDevice(id={})"), ("__str__", "cuda:{}")):
         in_place_of(f"jax:Device.{attribute}")(
-            lambda show, self, word=word: word.format(_global_id(self)) if hardware.ordinal(self) else show(self)
+            lambda show, self, word=word: (
+                word.format(_global_id(self)) if hardware.ordinal(self) else show(self)
+            )
         )
-    stats, platform = names.value(f"{_DEVICE}.memory_stats"), names.value("jaxlib._jax:Client.platform")
+    stats, platform = (
+        names.value(f"{_DEVICE}.memory_stats"),
+        names.value("jaxlib._jax:Client.platform"),
+    )
 
     def memory_stats(self: Any) -> Any:
         return stats(self) if not hardware.ordinal(self) or _is_inner() else _memory(self)
 
     replace_name(f"{_DEVICE}.memory_stats", memory_stats)
-    replace_name("jaxlib._jax:Client.platform", property(lambda self: platform.__get__(self) if _is_inner() else "gpu"))
+    replace_name(
+        "jaxlib._jax:Client.platform",
+        property(lambda self: platform.__get__(self) if _is_inner() else "gpu"),
+    )
     _faces_of_arrays()
 
 
 def _faces_of_arrays() -> None:
     in_place_of(f"{_ARRAY}._check_and_rearrange")(_with_shown_ids)
     exchange = "__dlpack_device__", "__dlpack__"
-    name, where, export = (names.value(f"{_ARRAY}.{attribute}") for attribute in ("platform", *exchange))
+    name, where, export = (
+        names.value(f"{_ARRAY}.{attribute}") for attribute in ("platform", *exchange)
+    )
 
     def platform(self: Any) -> str:
         return "gpu" if _ordinal(self) and not _is_inner() else str(name(self))
@@ -214,12 +249,18 @@ def _with_shown_ids(check: Any, *args: Any) -> Any:
         return check(*args)
     except ValueError as error:
         shown = {device.id: _global_id(device) for device in gpus_in(hardware.every_device())}
-        said = _IDS.sub(lambda m: re.sub(r"\d+", lambda n: str(shown.get(int(n[0]), n[0])), m[0]), str(error))
+        said = _IDS.sub(
+            lambda m: re.sub(r"\d+", lambda n: str(shown.get(int(n[0]), n[0])), m[0]), str(error)
+        )
         raise ValueError(said) from None
 
 
 def _face(attribute: Any, show: Any) -> property:
-    return property(lambda self: attribute.__get__(self) if not hardware.ordinal(self) or _is_inner() else show(self))
+    return property(
+        lambda self: (
+            attribute.__get__(self) if not hardware.ordinal(self) or _is_inner() else show(self)
+        )
+    )
 
 
 def _global_id(device: Any) -> int:
@@ -227,7 +268,12 @@ def _global_id(device: Any) -> int:
     return int(device.process_index * hardware.virtual.number + hardware.ordinal(device) - 1)
 
 
-_UNKNOWN = ("peak_bytes_in_use", "peak_pool_bytes", "num_allocs", "largest_alloc_size")  # since the device was made
+_UNKNOWN = (
+    "peak_bytes_in_use",
+    "peak_pool_bytes",
+    "num_allocs",
+    "largest_alloc_size",
+)  # since the device was made
 
 
 def _memory(device: Any) -> dict[str, float]:
@@ -248,20 +294,28 @@ def _memory(device: Any) -> dict[str, float]:
 
 def _refuse_lowerings() -> None:
     """Refuse, in JAX's words, primitives that only the CPU lowers, such as those of Hessenberg's decomposition."""
-    mlir, dispatch = (import_module(f"jax._src.{name}") for name in ("interpreters.mlir", "dispatch"))
+    mlir, dispatch = (
+        import_module(f"jax._src.{name}") for name in ("interpreters.mlir", "dispatch")
+    )
     rules = mlir._platform_specific_lowerings
     for primitive in rules["cpu"].keys() - rules["cuda"].keys() - mlir._lowerings.keys():
         entry = rules["cpu"][primitive]  # a function in older versions
         refusing = _refusing(primitive.name, getattr(entry, "rule", entry))
-        rules["cpu"][primitive] = type(entry)(refusing, entry.inline) if hasattr(entry, "rule") else refusing
-        dispatch.prim_requires_devices_during_lowering.add(primitive)  # else one lowering serves all devices
+        rules["cpu"][primitive] = (
+            type(entry)(refusing, entry.inline) if hasattr(entry, "rule") else refusing
+        )
+        dispatch.prim_requires_devices_during_lowering.add(
+            primitive
+        )  # else one lowering serves all devices
 
 
 def _refusing(name: str, rule: Any) -> Any:
     def lower(context: Any, *args: Any, **params: Any) -> Any:
         devices = getattr(context.module_context.axis_context, "device_assignment", None) or ()
         if any(map(hardware.ordinal, devices)):
-            raise NotImplementedError(f"MLIR translation rule for primitive '{name}' not found for platform cuda")
+            raise NotImplementedError(
+                f"MLIR translation rule for primitive '{name}' not found for platform cuda"
+            )
         return rule(context, *args, **params)  # on the CPU as before
 
     return lower

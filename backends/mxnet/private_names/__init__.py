@@ -26,7 +26,11 @@ TEXT = (  # modules that make text for the library, of operators, symbols, itera
 ADDED = ("str",)
 _words = {"DEVICE_AT": " ".join(DEVICE_AT), "TEXT": " ".join(f"{name}:str" for name in TEXT)}
 names = PrivateNames(__file__, "mxnet", "mxnet", LAST_TRIED, **_words)
-VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()  # the first is empty
+VIRTUAL, STAND_IN, NAMES = (
+    names.of("VIRTUAL"),
+    names.of("STAND_IN"),
+    names.of(),
+)  # the first is empty
 in_place_of = names.in_place_of
 
 

@@ -22,8 +22,12 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     hardware.virtual.number, hardware.virtual.stand_in = n, stand_in
     placement.known.cache_clear()  # contexts stand for other devices from now on
     if stand_in:
-        from xdevice.backends.mxnet.virtual import stand_in as gpus_of_mxnet  # replaces functions of the library
+        from xdevice.backends.mxnet.virtual import (
+            stand_in as gpus_of_mxnet,
+        )  # replaces functions of the library
 
         gpus_of_mxnet.start(n)
     for i in range(n):
-        spell(Device("gpu", i), [f"cpu({hardware.FIRST_VIRTUAL + i})"])  # as MXNet, and nothing else, prints it
+        spell(
+            Device("gpu", i), [f"cpu({hardware.FIRST_VIRTUAL + i})"]
+        )  # as MXNet, and nothing else, prints it

@@ -46,7 +46,11 @@ def start() -> None:
 
 
 def _is_half(value: Any) -> bool:
-    return isinstance(value, mx.nd.NDArray) and value.dtype == np.float16 and value.context.device_type == "gpu"
+    return (
+        isinstance(value, mx.nd.NDArray)
+        and value.dtype == np.float16
+        and value.context.device_type == "gpu"
+    )
 
 
 def _cast(value: Any, dtype: str) -> Any:
@@ -60,7 +64,13 @@ def _wide(values: Any) -> list[Any]:
 
 
 def _rounding(  # noqa: PLR0913, PLR0917  (MXNet's signature)
-    invoke: Callable[..., Any], handle: Any, given: Any, keys: Any, values: Any, out: Any, *rest: Any
+    invoke: Callable[..., Any],
+    handle: Any,
+    given: Any,
+    keys: Any,
+    values: Any,
+    out: Any,
+    *rest: Any,
 ) -> Any:
     if mixing.name_of(handle) not in WIDER or not any(map(_is_half, given)):
         return invoke(handle, given, keys, values, out, *rest)
@@ -69,7 +79,9 @@ def _rounding(  # noqa: PLR0913, PLR0917  (MXNet's signature)
     results = [_cast(each, "float16") for each in (made if several else [made])]
     if out is None:
         return results if several else results[0]
-    for result, there in zip(results, out if isinstance(out, (list, tuple)) else [out], strict=False):
+    for result, there in zip(
+        results, out if isinstance(out, (list, tuple)) else [out], strict=False
+    ):
         result.copyto(there)
     return out
 
@@ -85,10 +97,16 @@ def widen(symbol: Any, known: Mapping[str, Any]) -> Any:
         return symbol
     graph = json.loads(text)
     half = _half(graph, known)
-    wide = {k for k, node in enumerate(graph["nodes"]) if node["op"] in WIDER and tuple(node["inputs"][0][:2]) in half}
+    wide = {
+        k
+        for k, node in enumerate(graph["nodes"])
+        if node["op"] in WIDER and tuple(node["inputs"][0][:2]) in half
+    }
     if not wide:
         return symbol
-    used = {(k, j) for node in graph["nodes"] for k, j, *_ in node["inputs"]} | {(k, j) for k, j, *_ in graph["heads"]}
+    used = {(k, j) for node in graph["nodes"] for k, j, *_ in node["inputs"]} | {
+        (k, j) for k, j, *_ in graph["heads"]
+    }
     nodes: list[dict[str, Any]] = []
     there: dict[Entry, list[int]] = {}
 
@@ -114,7 +132,9 @@ def widen(symbol: Any, known: Mapping[str, Any]) -> Any:
             there[k, j] = cast(f"{name}{j or ''}", entry, "float16")[:2] if k in wide else entry[:2]
     arguments = [k for k, node in enumerate(nodes) if node["op"] == "null"]
     heads = [moved(head) for head in graph["heads"]]
-    text = json.dumps({"nodes": nodes, "arg_nodes": arguments, "heads": heads, "attrs": graph["attrs"]})
+    text = json.dumps(
+        {"nodes": nodes, "arg_nodes": arguments, "heads": heads, "attrs": graph["attrs"]}
+    )
     made = public.sym.load_json(text)
     return made if type(symbol) is mx.sym.Symbol else made.as_np_ndarray()
 
@@ -126,11 +146,17 @@ def _half(graph: Any, known: Mapping[str, Any]) -> set[Entry]:
             node.get("attrs", {}).pop("__dtype__", None)
     inside = public.sym.load_json(json.dumps(graph)).get_internals()
     arguments = set(inside.list_arguments())
-    types = inside.infer_type_partial(**{name: known[name] for name in arguments & set(known)})[1] or []
+    types = (
+        inside.infer_type_partial(**{name: known[name] for name in arguments & set(known)})[1] or []
+    )
     order = {node["name"]: k for k, node in enumerate(graph["nodes"])}
     named = zip((each.name for each in inside), types, strict=True)
-    groups = [(order[name], list(group)) for name, group in groupby(named, key=lambda each: each[0])]
-    return {(k, j) for k, group in groups for j, (_, dtype) in enumerate(group) if dtype is np.float16}
+    groups = [
+        (order[name], list(group)) for name, group in groupby(named, key=lambda each: each[0])
+    ]
+    return {
+        (k, j) for k, group in groups for j, (_, dtype) in enumerate(group) if dtype is np.float16
+    }
 
 
 def _on_gpu(context: Any, groups: Any) -> bool:
@@ -138,7 +164,13 @@ def _on_gpu(context: Any, groups: Any) -> bool:
 
 
 def _simple_bind(
-    bind: Any, self: Any, ctx: Any, grad_req: Any = "write", type_dict: Any = None, *given: Any, **options: Any
+    bind: Any,
+    self: Any,
+    ctx: Any,
+    grad_req: Any = "write",
+    type_dict: Any = None,
+    *given: Any,
+    **options: Any,
 ) -> Any:
     known = {name: np.dtype(dtype).type for name, dtype in (type_dict or {}).items()}
     graph = widen(self, known) if _on_gpu(ctx, options.get("group2ctx")) else self
@@ -185,9 +217,13 @@ class _CachedOp(_Graph):  # type: ignore[misc]  # MXNet has no types
 
 class _Kernel(NamedTuple):
     arguments: list[str]
-    length: Callable[[int, int], int]  # of the result's last axis, by that of the first argument, and ``out_dim``
+    length: Callable[
+        [int, int], int
+    ]  # of the result's last axis, by that of the first argument, and ``out_dim``
     forward: Callable[[Any, int], Any]  # the result, of the values and the length of its last axis
-    backward: Callable[[Any, int], Any]  # the gradient, likewise, with that of the result before the values
+    backward: Callable[
+        [Any, int], Any
+    ]  # the gradient, likewise, with that of the result before the values
 
 
 def _fft(given: Any, _: int) -> Any:
@@ -221,7 +257,10 @@ KERNELS = {
 
 def _custom(home: Any, name: str, on_cpu: Callable[..., Any]) -> Callable[..., Any]:
     def call(*given: Any, **options: Any) -> Any:
-        if any(isinstance(x, mx.nd.NDArray) and x.context.device_type != "gpu" for x in (*given, *options.values())):
+        if any(
+            isinstance(x, mx.nd.NDArray) and x.context.device_type != "gpu"
+            for x in (*given, *options.values())
+        ):
             return on_cpu(*given, **options)  # MXNet's error
         for size in ("compute_size", "processing_batch_size"):
             options.pop(size, None)

@@ -47,7 +47,9 @@ _array_of: Any = private_names.names.value("mxnet.ndarray.sparse:_ndarray_cls")
 _Handle = ctypes.c_void_p * 1
 _MAGIC = 0xF993FAC9, 0xF993FACA  # of an array, with the shapes of MXNet and with those of NumPy
 _HEADER = struct.calcsize("<QQQ")  # of a file, the last of which is the number of arrays
-_STORAGES = range(3)  # dense, of sparse rows, and CSR: each is the number of arrays of indices that it has
+_STORAGES = range(
+    3
+)  # dense, of sparse rows, and CSR: each is the number of arrays of indices that it has
 _BYTES = 4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2  # of each type, by MXNet's number
 _updating = threading.local()
 
@@ -62,7 +64,9 @@ def start(n: int) -> None:
     in_library("MXKVStoreCreate")(_without_nccl)
     for name in (mixing.OPERATOR, mixing.FUNCTION):
         in_library(name)(partial(_checked, name))
-    in_place_of("mxnet.kvstore.kvstore:_updater_wrapper")(lambda wrap, updater: wrap(partial(_unchecked, updater)))
+    in_place_of("mxnet.kvstore.kvstore:_updater_wrapper")(
+        lambda wrap, updater: wrap(partial(_unchecked, updater))
+    )
     kernels.start()
     in_library("MXGetLastError")(_in_gpus)
     _keep_in_files()
@@ -126,7 +130,9 @@ def _tell(pointer: Any, value: int) -> int:
 def _memory(_: Any, index: Any, free: Any, total: Any) -> int:
     existing(_number(index))
     page = os.sysconf("SC_PAGE_SIZE")
-    return _tell(free, page * os.sysconf("SC_AVPHYS_PAGES")) or _tell(total, page * os.sysconf("SC_PHYS_PAGES"))
+    return _tell(free, page * os.sysconf("SC_AVPHYS_PAGES")) or _tell(
+        total, page * os.sysconf("SC_PHYS_PAGES")
+    )
 
 
 def _checked(call: str, function: Callable[..., int], *args: Any) -> int:
@@ -141,8 +147,13 @@ def _check(handles: Sequence[Any], call: str, args: Any) -> None:
     of_first = places[0][0] == CPU
     other = next((i for i, (kind, _) in enumerate(places) if (kind == CPU) is not of_first), None)
     if other is not None:
-        name = mixing.name_of(args[0].value) if call == mixing.OPERATOR else mixing.name_in(call, args)
-        first, second = (mx.Context(mx.Context.devtype2str[kind], index) for kind, index in (places[0], places[other]))
+        name = (
+            mixing.name_of(args[0].value) if call == mixing.OPERATOR else mixing.name_in(call, args)
+        )
+        first, second = (
+            mx.Context(mx.Context.devtype2str[kind], index)
+            for kind, index in (places[0], places[other])
+        )
         raise mx.MXNetError(
             f"Operator {name} require all inputs live on the same context. But the first argument is on {first} while "
             f"the {other + 1}-th argument is on {second}"  # MXNet's own words
@@ -162,12 +173,18 @@ def _keep_in_files() -> None:
     """Replace the library's functions that write and read arrays."""
     _after("MXNDArraySave", lambda name, *_: _in_file(name, ACCESS_WRITE, _name_gpus))
     _after("MXNDArraySaveRawBytes", _saved)
-    _after("MXNDArrayLoad", lambda name, _, handles, *__: _in_file(name, ACCESS_COPY, partial(_put_all, handles._obj)))
+    _after(
+        "MXNDArrayLoad",
+        lambda name, _, handles, *__: _in_file(name, ACCESS_COPY, partial(_put_all, handles._obj)),
+    )
     _after(
         "MXNDArrayLoadFromBuffer",
         lambda data, _, __, handles, *___: _put_all(handles._obj, getattr(data, "value", data)),
     )
-    _after("MXNDArrayLoadFromRawBytes", lambda data, _, handle: _put_all(_Handle.from_buffer(handle._obj), data, 0, 1))
+    _after(
+        "MXNDArrayLoadFromRawBytes",
+        lambda data, _, handle: _put_all(_Handle.from_buffer(handle._obj), data, 0, 1),
+    )
     _after("MXNDArrayToDLPack", _exported)
     in_library("MXNDArrayFromDLPackEx")(_take)
 
@@ -236,7 +253,9 @@ def _moved(handle: Any, index: int) -> Any:
     return made.value
 
 
-def _contexts(data: Any, at: int = _HEADER, count: int | None = None) -> Iterator[tuple[int, int, int]]:
+def _contexts(
+    data: Any, at: int = _HEADER, count: int | None = None
+) -> Iterator[tuple[int, int, int]]:
     """Where the context of each array is, and the context; zeros for one without values; none in older files."""
 
     def read(numbers: str) -> tuple[int, ...]:

@@ -19,7 +19,9 @@ from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import plugins, virtual_request
 from xdevice.kit.blocks import environment
 
-_WATCH = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p)
+_WATCH = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p
+)
 _loaded: list[ctypes.CDLL] = []
 _watch = _WATCH()
 _LOG = "GLOG_minloglevel"  # from which level on PaddlePaddle's library logs
@@ -66,11 +68,16 @@ def recipe() -> plugins.Recipe:
     """What the plug-in is compiled from. PaddlePaddle looks at all files in its folder."""
     if sys.platform != "linux":
         why = f"are a plug-in that is built on Linux only, and this is {platform.system()}"
-        raise NotSupportedError(f"virtual GPUs under paddle {why}; choose another framework with use('torch')")
+        raise NotSupportedError(
+            f"virtual GPUs under paddle {why}; choose another framework with use('torch')"
+        )
     spec = find_spec("paddle")  # does not import it
-    assert spec is not None and spec.submodule_search_locations
+    assert spec is not None
+    assert spec.submodule_search_locations
     package = Path(next(iter(spec.submodule_search_locations)))
-    version = re.search(r"full_version *= *'(\d+\.\d+)", (package / "version" / "__init__.py").read_text())
+    version = re.search(
+        r"full_version *= *'(\d+\.\d+)", (package / "version" / "__init__.py").read_text()
+    )
     source, headers = Path(__file__).with_name("virtual_gpu.cc"), package / "include"
     whole = plugins.Recipe(
         name="xdevice_virtual_gpu",
@@ -81,7 +88,9 @@ def recipe() -> plugins.Recipe:
         include=(headers,),
     )
     include = source.parent / "bare", headers
-    bare = replace(whole, include=include, defines=("XDEVICE_BARE",), lacks="without kernels for 16-bit floats")
+    bare = replace(
+        whole, include=include, defines=("XDEVICE_BARE",), lacks="without kernels for 16-bit floats"
+    )
     return replace(whole, bare=bare)
 
 
@@ -89,7 +98,9 @@ def key(package: Path) -> str:
     """What the plug-in is compiled for: a version and commit of PaddlePaddle, whose tensors it constructs."""
     header = package / "include" / "paddle" / "phi" / "backends" / "device_ext.h"
     if not header.is_file():
-        raise NotSupportedError("this paddle has no header for devices (device_ext.h); install paddlepaddle>=3.0")
+        raise NotSupportedError(
+            "this paddle has no header for devices (device_ext.h); install paddlepaddle>=3.0"
+        )
     return f"paddle\n{(package / 'version' / '__init__.py').read_text()}\n{header.read_text()}"
 
 

@@ -18,7 +18,9 @@ from xdevice.backends.paddle.private_names import in_place_of, names, replace_na
 def apply() -> None:
     place: Any = core.Place
     for name, known in (("type", "custom_device_type"), ("id", "custom_device_id")):
-        if not hasattr(place, f"get_device_{name}"):  # PaddlePaddle 3.3.1 asks for them in `Tensor.device`
+        if not hasattr(
+            place, f"get_device_{name}"
+        ):  # PaddlePaddle 3.3.1 asks for them in `Tensor.device`
             replace_name(f"paddle.base.core:Place.get_device_{name}", getattr(place, known))
     for path, mended in _MENDED.items():
         in_place_of(f"paddle.{path}")(mended)
@@ -42,7 +44,9 @@ def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
             copies[id(value)] = value, value._copy_to(core.CPUPlace(), True)
         return copies[id(value)][1]
 
-    result = operation(*map(on_host, args), **{name: on_host(value) for name, value in kwargs.items()})
+    result = operation(
+        *map(on_host, args), **{name: on_host(value) for name, value in kwargs.items()}
+    )
     for tensor, written in copies.values():
         back = written._copy_to(tensor.place, True)
         tensor.value().get_tensor()._share_data_with(back.value().get_tensor())
@@ -52,7 +56,11 @@ def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
 def _generator_of(generator: Any, place: Any) -> Any:
     """That of the CPU, whose kernels draw a virtual GPU's numbers: checkpointing repeats dropout by its state."""
     states: Any = core
-    return states.default_cpu_generator() if place.get_device_type() == hardware.WORD else generator(place)
+    return (
+        states.default_cpu_generator()
+        if place.get_device_type() == hardware.WORD
+        else generator(place)
+    )
 
 
 class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
@@ -74,7 +82,9 @@ class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore] 
         return move(found, device_of(weight), False)
 
 
-def _embedding(embedding: Any, x: Any, weight: Any, padding_idx: int = -1, sparse: bool = False) -> Any:
+def _embedding(
+    embedding: Any, x: Any, weight: Any, padding_idx: int = -1, sparse: bool = False
+) -> Any:
     learnt = isinstance(weight, paddle.Tensor) and not weight.stop_gradient
     if learnt and not sparse and paddle.is_grad_enabled() and weight.place.is_custom_place():
         return _Embedding.apply(weight, embedding, x, (padding_idx, sparse))
@@ -87,7 +97,11 @@ def _cross_entropy(cross_entropy: Any, logits: Any, *args: Any) -> Any:
     return cross_entropy(logits.astype("float32") if is_half else logits, *args)
 
 
-_WRITING = ("_C_ops:rmsprop_", "_legacy_C_ops:check_finite_and_unscale", "_legacy_C_ops:coalesce_tensor")
+_WRITING = (
+    "_C_ops:rmsprop_",
+    "_legacy_C_ops:check_finite_and_unscale",
+    "_legacy_C_ops:coalesce_tensor",
+)
 _MENDED: dict[str, Any] = {
     "_C_ops:embedding": _embedding,
     "_C_ops:cross_entropy_with_softmax": _cross_entropy,

@@ -29,11 +29,19 @@ from xdevice.kit import virtual_request
 
 core: Any = _core
 _device: Any = import_module("paddle.device")
-_names = _device.set_device.__globals__  # those of paddle.device in sys.modules are not what its functions read
+_names = (
+    _device.set_device.__globals__
+)  # those of paddle.device in sys.modules are not what its functions read
 _framework: Any = import_module("paddle.base.framework")
 
 _CHOOSE = {  # modules of PaddlePaddle that only choose a device; all of paddle.distributed does, too
-    *("paddle.device", "paddle.device.cuda", "paddle.cuda", "paddle.base.framework", "paddle.framework.random"),
+    *(
+        "paddle.device",
+        "paddle.device.cuda",
+        "paddle.cuda",
+        "paddle.base.framework",
+        "paddle.framework.random",
+    ),
     *("paddle.amp.auto_cast", "paddle.tensor.creation", "paddle.base.dygraph.tensor_patch_methods"),
     *("paddle.hapi.model", "paddle.utils.install_check"),
 }
@@ -62,8 +70,12 @@ def start(n: int) -> None:
     _describe_places()
     _answer_about_the_build()
     _count(n)
-    _describe(virtual_request.memory_limit() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    replace_name("paddle:Tensor._place_str", property(lambda self: str(self.place)))  # which printing a tensor shows
+    _describe(
+        virtual_request.memory_limit() or os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    )
+    replace_name(
+        "paddle:Tensor._place_str", property(lambda self: str(self.place))
+    )  # which printing a tensor shows
     _make_streams()
     if names.has("the flags of a build with CUDA"):
         replace_name(_FLAGS_HOME, _Flags(names.value(_FLAGS_HOME)))
@@ -148,17 +160,27 @@ def _tell_pinned() -> None:
     make: Any = paddle.to_tensor
 
     @wraps(make)
-    def to_tensor(data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True) -> Any:
+    def to_tensor(
+        data: Any, dtype: Any = None, place: Any = None, stop_gradient: bool = True
+    ) -> Any:
         made = make(data, dtype, place, stop_gradient)
         return marked(made) if isinstance(place, kind) else made
 
-    replace_name("paddle:Tensor.place", property(lambda self: pinned if hasattr(self, mark) else own.__get__(self)))
+    replace_name(
+        "paddle:Tensor.place",
+        property(lambda self: pinned if hasattr(self, mark) else own.__get__(self)),
+    )
     names.replace_everywhere("paddle.tensor.creation:to_tensor", to_tensor)
 
 
 def _describe_places() -> None:
     place = core.Place
-    show, is_gpu, gpu_id, kind = place.__repr__, place.is_gpu_place, place.gpu_device_id, place.get_device_type
+    show, is_gpu, gpu_id, kind = (
+        place.__repr__,
+        place.is_gpu_place,
+        place.gpu_device_id,
+        place.get_device_type,
+    )
 
     def shown(self: Any) -> str:
         return f"Place(gpu:{_index(self)})" if _is_ours(self) else str(show(self))
@@ -167,7 +189,13 @@ def _describe_places() -> None:
         return kind(self) if not _is_ours(self) or _is_inner() else "gpu"
 
     for each in ("Place", "CustomPlace"):
-        _answer({f"{each}.__repr__": shown, f"{each}.__str__": shown, f"{each}.get_device_type": device_type})
+        _answer(
+            {
+                f"{each}.__repr__": shown,
+                f"{each}.__str__": shown,
+                f"{each}.get_device_type": device_type,
+            }
+        )
     core.CUDAPlace.__repr__ = core.CUDAPlace.__str__ = shown  # which is ours
     core.CUDAPlace.get_device_type = device_type
     _answer({
@@ -205,7 +233,11 @@ def _let_nccl_be_gloo() -> None:
 def _run_static_graphs_on_the_cpu() -> None:
     @in_place_of("paddle.static:Executor.__init__")
     def started(make: Any, self: Any, place: Any = None) -> None:
-        place = _framework._current_expected_place_() if place is None else _framework._get_paddle_place(place)
+        place = (
+            _framework._current_expected_place_()
+            if place is None
+            else _framework._get_paddle_place(place)
+        )
         make(self, core.CPUPlace() if isinstance(place, core.CUDAPlace) else place)
 
 
@@ -239,13 +271,20 @@ def _describe(total: int) -> None:
     @in_place_of(f"{_CORE}:get_device_properties")
     def get_device_properties(properties: Any, *args: Any) -> Any:
         if len(args) == 1 or args[0] in (WORD, "gpu"):
-            core.CUDAPlace(max(args[-1], 0))  # raises where there is no such GPU; -1 is the current one
-            return _gpuDeviceProperties("xdevice virtual GPU", 8, 0, total, 1)  # of 8.0 AMP asks for bfloat16
+            core.CUDAPlace(
+                max(args[-1], 0)
+            )  # raises where there is no such GPU; -1 is the current one
+            return _gpuDeviceProperties(
+                "xdevice virtual GPU", 8, 0, total, 1
+            )  # of 8.0 AMP asks for bfloat16
         return properties(*args)
 
     _answer({"gpu_memory_available": lambda *_: total})
     cuda: Any = sys.modules["paddle.device.cuda"]
-    used, reset = ("memory_allocated", "memory_reserved"), ("reset_max_memory_allocated", "reset_max_memory_reserved")
+    used, reset = (
+        ("memory_allocated", "memory_reserved"),
+        ("reset_max_memory_allocated", "reset_max_memory_reserved"),
+    )
     for word in (*used, *(f"max_{word}" for word in used), *reset, "empty_cache", "device_count"):
         if hasattr(cuda, word):
             _names[word] = getattr(cuda, word)
@@ -259,7 +298,9 @@ class _Flags:
     def __init__(self, known: Any) -> None:
         more = {f"FLAGS_{name}": value for name, value in _FLAGS.items()}
         self._known = known
-        self._more = {name: value for name, value in more.items() if not known.is_public(name)} | {_FALLBACK: True}
+        self._more = {name: value for name, value in more.items() if not known.is_public(name)} | {
+            _FALLBACK: True
+        }
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._known, name)
@@ -294,7 +335,9 @@ def _make_streams() -> None:
     class Event(core.CustomDeviceEvent):  # type: ignore[misc]  # likewise
         """All work is done when it is asked for, so the time is the host's."""
 
-        def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
+        def __init__(
+            self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+        ) -> None:
             super().__init__(core.CUDAPlace(current()), enable_timing, blocking, interprocess)
 
         def record(self, stream: Any = None) -> None:
@@ -311,7 +354,9 @@ def _make_streams() -> None:
         "Stream": Stream,
         "Event": Event,
         "create_stream": lambda device_id=None, priority=2, **_: Stream(device_id, priority),
-        "create_event": lambda enable_timing=False, blocking=False, **_: Event(enable_timing, blocking),
+        "create_event": lambda enable_timing=False, blocking=False, **_: Event(
+            enable_timing, blocking
+        ),
     }.items():
         replace_name(f"paddle.device.cuda:{name}", ours)
     _names.update(_create_stream_base=cuda.create_stream, _create_event_base=cuda.create_event)

@@ -9,7 +9,14 @@ LAST_TRIED = {"2.22.0rc0": "3.14", "2.21.0": "3.10 3.11 3.12 3.13"}
 """The newest version that has all of these names, and passed on virtual GPUs; by version, the Pythons with wheels."""
 
 _homes = (
-    *("eager.context", "eager.core", "pywrap_tfe", "framework.ops", "framework.constant_op", "data.ops.iterator_ops"),
+    *(
+        "eager.context",
+        "eager.core",
+        "pywrap_tfe",
+        "framework.ops",
+        "framework.constant_op",
+        "data.ops.iterator_ops",
+    ),
     "eager.backprop",
 )
 names = PrivateNames(__file__, "tensorflow", "tensorflow", LAST_TRIED)
@@ -19,7 +26,9 @@ context, core, engine, ops, constants, iterators, backprop = _modules
 unrecorded: Any = names.value(
     "tensorflow.python.eager.record:stop_recording"
 )  # a block that the gradient tape does not see
-runtime: Any = names.value("tensorflow.python.eager.context:context")  # a function: the runtime, started or not
+runtime: Any = names.value(
+    "tensorflow.python.eager.context:context"
+)  # a function: the runtime, started or not
 
 
 class Instead:

@@ -39,10 +39,25 @@ _SHORT = 64  # elements of a list whose values are looked at
 _Calls = list[tuple[str, str]]
 """The module and the name of each function of a library that is running, the innermost first."""
 
-_LIBRARIES = frozenset({"contextlib", "functools", "keras", "numpy", "tensorflow", "tf_keras", "xdevice"})
-_HOOKS = tuple(f"xdevice.backends.tensorflow.{module}" for module in ("compiling", "mixing", "transfers"))
-_BETWEEN = frozenset({"error_handler", "new_func", "op_dispatch_handler", "wrapped", "wrapper"})  # decorators'
-_MAKES = frozenset({"cast", "constant", "convert_to_tensor_v2_with_dispatch", "identity", "identity_n", "read_value"})
+_LIBRARIES = frozenset(
+    {"contextlib", "functools", "keras", "numpy", "tensorflow", "tf_keras", "xdevice"}
+)
+_HOOKS = tuple(
+    f"xdevice.backends.tensorflow.{module}" for module in ("compiling", "mixing", "transfers")
+)
+_BETWEEN = frozenset(
+    {"error_handler", "new_func", "op_dispatch_handler", "wrapped", "wrapper"}
+)  # decorators'
+_MAKES = frozenset(
+    {
+        "cast",
+        "constant",
+        "convert_to_tensor_v2_with_dispatch",
+        "identity",
+        "identity_n",
+        "read_value",
+    }
+)
 """Functions of TensorFlow by which a program asks for a tensor, and so for its copy."""
 _FEEDS = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
 _COMPUTES = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
@@ -97,11 +112,19 @@ class _Seen:
         self._copies: dict[tuple[int, Device], Any] = {}
 
     def _see(  # noqa: PLR0913, PLR0917  (what a `Copy` has)
-        self, kind: Kind, operation: str, nbytes: int, source: Device, target: Device, array: object = None
+        self,
+        kind: Kind,
+        operation: str,
+        nbytes: int,
+        source: Device,
+        target: Device,
+        array: object = None,
     ) -> None:
         if source is not target and nbytes:
             is_ahead = operation == _FED  # a dataset has sent it, which was told to
-            self._watcher.see(Copy(kind, operation, nbytes, source, target, is_ahead, mark=_mark(array)))
+            self._watcher.see(
+                Copy(kind, operation, nbytes, source, target, is_ahead, mark=_mark(array))
+            )
 
     def reading(self, read: Callable[..., Any], tensor: Any) -> Any:
         """``EagerTensor._numpy``, by which TensorFlow reads values."""
@@ -109,12 +132,18 @@ class _Seen:
         if source is not HOST and not _is_kept(tensor):
             calls = _calls_of_libraries()
             # a boolean may say that there is another batch, which is known on the host
-            if not (tensor.dtype == tf.bool and any(module.startswith(_LOOPS) for module, _ in calls)):
+            if not (
+                tensor.dtype == tf.bool and any(module.startswith(_LOOPS) for module, _ in calls)
+            ):
                 kind: Kind = "copy" if _is_asked(calls) else "number"
-                self._see(kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST)
+                self._see(
+                    kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST
+                )
         return read(tensor)
 
-    def copying(self, copy: Callable[..., Any], tensor: Any, ctx: Any = None, device_name: Any = None) -> Any:
+    def copying(
+        self, copy: Callable[..., Any], tensor: Any, ctx: Any = None, device_name: Any = None
+    ) -> Any:
         """``EagerTensor._copy_nograd``, by which we copy, and TensorFlow's gradient of a copy."""
         kind: Kind = "gradient" if _is_backward(_calls_of_libraries()) else "copy"
         target = placed(device_name) if device_name else here()
@@ -128,7 +157,9 @@ class _Seen:
             nbytes = _size_made(value, dtype)
             calls = _calls_of_libraries() if nbytes else []
             # told when its operation took the short way, if the long one makes tensors of its arguments
-            if not (type(value) is np.ndarray and any("_eager_fallback" in name for _, name in calls)):
+            if not (
+                type(value) is np.ndarray and any("_eager_fallback" in name for _, name in calls)
+            ):
                 self._see(_kind_of_made(calls), "convert_to_tensor", nbytes, HOST, target, value)
         return make(value, ctx, dtype)
 
@@ -147,7 +178,9 @@ class _Seen:
             if type(tensor) is not Eager or _is_kept(tensor):
                 continue
             if np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc":
-                self._see("number", make.__name__, _size(tensor), placed(tensor.backing_device), HOST)
+                self._see(
+                    "number", make.__name__, _size(tensor), placed(tensor.backing_device), HOST
+                )
         return make(*args, **kwargs)
 
     def operation(self, operation: str, arguments: Any, places: set[str]) -> None:
@@ -166,9 +199,17 @@ class _Seen:
 
     def _operands(self, operation: str, arguments: Any, scope: Device) -> None:
         """Tell of the operands that are elsewhere than the operation runs."""
-        given, calls_function = list(mixing.operands(operation, arguments)), _special(operation) == "function"
+        given, calls_function = (
+            list(mixing.operands(operation, arguments)),
+            _special(operation) == "function",
+        )
         if calls_function:
-            crossing = [(o, t) for i, o in given if not o.is_handle for t in mixing.targets_of(operation, i, scope)]
+            crossing = [
+                (o, t)
+                for i, o in given
+                if not o.is_handle
+                for t in mixing.targets_of(operation, i, scope)
+            ]
         else:  # it runs beside a variable that it is given
             target = next((o.place for _, o in given if o.is_handle), scope)
             crossing = [(o, target) for _, o in given]
@@ -179,7 +220,9 @@ class _Seen:
             kind = _kind_of_operand(operation, operand, target, _calls_of_libraries())
             nbytes = prod(operand.shape, start=int(operand.dtype.size))
             self._see(kind, mixing.spoken(operation), nbytes, operand.place, target, value)
-            if type(value) is Eager and not calls_function:  # which copies it in each call; else until the tensor goes
+            if (
+                type(value) is Eager and not calls_function
+            ):  # which copies it in each call; else until the tensor goes
                 self._copies[key] = weakref.ref(value, partial(self._copies.pop, key))
 
     def _counted(self, arguments: Any) -> None:
@@ -188,7 +231,9 @@ class _Seen:
         if getattr(value, "dtype", None) != tf.int64 or value.shape.rank:
             return
         for frame in _frames():
-            owner = frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
+            owner = (
+                frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
+            )
             if _counter_of(owner) is handle:
                 self._watcher.stepped(owner)
                 return
@@ -210,7 +255,11 @@ def _mark(sent: Any) -> int:
     """That of an array, a tensor on the host, or a list of numbers that is short."""
     if isinstance(sent, (list, tuple)):
         return hash(repr(sent)) if len(sent) <= _SHORT else 0
-    if type(sent) is Eager and placed(sent.backing_device) is HOST and sent.dtype.is_numpy_compatible:
+    if (
+        type(sent) is Eager
+        and placed(sent.backing_device) is HOST
+        and sent.dtype.is_numpy_compatible
+    ):
         sent = sent._numpy_internal()
     return mark_of(sent) if isinstance(sent, np.ndarray) else 0
 
@@ -226,7 +275,9 @@ def _size_made(value: Any, dtype: Any) -> int:
     leaf, count = value, 1
     while type(leaf) in (list, tuple) and leaf:
         count *= len(leaf)
-        leaf = next((each for each in leaf if type(each) is float), leaf[0])  # integers beside it become floats
+        leaf = next(
+            (each for each in leaf if type(each) is float), leaf[0]
+        )  # integers beside it become floats
     if isinstance(leaf, (np.ndarray, np.generic)):
         count, likely = count * leaf.size, leaf.dtype
     else:
@@ -240,7 +291,10 @@ def _size_made(value: Any, dtype: Any) -> int:
 def _is_kept(tensor: Any) -> bool:
     """Whether values read are few int32, which most of a GPU's kernels keep in the host's memory."""
     shape = tensor.shape
-    return bool(tensor.dtype == tf.int32 and (not shape.rank or (shape.rank == 1 and shape[0] <= mixing.DIMENSIONS)))
+    return bool(
+        tensor.dtype == tf.int32
+        and (not shape.rank or (shape.rank == 1 and shape[0] <= mixing.DIMENSIONS))
+    )
 
 
 def _frames() -> Iterator[FrameType]:
@@ -270,7 +324,9 @@ def _is_backward(calls: _Calls) -> bool:
 
 def _is_asked(calls: _Calls) -> bool:
     """Whether the program asks xdevice for a copy, and not for computing."""
-    return _outermost(calls)[0].startswith("xdevice.") and not any(m.startswith(_COMPUTES) for m, _ in calls)
+    return _outermost(calls)[0].startswith("xdevice.") and not any(
+        m.startswith(_COMPUTES) for m, _ in calls
+    )
 
 
 def _kind_of_made(calls: _Calls) -> Kind:
@@ -278,7 +334,11 @@ def _kind_of_made(calls: _Calls) -> Kind:
         return "gradient"
     module, name = _outermost(calls)
     is_keras = module.startswith(("keras.", "tf_keras.")) and not module.startswith(_COMPUTES)
-    return "copy" if name in _MAKES or is_keras or module.startswith(_FEEDS) or _is_asked(calls) else "index"
+    return (
+        "copy"
+        if name in _MAKES or is_keras or module.startswith(_FEEDS) or _is_asked(calls)
+        else "index"
+    )
 
 
 def _kind_of_operand(operation: str, operand: Operand, target: Device, calls: _Calls) -> Kind:
@@ -310,4 +370,7 @@ def _counter_of(optimizer: object) -> Any:
 
 
 def _is_optimizer(cls: type) -> bool:
-    return all(any(name in vars(each) for each in cls.__mro__) for name in ("iterations", "apply_gradients"))
+    return all(
+        any(name in vars(each) for each in cls.__mro__)
+        for name in ("iterations", "apply_gradients")
+    )

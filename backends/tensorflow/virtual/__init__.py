@@ -24,8 +24,12 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     together = "TF_CPU_ALLOCATOR_USE_BFC=1 and TF_CPU_BFC_MEM_LIMIT_IN_MB"
     refuse_memory_limit("tensorflow", f", or limit all devices together with {together}")
     if is_running():
-        hint = f"ask for them before the first tensor is made, or start with XDEVICE_VIRTUAL_GPUS={n}"
-        raise VirtualDeviceError(f"{n} virtual GPUs are too late for tensorflow, which has started; {hint}")
+        hint = (
+            f"ask for them before the first tensor is made, or start with XDEVICE_VIRTUAL_GPUS={n}"
+        )
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs are too late for tensorflow, which has started; {hint}"
+        )
     cpu = _cpu(n)
     real = [p for p in tf.config.get_visible_devices() if Device(p.device_type, 0).kind == "gpu"]
     refuse_to_hide(len(real), n, "tensorflow", force)
@@ -35,19 +39,27 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     virtual.number, virtual.stand_in = n, stand_in
     _always.put()
     if stand_in:
-        from xdevice.backends.tensorflow.virtual import stand_in as gpus_of_tf  # it replaces parts of TensorFlow
+        from xdevice.backends.tensorflow.virtual import (
+            stand_in as gpus_of_tf,
+        )  # it replaces parts of TensorFlow
 
         gpus_of_tf.start(n)
         return
-    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(n + 1)])
+    tf.config.set_logical_device_configuration(
+        cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(n + 1)]
+    )
     _not_standing_in.put()
     homes = "/", "/device:", "/job:localhost/replica:0/task:0/device:"
     for i in range(n):  # what TensorFlow, and only TensorFlow, calls this CPU
-        spell(Device("gpu", i), [f"{home}{word}:{i + 1}" for home in homes for word in ("CPU", "cpu")])
+        spell(
+            Device("gpu", i), [f"{home}{word}:{i + 1}" for home in homes for word in ("CPU", "cpu")]
+        )
 
 
 @_always("tensorflow.python.framework.func_graph:FuncGraph.capture_call_time_value")
-def _capture_in_function(capture: Any, self: Any, closure: Any, spec: Any, *args: Any, **kwargs: Any) -> Any:
+def _capture_in_function(
+    capture: Any, self: Any, closure: Any, spec: Any, *args: Any, **kwargs: Any
+) -> Any:
     """Let a branch of a graph have what is known only when its function is called, such as a collective's key.
 
     TensorFlow 2.21 puts it in the branch, where nothing feeds it: "You must feed a value for placeholder" ends custom

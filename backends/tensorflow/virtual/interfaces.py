@@ -34,21 +34,37 @@ _HOSTS = re.compile(r"\bCPU:(\d+)\b")
 _tf: Any = tf
 _sessions, _meshes_of, _test_util, _test = (
     names.module(f"tensorflow.{home}")
-    for home in ("python.client.session", "dtensor.python.config", "python.framework.test_util", "python.platform.test")
+    for home in (
+        "python.client.session",
+        "dtensor.python.config",
+        "python.framework.test_util",
+        "python.platform.test",
+    )
 )
 _meshes = signature(_tf.experimental.dtensor.Mesh.__init__)
-UNKNOWN = float("nan")  # not a number: the allocator of the host counts nothing, and programs format what they get
+UNKNOWN = float(
+    "nan"
+)  # not a number: the allocator of the host counts nothing, and programs format what they get
 _instead = Instead()
 
 
 def start() -> None:
-    import_module("tensorflow.python.data.ops.multi_device_iterator_ops")  # it keeps references to `gen_dataset_ops`
+    import_module(
+        "tensorflow.python.data.ops.multi_device_iterator_ops"
+    )  # it keeps references to `gen_dataset_ops`
     _instead.put()
-    for shown in ("EagerTensor.device", "EagerTensor.backing_device", "SymbolicTensor.device", "Operation.device"):
+    for shown in (
+        "EagerTensor.device",
+        "EagerTensor.backing_device",
+        "SymbolicTensor.device",
+        "Operation.device",
+    ):
         _show(f"tensorflow.python.framework.ops:{shown}")
     answers: dict[str, Callable[..., Any]] = {
         "is_gpu_available": lambda cuda_only=False, min_cuda_compute_capability=None: bool(_gpus()),
-        "gpu_device_name": lambda: _gpus()[0].name.replace("/job:localhost/replica:0/task:0", "") if _gpus() else "",
+        "gpu_device_name": lambda: (
+            _gpus()[0].name.replace("/job:localhost/replica:0/task:0", "") if _gpus() else ""
+        ),
         "is_built_with_cuda": lambda: True,
         "is_built_with_gpu_support": lambda: True,
     }
@@ -56,7 +72,10 @@ def start() -> None:
         for name in answers.keys() & vars(home).keys():
             setattr(home, name, answers[name])
     if names.has("tf.sysconfig.get_build_info"):  # programs print these before they train
-        known, asked = tf.sysconfig.get_build_info, dict.fromkeys(("cuda_version", "cudnn_version"), "virtual")
+        known, asked = (
+            tf.sysconfig.get_build_info,
+            dict.fromkeys(("cuda_version", "cudnn_version"), "virtual"),
+        )
         for home in (_tf.sysconfig, _tf.compat.v1.sysconfig):
             home.get_build_info = lambda: {**known(), "is_cuda_build": True, **asked}
     if names.has("DTensor"):
@@ -111,9 +130,17 @@ def _called(call: Any, *args: Any, target: Any = None, **kwargs: Any) -> Any:
     return call(*args, target=to_real(target), **kwargs)
 
 
-@_instead("tensorflow.python.framework.errors_impl:OpError.__init__")  # of all errors, also those of sessions
+@_instead(
+    "tensorflow.python.framework.errors_impl:OpError.__init__"
+)  # of all errors, also those of sessions
 def _begin(begin: Any, self: Any, node_def: Any, op: Any, message: Any, *others: Any) -> None:
-    begin(self, node_def, op, _HOSTS.sub(_shown, message) if isinstance(message, str) else message, *others)
+    begin(
+        self,
+        node_def,
+        op,
+        _HOSTS.sub(_shown, message) if isinstance(message, str) else message,
+        *others,
+    )
 
 
 def _gpus() -> list[Any]:
@@ -126,7 +153,9 @@ def _list_local(listed: Any, session_config: Any = None) -> list[Any]:
     make, kind = type(found[0]), {"device_type": "GPU"}
     said = "device: {}, name: xdevice virtual GPU, compute capability: 8.0"
     numbers = range(len(_gpus()))
-    return found + [make(name=f"/device:GPU:{i}", physical_device_desc=said.format(i), **kind) for i in numbers]
+    return found + [
+        make(name=f"/device:GPU:{i}", physical_device_desc=said.format(i), **kind) for i in numbers
+    ]
 
 
 @_instead("tensorflow.python.eager.context:Context.get_memory_info")
@@ -134,7 +163,11 @@ def _tell_memory(known: Any, self: Any, device: str) -> dict[str, float]:
     name = _short(device)
     if name not in [_short(gpu.name) for gpu in _gpus()]:
         return dict(known(self, device))
-    living = [thing for thing in gc.get_objects() if isinstance(thing, (Eager, tf.Variable)) and _home(thing) == name]
+    living = [
+        thing
+        for thing in gc.get_objects()
+        if isinstance(thing, (Eager, tf.Variable)) and _home(thing) == name
+    ]
     used = sum((thing.shape.num_elements() or 0) * thing.dtype.size for thing in living)
     return {"current": used, "peak": UNKNOWN}
 
@@ -167,15 +200,23 @@ def _counted(config: Any) -> Any:
 
 
 @_instead("tensorflow.python.client.session:BaseSession.__init__")
-def _begin_session(begin: Any, self: Any, target: Any = "", graph: Any = None, config: Any = None) -> None:
+def _begin_session(
+    begin: Any, self: Any, target: Any = "", graph: Any = None, config: Any = None
+) -> None:
     here = not target and isinstance(config, _tf.compat.v1.ConfigProto)
     begin(self, target, graph, _counted(config) if here else config)
 
 
 @_instead("tensorflow.python.client.session:BaseSession.list_devices")
 def _list_of_session(listed: Any, self: Any) -> list[Any]:
-    make, found = _sessions._DeviceAttributes, [(to_shown(device.name), device) for device in listed(self)]
-    return [make(name, name.split(":")[-2], device.memory_limit_bytes, device.incarnation) for name, device in found]
+    make, found = (
+        _sessions._DeviceAttributes,
+        [(to_shown(device.name), device) for device in listed(self)],
+    )
+    return [
+        make(name, name.split(":")[-2], device.memory_limit_bytes, device.incarnation)
+        for name, device in found
+    ]
 
 
 @_instead("tensorflow.python.training.server_lib:_make_server_def")
@@ -196,7 +237,9 @@ def _begin_mesh(begin: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     given = _meshes.bind(self, *args, **kwargs)
     for word in ("local_devices", "global_devices"):
         devices = given.arguments.get(word)
-        given.arguments[word] = devices and [to_real(d if isinstance(d, str) else d.to_string()) for d in devices]
+        given.arguments[word] = devices and [
+            to_real(d if isinstance(d, str) else d.to_string()) for d in devices
+        ]
     begin(*given.args, **given.kwargs)
 
 

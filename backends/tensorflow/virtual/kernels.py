@@ -27,7 +27,9 @@ from xdevice.backends.tensorflow.private_names import Instead, context, names, r
 _DTYPES: dict[str, dict[str, frozenset[tf.DType]]] = {}
 for _line in Path(__file__).with_name("cpu_only.txt").read_text().splitlines():
     _operation, *_of = _line.split()
-    _DTYPES.setdefault(_operation, {}).update({_of[0]: frozenset(map(tf.as_dtype, _of[1:]))} if _of else {})
+    _DTYPES.setdefault(_operation, {}).update(
+        {_of[0]: frozenset(map(tf.as_dtype, _of[1:]))} if _of else {}
+    )
 
 IMAGES = {
     "input": "conv2d conv3d depthwise_conv2d_native max_pool max_pool3d avg_pool3d depth_to_space space_to_depth",
@@ -37,7 +39,12 @@ IMAGES = {
 }
 """Operations with a ``data_format``, by the argument that is an image; the first of their results is one, too."""
 
-CHANNELS_LAST = {"NCHW": "NHWC", b"NCHW": "NHWC", "NCDHW": "NDHWC", b"NCDHW": "NDHWC"}  # attributes are bytes
+CHANNELS_LAST = {
+    "NCHW": "NHWC",
+    b"NCHW": "NHWC",
+    "NCDHW": "NDHWC",
+    b"NCDHW": "NDHWC",
+}  # attributes are bytes
 PER_AXIS = ("strides", "ksize", "dilations", "explicit_paddings", "input_sizes")
 
 _HOST = "CPU:0"
@@ -61,7 +68,11 @@ def start(lenient: bool) -> None:
 
     def device(tensor: Any) -> Any:
         where = shown(tensor)
-        return where if tensor.dtype != tf.string else where.rpartition("device:")[0] + f"device:{_HOST}"
+        return (
+            where
+            if tensor.dtype != tf.string
+            else where.rpartition("device:")[0] + f"device:{_HOST}"
+        )
 
     names.replace(_DEVICE, property(device))
 
@@ -75,7 +86,11 @@ def is_lacking(operation: str, arguments: Sequence[Any]) -> bool:
     given = dict(zip(arguments[count::2], arguments[count + 1 :: 2], strict=False))
     for attribute, lacking in dtypes.items():
         asked = given.get(attribute)
-        found = _dtype([arguments[i] for i in typed.get(attribute, ())]) if asked is None else tf.as_dtype(asked)
+        found = (
+            _dtype([arguments[i] for i in typed.get(attribute, ())])
+            if asked is None
+            else tf.as_dtype(asked)
+        )
         if found in lacking:
             return True
     return False
@@ -84,7 +99,9 @@ def is_lacking(operation: str, arguments: Sequence[Any]) -> bool:
 def _is_lacking_for(operation: str, attribute: Callable[[str], Any]) -> bool:
     """Whether GPUs lack the operation for its attributes, which are all known."""
     dtypes = _DTYPES.get(operation)
-    return dtypes is not None and (not dtypes or any(tf.as_dtype(attribute(name)) in dtypes[name] for name in dtypes))
+    return dtypes is not None and (
+        not dtypes or any(tf.as_dtype(attribute(name)) in dtypes[name] for name in dtypes)
+    )
 
 
 @cache
@@ -99,8 +116,12 @@ def _inputs(operation: str) -> tuple[dict[str, list[int]], int]:
 
 def _dtype(values: Sequence[Any]) -> Any:
     """The dtype of the first tensor, or array; that of numbers where there is none."""
-    each = chain.from_iterable(value if type(value) in (list, tuple) else [value] for value in values)
-    found = next((dtype for value in each if (dtype := getattr(value, "dtype", None)) is not None), None)
+    each = chain.from_iterable(
+        value if type(value) in (list, tuple) else [value] for value in values
+    )
+    found = next(
+        (dtype for value in each if (dtype := getattr(value, "dtype", None)) is not None), None
+    )
     if found is not None:
         return tf.as_dtype(found)
     return tf.convert_to_tensor(values[0]).dtype if values else None
@@ -118,7 +139,13 @@ def _eager(run: Callable[..., Any], running: Any, operation: str, name: Any, *ar
 @_instead("tensorflow.python.pywrap_tfe:TFE_Py_Execute")
 @_instead("tensorflow.python.pywrap_tfe:TFE_Py_ExecuteCancelable")
 def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
-    run: Callable[..., Any], handle: Any, device: Any, operation: Any, inputs: Any, attributes: Any, *rest: Any
+    run: Callable[..., Any],
+    handle: Any,
+    device: Any,
+    operation: Any,
+    inputs: Any,
+    attributes: Any,
+    *rest: Any,
 ) -> Any:
     """The long way, for arguments that were made tensors; all attributes are given."""
     name = operation if isinstance(operation, str) else operation.decode()
@@ -130,10 +157,16 @@ def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
 
 
 @_instead("tensorflow.python.framework.ops:Graph._create_op_helper")
-def _in_graph(create: Callable[..., Any], self: Any, operation: Any, compute_device: bool = True) -> None:
+def _in_graph(
+    create: Callable[..., Any], self: Any, operation: Any, compute_device: bool = True
+) -> None:
     create(self, operation, compute_device)
     where = operation.device
-    if not compute_device or f"/device:{_HOST}" in where or not _is_lacking_for(operation.type, operation.get_attr):
+    if (
+        not compute_device
+        or f"/device:{_HOST}" in where
+        or not _is_lacking_for(operation.type, operation.get_attr)
+    ):
         return
     if "GPU" in where and not is_soft(runtime()):
         said = (
@@ -191,7 +224,11 @@ def _with_channels_last(run: Callable[..., Any], image: str) -> Callable[..., An
         values["data_format"] = CHANNELS_LAST[asked]
         made = run(*given.args, **given.kwargs)
         is_one = isinstance(made, tf.Tensor)  # else a named tuple
-        return tf.transpose(made, first) if is_one else type(made)(tf.transpose(made[0], first), *made[1:])
+        return (
+            tf.transpose(made, first)
+            if is_one
+            else type(made)(tf.transpose(made[0], first), *made[1:])
+        )
 
     return call
 

@@ -88,7 +88,9 @@ def _tell_details(known: Any, self: Any, device: Any) -> Any:
 @_instead("tensorflow.python.eager.context:Context.set_logical_device_configuration")
 def _split(split: Any, self: Any, device: Any, parts: Any) -> None:
     split(self, device, parts)
-    if device.device_type == "CPU" and len(parts) != hardware.virtual.first:  # the GPUs follow its parts
+    if (
+        device.device_type == "CPU" and len(parts) != hardware.virtual.first
+    ):  # the GPUs follow its parts
         hardware.virtual.first = len(parts)
         to_shown.cache_clear()
         _set_default(self)  # GPU 0 has another name from now on
@@ -101,8 +103,14 @@ def _list_logical(logical: Any, self: Any) -> None:
     self._logical_devices = [context.LogicalDevice(name, name.split(":")[-2]) for name in shown]
     gpus = [device.name for device in self._logical_devices if device.device_type == "GPU"]
     server = self._server_def or self._collective_ops_server_def
-    here = f"/job:{server.job_name}/replica:0/task:{server.task_index}/" if server is not None else "/device:"
-    self._num_gpus = sum(name.startswith((here, "/device:")) for name in gpus)  # the others are other processes'
+    here = (
+        f"/job:{server.job_name}/replica:0/task:{server.task_index}/"
+        if server is not None
+        else "/device:"
+    )
+    self._num_gpus = sum(
+        name.startswith((here, "/device:")) for name in gpus
+    )  # the others are other processes'
     hardware.virtual.number = self._num_gpus
 
 
@@ -129,11 +137,18 @@ def _set_device(put: Any, self: Any, name: str, spec: Any) -> None:
 def _existing(running: Any, name: Any) -> Any:
     """The name, or GPU 0 for one that does not exist, as soft placement chooses; without it TensorFlow's error."""
     asked = interfaces.GPU.search(name or "")
-    if asked is None or (asked[1] or "*") == "*" or int(asked[1]) < hardware.count("gpu") or not hardware.is_own(name):
+    if (
+        asked is None
+        or (asked[1] or "*") == "*"
+        or int(asked[1]) < hardware.count("gpu")
+        or not hardware.is_own(name)
+    ):
         return name
     if kernels.is_soft(running):
         return interfaces.GPU.sub("GPU:0", name)
-    raise kernels.unsatisfied(name, "GPU, CPU", [device.name for device in running.list_logical_devices()])
+    raise kernels.unsatisfied(
+        name, "GPU, CPU", [device.name for device in running.list_logical_devices()]
+    )
 
 
 @_instead("tensorflow.python.distribute.device_util:current")

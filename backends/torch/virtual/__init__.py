@@ -57,7 +57,10 @@ def find_races() -> None:
 
 
 def _check_version() -> None:
-    if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10):  # whose PrivateUse1 device can be written in Python
+    if tuple(map(int, torch.__version__.split(".")[:2])) < (
+        2,
+        10,
+    ):  # whose PrivateUse1 device can be written in Python
         raise NotSupportedError(
             f"virtual GPUs need torch 2.10 or newer, and this is {torch.__version__}; pip install --upgrade torch"
         )

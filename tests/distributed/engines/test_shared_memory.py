@@ -56,7 +56,11 @@ def test_vectors_of_any_length_arrive(size, small, monkeypatch):
 
             def act(memory, vectors=vectors):
                 mine = vectors[memory.rank]
-                return memory.all_reduce(mine, "sum"), memory.all_gather(mine), memory.broadcast(mine, size - 1)
+                return (
+                    memory.all_reduce(mine, "sum"),
+                    memory.all_gather(mine),
+                    memory.broadcast(mine, size - 1),
+                )
 
             for total, every, last in together(size, act):
                 assert total.dtype == every.dtype == last.dtype == np.dtype(dtype)
@@ -67,7 +71,9 @@ def test_vectors_of_any_length_arrive(size, small, monkeypatch):
 
 def test_infinities_and_nan():
     huge = np.array([60000, np.nan, np.inf, -np.inf, -0.0], "float16")
-    every = together(3, lambda memory: [memory.all_reduce(huge, op).tolist() for op in ("sum", "mean", "max")])
+    every = together(
+        3, lambda memory: [memory.all_reduce(huge, op).tolist() for op in ("sum", "mean", "max")]
+    )
     for total, mean, largest in every:
         np.testing.assert_array_equal(total, [np.inf, np.nan, np.inf, -np.inf, 0])
         np.testing.assert_array_equal(mean, [60000, np.nan, np.inf, -np.inf, 0])
@@ -80,7 +86,10 @@ def test_only_its_user_can_open_it(monkeypatch, folder):
 
     def looked(path, mode):
         mkfifo(path, mode)
-        seen.extend(stat.S_IMODE(found.stat().st_mode) for found in (path, path.parent, path.parent / "memory"))
+        seen.extend(
+            stat.S_IMODE(found.stat().st_mode)
+            for found in (path, path.parent, path.parent / "memory")
+        )
 
     def reserved(file, size):
         assert os.listdir(folder) == []  # the names are gone before the memory is there
@@ -90,7 +99,8 @@ def test_only_its_user_can_open_it(monkeypatch, folder):
     monkeypatch.setattr(os, "mkfifo", looked)
     monkeypatch.setattr(shared_memory, "_reserve", reserved)
     together(3, lambda memory: memory.all_reduce(np.ones(3), "sum"))
-    assert set(seen) == {0o600, 0o700} and os.listdir(folder) == []
+    assert set(seen) == {0o600, 0o700}
+    assert os.listdir(folder) == []
 
 
 def test_a_peer_that_leaves_ends_the_wait():

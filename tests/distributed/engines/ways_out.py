@@ -17,7 +17,9 @@ W = np.array([[1.0], [-2.0], [0.5]], "float32")
 
 def data(rank):
     random = np.random.default_rng(rank)
-    return random.normal(size=(4, 3)).astype("float32"), random.normal(size=(4, 1)).astype("float32")
+    return random.normal(size=(4, 3)).astype("float32"), random.normal(size=(4, 1)).astype(
+        "float32"
+    )
 
 
 def wanted(size):
@@ -73,7 +75,10 @@ def jax(rank, size):
         # of parameters that all share, the gradient is that of all processes, added up
         return w - RATE * jax.grad(lambda w: ((x @ w - y) ** 2).mean())(w) / size
 
-    specs = {"in_specs": (PartitionSpec(), *[PartitionSpec("process")] * 2), "out_specs": PartitionSpec()}
+    specs = {
+        "in_specs": (PartitionSpec(), *[PartitionSpec("process")] * 2),
+        "out_specs": PartitionSpec(),
+    }
     by_shard_map = jax.jit(jax.shard_map(of_one, mesh=mesh, **specs))
     one, other = (np.asarray(step(w, x, y).addressable_data(0)) for step in (by_jit, by_shard_map))
     np.testing.assert_allclose(one, other, rtol=1e-5)
@@ -83,11 +88,17 @@ def jax(rank, size):
 def tensorflow(rank, size):
     import keras
     import tensorflow as tf
-    from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
+    from tensorflow.python.distribute.collective_all_reduce_strategy import (
+        CollectiveAllReduceExtended,
+    )
 
-    CollectiveAllReduceExtended._enable_check_health = False  # which has a process wait for its peers when it ends
+    CollectiveAllReduceExtended._enable_check_health = (
+        False  # which has a process wait for its peers when it ends
+    )
     host, port = os.environ["XDEVICE_MASTER_ADDR"], int(os.environ["XDEVICE_MASTER_PORT"])
-    workers = tf.train.ClusterSpec({"worker": [f"{host}:{port + 2 + each}" for each in range(size)]})
+    workers = tf.train.ClusterSpec(
+        {"worker": [f"{host}:{port + 2 + each}" for each in range(size)]}
+    )
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         workers, task_type="worker", task_id=rank, rpc_layer="grpc"
     )
@@ -102,10 +113,14 @@ def tensorflow(rank, size):
         with tf.GradientTape() as tape:
             loss = tf.reduce_mean((net(x, training=True) - y) ** 2) / size
         gradients = tape.gradient(loss, net.trainable_variables)
-        net.optimizer.apply(gradients, net.trainable_variables)  # which adds up those of all processes
+        net.optimizer.apply(
+            gradients, net.trainable_variables
+        )  # which adds up those of all processes
 
     given = [
-        strategy.experimental_distribute_values_from_function(lambda context, rows=rows: tf.constant(rows))
+        strategy.experimental_distribute_values_from_function(
+            lambda context, rows=rows: tf.constant(rows)
+        )
         for rows in data(rank)
     ]
     tf.function(lambda x, y: strategy.run(of_replica, args=(x, y)))(*given)
@@ -142,7 +157,9 @@ def main():
         rank, size = dist.rank(), dist.world_size()
         found = globals()[str(xdevice.backend())](rank, size)
         np.testing.assert_allclose(found, wanted(size), rtol=1e-5)
-        assert xdevice.to_numpy(dist.all_reduce(xdevice.ones(2))).tolist() == [size] * 2  # ours goes on beside it
+        assert (
+            xdevice.to_numpy(dist.all_reduce(xdevice.ones(2))).tolist() == [size] * 2
+        )  # ours goes on beside it
     sys.stdout.write("the same\n")
 
 

@@ -43,8 +43,11 @@ def test_a_dead_watchdog_ends_the_job(play):
         time.sleep(600)
     """)
     assert done.status == 75, done.stderr
-    assert "[1] xdevice: rank 1 can no longer watch the job: ValueError(" in done.stderr, done.stderr
-    assert "[0] xdevice: rank 1 (process " in done.stderr and "in the thread that watches the job" in done.stderr
+    assert "[1] xdevice: rank 1 can no longer watch the job: ValueError(" in done.stderr, (
+        done.stderr
+    )
+    assert "[0] xdevice: rank 1 (process " in done.stderr
+    assert "in the thread that watches the job" in done.stderr
 
 
 def test_a_rank_frozen_at_the_start(play):
@@ -56,7 +59,9 @@ def test_a_rank_frozen_at_the_start(play):
         time.sleep(600)
     """)
     assert done.status == 75, done.stderr
-    assert "the processes waited 2 s inside the start of the engine; rank 1 (process " in done.stderr
+    assert (
+        "the processes waited 2 s inside the start of the engine; rank 1 (process " in done.stderr
+    )
 
 
 @pytest.mark.weekly
@@ -75,7 +80,8 @@ def test_an_engine_that_gives_up(play, frozen):
             raise watched.explained(error, "work") from error
     """)
     assert done.status == 75, done.stderr
-    assert f"rank {frozen} " in done.last and "does not answer: it is stopped" in done.last, done.stderr
+    assert f"rank {frozen} " in done.last, done.stderr
+    assert "does not answer: it is stopped" in done.last, done.stderr
 
 
 @pytest.mark.parametrize("gives_up", [False, True])
@@ -89,8 +95,12 @@ def test_no_rank_is_named_while_all_answer(play, gives_up):
     """)
     assert done.status == 75, done.stderr
     assert "ranks 0, 1 have been inside work for " in done.stderr, done.stderr
-    assert "all processes answer: check the network between them, or give a longer timeout" in done.stderr
-    assert "rank 0 (process" not in done.stderr and "rank 1 (process" not in done.stderr
+    assert (
+        "all processes answer: check the network between them, or give a longer timeout"
+        in done.stderr
+    )
+    assert "rank 0 (process" not in done.stderr
+    assert "rank 1 (process" not in done.stderr
 
 
 @pytest.mark.weekly
@@ -137,7 +147,8 @@ def test_a_failure_before_the_engine(play):
         time.sleep(600)
     """)
     assert done.status == 75, done.stderr
-    assert "rank 1 " in done.last and "raised ValueError: v" in done.last, done.stderr
+    assert "rank 1 " in done.last, done.stderr
+    assert "raised ValueError: v" in done.last, done.stderr
 
 
 def test_a_process_out_of_descriptors(play):
@@ -155,7 +166,10 @@ def test_a_process_out_of_descriptors(play):
         time.sleep(600)
     """)
     assert done.status == 1, done.stderr
-    assert "rank 1 cannot connect to rank 0: Too many open files; raise the limit with ulimit -n" in done.last
+    assert (
+        "rank 1 cannot connect to rank 0: Too many open files; raise the limit with ulimit -n"
+        in done.last
+    )
 
 
 LEAVES = {
@@ -166,7 +180,11 @@ LEAVES = {
         75,
         "ended without shutdown()",
     ),
-    "raises in an excepthook": ("sys.excepthook = lambda *_: 1 / 0; raise ValueError('v')", 1, "ValueError: v"),
+    "raises in an excepthook": (
+        "sys.excepthook = lambda *_: 1 / 0; raise ValueError('v')",
+        1,
+        "ValueError: v",
+    ),
     "raises before a handler that does not return": (
         "import atexit; atexit.register(time.sleep, 600); raise ValueError('v')",
         75,  # the other one has ended, and this one was stopped
@@ -186,7 +204,8 @@ def test_any_early_end_is_named(play, how):
         watched.enter(Fingerprint("more work"))
     """)
     assert done.status == status, done.stderr
-    assert "rank 1 " in done.stderr and says in done.last, done.stderr
+    assert "rank 1 " in done.stderr, done.stderr
+    assert says in done.last, done.stderr
 
 
 @pytest.mark.weekly
@@ -201,7 +220,8 @@ def test_threads_do_not_keep_a_failed_job(play):
         watched.enter(Fingerprint("more work"))
     """)
     assert done.status in (1, 75), done.stderr
-    assert "rank 1 " in done.stderr and "ValueError: v" in done.last, done.stderr
+    assert "rank 1 " in done.stderr, done.stderr
+    assert "ValueError: v" in done.last, done.stderr
 
 
 @pytest.mark.weekly(but="full()")

@@ -31,7 +31,19 @@ with distributed.process_group():
 def training(backend, environment, tmp_path):
     """A job that trains, and restarts once; then it trains a second time, from the beginning to the end."""
     (tmp_path / "trains.py").write_text(TRAINS, encoding="utf-8")
-    command = ["-m", "xdevice", "launch", "-n", 2, "--backend", backend, "--time-limit", 150, "--restarts", 1]
+    command = [
+        "-m",
+        "xdevice",
+        "launch",
+        "-n",
+        2,
+        "--backend",
+        backend,
+        "--time-limit",
+        150,
+        "--restarts",
+        1,
+    ]
     launcher = subprocess.Popen(
         [sys.executable, *map(str, command), "trains.py"],
         cwd=tmp_path,
@@ -50,8 +62,13 @@ def process_of(launcher, rank):
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             try:
-                mine = int((process / "stat").read_text().rpartition(")")[2].split()[1]) == launcher.pid
-                if mine and f"XDEVICE_RANK={rank}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                mine = (
+                    int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                    == launcher.pid
+                )
+                if mine and f"XDEVICE_RANK={rank}".encode() in (
+                    process / "environ"
+                ).read_bytes().split(b"\0"):
                     return int(process.name)
             except OSError:
                 pass  # it ended meanwhile
@@ -68,9 +85,14 @@ def test_a_kill_changes_no_bit(training, tmp_path):
     os.kill(process_of(training, rank), signal.SIGKILL)
     stdout, stderr = training.communicate(timeout=160)
     seen = f"rank {rank} was killed {moment:.3f} s after the first file: {stdout} {stderr}"
-    assert training.returncode == 0 and "xdevice: restart 1 of 1" in stderr, seen
-    first, second, third = (int(line.split()[-1]) for line in stdout.splitlines() if "begins at step" in line)
-    assert first == third == 0 and 0 < second < 30 and second % 3 == 0, seen
+    assert training.returncode == 0, seen
+    assert "xdevice: restart 1 of 1" in stderr, seen
+    first, second, third = (
+        int(line.split()[-1]) for line in stdout.splitlines() if "begins at step" in line
+    )
+    assert first == third == 0, seen
+    assert 0 < second < 30, seen
+    assert second % 3 == 0, seen
     with xdevice.using("numpy"):
         broken, whole = (xdevice.load(tmp_path / name) for name in ("broken", "whole"))
     assert broken["step"] == whole["step"] == 30
@@ -83,13 +105,25 @@ def test_a_kill_changes_no_bit(training, tmp_path):
 def test_an_unreadable_checkpoint_is_passed_over(backend, tmp_path, environment):
     """By every process, for the one before it, which the next save does not overwrite with the unreadable one."""
     file = tmp_path / "net"
-    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend, str(EXAMPLES / "resume.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "xdevice",
+        "launch",
+        "-n",
+        "2",
+        "--backend",
+        backend,
+        str(EXAMPLES / "resume.py"),
+    ]
     command += ["--checkpoint", str(file), "--every", "5", "--steps"]
     run = {"env": environment, "capture_output": True, "text": True, "timeout": 150, "check": True}
     subprocess.run([*command, "10"], **run)
     file.write_bytes(file.read_bytes()[:-7])
     again = subprocess.run([*command, "15"], **run).stdout
-    assert "[0] begins at step 5" in again and "that cannot be read: " in again
+    assert "[0] begins at step 5" in again
+    assert "that cannot be read: " in again
     with xdevice.using("numpy"):
         steps = [xdevice.load(path)["step"] for path in (file, tmp_path / "net.before")]
-    assert steps == [15, 10] and (tmp_path / "net.unreadable").exists()
+    assert steps == [15, 10]
+    assert (tmp_path / "net.unreadable").exists()

@@ -42,7 +42,11 @@ def run(environment, tmp_path):
     (tmp_path / "examples").symlink_to(PROJECT / "examples")
     (tmp_path / "bin" / "srun").write_text(SRUN)
     (tmp_path / "bin" / "srun").chmod(0o755)
-    places = [str(tmp_path / "bin"), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]
+    places = [
+        str(tmp_path / "bin"),
+        str(Path(sys.executable).parent),
+        os.environ.get("PATH", os.defpath),
+    ]
     own = {"PATH": os.pathsep.join(places), "PYTHON": sys.executable, "XDEVICE_BACKEND": "torch"}
 
     def start(recipe, *arguments):
@@ -84,7 +88,9 @@ def test_a_recipe_makes_one_job(run, recipe, needs):
     given = [free_block(block_size(2))] if recipe in ("dask_local.py", "ray_local.py") else []
     params, printed = run(recipe, *given)
     assert printed.count("begins at step 0") == 1, printed  # one job, and not two of one process
-    assert printed.count("step   10  loss 0.6231") == 1, printed  # a job of one process has the same minibatch
+    assert printed.count("step   10  loss 0.6231") == 1, (
+        printed
+    )  # a job of one process has the same minibatch
     assert set(params) == {"W1", "b1", "W2", "b2"}
 
 
@@ -94,8 +100,11 @@ def test_recipes_in_one_folder_train_apart(environment, tmp_path):
     for _ in range(2):
         command = ["sh", str(RECIPES / "torchrun.sh"), *steps]
         env = {**environment, "PYTHON": sys.executable, "XDEVICE_BACKEND": "torch"}
-        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False)
-        assert done.returncode == 0 and "begins at step 0" in done.stdout, done.stdout + done.stderr
+        done = subprocess.run(
+            command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "begins at step 0" in done.stdout, done.stdout + done.stderr
     assert len(list(tmp_path.glob("*.safetensors"))) == 2
 
 
@@ -105,7 +114,13 @@ def test_a_recipe_goes_on_after_a_kill(environment, job_processes, tmp_path, rec
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     if recipe == "mpirun.sh" and shutil.which("mpirun", path=beside) is None:
         pytest.skip("mpirun is not installed")
-    env = {**environment, "PYTHON": sys.executable, "XDEVICE_BACKEND": "torch", "PATH": beside, **ROOT}
+    env = {
+        **environment,
+        "PYTHON": sys.executable,
+        "XDEVICE_BACKEND": "torch",
+        "PATH": beside,
+        **ROOT,
+    }
     command = ["sh", str(RECIPES / recipe), "--steps", "40", "--every", "5", "--pause", "0.1"]
     started = subprocess.Popen(
         command, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -116,8 +131,11 @@ def test_a_recipe_goes_on_after_a_kill(environment, job_processes, tmp_path, rec
     os.kill(next(pid for pid in job_processes() if is_rank_1(pid)), signal.SIGKILL)
     printed = started.communicate(timeout=200)[0]
     begun = [int(line.split()[-1]) for line in printed.splitlines() if "begins at step" in line]
-    assert started.returncode == 0 and len(begun) == 2, printed
-    assert begun[0] == 0 and 0 < begun[1] < 40 and begun[1] % 5 == 0, printed
+    assert started.returncode == 0, printed
+    assert len(begun) == 2, printed
+    assert begun[0] == 0, printed
+    assert 0 < begun[1] < 40, printed
+    assert begun[1] % 5 == 0, printed
 
 
 def is_rank_1(pid):

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.process_info import FIRST_PORT, NO_LAUNCHER, PORTS, first_of, process_info_in
+from xdevice.distributed.process_info import (
+    FIRST_PORT,
+    NO_LAUNCHER,
+    PORTS,
+    first_of,
+    process_info_in,
+)
 
 WORKER = Path(__file__).parents[1] / "worker.py"
 WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}
@@ -29,7 +35,10 @@ def test_without_a_launcher_a_process_is_alone():
     assert process_info_in({}) is NO_LAUNCHER
     assert (NO_LAUNCHER.rank, NO_LAUNCHER.world_size, NO_LAUNCHER.local_rank) == (0, 1, 0)
     # in a Slurm batch script, outside srun, there is one process whatever the job has reserved
-    assert process_info_in({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"}) is NO_LAUNCHER
+    assert (
+        process_info_in({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"})
+        is NO_LAUNCHER
+    )
 
 
 @pytest.mark.parametrize(
@@ -40,7 +49,13 @@ def test_without_a_launcher_a_process_is_alone():
             (1, 2, 0, "head", 20500),
         ),
         (
-            {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "MASTER_ADDR": "a", "MASTER_PORT": "29400"},
+            {
+                "RANK": "5",
+                "WORLD_SIZE": "8",
+                "LOCAL_RANK": "1",
+                "MASTER_ADDR": "a",
+                "MASTER_PORT": "29400",
+            },
             (5, 8, 1, "a", port_of("a:29400")),
         ),
         (
@@ -53,11 +68,19 @@ def test_without_a_launcher_a_process_is_alone():
             (1, 2, 1, "10.0.0.1", port_of("10.0.0.1:6170")),
         ),
         (
-            {"PADDLE_TRAINER_ID": "0", "PADDLE_TRAINERS_NUM": "2", "PADDLE_TRAINER_ENDPOINTS": "b:6170,c:6170"},
+            {
+                "PADDLE_TRAINER_ID": "0",
+                "PADDLE_TRAINERS_NUM": "2",
+                "PADDLE_TRAINER_ENDPOINTS": "b:6170,c:6170",
+            },
             (0, 2, 0, "b", port_of("b:6170")),
         ),
         (
-            {"PADDLE_TRAINER_ID": "3", "PADDLE_TRAINERS_NUM": "4", "PADDLE_TRAINER_ENDPOINTS": "b:1,b:2,c:1,c:2"},
+            {
+                "PADDLE_TRAINER_ID": "3",
+                "PADDLE_TRAINERS_NUM": "4",
+                "PADDLE_TRAINER_ENDPOINTS": "b:1,b:2,c:1,c:2",
+            },
             (3, 4, 1, "b", port_of("b:1")),
         ),
         (
@@ -102,13 +125,27 @@ def test_without_a_launcher_a_process_is_alone():
             },
             (1, 2, 0, "m", port_of("m:29400")),
         ),
-        ({"JOB_COMPLETION_INDEX": "2", "XDEVICE_WORLD_SIZE": "3", **WHERE}, (2, 3, 0, "head", 20500)),
         (
-            {"JOB_COMPLETION_INDEX": "2", "XDEVICE_WORLD_SIZE": "3", "XDEVICE_LOCAL_RANK": "1", **WHERE},
+            {"JOB_COMPLETION_INDEX": "2", "XDEVICE_WORLD_SIZE": "3", **WHERE},
+            (2, 3, 0, "head", 20500),
+        ),
+        (
+            {
+                "JOB_COMPLETION_INDEX": "2",
+                "XDEVICE_WORLD_SIZE": "3",
+                "XDEVICE_LOCAL_RANK": "1",
+                **WHERE,
+            },
             (2, 3, 1, "head", 20500),
         ),
-        ({"RANK": "5", "WORLD_SIZE": "8", "XDEVICE_LOCAL_RANK": "1", **WHERE}, (5, 8, 1, "head", 20500)),
-        ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", **WHERE}, (3, 4, 1, "head", 20500)),
+        (
+            {"RANK": "5", "WORLD_SIZE": "8", "XDEVICE_LOCAL_RANK": "1", **WHERE},
+            (5, 8, 1, "head", 20500),
+        ),
+        (
+            {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", **WHERE},
+            (3, 4, 1, "head", 20500),
+        ),
     ],
 )
 def test_the_launchers_variables(env, info):
@@ -116,13 +153,23 @@ def test_the_launchers_variables(env, info):
 
 
 def test_slurms_host_and_port():
-    env = {"SLURM_STEP_ID": "0", "SLURM_JOB_ID": "4711", "SLURM_NTASKS": "16", "SLURM_STEP_NODELIST": "gpu[07-09,12]"}
-    found = [told({**env, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % 4)}) for rank in range(16)]
+    env = {
+        "SLURM_STEP_ID": "0",
+        "SLURM_JOB_ID": "4711",
+        "SLURM_NTASKS": "16",
+        "SLURM_STEP_NODELIST": "gpu[07-09,12]",
+    }
+    found = [
+        told({**env, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % 4)})
+        for rank in range(16)
+    ]
     assert [f[:3] for f in found] == [(rank, 16, rank % 4) for rank in range(16)]
     assert {f[3] for f in found} == {"gpu07"}
     (port,) = {f[4] for f in found}
     assert FIRST_PORT <= port < FIRST_PORT + PORTS
-    assert port != told({**env, "SLURM_JOB_ID": "4712", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})[4]
+    assert (
+        port != told({**env, "SLURM_JOB_ID": "4712", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})[4]
+    )
 
 
 @pytest.mark.parametrize(
@@ -144,13 +191,27 @@ def test_the_first_host_of_slurms_short_list(nodes, first):
     ("env", "error", "says"),
     [
         (
-            {"RANK": "2", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "MASTER_PORT": "1000"},
+            {
+                "RANK": "2",
+                "WORLD_SIZE": "2",
+                "LOCAL_RANK": "0",
+                "MASTER_ADDR": "a",
+                "MASTER_PORT": "1000",
+            },
             xdevice.ArgumentError,
             "rank 2 of 2",
         ),
         ({"XDEVICE_RANK": "0"}, xdevice.ArgumentError, "XDEVICE_WORLD_SIZE='' is not a number"),
-        ({"RANK": "x", "WORLD_SIZE": "2", **WHERE}, xdevice.ArgumentError, "RANK='x' is not a number"),
-        ({"RANK": "0", "WORLD_SIZE": "2"}, xdevice.DistributedError, "set XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT"),
+        (
+            {"RANK": "x", "WORLD_SIZE": "2", **WHERE},
+            xdevice.ArgumentError,
+            "RANK='x' is not a number",
+        ),
+        (
+            {"RANK": "0", "WORLD_SIZE": "2"},
+            xdevice.DistributedError,
+            "set XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT",
+        ),
         (
             {
                 "OMPI_COMM_WORLD_RANK": "0",
@@ -162,7 +223,13 @@ def test_the_first_host_of_slurms_short_list(nodes, first):
             "mpirun does not tell where rank 0 can be met; set XDEVICE_MASTER_ADDR for",
         ),
         (
-            {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "a", "XDEVICE_MASTER_PORT": "65530"},
+            {
+                "RANK": "0",
+                "WORLD_SIZE": "2",
+                "LOCAL_RANK": "0",
+                "MASTER_ADDR": "a",
+                "XDEVICE_MASTER_PORT": "65530",
+            },
             xdevice.ArgumentError,
             "no room",
         ),
@@ -207,8 +274,23 @@ def launched(environment, *command):
 @pytest.mark.weekly
 def test_the_frameworks_own_launcher(backend, environment):
     commands = {
-        "torch": [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
-        "paddle": [sys.executable, "-m", "paddle.distributed.launch", "--nproc_per_node", "2", "--backend", "gloo"],
+        "torch": [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+        ],
+        "paddle": [
+            sys.executable,
+            "-m",
+            "paddle.distributed.launch",
+            "--nproc_per_node",
+            "2",
+            "--backend",
+            "gloo",
+        ],
     }
     if backend not in commands:
         pytest.skip(f"{backend} has no launcher of its own")

@@ -21,7 +21,12 @@ from xdevice.errors import DistributedError
 
 SAME = Fingerprint.of("all_reduce('sum')", ["float32[3] on cpu"])
 
-processes, per_host, scenario, victim = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+processes, per_host, scenario, victim = (
+    int(sys.argv[1]),
+    int(sys.argv[2]),
+    sys.argv[3],
+    int(sys.argv[4]),
+)
 TIMEOUT = (
     1.0 if scenario in ("frozen", "elsewhere") else 30.0
 )  # where no process stays away, a busy machine is no reason
@@ -64,7 +69,9 @@ def run(membership, rank, told):
 
 def one(rank, port):
     os.environ["XDEVICE_HOST"] = f"127.0.0.{1 + rank // per_host}"
-    membership = Membership(ProcessInfo(rank, processes, rank % per_host, "127.0.0.1", port, "a test"), 60.0, AGREED)
+    membership = Membership(
+        ProcessInfo(rank, processes, rank % per_host, "127.0.0.1", port, "a test"), 60.0, AGREED
+    )
     membership.wait_at_most(TIMEOUT)
     told = {"times": []}
     try:
@@ -88,7 +95,9 @@ def main():
             try:
                 told = one(rank, port)
                 os.write(writer, json.dumps(told).encode())
-                time.sleep(1 if rank == 0 and "error" in told else 0)  # its coordinator tells the others
+                time.sleep(
+                    1 if rank == 0 and "error" in told else 0
+                )  # its coordinator tells the others
             except BaseException:
                 traceback.print_exc()
             finally:
@@ -96,7 +105,11 @@ def main():
         os.close(writer)
         readers.append(reader)
         children.append(child)
-    found = {rank: heard(reader) for rank, reader in enumerate(readers) if rank != victim or scenario in WHOLE}
+    found = {
+        rank: heard(reader)
+        for rank, reader in enumerate(readers)
+        if rank != victim or scenario in WHOLE
+    }
     for child in children:
         try:
             os.kill(child, signal.SIGKILL)

@@ -34,7 +34,9 @@ def port(monkeypatch):
 
     def take_part(rank):
         try:
-            membership = Membership(ProcessInfo(rank, 2, rank, "127.0.0.1", first, "a test"), 30.0, AGREED)
+            membership = Membership(
+                ProcessInfo(rank, 2, rank, "127.0.0.1", first, "a test"), 30.0, AGREED
+            )
             for name in ("one", "two", "shutdown"):
                 membership.enter(Fingerprint(name))
             membership.close()
@@ -48,7 +50,8 @@ def port(monkeypatch):
     processes[1].start()
     for process in processes:
         process.join(60)
-    assert not failed and not any(process.is_alive() for process in processes)
+    assert not failed
+    assert not any(process.is_alive() for process in processes)
 
 
 def until_it_listens(port):
@@ -138,7 +141,10 @@ def test_slow_bytes_keep_no_connection(port):
             line.sendall(bytes([byte]))
             time.sleep(0.2)
 
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as line, pytest.raises(ConnectionError):
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as line,
+        pytest.raises(ConnectionError),
+    ):
         send(line)
 
 
@@ -162,7 +168,9 @@ time.sleep(2)
         spent = time.process_time()
         crowd = os.posix_spawn(sys.executable, [sys.executable, "-c", code], os.environ)
         os.waitpid(crowd, 0)
-        assert time.process_time() - spent < 1  # of computing, in 2 s: it does not try again and again
+        assert (
+            time.process_time() - spent < 1
+        )  # of computing, in 2 s: it does not try again and again
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
@@ -174,7 +182,16 @@ def test_once_all_have_met_the_port_is_closed():
         listener, TOKEN.encode(), {**AGREED, "rank": 0, "world_size": 1, "id": "0", "pid": 1}, 30.0
     )
     coordinator.start()
-    message = {**AGREED, "rank": 0, "world_size": 1, "id": "0", "host": "h", "local_rank": 0, "name": "h", "pid": 1}
+    message = {
+        **AGREED,
+        "rank": 0,
+        "world_size": 1,
+        "id": "0",
+        "host": "h",
+        "local_rank": 0,
+        "name": "h",
+        "pid": 1,
+    }
     with (
         closing(socket.create_connection(address, 10)) as barrier,
         closing(socket.create_connection(address, 10)) as control,
@@ -224,6 +241,8 @@ def test_a_job_with_many_open_files(launch, tmp_path):
 def test_the_token_is_shown_nowhere(port, environment):
     """It is in the environment, which another user cannot read."""
     command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "-m", "sysconfig"]
-    launcher = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    launcher = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     shown = launcher.communicate(timeout=60)[0]
     assert not re.search(r"[0-9a-f]{64}", shown)

@@ -21,7 +21,15 @@ JOB = {"world_size": 3, "timeout": 60.0, "backend": "numpy", "engine": "mpi", "v
 
 
 def of(rank, **others):
-    return {**JOB, "rank": rank, "local_rank": rank, "pid": 100 + rank, "id": str(rank), "name": "here", **others}
+    return {
+        **JOB,
+        "rank": rank,
+        "local_rank": rank,
+        "pid": 100 + rank,
+        "id": str(rank),
+        "name": "here",
+        **others,
+    }
 
 
 @pytest.fixture
@@ -40,7 +48,9 @@ def connected(coordinator):
 
 
 def joined(line, message):
-    line.sendall(json.dumps({"channel": "barrier", "host": "127.0.0.1", **message}).encode() + b"\n")
+    line.sendall(
+        json.dumps({"channel": "barrier", "host": "127.0.0.1", **message}).encode() + b"\n"
+    )
     return line
 
 
@@ -54,9 +64,14 @@ def heard(line):
 
 
 def test_rank_0_is_refused_after_the_others(coordinator):
-    with closing(come(coordinator, of(1))) as first, closing(come(coordinator, of(1, id="another"))) as second:
+    with (
+        closing(come(coordinator, of(1))) as first,
+        closing(come(coordinator, of(1, id="another"))) as second,
+    ):
         said = heard(first)
-        assert said["error"].startswith("rank 1 is there twice: process 101 on here and process 101 on here")
+        assert said["error"].startswith(
+            "rank 1 is there twice: process 101 on here and process 101 on here"
+        )
         assert heard(second) == said
     time.sleep(ANSWER / 3)
     with closing(come(coordinator, of(0))) as own:
@@ -119,21 +134,28 @@ def test_a_rank_0_out_of_reach_names_the_ports(monkeypatch):
     with pytest.raises(DistributedTimeoutError) as caught:
         Membership(ProcessInfo(1, 2, 0, "0.0.0.0", port, "a test"), 1.0, {})
     assert "rank 0 cannot be reached" in str(caught.value)
-    assert str(caught.value).endswith(f"let firewalls pass ports {port} to {port + 6} between the hosts")
+    assert str(caught.value).endswith(
+        f"let firewalls pass ports {port} to {port + 6} between the hosts"
+    )
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n", b"[1, 2]\n", b"XDV", b"\0" * 4 * CHALLENGE])
+@pytest.mark.parametrize(
+    "answer", [b"HTTP/1.1 400 Bad Request\r\n", b"[1, 2]\n", b"XDV", b"\0" * 4 * CHALLENGE]
+)
 def test_another_programs_port_is_an_error(asked, monkeypatch, answer):
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
     error, there = asked(lambda connection: connection.recv(65536) and connection.sendall(answer))
     assert error.rank is None
-    assert str(error).startswith(f"what answers at {there} is not rank 0 of an xdevice job; choose another port")
+    assert str(error).startswith(
+        f"what answers at {there} is not rank 0 of an xdevice job; choose another port"
+    )
 
 
 def test_a_silent_port_is_tried_again(asked, monkeypatch):
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
     error, there = asked(lambda connection: None)
-    assert error.rank == 0 and isinstance(error, DistributedTimeoutError)
+    assert error.rank == 0
+    assert isinstance(error, DistributedTimeoutError)
     assert str(error).startswith(f"rank 1 has waited 2 s at {there}: rank 0 cannot be reached (")
 
 
@@ -149,4 +171,6 @@ def test_a_false_rank_0_learns_nothing(asked, monkeypatch):
 
     error, there = asked(false)
     assert str(error).startswith(f"what answers at {there} does not know this job's token")
-    assert len(heard[0]) == CHALLENGE + 32 and TOKEN not in heard[0] and b"rank" not in heard[0]
+    assert len(heard[0]) == CHALLENGE + 32
+    assert TOKEN not in heard[0]
+    assert b"rank" not in heard[0]

@@ -8,7 +8,13 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from xdevice.distributed.rendezvous.authentication import CHALLENGE, MAGIC, RESPONSE, challenge, response
+from xdevice.distributed.rendezvous.authentication import (
+    CHALLENGE,
+    MAGIC,
+    RESPONSE,
+    challenge,
+    response,
+)
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.messages import Channel
 
@@ -17,8 +23,12 @@ OWN = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": 30.0, "wo
 JOIN = {**OWN, "id": "1", "host": "h", "local_rank": 0, "name": "h", "pid": 1}
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=8)
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner))
+scalars = (
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True) | st.text(max_size=8)
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner)
+)
 join_messages = st.builds(
     lambda kept, changed: {**kept, **changed},
     st.sampled_from([{}, {**JOIN, "channel": "barrier", "rank": 1}]),
@@ -26,11 +36,20 @@ join_messages = st.builds(
 )
 entries = st.fixed_dictionaries(
     {},
-    optional={"name": values | st.just("one"), "count": values, "tensors": values, "digest": values},
+    optional={
+        "name": values | st.just("one"),
+        "count": values,
+        "tensors": values,
+        "digest": values,
+    },
 )
 news = st.one_of(
     st.builds(lambda enter: {"enter": enter}, values | entries),
-    st.dictionaries(st.sampled_from(["where", "stuck", "raised", "left", "entered", "error"]), values, max_size=3),
+    st.dictionaries(
+        st.sampled_from(["where", "stuck", "raised", "left", "entered", "error"]),
+        values,
+        max_size=3,
+    ),
     values,
 )
 
@@ -42,7 +61,10 @@ def coordinator():
     made = Coordinator(listener, TOKEN, {**JOIN, "rank": 0, "id": "0"}, 30.0)
     address = listener.getsockname()
     made.start()
-    own = [connected(address, {**JOIN, "rank": 0, "id": "0", "channel": kind}) for kind in ("barrier", "control")]
+    own = [
+        connected(address, {**JOIN, "rank": 0, "id": "0", "channel": kind})
+        for kind in ("barrier", "control")
+    ]
     try:
         until(lambda: 0 in made.peers and len(made.peers[0].channels) == 2)
         yield made, address, own[0]
@@ -109,7 +131,8 @@ def test_a_response_counts_once():
             ):
                 line.sendall(ours + shown)
                 assert line.recv(100) == b""
-            assert one != other and made.failure is None
+            assert one != other
+            assert made.failure is None
 
 
 @FEW
@@ -132,7 +155,9 @@ def test_any_message_of_a_peer(where, messages):
     with coordinator() as (made, address, own), ExitStack() as stack:
         lines = {}
         for kind in ("barrier", "control"):
-            lines[kind] = stack.enter_context(closing(connected(address, {**JOIN, "rank": 1, "channel": kind})))
+            lines[kind] = stack.enter_context(
+                closing(connected(address, {**JOIN, "rank": 1, "channel": kind}))
+            )
         assert b"hosts" in lines["barrier"].recv(1000)
         own.sendall(b'{"enter": {"name": "one", "count": 0, "tensors": [], "digest": ""}}\n')
         for message in messages:
@@ -144,7 +169,9 @@ def test_any_message_of_a_peer(where, messages):
 
 def test_pieces_make_the_same_messages():
     @FEW
-    @given(st.lists(st.dictionaries(st.text(max_size=3), scalars, max_size=3), max_size=5), st.data())
+    @given(
+        st.lists(st.dictionaries(st.text(max_size=3), scalars, max_size=3), max_size=5), st.data()
+    )
     def pieces(messages, data):
         text = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
         cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))

@@ -12,8 +12,14 @@ from xdevice.kit import gloo
 
 def test_every_ipv4_address_has_its_interface():
     there = psutil.net_if_addrs()
-    wanted = {each.address: name for name, all_ in there.items() for each in all_ if each.family == socket.AF_INET}
-    assert interfaces() == wanted and "127.0.0.1" in wanted
+    wanted = {
+        each.address: name
+        for name, all_ in there.items()
+        for each in all_
+        if each.family == socket.AF_INET
+    }
+    assert interfaces() == wanted
+    assert "127.0.0.1" in wanted
 
 
 def test_an_address_of_this_host_is_its_own():
@@ -22,8 +28,13 @@ def test_an_address_of_this_host_is_its_own():
 
 
 def test_on_loopback_alone_there_is_no_other():
-    assert own_address("127.0.0.1", ["127.0.0.1"] * 2) == "127.0.0.1" == own_address("localhost", ["localhost"])
-    assert not stands_for_loopback("127.0.0.1") and not stands_for_loopback("localhost")
+    assert (
+        own_address("127.0.0.1", ["127.0.0.1"] * 2)
+        == "127.0.0.1"
+        == own_address("localhost", ["localhost"])
+    )
+    assert not stands_for_loopback("127.0.0.1")
+    assert not stands_for_loopback("localhost")
 
 
 def test_gloo_is_given_the_interface_unless_the_user_names_one(monkeypatch):
@@ -31,7 +42,9 @@ def test_gloo_is_given_the_interface_unless_the_user_names_one(monkeypatch):
     assert gloo.settings(["10.0.0.1", "10.0.0.2"], "10.0.0.1", "eth0") == {gloo.INTERFACE: "eth0"}
     assert gloo.settings(["127.0.0.1", "localhost"], "127.0.0.1", "lo") == {gloo.INTERFACE: "lo"}
     assert gloo.settings(["a", "b"], "10.0.0.1", None) == {}
-    with pytest.raises(DistributedError, match=r"this host is 127.0.1.1 to itself.* or set GLOO_SOCKET_IFNAME"):
+    with pytest.raises(
+        DistributedError, match=r"this host is 127.0.1.1 to itself.* or set GLOO_SOCKET_IFNAME"
+    ):
         gloo.settings(["node1", "node2"], "127.0.1.1", None)
     monkeypatch.setenv(gloo.INTERFACE, "eth1")
     assert gloo.settings(["node1", "node2"], "127.0.1.1", None) == {}

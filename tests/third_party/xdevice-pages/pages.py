@@ -104,7 +104,10 @@ def _compute(name, function):
         pages = list(dict.fromkeys(x.page for x in (self, *others) if isinstance(x, Array)))
         if len(pages) > 1:
             refuse(name, pages)
-        return Array(function(self.numbers, *(x.numbers if isinstance(x, Array) else x for x in others)), self.page)
+        return Array(
+            function(self.numbers, *(x.numbers if isinstance(x, Array) else x for x in others)),
+            self.page,
+        )
 
     return compute
 

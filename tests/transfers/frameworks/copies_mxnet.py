@@ -14,7 +14,12 @@ GPU, OTHER = (xdevice.native(f"gpu:{i}") for i in range(2))
 STANDS_IN = GPU.device_type == "gpu"
 TO_HOST, TO_GPU, ACROSS = "gpu:0>host", "host>gpu:0", "gpu:0>gpu:1"
 REPLACED = {
-    mx.base._LIB: ["MXNDArraySyncCopyToCPU", "MXImperativeInvokeEx", "MXNetFuncCall", "MXAutogradBackwardEx"],
+    mx.base._LIB: [
+        "MXNDArraySyncCopyToCPU",
+        "MXImperativeInvokeEx",
+        "MXNetFuncCall",
+        "MXAutogradBackwardEx",
+    ],
     gluon.Trainer: ["_update"],
     mx.nd.NDArray: ["__getitem__"],
 }
@@ -30,7 +35,10 @@ def chosen():
 
 def seen(report):
     """What was copied: kind, route, number and bytes."""
-    return [(found.kind, f"{found.from_}>{found.to}", found.copies, found.nbytes) for found in report.findings]
+    return [
+        (found.kind, f"{found.from_}>{found.to}", found.copies, found.nbytes)
+        for found in report.findings
+    ]
 
 
 def copied(line, tmp_path, arrays):
@@ -44,7 +52,11 @@ def copied(line, tmp_path, arrays):
     }
     file = tmp_path / "line.py"
     file.write_text(line)
-    with mx.util.np_shape(arrays is mx.np), mx.util.np_array(arrays is mx.np), watch_transfers() as report:
+    with (
+        mx.util.np_shape(arrays is mx.np),
+        mx.util.np_array(arrays is mx.np),
+        watch_transfers() as report,
+    ):
         exec(compile(line, file, "exec"), names)
     return seen(report)
 
@@ -135,7 +147,9 @@ def test_a_copy_in_backward_is_the_line_that_calls_backward():
             y = x.copyto(OTHER) * c.copyto(OTHER)  # c has no gradient
         y.backward()
     gradients = [found for found in report.findings if found.kind == "gradient"]
-    assert [(found.source, found.copies, found.nbytes) for found in gradients] == [("y.backward()", 1, 16)]
+    assert [(found.source, found.copies, found.nbytes) for found in gradients] == [
+        ("y.backward()", 1, 16)
+    ]
     assert (gradients[0].from_, gradients[0].to) == ("gpu:1", "gpu:0")
     with watch_transfers() as report:
         with autograd.record():
@@ -146,12 +160,24 @@ def test_a_copy_in_backward_is_the_line_that_calls_backward():
 
 def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
     x, c = mx.np.ones(4, ctx=GPU), mx.np.zeros(4)
-    for read in (lambda: x.item(0), lambda: bool(x[0]), lambda: x[x > 0], lambda: str(x), lambda: x.tolist()):
-        with transfer_guard("forbid_implicit"), pytest.raises(TransferError, match=r"copies_mxnet.py:\d+: "):
+    for read in (
+        lambda: x.item(0),
+        lambda: bool(x[0]),
+        lambda: x[x > 0],
+        lambda: str(x),
+        lambda: x.tolist(),
+    ):
+        with (
+            transfer_guard("forbid_implicit"),
+            pytest.raises(TransferError, match=r"copies_mxnet.py:\d+: "),
+        ):
             read()
     with transfer_guard("forbid_implicit"):
         x.asnumpy(), c.as_in_ctx(GPU), x + 1
-    with transfer_guard("forbid"), pytest.raises(TransferError, match="forbids; copy outside the block"):
+    with (
+        transfer_guard("forbid"),
+        pytest.raises(TransferError, match="forbids; copy outside the block"),
+    ):
         x.copyto(c)
     assert c.tolist() == [0, 0, 0, 0]
     with transfer_guard("allow", device_to_host="forbid"):
@@ -200,7 +226,11 @@ def trained(steps=3):
     """The weights of a LeNet after some steps, and what it printed."""
     mx.random.seed(0)
     net = gluon.nn.HybridSequential()
-    net.add(gluon.nn.Conv2D(6, 5, padding=2, activation="sigmoid"), gluon.nn.AvgPool2D(), gluon.nn.Dense(10))
+    net.add(
+        gluon.nn.Conv2D(6, 5, padding=2, activation="sigmoid"),
+        gluon.nn.AvgPool2D(),
+        gluon.nn.Dense(10),
+    )
     net.initialize(mx.init.Constant(0.01), ctx=GPU)
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
     rng = np.random.RandomState(0)
@@ -219,10 +249,14 @@ def test_watching_changes_no_number_and_counts_steps():
     losses, weights = trained()
     with watch_transfers() as report, transfer_guard("log"):
         watched_losses, watched_weights = trained()
-    assert losses == watched_losses and all(map(np.array_equal, weights, watched_weights))
+    assert losses == watched_losses
+    assert all(map(np.array_equal, weights, watched_weights))
     assert report.steps == 3
     by_line = {found.source: found for found in report.findings}
-    assert (by_line["losses.append(loss.asscalar())"].per_step, by_line["losses.append(loss.asscalar())"].copies) == (
+    assert (
+        by_line["losses.append(loss.asscalar())"].per_step,
+        by_line["losses.append(loss.asscalar())"].copies,
+    ) == (
         1,
         3,
     )
@@ -264,7 +298,8 @@ def test_a_wrapper_that_others_put_around_a_function_stays():
         library.MXNDArraySyncCopyToCPU = other = lambda *args: calls.append(1) or inner(*args)
     try:
         mx.nd.ones(2, ctx=GPU).asnumpy()
-        assert library.MXNDArraySyncCopyToCPU is other and calls == [1]
+        assert library.MXNDArraySyncCopyToCPU is other
+        assert calls == [1]
         with watch_transfers() as report:
             mx.nd.ones(2, ctx=GPU).asnumpy()
         assert report.copies == 1

@@ -14,7 +14,9 @@ GPU, OTHER = (xdevice.native(f"gpu:{i}") for i in range(2))
 STANDS_IN = "vgpu" not in str(GPU)
 TO_HOST, TO_GPU, ACROSS = "gpu:0>host", "host>gpu:0", "gpu:0>gpu:1"
 
-pytestmark = pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # Paddle's own
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::UserWarning", "ignore::DeprecationWarning"
+)  # Paddle's own
 
 
 @pytest.fixture(autouse=True)
@@ -32,13 +34,24 @@ def on(place, *values):
 
 def seen(report):
     """What was copied: kind, route, number and bytes."""
-    return [(found.kind, f"{found.from_}>{found.to}", found.copies, found.nbytes) for found in report.findings]
+    return [
+        (found.kind, f"{found.from_}>{found.to}", found.copies, found.nbytes)
+        for found in report.findings
+    ]
 
 
 def copied(line, tmp_path):
     """What a line copies, where there are x = [0, 1, 2, 3] on a GPU, y on another, and c on the CPU."""
-    names = {**globals(), "x": on(GPU, 0, 1, 2, 3), "y": on(OTHER, 1, 1, 1, 1), "c": on(CPU, 1, 1, 1, 1)}
-    names["many"], names["one"] = paddle.to_tensor([0, 2], place=GPU), paddle.to_tensor([2], place=CPU)
+    names = {
+        **globals(),
+        "x": on(GPU, 0, 1, 2, 3),
+        "y": on(OTHER, 1, 1, 1, 1),
+        "c": on(CPU, 1, 1, 1, 1),
+    }
+    names["many"], names["one"] = (
+        paddle.to_tensor([0, 2], place=GPU),
+        paddle.to_tensor([2], place=CPU),
+    )
     names["mask"], names["net"] = names["x"] > 1, nn.Linear(4, 3)
     file = tmp_path / "line.py"
     file.write_text(line)
@@ -138,7 +151,9 @@ def test_a_copy_in_backward_is_the_line_that_calls_backward():
         y = (to_device(x, "gpu:1") * to_device(c, "gpu:1")).sum()
         y.backward()
     gradients = [found for found in report.findings if found.kind == "gradient"]
-    assert [(found.source, found.copies, found.nbytes) for found in gradients] == [("y.backward()", 1, 8)]
+    assert [(found.source, found.copies, found.nbytes) for found in gradients] == [
+        ("y.backward()", 1, 8)
+    ]
     assert (gradients[0].from_, gradients[0].to) == ("gpu:1", "gpu:0")
 
 
@@ -177,7 +192,10 @@ def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
         lambda: x + c,
     )
     for read in reads:
-        with transfer_guard("forbid_implicit"), pytest.raises(TransferError, match=r"copies_paddle.py:\d+: "):
+        with (
+            transfer_guard("forbid_implicit"),
+            pytest.raises(TransferError, match=r"copies_paddle.py:\d+: "),
+        ):
             read()
     with transfer_guard("forbid_implicit"):
         x.cpu(), c._copy_to(GPU, True), x + 1
@@ -188,7 +206,10 @@ def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
         lambda: on(GPU, 1, 2),
     )
     for move in moves:
-        with transfer_guard("forbid"), pytest.raises(TransferError, match="forbids; copy outside the block"):
+        with (
+            transfer_guard("forbid"),
+            pytest.raises(TransferError, match="forbids; copy outside the block"),
+        ):
             move()
     assert c.tolist() == [0, 0, 0, 0]
     assert {str(parameter.place) for parameter in net.parameters()} == {str(GPU)}
@@ -244,7 +265,9 @@ class Images(paddle.io.Dataset):
         return 16
 
     def __getitem__(self, i):
-        return np.sin(np.arange(784) * (i + 1)).reshape(1, 28, 28).astype("float32"), np.array([i % 10])
+        return np.sin(np.arange(784) * (i + 1)).reshape(1, 28, 28).astype("float32"), np.array(
+            [i % 10]
+        )
 
 
 def test_batches_that_a_loaders_thread_copies_are_those_of_the_loops_line():
@@ -259,7 +282,13 @@ def test_batches_that_a_loaders_thread_copies_are_those_of_the_loops_line():
 
 
 def network():
-    layers = nn.Conv2D(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2D(2), nn.Flatten(), nn.Linear(1176, 10)
+    layers = (
+        nn.Conv2D(1, 6, 5, padding=2),
+        nn.Sigmoid(),
+        nn.AvgPool2D(2),
+        nn.Flatten(),
+        nn.Linear(1176, 10),
+    )
     net = nn.Sequential(*layers)
     for i, parameter in enumerate(net.parameters()):
         value = 0.1 * np.sin(np.arange(parameter.size) + i)
@@ -271,7 +300,9 @@ def trained(steps=3):
     """The weights of a LeNet after some steps, and what it printed."""
     net, losses = network(), []
     adam = paddle.optimizer.Adam(0.01, parameters=net.parameters())
-    images, labels = (np.stack(parts) for parts in zip(*(Images()[i] for i in range(8)), strict=True))
+    images, labels = (
+        np.stack(parts) for parts in zip(*(Images()[i] for i in range(8)), strict=True)
+    )
     for _ in range(steps):
         loss = nn.functional.cross_entropy(net(paddle.to_tensor(images)), paddle.to_tensor(labels))
         loss.backward()
@@ -285,10 +316,14 @@ def test_watching_changes_no_number_and_counts_steps():
     losses, weights = trained()
     with watch_transfers() as report, transfer_guard("log"):
         watched_losses, watched_weights = trained()
-    assert losses == watched_losses and all(map(np.array_equal, weights, watched_weights))
+    assert losses == watched_losses
+    assert all(map(np.array_equal, weights, watched_weights))
     assert report.steps == 3
     by_line = {found.source: found for found in report.findings}
-    assert (by_line["losses.append(loss.item())"].per_step, by_line["losses.append(loss.item())"].copies) == (1, 3)
+    assert (
+        by_line["losses.append(loss.item())"].per_step,
+        by_line["losses.append(loss.item())"].copies,
+    ) == (1, 3)
 
 
 @pytest.mark.skipif(not STANDS_IN, reason="hapi chooses a CUDA GPU")
@@ -343,6 +378,7 @@ def test_a_wrapper_that_others_put_around_a_function_stays():
         paddle.Tensor.numpy = other = lambda self: calls.append(1) or inner(self)
     try:
         assert on(GPU, 1, 2).numpy().tolist() == [1, 2]
-        assert paddle.Tensor.numpy is other and calls == [1]
+        assert paddle.Tensor.numpy is other
+        assert calls == [1]
     finally:
         paddle.Tensor.numpy = before

@@ -15,7 +15,17 @@ from tensorflow.python.data.ops import iterator_ops
 from tensorflow.python.framework import constant_op, ops
 
 import xdevice
-from xdevice import MixedDeviceError, TransferError, cpu, gpu, scope, strict, to_device, transfer_guard, watch_transfers
+from xdevice import (
+    MixedDeviceError,
+    TransferError,
+    cpu,
+    gpu,
+    scope,
+    strict,
+    to_device,
+    transfer_guard,
+    watch_transfers,
+)
 
 xdevice.use("tensorflow")
 xdevice.count()  # settles the devices before the first tensor is made
@@ -59,7 +69,11 @@ def of(tmp_path):
     def run(line):
         far = on(gpu(1), lambda: {"y": tf.ones((2, 2)), "far": tf.Variable(tf.ones((2, 2)))})
         near = {"x": tf.ones((2, 2)), "v": tf.Variable(tf.ones((2, 2)))}
-        host = {"c": on(cpu(), lambda: tf.ones((2, 2))), "n": np.ones((2, 2), "float32"), "rows": np.array([0, 1])}
+        host = {
+            "c": on(cpu(), lambda: tf.ones((2, 2))),
+            "n": np.ones((2, 2), "float32"),
+            "rows": np.array([0, 1]),
+        }
         host["dataset"] = on(cpu(), lambda: tf.data.Dataset.from_tensor_slices([1.0, 2.0]))
         names = {**globals(), **far, **near, **host}
         file = tmp_path / "line.py"
@@ -134,7 +148,10 @@ def test_a_line_that_copies_is_seen(line, of):
 
 def test_data_sets_are_on_the_cpu(of):
     """Their operations have no kernel for GPUs, real or standing in: the array comes back, and an element stays."""
-    assert of("tf.data.Dataset.from_tensor_slices(n)") == [("operand", TO_HOST, 1), ("copy", TO_GPU, 1)]
+    assert of("tf.data.Dataset.from_tensor_slices(n)") == [
+        ("operand", TO_HOST, 1),
+        ("copy", TO_GPU, 1),
+    ]
     stays = os.environ["XDEVICE_VIRTUAL_GPUS"].endswith("stand-in")
     assert of("next(iter(tf.data.Dataset.range(3)))") == [("copy", TO_GPU, 1)][stays:]
 
@@ -216,7 +233,8 @@ def test_a_model_that_moves_copies_at_one_line():
         to_device(model, gpu(1))
     (found,) = report.findings
     assert (found.kind, found.copies, found.nbytes) == ("copy", 4, 4 * (4 * 3 + 3 + 3 * 2 + 2))
-    assert found.source == "to_device(model, gpu(1))" and found.file == __file__
+    assert found.source == "to_device(model, gpu(1))"
+    assert found.file == __file__
 
 
 def test_a_copy_in_backward_is_the_line_that_asks_for_the_gradient():
@@ -250,7 +268,9 @@ def test_a_function_that_backward_calls_has_lines_of_its_own():
         y = looking(x)
     with watch_transfers() as report:
         tape.gradient(y, x)
-    assert [(found.kind, found.source) for found in report.findings] == [("number", "upstream.numpy()")]
+    assert [(found.kind, found.source) for found in report.findings] == [
+        ("number", "upstream.numpy()")
+    ]
 
 
 def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
@@ -265,12 +285,18 @@ def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
         lambda: v.assign(np.zeros(4)),
         lambda: total(tf.ones((2, 2)), np.ones((2, 2), "float32")),
     ):
-        with transfer_guard("forbid_implicit"), pytest.raises(TransferError, match=r"copies_tensorflow.py:\d+: "):
+        with (
+            transfer_guard("forbid_implicit"),
+            pytest.raises(TransferError, match=r"copies_tensorflow.py:\d+: "),
+        ):
             act()
     assert v.numpy().tolist() == [1, 1, 1, 1]
     with transfer_guard("forbid_implicit"):
         to_device(x, cpu()), tf.constant([1.0]), x + 1, v.assign(x * 2)
-    with transfer_guard("forbid"), pytest.raises(TransferError, match="forbids; copy outside the block"):
+    with (
+        transfer_guard("forbid"),
+        pytest.raises(TransferError, match="forbids; copy outside the block"),
+    ):
         v.assign(c)
     assert v.numpy().tolist() == [2, 2, 2, 2]
     with transfer_guard("allow", device_to_host="forbid"):
@@ -284,10 +310,17 @@ def test_a_guard_holds_inside_tapes_and_in_their_backward_pass():
     x, far = tf.ones(4), on(gpu(1), lambda: tf.ones(4))
     with tf.GradientTape() as tape:
         tape.watch(x)
-        with transfer_guard("forbid"), pytest.raises(TransferError, match="an operand on another device"):
+        with (
+            transfer_guard("forbid"),
+            pytest.raises(TransferError, match="an operand on another device"),
+        ):
             x * far
         y = x * x
-    with transfer_guard("forbid"), tf.device(SECOND), pytest.raises(TransferError, match="in the backward pass"):
+    with (
+        transfer_guard("forbid"),
+        tf.device(SECOND),
+        pytest.raises(TransferError, match="in the backward pass"),
+    ):
         tape.gradient(y, x)
     with tf.GradientTape() as tape:
         tape.watch(x)
@@ -344,7 +377,10 @@ def test_watching_and_strict_may_end_in_any_order_and_leave_nothing_behind():
                 x + y
             float(x[0])
             blocks[which].__exit__(None, None, None)
-        reads = [{found.kind: found.copies for found in report.findings}["number"] for report in reports[1:]]
+        reads = [
+            {found.kind: found.copies for found in report.findings}["number"]
+            for report in reports[1:]
+        ]
         assert reads == [order.index(1) + 1, order.index(2) + 1]
         assert replaced() == before
     x + y
@@ -354,10 +390,14 @@ def test_a_wrapper_that_others_put_around_an_operation_stays():
     calls, original = [], pywrap_tfe.TFE_Py_FastPathExecute
     with watch_transfers():
         ours = pywrap_tfe.TFE_Py_FastPathExecute
-        pywrap_tfe.TFE_Py_FastPathExecute = other = lambda *given: (calls.append(given[1]), ours(*given))[1]
+        pywrap_tfe.TFE_Py_FastPathExecute = other = lambda *given: (
+            calls.append(given[1]),
+            ours(*given),
+        )[1]
     try:
         tf.ones(2) + 1
-        assert pywrap_tfe.TFE_Py_FastPathExecute is other and "AddV2" in calls
+        assert pywrap_tfe.TFE_Py_FastPathExecute is other
+        assert "AddV2" in calls
     finally:
         pywrap_tfe.TFE_Py_FastPathExecute = original
 
@@ -373,13 +413,17 @@ def test_a_function_that_runs_eagerly_has_lines_of_the_program():
             f(tf.ones(2))
     finally:
         tf.config.run_functions_eagerly(False)
-    assert [(found.kind, found.source) for found in report.findings] == [("number", "return x * float(x[0])")]
+    assert [(found.kind, found.source) for found in report.findings] == [
+        ("number", "return x * float(x[0])")
+    ]
 
 
 def network():
     keras.utils.set_random_seed(0)
     layers = keras.layers
-    return keras.Sequential([keras.Input((8, 8, 1)), layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(10)])
+    return keras.Sequential(
+        [keras.Input((8, 8, 1)), layers.Conv2D(4, 3), layers.Flatten(), layers.Dense(10)]
+    )
 
 
 IMAGES, LABELS = np.random.default_rng(0).random((24, 8, 8, 1), "float32"), np.arange(24) % 10
@@ -392,7 +436,9 @@ def trained(compiled):
 
     def step():
         with tf.GradientTape() as tape:
-            found = keras.losses.sparse_categorical_crossentropy(labels, model(images), from_logits=True)
+            found = keras.losses.sparse_categorical_crossentropy(
+                labels, model(images), from_logits=True
+            )
             loss = tf.reduce_mean(found)
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
         return loss
@@ -409,7 +455,8 @@ def test_watching_changes_no_number_and_counts_steps(compiled):
     losses, weights = trained(compiled)
     with watch_transfers() as report, transfer_guard("log"):
         watched_losses, watched_weights = trained(compiled)
-    assert losses == watched_losses and all(map(np.array_equal, weights, watched_weights))
+    assert losses == watched_losses
+    assert all(map(np.array_equal, weights, watched_weights))
     assert report.steps == 3
     found = {found.source: found for found in report.findings}["losses.append(float(loss))"]
     assert (found.copies, found.per_step) == (3, 1)
@@ -418,7 +465,9 @@ def test_watching_changes_no_number_and_counts_steps(compiled):
 @pytest.mark.parametrize("eagerly", [False, True])
 def test_each_batch_of_fit_is_a_step_and_a_function_traced_before_counts(eagerly):
     model = network()
-    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=eagerly)
+    model.compile(
+        "adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True), run_eagerly=eagerly
+    )
     model.fit(IMAGES, LABELS, 8, verbose=0)
     with watch_transfers() as report:
         model.fit(IMAGES, LABELS, 8, 2, verbose=0)
@@ -454,4 +503,10 @@ def test_what_is_watched_is_not_kept_alive():
         count = sum(isinstance(each, type(x)) for each in gc.get_objects())
         del x, y, gone
         gc.collect()
-        assert sum(isinstance(each, type(optimizer.iterations.value.handle)) for each in gc.get_objects()) < count
+        assert (
+            sum(
+                isinstance(each, type(optimizer.iterations.value.handle))
+                for each in gc.get_objects()
+            )
+            < count
+        )

@@ -124,12 +124,16 @@ def test_a_line_that_does_not_copy_is_not_seen(line, of):
 
 def test_a_tensor_that_is_shown_is_read_many_times_in_one_line(of):
     ((kind, route, copies),) = of("print(x)")
-    assert (kind, route) == ("print", TO_HOST) and copies > 4
+    assert (kind, route) == ("print", TO_HOST)
+    assert copies > 4
 
 
 @pytest.mark.skipif(not STANDS_IN, reason="torch leaves a number on the CPU for CUDA alone")
 def test_a_number_written_to_one_element_is_sent_to_cuda_before_pytorch_2_15(of):
-    fills_on_the_gpu = torch.__version__ >= (2, 15)  # by `fill_` of a number; 2.13 sends a tensor; 2.14 not tried
+    fills_on_the_gpu = torch.__version__ >= (
+        2,
+        15,
+    )  # by `fill_` of a number; 2.13 sends a tensor; 2.14 not tried
     assert of("x[1] = 5.0") == ([] if fills_on_the_gpu else [("index", TO_GPU, 1)])
 
 
@@ -151,7 +155,9 @@ def test_bytes_pinned_memory_and_values_are_told():
     assert (site.copies, site.nbytes, site.pinned, site.non_blocking) == (3, 48, 0, 0)
     assert list(site.marks.values()) == [3]
     assert len(site_of(lambda: [torch.full((4,), float(i)).to(GPU) for i in range(3)]).marks) == 3
-    assert not site_of(lambda: torch.ones(4, 4)[:, ::2].to(GPU)).marks, "elements that are apart are not looked at"
+    assert not site_of(lambda: torch.ones(4, 4)[:, ::2].to(GPU)).marks, (
+        "elements that are apart are not looked at"
+    )
     site = site_of(lambda: pinned.to(GPU, non_blocking=True))
     assert (site.copies, site.nbytes, site.pinned, site.non_blocking) == (1, 16, 1, 1)
 
@@ -162,7 +168,8 @@ def test_a_model_that_moves_copies_at_one_line():
         model.to(GPU)
     (found,) = report.findings
     assert (found.kind, found.copies, found.nbytes) == ("copy", 4, 4 * (4 * 3 + 3 + 3 * 2 + 2))
-    assert found.source == "model.to(GPU)" and found.file == __file__
+    assert found.source == "model.to(GPU)"
+    assert found.file == __file__
 
 
 def test_a_copy_in_backward_is_the_line_that_calls_backward():
@@ -170,7 +177,10 @@ def test_a_copy_in_backward_is_the_line_that_calls_backward():
     product = w.to(GPU + ":1") * v.to(GPU + ":1")
     with watch_transfers() as report:
         product.sum().backward()
-    assert {found[:2] for found in seen(report)} == {("gradient", "gpu:1>host"), ("gradient", "gpu:1>gpu:0")}
+    assert {found[:2] for found in seen(report)} == {
+        ("gradient", "gpu:1>host"),
+        ("gradient", "gpu:1>gpu:0"),
+    }
     assert {found.source for found in report.findings} == {"product.sum().backward()"}
     product = w.to(GPU) * 2
     with watch_transfers() as report:
@@ -196,8 +206,10 @@ def test_a_function_that_backward_calls_has_lines_of_its_own():
     with watch_transfers() as report:
         y.sum().backward()
     lines = {found.source: found.kind for found in report.findings}
-    assert lines["gradient.cpu()"] == "copy" and lines.pop("gradient.cpu()")
-    assert list(lines.values()) == ["number"] and "norm().item()" in next(iter(lines))
+    assert lines["gradient.cpu()"] == "copy"
+    assert lines.pop("gradient.cpu()")
+    assert list(lines.values()) == ["number"]
+    assert "norm().item()" in next(iter(lines))
 
 
 def test_a_backward_within_a_backward_is_that_of_the_first():
@@ -206,18 +218,32 @@ def test_a_backward_within_a_backward_is_that_of_the_first():
     with watch_transfers() as report:
         y = checkpoint(lambda x: (x.cpu() * 2).to(GPU), w, use_reentrant=True)
         y.sum().backward()
-    assert {found.kind for found in report.findings if found.source == "y.sum().backward()"} == {"gradient"}
+    assert {found.kind for found in report.findings if found.source == "y.sum().backward()"} == {
+        "gradient"
+    }
     assert "" not in {found.file for found in report.findings}
 
 
 def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
     x, c = torch.ones(4, device=GPU), torch.zeros(4)
-    for read in (lambda: x.sum().item(), lambda: bool(x[0]), lambda: x[x > 0], lambda: str(x), lambda: x.tolist()):
-        with transfer_guard("forbid_implicit"), pytest.raises(TransferError, match=r"copies_torch.py:\d+: "):
+    for read in (
+        lambda: x.sum().item(),
+        lambda: bool(x[0]),
+        lambda: x[x > 0],
+        lambda: str(x),
+        lambda: x.tolist(),
+    ):
+        with (
+            transfer_guard("forbid_implicit"),
+            pytest.raises(TransferError, match=r"copies_torch.py:\d+: "),
+        ):
             read()
     with transfer_guard("forbid_implicit"):
         x.cpu(), c.to(GPU), x + 1
-    with transfer_guard("forbid"), pytest.raises(TransferError, match="forbids; copy outside the block"):
+    with (
+        transfer_guard("forbid"),
+        pytest.raises(TransferError, match="forbids; copy outside the block"),
+    ):
         c.copy_(x)
     assert c.tolist() == [0, 0, 0, 0]
     with transfer_guard("allow", device_to_host="forbid"):
@@ -279,8 +305,16 @@ def test_compiled_code_copies_at_a_line_of_the_program():
 
 def network():
     torch.manual_seed(0)
-    convolutions = nn.Conv2d(1, 6, 5, padding=2), nn.Sigmoid(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.AvgPool2d(2)
-    return nn.Sequential(*convolutions, nn.Flatten(), nn.Linear(400, 84), nn.Sigmoid(), nn.Linear(84, 10)).to(GPU)
+    convolutions = (
+        nn.Conv2d(1, 6, 5, padding=2),
+        nn.Sigmoid(),
+        nn.AvgPool2d(2),
+        nn.Conv2d(6, 16, 5),
+        nn.AvgPool2d(2),
+    )
+    return nn.Sequential(
+        *convolutions, nn.Flatten(), nn.Linear(400, 84), nn.Sigmoid(), nn.Linear(84, 10)
+    ).to(GPU)
 
 
 def trained(steps=3):
@@ -302,7 +336,8 @@ def test_watching_changes_no_number_and_counts_steps():
     losses, weights = trained()
     with watch_transfers() as report, transfer_guard("log"):
         watched_losses, watched_weights = trained()
-    assert losses == watched_losses and all(map(torch.equal, weights, watched_weights))
+    assert losses == watched_losses
+    assert all(map(torch.equal, weights, watched_weights))
     assert report.steps == 3
     by_line = {found.source: found for found in report.findings}
     assert by_line["losses.append(loss.item())"].per_step == 1
@@ -311,7 +346,10 @@ def test_watching_changes_no_number_and_counts_steps():
 
 def test_nothing_is_left_when_no_block_is_open():
     trained(1)  # which proves the engine
-    engine, hooks = torch.autograd.Variable._execution_engine, len(optimizers._global_optimizer_post_hooks)
+    engine, hooks = (
+        torch.autograd.Variable._execution_engine,
+        len(optimizers._global_optimizer_post_hooks),
+    )
     with watch_transfers() as outer:
         with watch_transfers() as inner:
             torch.ones(2).to(GPU)
@@ -320,7 +358,10 @@ def test_nothing_is_left_when_no_block_is_open():
     assert (inner.copies, outer.copies) == (1, 2)
     assert torch.autograd.Variable._execution_engine is engine
     assert len(optimizers._global_optimizer_post_hooks) == hooks
-    assert not torch._C._is_key_in_tls("xdevice.transfers") or torch._C._get_obj_in_tls("xdevice.transfers") is None
+    assert (
+        not torch._C._is_key_in_tls("xdevice.transfers")
+        or torch._C._get_obj_in_tls("xdevice.transfers") is None
+    )
 
 
 def test_what_a_function_holds_goes_when_it_returns():
@@ -351,10 +392,13 @@ def test_a_wrapper_that_others_put_around_the_engine_stays():
 
     before = torch.autograd.Variable._execution_engine
     with watch_transfers():
-        torch.autograd.Variable._execution_engine = other = Other(torch.autograd.Variable._execution_engine)
+        torch.autograd.Variable._execution_engine = other = Other(
+            torch.autograd.Variable._execution_engine
+        )
     try:
         torch.ones(2, device=GPU, requires_grad=True).sum().backward()
-        assert torch.autograd.Variable._execution_engine is other and other.calls == 1
+        assert torch.autograd.Variable._execution_engine is other
+        assert other.calls == 1
     finally:
         torch.autograd.Variable._execution_engine = before
 
@@ -367,6 +411,11 @@ def test_modes_and_subclasses_of_the_program_see_nothing_of_it():
 
     called, x = [], torch.ones(2).pin_memory()
     for watching in (False, True):
-        with Mode(), watch_transfers() if watching else contextvars.copy_context().run(transfer_guard, "allow"):
+        with (
+            Mode(),
+            watch_transfers()
+            if watching
+            else contextvars.copy_context().run(transfer_guard, "allow"),
+        ):
             x.to(GPU)
     assert len(called) == 2

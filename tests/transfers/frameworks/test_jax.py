@@ -10,7 +10,10 @@ import pytest
 
 from xdevice.kit.virtual_request import ENV
 
-MODES = [pytest.param("2", id="plain", marks=pytest.mark.weekly), pytest.param("2:stand-in", id="standing in")]
+MODES = [
+    pytest.param("2", id="plain", marks=pytest.mark.weekly),
+    pytest.param("2:stand-in", id="standing in"),
+]
 
 START = """
 import json, threading
@@ -36,7 +39,9 @@ LINES = {
     "total(W).item()": ["number 4 gpu:0 > cpu:0"],
     "product(W, W).tolist()": ["number 64 gpu:0 > cpu:0"],
     "np.asarray(product(W, W))": ["number 64 gpu:0 > cpu:0"],
-    "read_twice = product(W, W); read_twice.tolist(); np.array(read_twice)": ["number 64 gpu:0 > cpu:0"],
+    "read_twice = product(W, W); read_twice.tolist(); np.array(read_twice)": [
+        "number 64 gpu:0 > cpu:0"
+    ],
     "total(W), float(total(H)), np.asarray(H), H.tolist()": [],
     "repr(product(W, W))": ["print 64 gpu:0 > cpu:0"],
     "f'{total(W):.2f}'": ["print 4 gpu:0 > cpu:0"],
@@ -106,7 +111,9 @@ def run(mode, tmp_path_factory):
         path = folder / "main.py"
         path.write_text(START + textwrap.dedent(program))
         env = {**os.environ, ENV: mode, "XDEVICE_BACKEND": "jax"}
-        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=100, env=env)
+        done = subprocess.run(
+            [sys.executable, str(path)], capture_output=True, text=True, timeout=100, env=env
+        )
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
@@ -122,10 +129,14 @@ def seen(run):
 @pytest.mark.parametrize("line", LINES)
 def test_a_copy_is_seen_with_its_kind_and_line_and_nothing_else_is(seen, line):
     found = seen.get(line, [])
-    assert sorted(found) == sorted(next((text for text in found if text.startswith(w)), w) for w in LINES[line])
+    assert sorted(found) == sorted(
+        next((text for text in found if text.startswith(w)), w) for w in LINES[line]
+    )
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python code cannot give a class's buffer before 3.12")
+@pytest.mark.skipif(
+    sys.version_info < (3, 12), reason="Python code cannot give a class's buffer before 3.12"
+)
 def test_every_reader_of_a_buffer_is_seen(run):
     program = """
         with watch_transfers() as report:
@@ -175,8 +186,12 @@ def test_a_forbidden_copy_is_not_made_and_raises_at_the_users_line(run):
     lines = run(REFUSED).splitlines()
     text = (START + REFUSED).splitlines()
     refused = [number for number, line in enumerate(text, 1) if line.startswith("    refused(")]
-    assert [line.partition(": ")[0].rpartition("main.py:")[2] for line in lines[:6]] == list(map(str, refused[:6]))
-    assert [line.partition(": ")[0].rpartition("main.py:")[2] for line in lines[7:10]] == list(map(str, refused[6:]))
+    assert [line.partition(": ")[0].rpartition("main.py:")[2] for line in lines[:6]] == list(
+        map(str, refused[:6])
+    )
+    assert [line.partition(": ")[0].rpartition("main.py:")[2] for line in lines[7:10]] == list(
+        map(str, refused[6:])
+    )
     assert lines[6] == "0 arrays more"
     assert lines[10] == "True True"
     assert "host → gpu:0: an operand" in lines[0]

@@ -22,7 +22,9 @@ with xdevice.watch_transfers() as report:
     print(x.sum().asscalar(), (x + x.copyto(mx.cpu(1)).as_in_context(mx.cpu())).asnumpy().tolist())
 print(len(report))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100
+    )
     assert done.stdout.splitlines() == ["3.0 [2.0, 4.0]", "0"], done.stderr
 
 

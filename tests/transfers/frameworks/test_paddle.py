@@ -22,7 +22,9 @@ with xdevice.watch_transfers() as report:
     print(float(x.sum()), x[x > 1].tolist(), x.cpu().numpy().tolist())
 print(len(report))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100
+    )
     assert done.stdout.splitlines() == ["3.0 [2.0] [1.0, 2.0]", "0"], done.stderr
 
 

@@ -20,7 +20,8 @@ def test_copies_are_seen_and_refused(gpus):
         timeout=280,
         cwd=Path(__file__).parent,
     )
-    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 
 
 @pytest.mark.weekly
@@ -32,7 +33,9 @@ with xdevice.watch_transfers() as report:
     print(float(tf.reduce_sum(x)), np.asarray(x + 1.0).tolist(), tf.function(lambda y: y[y > 0])(x).numpy().tolist())
 print(len(report))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100
+    )
     assert done.stdout.splitlines() == ["3.0 [2.0, 2.0, 2.0] [1.0, 1.0, 1.0]", "0"], done.stderr
 
 

@@ -7,7 +7,11 @@ from pathlib import Path
 
 import pytest
 
-SORTS = {"compiled": ("2", {}), "in_python": ("2", {"CXX": "absent"}), "stand_in": ("2:stand-in", {})}
+SORTS = {
+    "compiled": ("2", {}),
+    "in_python": ("2", {"CXX": "absent"}),
+    "stand_in": ("2:stand-in", {}),
+}
 OPTIONS = "-q", "-p", "no:cacheprovider", "--xdevice-backend=torch"
 
 
@@ -18,14 +22,22 @@ def test_copies_are_seen_and_refused(sort, request):
         request.getfixturevalue("plug_in")
     gpus, env = SORTS[sort]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *OPTIONS, f"--xdevice-virtual-gpus={gpus}", "copies_torch.py"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            *OPTIONS,
+            f"--xdevice-virtual-gpus={gpus}",
+            "copies_torch.py",
+        ],
         capture_output=True,
         text=True,
         timeout=280,
         env={**os.environ, **env},
         cwd=Path(__file__).parent,
     )
-    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 
 
 def test_there_is_nothing_to_see_without_a_gpu():
@@ -43,7 +55,9 @@ with xdevice.watch_transfers() as report:
     torch.ones(3).to("vgpu")
 print(len(report))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=100
+    )
     assert done.stdout.splitlines() == ["3.0 [1.0, 1.0, 1.0]", "0 True 0", "1"], done.stderr
 
 
@@ -63,7 +77,9 @@ net.fit(np.ones((32, 4), "float32"), np.ones((32, 3), "float32"), 8, 1, verbose=
 print(report.steps)
 """
     env = os.environ | {"KERAS_BACKEND": "torch"}
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=200, env=env)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=200, env=env
+    )
     assert done.stdout.splitlines() == ["8 False", "8"], done.stderr[-3000:]
 
 

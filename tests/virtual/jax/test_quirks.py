@@ -44,16 +44,27 @@ def test_a_virtual_gpu_is_the_host_device_behind_the_cpu():
     assert [xdevice.native(d) for d in EVERYWHERE] == host
     assert [xdevice.as_device(d) for d in host] == list(EVERYWHERE)
     assert xdevice.count("cpu") == 1
-    with pytest.raises(xdevice.DeviceNotFoundError, match="sees cpu:0, virtual gpu:0, virtual gpu:1"):
+    with pytest.raises(
+        xdevice.DeviceNotFoundError, match="sees cpu:0, virtual gpu:0, virtual gpu:1"
+    ):
         xdevice.native("cpu:2")
 
 
 def test_the_names_that_jax_prints_for_a_virtual_gpu_read_back_as_it():
     for i, device in enumerate([gpu(0), gpu(1)]):
         native = xdevice.native(device)
-        printed = [str(native), repr(native), str(ones(2, device=device).device), f"TFRT_CPU_{i + 1}"]
+        printed = [
+            str(native),
+            repr(native),
+            str(ones(2, device=device).device),
+            f"TFRT_CPU_{i + 1}",
+        ]
         assert [xdevice.as_device(name) for name in printed] == [device] * 4, printed
-    assert xdevice.as_device(str(xdevice.native("cpu"))) is xdevice.as_device(repr(xdevice.native("cpu"))) is cpu()
+    assert (
+        xdevice.as_device(str(xdevice.native("cpu")))
+        is xdevice.as_device(repr(xdevice.native("cpu")))
+        is cpu()
+    )
 
 
 FACTORIES = {
@@ -73,7 +84,9 @@ def test_the_device_of_a_new_array_holds_inside_a_function_that_jit_traces(make)
     assert device_of(add(jnp.ones(3))) is device_of(add(ones(3, device=gpu(1)))) is gpu(1)
     with pytest.raises(ValueError, match="incompatible devices"):
         add(ones(3, device=gpu(0)))
-    assert device_of(jax.lax.scan(lambda carry, _: (add(carry), None), jnp.ones(3), length=2)[0]) is gpu(1)
+    assert device_of(
+        jax.lax.scan(lambda carry, _: (add(carry), None), jnp.ones(3), length=2)[0]
+    ) is gpu(1)
     follow = jax.jit(lambda: make())
     for device in EVERYWHERE:
         with xdevice.scope(device):
@@ -89,7 +102,10 @@ def test_a_function_that_jit_traced_elsewhere_is_refused_where_it_cannot_follow_
             await done.wait()
             with pytest.raises(xdevice.NotSupportedError, match="keep the scope of gpu:1"):
                 plus(0.0)  # which was traced outside a scope while this one was open
-            with xdevice.scope(cpu()), pytest.raises(xdevice.NotSupportedError, match="keep the scope of cpu:0"):
+            with (
+                xdevice.scope(cpu()),
+                pytest.raises(xdevice.NotSupportedError, match="keep the scope of cpu:0"),
+            ):
                 plus(0.0)
             with pytest.raises(xdevice.NotSupportedError, match="keep the scope of gpu:1"):
                 await asyncio.to_thread(plus, 0.0)
@@ -182,14 +198,20 @@ def test_one_array_may_be_sharded_over_virtual_gpus():
 
 def convolution_network(params, x):
     h = jax.lax.conv_general_dilated(x, params["conv"], (1, 1), "SAME")
-    h = jax.lax.reduce_window(jax.nn.relu(h), 0.0, jax.lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID") / 4
+    h = (
+        jax.lax.reduce_window(jax.nn.relu(h), 0.0, jax.lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID")
+        / 4
+    )
     return jax.nn.log_softmax(h.reshape(h.shape[0], -1) @ params["dense"])
 
 
 def trained(device, jit):
     """Parameters after three steps of gradient descent, from the same start."""
     rng = np.random.default_rng(0)
-    params = {"conv": rng.normal(size=(4, 1, 3, 3)), "dense": rng.normal(size=(4 * 7 * 7, 10)) * 0.1}
+    params = {
+        "conv": rng.normal(size=(4, 1, 3, 3)),
+        "dense": rng.normal(size=(4 * 7 * 7, 10)) * 0.1,
+    }
     x, y = rng.normal(size=(16, 1, 14, 14)), rng.integers(0, 10, 16)
     params, x, y = to_device(jax.tree.map(jnp.float32, (params, x, 0 * y)), device)[:2] + (y,)
     labels = to_device(jax.nn.one_hot(y, 10), device)
@@ -229,12 +251,19 @@ def mixtures():
     }
 
 
-@pytest.mark.parametrize("operation", ["add", "concatenate", "product", "multiply", "mul", "scatter"])
+@pytest.mark.parametrize(
+    "operation", ["add", "concatenate", "product", "multiply", "mul", "scatter"]
+)
 def test_strict_names_the_operation_and_the_devices(operation):
     mix = mixtures()[operation]
     with pytest.raises(ValueError, match="incompatible devices"):
         mix()
-    with strict(), pytest.raises(xdevice.MixedDeviceError, match=f"{operation} was given tensors on") as caught:
+    with (
+        strict(),
+        pytest.raises(
+            xdevice.MixedDeviceError, match=f"{operation} was given tensors on"
+        ) as caught,
+    ):
         mix()
     assert caught.value.devices == {gpu(0), gpu(1)}
     with pytest.raises(ValueError, match="incompatible devices"):
@@ -244,8 +273,12 @@ def test_strict_names_the_operation_and_the_devices(operation):
 def test_strict_lets_pass_what_jax_takes_along():
     x = ones(3, device=gpu(1))
     with strict():
-        assert device_of(x + jnp.ones(3) + np.ones(3, "float32") + 1.0) is gpu(1)  # uncommitted, and the host's
-        assert device_of(jax.grad(lambda a: (a * to_device(to_device(a, gpu(0)), gpu(1))).sum())(x)) is gpu(1)
+        assert device_of(x + jnp.ones(3) + np.ones(3, "float32") + 1.0) is gpu(
+            1
+        )  # uncommitted, and the host's
+        assert device_of(
+            jax.grad(lambda a: (a * to_device(to_device(a, gpu(0)), gpu(1))).sum())(x)
+        ) is gpu(1)
 
 
 def test_after_jax_has_started_it_is_too_late():
@@ -262,12 +295,15 @@ print(xdevice.count("gpu"), repr(xdevice.gpu(0)))
 
 
 def test_importing_jax_before_is_not_too_late():
-    assert run("import jax\nprint(len(xdevice.virtual_gpus(3)), len(jax.devices('cpu')))") == "3 4\n"
+    assert (
+        run("import jax\nprint(len(xdevice.virtual_gpus(3)), len(jax.devices('cpu')))") == "3 4\n"
+    )
 
 
 def test_the_cpu_is_not_among_the_gpus_peers_and_stays_the_default_device():
     gpus = [xdevice.native(gpu(0)), xdevice.native(gpu(1))]
-    assert jax.devices() == jax.local_devices() == gpus and jax.device_count() == jax.local_device_count() == 2
+    assert jax.devices() == jax.local_devices() == gpus
+    assert jax.device_count() == jax.local_device_count() == 2
     assert list(jax.make_mesh((2,), ("x",)).devices) == gpus
     assert device_of(jnp.ones(2)) is cpu()
     with jax.default_device(gpus[1]):
@@ -275,7 +311,9 @@ def test_the_cpu_is_not_among_the_gpus_peers_and_stays_the_default_device():
 
 
 def test_the_environment_is_heeded_right_after_the_import_of_jax():
-    code = "import jax\nfirst = jax.numpy.ones(3)\nprint(jax.device_count(), xdevice.devices('gpu'))"
+    code = (
+        "import jax\nfirst = jax.numpy.ones(3)\nprint(jax.device_count(), xdevice.devices('gpu'))"
+    )
     assert run(code, **{ENV: "2"}) == "2 [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]\n"
 
 
@@ -296,5 +334,7 @@ print(xdevice.virtual_gpus(2, force=True), xdevice.device_of(xdevice.ones(3, dev
 
 def test_a_limit_of_memory_raises_since_it_cannot_be_kept(monkeypatch):
     monkeypatch.setenv(MEMORY, "64MiB")
-    with pytest.raises(xdevice.NotSupportedError, match=f"{MEMORY} asks for a limit, and jax cannot"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=f"{MEMORY} asks for a limit, and jax cannot"
+    ):
         xdevice.backend("jax").virtual.enable(2, False, False)

@@ -145,7 +145,9 @@ def test_words_for_gpus_mean_them_as_backends_and_default_device_and_in_errors(p
 
 
 @pytest.mark.weekly
-def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
+def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(
+    keras_losses,
+):
     with_gpus, alone, more = keras_losses(
         "jax",
         """
@@ -170,7 +172,16 @@ def test_a_limit_of_memory_that_cannot_be_kept_is_an_error_before_the_script_run
     script.write_text("print('the script runs')\nimport jax.numpy as jnp\n")
     env = {**os.environ, "XDEVICE_VIRTUAL_MEMORY": "1GiB"}
     env.pop("XDEVICE_VIRTUAL_GPUS", None)
-    command = [sys.executable, "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", str(script)]
+    command = [
+        sys.executable,
+        "-m",
+        "xdevice",
+        "run",
+        "--virtual-gpus",
+        "2",
+        "--stand-in",
+        str(script),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
     assert (done.returncode, done.stdout) == (2, ""), done.stderr
     assert "XDEVICE_VIRTUAL_MEMORY asks for a limit, and jax cannot limit the memory" in done.stderr
@@ -236,11 +247,18 @@ def test_races_cannot_be_found_where_programs_order_no_streams(tmp_path):
     (tmp_path / "script.py").write_text("import jax\nprint('ran')\n")
     env = {name: value for name, value in os.environ.items() if name != "XDEVICE_VIRTUAL_GPUS"}
     done = subprocess.run(
-        [sys.executable, *["-m", "xdevice", "run", "--virtual-gpus=2", "--stand-in", "--races", "script.py"]],
+        [
+            sys.executable,
+            *["-m", "xdevice", "run", "--virtual-gpus=2", "--stand-in", "--races", "script.py"],
+        ],
         capture_output=True,
         text=True,
         cwd=tmp_path,
         env=env,
     )
-    assert done.returncode == 2 and not done.stdout
-    assert "'races' cannot be met under jax, whose programs order no streams; leave it out" in done.stderr
+    assert done.returncode == 2
+    assert not done.stdout
+    assert (
+        "'races' cannot be met under jax, whose programs order no streams; leave it out"
+        in done.stderr
+    )

@@ -29,14 +29,20 @@ def test_the_name_that_mxnet_prints_for_a_virtual_gpu_reads_back_as_it():
 def test_a_virtual_gpu_is_a_cpu_context_and_the_programs_own_stay_cpus():
     assert [xdevice.native(d) for d in EVERYWHERE] == [mx.cpu(0), mx.cpu(1001), mx.cpu(1002)]
     assert [xdevice.as_device(mx.cpu(i)) for i in (0, 1001, 1002)] == list(EVERYWHERE)
-    assert [str(xdevice.as_device(mx.cpu(i))) for i in (1, 1000, 1003)] == ["cpu:1", "cpu:1000", "cpu:1003"]
+    assert [str(xdevice.as_device(mx.cpu(i))) for i in (1, 1000, 1003)] == [
+        "cpu:1",
+        "cpu:1000",
+        "cpu:1003",
+    ]
     assert xdevice.count("cpu") == 1
 
 
 def test_what_is_on_a_real_gpu_is_never_taken_for_virtual():
     from xdevice.backends.mxnet.placement import holder  # no array can be there on this machine
 
-    with pytest.raises(xdevice.UnknownPlacementError, match="is on a real GPU, which virtual ones hide"):
+    with pytest.raises(
+        xdevice.UnknownPlacementError, match="is on a real GPU, which virtual ones hide"
+    ):
         holder(mx.gpu(0))
 
 
@@ -62,7 +68,9 @@ def test_a_model_and_its_trainer_work_on_both_devices_at_once():
     net = nn.Dense(1, in_units=2)
     net.initialize(mx.init.One(), ctx=devices)
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore="device")
-    parts = [ones((4, 2), device=d) for d in (gpu(0), gpu(1))]  # split_and_load itself fails on NumPy 2
+    parts = [
+        ones((4, 2), device=d) for d in (gpu(0), gpu(1))
+    ]  # split_and_load itself fails on NumPy 2
     with autograd.record():
         losses = [net(part).sum() for part in parts]
     autograd.backward(losses)
@@ -112,10 +120,15 @@ def trained(make, device, optimizer, hybridize):
     net.initialize(ctx=xdevice.native(device))
     net(x)
     for parameter in net.collect_params().values():
-        parameter.set_data(mx.np.array(rng.normal(size=parameter.shape).astype("float32") ** 2 / 10))
+        parameter.set_data(
+            mx.np.array(rng.normal(size=parameter.shape).astype("float32") ** 2 / 10)
+        )
     if hybridize:
         net.hybridize()
-    trainer, loss = gluon.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.01}), gluon.loss.SoftmaxCELoss()
+    trainer, loss = (
+        gluon.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.01}),
+        gluon.loss.SoftmaxCELoss(),
+    )
     for _ in range(3):
         with autograd.record():
             value = loss(net(x), y)
@@ -127,9 +140,13 @@ def trained(make, device, optimizer, hybridize):
 
 @pytest.mark.filterwarnings("ignore:ndarray.context has been renamed")  # by MXNet's own LSTM
 @pytest.mark.parametrize("hybridize", [False, True])
-@pytest.mark.parametrize(("make", "optimizer"), [(convolutions, "sgd"), (convolutions, "adam"), (recurrent, "adam")])
+@pytest.mark.parametrize(
+    ("make", "optimizer"), [(convolutions, "sgd"), (convolutions, "adam"), (recurrent, "adam")]
+)
 def test_training_gives_the_cpus_numbers(make, optimizer, hybridize):
-    for of_cpu, of_gpu in zip(*(trained(make, d, optimizer, hybridize) for d in (cpu(), gpu(1))), strict=True):
+    for of_cpu, of_gpu in zip(
+        *(trained(make, d, optimizer, hybridize) for d in (cpu(), gpu(1))), strict=True
+    ):
         np.testing.assert_allclose(of_gpu, of_cpu, rtol=1e-6, atol=1e-6)
 
 
@@ -163,7 +180,12 @@ def mixtures():
 def test_strict_names_the_operation_and_the_devices(operation):
     mix = mixtures()[operation]
     mix()  # MXNet itself copies in silence
-    with strict(), pytest.raises(xdevice.MixedDeviceError, match=f"^{operation} was given tensors on") as caught:
+    with (
+        strict(),
+        pytest.raises(
+            xdevice.MixedDeviceError, match=f"^{operation} was given tensors on"
+        ) as caught,
+    ):
         mix()
     assert caught.value.devices == {gpu(0), gpu(1)}
     mix()
@@ -196,17 +218,28 @@ def test_nothing_is_left_in_the_library_after_strict():
     names = ("MXImperativeInvokeEx", "MXInvokeCachedOpEx", "MXNetFuncCall", "MXAutogradBackwardEx")
     before = [getattr(_LIB, name) for name in names]
     with strict():
-        assert all(getattr(_LIB, name) is not function for name, function in zip(names, before, strict=True))
-    assert all(getattr(_LIB, name) is function for name, function in zip(names, before, strict=True))
+        assert all(
+            getattr(_LIB, name) is not function
+            for name, function in zip(names, before, strict=True)
+        )
+    assert all(
+        getattr(_LIB, name) is function for name, function in zip(names, before, strict=True)
+    )
 
 
-@pytest.mark.filterwarnings("ignore:ndarray.as_in_context has been renamed")  # by MXNet's own indexing
+@pytest.mark.filterwarnings(
+    "ignore:ndarray.as_in_context has been renamed"
+)  # by MXNet's own indexing
 def test_strict_sees_an_index_and_what_is_assigned_on_another_device():
     x, y = ones((2, 3), device=gpu(0)), ones((2, 3), device=gpu(1))
     here, there = (xdevice.tensor([0, 1], dtype="int32", device=d) for d in (gpu(0), gpu(1)))
     with strict():
         assert x[here].shape == (2, 3)
-        for mix in (lambda: x[there], lambda: x.__setitem__(there, 1.0), lambda: x.__setitem__(0, y[0])):
+        for mix in (
+            lambda: x[there],
+            lambda: x.__setitem__(there, 1.0),
+            lambda: x.__setitem__(0, y[0]),
+        ):
             with pytest.raises(xdevice.MixedDeviceError, match="indexing was given"):
                 mix()
     assert to_numpy(x).tolist() == [[1, 1, 1], [1, 1, 1]]

@@ -67,7 +67,9 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(progr
 
 
 def test_a_network_trains_on_both_gpus_to_the_cpus_numbers(program):
-    first = "    import xdevice; xdevice.backend('mxnet').framework"  # imports MXNet under any NumPy
+    first = (
+        "    import xdevice; xdevice.backend('mxnet').framework"  # imports MXNet under any NumPy
+    )
     (loss, both), (alone, one) = program(TRAIN), program(first + TRAIN, gpus=False)
     assert (both, one) == ("2 True", "1 True")
     assert float(loss) == pytest.approx(float(alone), rel=1e-5)
@@ -104,7 +106,9 @@ def test_what_goes_wrong_says_what_it_says_of_real_gpus(program):
     assert lines[3:] == ["memory | invalid device ordinal 5: there are 2 virtual GPUs", "gpu(1)"]
 
 
-def test_pickles_files_and_dlpack_come_back_on_their_gpu_and_the_programs_own_cpus_stay_cpus(program):
+def test_pickles_files_and_dlpack_come_back_on_their_gpu_and_the_programs_own_cpus_stay_cpus(
+    program,
+):
     assert program("""
         import os, pickle
         import mxnet as mx
@@ -312,5 +316,8 @@ def test_a_limit_of_memory_is_refused_by_name(monkeypatch):
 
     xdevice.backend("mxnet").framework  # noqa: B018  (imports MXNet under any NumPy)
     monkeypatch.setenv("XDEVICE_VIRTUAL_MEMORY", "1GiB")
-    with pytest.raises(xdevice.NotSupportedError, match=r"XDEVICE_VIRTUAL_MEMORY asks for a limit, and mxnet cannot"):
+    with pytest.raises(
+        xdevice.NotSupportedError,
+        match=r"XDEVICE_VIRTUAL_MEMORY asks for a limit, and mxnet cannot",
+    ):
         virtual.enable(2, force=True, stand_in=False)

@@ -40,7 +40,13 @@ def python(tmp_path):
     """Runs a program with two virtual GPUs where no compiler is on the path, and the user's cache is empty."""
 
     def run(program, **environment):
-        fresh = {**os.environ, **WITHOUT, ENV: "2", "XDEVICE_BACKEND": "paddle", "XDG_CACHE_HOME": str(tmp_path)}
+        fresh = {
+            **os.environ,
+            **WITHOUT,
+            ENV: "2",
+            "XDEVICE_BACKEND": "paddle",
+            "XDG_CACHE_HOME": str(tmp_path),
+        }
         return subprocess.run(
             [sys.executable, "-W", "ignore", "-c", program],
             env={**fresh, **environment},
@@ -58,7 +64,9 @@ def test_a_network_trains_without_kernels_for_16_bit_floats(python, tmp_path):
     if plugins.program(bare) is None:
         pytest.skip(f"needs a C++ compiler: {plugins.INSTALL}, or pip install ziglang")
     plugins.build(bare, tmp_path)
-    done = python(f"import sys; sys.modules['ziglang'] = None\n{PROGRAM}", XDEVICE_PLUGINS=str(tmp_path))
+    done = python(
+        f"import sys; sys.modules['ziglang'] = None\n{PROGRAM}", XDEVICE_PLUGINS=str(tmp_path)
+    )
     assert done.stdout == "gpu:1 True\nTrue\n", done.stderr
 
 

@@ -17,7 +17,9 @@ nn, functional = paddle.nn, paddle.nn.functional
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:When training, we now always track global mean and variance"),
+    pytest.mark.filterwarnings(
+        "ignore:When training, we now always track global mean and variance"
+    ),
     pytest.mark.usefixtures("plug_in"),
 ]
 
@@ -35,7 +37,12 @@ def python(code, *, gpus=None, **environment):
         clean["XDEVICE_VIRTUAL_GPUS"] = str(gpus)
     command = [sys.executable, "-W", "ignore", "-c", code]
     done = subprocess.run(
-        command, capture_output=True, text=True, timeout=300, env={**clean, **environment}, check=False
+        command,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env={**clean, **environment},
+        check=False,
     )
     return done.returncode, done.stdout, done.stderr
 
@@ -48,7 +55,11 @@ def last(text):
 
 
 def test_a_virtual_gpu_is_a_custom_device_and_the_default_stays_the_cpu():
-    assert [str(xdevice.native(d)) for d in EVERYWHERE] == ["Place(cpu)", "Place(vgpu:0)", "Place(vgpu:1)"]
+    assert [str(xdevice.native(d)) for d in EVERYWHERE] == [
+        "Place(cpu)",
+        "Place(vgpu:0)",
+        "Place(vgpu:1)",
+    ]
     assert [xdevice.as_device(paddle.CustomPlace("vgpu", i)) for i in range(2)] == [gpu(0), gpu(1)]
     assert device_of(paddle.ones([1])) is cpu()
     assert xdevice.count("cpu") == 1
@@ -58,7 +69,11 @@ def test_a_virtual_gpu_is_a_custom_device_and_the_default_stays_the_cpu():
 def test_paddles_own_factories_and_layers_take_the_native_device():
     there = xdevice.native(gpu(1))
     layer = nn.Linear(3, 2).to("vgpu:1")
-    made = [paddle.to_tensor([1.0, 2.0], place=there), paddle.ones([3])._copy_to(there, True), layer]
+    made = [
+        paddle.to_tensor([1.0, 2.0], place=there),
+        paddle.ones([3])._copy_to(there, True),
+        layer,
+    ]
     made.append(layer(ones((4, 3), device=gpu(1))))
     with gpu(1):
         made += [paddle.zeros([2]), paddle.rand([3]), nn.Linear(1, 1)]
@@ -70,7 +85,16 @@ def test_an_operation_stays_where_its_tensors_are_whatever_the_default():
         with default:
             for device in EVERYWHERE:
                 x = ones((2, 2), device=device)
-                results = x + x, x @ x, functional.relu(x), paddle.concat([x, x]), x[0], x.sum(), x.clone(), x.t()
+                results = (
+                    x + x,
+                    x @ x,
+                    functional.relu(x),
+                    paddle.concat([x, x]),
+                    x[0],
+                    x.sum(),
+                    x.clone(),
+                    x.t(),
+                )
                 assert {device_of(y) for y in results} == {device}
 
 
@@ -98,7 +122,9 @@ def test_what_a_kernel_of_the_cpu_reads_it_never_writes():
         assert device_of(y) is gpu(1), name
         y.fill_(5)
         y.add_(y)
-        assert to_numpy(x).tolist() == [[1, 1, 1]] * 2, name  # PaddlePaddle lends the kernel the memory of x
+        assert to_numpy(x).tolist() == [[1, 1, 1]] * 2, (
+            name
+        )  # PaddlePaddle lends the kernel the memory of x
         assert set(to_numpy(y).ravel().tolist()) == {10}, name
 
 
@@ -117,7 +143,13 @@ def test_memory_is_counted_for_each_device():
 
 
 def lenet():
-    layers = nn.Conv2D(1, 6, 5, padding=2), nn.BatchNorm2D(6), nn.ReLU(), nn.AvgPool2D(2, 2), nn.Conv2D(6, 16, 5)
+    layers = (
+        nn.Conv2D(1, 6, 5, padding=2),
+        nn.BatchNorm2D(6),
+        nn.ReLU(),
+        nn.AvgPool2D(2, 2),
+        nn.Conv2D(6, 16, 5),
+    )
     net = nn.Sequential(*layers, nn.Sigmoid(), nn.AvgPool2D(2, 2), nn.Flatten(), nn.Linear(256, 10))
     return net, np.random.default_rng(0).normal(size=(8, 1, 24, 24))
 
@@ -137,16 +169,22 @@ def recurrent():
 
 def transformer():
     layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
-    return nn.Sequential(layer, nn.Flatten(), nn.Linear(40, 10)), np.random.default_rng(0).normal(size=(8, 5, 8))
+    return nn.Sequential(layer, nn.Flatten(), nn.Linear(40, 10)), np.random.default_rng(0).normal(
+        size=(8, 5, 8)
+    )
 
 
 OPTIMIZERS = {
     "SGD": lambda parameters: paddle.optimizer.SGD(0.1, parameters),
     "Momentum": lambda parameters: paddle.optimizer.Momentum(0.1, parameters=parameters),
     "Adam": lambda parameters: paddle.optimizer.Adam(0.01, parameters=parameters),
-    "RMSProp": lambda parameters: paddle.optimizer.RMSProp(0.01, parameters=parameters, momentum=0.9, centered=True),
+    "RMSProp": lambda parameters: paddle.optimizer.RMSProp(
+        0.01, parameters=parameters, momentum=0.9, centered=True
+    ),
     "AdamW": lambda parameters: paddle.optimizer.AdamW(0.01, parameters=parameters),
-    "clipped": lambda parameters: paddle.optimizer.SGD(0.1, parameters, grad_clip=nn.ClipGradByGlobalNorm(0.5)),
+    "clipped": lambda parameters: paddle.optimizer.SGD(
+        0.1, parameters, grad_clip=nn.ClipGradByGlobalNorm(0.5)
+    ),
 }
 
 
@@ -175,7 +213,9 @@ def trained(make, device, optimizer):
 @pytest.mark.parametrize("make", [lenet, recurrent, transformer])
 def test_training_gives_the_cpus_numbers(make, optimizer):
     with strict():
-        (losses, values), (expected, others) = (trained(make, d, optimizer) for d in (gpu(1), cpu()))
+        (losses, values), (expected, others) = (
+            trained(make, d, optimizer) for d in (gpu(1), cpu())
+        )
     np.testing.assert_allclose(losses, expected, rtol=1e-6)
     for value, other in zip(values, others, strict=True):
         np.testing.assert_allclose(value, other, rtol=1e-6, atol=1e-6)
@@ -224,7 +264,8 @@ def test_a_spread_model_is_put_back_where_it_was_if_the_move_fails():
     failing.weight = failing.create_parameter([2])
     with pytest.raises(ValueError, match="it stays"):
         to_device([model, failing], gpu(1))
-    assert state() == before and device_of(failing) is cpu()
+    assert state() == before
+    assert device_of(failing) is cpu()
 
 
 def test_a_layer_that_has_moved_makes_parameters_of_the_dtype_that_it_had():
@@ -239,7 +280,10 @@ def test_an_optimizer_stepped_outside_the_devices_scope_may_take_its_model_elsew
     optimizer = OPTIMIZERS["Adam"](layer.parameters())
     layer(ones((1, 2), device=gpu(1))).sum().backward()
     with gpu(0):  # where PaddlePaddle makes the optimizer's state
-        with strict(), pytest.raises(xdevice.MixedDeviceError, match=r"^adam_ was given .* gpu:0 and gpu:1"):
+        with (
+            strict(),
+            pytest.raises(xdevice.MixedDeviceError, match=r"^adam_ was given .* gpu:0 and gpu:1"),
+        ):
             optimizer.step()
         optimizer.step()
     assert device_of(layer.weight) is gpu(0)
@@ -248,12 +292,16 @@ def test_an_optimizer_stepped_outside_the_devices_scope_may_take_its_model_elsew
 def test_the_gradient_of_a_sparse_embedding_is_still_on_the_cpu_and_device_of_says_so():
     words = to_device(nn.Embedding(5, 3, sparse=True), gpu(1))
     words(xdevice.tensor([1, 2, 1], device=gpu(1))).sum().backward()
-    assert device_of(words.weight.grad) is cpu(), "the note in backends/paddle/virtual/repairs.py may go"
+    assert device_of(words.weight.grad) is cpu(), (
+        "the note in backends/paddle/virtual/repairs.py may go"
+    )
     OPTIMIZERS["SGD"](words.parameters()).step()
     assert device_of(words) is gpu(1)
 
 
-@pytest.mark.skipif(not hasattr(paddle.Tensor, "device"), reason="PaddlePaddle has Tensor.device since 3.3")
+@pytest.mark.skipif(
+    not hasattr(paddle.Tensor, "device"), reason="PaddlePaddle has Tensor.device since 3.3"
+)
 def test_paddles_own_word_for_a_tensors_device_is_understood():
     assert xdevice.as_device(str(ones(1, device=gpu(1)).device)) is gpu(1)
 
@@ -269,7 +317,9 @@ def test_models_are_copied_saved_and_loaded(tmp_path):
             other = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1D(3))
             other.set_state_dict(paddle.load(str(tmp_path / "net.pdparams")))
         assert device_of(other) is device
-        for mine, theirs in zip(net.state_dict().values(), other.state_dict().values(), strict=True):
+        for mine, theirs in zip(
+            net.state_dict().values(), other.state_dict().values(), strict=True
+        ):
             assert to_numpy(mine).tolist() == to_numpy(theirs).tolist()
 
 
@@ -327,7 +377,12 @@ def test_strict_sees_every_way_of_mixing(operation):
     x, y = ones((2, 2), device=gpu(0)), ones((2, 2), device=gpu(1))
     mix = MIXTURES[operation]
     mix(x, y)  # PaddlePaddle copies without an error
-    with strict(), pytest.raises(xdevice.MixedDeviceError, match=" was given tensors on gpu:0 and gpu:1") as caught:
+    with (
+        strict(),
+        pytest.raises(
+            xdevice.MixedDeviceError, match=" was given tensors on gpu:0 and gpu:1"
+        ) as caught,
+    ):
         mix(x, y)
     assert caught.value.devices == {gpu(0), gpu(1)}
     mix(x, y)
@@ -363,7 +418,10 @@ def test_nothing_is_left_in_paddle_after_strict():
         return {
             **{f"operation {name}": getattr(operations, name) for name in operations.__all__},
             **{f"tensor {name}": value for name, value in vars(tensor).items()},
-            **{f"eager {name}": getattr(eager, name) for name in ("run_backward", "run_partial_grad")},
+            **{
+                f"eager {name}": getattr(eager, name)
+                for name in ("run_backward", "run_partial_grad")
+            },
         }
 
     before = held()
@@ -388,7 +446,9 @@ def test_they_can_be_asked_for_in_the_program_and_the_environment_stays_as_it_wa
 
 
 @pytest.mark.parametrize(
-    "then", ["xdevice.use('paddle'); import paddle", "import paddle; xdevice.use('paddle')"], ids=["use", "import"]
+    "then",
+    ["xdevice.use('paddle'); import paddle", "import paddle; xdevice.use('paddle')"],
+    ids=["use", "import"],
 )
 def test_they_may_be_asked_for_before_paddle_is_chosen_and_imported(then):
     status, output, errors = python(f"import xdevice; xdevice.virtual_gpus(3); {then}; {SHOW}")
@@ -419,10 +479,16 @@ def test_strict_sees_an_index_and_what_is_assigned_on_another_device():
     x, y = ones((2, 3), device=gpu(0)), ones((2, 3), device=gpu(1))
     there = xdevice.tensor([0, 1], device=gpu(1))
     with strict():
-        for mix in (lambda: x[there], lambda: x.__setitem__(there, 1.0), lambda: x.__setitem__(0, y[0])):
+        for mix in (
+            lambda: x[there],
+            lambda: x.__setitem__(there, 1.0),
+            lambda: x.__setitem__(0, y[0]),
+        ):
             with pytest.raises(xdevice.MixedDeviceError, match="item was given"):
                 mix()
         x[0] = 2.0
     assert device_of(x) is gpu(0)
     x[0] = y[0]
-    assert device_of(x) is gpu(1), "PaddlePaddle moves it: if this fails, the docstring of mixing.py is out of date"
+    assert device_of(x) is gpu(1), (
+        "PaddlePaddle moves it: if this fails, the docstring of mixing.py is out of date"
+    )

@@ -128,7 +128,9 @@ HALVES = """
 def test_layers_compute_in_16_bits_where_they_are(program):
     names = "linear", "convolution", "normalisation", "LSTM", "GRU", "attention"
     assert program(HALVES) == [
-        f"{name} True {{'paddle.{dtype}'}} {{'Place(gpu:0)'}}" for name in names for dtype in ("float16", "bfloat16")
+        f"{name} True {{'paddle.{dtype}'}} {{'Place(gpu:0)'}}"
+        for name in names
+        for dtype in ("float16", "bfloat16")
     ]
 
 
@@ -240,8 +242,15 @@ PROCESSES = """
 def test_processes_have_a_gpu_each_and_train_together_to_the_cpus_numbers(program, tmp_path):
     alone = json.loads(program(PROCESSES, PYTHONWARNINGS="ignore", FOLDER=str(tmp_path))[-1])
     for index in range(2):
-        rank, device, place, parts, objects, mean, refused, weights = json.loads((tmp_path / str(index)).read_text())
+        rank, device, place, parts, objects, mean, refused, weights = json.loads(
+            (tmp_path / str(index)).read_text()
+        )
         assert (rank, device, place) == (index, f"gpu:{index}", f"Place(gpu:{index})")
-        assert (parts, objects, mean, refused) == ([0, 1], ["Place(gpu:0)", "Place(gpu:1)"], 1.5, True)
+        assert (parts, objects, mean, refused) == (
+            [0, 1],
+            ["Place(gpu:0)", "Place(gpu:1)"],
+            1.5,
+            True,
+        )
         for weight in weights:
             np.testing.assert_allclose(weight, alone, rtol=1e-5, atol=1e-7)

@@ -19,13 +19,20 @@ APART = """
     File LMDB Record Deadline Sleep WithDefault GraphDef Unbatch Microfrontend TensorArray Session DeepCopy
 """
 NOT_IN_PART = "Const", "Enter", "Exit", "Merge", "PreventGradient"  # of graphs, and of control flow
-ON_THE_HOST = "Dataset", "Table"  # whose handles are on the CPU with them; iterators and look-ups follow
+ON_THE_HOST = (
+    "Dataset",
+    "Table",
+)  # whose handles are on the CPU with them; iterators and look-ups follow
 HANDLES = tf.resource.as_datatype_enum, tf.variant.as_datatype_enum
 
 
 def takes_plain_tensors(name):
     definition = op_def_registry.get(name)
-    if definition is None or not definition.output_arg or any(word in name for word in APART.split()):
+    if (
+        definition is None
+        or not definition.output_arg
+        or any(word in name for word in APART.split())
+    ):
         return False
     arguments, handles = [*definition.input_arg, *definition.output_arg], HANDLES
     if any(word in name for word in ON_THE_HOST):
@@ -35,7 +42,10 @@ def takes_plain_tensors(name):
 
 def dtypes_of(found, attribute):
     """All that its kernels take, or None if they take any."""
-    each = [{c.name: c.allowed_values.list.type for c in kernel.constraint}.get(attribute.name) for kernel in found]
+    each = [
+        {c.name: c.allowed_values.list.type for c in kernel.constraint}.get(attribute.name)
+        for kernel in found
+    ]
     return None if not all(each) else {dtype for types in each for dtype in types}
 
 
@@ -45,14 +55,21 @@ def lacking(on_cpu, on_gpu, attribute):
         return []
     known = set(attribute.allowed_values.list.type)
     here = dtypes_of(on_cpu, attribute) or known or set(range(1, 24))
-    return sorted(tf.as_dtype(dtype).name for dtype in (here & known if known else here) - there - set(HANDLES))
+    return sorted(
+        tf.as_dtype(dtype).name
+        for dtype in (here & known if known else here) - there - set(HANDLES)
+    )
 
 
-assert tf.test.is_built_with_cuda(), "this is a build for the CPU, which does not know the kernels of GPUs"
+assert tf.test.is_built_with_cuda(), (
+    "this is a build for the CPU, which does not know the kernels of GPUs"
+)
 kernels_of = defaultdict(lambda: defaultdict(list))
 for kernel in kernels.get_all_registered_kernels().kernel:
     if not kernel.label:
-        kernels_of[kernel.op]["GPU" if kernel.device_type == "DEFAULT" else kernel.device_type].append(kernel)
+        kernels_of[kernel.op][
+            "GPU" if kernel.device_type == "DEFAULT" else kernel.device_type
+        ].append(kernel)
 for name, found in sorted(kernels_of.items()):
     # a variable is where its handle is made
     if "CPU" not in found or not (takes_plain_tensors(name) or name == "VarHandleOp"):
@@ -62,6 +79,8 @@ for name, found in sorted(kernels_of.items()):
             print(name)
     elif name not in NOT_IN_PART:
         for attribute in op_def_registry.get(name).attr:
-            dtypes = lacking(found["CPU"], found["GPU"], attribute) if "type" in attribute.type else []
+            dtypes = (
+                lacking(found["CPU"], found["GPU"], attribute) if "type" in attribute.type else []
+            )
             if dtypes := [dtype for dtype in dtypes if not dtype.startswith(("qint", "quint"))]:
                 print(name, attribute.name, *dtypes)

@@ -20,7 +20,9 @@ def test_a_gpu_that_does_not_exist_is_gpu_0_or_tensorflows_error_as_placement_is
     """)
     here = "/job:localhost/replica:0/task:0/device:GPU:"
     assert lines[0] == f"{here}0 {here}0"
-    assert lines[1].startswith("Could not satisfy device specification '/device:GPU:9'. enable_soft_placement=0.")
+    assert lines[1].startswith(
+        "Could not satisfy device specification '/device:GPU:9'. enable_soft_placement=0."
+    )
     assert lines[2:] == [f"{here}1"]
 
 
@@ -49,9 +51,16 @@ def test_operations_that_gpus_lack_are_on_the_cpu_and_refused_without_soft_place
     *places, first, second = program(UPPER)
     assert places == ["CPU:0 CPU:0 CPU:0 CPU:0", "['CPU:0']", "True", "b'A'"]
     place = "/job:localhost/replica:0/task:0/device:"
-    assert f"Could not satisfy device specification '{place}GPU:1'. enable_soft_placement=0. Supported" in first
-    assert f"types [CPU]. All available devices [{place}CPU:0, {place}GPU:0, {place}GPU:1]. [Op:StringUpper]" in first
-    assert "Cannot assign a device for operation" in second and "because no supported kernel for GPU devices" in second
+    assert (
+        f"Could not satisfy device specification '{place}GPU:1'. enable_soft_placement=0. Supported"
+        in first
+    )
+    assert (
+        f"types [CPU]. All available devices [{place}CPU:0, {place}GPU:0, {place}GPU:1]. [Op:StringUpper]"
+        in first
+    )
+    assert "Cannot assign a device for operation" in second
+    assert "because no supported kernel for GPU devices" in second
     assert program(UPPER, words=["--lenient"])[2:] == ["True", "b'A'", "b'A'", "b'A'"]
 
 
@@ -95,7 +104,8 @@ def test_dtypes_that_gpus_lack_are_on_the_cpu_and_refused_without_soft_placement
     assert lines[3:6] == [" ".join(["GPU:0"] * n) for n in (6, 2, 3)]
     assert lines[6:9] == ["CPU:0 GPU:1", "2 True", "CPU:0"]
     for said, operation in zip(lines[9:11], ("MatMul", "VarHandleOp"), strict=True):
-        assert "enable_soft_placement=0. Supported device types [CPU]" in said and f"[Op:{operation}]" in said
+        assert "enable_soft_placement=0. Supported device types [CPU]" in said
+        assert f"[Op:{operation}]" in said
     assert lines[11:] == ["runs"]
 
 
@@ -123,10 +133,18 @@ def test_a_gpu_that_is_not_there_is_gpu_0_or_an_error_that_names_gpus(program):
         try: tf.function(ones.python_function)()
         except tf.errors.InvalidArgumentError as error: print(*(x for x in str(error).splitlines() if "Could" in x))
     """)
-    listed = ", ".join(f"/job:localhost/replica:0/task:0/device:{name}" for name in ("CPU:0", "GPU:0", "GPU:1"))
-    assert f"was explicitly assigned to /device:GPU:9 but available devices are [ {listed} ]" in lines[0]
+    listed = ", ".join(
+        f"/job:localhost/replica:0/task:0/device:{name}" for name in ("CPU:0", "GPU:0", "GPU:1")
+    )
+    assert (
+        f"was explicitly assigned to /device:GPU:9 but available devices are [ {listed} ]"
+        in lines[0]
+    )
     assert lines[1].endswith("GPU:0")
-    assert "Could not satisfy device specification '/device:GPU:9'. enable_soft_placement=0" in lines[2]
+    assert (
+        "Could not satisfy device specification '/device:GPU:9'. enable_soft_placement=0"
+        in lines[2]
+    )
 
 
 @pytest.mark.weekly

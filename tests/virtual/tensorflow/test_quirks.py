@@ -37,7 +37,9 @@ def on(device, make):
 
 def address(x):
     if isinstance(x, tf.Variable):
-        x = tf.raw_ops.ReadVariableOp(resource=x.handle, dtype=x.dtype)  # x.read_value() is a copy in the scope
+        x = tf.raw_ops.ReadVariableOp(
+            resource=x.handle, dtype=x.dtype
+        )  # x.read_value() is a copy in the scope
     return np.asarray(memoryview(x)).ctypes.data
 
 
@@ -45,7 +47,13 @@ def run(code, **more):
     """Run the code in a process of its own, which has asked for nothing yet."""
     env = {name: value for name, value in os.environ.items() if name != ENV}
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", "import xdevice\nxdevice.use('tensorflow')\n" + code],
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            "-c",
+            "import xdevice\nxdevice.use('tensorflow')\n" + code,
+        ],
         capture_output=True,
         text=True,
         timeout=120,
@@ -61,17 +69,28 @@ def run(code, **more):
 def test_a_virtual_gpu_is_the_logical_cpu_behind_the_cpu_and_all_of_its_names_say_so():
     assert [xdevice.native(d) for d in EVERYWHERE] == ["/CPU:0", "/CPU:1", "/CPU:2"]
     logical = tf.config.list_logical_devices("CPU")
-    assert [xdevice.as_device(d) for d in logical] == [xdevice.as_device(d.name) for d in logical] == list(EVERYWHERE)
+    assert (
+        [xdevice.as_device(d) for d in logical]
+        == [xdevice.as_device(d.name) for d in logical]
+        == list(EVERYWHERE)
+    )
     for name in ("/CPU:2", "/cpu:2", "/device:CPU:2", on(gpu(1), lambda: tf.ones(1)).device):
-        assert xdevice.as_device(name) is xdevice.as_device(tf.DeviceSpec.from_string(name)) is gpu(1)
+        assert (
+            xdevice.as_device(name) is xdevice.as_device(tf.DeviceSpec.from_string(name)) is gpu(1)
+        )
     assert xdevice.count("cpu") == 1
-    with pytest.raises(xdevice.DeviceNotFoundError, match="sees cpu:0, virtual gpu:0, virtual gpu:1"):
+    with pytest.raises(
+        xdevice.DeviceNotFoundError, match="sees cpu:0, virtual gpu:0, virtual gpu:1"
+    ):
         xdevice.native("cpu:2")
 
 
 def test_the_cpu_is_not_among_the_gpus_peers():
     strategy = tf.distribute.MirroredStrategy()
-    assert [xdevice.as_device(name) for name in strategy.extended.worker_devices] == [gpu(0), gpu(1)]
+    assert [xdevice.as_device(name) for name in strategy.extended.worker_devices] == [
+        gpu(0),
+        gpu(1),
+    ]
 
 
 @pytest.mark.weekly
@@ -89,8 +108,14 @@ def test_tensorflows_own_factories_and_layers_take_the_native_device():
         dense.build((None, 3))
         made += [dense, dense(tf.ones((1, 3)))]
     assert {device_of(x) for x in made} == {gpu(1)}
-    assert device_of(integers) is device_of(text) is cpu(), "as on a real GPU: TensorFlow leaves these to the host"
-    assert device_of(xdevice.tensor([1, 2], device=gpu(1))) is device_of(to_device(text, gpu(1))) is gpu(1)
+    assert device_of(integers) is device_of(text) is cpu(), (
+        "as on a real GPU: TensorFlow leaves these to the host"
+    )
+    assert (
+        device_of(xdevice.tensor([1, 2], device=gpu(1)))
+        is device_of(to_device(text, gpu(1)))
+        is gpu(1)
+    )
 
 
 def test_a_function_computes_where_it_is_called():
@@ -141,12 +166,16 @@ def test_a_function_that_was_traced_elsewhere_follows_the_scope_of_each_call():
 @pytest.mark.parametrize("dtype", ["float32", "int32", "bool", "string", "float16", "complex64"])
 def test_a_move_has_memory_of_its_own_for_every_pair_of_devices(dtype):
     for source in EVERYWHERE:
-        x = to_device(tf.constant(["a", "b"]) if dtype == "string" else tf.cast([0, 1], dtype), source)
+        x = to_device(
+            tf.constant(["a", "b"]) if dtype == "string" else tf.cast([0, 1], dtype), source
+        )
         for target in EVERYWHERE:
             moved = to_device(x, target, copy=True if target is source else None)
             assert (device_of(moved), device_of(x), moved.dtype) == (target, source, x.dtype)
             assert (moved.numpy() == x.numpy()).all()
-            assert dtype == "string" or address(moved) != address(x)  # text has no buffer to look at
+            assert dtype == "string" or address(moved) != address(
+                x
+            )  # text has no buffer to look at
 
 
 def test_what_tensorflow_itself_copies_between_them_is_the_same_memory():
@@ -160,21 +189,30 @@ def test_variables_models_and_what_holds_tensors_move_into_memory_of_their_own()
     v = on(gpu(0), lambda: tf.Variable(tf.ones(100)))
     for target in EVERYWHERE:
         moved = to_device(v, target, copy=True if target is gpu(0) else None)
-        assert device_of(moved) is target and address(moved) != address(v)
+        assert device_of(moved) is target
+        assert address(moved) != address(v)
         moved.assign_add(tf.ones(100))
         assert v.numpy().max() == 1
     net = on(gpu(0), lambda: keras.Sequential([keras.Input((3,)), layers.Dense(2)]))
     before = {address(w.value) for w in net.weights}
     to_device(net, gpu(1))
-    assert device_of(net) is gpu(1) and not before & {address(w.value) for w in net.weights}
+    assert device_of(net) is gpu(1)
+    assert not before & {address(w.value) for w in net.weights}
     sparse = tf.sparse.from_dense([[1.0, 0.0]])
     assert address(to_device(sparse, gpu(1)).values) != address(sparse.values)
 
 
 def test_new_tensors_have_memory_of_their_own_and_a_seed_covers_every_device():
-    makers = [lambda: tf.constant(1.0), lambda: tf.zeros((2, 3)), lambda: xdevice.full((2,), 1), lambda: tf.eye(2)]
+    makers = [
+        lambda: tf.constant(1.0),
+        lambda: tf.zeros((2, 3)),
+        lambda: xdevice.full((2,), 1),
+        lambda: tf.eye(2),
+    ]
     for make in makers:
-        assert len({address(on(device, make)) for device in EVERYWHERE for _ in range(2)}) >= len(EVERYWHERE)
+        assert len({address(on(device, make)) for device in EVERYWHERE for _ in range(2)}) >= len(
+            EVERYWHERE
+        )
     for device in EVERYWHERE:
         xdevice.seed(3)
         a = xdevice.rand(4, device=device)
@@ -199,7 +237,8 @@ def test_gradients_come_back_through_a_move_to_where_they_belong_in_memory_of_th
         tape.watch(source)
         moved = to_device(source, gpu(1))
     gradient = tape.gradient(moved, source, output_gradients=weight)
-    assert device_of(gradient) is gpu(0) and address(gradient) != address(weight)
+    assert device_of(gradient) is gpu(0)
+    assert address(gradient) != address(weight)
     assert outer.gradient(back, x).numpy().tolist() == [8, 10, 12]
 
 
@@ -230,7 +269,8 @@ def test_a_handle_does_not_move_alone():
 def test_no_memory_figures_are_invented():
     on(gpu(1), lambda: tf.ones(1000))
     found = xdevice.memory_stats(gpu(1))
-    assert found["allocated"] is found["peak"] is None and found["total"] > 0
+    assert found["allocated"] is found["peak"] is None
+    assert found["total"] > 0
 
 
 # ---------------------------------------------------------------- training
@@ -251,11 +291,19 @@ def lenet():
 
 
 def reader():
-    return [keras.Input((7,), dtype="int32"), layers.Embedding(20, 8), layers.LSTM(8), layers.Dense(10)]
+    return [
+        keras.Input((7,), dtype="int32"),
+        layers.Embedding(20, 8),
+        layers.LSTM(8),
+        layers.Dense(10),
+    ]
 
 
 ROWS = np.random.default_rng(0)
-DATA = {lenet: ROWS.normal(size=(8, 28, 28, 1)).astype("float32"), reader: ROWS.integers(0, 20, (8, 7))}
+DATA = {
+    lenet: ROWS.normal(size=(8, 28, 28, 1)).astype("float32"),
+    reader: ROWS.integers(0, 20, (8, 7)),
+}
 LABELS = ROWS.integers(0, 10, 8)
 
 
@@ -295,7 +343,9 @@ def trained(device, way, network, optimizer):
 
 
 @pytest.mark.weekly(but=("eager", "fitted-lenet-Adam"))
-@pytest.mark.parametrize("optimizer", [lambda: keras.optimizers.SGD(0.1, momentum=0.9), keras.optimizers.Adam])
+@pytest.mark.parametrize(
+    "optimizer", [lambda: keras.optimizers.SGD(0.1, momentum=0.9), keras.optimizers.Adam]
+)
 @pytest.mark.parametrize("network", [lenet, reader])
 @pytest.mark.parametrize("way", [eager, traced, fitted])
 def test_training_equals_the_cpus_to_the_last_bit_and_mixes_nothing(way, network, optimizer):
@@ -355,13 +405,17 @@ def test_a_mirrored_strategy_trains_over_both():
             net = keras.Sequential([keras.Input((7,)), layers.Dense(8, "relu"), layers.Dense(1)])
             net.compile("sgd", "mse")
         x = DATA[reader].astype("float32")
-        return net, net.fit(x, x[:, :1], epochs=3, batch_size=8, verbose=0, shuffle=False).history["loss"]
+        return net, net.fit(x, x[:, :1], epochs=3, batch_size=8, verbose=0, shuffle=False).history[
+            "loss"
+        ]
 
     strategy = tf.distribute.MirroredStrategy([xdevice.native(d) for d in (gpu(0), gpu(1))])
     with strategy.scope(), strict():
         net, values = losses(strategy)
     assert xdevice.devices_of(net) == {gpu(0), gpu(1)}
-    assert np.allclose(values, losses(tf.distribute.OneDeviceStrategy(xdevice.native(cpu())))[1], rtol=1e-6)
+    assert np.allclose(
+        values, losses(tf.distribute.OneDeviceStrategy(xdevice.native(cpu())))[1], rtol=1e-6
+    )
 
 
 # ---------------------------------------------------------------- mixing
@@ -371,7 +425,9 @@ class Tensors:
     """Tensors of each kind on each device: `cpu`, `one` on gpu:0, `two` on gpu:1, and a variable of either sort."""
 
     def __init__(self):
-        self.cpu, self.one, self.two = (xdevice.ones((2, 3), device=device) for device in EVERYWHERE)
+        self.cpu, self.one, self.two = (
+            xdevice.ones((2, 3), device=device) for device in EVERYWHERE
+        )
         self.variable = on(gpu(1), lambda: tf.Variable(tf.ones((2, 3))))
         self.keras = on(gpu(1), lambda: keras.Variable(tf.ones((2, 3))))
         self.scalars = [xdevice.tensor(2.0, device=device) for device in EVERYWHERE]
@@ -451,12 +507,17 @@ def test_it_is_an_error_in_every_thread_and_in_the_backward_pass_and_only_within
     assert found
     work()
     assert len(found) == 1
-    assert [getattr(pywrap_tfe, name) for name in dir(pywrap_tfe) if name.startswith("TFE_Py_")] == before
+    assert [
+        getattr(pywrap_tfe, name) for name in dir(pywrap_tfe) if name.startswith("TFE_Py_")
+    ] == before
 
 
 def test_an_operation_that_strays_because_no_scope_is_open_is_told_so():
     t = Tensors()
-    with strict(), pytest.raises(xdevice.MixedDeviceError, match="outside any scope and so run on cpu:0"):
+    with (
+        strict(),
+        pytest.raises(xdevice.MixedDeviceError, match="outside any scope and so run on cpu:0"),
+    ):
         _ = t.two * t.two + t.two
     with strict(), scope(gpu(1)):
         assert device_of(t.two * t.two + t.two) is gpu(1)
@@ -477,7 +538,8 @@ def test_an_operation_that_leaves_the_device_of_its_operands_is_an_error(name):
     with strict(), pytest.raises(xdevice.MixedDeviceError) as error:
         LEAVING[name](x)
     said = "outside any scope and so run on cpu:0, was given tensors on gpu:1; enter their device, with scope('gpu:1')"
-    assert str(error.value) == f"{name}, {said}" and error.value.devices == {cpu(), gpu(1)}
+    assert str(error.value) == f"{name}, {said}"
+    assert error.value.devices == {cpu(), gpu(1)}
     with strict(), gpu(1):
         assert device_of(LEAVING[name](x)) is gpu(1)
 
@@ -495,7 +557,12 @@ def test_functions_of_a_namespace_and_of_creation_stay_with_their_operands():
             *xp.unstack(x),
             xp.clip(x, 0, 1),
         ]
-        made += [xdevice.zeros((2,), like=x), xdevice.rand((2,), like=x), xp.full_like(x, 2.0), xp.astype(x, "int32")]
+        made += [
+            xdevice.zeros((2,), like=x),
+            xdevice.rand((2,), like=x),
+            xp.full_like(x, 2.0),
+            xp.astype(x, "int32"),
+        ]
     assert {device_of(each) for each in made[:-1]} == {gpu(1)}
 
 
@@ -545,16 +612,21 @@ def test_copies_by_xdevice_and_by_tensorflows_own_words_are_allowed():
         assert device_of(on(gpu(1), lambda: tf.identity(t.one))) is gpu(1)
         assert device_of(on(gpu(1), lambda: tf.Variable(t.one))) is gpu(1)
         t.variable.assign(on(gpu(0), lambda: 2 * t.one))
-        assert t.variable.numpy().max() == 2 and device_of(t.variable) is gpu(1)
+        assert t.variable.numpy().max() == 2
+        assert device_of(t.variable) is gpu(1)
         net = on(gpu(1), lambda: keras.Sequential([keras.Input((3,)), layers.Dense(2)]))
         checkpoint = tf.train.Checkpoint(net=net, other=tf.Variable(t.cpu))
         checkpoint.read(checkpoint.write(tempfile.mkdtemp() + "/checkpoint"))
         net.set_weights(net.get_weights())
         for batch in tf.data.Dataset.from_tensor_slices(np.ones((4, 3), "float32")).batch(2):
             on(gpu(1), lambda: net(to_device(batch, gpu(1))))  # noqa: B023  (called at once)
-        assert on(gpu(1), lambda: t.scalars[0] * t.two) is not None, "a number on the CPU goes anywhere"
+        assert on(gpu(1), lambda: t.scalars[0] * t.two) is not None, (
+            "a number on the CPU goes anywhere"
+        )
         integers = on(gpu(0), lambda: tf.constant([[1, 2, 3]] * 2))
-        assert device_of(integers) is cpu(), "the host's, so nobody's who would be copied from a GPU"
+        assert device_of(integers) is cpu(), (
+            "the host's, so nobody's who would be copied from a GPU"
+        )
         assert device_of(integers * integers + tf.ones((2, 3), tf.int32)) is cpu()
 
 
@@ -572,7 +644,11 @@ def test_what_is_decided_inside_a_function_is_not_seen():
 
 def test_small_integers_of_the_wrong_device_are_data_where_an_operation_takes_data():
     t = Tensors()
-    with strict(), scope(gpu(1)), pytest.raises(xdevice.MixedDeviceError, match=r"GatherV2.*cpu:0 and gpu:1"):
+    with (
+        strict(),
+        scope(gpu(1)),
+        pytest.raises(xdevice.MixedDeviceError, match=r"GatherV2.*cpu:0 and gpu:1"),
+    ):
         tf.gather(t.two, t.rows[0])
     with strict(), scope(gpu(1)):
         assert tf.reshape(t.two, tf.reshape(t.rows[0] * 0 + [3, 2], [-1])).shape == (3, 2)
@@ -604,7 +680,9 @@ else:
 """)
 
 
-SPLIT = "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)"
+SPLIT = (
+    "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)"
+)
 
 
 @pytest.mark.weekly
@@ -616,7 +694,9 @@ SPLIT = "tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDevic
         ("tf.config.set_visible_devices([], 'CPU')", "hidden"),
     ],
 )
-def test_too_late_or_in_the_way_of_the_users_own_devices_is_an_error_and_changes_nothing(before, says):
+def test_too_late_or_in_the_way_of_the_users_own_devices_is_an_error_and_changes_nothing(
+    before, says
+):
     out = run(f"""
 import tensorflow as tf
 cpu = tf.config.list_physical_devices('CPU')[0]
@@ -647,7 +727,11 @@ def test_gradients_flow_through_the_move_of_a_variable(kind, forced):
     with tf.GradientTape() as tape:
         moved = to_device({"v": start}, gpu(1), copy=forced)["v"]
         again = to_device(moved, gpu(0), copy=forced)
-        loss = tf.reduce_sum(moved * moved) + tf.reduce_sum(tf.convert_to_tensor(again)) + tf.reduce_sum(start)
+        loss = (
+            tf.reduce_sum(moved * moved)
+            + tf.reduce_sum(tf.convert_to_tensor(again))
+            + tf.reduce_sum(start)
+        )
     gradient = tape.gradient(loss, inner)
     assert gradient.numpy().tolist() == [4, 6]
     assert device_of(gradient) is device_of(start) is cpu()
@@ -666,7 +750,9 @@ def test_a_sparse_gradient_flows_through_the_move_of_a_variable():
 def two_models():
     shared = keras.layers.Dense(2)
     first = keras.Sequential([keras.Input((2,)), shared])
-    second = keras.Sequential([keras.Input((2,)), shared, keras.layers.Dropout(0.5), keras.layers.Dense(1)])
+    second = keras.Sequential(
+        [keras.Input((2,)), shared, keras.layers.Dropout(0.5), keras.layers.Dense(1)]
+    )
     return first, second
 
 
@@ -716,7 +802,13 @@ def test_a_variable_beside_its_model_stays_the_models():
     module = tf.Module()
     module.w = tf.Variable([1.0])
     kernel, slots = model.layers[0].kernel, model.optimizer.variables
-    tree = {"slots": list(slots), "inner": kernel.value, "kernel": kernel, "w": module.w, "models": [model, module]}
+    tree = {
+        "slots": list(slots),
+        "inner": kernel.value,
+        "kernel": kernel,
+        "w": module.w,
+        "models": [model, module],
+    }
     moved = to_device(tree, gpu(1))
     assert device_of(moved) is gpu(1)
     assert moved["kernel"] is model.layers[0].kernel
@@ -727,5 +819,7 @@ def test_a_variable_beside_its_model_stays_the_models():
 
 def test_a_limit_of_memory_raises_since_it_cannot_be_kept(monkeypatch):
     monkeypatch.setenv(MEMORY, "64MiB")
-    with pytest.raises(xdevice.NotSupportedError, match=f"{MEMORY} asks for a limit, and tensorflow cannot"):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=f"{MEMORY} asks for a limit, and tensorflow cannot"
+    ):
         xdevice.backend("tensorflow").virtual.enable(2, False, False)

@@ -43,7 +43,8 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         print(xdevice.devices(), xdevice.device_of(y), xdevice.native("gpu:1"), xdevice.device_of(moved))
     """)
     local = "/job:localhost/replica:0/task:0/device:"
-    assert lines[0].count("PhysicalDevice") == 2 and lines[0].endswith(" True /device:GPU:0 True")
+    assert lines[0].count("PhysicalDevice") == 2
+    assert lines[0].endswith(" True /device:GPU:0 True")
     assert lines[1:] == [
         "{'device_name': 'xdevice virtual GPU'}",  # and no compute capability
         "['/device:GPU:0', '/device:GPU:1'] 3",
@@ -199,7 +200,11 @@ LOOP = """
 
 @pytest.mark.weekly
 def test_a_loop_whose_weights_are_made_in_its_first_step_has_the_cpus_numbers(program):
-    ran = program(LOOP), program(LOOP, gpus=False, XDEVICE_VIRTUAL_GPUS="2"), program(LOOP, gpus=False)
+    ran = (
+        program(LOOP),
+        program(LOOP, gpus=False, XDEVICE_VIRTUAL_GPUS="2"),
+        program(LOOP, gpus=False),
+    )
     assert [replicas for replicas, _ in ran] == ["2", "2", "1"]
     stands_in, virtual, alone = ([float(x) for x in losses.split()] for _, losses in ran)
     assert stands_in == pytest.approx(alone, rel=1e-4)
@@ -259,7 +264,9 @@ def test_images_with_their_channels_first_have_the_numbers_of_those_with_channel
 
 
 @pytest.mark.weekly
-def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
+def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(
+    keras_losses,
+):
     with_gpus, alone, more = keras_losses(
         "tensorflow",
         """

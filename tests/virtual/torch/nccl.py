@@ -27,18 +27,26 @@ def error_of(call, *args, **options):
 def refused(rank):
     """What is not on its GPU, what NCCL does not compute, and a model on the CPU."""
     dist.init_process_group("nccl", device_id=torch.device("cuda", rank))
-    none, x = "RuntimeError: No backend type associated with device type cpu", torch.ones(2, device="cuda")
+    none, x = (
+        "RuntimeError: No backend type associated with device type cpu",
+        torch.ones(2, device="cuda"),
+    )
     assert error_of(dist.all_reduce, torch.ones(2)) == none
     assert error_of(DistributedDataParallel, nn.Linear(2, 2)) == none
     assert "must be CUDA and dense" in error_of(dist.all_gather, [torch.ones(2), x], x)
     apart = [torch.ones(1, device=f"cuda:{i}") for i in range(2)]
     assert "list of tensors on the same device" in error_of(dist.all_reduce_coalesced, apart)
-    assert "Tensors must be contiguous" in error_of(dist.all_reduce, torch.ones(2, 3, device="cuda").t())
-    assert "Cannot use ReduceOp.BAND with NCCL" in error_of(dist.all_reduce, x.int(), op=dist.ReduceOp.BAND)
+    assert "Tensors must be contiguous" in error_of(
+        dist.all_reduce, torch.ones(2, 3, device="cuda").t()
+    )
+    assert "Cannot use ReduceOp.BAND with NCCL" in error_of(
+        dist.all_reduce, x.int(), op=dist.ReduceOp.BAND
+    )
     assert "not supported for NCCL process group" in error_of(dist.all_reduce, x.short())
     assert "does not support recvAnysource" in error_of(dist.recv, x)
     dist.all_reduce(x)
-    assert x.tolist() == [2, 2] and dist.get_backend_config() == "cuda:nccl"
+    assert x.tolist() == [2, 2]
+    assert dist.get_backend_config() == "cuda:nccl"
 
 
 def one_gpu(rank):
@@ -56,7 +64,8 @@ def one_visible_gpu_each(rank):
     dist.init_process_group("nccl")
     x = torch.ones(2, device="cuda")
     dist.all_reduce(x)
-    assert x.tolist() == [2, 2] and torch.cuda.device_count() == 1
+    assert x.tolist() == [2, 2]
+    assert torch.cuda.device_count() == 1
 
 
 def both(rank):
@@ -80,7 +89,9 @@ def computed(rank):
     dist.init_process_group("nccl", timeout=timedelta(seconds=60))
     with torch.autograd.profiler.profile() as profile:
         dist.all_reduce(torch.ones(2, device="cuda"))
-    assert [event.name for event in profile.function_events if "all_reduce" in event.name] == ["nccl:all_reduce"]
+    assert [event.name for event in profile.function_events if "all_reduce" in event.name] == [
+        "nccl:all_reduce"
+    ]
     gathered = [torch.zeros(i + 1, 2, device="cuda") for i in range(WORLD)]
     dist.all_gather(gathered, torch.full((rank + 1, 2), rank + 1.0, device="cuda"))
     assert [part.unique().tolist() for part in gathered] == [[1], [2]]
@@ -94,7 +105,8 @@ def computed(rank):
     for factor in (0.5, torch.tensor([0.5], device="cuda")):
         op = dist._make_nccl_premul_sum(factor)
         dist.reduce_scatter_tensor(sums, x, op=op)
-        assert sums.item() == x[rank] and x.tolist() == [1, 2]
+        assert sums.item() == x[rank]
+        assert x.tolist() == [1, 2]
         y = x.clone()
         dist.all_reduce(y, op=op)
         assert torch.equal(x, y)
@@ -106,7 +118,10 @@ def computed(rank):
         z = torch.tensor([-3, 4], device="cuda") * (rank * 4 + 1)
         average(z, op=dist.ReduceOp.AVG)
         assert z.tolist() == ([-15, 20] if rank and average is not dist.all_reduce else [-9, 12])
-    whole, part = torch.tensor([3, 4], device="cuda"), torch.zeros(1, dtype=torch.int64, device="cuda")
+    whole, part = (
+        torch.tensor([3, 4], device="cuda"),
+        torch.zeros(1, dtype=torch.int64, device="cuda"),
+    )
     dist.reduce_scatter_tensor(part, whole, op=dist.ReduceOp.AVG)
     assert part.item() == whole[rank], "an average of integers"
     sent, received = (
@@ -114,7 +129,9 @@ def computed(rank):
         torch.zeros(4, device="cuda"),
     )
     messages = [dist.P2POp(dist.irecv, part, i) for i, part in enumerate(received.split(2))]
-    for message in dist.batch_isend_irecv(messages + [dist.P2POp(dist.isend, x, i) for i, x in enumerate(sent)]):
+    for message in dist.batch_isend_irecv(
+        messages + [dist.P2POp(dist.isend, x, i) for i, x in enumerate(sent)]
+    ):
         message.wait()
     assert received.tolist() == [rank, rank, 10 + rank, 10 + rank], "also of a process to itself"
     found = [None] * WORLD
@@ -139,11 +156,14 @@ def split(rank):
     mesh = init_device_mesh("cuda", (2, 1), mesh_dim_names=("data", "model"))
     for name in ("data", "model"):
         dist.all_reduce(x, group=mesh.get_group(name))
-    assert x.tolist() == [4, 4] and dist.get_backend(mesh.get_group("data")) == "nccl"
+    assert x.tolist() == [4, 4]
+    assert dist.get_backend(mesh.get_group("data")) == "nccl"
 
 
 def begin(rank, job, store):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK=str(rank), WORLD_SIZE=str(WORLD))
+    os.environ.update(
+        MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK=str(rank), WORLD_SIZE=str(WORLD)
+    )
     torch.set_num_threads(1)
     if job not in (one_visible_gpu_each, one_gpu, lenient):
         torch.cuda.set_device(rank)
@@ -158,5 +178,7 @@ def begin(rank, job, store):
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as folder:
-            multiprocessing.start_processes(begin, (globals()[name], f"{folder}/store"), WORLD, start_method="fork")
+            multiprocessing.start_processes(
+                begin, (globals()[name], f"{folder}/store"), WORLD, start_method="fork"
+            )
         print(name, flush=True)

@@ -18,11 +18,21 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.distributed.algorithms.join import Join
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecisionPolicy, ShardingStrategy, fully_shard
+from torch.distributed.fsdp import (
+    FullyShardedDataParallel,
+    MixedPrecisionPolicy,
+    ShardingStrategy,
+    fully_shard,
+)
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor, rand
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+from torch.distributed.tensor.parallel import (
+    ColwiseParallel,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
 from torch.nn.parallel import DistributedDataParallel
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -37,7 +47,9 @@ def network():
 
 def batch(step, device, rank=RANK):
     random = torch.Generator().manual_seed(100 * step + rank)
-    return torch.randn(6, 8, generator=random).to(device), torch.randn(6, 4, generator=random).to(device)
+    return torch.randn(6, 8, generator=random).to(device), torch.randn(6, 4, generator=random).to(
+        device
+    )
 
 
 def train(model, optimiser, device, steps=3, rank=RANK):
@@ -56,7 +68,9 @@ def train(model, optimiser, device, steps=3, rank=RANK):
 
 
 def replicas(device, optimiser=Adam, hook=None, steps=3, **options):
-    model = DistributedDataParallel(network().to(device), device_ids=[device] if device.index else None, **options)
+    model = DistributedDataParallel(
+        network().to(device), device_ids=[device] if device.index else None, **options
+    )
     if hook:
         model.register_comm_hook(*hook())
     return train(model, optimiser(model.parameters(), lr=0.01), device, steps)
@@ -93,7 +107,9 @@ def low_rank_hook(device):
     """Of full rank here, so that it changes nothing: on the CPU it is left out, since it synchronizes CUDA."""
 
     def power():
-        state = powerSGD_hook.PowerSGDState(None, 8, start_powerSGD_iter=2, min_compression_rate=0.01)
+        state = powerSGD_hook.PowerSGDState(
+            None, 8, start_powerSGD_iter=2, min_compression_rate=0.01
+        )
         return state, powerSGD_hook.powerSGD_hook
 
     return replicas(device, SGD, power if device.index is not None else None, 4)
@@ -112,7 +128,11 @@ def uneven_inputs(device):
 
 def mixed_precision(device):
     model = DistributedDataParallel(network().to(device))
-    optimiser, scaler, (x, y) = SGD(model.parameters(), 0.1), torch.amp.GradScaler(device.type), batch(0, device)
+    optimiser, scaler, (x, y) = (
+        SGD(model.parameters(), 0.1),
+        torch.amp.GradScaler(device.type),
+        batch(0, device),
+    )
     with torch.autocast(device.type, torch.bfloat16):
         loss = F.mse_loss(model(x), y)
     scaler.scale(loss).backward()
@@ -134,7 +154,10 @@ def spread_over_two_gpus_in_each_process(device):
             return self.second(self.first(x).to(other)).to(x.device)
 
     model = DistributedDataParallel(Spread())
-    assert device.index is None or {p.get_device() for p in model.parameters()} == {device.index, other.index}
+    assert device.index is None or {p.get_device() for p in model.parameters()} == {
+        device.index,
+        other.index,
+    }
     return train(model, SGD(model.parameters(), 0.1), device)
 
 
@@ -173,9 +196,15 @@ def first_kind_of_sharding(device):
     if device.index is None:
         return replicas(device)[3:] * 3
     found, mesh = [], init_device_mesh("cuda", (2, 2))
-    for strategy in (ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy.HYBRID_SHARD):
+    for strategy in (
+        ShardingStrategy.FULL_SHARD,
+        ShardingStrategy.SHARD_GRAD_OP,
+        ShardingStrategy.HYBRID_SHARD,
+    ):
         where = {"device_mesh": mesh} if strategy is ShardingStrategy.HYBRID_SHARD else {}
-        model = FullyShardedDataParallel(network(), device_id=device, sharding_strategy=strategy, **where)
+        model = FullyShardedDataParallel(
+            network(), device_id=device, sharding_strategy=strategy, **where
+        )
         train(model, Adam(model.parameters(), 0.01), device)
         with FullyShardedDataParallel.summon_full_params(model):
             found += [parameter.detach().clone() for parameter in model.parameters()]
@@ -208,7 +237,10 @@ def checkpoint(device):
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.up, self.down, self.head = nn.LayerNorm(8), *(nn.Linear(8, 8) for _ in range(3))
+        self.norm, self.up, self.down, self.head = (
+            nn.LayerNorm(8),
+            *(nn.Linear(8, 8) for _ in range(3)),
+        )
 
     def forward(self, x):
         return self.head(self.down(self.up(self.norm(x)).relu()))[:, :4]
@@ -218,7 +250,11 @@ def tensors_and_batches_in_parts(device):
     mesh = init_device_mesh(device.type, (2, 2), mesh_dim_names=("data", "tensor"))
     torch.manual_seed(0)
     model = Block().to(device)
-    plan = {"up": ColwiseParallel(), "down": RowwiseParallel(), "head": ColwiseParallel(output_layouts=Replicate())}
+    plan = {
+        "up": ColwiseParallel(),
+        "down": RowwiseParallel(),
+        "head": ColwiseParallel(output_layouts=Replicate()),
+    }
     parallelize_module(model, mesh["tensor"], plan)
     fully_shard(model, mesh=mesh["data"])
     return train(model, SGD(model.parameters(), 0.1), device, rank=mesh.get_local_rank("data"))
@@ -226,7 +262,10 @@ def tensors_and_batches_in_parts(device):
 
 def sequences_in_parts(device):
     torch.manual_seed(0)
-    model, mesh = nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 8)).to(device), (WORLD,)
+    model, mesh = (
+        nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 8)).to(device),
+        (WORLD,),
+    )
     plan = {"0": SequenceParallel(), "1": ColwiseParallel(input_layouts=Shard(1))}
     plan["2"] = RowwiseParallel(output_layouts=Replicate())
     parallelize_module(model, init_device_mesh(device.type, mesh), plan)
@@ -240,9 +279,15 @@ def attention_in_parts(device):
     torch.manual_seed(0)
     q = torch.randn(2, WORLD, 5, 8).to(device).requires_grad_()
     if device.index is None:
-        made = F.scaled_dot_product_attention(q, q, q, is_causal=True)  # which DTensor lacks on the CPU
+        made = F.scaled_dot_product_attention(
+            q, q, q, is_causal=True
+        )  # which DTensor lacks on the CPU
     else:
-        q = distribute_tensor(q, init_device_mesh("cuda", (WORLD,)), [Shard(1)]).detach().requires_grad_()
+        q = (
+            distribute_tensor(q, init_device_mesh("cuda", (WORLD,)), [Shard(1)])
+            .detach()
+            .requires_grad_()
+        )
         made = F.scaled_dot_product_attention(q, q, q, is_causal=True)
     made.square().sum().backward()
     return [made, q.grad]
@@ -252,7 +297,8 @@ def numbers_drawn_in_parts(device):
     mesh = init_device_mesh("cuda", (WORLD,))
     torch.manual_seed(3)
     parts, whole = rand(8, 4, device_mesh=mesh, placements=[Shard(0)]), rand(4, device_mesh=mesh)
-    assert parts.to_local().device == GPU and len(set(parts.full_tensor().flatten().tolist())) == 32
+    assert parts.to_local().device == GPU
+    assert len(set(parts.full_tensor().flatten().tolist())) == 32
     everywhere = [torch.empty_like(whole.to_local()) for _ in range(WORLD)]
     dist.all_gather(everywhere, whole.to_local())
     return [torch.stack(everywhere).std(0)]
@@ -265,7 +311,10 @@ def stages(device):
     optimiser, losses = SGD(mine.parameters(), 0.1), []
     for step in range(2):
         optimiser.zero_grad()
-        x, y = (torch.randn(8, 8, generator=torch.Generator().manual_seed(step + i)).to(device) for i in range(2))
+        x, y = (
+            torch.randn(8, 8, generator=torch.Generator().manual_seed(step + i)).to(device)
+            for i in range(2)
+        )
         last = {"target": y, "losses": losses} if RANK == WORLD - 1 else {}
         schedule.step(*[x] * (RANK == 0), **last)
         optimiser.step()
@@ -281,7 +330,11 @@ def collectives(device):
     work.wait()
     found = [x, *(torch.zeros(1, device=device) for _ in range(WORLD))]
     dist.all_gather(found[1:], torch.ones(1, device=device) * RANK)
-    found += [torch.empty(WORLD, device=device), torch.empty(1, device=device), torch.zeros(2, device=device)]
+    found += [
+        torch.empty(WORLD, device=device),
+        torch.empty(1, device=device),
+        torch.zeros(2, device=device),
+    ]
     dist.all_to_all_single(found[-3], torch.arange(float(WORLD), device=device) + RANK)
     grid = torch.empty(1, 3 * WORLD, device=device)  # NCCL ignores the shape, and gloo does not
     if device.index is not None:
@@ -300,17 +353,34 @@ def collectives(device):
         with dist._coalescing_manager(device=device, async_ops=True) as together:
             pair = dist.isend(x, ends[0]), dist.irecv(torch.empty_like(x), ends[1])
         together.wait()
-        assert all(work.is_completed() for work in pair) and found[-1].tolist() == [WORLD, WORLD]
+        assert all(work.is_completed() for work in pair)
+        assert found[-1].tolist() == [WORLD, WORLD]
         found[-1].zero_()
     names = [None] * WORLD
     dist.all_gather_object(names, {"rank": RANK, "x": torch.ones(1, device=device)})
-    assert [(name["rank"], name["x"].device.type) for name in names] == [(i, device.type) for i in range(WORLD)]
+    assert [(name["rank"], name["x"].device.type) for name in names] == [
+        (i, device.type) for i in range(WORLD)
+    ]
     return found
 
 
 JOBS = (
-    *(replicas, options, parameters_without_gradients, hooks, low_rank_hook, sharded_optimiser, uneven_inputs),
-    *(mixed_precision, spread_over_two_gpus_in_each_process, synchronized_batch_norm, sharded, hybrid),
+    *(
+        replicas,
+        options,
+        parameters_without_gradients,
+        hooks,
+        low_rank_hook,
+        sharded_optimiser,
+        uneven_inputs,
+    ),
+    *(
+        mixed_precision,
+        spread_over_two_gpus_in_each_process,
+        synchronized_batch_norm,
+        sharded,
+        hybrid,
+    ),
     *(sharded_in_half_precision, first_kind_of_sharding, checkpoint, tensors_and_batches_in_parts),
     *(sequences_in_parts, attention_in_parts, stages, collectives),
 )
@@ -323,12 +393,15 @@ def whole(tensor):
 def main():
     torch.cuda.set_device(GPU)
     dist.init_process_group("cpu:gloo,cuda:nccl", device_id=GPU)
-    assert dist.is_nccl_available() and dist.get_backend() == "cpu:gloo,cuda:nccl"
+    assert dist.is_nccl_available()
+    assert dist.get_backend() == "cpu:gloo,cuda:nccl"
     assert dist.get_backend(dist.new_group(range(WORLD), backend="nccl")) == "nccl"
     assert not whole(numbers_drawn_in_parts(GPU)[0]).any()
     for job in [job for job in JOBS if len(sys.argv) == 1 or job.__name__ in sys.argv[1:]]:
         try:
-            expected, found = ([whole(x) for x in job(device)] for device in (torch.device("cpu"), GPU))
+            expected, found = (
+                [whole(x) for x in job(device)] for device in (torch.device("cpu"), GPU)
+            )
             for a, b in zip(found, expected, strict=True):
                 torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
         except Exception as error:

@@ -41,27 +41,42 @@ def on_both(call):
 
 def test_torch_cuda_says_what_is_there_and_that_it_is_virtual():
     cuda = torch.cuda
-    assert cuda.is_available() and cuda.device_count() == torch.accelerator.device_count() == 2
+    assert cuda.is_available()
+    assert cuda.device_count() == torch.accelerator.device_count() == 2
     assert torch.accelerator.current_accelerator(check_available=True) == torch.device("cuda")
-    assert cuda.get_device_name(1) == "virtual GPU 1 (xdevice, on the CPU)" and cuda.get_device_properties(0).is_virtual
-    assert cuda.get_device_capability() == (0, 0) and cuda.get_arch_list() == []
+    assert cuda.get_device_name(1) == "virtual GPU 1 (xdevice, on the CPU)"
+    assert cuda.get_device_properties(0).is_virtual
+    assert cuda.get_device_capability() == (0, 0)
+    assert cuda.get_arch_list() == []
     assert torch.version.cuda == (xdevice.backend().hardware.build()["toolkit"] or "0.0")
-    assert torch.backends.cuda.is_built() and not torch.backends.cudnn.is_available()
+    assert torch.backends.cuda.is_built()
+    assert not torch.backends.cudnn.is_available()
     assert cuda.can_device_access_peer(0, 1)
-    assert xdevice.native(gpu(1)) == torch.device(SECOND) and device_of(torch.ones(1).cuda(1)) is gpu(1)
+    assert xdevice.native(gpu(1)) == torch.device(SECOND)
+    assert device_of(torch.ones(1).cuda(1)) is gpu(1)
     properties = xdevice.properties(gpu(1))
-    assert properties["virtual"] and "virtual" in repr(gpu(1)) and properties["total_memory"]
+    assert properties["virtual"]
+    assert "virtual" in repr(gpu(1))
+    assert properties["total_memory"]
 
 
 def test_the_current_device_is_what_cuda_means():
     with torch.cuda.device(1):
         x = torch.ones(2)
-        made = [x.cuda(), x.to("cuda"), torch.tensor([1.0], device="cuda"), torch.empty(1, device="cuda")]
+        made = [
+            x.cuda(),
+            x.to("cuda"),
+            torch.tensor([1.0], device="cuda"),
+            torch.empty(1, device="cuda"),
+        ]
         made += [nn.Linear(1, 1).cuda().weight, x.to(0).to("cuda"), torch.cuda.Stream()]
-        assert {y.device for y in made} == {torch.device(SECOND)} and torch.cuda.current_device() == 1
-    assert torch.ones(1).cuda().device == torch.device(FIRST) and torch.cuda.current_device() == 0
+        assert {y.device for y in made} == {torch.device(SECOND)}
+        assert torch.cuda.current_device() == 1
+    assert torch.ones(1).cuda().device == torch.device(FIRST)
+    assert torch.cuda.current_device() == 0
     torch.cuda.set_device(SECOND)
-    assert torch.ones(1, device=0).is_cuda and torch.cuda.current_device() == 1
+    assert torch.ones(1, device=0).is_cuda
+    assert torch.cuda.current_device() == 1
     torch.cuda.set_device(0)
 
 
@@ -71,20 +86,26 @@ def test_memory_is_counted():
     x = torch.zeros(1000, device=SECOND)
     assert torch.cuda.memory_allocated(1) == torch.cuda.memory_reserved(1) == before + 4000
     del x
-    assert torch.cuda.memory_allocated(1) == before and torch.cuda.max_memory_allocated(1) == before + 4000
+    assert torch.cuda.memory_allocated(1) == before
+    assert torch.cuda.max_memory_allocated(1) == before + 4000
     free, total = torch.cuda.mem_get_info(1)
-    assert 0 < free <= total and "allocated memory" in torch.cuda.memory_summary(1).lower()
+    assert 0 < free <= total
+    assert "allocated memory" in torch.cuda.memory_summary(1).lower()
     torch.cuda.empty_cache()
 
 
 def test_a_storage_is_resized():
     storage = torch.ones(2, device=SECOND).untyped_storage()
     before = torch.cuda.memory_allocated(1)
-    assert storage.resize_(100).nbytes() == 100 and torch.cuda.memory_allocated(1) == before + 92
+    assert storage.resize_(100).nbytes() == 100
+    assert torch.cuda.memory_allocated(1) == before + 92
 
 
 def test_streams_and_events_take_real_time():
-    stream, start, end = torch.cuda.Stream(), *(torch.cuda.Event(enable_timing=True) for _ in range(2))
+    stream, start, end = (
+        torch.cuda.Stream(),
+        *(torch.cuda.Event(enable_timing=True) for _ in range(2)),
+    )
     x = torch.ones(64, 64, device="cuda")
     with torch.cuda.stream(stream):
         assert torch.cuda.current_stream() == stream != torch.cuda.default_stream()
@@ -98,14 +119,19 @@ def test_streams_and_events_take_real_time():
     torch.cuda.synchronize()
     x.record_stream(stream)
     assert (stream.priority, stream.priority_range()) == (0, (0, 0))
-    assert end.query() and stream.query() and start.elapsed_time(end) > 0
-    assert torch.cuda.Event().device is None and end.device == torch.device(FIRST)
+    assert end.query()
+    assert stream.query()
+    assert start.elapsed_time(end) > 0
+    assert torch.cuda.Event().device is None
+    assert end.device == torch.device(FIRST)
     assert repr(torch.cuda.Event()) == "<torch.cuda.Event uninitialized>"
     assert repr(end) == f"<torch.cuda.Event {end.cuda_event:#x}>"
     assert stream._as_parameter_.value == stream.cuda_stream
     with torch.cuda.device(1):
         other = torch.cuda.current_stream().record_event(torch.cuda.Event(enable_timing=True))
-        with pytest.raises(RuntimeError, match="Event device 0 does not match recording stream's device 1"):
+        with pytest.raises(
+            RuntimeError, match="Event device 0 does not match recording stream's device 1"
+        ):
             end.record()
     with pytest.raises(RuntimeError, match="CUDA error: invalid resource handle"):
         end.elapsed_time(other)
@@ -113,13 +139,19 @@ def test_streams_and_events_take_real_time():
 
 def test_random_numbers_are_the_devices_own():
     torch.manual_seed(3)
-    first, second, state = torch.rand(3, device=FIRST), torch.rand(3, device=SECOND), torch.cuda.get_rng_state(1)
+    first, second, state = (
+        torch.rand(3, device=FIRST),
+        torch.rand(3, device=SECOND),
+        torch.cuda.get_rng_state(1),
+    )
     torch.rand(5)
     after = torch.rand(3, device=SECOND)
     torch.cuda.set_rng_state(state, 1)
-    assert torch.equal(first.cpu(), second.cpu()) and torch.equal(torch.rand(3, device=SECOND), after)
+    assert torch.equal(first.cpu(), second.cpu())
+    assert torch.equal(torch.rand(3, device=SECOND), after)
     torch.cuda.manual_seed_all(3)
-    assert torch.equal(torch.rand(3, device=SECOND), second) and torch.cuda.initial_seed() == 3
+    assert torch.equal(torch.rand(3, device=SECOND), second)
+    assert torch.cuda.initial_seed() == 3
     generator = torch.Generator(SECOND).manual_seed(3)
     assert torch.equal(torch.rand(3, device=SECOND, generator=generator), second)
 
@@ -135,36 +167,89 @@ def test_what_people_get_wrong_raises_as_on_cuda():
         (RuntimeError, indices + "cuda:0", lambda: a[torch.tensor([0], device=SECOND)]),
         (RuntimeError, indices + "cpu", lambda: host[torch.tensor([0], device=FIRST)]),
         (RuntimeError, indices + "cpu", lambda: host[a > 0]),
-        (RuntimeError, indices + "cpu", lambda: host.index_put_([torch.tensor([0], device=FIRST)], a[:1])),
-        (RuntimeError, mixed + "cuda:0 and cpu!", lambda: a.index_put([torch.tensor([0])], host[:1])),
-        (RuntimeError, "Expected a 'cuda' device type for generator", lambda: a.uniform_(generator=torch.Generator())),
+        (
+            RuntimeError,
+            indices + "cpu",
+            lambda: host.index_put_([torch.tensor([0], device=FIRST)], a[:1]),
+        ),
+        (
+            RuntimeError,
+            mixed + "cuda:0 and cpu!",
+            lambda: a.index_put([torch.tensor([0])], host[:1]),
+        ),
+        (
+            RuntimeError,
+            "Expected a 'cuda' device type for generator",
+            lambda: a.uniform_(generator=torch.Generator()),
+        ),
         (
             RuntimeError,
             "Expected a 'cpu' generator device but found 'cuda:1'",
             lambda: torch.randperm(3, generator=drawn),
         ),
-        (RuntimeError, "Expected a 'cpu' generator device but found 'cuda:1'", lambda: torch.rand(3, generator=drawn)),
-        (RuntimeError, "lstsq: `driver` other than `gels`", lambda: torch.linalg.lstsq(a.diag(), a, driver="gelsy")),
+        (
+            RuntimeError,
+            "Expected a 'cpu' generator device but found 'cuda:1'",
+            lambda: torch.rand(3, generator=drawn),
+        ),
+        (
+            RuntimeError,
+            "lstsq: `driver` other than `gels`",
+            lambda: torch.linalg.lstsq(a.diag(), a, driver="gelsy"),
+        ),
         (TypeError, "can't convert cuda:0 device type tensor to numpy", a.numpy),
         (TypeError, "can't convert cuda:0 device type tensor to numpy", lambda: np.asarray(a)),
-        (torch.AcceleratorError, "CUDA error: invalid device ordinal\n", lambda: torch.ones(1, device="cuda:2")),
-        (torch.AcceleratorError, "CUDA error: invalid device ordinal\n", lambda: torch.cuda.set_device(5)),
-        (torch.AcceleratorError, "CUDA error: invalid device ordinal\n", lambda: torch.cuda.mem_get_info(5)),
-        (RuntimeError, "Invalid device argument 5: did you call init", lambda: torch.cuda.memory_allocated(5)),
-        (RuntimeError, "Invalid device argument 5: did you call init", lambda: torch.cuda.reset_peak_memory_stats(5)),
-        (torch.OutOfMemoryError, "CUDA out of memory. Tried to allocate", lambda: torch.empty(10**14, device="cuda")),
-        (torch.OutOfMemoryError, "Tried to allocate more than 1EB", lambda: torch.empty(1 << 60, device="cuda")),
+        (
+            torch.AcceleratorError,
+            "CUDA error: invalid device ordinal\n",
+            lambda: torch.ones(1, device="cuda:2"),
+        ),
+        (
+            torch.AcceleratorError,
+            "CUDA error: invalid device ordinal\n",
+            lambda: torch.cuda.set_device(5),
+        ),
+        (
+            torch.AcceleratorError,
+            "CUDA error: invalid device ordinal\n",
+            lambda: torch.cuda.mem_get_info(5),
+        ),
+        (
+            RuntimeError,
+            "Invalid device argument 5: did you call init",
+            lambda: torch.cuda.memory_allocated(5),
+        ),
+        (
+            RuntimeError,
+            "Invalid device argument 5: did you call init",
+            lambda: torch.cuda.reset_peak_memory_stats(5),
+        ),
+        (
+            torch.OutOfMemoryError,
+            "CUDA out of memory. Tried to allocate",
+            lambda: torch.empty(10**14, device="cuda"),
+        ),
+        (
+            torch.OutOfMemoryError,
+            "Tried to allocate more than 1EB",
+            lambda: torch.empty(1 << 60, device="cuda"),
+        ),
     ):
         with pytest.raises(error, match=words) as caught:
             call()
-        assert getattr(caught.value, "error_code", 101) == 101  # that of a device that does not exist
-    with strict(), pytest.raises(xdevice.MixedDeviceError, match="was given tensors on gpu:0 and gpu:1"):
+        assert (
+            getattr(caught.value, "error_code", 101) == 101
+        )  # that of a device that does not exist
+    with (
+        strict(),
+        pytest.raises(xdevice.MixedDeviceError, match="was given tensors on gpu:0 and gpu:1"),
+    ):
         a + b
-    assert (a + torch.tensor(1.0)).tolist() == [2, 2, 2] and a[torch.tensor([0])].tolist() == [1]
+    assert (a + torch.tensor(1.0)).tolist() == [2, 2, 2]
+    assert a[torch.tensor([0])].tolist() == [1]
     solved = torch.linalg.lstsq(a.diag() * 2, a[:, None])
-    assert (
-        solved.solution.flatten().tolist() == [0.5] * 3 and solved.rank.numel() == 0
-    )  # that of gels, CUDA's only driver
+    assert solved.solution.flatten().tolist() == [0.5] * 3
+    assert solved.rank.numel() == 0
 
 
 CONVOLVED = "Input type (torch.{}FloatTensor) and {} type (torch.{}FloatTensor) should be the same"
@@ -172,27 +257,47 @@ CONVOLVED = "Input type (torch.{}FloatTensor) and {} type (torch.{}FloatTensor) 
 
 def test_a_layer_whose_input_was_forgotten_says_what_cuda_says():
     """In the words that PyTorch's own function for it has in the version that is installed, if the layer has one."""
-    layer, image, row, words = nn.Conv2d(3, 4, 3).cuda(), torch.ones(2, 3, 8, 8), torch.ones(2, 3), torch.tensor([1, 0])
+    layer, image, row, words = (
+        nn.Conv2d(3, 4, 3).cuda(),
+        torch.ones(2, 3, 8, 8),
+        torch.ones(2, 3),
+        torch.tensor([1, 0]),
+    )
     on_host, half = nn.Conv2d(3, 4, 3), nn.Conv2d(3, 4, 3).cuda()
     half.bias.data = half.bias.detach().cpu()
     for said, call in (
         (CONVOLVED.format("", "weight", "cuda."), lambda: layer(image)),
         (CONVOLVED.format("cuda.", "weight", ""), lambda: on_host(image.cuda())),
         (CONVOLVED.format("cuda.", "bias", ""), lambda: half(image.cuda())),
-        ("in method wrapper_CUDA___slow_conv2d_forward)", lambda: layer(image[:1])),  # too small for oneDNN
+        (
+            "in method wrapper_CUDA___slow_conv2d_forward)",
+            lambda: layer(image[:1]),
+        ),  # too small for oneDNN
         ("in method wrapper_CUDA__cudnn_convolution)", lambda: layer(image.to(SECOND))),
         ("in method wrapper_CUDA_addmm)", lambda: nn.Linear(3, 3).cuda()(row)),
-        ("mat1 is on cuda:0, different from other tensors on cpu", lambda: nn.Linear(3, 3)(row.cuda())),
-        ("index is on cpu, different from other tensors on cuda:0", lambda: nn.Embedding(3, 3).cuda()(words)),
+        (
+            "mat1 is on cuda:0, different from other tensors on cpu",
+            lambda: nn.Linear(3, 3)(row.cuda()),
+        ),
+        (
+            "index is on cpu, different from other tensors on cuda:0",
+            lambda: nn.Embedding(3, 3).cuda()(words),
+        ),
         ("in method wrapper_CUDA__index_select)", lambda: nn.Embedding(3, 3).cuda()(words)),
         ("in method wrapper_CUDA__native_layer_norm)", lambda: nn.LayerNorm(3).cuda()(row)),
         ("in method wrapper_CUDA__native_batch_norm)", lambda: nn.BatchNorm1d(3).cuda()(row)),
         ("in method wrapper_CUDA_nll_loss_forward)", lambda: F.cross_entropy(row.cuda(), words)),
-        ("in method wrapper_CUDA_nll_loss_forward)", lambda: F.nll_loss(row[0].cuda(), words[0])),  # a number, too
+        (
+            "in method wrapper_CUDA_nll_loss_forward)",
+            lambda: F.nll_loss(row[0].cuda(), words[0]),
+        ),  # a number, too
         ("tensors is on cpu, different", lambda: torch.cat([row.cuda(), row])),
         ("in method wrapper_CUDA_gather)", lambda: row.cuda().gather(1, words[None])),
         ("in method wrapper_CUDA_isin_Tensor_Tensor)", lambda: torch.isin(row.cuda(), row)),
-        ("Input and parameter tensors are not at the same device", lambda: nn.LSTM(3, 3).cuda()(row)),
+        (
+            "Input and parameter tensors are not at the same device",
+            lambda: nn.LSTM(3, 3).cuda()(row),
+        ),
         ("but got mask on cpu and self on cuda:0", lambda: row.cuda().masked_fill(row > 0, 1)),
         ("two devices, cuda:0 and cpu!", lambda: F.mse_loss(row.cuda(), row)),
     ):
@@ -203,18 +308,51 @@ def test_a_layer_whose_input_was_forgotten_says_what_cuda_says():
 
 
 def test_what_makes_the_host_wait_is_told_or_refused_where_cuda_does():
-    x, mask, pinned = torch.ones(3, device=FIRST), torch.tensor([True, False, True]).cuda(), torch.ones(3).pin_memory()
+    x, mask, pinned = (
+        torch.ones(3, device=FIRST),
+        torch.tensor([True, False, True]).cuda(),
+        torch.ones(3).pin_memory(),
+    )
     stream, words = torch.cuda.Stream(), "called a synchronizing CUDA operation"
     waits = (
-        *(x.sum().item, x.cpu, x.tolist, lambda: x.nonzero(), lambda: x[mask], lambda: torch.equal(x, x)),
-        *(lambda: torch.ones(3).to(FIRST), lambda: pinned.to(FIRST), lambda: torch.tensor([1.0], device=FIRST)),
-        *(lambda: x.unique(), lambda: x.repeat_interleave(mask.long()), lambda: print(x), stream.synchronize),
+        *(
+            x.sum().item,
+            x.cpu,
+            x.tolist,
+            lambda: x.nonzero(),
+            lambda: x[mask],
+            lambda: torch.equal(x, x),
+        ),
+        *(
+            lambda: torch.ones(3).to(FIRST),
+            lambda: pinned.to(FIRST),
+            lambda: torch.tensor([1.0], device=FIRST),
+        ),
+        *(
+            lambda: x.unique(),
+            lambda: x.repeat_interleave(mask.long()),
+            lambda: print(x),
+            stream.synchronize,
+        ),
         *(lambda: x[torch.tensor([0])], lambda: torch.linalg.inv(x.diag()), lambda: bool(x[0] > 0)),
     )
     goes_on = (
-        *(lambda: x + 1, lambda: x.to(SECOND), lambda: pinned.to(FIRST, non_blocking=True), torch.cuda.synchronize),
-        *(lambda: torch.ones(3).to(FIRST, non_blocking=True), lambda: x.repeat_interleave(mask.long(), output_size=2)),
-        *(lambda: x.masked_fill(mask, 0), torch.cuda.Event().synchronize, stream.query, lambda: x * torch.tensor(2.0)),
+        *(
+            lambda: x + 1,
+            lambda: x.to(SECOND),
+            lambda: pinned.to(FIRST, non_blocking=True),
+            torch.cuda.synchronize,
+        ),
+        *(
+            lambda: torch.ones(3).to(FIRST, non_blocking=True),
+            lambda: x.repeat_interleave(mask.long(), output_size=2),
+        ),
+        *(
+            lambda: x.masked_fill(mask, 0),
+            torch.cuda.Event().synchronize,
+            stream.query,
+            lambda: x * torch.tensor(2.0),
+        ),
     )
     with pytest.warns(UserWarning, match="prototype feature"):  # once, as PyTorch says
         torch.cuda.set_sync_debug_mode("error")
@@ -245,10 +383,19 @@ def test_the_default_type_is_that_of_the_legacy_constructor():
 
     try:
         torch.set_default_tensor_type("torch.cuda.DoubleTensor")
-        made = [torch.Tensor(2), torch.Tensor([1, 2]), torch.Tensor(), torch.Tensor(torch.Size([2])), torch.ones(2)]
+        made = [
+            torch.Tensor(2),
+            torch.Tensor([1, 2]),
+            torch.Tensor(),
+            torch.Tensor(torch.Size([2])),
+            torch.ones(2),
+        ]
         assert {each.type() for each in made} == {"torch.cuda.DoubleTensor"}
-        assert torch.Tensor(2, 3).shape == (2, 3) and nn.Parameter(torch.Tensor(2)).is_cuda
-        assert type(Own(2)) is Own and Own(2).is_cuda and torch.FloatTensor(2).is_cpu
+        assert torch.Tensor(2, 3).shape == (2, 3)
+        assert nn.Parameter(torch.Tensor(2)).is_cuda
+        assert type(Own(2)) is Own
+        assert Own(2).is_cuda
+        assert torch.FloatTensor(2).is_cpu
         assert torch.Tensor(torch.FloatTensor(2)).is_cpu  # of another tensor it is that one's
         with pytest.raises(RuntimeError, match="device type: cuda but device type: cpu was passed"):
             torch.Tensor(2, device="cpu")
@@ -262,10 +409,14 @@ def test_the_default_type_is_that_of_the_legacy_constructor():
 def test_types_of_sparse_tensors_make_them_and_know_them():
     indices, values = torch.tensor([[0, 2]]).cuda(), torch.ones(2).cuda()
     x = torch.cuda.sparse.FloatTensor(indices, values, torch.Size([4]))
-    assert x.is_sparse and x.to_dense().tolist() == [1, 0, 1, 0] and x.type() == "torch.cuda.sparse.FloatTensor"
-    assert isinstance(x, torch.cuda.sparse.FloatTensor) and not isinstance(x, torch.cuda.FloatTensor)
+    assert x.is_sparse
+    assert x.to_dense().tolist() == [1, 0, 1, 0]
+    assert x.type() == "torch.cuda.sparse.FloatTensor"
+    assert isinstance(x, torch.cuda.sparse.FloatTensor)
+    assert not isinstance(x, torch.cuda.FloatTensor)
     assert not isinstance(x.to_dense(), torch.cuda.sparse.FloatTensor)
-    assert torch.cuda.sparse.DoubleTensor(2, 3).shape == (2, 3) and repr(type(x)) == "<class 'torch.Tensor'>"
+    assert torch.cuda.sparse.DoubleTensor(2, 3).shape == (2, 3)
+    assert repr(type(x)) == "<class 'torch.Tensor'>"
     assert repr(torch.cuda.sparse.FloatTensor) == "<class 'torch.cuda.sparse.FloatTensor'>"
     for call in (
         lambda: torch.cuda.FloatTensor(torch.ones(2)),
@@ -277,22 +428,36 @@ def test_types_of_sparse_tensors_make_them_and_know_them():
 
 
 def test_operations_of_the_cpus_own_libraries_are_refused():
-    x, missing = torch.ones(2, 3, device=FIRST), "Could not run '{}' with arguments from the 'CUDA' backend"
+    x, missing = (
+        torch.ones(2, 3, device=FIRST),
+        "Could not run '{}' with arguments from the 'CUDA' backend",
+    )
     for name, call in (
         ("aten::to_mkldnn", x.to_mkldnn),
-        ("mkldnn::_linear_pointwise", lambda: torch.ops.mkldnn._linear_pointwise(x, x, None, "none", [], "")),
-        ("quantized::embedding_bag_byte_prepack", lambda: torch.ops.quantized.embedding_bag_byte_prepack(x)),
+        (
+            "mkldnn::_linear_pointwise",
+            lambda: torch.ops.mkldnn._linear_pointwise(x, x, None, "none", [], ""),
+        ),
+        (
+            "quantized::embedding_bag_byte_prepack",
+            lambda: torch.ops.quantized.embedding_bag_byte_prepack(x),
+        ),
     ):
         with pytest.raises(NotImplementedError, match=missing.format(name)):
             call()
-    rows = torch.ops.quantized.embedding_bag_byte_prepack(x.cpu())  # CUDA has a kernel for the way back
+    rows = torch.ops.quantized.embedding_bag_byte_prepack(
+        x.cpu()
+    )  # CUDA has a kernel for the way back
     assert torch.equal(torch.ops.quantized.embedding_bag_byte_unpack(rows.cuda()).cpu(), x.cpu())
 
 
 def test_random_states_are_those_of_gpus():
     with pytest.raises(RuntimeError, match="RNG state is wrong size"):
         torch.cuda.set_rng_state(torch.get_rng_state())
-    for state in (torch.arange(8, dtype=torch.uint8), torch.arange(16, dtype=torch.uint8)):  # as a real GPU saves it
+    for state in (
+        torch.arange(8, dtype=torch.uint8),
+        torch.arange(16, dtype=torch.uint8),
+    ):  # as a real GPU saves it
         torch.cuda.set_rng_state(state, 1)
         first = torch.rand(3, device=SECOND)
         torch.cuda.set_rng_state(state, 1)
@@ -319,7 +484,8 @@ def test_a_nested_tensor_is_sent_to_other_processes_in_parts():
     x = torch.nested.nested_tensor([[1.0, 2.0], [3.0]], device=SECOND)
     make, parts = torch.multiprocessing.reductions.reduce_tensor(x)
     made = make(*parts)
-    assert made.device == x.device and [part.tolist() for part in made.unbind()] == [[1, 2], [3]]
+    assert made.device == x.device
+    assert [part.tolist() for part in made.unbind()] == [[1, 2], [3]]
 
 
 def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
@@ -336,14 +502,19 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
         ("torch.cuda.host_memory_stats; torch.cuda.memory_stats works", cuda.host_memory_stats),
         ("torch.cuda.jiterator; write the kernel as operations", lambda: pointwise(x)),
         ("torch.cuda._compile_kernel", lambda: cuda._compile_kernel("__global__ void f() {}", "f")),
-        ("torch.cuda.nccl.all_reduce; use torch.distributed", lambda: cuda.nccl.all_reduce([x, x.to(SECOND)])),
+        (
+            "torch.cuda.nccl.all_reduce; use torch.distributed",
+            lambda: cuda.nccl.all_reduce([x, x.to(SECOND)]),
+        ),
         ("torch.cuda.tunable.enable", cuda.tunable.enable),
         ("NVML, which torch.cuda.utilization", cuda.utilization),
         ("torch.cuda.list_gpu_processes; torch.cuda.mem_get_info", cuda.list_gpu_processes),
     ):
         with pytest.raises(NotImplementedError, match=f"virtual GPUs have no {name}"):
             call()
-    assert cuda.nccl.version() >= (2, 10) and not cuda.nccl.is_available([x]) and not cuda.tunable.is_enabled()
+    assert cuda.nccl.version() >= (2, 10)
+    assert not cuda.nccl.is_available([x])
+    assert not cuda.tunable.is_enabled()
     properties = cuda.get_device_properties(0)
     numbers = "multi_processor_count max_threads_per_block clock_rate pci_bus_id L2_cache_size total_memory"
     assert all(isinstance(getattr(properties, name), int) for name in numbers.split())
@@ -352,13 +523,19 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
 
 def test_memory_is_registered_errors_have_words_and_a_librarys_preference_is_kept():
     x, cudart = torch.ones(3), torch.cuda.cudart()
-    assert cudart.cudaHostRegister(x.data_ptr(), 12, 0) == 0 and x.is_pinned()
-    assert cudart.cudaHostUnregister(x.data_ptr()) == 0 and not x.is_pinned()
+    assert cudart.cudaHostRegister(x.data_ptr(), 12, 0) == 0
+    assert x.is_pinned()
+    assert cudart.cudaHostUnregister(x.data_ptr()) == 0
+    assert not x.is_pinned()
     assert cudart.cudaHostUnregister(x.data_ptr()) == cudart.cudaError(1)
     with pytest.raises(torch.cuda.CudaError, match=r"out of memory \(2\)"):
         torch.cuda.check_error(2)
-    linalg, blas = torch.backends.cuda.preferred_linalg_library, torch.backends.cuda.preferred_blas_library
-    assert str(linalg("cusolver")).endswith("Cusolver") and str(blas("cublaslt")).endswith("Cublaslt")
+    linalg, blas = (
+        torch.backends.cuda.preferred_linalg_library,
+        torch.backends.cuda.preferred_blas_library,
+    )
+    assert str(linalg("cusolver")).endswith("Cusolver")
+    assert str(blas("cublaslt")).endswith("Cublaslt")
     linalg("default"), blas("default")
 
 
@@ -374,7 +551,8 @@ def test_an_event_arrives_in_another_process():
     event = torch.cuda.Event(interprocess=True)
     event.record()
     arrived = torch.cuda.Event.from_ipc_handle(1, event.ipc_handle())
-    assert arrived.query() and arrived.device == torch.device(SECOND)
+    assert arrived.query()
+    assert arrived.device == torch.device(SECOND)
 
 
 def test_statistics_of_equal_batches_are_gathered():
@@ -386,20 +564,36 @@ def test_statistics_of_equal_batches_are_gathered():
 
 
 def test_comm_moves_tensors_between_them_and_fills_those_that_are_given():
-    comm, x, rows = nn.parallel.comm, torch.arange(6.0, device=SECOND).view(3, 2), torch.arange(8.0).view(4, 2)
-    for made in (comm.broadcast(x, [0, 1]), comm.broadcast(x, out=[torch.empty(3, 2, device=FIRST), x.clone()])):
-        assert [y.get_device() for y in made] == [0, 1] and all(torch.equal(y.cpu(), x.cpu()) for y in made)
+    comm, x, rows = (
+        nn.parallel.comm,
+        torch.arange(6.0, device=SECOND).view(3, 2),
+        torch.arange(8.0).view(4, 2),
+    )
+    for made in (
+        comm.broadcast(x, [0, 1]),
+        comm.broadcast(x, out=[torch.empty(3, 2, device=FIRST), x.clone()]),
+    ):
+        assert [y.get_device() for y in made] == [0, 1]
+        assert all(torch.equal(y.cpu(), x.cpu()) for y in made)
     places = [torch.empty(1, 2, device=FIRST), torch.empty(3, 2, device=SECOND)]
     for made in (comm.scatter(rows, [0, 1], [1, 3]), comm.scatter(rows, out=places)):
-        assert [y.get_device() for y in made] == [0, 1] and torch.equal(torch.cat([y.cpu() for y in made]), rows)
-    for together in (comm.gather(places), comm.gather(places, out=torch.empty(4, 2, device=SECOND))):
-        assert together.is_cuda and torch.equal(together.cpu(), rows)
+        assert [y.get_device() for y in made] == [0, 1]
+        assert torch.equal(torch.cat([y.cpu() for y in made]), rows)
+    for together in (
+        comm.gather(places),
+        comm.gather(places, out=torch.empty(4, 2, device=SECOND)),
+    ):
+        assert together.is_cuda
+        assert torch.equal(together.cpu(), rows)
     assert torch.equal(comm.reduce_add([x, x.to(FIRST)], 1), 2 * x)
     for words, call in (
         ("at least one device to scatter to", lambda: comm.scatter(rows, ())),
         ("devices and chunk_sizes to be of same length", lambda: comm.scatter(rows, (0, 0), [4])),
         ("at least one output tensor to scatter to", lambda: comm.scatter(rows, out=[])),
-        ("Output tensor at index 0 has incorrect shape", lambda: comm.scatter(rows, out=[x.unsqueeze(0)])),
+        (
+            "Output tensor at index 0 has incorrect shape",
+            lambda: comm.scatter(rows, out=[x.unsqueeze(0)]),
+        ),
         ("along scatter dim 0 does not match .got 3 but", lambda: comm.scatter(rows, out=[x])),
         ("same shape as the source tensor .+ at index 0", lambda: comm.broadcast(x, out=places)),
         ("CUDA tensors, but output tensor at index 0", lambda: comm.broadcast(rows, out=[rows])),
@@ -418,7 +612,10 @@ def test_comm_moves_tensors_between_them_and_fills_those_that_are_given():
 class Recurrent(nn.Module):
     def __init__(self, kind):
         super().__init__()
-        self.rnn, self.head = getattr(nn, kind)(8, 6, 2, batch_first=True, bidirectional=True), nn.Linear(12, 10)
+        self.rnn, self.head = (
+            getattr(nn, kind)(8, 6, 2, batch_first=True, bidirectional=True),
+            nn.Linear(12, 10),
+        )
 
     def forward(self, x):
         return self.head(self.rnn(x)[0][:, -1])
@@ -428,7 +625,9 @@ class Attention(nn.Module):
     def __init__(self):
         super().__init__()
         self.embed, self.head = nn.Embedding(20, 16), nn.Linear(16, 10)
-        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True), 2)
+        self.encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True), 2
+        )
 
     def forward(self, x):
         mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=x.device)
@@ -438,7 +637,13 @@ class Attention(nn.Module):
 def lenet():
     return nn.Sequential(
         *(nn.Conv2d(1, 6, 5, padding=2), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(6, 8, 3), nn.Dropout2d(0.2), nn.Flatten(), nn.Dropout(0.3), nn.Linear(8 * 12 * 12, 10)),
+        *(
+            nn.Conv2d(6, 8, 3),
+            nn.Dropout2d(0.2),
+            nn.Flatten(),
+            nn.Dropout(0.3),
+            nn.Linear(8 * 12 * 12, 10),
+        ),
     )
 
 
@@ -489,7 +694,8 @@ def test_an_lstm_is_computed_by_whole_layers_as_on_the_cpu():
         nn.LSTM(5, 4).cuda(1)(x)
     assert "aten::mkldnn_rnn_layer" in {event.key for event in seen.key_averages()}
     with torch.inference_mode():
-        assert lstm(x)[0].shape == (3, 2, 2) and lstm.double()(x.double())[0].dtype == torch.float64
+        assert lstm(x)[0].shape == (3, 2, 2)
+        assert lstm.double()(x.double())[0].dtype == torch.float64
 
 
 @pytest.mark.filterwarnings("ignore:Sparse invariant checks:UserWarning")
@@ -501,7 +707,8 @@ def test_a_sparse_embedding_trains_to_the_cpus_numbers(optimiser):
         for _ in range(3):
             steps.zero_grad()
             table(torch.tensor([1, 7, 1], device=device)).square().sum().backward()
-            assert table.weight.grad.is_sparse and table.weight.grad.device == torch.device(device)
+            assert table.weight.grad.is_sparse
+            assert table.weight.grad.device == torch.device(device)
             steps.step()
         return [table.weight, table.weight.grad.coalesce().values()]
 
@@ -516,19 +723,29 @@ def test_sparse_tensors_are_made_changed_moved_and_saved():
     before = torch.cuda.memory_allocated(1)
     made = torch.sparse_coo_tensor([[0, 0, 1], [1, 1, 2]], [1.0, 2.0, 3.0], (2, 3), device=SECOND)
     made += coo
-    assert made.coalesce().values().tolist() == [1, 3, 2, 6] and made.device == torch.device(SECOND)
+    assert made.coalesce().values().tolist() == [1, 3, 2, 6]
+    assert made.device == torch.device(SECOND)
     assert torch.cuda.memory_allocated(1) > before
     del made
-    assert torch.cuda.memory_allocated(1) == before and device_of(coo) is device_of(rows) is gpu(1)
+    assert torch.cuda.memory_allocated(1) == before
+    assert device_of(coo) is device_of(rows) is gpu(1)
     for sparse in (coo, rows):
-        assert torch.equal(sparse @ x.T, x @ x.T) and torch.equal(torch.sparse.mm(sparse, x.T), x @ x.T)
+        assert torch.equal(sparse @ x.T, x @ x.T)
+        assert torch.equal(torch.sparse.mm(sparse, x.T), x @ x.T)
         file = io.BytesIO()
         torch.save(sparse, file)
         file.seek(0)
-        for moved, where in ((sparse.cpu(), "cpu"), (sparse.to(FIRST), FIRST), (torch.load(file), SECOND)):
-            assert moved.device == torch.device(where) and moved.layout == sparse.layout
+        for moved, where in (
+            (sparse.cpu(), "cpu"),
+            (sparse.to(FIRST), FIRST),
+            (torch.load(file), SECOND),
+        ):
+            assert moved.device == torch.device(where)
+            assert moved.layout == sparse.layout
             assert torch.equal(moved.to_dense(), x.to(where))
-    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device, but found at least two"):
+    with pytest.raises(
+        RuntimeError, match="Expected all tensors to be on the same device, but found at least two"
+    ):
         coo @ x.T.cpu()
 
 
@@ -541,18 +758,30 @@ def test_dlpack_takes_memory_to_and_from_each_gpu_and_not_to_the_host():
             assert x.__dlpack_device__() == (2, i)
             with pytest.raises((RuntimeError, BufferError)):
                 np.from_dlpack(x)
-        assert back.device == x.device and back.data_ptr() == x.data_ptr() and back.stride() == x.stride()
+        assert back.device == x.device
+        assert back.data_ptr() == x.data_ptr()
+        assert back.stride() == x.stride()
         back.requires_grad_().sin().sum().backward()
         torch.testing.assert_close(back.grad, x.cos())
         assert np.array_equal(xdevice.convert(x, "numpy", device="cpu"), x.tolist())
-        assert torch.equal(xdevice.convert(np.asarray(x.tolist(), np.float32), "torch", device=gpu(i)), x)
+        assert torch.equal(
+            xdevice.convert(np.asarray(x.tolist(), np.float32), "torch", device=gpu(i)), x
+        )
 
 
 def test_attention_with_a_mask_of_booleans_equals_the_cpus_by_each_algorithm():
     mask = torch.ones(4, 4, dtype=torch.bool).tril()
     math, flash = [SDPBackend.MATH], [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
-    batch, one = (2, 3, 4, 8), (3, 4, 8)  # torch 2.15 takes the second one for it without a batch too
-    for shape, algorithm, dropout in ((batch, math, 0.0), (batch, flash, 0.0), (one, flash, 0.0), (batch, math, 0.4)):
+    batch, one = (
+        (2, 3, 4, 8),
+        (3, 4, 8),
+    )  # torch 2.15 takes the second one for it without a batch too
+    for shape, algorithm, dropout in (
+        (batch, math, 0.0),
+        (batch, flash, 0.0),
+        (one, flash, 0.0),
+        (batch, math, 0.4),
+    ):
 
         def attend(device, shape=shape, algorithm=algorithm, dropout=dropout):
             x = torch.randn(shape).to(device).requires_grad_()
@@ -567,13 +796,19 @@ def test_attention_with_a_mask_of_booleans_equals_the_cpus_by_each_algorithm():
 
 @pytest.mark.parametrize("short", [torch.float16, torch.bfloat16])
 def test_attention_has_the_algorithms_that_cuda_has(short):
-    flash, efficient, cudnn = SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION
+    flash, efficient, cudnn = (
+        SDPBackend.FLASH_ATTENTION,
+        SDPBackend.EFFICIENT_ATTENTION,
+        SDPBackend.CUDNN_ATTENTION,
+    )
 
     def attend(algorithm, dtype, width=8, **options):
         x, mask = torch.ones(2, 3, 4, 8, device=SECOND, dtype=dtype), options.pop("mask", None)
         mask = None if mask is None else mask.to(SECOND, dtype).requires_grad_()
         with sdpa_kernel(algorithm):
-            made = F.scaled_dot_product_attention(x, x, x[..., :1].expand(2, 3, 4, width), mask, **options)
+            made = F.scaled_dot_product_attention(
+                x, x, x[..., :1].expand(2, 3, 4, width), mask, **options
+            )
         assert torch.equal(made.mean(), torch.ones_like(made.mean())) or options
         return mask is None or torch.autograd.grad(made.sum(), mask)
 
@@ -586,14 +821,19 @@ def test_attention_has_the_algorithms_that_cuda_has(short):
         with pytest.raises(RuntimeError, match="No available kernel"):
             attend(*refused, mask=mask)
     for algorithm in (flash, efficient, cudnn):
-        assert attend(algorithm, short) and attend(algorithm, short, 16) and attend(algorithm, short, dropout_p=0.5)
-    assert attend(efficient, torch.float32, mask=mask) and attend([flash, efficient], short, mask=mask)
+        assert attend(algorithm, short)
+        assert attend(algorithm, short, 16)
+        assert attend(algorithm, short, dropout_p=0.5)
+    assert attend(efficient, torch.float32, mask=mask)
+    assert attend([flash, efficient], short, mask=mask)
 
 
 def test_attention_in_float64_has_a_second_derivative():
     def attend(device):
         x = torch.rand(2, 3, 4, 8, dtype=torch.float64).to(device).requires_grad_()
-        with sdpa_kernel([SDPBackend.MATH] if device == "cpu" else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]):
+        with sdpa_kernel(
+            [SDPBackend.MATH] if device == "cpu" else [SDPBackend.FLASH_ATTENTION, SDPBackend.MATH]
+        ):
             made = F.scaled_dot_product_attention(x, x, x)
         (grad,) = torch.autograd.grad(made.square().sum(), x, create_graph=True)
         return torch.autograd.grad(grad.square().sum(), x)
@@ -630,10 +870,13 @@ def test_softmax_widens_half_precision_as_on_cuda(dtype):
     with torch.autocast("cuda", dtype):
         attention = nn.MultiheadAttention(8, 2, batch_first=True).cuda()
         made, weights = attention(*[torch.ones(1, 3, 8).cuda()] * 3)
-    assert made.dtype == dtype and weights.sum().item() == pytest.approx(3, abs=1e-3)
+    assert made.dtype == dtype
+    assert weights.sum().item() == pytest.approx(3, abs=1e-3)
 
 
-@pytest.mark.filterwarnings("ignore:The argument 'device' of Tensor:DeprecationWarning")  # torch 2.10's
+@pytest.mark.filterwarnings(
+    "ignore:The argument 'device' of Tensor:DeprecationWarning"
+)  # torch 2.10's
 def test_data_parallel_a_lazy_module_and_pinned_batches():
     model = nn.DataParallel(nn.Sequential(nn.LazyLinear(4), nn.ReLU(), nn.Linear(4, 2)).cuda())
     model.module(torch.ones(1, 3).cuda())  # the shapes are known from now on
@@ -643,15 +886,18 @@ def test_data_parallel_a_lazy_module_and_pinned_batches():
         made = model(x.cuda(non_blocking=True))
         made.square().sum().backward()
         torch.testing.assert_close(made, model.module(x.cuda()))
-    assert made.device == torch.device(FIRST) and model.module[0].weight.grad.is_cuda
-    assert torch.ones(2).pin_memory().is_pinned() and not torch.ones(2).is_pinned()
+    assert made.device == torch.device(FIRST)
+    assert model.module[0].weight.grad.is_cuda
+    assert torch.ones(2).pin_memory().is_pinned()
+    assert not torch.ones(2).is_pinned()
 
 
 def test_parameters_move_by_their_data_and_keep_their_optimiser():
     model = nn.Linear(2, 2)
     kept, optimiser = model.weight, torch.optim.SGD(model.parameters(), 0.1)
     model.to(SECOND)
-    assert model.weight is kept and kept.is_cuda
+    assert model.weight is kept
+    assert kept.is_cuda
     kept.data = kept.data.cpu()
     model.bias.data = model.bias.data.cpu()
     model(torch.ones(1, 2)).sum().backward()
@@ -660,17 +906,31 @@ def test_parameters_move_by_their_data_and_keep_their_optimiser():
 
 def test_the_older_names_of_tensors_make_them_there():
     kind = torch.cuda.FloatTensor
-    made = [kind([1, 2]), kind(2).fill_(1), torch.ones(2).type(kind), torch.ones(2).type("torch.cuda.FloatTensor")]
-    assert all(x.is_cuda and isinstance(x, kind) and x.type() == "torch.cuda.FloatTensor" for x in made)
+    made = [
+        kind([1, 2]),
+        kind(2).fill_(1),
+        torch.ones(2).type(kind),
+        torch.ones(2).type("torch.cuda.FloatTensor"),
+    ]
+    assert all(
+        x.is_cuda and isinstance(x, kind) and x.type() == "torch.cuda.FloatTensor" for x in made
+    )
     with torch.cuda.device(1):
         assert [kind(1, device=i).get_device() for i in (None, 0)] == [1, 0]
-    assert kind(2, 3).shape == (2, 3) and not isinstance(torch.ones(1), kind)
-    assert torch.cuda.LongTensor([1]).dtype == torch.int64 and kind(2, device="cuda:1").device == torch.device(SECOND)
+    assert kind(2, 3).shape == (2, 3)
+    assert not isinstance(torch.ones(1), kind)
+    assert torch.cuda.LongTensor([1]).dtype == torch.int64
+    assert kind(2, device="cuda:1").device == torch.device(SECOND)
 
 
 def test_files_and_copies_keep_their_device():
     model = nn.Linear(2, 2).to(SECOND)
-    for where, expected in ((None, SECOND), ("cpu", "cpu"), (FIRST, FIRST), ({SECOND: FIRST}, FIRST)):
+    for where, expected in (
+        (None, SECOND),
+        ("cpu", "cpu"),
+        (FIRST, FIRST),
+        ({SECOND: FIRST}, FIRST),
+    ):
         file = io.BytesIO()
         torch.save(model.state_dict(), file)
         file.seek(0)
@@ -678,13 +938,17 @@ def test_files_and_copies_keep_their_device():
         assert loaded["weight"].device == torch.device(expected)
         assert torch.equal(loaded["weight"].cpu(), model.weight.cpu())
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert copied.weight.device == torch.device(SECOND) and torch.equal(copied.weight, model.weight)
+        assert copied.weight.device == torch.device(SECOND)
+        assert torch.equal(copied.weight, model.weight)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit")
 def test_attention_is_compiled_exported_and_computed_where_only_algorithms_of_gpus_are_allowed():
     torch.manual_seed(0)
-    layer, x = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True).to(SECOND), torch.rand(2, 3, 8).to(SECOND)
+    layer, x = (
+        nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True).to(SECOND),
+        torch.rand(2, 3, 8).to(SECOND),
+    )
     expected = layer(x)
     grad = torch.autograd.grad(expected.sum(), layer.linear1.weight)[0]
     made = torch.compile(layer)(x)
@@ -694,18 +958,29 @@ def test_attention_is_compiled_exported_and_computed_where_only_algorithms_of_gp
     q = torch.rand(1, 2, 3, 4, device=SECOND)
     with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]):
         on_gpu = F.scaled_dot_product_attention(q, q, q, is_causal=True)
-    torch.testing.assert_close(on_gpu.cpu(), F.scaled_dot_product_attention(*[q.cpu()] * 3, is_causal=True))
+    torch.testing.assert_close(
+        on_gpu.cpu(), F.scaled_dot_product_attention(*[q.cpu()] * 3, is_causal=True)
+    )
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning", "ignore:.*acc_events")
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit", "ignore::torch.jit.TracerWarning", "ignore:.*acc_events"
+)
 def test_compiled_traced_and_profiled_code_runs():
     def make(x):
         return (x.sin() + torch.ones(3, device=x.device)).relu()
 
     x = torch.ones(3, device=SECOND)
-    itself = torch.compile(lambda: torch.ones(2, device=SECOND) * 2), torch.compile(lambda: torch.ones(2).cuda(1) * 2)
+    itself = (
+        torch.compile(lambda: torch.ones(2, device=SECOND) * 2),
+        torch.compile(lambda: torch.ones(2).cuda(1) * 2),
+    )
     assert all(call().tolist() == [2, 2] and call().is_cuda for call in itself)
-    for call in (torch.compile(make), torch.jit.trace(make, (x,)), torch.jit.script(nn.Softmax(0).cuda())):
+    for call in (
+        torch.compile(make),
+        torch.jit.trace(make, (x,)),
+        torch.jit.script(nn.Softmax(0).cuda()),
+    ):
         assert call(x).device == x.device
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     with torch.autograd.profiler.emit_nvtx():
@@ -747,12 +1022,16 @@ def test_compiled_checkpointing_computes_the_same_dropout_again(device):
 def test_a_transformer_skips_padded_words_as_on_the_cpu():
     def call(device):
         layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-        model, padded = nn.TransformerEncoder(layer, 2).to(device).eval(), torch.arange(5) >= torch.tensor([[5], [3]])
+        model, padded = (
+            nn.TransformerEncoder(layer, 2).to(device).eval(),
+            torch.arange(5) >= torch.tensor([[5], [3]]),
+        )
         with torch.no_grad():
             return [model(torch.randn(2, 5, 8).to(device), src_key_padding_mask=padded.to(device))]
 
     for a, b in on_both(call):
-        assert torch.equal(a, b) and not b[1, 3:].any()
+        assert torch.equal(a, b)
+        assert not b[1, 3:].any()
 
 
 # ---------------------------------------------------------------- what CUDA alone has
@@ -763,12 +1042,16 @@ def test_a_product_is_wider_than_its_matrices():
     wide, wanted = torch.float32, x.float() @ y.float()
     a, b, to = x.cuda(), y.cuda(), torch.ones(2, 3, 5, device=FIRST)
     assert torch.equal(torch.bmm(a, b, out_dtype=wide).cpu(), wanted)
-    assert torch.equal(torch.mm(a[0], b[0], out_dtype=wide).cpu(), torch.mm(x[0].float(), y[0].float()))
+    assert torch.equal(
+        torch.mm(a[0], b[0], out_dtype=wide).cpu(), torch.mm(x[0].float(), y[0].float())
+    )
     assert torch.mm(a[0], b[0], out_dtype=torch.half).dtype == torch.half
     assert torch.allclose(torch.baddbmm(to, a, b, out_dtype=wide, beta=2).cpu(), wanted + 2)
     torch.addmm(to[0], a[0], b[0], out_dtype=wide, out=to[0])
     assert torch.allclose(to[0].cpu(), wanted[0] + 1)
-    with pytest.raises(RuntimeError, match="out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs"):
+    with pytest.raises(
+        RuntimeError, match="out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs"
+    ):
         torch.mm(a[0], b[0], out_dtype=torch.float64)
     with pytest.raises(RuntimeError, match="self dtype must match either out_dtype or mat1 dtype"):
         torch.addmm(to[0].double(), a[0], b[0], out_dtype=wide)
@@ -787,7 +1070,11 @@ def test_a_forked_process_cannot_use_them():
     read, write = multiprocessing.Pipe(False)
 
     def use():
-        for call in (torch.cuda.current_device, lambda: torch.ones(1, device="cuda"), lambda: SHARED + 1):
+        for call in (
+            torch.cuda.current_device,
+            lambda: torch.ones(1, device="cuda"),
+            lambda: SHARED + 1,
+        ):
             try:
                 write.send(call())
             except RuntimeError as error:
@@ -800,7 +1087,11 @@ def test_a_forked_process_cannot_use_them():
     assert all("Cannot re-initialize CUDA in forked subprocess" in line for line in said)
 
 
-SHARED = torch.ones(1, device=FIRST) if os.environ.get("XDEVICE_VIRTUAL_GPUS", "").startswith("2:stand-in") else None
+SHARED = (
+    torch.ones(1, device=FIRST)
+    if os.environ.get("XDEVICE_VIRTUAL_GPUS", "").startswith("2:stand-in")
+    else None
+)
 
 
 def test_the_build_is_described_and_plans_of_cufft_are_none():

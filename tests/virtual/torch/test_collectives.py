@@ -13,7 +13,18 @@ OTHERS = "one_visible_gpu_each", "both", "in_detail", "split"
 
 
 def run(*jobs, words=()):
-    start = [sys.executable, "-W", "ignore", "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", *words]
+    start = [
+        sys.executable,
+        "-W",
+        "ignore",
+        "-m",
+        "xdevice",
+        "run",
+        "--virtual-gpus",
+        "2",
+        "--stand-in",
+        *words,
+    ]
     program = str(Path(__file__).with_name("nccl.py"))
     done = subprocess.run([*start, program, *jobs], capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stdout + done.stderr[-5000:]

@@ -35,7 +35,9 @@ def install(site):
     """xdevice where that user may read it; the tests' own environment may be root's alone."""
     shutil.copytree(Path(xdevice.__file__).parent, site / "xdevice")
     shutil.copytree(*xdevice.backends.__path__, site / "xdevice" / "backends", dirs_exist_ok=True)
-    (points,) = (file for file in distribution("xdevice-tensors").files if file.name == "entry_points.txt")
+    (points,) = (
+        file for file in distribution("xdevice-tensors").files if file.name == "entry_points.txt"
+    )
     shutil.copytree(points.locate().parent, site / points.parent.name)
 
 
@@ -44,8 +46,12 @@ def install(site):
 def test_a_container_uses_what_its_build_has_compiled(compiler):
     clean = {name: value for name, value in os.environ.items() if name != ENV}
     build = [sys.executable, "-m", "xdevice", "virtual", "build", "--backend", "torch"]
-    said = subprocess.run(build, env=clean, capture_output=True, text=True, check=True, timeout=280).stdout
-    library = Path(said.removeprefix("torch: ").split(" is there already")[0].split(" was compiled")[0])
+    said = subprocess.run(
+        build, env=clean, capture_output=True, text=True, check=True, timeout=280
+    ).stdout
+    library = Path(
+        said.removeprefix("torch: ").split(" is there already")[0].split(" was compiled")[0]
+    )
     container = Path(tempfile.mkdtemp(prefix="xdevice-tests-", dir="/tmp"))
     try:
         container.chmod(0o755)
@@ -55,7 +61,11 @@ def test_a_container_uses_what_its_build_has_compiled(compiler):
             (container / "plug-ins").chmod(mode)
             done = subprocess.run(
                 [sys.executable, "-c", PROGRAM],
-                env={"PATH": "/", "XDEVICE_PLUGINS": str(container / "plug-ins"), "TMPDIR": "/nowhere"}
+                env={
+                    "PATH": "/",
+                    "XDEVICE_PLUGINS": str(container / "plug-ins"),
+                    "TMPDIR": "/nowhere",
+                }
                 | {"PYTHONPATH": str(container / "site")},
                 capture_output=True,
                 text=True,

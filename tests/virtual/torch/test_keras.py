@@ -27,16 +27,23 @@ TRAINS = """
 @pytest.mark.weekly
 def test_a_network_trains_on_the_virtual_gpu_that_keras_is_told():
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(TRAINS)], capture_output=True, text=True, timeout=150, env=None
+        [sys.executable, "-c", textwrap.dedent(TRAINS)],
+        capture_output=True,
+        text=True,
+        timeout=150,
+        env=None,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     first, second, host = [line.split() for line in done.stdout.splitlines()]
-    assert first[1:] == second[1:] == ["gpu:1", "vgpu:1"] and host[1:] == ["cpu:0", "cpu"]
+    assert first[1:] == second[1:] == ["gpu:1", "vgpu:1"]
+    assert host[1:] == ["cpu:0", "cpu"]
     assert first[0] == second[0] == host[0]
 
 
 @pytest.mark.weekly
-def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(keras_losses):
+def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_numbers(
+    keras_losses,
+):
     with_gpus, alone, more = keras_losses(
         "torch",
         """

@@ -14,7 +14,12 @@ def run(*arguments, status=0, **environment):
     """What the command prints, on two virtual GPUs that stand in."""
     env = os.environ | {ENV: "2:stand-in"} | environment
     done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=280, env=env, cwd=Path(__file__).parent
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=env,
+        cwd=Path(__file__).parent,
     )
     assert done.returncode == status, done.stdout[-6000:] + done.stderr[-3000:]
     return done.stdout, done.stderr
@@ -40,9 +45,15 @@ xdevice.virtual_gpus(2)
 print((torch.ones(2, device="vgpu:1") + 1).device, torch.cuda.is_available())
 """
     out, _ = run(
-        "-c", "import os\nos.environ.pop('XDEVICE_VIRTUAL_GPUS')" + code, CXX="absent", XDEVICE_BACKEND="torch"
+        "-c",
+        "import os\nos.environ.pop('XDEVICE_VIRTUAL_GPUS')" + code,
+        CXX="absent",
+        XDEVICE_BACKEND="torch",
     )
     error, works = out.splitlines()
-    assert error.startswith("virtual_gpus(2, stand_in=True) needs a compiled plug-in: virtual GPUs for torch ")
-    assert "XDEVICE_PLUGINS" in error and error.endswith("; virtual_gpus(2) works without it")
+    assert error.startswith(
+        "virtual_gpus(2, stand_in=True) needs a compiled plug-in: virtual GPUs for torch "
+    )
+    assert "XDEVICE_PLUGINS" in error
+    assert error.endswith("; virtual_gpus(2) works without it")
     assert works == "vgpu:1 False"

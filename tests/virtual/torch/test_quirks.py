@@ -18,7 +18,11 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812  (everybody's name for it)
 from torch import nn
-from torch.utils.checkpoint import checkpoint, checkpoint_sequential, create_selective_checkpoint_contexts
+from torch.utils.checkpoint import (
+    checkpoint,
+    checkpoint_sequential,
+    create_selective_checkpoint_contexts,
+)
 from torch.utils.data import DataLoader, TensorDataset
 
 import xdevice
@@ -42,7 +46,11 @@ def run(code, status=0, **environment):
     env = {name: value for name, value in os.environ.items() if name != ENV} | environment
     code = "import torch, xdevice\nxdevice.use('torch')\n" + code
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, timeout=120, env=env
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=env,
     )
     assert done.returncode == status, done.stderr[-3000:]
     return done.stdout + done.stderr
@@ -62,10 +70,26 @@ def on_both(call):
 
 def test_pytorchs_own_factories_and_modules_take_the_native_device():
     there = xdevice.native(gpu(1))
-    assert there == torch.device("vgpu", 1) and xdevice.as_device(there) is gpu(1)
-    made = [torch.ones(2, device=there), torch.tensor([1, 2], device=there), torch.arange(3, device=there)]
-    made += [torch.rand(2, device=there), torch.ones(2).to(there), torch.ones(2).vgpu(1), nn.Linear(2, 2, device=there)]
-    made += [made[0].new(3), made[0].new_zeros(2), torch.empty_like(made[0]), made[0].clone(), made[0][1:]]
+    assert there == torch.device("vgpu", 1)
+    assert xdevice.as_device(there) is gpu(1)
+    made = [
+        torch.ones(2, device=there),
+        torch.tensor([1, 2], device=there),
+        torch.arange(3, device=there),
+    ]
+    made += [
+        torch.rand(2, device=there),
+        torch.ones(2).to(there),
+        torch.ones(2).vgpu(1),
+        nn.Linear(2, 2, device=there),
+    ]
+    made += [
+        made[0].new(3),
+        made[0].new_zeros(2),
+        torch.empty_like(made[0]),
+        made[0].clone(),
+        made[0][1:],
+    ]
     with there:
         made.append(torch.zeros(2))
     assert {device_of(x) for x in made} == {gpu(1)}
@@ -74,17 +98,25 @@ def test_pytorchs_own_factories_and_modules_take_the_native_device():
 def test_the_current_device_belongs_to_the_thread_and_is_what_an_open_index_means():
     seen = []
     with torch.vgpu.device(1):
-        assert device_of(torch.ones(1, device="vgpu")) is xdevice.as_device(torch.device("vgpu")) is gpu(1)
-        thread = threading.Thread(target=lambda: seen.append(device_of(torch.ones(1, device="vgpu"))))
+        assert (
+            device_of(torch.ones(1, device="vgpu"))
+            is xdevice.as_device(torch.device("vgpu"))
+            is gpu(1)
+        )
+        thread = threading.Thread(
+            target=lambda: seen.append(device_of(torch.ones(1, device="vgpu")))
+        )
         thread.start()
         thread.join()
-    assert seen == [gpu(0)] and torch.vgpu.current_device() == 0
+    assert seen == [gpu(0)]
+    assert torch.vgpu.current_device() == 0
 
 
 def test_torch_accelerator_tells_the_truth():
     accelerator = torch.accelerator
     assert accelerator.current_accelerator(check_available=True) == torch.device("vgpu")
-    assert accelerator.device_count() == 2 and accelerator.is_available()
+    assert accelerator.device_count() == 2
+    assert accelerator.is_available()
     with accelerator.device_index(1):
         assert accelerator.current_device_index() == torch.vgpu.current_device() == 1
     assert accelerator.current_device_index() == 0
@@ -109,7 +141,8 @@ def test_memory_is_counted_until_the_last_view_of_it_is_gone():
     assert xdevice.memory_stats(gpu(1))["allocated"] == before + 4000 + grown.nbytes
     del view, grown
     stats = xdevice.memory_stats(gpu(1))
-    assert stats["allocated"] == before and stats["peak"] >= before + 4000 + 7920
+    assert stats["allocated"] == before
+    assert stats["peak"] >= before + 4000 + 7920
 
 
 def test_each_virtual_gpu_has_random_numbers_of_its_own_from_one_seed():
@@ -118,13 +151,15 @@ def test_each_virtual_gpu_has_random_numbers_of_its_own_from_one_seed():
     torch.rand(5)  # on the CPU: shifts nothing
     after = torch.rand(3, device=SECOND)
     torch.manual_seed(3)
-    assert torch.equal(torch.rand(3, device=SECOND), second) and torch.equal(first.cpu(), second.cpu())
+    assert torch.equal(torch.rand(3, device=SECOND), second)
+    assert torch.equal(first.cpu(), second.cpu())
     assert torch.equal(torch.rand(3, device=SECOND), after)
 
 
 def test_a_generator_belongs_to_its_device():
     generator = torch.Generator(device=SECOND).manual_seed(4)
-    assert generator.device == torch.device(SECOND) and isinstance(torch.default_generator, torch.Generator)
+    assert generator.device == torch.device(SECOND)
+    assert isinstance(torch.default_generator, torch.Generator)
     first = torch.rand(3, device=SECOND, generator=generator)
     assert torch.equal(first, torch.rand(3, device=SECOND, generator=generator.manual_seed(4)))
     for other in (generator, torch.Generator()):
@@ -138,7 +173,10 @@ def test_a_generator_belongs_to_its_device():
 class Recurrent(nn.Module):
     def __init__(self, kind):
         super().__init__()
-        self.rnn, self.head = getattr(nn, kind)(8, 6, 2, batch_first=True, bidirectional=True), nn.Linear(12, 10)
+        self.rnn, self.head = (
+            getattr(nn, kind)(8, 6, 2, batch_first=True, bidirectional=True),
+            nn.Linear(12, 10),
+        )
 
     def forward(self, x):
         return self.head(self.rnn(x)[0][:, -1])
@@ -157,7 +195,14 @@ class Attention(nn.Module):
 def lenet():
     return nn.Sequential(
         *(nn.Conv2d(1, 6, 5, padding=2), nn.BatchNorm2d(6), nn.SiLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(6, 8, 3), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Dropout(0.3), nn.Linear(8 * 6 * 6, 10)),
+        *(
+            nn.Conv2d(6, 8, 3),
+            nn.ReLU(),
+            nn.AvgPool2d(2),
+            nn.Flatten(),
+            nn.Dropout(0.3),
+            nn.Linear(8 * 6 * 6, 10),
+        ),
     )
 
 
@@ -198,7 +243,9 @@ def test_training_equals_the_cpus_to_the_last_bit(build, optimiser):
 def test_recurrent_training_equals_the_cpus(kind):
     torch.manual_seed(2)
     x = torch.randn(4, 7, 8)
-    for a, b in on_both(lambda device: train(device, lambda: Recurrent(kind), x, OPTIMISERS["SGD"])):
+    for a, b in on_both(
+        lambda device: train(device, lambda: Recurrent(kind), x, OPTIMISERS["SGD"])
+    ):
         torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-6)
 
 
@@ -208,7 +255,11 @@ def test_packed_sequences_and_padding_masks_are_computed_alike():
         return [nn.LSTM(2, 3).to(device)(data.to(device))[0].data]
 
     def padded(device):
-        encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2).to(device).eval()
+        encoder = (
+            nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2)
+            .to(device)
+            .eval()
+        )
         mask = torch.tensor([[False, False, True], [False, False, False]], device=device)
         made = encoder(torch.randn(2, 3, 8).to(device), src_key_padding_mask=mask)
         return [made[~mask]]
@@ -229,9 +280,12 @@ def test_autocast_computes_in_lower_precision_and_scales_gradients():
     scaler.scale(loss).backward()
     scaler.step(optimiser)
     scaler.update()
-    assert model[0].weight.grad.dtype == torch.float32 and not torch.equal(before, model[0].weight)
+    assert model[0].weight.grad.dtype == torch.float32
+    assert not torch.equal(before, model[0].weight)
     with torch.autocast("cpu"):
-        assert nn.Linear(8, 2, device=SECOND)(torch.ones(1, 8, device=SECOND)).dtype == torch.float32
+        assert (
+            nn.Linear(8, 2, device=SECOND)(torch.ones(1, 8, device=SECOND)).dtype == torch.float32
+        )
 
 
 def test_gradients_flow_across_devices():
@@ -283,7 +337,9 @@ class Noisy(nn.Sequential):
     """Layers with dropout, made from the same numbers each time."""
 
     def __init__(self):
-        super().__init__(nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8), nn.Dropout(0.3), nn.Linear(8, 2))
+        super().__init__(
+            nn.Linear(8, 8), nn.Dropout(0.5), nn.Linear(8, 8), nn.Dropout(0.3), nn.Linear(8, 2)
+        )
 
 
 def at_once(model, x):
@@ -312,7 +368,10 @@ CHECKPOINTS = {
 @pytest.mark.parametrize("run", CHECKPOINTS.values(), ids=CHECKPOINTS)
 def test_gradient_checkpointing_draws_the_same_dropout_twice(run):
     def call(device, run=run):
-        model, x = Noisy().to(device), torch.linspace(-1, 1, 32).view(4, 8).to(device).requires_grad_()
+        model, x = (
+            Noisy().to(device),
+            torch.linspace(-1, 1, 32).view(4, 8).to(device).requires_grad_(),
+        )
         torch.manual_seed(1)
         run(model, x).square().sum().backward()
         return [x.grad, *(p.grad for p in model.parameters())]
@@ -345,13 +404,20 @@ def test_what_is_saved_for_backward_may_wait_in_pinned_memory():
     with torch.autograd.graph.save_on_cpu(pin_memory=True, device_type="vgpu"):
         y = (x * x).sum()
     y.backward()
-    assert x.grad.device == x.device and x.grad.tolist() == [2, 2, 2]
+    assert x.grad.device == x.device
+    assert x.grad.tolist() == [2, 2, 2]
 
 
 def test_pinned_memory_says_that_it_is_pinned():
-    made = [torch.empty(2, pin_memory=True), torch.zeros(2).pin_memory(), torch.tensor([1.0], pin_memory=True)]
-    assert [x.is_pinned() for x in made] == [True] * 3 and not torch.zeros(2).is_pinned()
-    assert made[0][1:].is_pinned() and not made[0].to(SECOND).is_pinned()
+    made = [
+        torch.empty(2, pin_memory=True),
+        torch.zeros(2).pin_memory(),
+        torch.tensor([1.0], pin_memory=True),
+    ]
+    assert [x.is_pinned() for x in made] == [True] * 3
+    assert not torch.zeros(2).is_pinned()
+    assert made[0][1:].is_pinned()
+    assert not made[0].to(SECOND).is_pinned()
     with pytest.raises(RuntimeError, match=r"(?i)only dense CPU tensors can be pinned"):
         torch.empty(2, pin_memory=True, device=SECOND)
 
@@ -362,36 +428,62 @@ def test_an_open_index_means_the_current_device_everywhere():
     file.seek(0)
     with torch.vgpu.device(1):
         x = torch.ones(2)
-        made = [x.to("vgpu"), x.to(device=torch.device("vgpu")), x.vgpu(), x.new_tensor([1.0], device="vgpu")]
+        made = [
+            x.to("vgpu"),
+            x.to(device=torch.device("vgpu")),
+            x.vgpu(),
+            x.new_tensor([1.0], device="vgpu"),
+        ]
         made += [
             torch.tensor([1.0], device="vgpu"),
             torch.as_tensor([1.0], device="vgpu"),
             torch.ones(1, device="vgpu"),
         ]
         made += [torch.asarray([1.0], device="vgpu"), torch.load(file, map_location="vgpu")]
-        made += [nn.Linear(2, 2).to("vgpu"), nn.Linear(2, 2, device="vgpu"), torch.ones(2, device=FIRST).to("vgpu")]
+        made += [
+            nn.Linear(2, 2).to("vgpu"),
+            nn.Linear(2, 2, device="vgpu"),
+            torch.ones(2, device=FIRST).to("vgpu"),
+        ]
         assert {device_of(x) for x in made} == {gpu(1)}
-        assert x.to(torch.ones(1, device=FIRST)).device == torch.device(FIRST), "as another tensor is"
+        assert x.to(torch.ones(1, device=FIRST)).device == torch.device(FIRST), (
+            "as another tensor is"
+        )
     assert torch.ones(2).to("vgpu").device == torch.device(FIRST)
 
 
 def test_subclasses_that_let_to_through_still_do():
-    let_through = torch.nn.parameter.UninitializedParameter._allowed_methods  # listed when torch was imported
-    assert torch.Tensor.to in let_through and torch.Tensor.to in set(let_through)
+    let_through = (
+        torch.nn.parameter.UninitializedParameter._allowed_methods
+    )  # listed when torch was imported
+    assert torch.Tensor.to in let_through
+    assert torch.Tensor.to in set(let_through)
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit", "ignore::torch.jit.TracerWarning")
 def test_scripted_traced_and_compiled_code_makes_tensors_on_virtual_gpus():
     def make(x: torch.Tensor):
-        return torch.zeros(2, device=x.device) + torch.tensor([1.0, 2.0], device=x.device) + x.to(x.device)
+        return (
+            torch.zeros(2, device=x.device)
+            + torch.tensor([1.0, 2.0], device=x.device)
+            + x.to(x.device)
+        )
 
     x = torch.ones(2, device=SECOND)
     compiled = torch.compile(make, backend="eager", fullgraph=True)
-    for call in (torch.jit.script(make), torch.jit.trace(make, (x,)), torch.fx.symbolic_trace(make), compiled):
-        assert device_of(call(x)) is gpu(1) and call(x).tolist() == [2, 3]
+    for call in (
+        torch.jit.script(make),
+        torch.jit.trace(make, (x,)),
+        torch.fx.symbolic_trace(make),
+        compiled,
+    ):
+        assert device_of(call(x)) is gpu(1)
+        assert call(x).tolist() == [2, 3]
     assert torch.func.jvp(torch.sin, (x,), (x,))[1].device == x.device
     layer = nn.TransformerEncoderLayer(2, 1, 4, 0.0).to(SECOND)
-    made = torch.compile(layer)(x[None])  # without a backend, inductor is meant, which has none for virtual GPUs
+    made = torch.compile(layer)(
+        x[None]
+    )  # without a backend, inductor is meant, which has none for virtual GPUs
     torch.testing.assert_close(made, layer(x[None]))
 
 
@@ -410,8 +502,11 @@ def test_streams_are_queues_that_are_always_done():
     stream.wait_event(stream.record_event())
     stream.synchronize()
     assert device_of(x) is xdevice.as_device(stream.device) is gpu(1)
-    assert stream.query() and end.query() and start.elapsed_time(end) > 0
-    assert torch.vgpu.current_stream() == before and torch.vgpu.current_device() == 0
+    assert stream.query()
+    assert end.query()
+    assert start.elapsed_time(end) > 0
+    assert torch.vgpu.current_stream() == before
+    assert torch.vgpu.current_device() == 0
 
 
 def test_storages_are_resized_and_keep_their_values_or_say_what_to_do():
@@ -422,9 +517,11 @@ def test_storages_are_resized_and_keep_their_values_or_say_what_to_do():
         with pytest.raises(NotImplementedError, match="resize the tensor with resize_"):
             storage.resize_(100)
     else:
-        assert storage.resize_(100).nbytes() == 100 and x.tolist() == [1, 1]
+        assert storage.resize_(100).nbytes() == 100
+        assert x.tolist() == [1, 1]
         assert torch.vgpu.memory_allocated(1) == held + 92
-        assert storage.resize_(0).nbytes() == 0 and torch.vgpu.memory_allocated(1) == held - 8
+        assert storage.resize_(0).nbytes() == 0
+        assert torch.vgpu.memory_allocated(1) == held - 8
 
 
 def test_they_are_initialized_by_their_first_use_and_a_mesh_then_takes_the_local_rank():
@@ -454,9 +551,11 @@ def test_a_model_moves_in_place_and_keeps_parameters_hooks_gradients_and_weak_re
         made = model(torch.ones(3, 2).to(model[0].weight.device))  # a graph that knows them
         made.sum().backward()
         model.to(device)
-        assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True)) and weak() is model[0].weight
+        assert all(a is b for a, b in zip(parameters, model.parameters(), strict=True))
+        assert weak() is model[0].weight
         assert {p.grad.device for p in parameters if p.requires_grad} == {torch.device(device)}
-        assert device_of(model) is xdevice.as_device(device) and not model[0].bias.requires_grad
+        assert device_of(model) is xdevice.as_device(device)
+        assert not model[0].bias.requires_grad
     single = model[0]
     single.zero_grad()
     single(torch.ones(1, 2, device=SECOND)).sum().backward()
@@ -467,7 +566,8 @@ def test_a_model_moves_in_inference_mode_too():
     before = nn.Linear(2, 2)
     with torch.inference_mode():
         for model in (before, nn.Linear(2, 2)):
-            assert device_of(model.to(SECOND)) is gpu(1) and model(torch.ones(1, 2, device=SECOND)).device.index == 1
+            assert device_of(model.to(SECOND)) is gpu(1)
+            assert model(torch.ones(1, 2, device=SECOND)).device.index == 1
     before(torch.ones(1, 2, device=SECOND)).sum().backward()
     assert before.weight.grad.device == torch.device(SECOND)
 
@@ -486,11 +586,16 @@ def test_a_lazy_module_stays_lazy_and_its_optimiser_keeps_its_parameters():
     for device in (SECOND, "cpu", FIRST):
         model.to(device)
         assert device_of(model) is xdevice.as_device(device)
-    assert all(layer.vgpu(1).weight.device == torch.device(SECOND) for layer in (nn.LazyLinear(2), model[3]))
+    assert all(
+        layer.vgpu(1).weight.device == torch.device(SECOND)
+        for layer in (nn.LazyLinear(2), model[3])
+    )
     model.vgpu(0)(x.to(FIRST)).square().sum().backward()
     before = model[3].weight.detach().clone()
     optimiser.step()
-    assert type(model[0]) is nn.Conv2d and device_of(model) is gpu(0) and not torch.equal(before, model[3].weight)
+    assert type(model[0]) is nn.Conv2d
+    assert device_of(model) is gpu(0)
+    assert not torch.equal(before, model[3].weight)
 
 
 def test_a_parameter_of_a_class_of_its_own_keeps_it_and_what_was_put_on_it():
@@ -501,7 +606,10 @@ def test_a_parameter_of_a_class_of_its_own_keeps_it_and_what_was_put_on_it():
     model.weight = kept = Marked(torch.ones(2))
     kept.mark = 3
     model.to(SECOND)
-    assert model.weight is kept and type(kept) is Marked and kept.mark == 3 and device_of(kept) is gpu(1)
+    assert model.weight is kept
+    assert type(kept) is Marked
+    assert kept.mark == 3
+    assert device_of(kept) is gpu(1)
 
 
 class Stays(nn.Module):
@@ -517,7 +625,11 @@ def test_a_spread_model_is_put_back_where_it_was_if_the_move_fails():
         layer(torch.ones(1, 2, device=layer.weight.device)).sum().backward()
 
     def state():
-        tensors = [*model.parameters(), *model.buffers(), *(p.grad for p in model.parameters() if p.grad is not None)]
+        tensors = [
+            *model.parameters(),
+            *model.buffers(),
+            *(p.grad for p in model.parameters() if p.grad is not None),
+        ]
         return [(id(tensor), tensor.device, tensor.data_ptr()) for tensor in tensors]
 
     before = state()
@@ -525,7 +637,8 @@ def test_a_spread_model_is_put_back_where_it_was_if_the_move_fails():
     for tree in ([model, failing], nn.ModuleList([model, Stays()])):
         with pytest.raises(ValueError, match="it stays"):
             to_device(tree, gpu(1))
-        assert state() == before and device_of(failing) is cpu()
+        assert state() == before
+        assert device_of(failing) is cpu()
 
 
 def test_a_buffer_that_two_modules_share_is_moved_once():
@@ -545,34 +658,46 @@ def test_torchscript_moves_in_place_computes_there_and_its_optimiser_keeps_its_p
         expected, parameters = model(x), dict(model.named_parameters())
         optimiser = torch.optim.SGD(model.parameters(), 0.1)
         for device in (gpu(1), cpu(), gpu(0)):
-            assert to_device(model, device) is model and device_of(model) is device
-            assert all(parameters[name] is parameter for name, parameter in model.named_parameters())
+            assert to_device(model, device) is model
+            assert device_of(model) is device
+            assert all(
+                parameters[name] is parameter for name, parameter in model.named_parameters()
+            )
         made = model(x.to(FIRST))
         torch.testing.assert_close(made.cpu(), expected)
         made.square().sum().backward()
         before = parameters["2.bias"].detach().clone()
         optimiser.step()
         assert not torch.equal(before, dict(model.named_parameters())["2.bias"])
-        assert device_of(to_device(model, "cpu", copy=True)) is cpu() and device_of(model) is gpu(0)
+        assert device_of(to_device(model, "cpu", copy=True)) is cpu()
+        assert device_of(model) is gpu(0)
 
 
 def test_tied_parameters_stay_tied():
     model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
     model[1].weight = model[0].weight
     model.to(SECOND)
-    assert model[1].weight is model[0].weight and isinstance(model[0].weight, nn.Parameter)
+    assert model[1].weight is model[0].weight
+    assert isinstance(model[0].weight, nn.Parameter)
 
 
 def test_a_file_saved_on_a_virtual_gpu_loads_on_any_device():
     model = nn.Linear(2, 2).to(SECOND)
-    for where, expected in ((None, gpu(1)), ("cpu", cpu()), (FIRST, gpu(0)), ({SECOND: FIRST}, gpu(0))):
+    for where, expected in (
+        (None, gpu(1)),
+        ("cpu", cpu()),
+        (FIRST, gpu(0)),
+        ({SECOND: FIRST}, gpu(0)),
+    ):
         file = io.BytesIO()
         torch.save(model.state_dict(), file)
         file.seek(0)
         loaded = torch.load(file, map_location=where)
-        assert device_of(loaded) is expected and torch.equal(loaded["weight"].cpu(), model.weight.cpu())
+        assert device_of(loaded) is expected
+        assert torch.equal(loaded["weight"].cpu(), model.weight.cpu())
     for copied in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
-        assert device_of(copied) is gpu(1) and torch.equal(copied.weight, model.weight)
+        assert device_of(copied) is gpu(1)
+        assert torch.equal(copied.weight, model.weight)
         assert copied.weight.data_ptr() != model.weight.data_ptr()
 
 
@@ -581,16 +706,26 @@ def test_a_file_saved_on_a_virtual_gpu_loads_on_any_device():
 
 def test_numpy_and_dlpack_do_not_take_a_virtual_gpu_for_the_host():
     x = torch.ones(2, device=SECOND)
-    for call in (x.numpy, lambda: np.asarray(x), lambda: np.from_dlpack(x), lambda: memoryview(x), x.__dlpack_device__):
+    for call in (
+        x.numpy,
+        lambda: np.asarray(x),
+        lambda: np.from_dlpack(x),
+        lambda: memoryview(x),
+        x.__dlpack_device__,
+    ):
         with pytest.raises((TypeError, RuntimeError, ValueError)):
             call()
-    assert x.tolist() == [1, 1] and xdevice.to_numpy(x).tolist() == [1, 1]
+    assert x.tolist() == [1, 1]
+    assert xdevice.to_numpy(x).tolist() == [1, 1]
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # PyTorch's own, of its prototypes
 def test_sparse_tensors_work_where_compiled_and_others_are_a_clear_error():
     x = torch.ones(2, 2, device=SECOND)
-    words, made = torch.tensor([0, 1], device=SECOND), ([[0, 0, 1, 1], [0, 1, 0, 1]], [1.0] * 4, (2, 2))
+    words, made = (
+        torch.tensor([0, 1], device=SECOND),
+        ([[0, 0, 1, 1], [0, 1, 0, 1]], [1.0] * 4, (2, 2)),
+    )
     w = torch.ones(2, 2, device=SECOND, requires_grad=True)
     for call in (
         lambda: x.to_sparse(),
@@ -610,7 +745,14 @@ def test_sparse_tensors_work_where_compiled_and_others_are_a_clear_error():
 def test_lazy_conjugates_and_negatives_are_copied_multiplied_and_read_as_on_the_cpu():
     def call(device):
         z = torch.tensor([[1 + 2j, 3 - 1j], [2j, 1]]).to(device)
-        made = [z.conj(), z.conj() @ z, z.mH @ z, z.conj().imag, z.conj().clone(), torch.dot(z[0].conj(), z[1])]
+        made = [
+            z.conj(),
+            z.conj() @ z,
+            z.mH @ z,
+            z.conj().imag,
+            z.conj().clone(),
+            torch.dot(z[0].conj(), z[1]),
+        ]
         made += [z.conj().to("cpu"), z.conj().imag.to(device if device == "cpu" else FIRST)]
         return [*made, torch.zeros(2, 2).to(device).copy_(z.conj().imag), z.clone().conj().copy_(z)]
 
@@ -624,9 +766,13 @@ def test_results_grow_and_shrink_and_keep_their_place():
     small, large = torch.empty(2, device=SECOND), torch.zeros(3, 4, device=SECOND)
     for out in (small, large):
         with pytest.warns(UserWarning, match="resized"):
-            assert torch.add(x, x, out=out) is out and torch.equal(out, x * 2)
-    grown = torch.ones(1, device=SECOND).addbmm_(torch.ones(4, 5, 3).to(SECOND), torch.ones(4, 3, 10).to(SECOND))
-    assert grown.shape == (5, 10) and grown.eq(13).all()
+            assert torch.add(x, x, out=out) is out
+        assert torch.equal(out, x * 2)
+    grown = torch.ones(1, device=SECOND).addbmm_(
+        torch.ones(4, 5, 3).to(SECOND), torch.ones(4, 3, 10).to(SECOND)
+    )
+    assert grown.shape == (5, 10)
+    assert grown.eq(13).all()
     assert x.clone().resize_(3, 3).view(-1)[:6].tolist() == [0, 1, 2, 3, 4, 5]
     assert x.clone().t().resize_(2, 2).tolist() == [[0, 1], [2, 3]]
 
@@ -638,7 +784,9 @@ def test_what_cannot_be_right_is_an_error_as_on_the_cpu():
             x.view(2, 3).resize_(9)
     else:
         view = x.view(2, 3).resize_(9)
-        assert x.add_(1).tolist() == view[:6].tolist() == [1, 2, 3, 4, 5, 6], "it has grown for both"
+        assert x.add_(1).tolist() == view[:6].tolist() == [1, 2, 3, 4, 5, 6], (
+            "it has grown for both"
+        )
     for match, call in (
         ("out of bounds", lambda: x.as_strided((9, 9), (1, 1))),
         ("single memory location", lambda: x[1:].add_(x[:-1])),
@@ -647,14 +795,20 @@ def test_what_cannot_be_right_is_an_error_as_on_the_cpu():
             'on device "vgpu:1" to a storage on different device "cpu"',
             lambda: x[:0].set_(torch.ones(3).untyped_storage()),
         ),
-        ('on different device "vgpu:0"', lambda: x[:0].set_(torch.ones(3, device=FIRST).untyped_storage(), 0, (3,))),
+        (
+            'on different device "vgpu:0"',
+            lambda: x[:0].set_(torch.ones(3, device=FIRST).untyped_storage(), 0, (3,)),
+        ),
         ("at least 2 dimensional, but got query.dim: 1", lambda: attend(x, x[None], x[None])),
         (
             "to have the same dtype, but got query.dtype: float key",
             lambda: attend(x[None], *[x[None].double()] * 2),
         ),
         ("got attn_mask.dtype: int", lambda: attend(x[None], x[None], x[None], x[None, :1].int())),
-        ("attn_mask should not be set when is_causal", lambda: attend(*[x[None]] * 3, x[None, :1], is_causal=True)),
+        (
+            "attn_mask should not be set when is_causal",
+            lambda: attend(*[x[None]] * 3, x[None, :1], is_causal=True),
+        ),
     ):
         with pytest.raises(RuntimeError, match=match):
             call()
@@ -669,11 +823,15 @@ def test_storages_are_made_copied_and_compared_without_a_crash():
         storage.clone(),
         torch.UntypedStorage([1, 2], device=SECOND),
     ]
-    assert {s.device for s in made} == {torch.device(SECOND)} and made[2].tolist() == storage.cpu().tolist()
-    assert x.is_set_to(x) and not x.is_set_to(x.clone())
+    assert {s.device for s in made} == {torch.device(SECOND)}
+    assert made[2].tolist() == storage.cpu().tolist()
+    assert x.is_set_to(x)
+    assert not x.is_set_to(x.clone())
     host = torch.arange(6.0)
     moved = host.untyped_storage().vgpu(1)
-    assert moved.is_vgpu and moved.device == x.device and moved.tolist() == host.untyped_storage().tolist()
+    assert moved.is_vgpu
+    assert moved.device == x.device
+    assert moved.tolist() == host.untyped_storage().tolist()
     assert not host.untyped_storage().is_vgpu
 
 
@@ -709,13 +867,23 @@ atexit.register(lambda: print((x + 1).sum().item()))
 def test_mixing_is_cudas_error_and_in_a_strict_block_ours():
     a, b = torch.ones(3, device=FIRST), torch.ones(3, device=SECOND)
     for other, words in ((b, "vgpu:0 and vgpu:1!"), (torch.ones(3), "vgpu:0 and cpu!")):
-        message = "Expected all tensors to be on the same device, but found at least two devices, " + words
+        message = (
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            + words
+        )
         with pytest.raises(RuntimeError, match=message) as caught:
             a + other
         assert not isinstance(caught.value, xdevice.MixedDeviceError)
-        with strict(), pytest.raises(xdevice.MixedDeviceError, match=r"aten::add was given tensors on .pu:0 and gpu:."):
+        with (
+            strict(),
+            pytest.raises(
+                xdevice.MixedDeviceError, match=r"aten::add was given tensors on .pu:0 and gpu:."
+            ),
+        ):
             a + other
-    assert torch.equal((a + torch.tensor(1.0)).cpu(), torch.full((3,), 2.0)), "a scalar on the CPU is a number"
+    assert torch.equal((a + torch.tensor(1.0)).cpu(), torch.full((3,), 2.0)), (
+        "a scalar on the CPU is a number"
+    )
 
 
 @pytest.mark.parametrize(
@@ -787,7 +955,8 @@ def test_a_strict_block_is_left_in_any_order_and_by_any_thread():
     block.__enter__()
     place.__enter__()
     block.__exit__(None, None, None)
-    assert depth() == 1 and device_of(torch.ones(1)) is gpu(1)
+    assert depth() == 1
+    assert device_of(torch.ones(1)) is gpu(1)
     place.__exit__(None, None, None)
     thread = threading.Thread(target=block.__enter__)
     thread.start()
@@ -810,7 +979,8 @@ y = (x.to("vgpu:2") * 2).sum()
 y.backward()
 print(xdevice.device_of(x), xdevice.device_of(y), x.grad.tolist())
 """).splitlines()
-    assert out[0].startswith("cpu:0 [<virtual Device('gpu:0')>") and out[1] == "cpu:0 gpu:2 [3.0, 3.0, 3.0]"
+    assert out[0].startswith("cpu:0 [<virtual Device('gpu:0')>")
+    assert out[1] == "cpu:0 gpu:2 [3.0, 3.0, 3.0]"
 
 
 def test_names_of_a_virtual_gpu_mean_it_before_and_after_it_is_used():
@@ -851,10 +1021,19 @@ print(where())
 """
     on_cpu = "cpu [2.0, 3.0] True True cpu cpu"
     out = run(code, **{ENV: "2"}).splitlines()
-    assert out[-6:] == [on_cpu, on_cpu, "vgpu:1 [2.0, 3.0] True True gpu cpu", on_cpu, "cpu vgpu:1", "cpu"]
+    assert out[-6:] == [
+        on_cpu,
+        on_cpu,
+        "vgpu:1 [2.0, 3.0] True True gpu cpu",
+        on_cpu,
+        "cpu vgpu:1",
+        "cpu",
+    ]
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning", "ignore::UserWarning", "ignore::FutureWarning"
+)
 def test_packed_and_frozen_weights_do_not_stay_behind_without_an_error():
     packed = torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(3, 2)), {nn.Linear})
     for model in (packed, torch.jit.freeze(torch.jit.script(nn.Linear(3, 2).eval()))):
@@ -901,7 +1080,10 @@ def test_gradients_in_inference_mode_are_those_of_any_other():
 @pytest.mark.weekly(but="some")
 @pytest.mark.parametrize(
     "chosen",
-    ["mixing_is or resized or a_lazy_module or data_parallel or sparse", "training_equals or recurrent"],
+    [
+        "mixing_is or resized or a_lazy_module or data_parallel or sparse",
+        "training_equals or recurrent",
+    ],
     ids=["some", "training"],
 )
 def test_without_a_compiler_they_are_written_in_python_and_do_the_same(chosen):
@@ -915,7 +1097,8 @@ def test_without_a_compiler_they_are_written_in_python_and_do_the_same(chosen):
         timeout=280,
         env=os.environ | {"CXX": "absent"},
     )
-    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
+    assert "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 
 
 # ---------------------------------------------------------------- PyTorch's own database of operations
@@ -940,7 +1123,16 @@ SPARSE = "mul@sparse_coo", "masked.sum@sparse_csr", "sgn@sparse_bsr"
 @pytest.mark.weekly
 def test_some_of_pytorchs_operations_agree_with_the_cpu_forward_and_backward():
     job = Path(__file__).parent / "operations" / "opinfo.py"
-    command = [sys.executable, "-W", "ignore", str(job), "--samples", "2", "--ops", ",".join([*SOME, *SPARSE])]
+    command = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(job),
+        "--samples",
+        "2",
+        "--ops",
+        ",".join([*SOME, *SPARSE]),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
     assert f"{len(SOME)} of {len(SOME)} runnable operations agree" in done.stdout

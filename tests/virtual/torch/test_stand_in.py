@@ -16,7 +16,12 @@ def run(*arguments, status=0, **environment):
     """What the command prints, on two virtual GPUs that stand in."""
     env = os.environ | {ENV: "2:stand-in"} | environment
     done = subprocess.run(
-        [sys.executable, *arguments], capture_output=True, text=True, timeout=280, env=env, cwd=Path(__file__).parent
+        [sys.executable, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=env,
+        cwd=Path(__file__).parent,
     )
     assert done.returncode == status, done.stdout[-6000:] + done.stderr[-3000:]
     return done.stdout, done.stderr
@@ -63,7 +68,10 @@ def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path):
     program = tmp_path / "shared.py"
     program.write_text(SHARED)
     out, error = run("-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", str(program))
-    assert out == "['virtual GPU 0 (xdevice, on the CPU)', 'cuda:1', 'cuda:1'] [[2.0, 2.0], [2.0, 2.0]]\n"
+    assert (
+        out
+        == "['virtual GPU 0 (xdevice, on the CPU)', 'cuda:1', 'cuda:1'] [[2.0, 2.0], [2.0, 2.0]]\n"
+    )
     assert error.count("stand in for CUDA's") == 1, "once for the job"
 
 
@@ -81,11 +89,15 @@ def test_parallel_training_under_torchrun_gives_the_cpus_numbers(tmp_path):
     torchrun = tmp_path / "torchrun"
     torchrun.write_text(TORCHRUN)  # as pip writes it into the environment's folder of commands
     torchrun.chmod(0o755)
-    program, path = Path(__file__).with_name("parallel.py"), f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    program, path = (
+        Path(__file__).with_name("parallel.py"),
+        f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+    )
     with_four = "-W", "ignore", "-m", "xdevice", "run", "--virtual-gpus", "4", "--stand-in", "--"
     launch = "torchrun", "--standalone", "--nproc_per_node", "4", str(program)
     out, error = run(*with_four, *launch, OMP_NUM_THREADS="1", PATH=path, **{ENV: ""})
-    assert out.splitlines()[-1].endswith(" exactly") and len(out.splitlines()) == 20
+    assert out.splitlines()[-1].endswith(" exactly")
+    assert len(out.splitlines()) == 20
     assert error.count("4 virtual GPUs stand in for CUDA's") == 1, "once for the job"
 
 
@@ -116,7 +128,8 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
     assert words.startswith(
         " CUDA out of memory. Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 8.00 MiB of"
     )
-    assert "\n3145728\nTried to allocate 5.00 MiB. GPU 0 has a total" in out and "4.00 MiB allowed;" in out
+    assert "\n3145728\nTried to allocate 5.00 MiB. GPU 0 has a total" in out
+    assert "4.00 MiB allowed;" in out
     assert "\n0.5 6291456\n" in out
     assert out.endswith(f"cuda:1 {8 << 20} ({8 << 20}, {8 << 20})\n")
     assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
@@ -202,5 +215,7 @@ def test_the_first_backward_of_a_process_may_be_traced(tracer):
 @pytest.mark.weekly
 def test_a_program_may_end_with_a_backward():
     code = "import xdevice, torch; x = torch.ones(2, device='cuda:1', requires_grad=True); (x * x).sum().backward()"
-    for _ in range(4):  # where the end does not wait for autograd's threads, every third is aborted or so
+    for _ in range(
+        4
+    ):  # where the end does not wait for autograd's threads, every third is aborted or so
         run("-c", code)

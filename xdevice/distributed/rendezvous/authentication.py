@@ -62,7 +62,9 @@ def create_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> byte
     path, token = _path(info), new_token()
     new = path.with_suffix(f".{os.getpid()}")
     new.unlink(missing_ok=True)
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+    with open(
+        os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
+    ) as file:
         file.write(token)
     new.replace(path)
     return token.encode()
@@ -87,7 +89,9 @@ def _given(info: ProcessInfo, env: Mapping[str, str]) -> bytes | None:
     if is_loopback(info.host):
         return None
     hint = f"set {TOKEN} to the same random text for all of them, as from openssl rand -hex 32"
-    raise DistributedError(f"{info.launcher} gives the processes of several hosts no secret; {hint}")
+    raise DistributedError(
+        f"{info.launcher} gives the processes of several hosts no secret; {hint}"
+    )
 
 
 def _path(info: ProcessInfo) -> Path:
@@ -95,8 +99,12 @@ def _path(info: ProcessInfo) -> Path:
     folder = Path(tempfile.gettempdir(), f"xdevice-{user}")
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
-    if os.name == "posix" and (not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o077):
-        raise DistributedError(f"{str(folder)!r} is open to other users; remove it, or set {TOKEN} for all processes")
+    if os.name == "posix" and (
+        not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o077
+    ):
+        raise DistributedError(
+            f"{str(folder)!r} is open to other users; remove it, or set {TOKEN} for all processes"
+        )
     return folder / str(info.port)
 
 
@@ -119,7 +127,9 @@ def response(token: bytes, role: bytes, process: bytes, rank_0: bytes) -> bytes:
 def connected(address: tuple[str, int], token: bytes, deadline: float) -> socket.socket:
     """A connection to that address on which both ends are authenticated; errors are those of `authenticate`."""
     with ExitStack() as undo:
-        connection = undo.enter_context(socket.create_connection(address, max(0.1, deadline - time.monotonic())))
+        connection = undo.enter_context(
+            socket.create_connection(address, max(0.1, deadline - time.monotonic()))
+        )
         authenticate(connection, token, deadline)
         undo.pop_all()
     return connection
@@ -162,7 +172,12 @@ class Connection:
     """A connection that is not authenticated yet."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.socket, self.fileno, self.challenge, self.received = connection, connection.fileno, challenge(), b""
+        self.socket, self.fileno, self.challenge, self.received = (
+            connection,
+            connection.fileno,
+            challenge(),
+            b"",
+        )
         self.deadline = time.monotonic() + HANDSHAKE
         connection.setblocking(False)
         connection.send(self.challenge)  # its buffer is empty, so this does not block
@@ -171,7 +186,9 @@ class Connection:
 class Acceptor:
     """Accepts connections, and returns those that have proved that they know the token."""
 
-    def __init__(self, listener: socket.socket, token: bytes, own: int, selector: selectors.BaseSelector) -> None:
+    def __init__(
+        self, listener: socket.socket, token: bytes, own: int, selector: selectors.BaseSelector
+    ) -> None:
         self._listener, self._token, self._selector = listener, token, selector
         self._most = own + UNAUTHENTICATED  # all ``own`` connections of the job may come at once
         self.waiting: dict[Connection, None] = {}  # for their handshake, the oldest first

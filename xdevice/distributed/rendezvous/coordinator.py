@@ -17,11 +17,20 @@ from xdevice.distributed.failures import ANSWER, HANDSHAKE
 from xdevice.distributed.process_info import block
 from xdevice.distributed.rendezvous.authentication import Acceptor, Connection
 from xdevice.distributed.rendezvous.messages import Channel, JoinMessage, Request, is_join_message
-from xdevice.distributed.rendezvous.peers import Peer, after, diagnose, diagnose_rendezvous, is_in_time, refusal
+from xdevice.distributed.rendezvous.peers import (
+    Peer,
+    after,
+    diagnose,
+    diagnose_rendezvous,
+    is_in_time,
+    refusal,
+)
 
 
 class Coordinator(threading.Thread):
-    def __init__(self, listener: socket.socket, token: bytes, joining: JoinMessage, timeout: float) -> None:
+    def __init__(
+        self, listener: socket.socket, token: bytes, joining: JoinMessage, timeout: float
+    ) -> None:
         super().__init__(name="xdevice.distributed.coordinator", daemon=True)
         self.joining, self.timeout = joining, timeout  # rank 0's own
         self.world_size: int = joining["world_size"]
@@ -30,13 +39,18 @@ class Coordinator(threading.Thread):
         self.deadline: float | None = time.monotonic() + timeout
         self.asked: float | None = None  # when the processes were asked where they are
         self.complete = False
-        self.last, self.entered = "the start of the engine", 0  # the last collective entered, and how many
+        self.last, self.entered = (
+            "the start of the engine",
+            0,
+        )  # the last collective entered, and how many
         self._waiting: set[Peer] = set()  # for the coordinator, not in a tree barrier
         self._passed = 0  # the number of the last tree barrier that all have passed
         self._failed_at: float | None = None
         self._own_joined = False  # rank 0's own process, whose main thread waits for the answer
         self._owners: dict[Channel, Peer] = {}
-        self._unknown: dict[Channel, float] = {}  # authenticated, without a join message yet: their deadlines
+        self._unknown: dict[
+            Channel, float
+        ] = {}  # authenticated, without a join message yet: their deadlines
         self._selector = selectors.DefaultSelector()
         self._port: int = listener.getsockname()[1]
         self._acceptor = Acceptor(listener, token, 2 * self.world_size, self._selector)
@@ -58,7 +72,9 @@ class Coordinator(threading.Thread):
                 channel = Channel(connected)
                 self._unknown[channel] = time.monotonic() + HANDSHAKE
                 self._selector.register(channel, selectors.EVENT_READ)
-            if len(ready) > len(channels) + len(connections):  # the listener; after the connections that wait already
+            if len(ready) > len(channels) + len(
+                connections
+            ):  # the listener; after the connections that wait already
                 self._acceptor.accept()
             # control channels first: the reason for which a process ends comes before its end
             for channel in sorted(channels, key=lambda channel: channel.is_barrier):
@@ -97,7 +113,10 @@ class Coordinator(threading.Thread):
             self._drop(channel)
             if owner is not None and not owner.done:
                 when = after(self.last, self.entered)
-                self.fail(f"{owner} has gone: it was killed, or ended without shutdown(), {when}", owner.rank)
+                self.fail(
+                    f"{owner} has gone: it was killed, or ended without shutdown(), {when}",
+                    owner.rank,
+                )
             return
         for message in messages:
             if owner is None:
@@ -132,7 +151,9 @@ class Coordinator(threading.Thread):
         peer.channels[kind], self._owners[channel] = channel, peer
         channel.is_barrier = kind == "barrier"
         del self._unknown[channel]
-        if len(self.peers) == self.world_size and all(len(p.channels) == 2 for p in self.peers.values()):
+        if len(self.peers) == self.world_size and all(
+            len(p.channels) == 2 for p in self.peers.values()
+        ):
             self._begin()
         return peer
 
@@ -172,23 +193,34 @@ class Coordinator(threading.Thread):
             if peer.request is not None and 0 < peer.request.number <= self._passed:
                 peer.request = None
         self.asked = None
-        self.deadline = min((p.since + self.timeout for p in self.peers.values() if p.request), default=None)
+        self.deadline = min(
+            (p.since + self.timeout for p in self.peers.values() if p.request), default=None
+        )
 
     def _let_in(self, zero: Request) -> None:
         """All ask to enter: let them in if they ask for what rank 0 does."""
-        requests = {rank: peer.request for rank, peer in self.peers.items() if peer.request is not None}
+        requests = {
+            rank: peer.request for rank, peer in self.peers.items() if peer.request is not None
+        }
         for rank, request in requests.items():
             if request.fingerprint != zero.fingerprint:
-                self.fail(f"{self.peers[rank]} {request.fingerprint.difference(zero.fingerprint)}", rank)
+                self.fail(
+                    f"{self.peers[rank]} {request.fingerprint.difference(zero.fingerprint)}", rank
+                )
                 return
-        name, payloads = zero.fingerprint.name, {rank: request.payload for rank, request in requests.items()}
+        name, payloads = (
+            zero.fingerprint.name,
+            {rank: request.payload for rank, request in requests.items()},
+        )
         if zero.payload is None:
             self.have_entered(name)
         for peer in self.peers.values():
             peer.request, peer.done = None, name == "shutdown"
         for peer in self._own_last():
             request = requests[peer.rank]
-            answer: dict[str, Any] = {} if request.payload is None else {"all_ready": all(payloads.values())}
+            answer: dict[str, Any] = (
+                {} if request.payload is None else {"all_ready": all(payloads.values())}
+            )
             if request.payloads_of:
                 answer["payloads"] = list(map(payloads.get, request.payloads_of))
             peer.channels["barrier"].send(entered=name, **answer)
@@ -234,7 +266,9 @@ class Coordinator(threading.Thread):
             self._conclude(now)
         elif self.asked is None and self.deadline is not None and now >= self.deadline:
             if not self.complete:
-                self.fail(*diagnose_rendezvous(self.peers, self.world_size, self.timeout), late=True)
+                self.fail(
+                    *diagnose_rendezvous(self.peers, self.world_size, self.timeout), late=True
+                )
                 return
             self.asked = now
             for peer in self.peers.values():
@@ -250,7 +284,8 @@ class Coordinator(threading.Thread):
             self.deadline = now + max(left for _, left in in_engine)
             self._send_all("control", extended=True)
         elif None not in [peer.where for peer in peers] and not (
-            any(until <= now for until in waiting) or any(seconds >= self.timeout for seconds, _ in in_engine)
+            any(until <= now for until in waiting)
+            or any(seconds >= self.timeout for seconds, _ in in_engine)
         ):
             self.deadline = min(waiting, default=None)  # the work that was extended has ended
         else:

@@ -8,12 +8,18 @@ from contextlib import suppress
 from xdevice.kit.loopback import is_loopback
 
 _SIOCGIFCONF = 0x8912  # Linux: ask for the IPv4 addresses of all interfaces
-_RECORD, _ROOM = 40, 40 * 1024  # the kernel's struct ifreq: 16 bytes of name, the address from byte 20
+_RECORD, _ROOM = (
+    40,
+    40 * 1024,
+)  # the kernel's struct ifreq: 16 bytes of name, the address from byte 20
 
 
 def interfaces() -> dict[str, str]:
     """The interface of each IPv4 address of this host, secondary ones too; empty where the system does not tell."""
-    with suppress(ImportError, OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+    with (
+        suppress(ImportError, OSError),
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket,
+    ):
         import array
         import fcntl  # not on Windows
 
@@ -21,7 +27,10 @@ def interfaces() -> dict[str, str]:
         request = struct.pack("iL", _ROOM, found.buffer_info()[0])
         size = struct.unpack("iL", fcntl.ioctl(any_socket, _SIOCGIFCONF, request))[0]
         records = [found[i : i + _RECORD].tobytes() for i in range(0, size, _RECORD)]
-        return {socket.inet_ntoa(each[20:24]): each[:16].partition(b"\0")[0].decode() for each in records}
+        return {
+            socket.inet_ntoa(each[20:24]): each[:16].partition(b"\0")[0].decode()
+            for each in records
+        }
     return {}
 
 
@@ -35,7 +44,10 @@ def own_address(host: str, hosts: Sequence[str]) -> str | None:
     if named is None or is_loopback(named) or (known and named not in known):
         others = [other for other in dict.fromkeys(hosts) if other != host]
         found = (_source_of_packets_to(other) for other in others)
-        return next((address for address in found if address is not None and not is_loopback(address)), named)
+        return next(
+            (address for address in found if address is not None and not is_loopback(address)),
+            named,
+        )
     return named
 
 

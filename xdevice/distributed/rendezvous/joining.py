@@ -22,7 +22,9 @@ from xdevice.kit.loopback import is_loopback
 _REFUSALS = 10  # so many failed handshakes mean a wrong token; a few may mean that too many connections came at once
 
 
-def join(info: ProcessInfo, agreed: dict[str, Any], timeout: float) -> tuple[Coordinator | None, Channel, Channel, Job]:
+def join(
+    info: ProcessInfo, agreed: dict[str, Any], timeout: float
+) -> tuple[Coordinator | None, Channel, Channel, Job]:
     """Rank 0's coordinator, the barrier channel, the control channel and the job, once all processes have joined."""
     place = {name: getattr(info, name) for name in ("rank", "world_size", "local_rank")}
     process = {"pid": os.getpid(), "id": uuid.uuid4().hex, "name": socket.gethostname()}
@@ -33,7 +35,9 @@ def join(info: ProcessInfo, agreed: dict[str, Any], timeout: float) -> tuple[Coo
         if coordinator is not None:
             always.callback(authentication.discard_token, info)
             undo.callback(coordinator.join, 1)
-        barrier, control = (undo.enter_context(closing(_connected(info, timeout, deadline))) for _ in range(2))
+        barrier, control = (
+            undo.enter_context(closing(_connected(info, timeout, deadline))) for _ in range(2)
+        )
         own = os.environ.get("XDEVICE_HOST") or barrier.socket.getsockname()[0]
         for channel, kind in ((barrier, "barrier"), (control, "control")):
             channel.send(channel=kind, host=info.host if info.rank == 0 else own, **joining)
@@ -50,7 +54,9 @@ def _opened(info: ProcessInfo, joining: JoinMessage, timeout: float) -> Coordina
         except OSError as error:
             if error.errno != errno.EADDRNOTAVAIL or is_loopback(info.host):
                 raise
-            listener = listening("", info.port)  # a name or an address that is another one on this host
+            listener = listening(
+                "", info.port
+            )  # a name or an address that is another one on this host
     except OSError as error:
         raise port_taken(0, info.port, error) from error
     coordinator = Coordinator(listener, token, joining, timeout)
@@ -66,8 +72,12 @@ def _connected(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
             return Channel(authentication.connected((info.host, info.port), token, deadline))
         except authentication.HandshakeError as error:
             hint = "choose another port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
-            raise DistributedError(f"what answers at {info.host}:{info.port} {error}; {hint}") from error
-        except OSError as error:  # rank 0 does not listen yet, or too many connections have come at once
+            raise DistributedError(
+                f"what answers at {info.host}:{info.port} {error}; {hint}"
+            ) from error
+        except (
+            OSError
+        ) as error:  # rank 0 does not listen yet, or too many connections have come at once
             if error.errno in (errno.EMFILE, errno.ENFILE):  # waiting does not help
                 why = f"rank {info.rank} cannot connect to rank 0: {error.strerror}; raise the limit with ulimit -n"
                 raise error_of_rank(why, info.rank) from error
@@ -96,7 +106,9 @@ def _joined(info: ProcessInfo, barrier: Channel, timeout: float, deadline: float
     place = info.rank, info.world_size, info.local_rank
     own = own_address(hosts[info.rank], hosts)
     at = own, interfaces().get(own or "")
-    return Job(*place, hosts, local_ranks, info.port, *at, str(answer["secret"]), info.trusts_network)
+    return Job(
+        *place, hosts, local_ranks, info.port, *at, str(answer["secret"]), info.trusts_network
+    )
 
 
 def _late(info: ProcessInfo, timeout: float, why: str) -> DistributedError:

@@ -10,11 +10,23 @@ from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
 
-JoinMessage = dict[str, Any]  # what a process says of itself when it joins, once on each of its two channels
-_JOIN_TYPES = {"channel": str, "rank": int, "local_rank": int, "pid": int, "id": str, "host": str, "name": str}
+JoinMessage = dict[
+    str, Any
+]  # what a process says of itself when it joins, once on each of its two channels
+_JOIN_TYPES = {
+    "channel": str,
+    "rank": int,
+    "local_rank": int,
+    "pid": int,
+    "id": str,
+    "host": str,
+    "name": str,
+}
 
 _LONGEST = 1 << 20  # bytes of a message; a connection that sends more is closed
-_LONGEST_TEXT = 30_000  # characters of descriptions of tensors; longer ones are compared by their digest
+_LONGEST_TEXT = (
+    30_000  # characters of descriptions of tensors; longer ones are compared by their digest
+)
 _AT_ONCE = 1 << 16  # bytes that are read
 
 
@@ -92,9 +104,12 @@ class Fingerprint:
     def read(cls, message: dict[str, Any]) -> Fingerprint:
         """The fingerprint in a message; `UNREADABLE`, which no other process has, if there is none."""
         match message.get("enter"):
-            case {"name": str(name), "count": int(count), "tensors": [*texts], "digest": str(digest)} if all(
-                isinstance(text, str) for text in texts
-            ):
+            case {
+                "name": str(name),
+                "count": int(count),
+                "tensors": [*texts],
+                "digest": str(digest),
+            } if all(isinstance(text, str) for text in texts):
                 return cls(name, count, tuple(texts), digest)
             case _:
                 return UNREADABLE
@@ -120,18 +135,26 @@ UNREADABLE = Fingerprint("something that is not a collective")
 class Request:
     fingerprint: Fingerprint
     waited: float = 0.0  # seconds
-    number: int = 0  # of the collective, where rank 0 is only told that a process waits in a tree barrier
-    payload: Any = None  # what other processes are to be told, during barrier setup; true if it goes well here
+    number: int = (
+        0  # of the collective, where rank 0 is only told that a process waits in a tree barrier
+    )
+    payload: Any = (
+        None  # what other processes are to be told, during barrier setup; true if it goes well here
+    )
     payloads_of: tuple[int, ...] = ()  # the ranks whose payloads it is to be told
 
     @classmethod
     def read(cls, message: dict[str, Any]) -> Request:
         """The request in a message; an unreadable one if the message contains anything else."""
         match {"waited": 0.0, "number": 0, "payloads_of": [], **message}:
-            case {"waited": int() | float() as waited, "number": int(number), "payloads_of": [*ranks]} if all(
-                isinstance(rank, int) for rank in ranks
-            ):
-                return cls(Fingerprint.read(message), waited, number, message.get("payload"), tuple(ranks))
+            case {
+                "waited": int() | float() as waited,
+                "number": int(number),
+                "payloads_of": [*ranks],
+            } if all(isinstance(rank, int) for rank in ranks):
+                return cls(
+                    Fingerprint.read(message), waited, number, message.get("payload"), tuple(ranks)
+                )
             case _:
                 return cls(UNREADABLE)
 

@@ -18,7 +18,9 @@ class Peer:
         self.request: Request | None = None  # while it waits to enter a collective
         self.since = 0.0  # when it began to wait, a time of `time.monotonic`
         self.where: str | None = None  # what it answers to the question where it is
-        self.engine: tuple[float, float] | None = None  # seconds it has been in the engine, and may still be
+        self.engine: tuple[float, float] | None = (
+            None  # seconds it has been in the engine, and may still be
+        )
         self.done = False  # whether it has left the job
 
     def answer(self, message: dict[str, Any]) -> None:
@@ -47,12 +49,16 @@ def refusal(joining: JoinMessage, own: JoinMessage, here: Peer | None) -> str | 
     if not 0 <= rank < size:
         return f"a process has rank {rank} in a job of {size} processes; ranks count from 0"
     if here is not None and here.joined["id"] != joining.get("id"):
-        one, other = (f"process {each.get('pid')} on {each.get('name')}" for each in (here.joined, joining))
+        one, other = (
+            f"process {each.get('pid')} on {each.get('name')}" for each in (here.joined, joining)
+        )
         return f"rank {rank} is there twice: {one} and {other}; give each process a rank of its own"
     return None
 
 
-def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> tuple[str, int | None]:
+def diagnose(
+    peers: Sequence[Peer], timeout: float, last: str, entered: int
+) -> tuple[str, int | None]:
     """What the processes have waited for, and the rank that failed, once all have been asked where they are.
 
     No rank has failed where all answer, and those that are missing are in the engine: it waits for the network.
@@ -64,7 +70,9 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
     elsewhere = [peer for peer in late if peer.engine is None]
     before = f"the processes waited {timeout:g} s inside {last}"
     if waiting:
-        before = f"{ranks([peer.rank for peer, _ in waiting])} waited {timeout:g} s in {waiting[0][1]}"
+        before = (
+            f"{ranks([peer.rank for peer, _ in waiting])} waited {timeout:g} s in {waiting[0][1]}"
+        )
     if silent:
         why = f"{silent[0]} does not answer: it is stopped, or its host is, {after(last, entered)}"
         return f"{before}; {why}", silent[0].rank
@@ -75,7 +83,10 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
         seconds = max(peer.engine[0] for peer in late if peer.engine is not None)
         those, verb = ranks([peer.rank for peer in late]), "has" if len(late) == 1 else "have"
         before = f"{those} {verb} been {late[0].where} for {seconds:.3g} s"
-    return f"{before}, and all processes answer: check the network between them, or give a longer timeout", None
+    return (
+        f"{before}, and all processes answer: check the network between them, or give a longer timeout",
+        None,
+    )
 
 
 def is_in_time(peers: Sequence[Peer]) -> bool:
@@ -89,7 +100,9 @@ def diagnose_rendezvous(came: Collection[int], world_size: int, timeout: float) 
     missing = [rank for rank in range(world_size) if rank not in came]
     there = f"{ranks(sorted(came))} of {world_size} came within {timeout:g} s"
     hint = "start every process, or give init() a longer timeout"
-    return f"{ranks(missing) or 'a process'} did not come: {there}; {hint}", missing[0] if missing else 0
+    return f"{ranks(missing) or 'a process'} did not come: {there}; {hint}", missing[
+        0
+    ] if missing else 0
 
 
 def after(last: str, entered: int) -> str:

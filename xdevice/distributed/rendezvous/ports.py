@@ -31,7 +31,9 @@ def free_block(count: int) -> int:
         if first_taken(block) is None and _reserve(block[::_CELL]):
             return first
     where = f"from {lowest} to {highest + count - 1}"
-    raise DistributedError(f"no {count} free ports in a row {where}; name the first with --master-port")
+    raise DistributedError(
+        f"no {count} free ports in a row {where}; name the first with --master-port"
+    )
 
 
 def _reserve(cells: Iterable[int]) -> bool:
@@ -39,7 +41,9 @@ def _reserve(cells: Iterable[int]) -> bool:
     with ExitStack() as taken:
         for port in cells:
             try:
-                taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(("127.0.0.1", port))
+                taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(
+                    ("127.0.0.1", port)
+                )
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     return False

@@ -82,7 +82,9 @@ def library(recipe: Recipe) -> Path:
     if program(recipe) is None:
         raise _not_compiled(recipe, hint(recipe), refused)
     if not _compiles:
-        raise NotCompiledError(f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now")
+        raise NotCompiledError(
+            f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now"
+        )
     place = writable(recipe, refused)
     less = f", {recipe.lacks}" if recipe.lacks else ""
     said = f"compiling {recipe.purpose}, once{less}{_listed(refused)}"
@@ -102,7 +104,9 @@ def writable(recipe: Recipe, refused: list[str]) -> Path:
 
 def _not_compiled(recipe: Recipe, reason: str, refused: list[str]) -> NotSupportedError:
     filled = f"name a folder that xdevice virtual build --to FOLDER has filled in {ENV}{_listed(refused)}"
-    return NotSupportedError(f"{recipe.purpose} are compiled when they are first used, and {reason}, or {filled}")
+    return NotSupportedError(
+        f"{recipe.purpose} are compiled when they are first used, and {reason}, or {filled}"
+    )
 
 
 def _listed(refused: list[str]) -> str:
@@ -119,7 +123,9 @@ def readable() -> Iterator[Path]:
 
 def named() -> list[Path]:
     """The folders in ``XDEVICE_PLUGINS``, separated as in ``PATH``."""
-    return [Path(folder).absolute() for folder in os.environ.get(ENV, "").split(os.pathsep) if folder]
+    return [
+        Path(folder).absolute() for folder in os.environ.get(ENV, "").split(os.pathsep) if folder
+    ]
 
 
 def installed() -> Iterator[Path]:
@@ -137,7 +143,9 @@ def installed() -> Iterator[Path]:
 
 def own() -> list[Path]:
     """The user's cache folder, if there is a home, then the user's folder among the temporary ones."""
-    home = os.path.expanduser("~")  # "~" where there is neither HOME nor an entry in the system's list of users
+    home = os.path.expanduser(
+        "~"
+    )  # "~" where there is neither HOME nor an entry in the system's list of users
     named = [os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")]
     cache = [Path(folder, "xdevice") for folder in named if os.path.isabs(folder)][:1]
     user = os.getuid() if os.name != "nt" else os.environ.get("USERNAME", "user")
@@ -155,7 +163,9 @@ def prepare(folder: Path) -> str | None:
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         return f"{folder} cannot be made ({error.strerror})"
-    return unsafe(folder) or (None if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written")
+    return unsafe(folder) or (
+        None if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written"
+    )
 
 
 def unsafe(path: Path, *, inside: bool = False) -> str | None:
@@ -173,7 +183,11 @@ def unsafe(path: Path, *, inside: bool = False) -> str | None:
         if stat.S_ISLNK(found.st_mode):
             target = Path(each.parent, os.readlink(each))
             return unsafe(each.parent, inside=True) or unsafe(target, inside=above)
-        shared = found.st_mode & (stat.S_IWOTH if found.st_gid in (0, found.st_uid) else stat.S_IWOTH | stat.S_IWGRP)
-        if shared and not (above and found.st_mode & stat.S_ISVTX):  # there only owners rename and remove
+        shared = found.st_mode & (
+            stat.S_IWOTH if found.st_gid in (0, found.st_uid) else stat.S_IWOTH | stat.S_IWGRP
+        )
+        if shared and not (
+            above and found.st_mode & stat.S_ISVTX
+        ):  # there only owners rename and remove
             return f"{each} can be written by other users (mode {stat.S_IMODE(found.st_mode):o})"
     return None

@@ -19,13 +19,23 @@ from xdevice.errors import NotSupportedError
 
 _FILES = {"win32": "{}.dll", "darwin": "lib{}.dylib"}
 # The first is the one that frameworks are built with: macOS and Windows have C++ libraries of their own.
-_USUAL = {"darwin": ("clang++", "c++"), "win32": ("cl", "clang-cl")}.get(sys.platform, ("g++", "clang++", "c++"))
+_USUAL = {"darwin": ("clang++", "c++"), "win32": ("cl", "clang-cl")}.get(
+    sys.platform, ("g++", "clang++", "c++")
+)
 INSTALL = {
     "darwin": "xcode-select --install",
     "win32": "Visual Studio's build tools for C++, and start from their command prompt",
 }.get(sys.platform, "apt install g++ or conda install gxx")
-_BARE = "-mcpu=baseline", "-nostdlib++", "-fno-exceptions", "-fno-rtti"  # zig compiles for this processor otherwise
-_FULL = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}  # as compilers say it
+_BARE = (
+    "-mcpu=baseline",
+    "-nostdlib++",
+    "-fno-exceptions",
+    "-fno-rtti",
+)  # zig compiles for this processor otherwise
+_FULL = {
+    errno.ENOSPC: "No space left on device",
+    errno.EDQUOT: "Disk quota exceeded",
+}  # as compilers say it
 _IN_THE_WAY = errno.EEXIST, errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.ELOOP
 
 
@@ -42,7 +52,9 @@ class Recipe:
     defines: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()  # of libraries, at run time too
     libraries: tuple[str, ...] = ()
-    bare: "Recipe | None" = None  # of a library that does less and needs no C++ library: ziglang can compile it
+    bare: "Recipe | None" = (
+        None  # of a library that does less and needs no C++ library: ziglang can compile it
+    )
     lacks: str = ""  # what the library of a `bare` recipe does not do
 
     @property
@@ -52,7 +64,14 @@ class Recipe:
     @property
     def folder(self) -> str:
         """The folder for the library alone, named by what it depends on; no paths, so that it serves other machines."""
-        facts = [self.key, sys.platform, platform.machine(), self.standard, *self.defines, *self.libraries]
+        facts = [
+            self.key,
+            sys.platform,
+            platform.machine(),
+            self.standard,
+            *self.defines,
+            *self.libraries,
+        ]
         sources = [self.source, *sorted(self.source.parent.glob("*.h"))]
         content = ["\n".join(facts).encode(), *(path.read_bytes() for path in sources)]
         return f"{self.name}-{digest(b''.join(content))[:16]}"
@@ -79,7 +98,11 @@ def compiler() -> list[str] | None:
 def bare_compiler() -> list[str] | None:
     """The command of the compiler in the package ziglang, which has another C++ library than frameworks have."""
     is_named = os.environ.get("CXX", "").strip()
-    return None if is_named or find_spec("ziglang") is None else [sys.executable, "-m", "ziglang", "c++"]
+    return (
+        None
+        if is_named or find_spec("ziglang") is None
+        else [sys.executable, "-m", "ziglang", "c++"]
+    )
 
 
 def program(recipe: Recipe) -> list[str] | None:
@@ -113,12 +136,23 @@ def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:
     mac = sys.platform == "darwin"
     return [
         *program,
-        *("-dynamiclib" if mac else "-shared", "-fPIC", "-O2", "-pipe", "-w", f"-std={recipe.standard}"),
+        *(
+            "-dynamiclib" if mac else "-shared",
+            "-fPIC",
+            "-O2",
+            "-pipe",
+            "-w",
+            f"-std={recipe.standard}",
+        ),
         *(_BARE if program == bare_compiler() else ()),
         *(f"-D{define}" for define in recipe.defines),
         *(f"-I{folder}" for folder in recipe.include),
         str(recipe.source),
-        *(option for folder in recipe.folders for option in (f"-L{folder}", f"-Wl,-rpath,{folder}")),
+        *(
+            option
+            for folder in recipe.folders
+            for option in (f"-L{folder}", f"-Wl,-rpath,{folder}")
+        ),
         *([] if mac else ["-Wl,--no-as-needed"]),
         *(f"-l{library}" for library in recipe.libraries),
         *("-o", str(output)),
@@ -127,7 +161,18 @@ def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:
 
 def _for_cl(recipe: Recipe, output: Path) -> list[str]:
     return [
-        *("/nologo", "/LD", "/MD", "/O2", "/EHsc", "/w", "/utf-8", "/bigobj", "/permissive-", "/Zc:__cplusplus"),
+        *(
+            "/nologo",
+            "/LD",
+            "/MD",
+            "/O2",
+            "/EHsc",
+            "/w",
+            "/utf-8",
+            "/bigobj",
+            "/permissive-",
+            "/Zc:__cplusplus",
+        ),
         *(f"/std:{recipe.standard}", "/DNOMINMAX"),
         *(f"/D{define}" for define in recipe.defines),
         *(f"/I{folder}" for folder in recipe.include),
@@ -144,7 +189,9 @@ def build(recipe: Recipe, folder: Path, begin: Callable[[], None] = lambda: None
         raise NotSupportedError(f"{recipe.purpose} are compiled, and {hint(recipe)}")
     made = folder / recipe.folder / recipe.file
     try:
-        with _lock(folder / f"{recipe.name}.lock") as is_alone:  # the others find the library when they have waited
+        with _lock(
+            folder / f"{recipe.name}.lock"
+        ) as is_alone:  # the others find the library when they have waited
             if not is_whole(made):
                 begin()
                 if is_alone:  # what a process left that was killed
@@ -165,7 +212,9 @@ def is_whole(made: Path) -> bool:
 
 
 def _sum_of(made: Path) -> Path:
-    return made.parent.with_suffix(".sha256")  # not beside the library: frameworks look at all files there
+    return made.parent.with_suffix(
+        ".sha256"
+    )  # not beside the library: frameworks look at all files there
 
 
 @contextmanager
@@ -188,22 +237,32 @@ def _lock(file: Path) -> Generator[bool]:
 def _compile(recipe: Recipe, program: list[str], made: Path) -> None:
     missing = [str(folder) for folder in recipe.include if not folder.is_dir()]
     if missing:
-        raise NotSupportedError(f"{recipe.purpose} are compiled with C++ headers in {missing[0]}, which is missing")
+        raise NotSupportedError(
+            f"{recipe.purpose} are compiled with C++ headers in {missing[0]}, which is missing"
+        )
     made.parent.mkdir(exist_ok=True)
     if made.is_dir():
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(made))
     # where files cannot be locked several may compile: each in a folder of its own, and the last one stays
-    scratch = Path(tempfile.mkdtemp(prefix=f"{recipe.name}-", suffix=".unfinished", dir=made.parent.parent))
+    scratch = Path(
+        tempfile.mkdtemp(prefix=f"{recipe.name}-", suffix=".unfinished", dir=made.parent.parent)
+    )
     try:
         output, total = scratch / recipe.file, scratch / "sum"
         _run(command(program, recipe, output), output, recipe.purpose)
         total.write_text(digest(output.read_bytes()))
-        for path, mode in ((made.parent, 0o755), (output, 0o755), (total, 0o644)):  # to be copied for other users
+        for path, mode in (
+            (made.parent, 0o755),
+            (output, 0o755),
+            (total, 0o644),
+        ):  # to be copied for other users
             path.chmod(mode)
         os.replace(output, made)
         os.replace(total, _sum_of(made))
     except OSError as error:  # said while the disk is still full
-        if not is_whole(made):  # or another process was quicker, and Windows does not replace what it has loaded
+        if not is_whole(
+            made
+        ):  # or another process was quicker, and Windows does not replace what it has loaded
             raise _failure(recipe, error, made.parent.parent) from error
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -213,14 +272,19 @@ def _run(words: list[str], output: Path, purpose: str) -> None:
     # in English, and with its temporary files where what is left behind is removed
     folders = "TMPDIR", "TMP", "TEMP", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL_CACHE_DIR"
     env = {**os.environ, "LC_ALL": "C", **dict.fromkeys(folders, str(output.parent))}
-    done = subprocess.run(words, env=env, capture_output=True, text=True, errors="replace", check=False)
+    done = subprocess.run(
+        words, env=env, capture_output=True, text=True, errors="replace", check=False
+    )
     if done.returncode == 0 and output.is_file():
         return
     for number, words_for_it in _FULL.items():
         if words_for_it in done.stderr + done.stdout:
             raise OSError(number, words_for_it)
     said = [line.strip() for line in (done.stderr + done.stdout).splitlines() if line.strip()]
-    reason = next((line for line in said if "error" in line), said[-1] if said else f"exit status {done.returncode}")
+    reason = next(
+        (line for line in said if "error" in line),
+        said[-1] if said else f"exit status {done.returncode}",
+    )
     hint = f"{words[0]} says {reason}; install another compiler and set CXX"
     raise NotSupportedError(f"{purpose} could not be compiled: {hint}")
 
@@ -231,9 +295,19 @@ def _failure(recipe: Recipe, error: OSError, folder: Path) -> NotSupportedError:
         state = os.statvfs(folder) if hasattr(os, "statvfs") else None
         full = "has no inodes left" if state and state.f_files and not state.f_favail else "is full"
         quota = error.errno == errno.EDQUOT
-        spent = f"your quota on the disk of {folder} is used up" if quota else f"the disk of {folder} {full}"
+        spent = (
+            f"your quota on the disk of {folder} is used up"
+            if quota
+            else f"the disk of {folder} {full}"
+        )
         said = f"{spent}; delete something, or set XDG_CACHE_HOME to another disk"
     elif error.errno in _IN_THE_WAY:
-        what = "link" if error.errno == errno.ELOOP else "folder" if os.path.isdir(error.filename) else "file"
+        what = (
+            "link"
+            if error.errno == errno.ELOOP
+            else "folder"
+            if os.path.isdir(error.filename)
+            else "file"
+        )
         said = f"{error.filename} is a {what}, and stands where a plug-in or its folder belongs; delete it"
     return NotSupportedError(f"{recipe.purpose} could not be compiled: {said}")

@@ -9,7 +9,16 @@ from typing import Any
 
 from xdevice.errors import ArgumentTypeError
 from xdevice.kit.standard.axes import AlongAxes, axes_of
-from xdevice.kit.standard.dtypes import COMPLEX, FLOAT, INTEGER, WHOLE, DataTypes, Dtypes, Operations, kind_of
+from xdevice.kit.standard.dtypes import (
+    COMPLEX,
+    FLOAT,
+    INTEGER,
+    WHOLE,
+    DataTypes,
+    Dtypes,
+    Operations,
+    kind_of,
+)
 from xdevice.kit.standard.linalg import Products
 
 Function = Callable[..., Any]
@@ -18,7 +27,13 @@ _PROMOTED = (
     "add atan2 bitwise_left_shift bitwise_right_shift copysign divide equal floor_divide greater greater_equal hypot "
     "less less_equal logaddexp maximum minimum multiply nextafter not_equal pow subtract"
 )
-_TO_REALS = ("atan2", "copysign", "divide", "hypot", "nextafter")  # of two operands; integers become floats
+_TO_REALS = (
+    "atan2",
+    "copysign",
+    "divide",
+    "hypot",
+    "nextafter",
+)  # of two operands; integers become floats
 # functions of bits, and those of booleans that replace them: frameworks have bits of integers only
 _OF_BITS = {f"bitwise_{name}": f"logical_{name}" for name in ("and", "or", "xor")}
 _OF_REALS = "acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 signbit sin sinh sqrt tan tanh"
@@ -31,7 +46,9 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     """Every function of the standard that can be made of these operations."""
     made: dict[str, Any] = {name: raw[name] for name in _AS_THEY_ARE.split() if name in raw}
     makers = _Adjusted(raw, made, dtypes).makers()
-    for name, make in ((name, make) for make, names in makers.items() for name in names if name in raw):
+    for name, make in (
+        (name, make) for make, names in makers.items() for name in names if name in raw
+    ):
         made[name] = function = make(name)
         function.__name__ = function.__qualname__ = name
     return dict(Composed(raw, made, dtypes)) | made  # the framework's own where it has one
@@ -67,7 +84,9 @@ class _Adjusted(Operations):
 
     def _remainder(self, name: str) -> Function:
         """The remainder; where it is 0 it has the divisor's sign, which frameworks do not ensure."""
-        op, add, subtract, negative = (self._raw[each] for each in (name, "add", "subtract", "negative"))
+        op, add, subtract, negative = (
+            self._raw[each] for each in (name, "add", "subtract", "negative")
+        )
 
         def call(x1: Any, x2: Any, /) -> Any:
             x1, x2 = self._promote(x1, x2)
@@ -75,7 +94,9 @@ class _Adjusted(Operations):
             if self._kind(found) <= WHOLE:
                 return found
             zero = self._number(0.0, found)
-            of_negative = negative(subtract(zero, found))  # -(0 - 0) is -0, and 0 + -0 is 0: no other number changes
+            of_negative = negative(
+                subtract(zero, found)
+            )  # -(0 - 0) is -0, and 0 + -0 is 0: no other number changes
             return self._raw["where"](self._raw["less"](x2, zero), of_negative, add(found, zero))
 
         return call
@@ -118,14 +139,19 @@ class _Adjusted(Operations):
         return lambda x, /: x if self._kind(x) <= WHOLE else op(x)
 
     def _reduction(self, name: str) -> Function:
-        op, adjust = self._raw[name], {"all": self._truth, "any": self._truth, "mean": self._real}.get(name)
+        op, adjust = (
+            self._raw[name],
+            {"all": self._truth, "any": self._truth, "mean": self._real}.get(name),
+        )
 
         def reduce(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
             x = adjust(x) if adjust else x
             axes = axes_of(axis, len(x.shape))
             return op(x, axes, keepdims) if axes else x
 
-        def add_up(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+        def add_up(
+            x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False
+        ) -> Any:
             x = self._wide(x, dtype)
             return self._kept(reduce(x, axis=axis, keepdims=keepdims), self._dtypes.dtype_name(x))
 
@@ -145,7 +171,9 @@ class Composed(DataTypes, AlongAxes, Products):
         return self._f["divide"](1, x)
 
     def where(self, condition: Any, x1: Any, x2: Any, /) -> Any:
-        if self._dtypes.dtype_name(x1) is None and self._dtypes.dtype_name(x2) is None:  # Python's numbers
+        if (
+            self._dtypes.dtype_name(x1) is None and self._dtypes.dtype_name(x2) is None
+        ):  # Python's numbers
             least = FLOAT if isinstance(x1, float) or isinstance(x2, float) else INTEGER
             x1 = self._dtypes.number(x1, least, condition)
         return self._raw["where"](self._truth(condition), *self._promote(x1, x2))
@@ -170,8 +198,12 @@ class Composed(DataTypes, AlongAxes, Products):
     def logaddexp(self, x1: Any, x2: Any, /) -> Any:
         x1, x2 = self._promote(x1, x2, least=FLOAT)
         # the difference of equal numbers is 0, also where both are infinite
-        apart = self.where(self._f["equal"](x1, x2), 0.0, self._f["abs"](self._f["subtract"](x1, x2)))
-        return self._f["add"](self._f["maximum"](x1, x2), self._f["log1p"](self._f["exp"](self._f["negative"](apart))))
+        apart = self.where(
+            self._f["equal"](x1, x2), 0.0, self._f["abs"](self._f["subtract"](x1, x2))
+        )
+        return self._f["add"](
+            self._f["maximum"](x1, x2), self._f["log1p"](self._f["exp"](self._f["negative"](apart)))
+        )
 
     def signbit(self, x: Any, /) -> Any:
         # 1 divided by -0.0 is -inf, the only difference from 0.0 that every framework computes
@@ -201,5 +233,7 @@ class Composed(DataTypes, AlongAxes, Products):
     def astype(self, x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
         given, wanted = self._dtypes.dtype_name(x), self._dtypes.name_of(dtype)
         if kind_of(given) == COMPLEX > kind_of(wanted):
-            raise ArgumentTypeError(f"{given} does not become {wanted}; give real(x), imag(x) or abs(x)")
+            raise ArgumentTypeError(
+                f"{given} does not become {wanted}; give real(x), imag(x) or abs(x)"
+            )
         return x if given == wanted and not copy else self._dtypes.cast(x, dtype)

@@ -26,7 +26,9 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     for each in given:
         if not -ndim <= each < ndim:
-            raise AxisError(f"axis {each!r} does not exist in a tensor of {ndim} axes; count from 0, or from -1 back")
+            raise AxisError(
+                f"axis {each!r} does not exist in a tensor of {ndim} axes; count from 0, or from -1 back"
+            )
     found = tuple(each % ndim for each in given)
     if len(set(found)) < len(found):
         raise ArgumentError(f"axis={axis!r} names an axis twice; name each once")
@@ -36,14 +38,18 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 def one_axis(x: Any, axis: int | None, what: str) -> int:
     """The axis, counted from 0; only a tensor of one axis needs none to be named."""
     if axis is None and len(x.shape) != 1:
-        raise ArgumentError(f"{what} of a tensor of {len(x.shape)} axes needs an axis; give for example axis=0")
+        raise ArgumentError(
+            f"{what} of a tensor of {len(x.shape)} axes needs an axis; give for example axis=0"
+        )
     return axes_of(0 if axis is None else axis, len(x.shape))[0]
 
 
 def least_axes(x: Any, least: int, what: str) -> int:
     """The number of axes, which must be at least ``least``."""
     if len(x.shape) < least:
-        raise ArgumentError(f"{what} was given a tensor of {len(x.shape)} axes; give {least} or more")
+        raise ArgumentError(
+            f"{what} was given a tensor of {len(x.shape)} axes; give {least} or more"
+        )
     return len(x.shape)
 
 
@@ -55,11 +61,15 @@ def joint_shape(*shapes: Any) -> tuple[int, ...]:
     """The shape to which all of these broadcast."""
     ndim = max(map(len, shapes), default=0)
     found = []
-    for column in zip(*((1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes), strict=True):
+    for column in zip(
+        *((1,) * (ndim - len(shape)) + tuple(shape) for shape in shapes), strict=True
+    ):
         sizes = set(column) - {1}
         if len(sizes) > 1:
             listed = " and ".join(str(tuple(shape)) for shape in shapes)
-            raise ArgumentError(f"the shapes {listed} do not broadcast; sizes along an axis must be equal, or 1")
+            raise ArgumentError(
+                f"the shapes {listed} do not broadcast; sizes along an axis must be equal, or 1"
+            )
         found.append(sizes.pop() if sizes else 1)
     return tuple(found)
 
@@ -72,7 +82,9 @@ class AlongAxes(Operations):
         ndim = len(x.shape)
         moved = dict(zip(axes_of(destination, ndim), axes_of(source, ndim), strict=True))
         rest = iter([i for i in range(ndim) if i not in moved.values()])
-        return self._raw["permute_dims"](x, tuple(moved[i] if i in moved else next(rest) for i in range(ndim)))
+        return self._raw["permute_dims"](
+            x, tuple(moved[i] if i in moved else next(rest) for i in range(ndim))
+        )
 
     def reshape(self, x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
         if copy is False:
@@ -98,7 +110,9 @@ class AlongAxes(Operations):
     def squeeze(self, x: Any, /, axis: Any) -> Any:
         axes = axes_of(axis, len(x.shape))
         if any(x.shape[i] not in (1, None) for i in axes):
-            raise ArgumentError(f"squeeze of axis {axis!r}, but the shape is {tuple(x.shape)}; name axes of length 1")
+            raise ArgumentError(
+                f"squeeze of axis {axis!r}, but the shape is {tuple(x.shape)}; name axes of length 1"
+            )
         return self._raw["squeeze"](x, axes) if axes else x
 
     def flip(self, x: Any, /, *, axis: Any = None) -> Any:
@@ -107,9 +121,13 @@ class AlongAxes(Operations):
 
     def roll(self, x: Any, /, shift: Any, *, axis: Any = None) -> Any:
         if axis is None:
-            return self._raw["reshape"](self._raw["roll"](self._flat(x), (shift,), (0,)), tuple(x.shape))
+            return self._raw["reshape"](
+                self._raw["roll"](self._flat(x), (shift,), (0,)), tuple(x.shape)
+            )
         axes = axes_of(axis, len(x.shape))
-        return self._raw["roll"](x, tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes), axes)
+        return self._raw["roll"](
+            x, tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes), axes
+        )
 
     def tile(self, x: Any, repetitions: Any, /) -> Any:
         more = len(repetitions) - len(x.shape)
@@ -121,7 +139,9 @@ class AlongAxes(Operations):
             x, axis = self._flat(x), 0
         (along,) = axes_of(axis, len(x.shape))
         if self._dtypes.dtype_name(repeats) is not None:  # one number may stand for all
-            repeats = self._raw["broadcast_to"](self._dtypes.cast(repeats, INTEGER), (x.shape[along],))
+            repeats = self._raw["broadcast_to"](
+                self._dtypes.cast(repeats, INTEGER), (x.shape[along],)
+            )
         return self._raw["repeat"](x, repeats, along)
 
     def concat(self, arrays: Any, /, *, axis: int | None = 0) -> Any:
@@ -139,7 +159,9 @@ class AlongAxes(Operations):
 
     def meshgrid(self, *arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
         one_of(indexing, ("xy", "ij"), "indexing")
-        axes = list(range(len(arrays)))  # the axis along which each array lies, and the array along each axis
+        axes = list(
+            range(len(arrays))
+        )  # the axis along which each array lies, and the array along each axis
         if indexing == "xy":
             axes[:2] = reversed(axes[:2])
         sizes = tuple(arrays[i].shape[0] for i in axes)
@@ -150,7 +172,9 @@ class AlongAxes(Operations):
     def _flat(self, x: Any) -> Any:
         return self._raw["reshape"](x, (-1,))
 
-    def var(self, x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    def var(
+        self, x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False
+    ) -> Any:
         x = self._real(x)
         apart = self._f["subtract"](x, self._f["mean"](x, axis=axis, keepdims=True))
         found = self._f["mean"](self._f["multiply"](apart, apart), axis=axis, keepdims=keepdims)
@@ -159,16 +183,22 @@ class AlongAxes(Operations):
         n = size_of(x.shape, axes_of(axis, len(x.shape)))
         return self._f["multiply"](found, n / (n - correction) if n > correction else float("inf"))
 
-    def std(self, x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+    def std(
+        self, x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False
+    ) -> Any:
         return self._f["sqrt"](self.var(x, axis=axis, correction=correction, keepdims=keepdims))
 
     def count_nonzero(self, x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
         return self._f["sum"](self._truth(x), axis=axis, keepdims=keepdims)
 
-    def cumulative_sum(self, x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    def cumulative_sum(
+        self, x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+    ) -> Any:
         return self._running("cumulative_sum", x, axis, dtype, 0 if include_initial else None)
 
-    def cumulative_prod(self, x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    def cumulative_prod(
+        self, x: Any, /, *, axis: Any = None, dtype: Any = None, include_initial: bool = False
+    ) -> Any:
         return self._running("cumulative_prod", x, axis, dtype, 1 if include_initial else None)
 
     def _running(self, name: str, x: Any, axis: int | None, dtype: Any, initial: int | None) -> Any:
@@ -178,9 +208,13 @@ class AlongAxes(Operations):
         if initial is None:
             return found
         shape = tuple(1 if i == along else n for i, n in enumerate(x.shape))
-        return self._raw["concat"]([self._raw["broadcast_to"](self._number(initial, found), shape), found], along)
+        return self._raw["concat"](
+            [self._raw["broadcast_to"](self._number(initial, found), shape), found], along
+        )
 
-    def diff(self, x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+    def diff(
+        self, x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+    ) -> Any:
         if n < 0:
             raise ArgumentError(f"diff of order n={n!r}; give 0 or more")
         along = one_axis(x, axis, "diff")
@@ -204,7 +238,11 @@ class AlongAxes(Operations):
     def _places(self, indices: Any) -> Any:
         """Indices in a dtype that every framework takes; narrow integers are not always among them."""
         name = self._dtypes.dtype_name(indices)
-        return indices if name == "int32" or self._kind(indices) != WHOLE else self._kept(indices, INTEGER)
+        return (
+            indices
+            if name == "int32" or self._kind(indices) != WHOLE
+            else self._kept(indices, INTEGER)
+        )
 
     def nonzero(self, x: Any, /) -> tuple[Any, ...]:
         least_axes(x, 1, "nonzero")
@@ -222,10 +260,14 @@ class AlongAxes(Operations):
         found = op(self._flat(x), 0, False)
         return self._raw["reshape"](found, (1,) * len(x.shape)) if keepdims else found
 
-    def sort(self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    def sort(
+        self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+    ) -> Any:
         return self._raw["sort"](x, *axes_of(axis, len(x.shape)), descending)
 
-    def argsort(self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    def argsort(
+        self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True
+    ) -> Any:
         return self._raw["argsort"](x, *axes_of(axis, len(x.shape)), descending)
 
     def searchsorted(self, x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> Any:
@@ -247,7 +289,12 @@ class AlongAxes(Operations):
         return UniqueInverse(found.values, found.inverse_indices)
 
     def unique_all(self, x: Any, /) -> UniqueAll:
-        flat, cast, take, concat = self._flat(x), self._dtypes.cast, self._raw["take"], self._raw["concat"]
+        flat, cast, take, concat = (
+            self._flat(x),
+            self._dtypes.cast,
+            self._raw["take"],
+            self._raw["concat"],
+        )
         if not flat.shape[0]:
             none = cast(flat, INTEGER)
             return UniqueAll(flat, none, self._raw["reshape"](none, tuple(x.shape)), none)
@@ -268,7 +315,9 @@ class AlongAxes(Operations):
         if self._kind(flat) != COMPLEX:
             return self._raw["argsort"](flat, 0, False)
         by_imag = self._raw["argsort"](self._raw["imag"](flat), 0, False)
-        by_real = self._raw["argsort"](self._raw["take"](self._raw["real"](flat), by_imag, 0), 0, False)
+        by_real = self._raw["argsort"](
+            self._raw["take"](self._raw["real"](flat), by_imag, 0), 0, False
+        )
         return self._raw["take"](by_imag, by_real, 0)
 
     def isin(self, x1: Any, x2: Any, /, *, invert: bool = False) -> Any:

@@ -37,17 +37,37 @@ class Dtypes(Protocol):
         """The same for an operation on two tensors, if some take a plain number at less cost."""
 
 
-FLOAT, INTEGER, UNSIGNED = "float32", "int64", "uint64"  # what integers become in a function of real numbers, in sums
-BOOL, WHOLE, REAL, COMPLEX = range(4)  # kinds of numbers: the highest among several operands decides the result's dtype
+FLOAT, INTEGER, UNSIGNED = (
+    "float32",
+    "int64",
+    "uint64",
+)  # what integers become in a function of real numbers, in sums
+BOOL, WHOLE, REAL, COMPLEX = range(
+    4
+)  # kinds of numbers: the highest among several operands decides the result's dtype
 
 _SIGNED = ("int8", "int16", "int32", "int64")
 _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 REALS, COMPLEXES = ("float32", "float64"), ("complex64", "complex128")
 _FLOATS = ("bfloat16", "float16", *REALS)  # half precision too, which the standard has not
 
-_KINDS = {"bool": BOOL, **dict.fromkeys(_SIGNED + _UNSIGNED, WHOLE), **dict.fromkeys(COMPLEXES, COMPLEX)}
-_WIDER = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}  # where a framework lacks one
-_LOWEST = {bool: "bool", int: INTEGER, float: FLOAT, complex: "complex64"}  # the dtypes of Python's numbers
+_KINDS = {
+    "bool": BOOL,
+    **dict.fromkeys(_SIGNED + _UNSIGNED, WHOLE),
+    **dict.fromkeys(COMPLEXES, COMPLEX),
+}
+_WIDER = {
+    "int16": "int32",
+    "uint16": "int32",
+    "uint32": "int64",
+    "uint64": "int64",
+}  # where a framework lacks one
+_LOWEST = {
+    bool: "bool",
+    int: INTEGER,
+    float: FLOAT,
+    complex: "complex64",
+}  # the dtypes of Python's numbers
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
     "signed integer": _SIGNED,
@@ -76,7 +96,9 @@ def bits_of(name: str) -> int:
 def one_of(value: Any, options: tuple[Any, ...], argument: str) -> None:
     if value not in options:
         listed = ", ".join(map(repr, options))
-        hint = did_you_mean(value, [option for option in options if isinstance(option, str)], "give one of them")
+        hint = did_you_mean(
+            value, [option for option in options if isinstance(option, str)], "give one of them"
+        )
         raise ArgumentError(f"{argument}={value!r} is not one of {listed}; {hint}")
 
 
@@ -92,7 +114,9 @@ def common(*names: str) -> str:
     found = np.result_type(*counted).name
     if kind_of(found) > WHOLE:  # a float, as NumPy has it
         signed = [name for name in counted if name not in _UNSIGNED][-1]
-        raise ArgumentError(f"no integer dtype holds both uint64 and {signed}; convert one of them with astype")
+        raise ArgumentError(
+            f"no integer dtype holds both uint64 and {signed}; convert one of them with astype"
+        )
     return found
 
 
@@ -109,7 +133,9 @@ def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list
         names = [name_of(operand) for operand in operands]
         if least is None and names[0] is not None and names.count(names[0]) == len(names):
             return list(operands)
-        tensors = [operand for operand, name in zip(operands, names, strict=True) if name is not None]
+        tensors = [
+            operand for operand, name in zip(operands, names, strict=True) if name is not None
+        ]
         if not tensors:
             raise ArgumentError(f"{operands!r} has no tensor; give one, asarray makes it")
         target, like = joint(*filter(None, names)), tensors[0]
@@ -117,7 +143,9 @@ def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list
             target = joint(target, lowest) if kind_of(target) < kind_of(lowest) else target
         target = least if least is not None and kind_of(target) < kind_of(least) else target
         if kind_of(target) == COMPLEX and dtypes.dtype(target) is None:
-            raise ArgumentError("the framework has no dtype for a complex number; give its real part")
+            raise ArgumentError(
+                "the framework has no dtype for a complex number; give its real part"
+            )
         return [
             number(o, target, like) if name is None else o if name == target else cast(o, target)
             for o, name in zip(operands, names, strict=True)
@@ -131,7 +159,9 @@ def _lowest(value: Any) -> str:
     for kind, name in _LOWEST.items():
         if isinstance(value, kind):
             return name
-    raise ArgumentError(f"a {type(value).__name__} is neither a tensor nor a number; asarray makes a tensor of it")
+    raise ArgumentError(
+        f"a {type(value).__name__} is neither a tensor nor a number; asarray makes a tensor of it"
+    )
 
 
 class Operations:
@@ -139,7 +169,9 @@ class Operations:
 
     def __init__(self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> None:
         self._raw, self._f, self._dtypes = raw, f, dtypes
-        self._promote, self._operands = (_promotion(dtypes, number) for number in (dtypes.number, dtypes.operand))
+        self._promote, self._operands = (
+            _promotion(dtypes, number) for number in (dtypes.number, dtypes.operand)
+        )
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """The functions, each with its name."""
@@ -162,7 +194,9 @@ class Operations:
         if dtype is None and kind_of(name) > WHOLE:
             return x
         unsigned = name in _UNSIGNED and self._dtypes.dtype(UNSIGNED) is not None
-        return self._dtypes.cast(x, dtype if dtype is not None else UNSIGNED if unsigned else INTEGER)
+        return self._dtypes.cast(
+            x, dtype if dtype is not None else UNSIGNED if unsigned else INTEGER
+        )
 
     def _truth(self, x: Any, like: Any = None) -> Any:
         """The tensor, or Python's number, as booleans."""
@@ -190,7 +224,9 @@ class DataTypes(Operations):
     def finfo(self, type: Any, /) -> FloatInfo:
         name = _part(self._named(type))
         if name not in _FORMATS:
-            raise ArgumentTypeError(f"{name} is not a floating-point dtype; iinfo knows the integers")
+            raise ArgumentTypeError(
+                f"{name} is not a floating-point dtype; iinfo knows the integers"
+            )
         digits, exponent = _FORMATS[name]
         eps, smallest = 2.0 ** (1 - digits), 2.0 ** (2 - exponent)
         largest = (2.0 - eps) * 2.0 ** (exponent - 1)
@@ -199,7 +235,9 @@ class DataTypes(Operations):
     def iinfo(self, type: Any, /) -> IntInfo:
         name = self._named(type)
         if kind_of(name) != WHOLE:
-            raise ArgumentTypeError(f"{name} is not an integer dtype; finfo knows the floating-point ones")
+            raise ArgumentTypeError(
+                f"{name} is not an integer dtype; finfo knows the floating-point ones"
+            )
         bits = bits_of(name)
         least = 0 if name in _UNSIGNED else -(2 ** (bits - 1))
         return IntInfo(bits, 2**bits - 1 + least, least, self._dtypes.dtype(name))
@@ -210,11 +248,15 @@ class DataTypes(Operations):
         if not names:
             raise ArgumentError("result_type needs a tensor or a dtype; give one")
         found = common(*names)
-        return self._dtypes.dtype(common(found, *(name for name in numbers if kind_of(found) < kind_of(name))))
+        return self._dtypes.dtype(
+            common(found, *(name for name in numbers if kind_of(found) < kind_of(name)))
+        )
 
     def can_cast(self, from_: Any, to: Any, /) -> bool:
         given, wanted = self._named(from_), self._named(to)
-        if kind_of(given) == WHOLE and kind_of(wanted) >= REAL:  # exact, if the significand has as many bits
+        if (
+            kind_of(given) == WHOLE and kind_of(wanted) >= REAL
+        ):  # exact, if the significand has as many bits
             return bits_of(given) < _FORMATS[_part(wanted)][0] or _part(wanted) == "float64"
         try:
             return common(given, wanted) == wanted

@@ -18,13 +18,17 @@ _OPPOSITE: dict[str, str] = dict(zip(_NORMS, reversed(_NORMS), strict=True))
 _COUNTERPARTS: dict[str, str] = dict(zip(REALS + COMPLEXES, COMPLEXES + REALS, strict=True))
 
 
-def fourier_transforms(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
+def fourier_transforms(
+    raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes
+) -> dict[str, Any]:
     """The functions, each by its name: of the transforms ``raw``, and of the functions of the main namespace."""
     return dict(_Fourier(raw, f, dtypes))
 
 
 def _of_one_axis(name: str) -> Callable[..., Any]:
-    def transform(self: Any, x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
+    def transform(
+        self: Any, x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+    ) -> Any:
         return self._along(name, x, n, axis, norm)
 
     transform.__name__, transform.__qualname__ = name, f"_Fourier.{name}"
@@ -34,11 +38,19 @@ def _of_one_axis(name: str) -> Callable[..., Any]:
 class _Fourier(Operations):
     fft, ifft, rfft, irfft = map(_of_one_axis, ("fft", "ifft", "rfft", "irfft"))
 
-    def hfft(self, x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
-        return self._along("irfft", self._f["conj"](self._real(x)), n, axis, _OPPOSITE.get(norm, norm))
+    def hfft(
+        self, x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+    ) -> Any:
+        return self._along(
+            "irfft", self._f["conj"](self._real(x)), n, axis, _OPPOSITE.get(norm, norm)
+        )
 
-    def ihfft(self, x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward") -> Any:
-        return self._f["conj"](self._along("rfft", self._reals(x, "ihfft"), n, axis, _OPPOSITE.get(norm, norm)))
+    def ihfft(
+        self, x: Any, /, *, n: int | None = None, axis: int = -1, norm: str = "backward"
+    ) -> Any:
+        return self._f["conj"](
+            self._along("rfft", self._reals(x, "ihfft"), n, axis, _OPPOSITE.get(norm, norm))
+        )
 
     def fftn(self, x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
         return self._each("fft", x, _lengths(x, s, axes), norm)
@@ -48,7 +60,9 @@ class _Fourier(Operations):
 
     def rfftn(self, x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
         *others, (last, n) = _lengths(x, s, axes)
-        return self._each("fft", self._along("rfft", self._reals(x, "rfftn"), n, last, norm), others, norm)
+        return self._each(
+            "fft", self._along("rfft", self._reals(x, "rfftn"), n, last, norm), others, norm
+        )
 
     def irfftn(self, x: Any, /, *, s: Any = None, axes: Any = None, norm: str = "backward") -> Any:
         *others, (last, n) = _lengths(x, s, axes)
@@ -56,11 +70,19 @@ class _Fourier(Operations):
 
     def fftshift(self, x: Any, /, *, axes: Any = None) -> Any:
         along = axes_of(axes, len(x.shape))
-        return self._f["roll"](x, tuple(x.shape[axis] // 2 for axis in along), axis=along) if along else x
+        return (
+            self._f["roll"](x, tuple(x.shape[axis] // 2 for axis in along), axis=along)
+            if along
+            else x
+        )
 
     def ifftshift(self, x: Any, /, *, axes: Any = None) -> Any:
         along = axes_of(axes, len(x.shape))
-        return self._f["roll"](x, tuple(-(x.shape[axis] // 2) for axis in along), axis=along) if along else x
+        return (
+            self._f["roll"](x, tuple(-(x.shape[axis] // 2) for axis in along), axis=along)
+            if along
+            else x
+        )
 
     def _each(self, name: str, x: Any, lengths: list[tuple[int, int | None]], norm: str) -> Any:
         for axis, n in reversed(lengths):
@@ -74,8 +96,12 @@ class _Fourier(Operations):
         given = x.shape[axis]
         length = n if n is not None else 2 * (given - 1) if name == "irfft" else given
         if length < 1:
-            raise ArgumentError(f"{name} of {length!r} numbers along axis {axis}; give n=, 1 or more")
-        x = self._f["moveaxis"](self._fitted(x, axis, length // 2 + 1 if name == "irfft" else length), axis, -1)
+            raise ArgumentError(
+                f"{name} of {length!r} numbers along axis {axis}; give n=, 1 or more"
+            )
+        x = self._f["moveaxis"](
+            self._fitted(x, axis, length // 2 + 1 if name == "irfft" else length), axis, -1
+        )
         found = self._transformed(name, x, length)
         if norm != "backward":
             size = math.sqrt(length) if norm == "ortho" else float(length)
@@ -93,7 +119,9 @@ class _Fourier(Operations):
     def _reals(self, x: Any, what: str) -> Any:
         if self._kind(x) == COMPLEX:
             name = self._dtypes.dtype_name(x)
-            raise ArgumentError(f"{what} is a transform of real numbers, not of {name}; give real(x), or use fft")
+            raise ArgumentError(
+                f"{what} is a transform of real numbers, not of {name}; give real(x), or use fft"
+            )
         return self._real(x)
 
     def _transformed(self, name: str, x: Any, length: int) -> Any:
@@ -120,5 +148,7 @@ def _lengths(x: Any, s: Any, axes: Any) -> list[tuple[int, int | None]]:
         axes = tuple(range(ndim - len(s), ndim))
     along = axes_of(axes if axes is None else tuple(axes), ndim)
     if not along or (s is not None and len(s) != len(along)):
-        raise ArgumentError(f"s={s!r} and axes={axes!r} of a tensor of {ndim} axes; give one length for each axis")
+        raise ArgumentError(
+            f"s={s!r} and axes={axes!r} of a tensor of {ndim} axes; give one length for each axis"
+        )
     return list(zip(along, s if s is not None else (None,) * len(along), strict=True))

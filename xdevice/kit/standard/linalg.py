@@ -51,7 +51,9 @@ class Products(Operations):
             x1 = self._raw["conj"](x1)
         sizes = [x.shape[axes_of(axis, len(x.shape))[0]] for x in (x1, x2)]
         if sizes[0] != sizes[1] and None not in sizes:
-            raise ArgumentError(f"vecdot of vectors of {sizes[0]} and {sizes[1]} numbers; give some of one length")
+            raise ArgumentError(
+                f"vecdot of vectors of {sizes[0]} and {sizes[1]} numbers; give some of one length"
+            )
         product = self._f["multiply"](x1, x2)
         return self._raw["sum"](product, axes_of(axis, len(product.shape)), False)
 
@@ -61,7 +63,9 @@ class Products(Operations):
         if isinstance(axes, int):
             axes = (range(n1 - axes, n1), range(axes))
         over1, over2 = axes_of(tuple(axes[0]), n1), axes_of(tuple(axes[1]), n2)
-        rest1, rest2 = ([i for i in range(n) if i not in over] for n, over in ((n1, over1), (n2, over2)))
+        rest1, rest2 = (
+            [i for i in range(n) if i not in over] for n, over in ((n1, over1), (n2, over2))
+        )
         middle = size_of(x1.shape, over1)
         left = self._matrix(x1, (*rest1, *over1), (size_of(x1.shape, tuple(rest1)), middle))
         right = self._matrix(x2, (*over2, *rest2), (middle, size_of(x2.shape, tuple(rest2))))
@@ -120,7 +124,9 @@ class _LinearAlgebra(Operations):
         right = self._f["expand_dims"](x2, -1) if vector else x2
         front = joint_shape(tuple(x1.shape[:-2]), tuple(right.shape[:-2]))
         left = self._f["broadcast_to"](x1, (*front, *x1.shape[-2:]))
-        found = self._raw["solve"](left, self._f["broadcast_to"](right, (*front, *right.shape[-2:])))
+        found = self._raw["solve"](
+            left, self._f["broadcast_to"](right, (*front, *right.shape[-2:]))
+        )
         return self._f["squeeze"](found, -1) if vector else found
 
     def diagonal(self, x: Any, /, *, offset: int = 0) -> Any:
@@ -143,10 +149,14 @@ class _LinearAlgebra(Operations):
     def cross(self, x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
         x1, x2 = self._f["broadcast_arrays"](*self._promote(x1, x2))
         if x1.shape[axes_of(axis, len(x1.shape))[0]] != 3:
-            raise ArgumentError(f"cross along axis {axis} of shape {tuple(x1.shape)}; give vectors of 3 numbers")
+            raise ArgumentError(
+                f"cross along axis {axis} of shape {tuple(x1.shape)}; give vectors of 3 numbers"
+            )
         roll, multiply = self._f["roll"], self._f["multiply"]
         forth = multiply(roll(x1, -1, axis=axis), roll(x2, -2, axis=axis))
-        return self._f["subtract"](forth, multiply(roll(x1, -2, axis=axis), roll(x2, -1, axis=axis)))
+        return self._f["subtract"](
+            forth, multiply(roll(x1, -2, axis=axis), roll(x2, -1, axis=axis))
+        )
 
     def matrix_power(self, x: Any, n: int, /) -> Any:
         base = self.inv(x) if n < 0 else _square(x, "matrix_power")
@@ -170,13 +180,18 @@ class _LinearAlgebra(Operations):
         columns = self._f["multiply"](self._adjoint(vh), self._f["expand_dims"](inverse, -2))
         return self._f["matmul"](columns, self._adjoint(u))
 
-    def vector_norm(self, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
+    def vector_norm(
+        self, x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
+    ) -> Any:
         size = self._f["abs"](self._real(x))
         options = {"axis": axis, "keepdims": keepdims}
         if ord in (math.inf, -math.inf):
             return self._f["max" if ord > 0 else "min"](size, **options)
         if ord == 0:
-            return self._kept(self._f["sum"](self._f["not_equal"](size, 0), **options), self._dtypes.dtype_name(size))
+            return self._kept(
+                self._f["sum"](self._f["not_equal"](size, 0), **options),
+                self._dtypes.dtype_name(size),
+            )
         if ord == 1:
             return self._f["sum"](size, **options)
         if ord == 2:
@@ -200,7 +215,9 @@ class _LinearAlgebra(Operations):
     def _least(self, x: Any, values: Any, rtol: Any) -> Any:
         """The least singular value that does not count as 0, for each matrix."""
         if rtol is None:
-            rtol = max(x.shape[-2:]) * (2.0**-52 if self._dtypes.dtype_name(values) == "float64" else 2.0**-23)
+            rtol = max(x.shape[-2:]) * (
+                2.0**-52 if self._dtypes.dtype_name(values) == "float64" else 2.0**-23
+            )
         elif self._dtypes.dtype_name(rtol) is not None:
             rtol = self._f["expand_dims"](rtol, -1)
         return self._f["multiply"](self._f["max"](values, axis=-1, keepdims=True), rtol)
@@ -213,5 +230,7 @@ class _LinearAlgebra(Operations):
 def _square(x: Any, what: str) -> Any:
     least_axes(x, 2, what)
     if x.shape[-1] != x.shape[-2]:
-        raise ArgumentError(f"{what} was given a tensor of shape {tuple(x.shape)}; give square matrices")
+        raise ArgumentError(
+            f"{what} was given a tensor of shape {tuple(x.shape)}; give square matrices"
+        )
     return x

@@ -34,7 +34,11 @@ class Widening:
     """
 
     def __init__(
-        self, backend: str, dtypes: Dtypes, errors: tuple[type[Exception], ...], words: tuple[str, ...]
+        self,
+        backend: str,
+        dtypes: Dtypes,
+        errors: tuple[type[Exception], ...],
+        words: tuple[str, ...],
     ) -> None:
         self._backend, self._dtypes, self._errors, self._words = backend, dtypes, errors, words
 
@@ -74,7 +78,9 @@ class Widening:
                     return found
             wide = "float32" if bits_of(dtype) < bits_of("int64") else "float64"
             hint = f"convert the tensor, for example with astype(x, xp.{wide})"
-            raise NotSupportedError(f"{self._backend} has no {name} of {dtype}; {hint}") from refusal
+            raise NotSupportedError(
+                f"{self._backend} has no {name} of {dtype}; {hint}"
+            ) from refusal
 
         call.__name__ = call.__qualname__ = name
         return call

@@ -31,7 +31,9 @@ class Baseline:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._accepted = Counter[_Line]()
-        self._seen = defaultdict[_Line, set[int]](set)  # the lines that have taken a place among the accepted
+        self._seen = defaultdict[_Line, set[int]](
+            set
+        )  # the lines that have taken a place among the accepted
         self._known: dict[tuple[Place, Kind], bool] = {}
 
     @classmethod
@@ -47,11 +49,17 @@ class Baseline:
         try:
             kept = json.loads(baseline.path.read_text(encoding="utf-8"))
             for each in kept["accepted"]:
-                baseline._accepted[_Line(each["file"], each["source"], each["kind"])] += int(each["lines"])
+                baseline._accepted[_Line(each["file"], each["source"], each["kind"])] += int(
+                    each["lines"]
+                )
         except OSError as error:
-            raise ArgumentError(f"no baseline in {str(path)!r}: {error.strerror}; {_WRITES}") from error
+            raise ArgumentError(
+                f"no baseline in {str(path)!r}: {error.strerror}; {_WRITES}"
+            ) from error
         except (ValueError, TypeError, KeyError) as error:
-            raise ArgumentError(f"{str(path)!r} is not a baseline of transfers; {_WRITES}") from error
+            raise ArgumentError(
+                f"{str(path)!r} is not a baseline of transfers; {_WRITES}"
+            ) from error
         return baseline
 
     def accepts(self, place: Place, kind: Kind) -> bool:
@@ -72,7 +80,9 @@ class Baseline:
         """Keep these lines, and no others, in the file; how many."""
         counted = Counter(self._line(place, kind) for place, kind in set(found))
         accepted = [{**line._asdict(), "lines": counted[line]} for line in sorted(counted)]
-        self.path.write_text(f"{as_json({'format': _FORMAT, 'accepted': accepted})}\n", encoding="utf-8")
+        self.path.write_text(
+            f"{as_json({'format': _FORMAT, 'accepted': accepted})}\n", encoding="utf-8"
+        )
         return counted.total()
 
     def _line(self, place: Place, kind: Kind) -> _Line:

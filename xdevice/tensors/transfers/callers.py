@@ -22,7 +22,9 @@ _libraries = tuple(
     os.path.realpath(path) + os.sep
     for path in {*_STANDARD, *site.getsitepackages(), site.getusersitepackages(), *_OURS}
 )
-_GENERATED = re.compile(r"<(?!ipython-input|stdin)|.*[/\\](?:__autograph_generated_file|(?:site|dist)-packages[/\\])")
+_GENERATED = re.compile(
+    r"<(?!ipython-input|stdin)|.*[/\\](?:__autograph_generated_file|(?:site|dist)-packages[/\\])"
+)
 _MOST = 12  # frames: a program that is deeper is cut at its outer end
 _MOST_SPOTS = 4096
 
@@ -33,10 +35,14 @@ class Spot(NamedTuple):
     place: Place
     called: str  # the function or method that it calls, ``tolist``, or ``[]``; empty where it is not known
     allowed: bool  # the line says so
-    loops: tuple[tuple[str, int, int], ...]  # file, first and last line of each loop around it, the innermost first
+    loops: tuple[
+        tuple[str, int, int], ...
+    ]  # file, first and last line of each loop around it, the innermost first
 
 
-_spots: dict[tuple[int, int], tuple[CodeType, Spot]] = {}  # not by the code itself, whose hash is slow
+_spots: dict[
+    tuple[int, int], tuple[CodeType, Spot]
+] = {}  # not by the code itself, whose hash is slow
 
 
 class Caller(NamedTuple):
@@ -52,7 +58,9 @@ def skip(*modules: ModuleType) -> None:
     """Take these modules, or packages, for a library's, wherever they are: a framework and its adapter."""
     global _libraries
     paths = [os.path.realpath(module.__file__) for module in modules if module.__file__]
-    _libraries += tuple(os.path.dirname(path) + os.sep if path.endswith("__init__.py") else path for path in paths)
+    _libraries += tuple(
+        os.path.dirname(path) + os.sep if path.endswith("__init__.py") else path for path in paths
+    )
     is_users.cache_clear()
 
 
@@ -112,7 +120,11 @@ def _span(code: CodeType, instruction: int) -> Span | None:
     if sys.version_info < (3, 11):
         return None
     line, end, left, right = next(islice(code.co_positions(), instruction // 2, None))
-    return None if line is None or end is None or left is None or right is None else ((line, left), (end, right))
+    return (
+        None
+        if line is None or end is None or left is None or right is None
+        else ((line, left), (end, right))
+    )
 
 
 def _named_at(code: CodeType, span: Span | None) -> str:
@@ -122,7 +134,10 @@ def _named_at(code: CodeType, span: Span | None) -> str:
     lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : end]]
     if not lines:
         return ""
-    lines[-1], lines[0] = lines[-1][:right], lines[0][left:] if len(lines) > 1 else lines[0][left:right]
+    lines[-1], lines[0] = (
+        lines[-1][:right],
+        lines[0][left:] if len(lines) > 1 else lines[0][left:right],
+    )
     try:
         call = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
     except (SyntaxError, ValueError):

@@ -95,13 +95,21 @@ class _Guard(Listener):
         if not guards:
             return
         copy = event.copy
-        level = guards[-1].levels[0 if copy.source.kind == "cpu" else 1 if copy.target.kind == "cpu" else 2]
-        if level == "allow" or event.allowed or (level == "forbid_implicit" and copy.kind == "copy"):
+        level = guards[-1].levels[
+            0 if copy.source.kind == "cpu" else 1 if copy.target.kind == "cpu" else 2
+        ]
+        if (
+            level == "allow"
+            or event.allowed
+            or (level == "forbid_implicit" and copy.kind == "copy")
+        ):
             return
         if level == "log":
             _log.warning("%s", event.described())
             return
-        raise TransferError(f"{event.described()}, which transfer_guard({level!r}) forbids; {REMEDIES[copy.kind]}")
+        raise TransferError(
+            f"{event.described()}, which transfer_guard({level!r}) forbids; {REMEDIES[copy.kind]}"
+        )
 
 
 _guard = _Guard()

@@ -138,7 +138,11 @@ class Report:
     @property
     def lines(self) -> list[tuple[Place, Kind]]:
         """The lines of the findings, and the kind of their copies: what a baseline keeps."""
-        return [(site.place, site.kind) for site in self._sites if site.place is not None and not site.allowed]
+        return [
+            (site.place, site.kind)
+            for site in self._sites
+            if site.place is not None and not site.allowed
+        ]
 
     def unseen(self) -> list[str]:
         """What could not be seen, a sentence each: of the frameworks that copied, or of all if none did."""
@@ -146,7 +150,9 @@ class Report:
         for owner in imported():
             try:
                 capability = owner.open("transfers")
-            except XDeviceError as error:  # its virtual GPUs are refused, and nothing of it could be watched
+            except (
+                XDeviceError
+            ) as error:  # its virtual GPUs are refused, and nothing of it could be watched
                 found.append(f"{owner}: {error}")
                 continue
             if owner in (copied or self.frameworks) and capability.has("unseen"):
@@ -169,7 +175,9 @@ class Report:
         rule, instead = advice(at, _words(site.owner))
         what = site.owner, at.copies, site.nbytes, at.source, at.to
         seconds = self.bus.seconds(at.copies, site.nbytes)
-        return Finding(file, line, source, *what, site.kind, rule, instead, at.per_step, at.often, seconds)
+        return Finding(
+            file, line, source, *what, site.kind, rule, instead, at.per_step, at.often, seconds
+        )
 
     def __len__(self) -> int:
         return len(self.findings)
@@ -188,7 +196,9 @@ class Report:
         """
         columns = max(width, 40)
         lines = [part for each in self for part in each.wrapped(columns)]
-        return "\n".join([*lines, *(part for line in self._summary() for part in _wrapped(line, columns))])
+        return "\n".join(
+            [*lines, *(part for line in self._summary() for part in _wrapped(line, columns))]
+        )
 
     def to_json(self) -> str:
         """The report as JSON; its keys are stable."""
@@ -196,12 +206,21 @@ class Report:
             {
                 "version": __version__,
                 "frameworks": self.frameworks,
-                "bus": {"bytes_per_second": self.bus.bandwidth, "seconds_per_copy": self.bus.latency},
+                "bus": {
+                    "bytes_per_second": self.bus.bandwidth,
+                    "seconds_per_copy": self.bus.latency,
+                },
                 "seconds": round(self.seconds, 3),
-                **{name: getattr(self, name) for name in ("steps", "copies", "nbytes", "estimate", "allowed")},
+                **{
+                    name: getattr(self, name)
+                    for name in ("steps", "copies", "nbytes", "estimate", "allowed")
+                },
                 "has_gpu": self.has_gpu(),
                 "unseen": self.unseen(),
-                "findings": [{name.rstrip("_"): value for name, value in asdict(finding).items()} for finding in self],
+                "findings": [
+                    {name.rstrip("_"): value for name, value in asdict(finding).items()}
+                    for finding in self
+                ],
             }
         )
 
@@ -221,17 +240,29 @@ class Report:
         figure = Figure(figsize=(9, 1.4 + 0.35 * len(found)), layout="constrained")
         axes: Any = figure.subplots()
         names = [f"{each.where}  {escaped(each.source[:48])}" for each in found]
-        colours = ["#D55E00" if each.rule else "#999999" for each in found]  # Okabe and Ito's, with advice and without
+        colours = [
+            "#D55E00" if each.rule else "#999999" for each in found
+        ]  # Okabe and Ito's, with advice and without
         axes.barh(range(len(found)), [each.estimate * 1e3 for each in found], color=colours)
         axes.set_yticks(range(len(found)), names, family="monospace", fontsize=8)
         axes.set_xlabel(f"ms at {self.bus}, a stated bus")
         axes.set_title("Copies between devices: orange can be mended")
         return figure
 
-    def _repr_html_(self) -> str:  # notebooks show it; without colours, so that it is read in a light and a dark theme
+    def _repr_html_(
+        self,
+    ) -> str:  # notebooks show it; without colours, so that it is read in a light and a dark theme
         from html import escape
 
-        heads = ("line", "copies", "", "bytes", "from → to", "what it is, and what to write", "estimate")
+        heads = (
+            "line",
+            "copies",
+            "",
+            "bytes",
+            "from → to",
+            "what it is, and what to write",
+            "estimate",
+        )
         rows = [
             (
                 f"<b>{escape(each.where)}</b><br><code>{escape(escaped(each.source))}</code>",
@@ -239,14 +270,17 @@ class Report:
                 escape(each.often),
                 size(each.nbytes),
                 f"{each.from_} → {each.to}",
-                escape(each.what.rpartition(": ")[2]) + (f"<br><i>{escape(each.advice)}</i>" if each.advice else ""),
+                escape(each.what.rpartition(": ")[2])
+                + (f"<br><i>{escape(each.advice)}</i>" if each.advice else ""),
                 _duration(each.estimate),
             )
             for each in self
         ]
         head = "".join(f"<th>{each}</th>" for each in heads)
         body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+        table = (
+            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
+        )
         return table + "".join(f"<p>{escape(line)}</p>" for line in self._summary())
 
     def _summary(self) -> list[str]:
@@ -254,11 +288,16 @@ class Report:
         if not self.has_gpu():
             return [NO_GPU]
         took = f": {_duration(self.estimate)} at {self.bus}, a stated bus" if self.copies else ""
-        accepted = f"; {_number(self.allowed)} more allowed by {accepting()}" if self.allowed else ""
+        accepted = (
+            f"; {_number(self.allowed)} more allowed by {accepting()}" if self.allowed else ""
+        )
         total = f"in all {_number(self.copies)}, {size(self.nbytes)}{took}{accepted}"
         unseen = self.unseen()
         more = f"; {len(unseen) - _FEW} more in to_json()" if len(unseen) > _FEW else ""
-        return [total, f"not seen: {'; '.join(sentence.rstrip('.') for sentence in unseen[:_FEW])}{more}"]
+        return [
+            total,
+            f"not seen: {'; '.join(sentence.rstrip('.') for sentence in unseen[:_FEW])}{more}",
+        ]
 
 
 class watch_transfers:  # noqa: N801  (reads as a verb: `with watch_transfers() as report:`)

@@ -120,7 +120,9 @@ class Recorder(Listener):
             if not isinstance(mark, _Mark):
                 begun = around
             elif frame.f_lasti == mark.instruction:
-                is_new = inner is None or not isinstance(inner.f_trace, _Mark)  # another call; one in C always is
+                is_new = inner is None or not isinstance(
+                    inner.f_trace, _Mark
+                )  # another call; one in C always is
                 begun = around[:is_new]
             else:
                 shared = [loop for loop in around if loop[1] <= mark.line <= loop[2]]
@@ -157,7 +159,9 @@ class Facts:
         self.per_step = _per_step(site, program)
         self.per_turn = _per_turn(site, program)
         self.repeats = self.per_step is not None or self.per_turn is not None
-        self.together = int(self.per_step or (self.per_turn[1] if self.per_turn else 0))  # copies in one step, or turn
+        self.together = int(
+            self.per_step or (self.per_turn[1] if self.per_turn else 0)
+        )  # copies in one step, or turn
         self.period = "step" if self.per_step is not None else "turn"
         # all before the first of several steps, as a model is
         self.is_preparation = program.steps > 1 and self.per_step is None and set(site.steps) == {0}
@@ -168,7 +172,9 @@ class Facts:
         self.is_across = self.kind == "copy" and "host" not in (self.source, self.to)
         self.is_fetched = self.kind == "copy" and self.to == "host"
         self.is_number = site.nbytes <= self.copies * _NUMBER
-        self.is_small = site.nbytes / self.copies / bus.bandwidth < bus.latency  # it takes longer to begin than to make
+        self.is_small = (
+            site.nbytes / self.copies / bus.bandwidth < bus.latency
+        )  # it takes longer to begin than to make
         # what makes the tensor that the line moves, and what it moves although the loop does not change it
         self.factory, self.unchanged = self.says(syntax.factory), self.says(syntax.unchanged) or ""
         # five steps or a loop come before it, or an `if`, which may let only some turns pass
@@ -179,7 +185,9 @@ class Facts:
         # again and again, as far as is known
         self.is_often = (self.repeats or self.copies >= _OFTEN) and not self.is_rare
         # in each step or turn, but for what the program prepares
-        is_each_time = self.repeats and not (is_beside_loop if self.per_step is None else self.is_rare)
+        is_each_time = self.repeats and not (
+            is_beside_loop if self.per_step is None else self.is_rare
+        )
         self.is_sent_often = (
             self.is_sent
             and is_each_time
@@ -189,11 +197,15 @@ class Facts:
         is_moved = self.says(syntax.moves) and site.operation not in syntax.FACTORIES
         by_itself = self.kind in ("operand", "gradient") or (self.is_sent and not is_moved)
         self.is_own_number = self.source == "host" and self.is_number and by_itself
-        self.is_read = (self.kind == "number" or (self.is_fetched and self.is_number)) and self.is_often
+        self.is_read = (
+            self.kind == "number" or (self.is_fetched and self.is_number)
+        ) and self.is_often
         # every copy but the first sends values that were sent before
         sent, different = sum(site.marks.values()), len(site.marks)
         is_again = sent == self.copies > different and self.copies >= 2 * different
-        self.is_same = is_again and bool(self.unchanged or (different == 1 and self.copies >= _OFTEN))
+        self.is_same = is_again and bool(
+            self.unchanged or (different == 1 and self.copies >= _OFTEN)
+        )
         self.it = self.unchanged or "it"
 
     @property
@@ -205,7 +217,9 @@ class Facts:
     def is_numpys(self) -> bool:
         """Whether NumPy, or a generator of its numbers, has made what is sent."""
         made = self.factory
-        return made is not None and (made.module in _NUMPYS or (not made.module and "." in made.name))
+        return made is not None and (
+            made.module in _NUMPYS or (not made.module and "." in made.name)
+        )
 
     @property
     def often(self) -> str:
@@ -213,7 +227,11 @@ class Facts:
         per_step = self.per_step
         if per_step is not None:
             return f"{per_step:g} a step" if per_step >= 1 else f"1 every {1 / per_step:.0f} steps"
-        return f"{self.per_turn[1]:g} each turn of the loop in line {self.per_turn[0]}" if self.per_turn else ""
+        return (
+            f"{self.per_turn[1]:g} each turn of the loop in line {self.per_turn[0]}"
+            if self.per_turn
+            else ""
+        )
 
     def says(self, question: Callable[[Place], Said]) -> Said | None:
         return question(self.site.place) if self.site.place is not None else None
@@ -245,7 +263,9 @@ def _per_turn(site: Site, program: Recorder) -> tuple[int, float] | None:
 
 
 RULES: dict[str, Callable[[Facts], object]] = {
-    "loop-of-a-library": lambda at: at.says(syntax.trains) and at.copies >= _OFTEN and (at.per_step or 1) > _RARE,
+    "loop-of-a-library": lambda at: (
+        at.says(syntax.trains) and at.copies >= _OFTEN and (at.per_step or 1) > _RARE
+    ),
     "numbers-one-by-one": lambda at: at.is_read and at.together >= 3,
     "sum-on-the-host": lambda at: at.is_read and at.says(syntax.adds_up),
     "decision-on-the-host": lambda at: at.is_read and at.says(syntax.decides),
@@ -258,17 +278,33 @@ RULES: dict[str, Callable[[Facts], object]] = {
     "operand-elsewhere": lambda at: at.kind == "operand" and not at.is_own_number,
     "gradient-crosses": lambda at: at.kind == "gradient" and at.repeats and not at.is_own_number,
     "made-by-numpy": lambda at: at.is_sent and at.repeats and at.factory and at.is_numpys,
-    "made-on-the-host": lambda at: (at.is_sent or at.is_across) and at.is_made_here and not at.is_numpys,
-    "same-values-again": lambda at: at.is_sent and at.is_same and not at.is_rare,
-    "moved-in-the-loop": lambda at: at.kind == "copy" and at.repeats and not at.site.marks and at.unchanged,
-    "built-of-numbers": lambda at: at.is_sent_often and at.says(syntax.is_literal),
-    "between-gpus": lambda at: at.is_across and at.repeats and not (at.is_preparation or at.is_rare),
-    "many-small": lambda at: (
-        at.kind == "copy" and at.repeats and not at.is_preparation and at.together >= 4 and at.is_small
+    "made-on-the-host": lambda at: (
+        (at.is_sent or at.is_across) and at.is_made_here and not at.is_numpys
     ),
-    "blocks-although-pinned": lambda at: at.is_sent_often and at.site.pinned == at.copies and not at.site.non_blocking,
-    "waits-although-unpinned": lambda at: at.is_sent_often and at.site.non_blocking and not at.site.pinned,
-    "unpinned-batches": lambda at: at.is_sent_often and not (at.site.pinned or at.site.non_blocking),
+    "same-values-again": lambda at: at.is_sent and at.is_same and not at.is_rare,
+    "moved-in-the-loop": lambda at: (
+        at.kind == "copy" and at.repeats and not at.site.marks and at.unchanged
+    ),
+    "built-of-numbers": lambda at: at.is_sent_often and at.says(syntax.is_literal),
+    "between-gpus": lambda at: (
+        at.is_across and at.repeats and not (at.is_preparation or at.is_rare)
+    ),
+    "many-small": lambda at: (
+        at.kind == "copy"
+        and at.repeats
+        and not at.is_preparation
+        and at.together >= 4
+        and at.is_small
+    ),
+    "blocks-although-pinned": lambda at: (
+        at.is_sent_often and at.site.pinned == at.copies and not at.site.non_blocking
+    ),
+    "waits-although-unpinned": lambda at: (
+        at.is_sent_often and at.site.non_blocking and not at.site.pinned
+    ),
+    "unpinned-batches": lambda at: (
+        at.is_sent_often and not (at.site.pinned or at.site.non_blocking)
+    ),
     "fetched-per-step": lambda at: at.is_fetched and at.repeats and not at.is_rare,
 }
 """The sorts of copies that can be avoided, and when a line makes one: a special case comes before the general one."""
@@ -286,5 +322,7 @@ def advice(at: Facts, words: Mapping[str, str]) -> tuple[str, str]:
     if at.factory is not None and at.factory.module == "xdevice":
         spoken["made-on-the-host"] = ADVICE["made-on-the-host"]
     known = at.site.place is not None
-    name = next((name for name, applies in RULES.items() if known and name in spoken and applies(at)), "")
+    name = next(
+        (name for name, applies in RULES.items() if known and name in spoken and applies(at)), ""
+    )
     return name, spoken[name].format(at=at) if name else ""

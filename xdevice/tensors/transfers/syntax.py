@@ -11,20 +11,57 @@ from typing import Any, NamedTuple
 from xdevice.kit.escaping import escaped
 
 Lines = tuple[int, int]  # the first and the last line of something
-Span = tuple[tuple[int, int], tuple[int, int]]  # a line and a column of it, in bytes, and those of the end
+Span = tuple[
+    tuple[int, int], tuple[int, int]
+]  # a line and a column of it, in bytes, and those of the end
 
 _ALLOW = re.compile(r"#\s*xdevice:\s*allow\b")
 _STATEMENTS = (ast.For, ast.AsyncFor, ast.While)
-_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_LOOPS = (
+    ast.For,
+    ast.AsyncFor,
+    ast.While,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
 # what moves something: methods, and functions their first argument
 _METHODS = {"to", "cuda", "gpu", "to_device", "as_in_context", "as_in_ctx", "copyto"}
 _FUNCTIONS = {
-    *("to_device", "device_put", "to_tensor", "convert_to_tensor", "tensor", "as_tensor", "asarray", "array"),
+    *(
+        "to_device",
+        "device_put",
+        "to_tensor",
+        "convert_to_tensor",
+        "tensor",
+        "as_tensor",
+        "asarray",
+        "array",
+    ),
     *("constant", "identity"),
 }
-_TRAINERS = {"fit", "evaluate", "predict", "train_on_batch", "train_batch", "eval_batch"}  # the library runs the loop
+_TRAINERS = {
+    "fit",
+    "evaluate",
+    "predict",
+    "train_on_batch",
+    "train_batch",
+    "eval_batch",
+}  # the library runs the loop
 FACTORIES = {  # what makes a tensor of no data: it can be made anywhere
-    *("zeros", "ones", "empty", "full", "eye", "arange", "linspace", "zeros_like", "ones_like", "full_like"),
+    *(
+        "zeros",
+        "ones",
+        "empty",
+        "full",
+        "eye",
+        "arange",
+        "linspace",
+        "zeros_like",
+        "ones_like",
+        "full_like",
+    ),
     *("rand", "randn", "randint", "randperm", "normal", "uniform", "rand_like", "randn_like"),
     *("random", "random_sample", "standard_normal", "integers", "bernoulli", "gaussian"),
 }
@@ -66,7 +103,11 @@ def _nodes(file: str) -> list[Any]:
 
 def _at(place: Place, kinds: type[Any] | tuple[type[Any], ...]) -> Iterator[Any]:
     """What is of these kinds and has the line in it."""
-    return (n for n in _nodes(place.file) if isinstance(n, kinds) and n.lineno <= place.line <= (n.end_lineno or 0))
+    return (
+        n
+        for n in _nodes(place.file)
+        if isinstance(n, kinds) and n.lineno <= place.line <= (n.end_lineno or 0)
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -76,13 +117,18 @@ def statement(place: Place) -> Lines:
     if innermost is None:
         return place.line, place.line
     body = getattr(innermost, "body", None)
-    return innermost.lineno, max(innermost.lineno, body[0].lineno - 1) if body else innermost.end_lineno
+    return innermost.lineno, max(
+        innermost.lineno, body[0].lineno - 1
+    ) if body else innermost.end_lineno
 
 
 @lru_cache(maxsize=4096)
 def is_allowed(place: Place) -> bool:
     """Whether the statement's line, or its last one, ends with ``# xdevice: allow``."""
-    return any(_ALLOW.search(linecache.getline(place.file, line)) for line in {*statement(place), place.line})
+    return any(
+        _ALLOW.search(linecache.getline(place.file, line))
+        for line in {*statement(place), place.line}
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -95,7 +141,11 @@ def loops(place: Place, span: Span | None = None) -> tuple[Lines, ...]:
     around: list[Any] = [n for n in _at(place, _LOOPS) if n.lineno >= first]
     if span is not None:
         spans = {n: ((n.lineno, n.col_offset), (n.end_lineno, n.end_col_offset)) for n in around}
-        around = [n for n, (b, e) in spans.items() if isinstance(n, ast.stmt) or (b <= span[0] and span[1] <= e)]
+        around = [
+            n
+            for n, (b, e) in spans.items()
+            if isinstance(n, ast.stmt) or (b <= span[0] and span[1] <= e)
+        ]
     return tuple(sorted(((n.lineno, n.end_lineno) for n in around), reverse=True))
 
 
@@ -140,8 +190,14 @@ def _maker(place: Place, value: ast.expr, depth: int = 4) -> ast.expr | None:
         return None
     if _name(value.func) in FACTORIES:
         return value.func
-    is_method = isinstance(value.func, ast.Attribute) and isinstance(value.func.value, (ast.Call, ast.BinOp))
-    inner = value.func.value if is_method and isinstance(value.func, ast.Attribute) else next(iter(value.args), None)
+    is_method = isinstance(value.func, ast.Attribute) and isinstance(
+        value.func.value, (ast.Call, ast.BinOp)
+    )
+    inner = (
+        value.func.value
+        if is_method and isinstance(value.func, ast.Attribute)
+        else next(iter(value.args), None)
+    )
     return None if inner is None else _maker(place, inner, depth - 1)
 
 
@@ -152,7 +208,11 @@ def _last_bound(place: Place, name: str) -> ast.expr | None:
         for node in _before(place, ast.Assign)
         if [each.id for each in node.targets if isinstance(each, ast.Name)] == [name]
     ]
-    changed = [n for n in _before(place, ast.AugAssign) if isinstance(n.target, ast.Name) and n.target.id == name]
+    changed = [
+        n
+        for n in _before(place, ast.AugAssign)
+        if isinstance(n.target, ast.Name) and n.target.id == name
+    ]
     return max(found, key=lambda node: node.lineno).value if found and not changed else None
 
 
@@ -162,9 +222,14 @@ def _imported(file: str) -> dict[str, str]:
     names: dict[str, str] = {}
     for node in _nodes(file):
         if isinstance(node, ast.Import):
-            names |= {(each.asname or each.name).partition(".")[0]: each.name.partition(".")[0] for each in node.names}
+            names |= {
+                (each.asname or each.name).partition(".")[0]: each.name.partition(".")[0]
+                for each in node.names
+            }
         if isinstance(node, ast.ImportFrom) and node.module:
-            names |= {each.asname or each.name: node.module.partition(".")[0] for each in node.names}
+            names |= {
+                each.asname or each.name: node.module.partition(".")[0] for each in node.names
+            }
     return names
 
 
@@ -188,14 +253,24 @@ def precedes_loop(place: Place) -> bool:
     if around is None:
         return False
     inside = _function(place)
-    later = (n for n in _nodes(place.file) if isinstance(n, _STATEMENTS) and place.line < n.lineno <= around[1])
-    return any(_function(Place(place.file, n.lineno)) == inside and not _is_update(n) for n in later)
+    later = (
+        n
+        for n in _nodes(place.file)
+        if isinstance(n, _STATEMENTS) and place.line < n.lineno <= around[1]
+    )
+    return any(
+        _function(Place(place.file, n.lineno)) == inside and not _is_update(n) for n in later
+    )
 
 
 def trains(place: Place) -> bool:
     """Whether the line leaves the loop to a library: ``model.fit(x, y)``."""
-    calls = (node for each in _statements(place) for node in ast.walk(each) if isinstance(node, ast.Call))
-    return any(isinstance(call.func, ast.Attribute) and call.func.attr in _TRAINERS for call in calls)
+    calls = (
+        node for each in _statements(place) for node in ast.walk(each) if isinstance(node, ast.Call)
+    )
+    return any(
+        isinstance(call.func, ast.Attribute) and call.func.attr in _TRAINERS for call in calls
+    )
 
 
 def builds(place: Place) -> bool:
@@ -228,18 +303,25 @@ def unchanged(place: Place) -> str:
 
 def adds_up(place: Place) -> bool:
     """Whether the line is ``total += …``."""
-    return any(isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add) for node in _statements(place))
+    return any(
+        isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)
+        for node in _statements(place)
+    )
 
 
 def decides(place: Place) -> bool:
     """Whether the line is the condition of an ``if``, a ``while`` or an ``assert``, and no more than that."""
-    found = [node for node in _statements(place) if isinstance(node, (ast.If, ast.While, ast.Assert))]
+    found = [
+        node for node in _statements(place) if isinstance(node, (ast.If, ast.While, ast.Assert))
+    ]
     return any(isinstance(node, ast.Assert) or node.body[0].lineno > node.lineno for node in found)
 
 
 def is_conditional(place: Place) -> bool:
     """Whether an ``if`` in the loop, or in the function, decides whether the line runs: not each turn need run it."""
-    return any(node.test.end_lineno < place.line <= node.end_lineno for node in _before(place, ast.If))
+    return any(
+        node.test.end_lineno < place.line <= node.end_lineno for node in _before(place, ast.If)
+    )
 
 
 def follows_loop(place: Place) -> bool:
@@ -258,7 +340,9 @@ def _before(place: Place, kinds: type[Any] | tuple[type[Any], ...]) -> Iterator[
     """What is of these kinds and begins before the line, in the same function, and in the innermost loop if any."""
     inside = _function(place)
     first, _ = next(iter(loops(place)), inside)
-    found = (n for n in _nodes(place.file) if isinstance(n, kinds) and first <= n.lineno < place.line)
+    found = (
+        n for n in _nodes(place.file) if isinstance(n, kinds) and first <= n.lineno < place.line
+    )
     return (n for n in found if _function(Place(place.file, n.lineno)) == inside)
 
 
@@ -271,7 +355,9 @@ def _moved(place: Place) -> Iterator[ast.expr]:
     """The expressions that calls in the line move."""
     for call in _at(place, ast.Call):
         name = _name(call.func)
-        is_function = name in _FUNCTIONS and len(call.args) > 1  # ``xdevice.to_device(x, d)``, and no method of x
+        is_function = (
+            name in _FUNCTIONS and len(call.args) > 1
+        )  # ``xdevice.to_device(x, d)``, and no method of x
         if isinstance(call.func, ast.Attribute) and name in _METHODS and not is_function:
             yield call.func.value
         elif name in _FUNCTIONS and call.args:
@@ -289,5 +375,7 @@ def _bound(file: str, first: int, last: int) -> Iterator[str]:
             continue
         if isinstance(node, ast.arg):
             yield node.arg
-        if isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
+        if isinstance(node, (ast.Name, ast.Subscript, ast.Attribute)) and isinstance(
+            node.ctx, ast.Store
+        ):
             yield from (inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name))

@@ -56,7 +56,9 @@ class Event(NamedTuple):
     copy: Copy
     owner: str  # the framework
     place: Place | None  # None where no line of the user's is on the stack
-    callers: tuple[Caller, ...]  # the innermost first; not to be kept, since frames keep what is in them
+    callers: tuple[
+        Caller, ...
+    ]  # the innermost first; not to be kept, since frames keep what is in them
     context: Context | None  # of the thread for which it is made, where that is another one
     allowed: bool  # the line says so, or the baseline
     is_ahead: bool  # `prefetch` makes it
@@ -177,7 +179,9 @@ def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
     within = calls_before(frame)
     name = own[0].spot.called if own else ""
     if copy.target.kind != "cpu":
-        is_index = name == "[]" or not _INDEXING.isdisjoint(within[-1:])  # a factory may assign, too
+        is_index = name == "[]" or not _INDEXING.isdisjoint(
+            within[-1:]
+        )  # a factory may assign, too
         return "index" if is_index else copy.kind
     if name in _SHOWS or not _SHOWING.isdisjoint(within):
         return "print"
@@ -222,7 +226,10 @@ def attach(owner: Backend, bus: Bus) -> None:
     _blocks.open(owner, owner)
     atexit.register(_blocks.close)
     if not _buses and not virtual_request.warned("BUS"):
-        print(f"xdevice: virtual GPUs have a bus of {bus}, which their copies wait for", file=sys.stderr)
+        print(
+            f"xdevice: virtual GPUs have a bus of {bus}, which their copies wait for",
+            file=sys.stderr,
+        )
     _buses[owner] = bus
 
 

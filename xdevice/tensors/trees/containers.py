@@ -13,13 +13,21 @@ from typing import Any
 from xdevice.errors import ArgumentError, shortened
 from xdevice.framework.ownership import ATOMS
 
-_FROM_USERS = (TypeError, ValueError, AttributeError, KeyError, NotImplementedError)  # what their classes may raise
+_FROM_USERS = (
+    TypeError,
+    ValueError,
+    AttributeError,
+    KeyError,
+    NotImplementedError,
+)  # what their classes may raise
 _dict_of: Any = object.__getattribute__
 _slots: dict[type, dict[str, MemberDescriptorType]] = {}  # of each class seen so far
 
 
 def _bracketed(self: Any, name: Any) -> str:
-    return f"[{shortened(name) if isinstance(name, int) else repr(name)}]"  # not every int has a repr
+    return (
+        f"[{shortened(name) if isinstance(name, int) else repr(name)}]"  # not every int has a repr
+    )
 
 
 class Container:
@@ -31,7 +39,11 @@ class Container:
 
     def parts(self, node: Any) -> list[Any]:
         """What is in it, in a fixed order."""
-        return [*self.items(node), *self.own(node).values()] if self._has_attributes else self.items(node)
+        return (
+            [*self.items(node), *self.own(node).values()]
+            if self._has_attributes
+            else self.items(node)
+        )
 
     def keys(self, node: Any) -> list[str]:
         """How each part would be written: ``[0]``, ``['x']``, ``.x``."""
@@ -104,7 +116,9 @@ class TupleContainer(SequenceContainer):
         cls: Any = type(node)
         if cls is tuple:
             return tuple(items)
-        return cls(items) if hasattr(cls, "n_sequence_fields") else tuple.__new__(cls, items)  # C's named tuples
+        return (
+            cls(items) if hasattr(cls, "n_sequence_fields") else tuple.__new__(cls, items)
+        )  # C's named tuples
 
 
 class SetContainer(SequenceContainer):
@@ -128,12 +142,18 @@ class DictContainer(Container):
     def names(self, node: Any) -> list[Any]:
         keys = [*node] if type(node) is dict else list(self._base.__iter__(node))
         kinds = set(map(type, keys))
-        is_sorted = self._base is dict and (kinds <= {str} or kinds <= {int})  # others may compare as they like
+        is_sorted = self._base is dict and (
+            kinds <= {str} or kinds <= {int}
+        )  # others may compare as they like
         return sorted(keys) if is_sorted else keys
 
     def items(self, node: Any) -> list[Any]:
         keys = self.names(node)
-        return [node[key] for key in keys] if type(node) is dict else [dict.__getitem__(node, key) for key in keys]
+        return (
+            [node[key] for key in keys]
+            if type(node) is dict
+            else [dict.__getitem__(node, key) for key in keys]
+        )
 
     def fixed(self, node: Any) -> list[Any]:
         keys = list(dict.__iter__(node))
@@ -171,7 +191,9 @@ class MappingContainer(Container):
         except _FROM_USERS:
             new = None
         if new is None or not self._agrees(new, node, items):
-            raise ArgumentError(f"this {type(node).__name__} cannot be made from a dict; pass a dict of its items")
+            raise ArgumentError(
+                f"this {type(node).__name__} cannot be made from a dict; pass a dict of its items"
+            )
         return new
 
     def made_with(self, node: Any, items: list[Any], own: dict[str, Any]) -> Any:
@@ -181,12 +203,16 @@ class MappingContainer(Container):
     def _agrees(self, new: Any, node: Any, items: list[Any]) -> bool:
         """Whether the new mapping has the node's keys and these items."""
         try:
-            return list(new) == list(node) and all(new[k] is item for k, item in zip(node, items, strict=True))
+            return list(new) == list(node) and all(
+                new[k] is item for k, item in zip(node, items, strict=True)
+            )
         except _FROM_USERS:
             return False
 
     def _from_dict(self, node: Any, contents: dict[Any, Any]) -> Any:
-        if not hasattr(type(node), "__setitem__") or (attributes(node) and not hasattr(type(node), "__copy__")):
+        if not hasattr(type(node), "__setitem__") or (
+            attributes(node) and not hasattr(type(node), "__copy__")
+        ):
             return type(node)(contents)  # a copy would share the attribute in which the items are
         new = copied(node)
         for key, item in contents.items():
@@ -199,7 +225,11 @@ class PartialContainer(Container):
         return [node.func, *node.args, *node.keywords.values()]
 
     def names(self, node: Any) -> list[str]:
-        return [".func", *(f".args[{i}]" for i in range(len(node.args))), *(f".keywords[{k!r}]" for k in node.keywords)]
+        return [
+            ".func",
+            *(f".args[{i}]" for i in range(len(node.args))),
+            *(f".keywords[{k!r}]" for k in node.keywords),
+        ]
 
     def made(self, node: Any, items: list[Any]) -> Any:
         cut = 1 + len(node.args)
@@ -274,5 +304,7 @@ def copied(node: Any) -> Any:
             dict.update(new, node)
         dict_of(new).update(dict_of(node))
     if new is node:
-        raise ArgumentError(f"copying this {type(node).__name__} gives itself, so it cannot be moved; pass its parts")
+        raise ArgumentError(
+            f"copying this {type(node).__name__} gives itself, so it cannot be moved; pass its parts"
+        )
     return new

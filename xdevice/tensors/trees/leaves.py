@@ -19,23 +19,43 @@ from xdevice.device import Device
 from xdevice.errors import NotATensorError, NotSupportedError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
-from xdevice.framework.ownership import ATOMS, Ownership, owned_by, ownership_of, places_of, sometimes_data
+from xdevice.framework.ownership import (
+    ATOMS,
+    Ownership,
+    owned_by,
+    ownership_of,
+    places_of,
+    sometimes_data,
+)
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.trees.containers import Container, attributes
 from xdevice.tensors.trees.opening import RegisteredContainer, container_of, moves_itself
 
 _DATA = (  # classes of plain data, which is not searched
     *(str, bytes, int, float, complex, bytearray, memoryview, range, type, Enum),
-    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType, types.ModuleType),
+    *(
+        types.FunctionType,
+        types.BuiltinFunctionType,
+        types.MethodType,
+        types.MethodWrapperType,
+        types.ModuleType,
+    ),
     *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
     *(type(None), type(Ellipsis), type(NotImplemented)),
 )
 _METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
-_HINT = "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
+_HINT = (
+    "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
+)
 _MOST = 20_000  # objects that a search looks at
 _MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
 _ESTIMATOR = ("fit", "get_params", "set_params")  # scikit-learn's conventions
-_ARRAYS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")  # numbers of another library
+_ARRAYS = (
+    "__dlpack__",
+    "__array_interface__",
+    "__cuda_array_interface__",
+    "__array__",
+)  # numbers of another library
 
 
 class SelfMoving:
@@ -72,8 +92,16 @@ def check_fixed(container: Container, node: Any, skip: Collection[str] = ()) -> 
             what = "a key or the default_factory" if isinstance(node, defaultdict) else "a key"
             if isinstance(container, RegisteredContainer):
                 what, parts = "the static part", container.keys(node)
-                static = [(name, value) for name, value in attributes(node).items() if f".{name}" not in parts]
-                names = [name for name, value in static if any(found is tensor for _, found, _ in tensors_in(value))]
+                static = [
+                    (name, value)
+                    for name, value in attributes(node).items()
+                    if f".{name}" not in parts
+                ]
+                names = [
+                    name
+                    for name, value in static
+                    if any(found is tensor for _, found, _ in tensors_in(value))
+                ]
                 if not set(names).isdisjoint(skip):
                     continue
                 if names:
@@ -97,7 +125,9 @@ def places(leaf: Any, what: Ownership | SelfMoving) -> set[Device]:
     """All devices that a tensor, model or self-moving object is on; empty where there is no tensor in it."""
     if isinstance(what, Ownership):
         return places_of(leaf, what)
-    with suppress(Exception):  # no device, or an error, or a word of its own for something else: its tensors are asked
+    with suppress(
+        Exception
+    ):  # no device, or an error, or a word of its own for something else: its tensors are asked
         if is_device(leaf.device):
             return {as_device(leaf.device)}
     return set().union(*(places_of(tensor, owned) for _, tensor, owned in tensors_in(leaf)))
@@ -135,7 +165,9 @@ def _check_data(leaf: Any) -> None:
     cls = type(leaf)
     kind = f"an object of type {cls.__name__}"
     if any(base.__name__ == "NonCallableMock" for base in cls.__mro__):
-        raise NotATensorError(f"{kind} has every attribute that it is asked for, tensors too; {_HINT}")
+        raise NotATensorError(
+            f"{kind} has every attribute that it is asked for, tensors too; {_HINT}"
+        )
     if hasattr(cls, "__next__"):
         raise NotATensorError(f"{kind} can be read only once; make it a list")
     _check_nothing_inside(leaf)
@@ -148,14 +180,22 @@ def _check_data(leaf: Any) -> None:
 def _check_method(method: Any) -> None:
     """An error for the method of a tensor, a model, or an object that holds one: it would go on using these."""
     found = None
-    with suppress(NotATensorError):  # too much to be searched, such as all that a logger knows: as a function
+    with suppress(
+        NotATensorError
+    ):  # too much to be searched, such as all that a logger knows: as a function
         found = next(tensors_in(method.__self__), None)
     if found is not None:
         path, tensor, owned = found
-        holds = f"holds a {owned.role} ({path.lstrip('.')}: {type(tensor).__name__})" if path else f"is a {owned.role}"
+        holds = (
+            f"holds a {owned.role} ({path.lstrip('.')}: {type(tensor).__name__})"
+            if path
+            else f"is a {owned.role}"
+        )
         kind = f"{type(method.__self__).__name__}.{method.__name__}"
         hint = "give the object, and take its method after the move; or name it in skip="
-        raise NotATensorError(f"{kind} is a method of an object that {holds}, and does not move; {hint}")
+        raise NotATensorError(
+            f"{kind} is a method of an object that {holds}, and does not move; {hint}"
+        )
 
 
 def _check_nothing_inside(leaf: Any) -> None:
@@ -175,7 +215,9 @@ def _can_be_searched(leaf: Any) -> bool:
             return True  # a function made in C
     if bool(cls.__flags__ & _MADE_IN_PYTHON) and (cls.__dictoffset__ or "__slots__" in vars(cls)):
         return True
-    return cls.__module__ == "array" or (is_pythons(cls) and not hasattr(cls, "__iter__"))  # such as a lock, a slice
+    return cls.__module__ == "array" or (
+        is_pythons(cls) and not hasattr(cls, "__iter__")
+    )  # such as a lock, a slice
 
 
 def tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
@@ -185,18 +227,26 @@ def tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
     while ahead:
         if len(seen) > _MOST:
             kind = type(root).__name__
-            raise NotATensorError(f"an object of type {kind} has too much in it to be searched for tensors; {_HINT}")
+            raise NotATensorError(
+                f"an object of type {kind} has too much in it to be searched for tensors; {_HINT}"
+            )
         path, node = ahead.popleft()
         if id(node) in seen or isinstance(node, _DATA):
             continue
         seen.add(id(node))
         owned = owned_by(node)
-        if owned is None and node.__class__ is not type(node):  # a proxy, with the class of what it stands for
+        if owned is None and node.__class__ is not type(
+            node
+        ):  # a proxy, with the class of what it stands for
             claimed = ownership_of(node.__class__)
-            owned = claimed if claimed is not None and (claimed.is_tensor or claimed.is_model) else None
+            owned = (
+                claimed if claimed is not None and (claimed.is_tensor or claimed.is_model) else None
+            )
         if owned is None:
             ahead.extend(_inside(node, path))
-        elif getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(node, "flat"):  # NumPy's
+        elif getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(
+            node, "flat"
+        ):  # NumPy's
             ahead.extend((f"{path}.flat[{i}]", part) for i, part in enumerate(node.flat))
         elif not is_text(node, owned):
             yield path, node, owned
@@ -218,12 +268,18 @@ def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
         return [(f"{path}.{name}", value) for name, value in node.f_locals.items()]
     container = container_of(node)
     if container is not None:
-        return [(path + key, part) for key, part in zip(container.keys(node), container.parts(node), strict=True)]
+        return [
+            (path + key, part)
+            for key, part in zip(container.keys(node), container.parts(node), strict=True)
+        ]
     found = [(f"{path}.{name}", value) for name, value in attributes(node).items()]
     if isinstance(node, BaseException):
         found += [(f"{path}.args[{i}]", part) for i, part in enumerate(node.args)]
     if is_pythons(type(node)) and not callable(node):  # views and iterators too, which are not read
         found += [(path, part) for part in gc.get_referents(node)]
     if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
-        found += [(f"{path}[{i}]", part) for i, part in enumerate(node.values() if isinstance(node, dict) else node)]
+        found += [
+            (f"{path}[{i}]", part)
+            for i, part in enumerate(node.values() if isinstance(node, dict) else node)
+        ]
     return found

@@ -18,8 +18,17 @@ from xdevice.framework.ownership import ATOMS, ownership_of, usable
 from xdevice.tensors.trees import containers
 from xdevice.tensors.trees.containers import Container, copied
 
-_WITH_FIELDS = ("__dataclass_fields__", "__attrs_attrs__", "__pydantic_fields__", "__struct_fields__")
-_WEAK = (weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)  # what moves would be lost at once
+_WITH_FIELDS = (
+    "__dataclass_fields__",
+    "__attrs_attrs__",
+    "__pydantic_fields__",
+    "__struct_fields__",
+)
+_WEAK = (
+    weakref.WeakValueDictionary,
+    weakref.WeakKeyDictionary,
+    weakref.WeakSet,
+)  # what moves would be lost at once
 
 Opened = tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]
 """An object's parts, how each is written, what rebuilds it from others, and what it keeps beside them."""
@@ -51,7 +60,9 @@ class UserContainer(Container):
     def _inner(self, node: Any) -> Container:
         inner = container_of(node.data)
         if inner is None:
-            raise ArgumentError(f"this {type(node).__name__} does not keep its data in a container; pass its parts")
+            raise ArgumentError(
+                f"this {type(node).__name__} does not keep its data in a container; pass its parts"
+            )
         return inner
 
     def own(self, node: Any) -> dict[str, Any]:
@@ -96,7 +107,9 @@ def _in_python(cls: type) -> Container | None:
     if issubclass(cls, _WEAK):
         return None
     with_fields = Container(cls) if any(hasattr(cls, mark) for mark in _WITH_FIELDS) else None
-    return next((kind(cls, base) for base, kind in _KINDS.items() if issubclass(cls, base)), with_fields)
+    return next(
+        (kind(cls, base) for base, kind in _KINDS.items() if issubclass(cls, base)), with_fields
+    )
 
 
 def _registered(cls: type) -> RegisteredContainer | None:
@@ -117,7 +130,9 @@ def _in_optree(cls: type) -> Any:
     entry = optree.register_pytree_node.get(cls)
     if entry is None:  # it has no list of namespaces of its own (0.20)
         registry = getattr(optree.registry, "_NODETYPE_REGISTRY", {})
-        found = [registry[key] for key in list(registry) if isinstance(key, tuple) and key[-1] is cls]
+        found = [
+            registry[key] for key in list(registry) if isinstance(key, tuple) and key[-1] is cls
+        ]
         entry = found[0] if len(found) == 1 else None
     return entry
 
@@ -126,7 +141,10 @@ def _opened_by_optree(entry: Any, node: Any) -> Opened:
     children, metadata, *entries = entry.flatten_func(node)
     parts = list(children)
     names = list(entries[0]) if entries and entries[0] is not None else range(len(parts))
-    keys = [f".{name}" if isinstance(name, str) and name.isidentifier() else f"[{name!r}]" for name in names]
+    keys = [
+        f".{name}" if isinstance(name, str) and name.isidentifier() else f"[{name!r}]"
+        for name in names
+    ]
     return parts, keys, lambda new: entry.unflatten_func(metadata, new), metadata
 
 

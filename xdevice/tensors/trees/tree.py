@@ -11,12 +11,26 @@ from operator import is_
 from typing import Any, TypeVar
 
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, MixedDeviceError, NotATensorError, XDeviceError, listed, mixed_devices
+from xdevice.errors import (
+    ArgumentError,
+    MixedDeviceError,
+    NotATensorError,
+    XDeviceError,
+    listed,
+    mixed_devices,
+)
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import ATOMS, Ownership, owned_by, places_of, where_by_type
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.trees.containers import Container
-from xdevice.tensors.trees.leaves import SelfMoving, check_fixed, framework_of, is_weak, places, what_is
+from xdevice.tensors.trees.leaves import (
+    SelfMoving,
+    check_fixed,
+    framework_of,
+    is_weak,
+    places,
+    what_is,
+)
 from xdevice.tensors.trees.opening import container_of
 
 T = TypeVar("T")
@@ -24,7 +38,9 @@ T = TypeVar("T")
 _DEEPEST = 5000  # containers within containers: a tree deeper than that contains itself
 
 _Item = tuple[Container, Any, list[Any]]  # a container: how it is opened, itself, and its parts
-_Names = tuple[str, ...]  # what a part may be called: its path, that without the first dot, its last key
+_Names = tuple[
+    str, ...
+]  # what a part may be called: its path, that without the first dot, its last key
 
 
 class Flat:
@@ -70,7 +86,9 @@ class Flat:
                 items.append((container, node, parts))
                 if len(ahead) > _DEEPEST:
                     kind = type(self.tree).__name__
-                    raise ArgumentError(f"this {kind} is nested too deeply, or contains itself; pass its parts")
+                    raise ArgumentError(
+                        f"this {kind} is nested too deeply, or contains itself; pass its parts"
+                    )
                 ahead.append(iter(parts))
                 if skip:
                     names.append(_names_of_parts(container.keys(node), named))
@@ -90,7 +108,9 @@ class Flat:
     def paths(self) -> tuple[str, ...]:
         """The path of each leaf as one would write it: ``['batch'][0].mask``; empty for a tree that is a leaf."""
         if self._paths is None:
-            self._paths = tuple(p for item, p in zip(self._items, self._all_paths(), strict=True) if item is None)
+            self._paths = tuple(
+                p for item, p in zip(self._items, self._all_paths(), strict=True) if item is None
+            )
         return self._paths
 
     def _all_paths(self) -> Iterator[str]:
@@ -104,7 +124,10 @@ class Flat:
     @property
     def unordered(self) -> bool:
         """Whether it contains a set with several parts: their order differs between equal sets."""
-        return any(item and isinstance(item[1], (set, frozenset)) and len(item[2]) > 1 for item in self._items)
+        return any(
+            item and isinstance(item[1], (set, frozenset)) and len(item[2]) > 1
+            for item in self._items
+        )
 
     def at(self, i: int) -> str:
         """Where a leaf is, for a message: `` at ['batch'][0].mask``."""
@@ -115,7 +138,10 @@ class Flat:
 
     def same_structure(self, other: Flat) -> bool:
         """Whether the other tree has leaves at the same paths."""
-        return list(map(_outline, self._items)) == list(map(_outline, other._items)) or self.paths == other.paths
+        return (
+            list(map(_outline, self._items)) == list(map(_outline, other._items))
+            or self.paths == other.paths
+        )
 
     def each(self, fn: Callable[[int, Any], T]) -> list[T | None]:
         """What ``fn`` returns for each leaf, and its number, but for those to be left alone; errors have its path."""
@@ -140,7 +166,9 @@ class Flat:
         """
         new = list(leaves)
         made: list[Any] = []  # the parts of containers that are yet to come
-        rebuilt: dict[int, tuple[list[Any], Any]] = {}  # a container that appears twice stays shared
+        rebuilt: dict[
+            int, tuple[list[Any], Any]
+        ] = {}  # a container that appears twice stays shared
         for item in reversed(self._items):
             if item is None:
                 made.append(new.pop())
@@ -213,7 +241,9 @@ def mixed(objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()) -> Mixe
     groups: dict[str, list[str]] = {}
     for path, found in placed:
         groups.setdefault(listed(found), []).append(path.lstrip(".") or "it")
-    where = "; ".join(f"on {device}: {_shortened(paths)}" for device, paths in sorted(groups.items()))
+    where = "; ".join(
+        f"on {device}: {_shortened(paths)}" for device, paths in sorted(groups.items())
+    )
     return mixed_devices(f"one device was expected, but there are {len(devices)}: {where}", devices)
 
 
@@ -224,12 +254,18 @@ def not_a_tensor(obj: Any) -> NotATensorError:
         return NotATensorError(f"{obj!r} is a device, not a tensor; pass what is on it")
     flat = flatten(obj)
     if flat.is_leaf:
-        return NotATensorError(f"no framework owns this {kind}; pass a tensor, a model, or containers of these")
+        return NotATensorError(
+            f"no framework owns this {kind}; pass a tensor, a model, or containers of these"
+        )
     for path, leaf in flat.named():
         if owned_by(leaf):
-            return NotATensorError(f"a {kind} is not a tensor; pass what is in it one by one, at {path} for example")
+            return NotATensorError(
+                f"a {kind} is not a tensor; pass what is in it one by one, at {path} for example"
+            )
     inside = [f"{path} is of type {type(leaf).__name__}" for path, leaf in flat.named()]
-    return NotATensorError(f"no tensor in this {kind}: {_shortened(inside) if inside else 'it is empty'}")
+    return NotATensorError(
+        f"no tensor in this {kind}: {_shortened(inside) if inside else 'it is empty'}"
+    )
 
 
 def at_path(error: XDeviceError, path: str) -> XDeviceError:
@@ -239,7 +275,9 @@ def at_path(error: XDeviceError, path: str) -> XDeviceError:
     return error
 
 
-def _placements(path: str, obj: Any, skip: Collection[str] = ()) -> Iterator[tuple[str, set[Device]]]:
+def _placements(
+    path: str, obj: Any, skip: Collection[str] = ()
+) -> Iterator[tuple[str, set[Device]]]:
     if is_device(obj):
         yield path, {as_device(obj)}
         return

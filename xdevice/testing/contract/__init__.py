@@ -24,9 +24,36 @@ from xdevice.testing.contract.scopes import Scopes
 from xdevice.testing.contract.storage import Storage
 from xdevice.testing.contract.trees import OpenWorld, Trees
 
-__all__ = ["Creation", "DataParallel", "Exchange", "Gradients", "Hardware", "Maths", "Memory", "Mixing", "Models"]
-__all__ += ["OpenWorld", "Parallel", "Placement", "Prefetching", "Promises", "Scopes", "SeveralDevices"]
-__all__ += ["SeveralPlacements", "Standard", "Storage", "Suite", "Timing", "Transfers", "Trees", "needs"]
+__all__ = [
+    "Creation",
+    "DataParallel",
+    "Exchange",
+    "Gradients",
+    "Hardware",
+    "Maths",
+    "Memory",
+    "Mixing",
+    "Models",
+]
+__all__ += [
+    "OpenWorld",
+    "Parallel",
+    "Placement",
+    "Prefetching",
+    "Promises",
+    "Scopes",
+    "SeveralDevices",
+]
+__all__ += [
+    "SeveralPlacements",
+    "Standard",
+    "Storage",
+    "Suite",
+    "Timing",
+    "Transfers",
+    "Trees",
+    "needs",
+]
 
 
 class Suite(

@@ -9,7 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import arange, backend_of, device_of, full, ones, rand, randn, seed, tensor, using, zeros
+from xdevice import (
+    arange,
+    backend_of,
+    device_of,
+    full,
+    ones,
+    rand,
+    randn,
+    seed,
+    tensor,
+    using,
+    zeros,
+)
 from xdevice.errors import ArgumentError, NotATensorError
 from xdevice.hardware import devices as hardware
 from xdevice.tensors import creation
@@ -19,12 +31,19 @@ from xdevice.testing import Native
 from xdevice.testing.contract.promises import FIXED, Promises, at_home, home, needs, raised, values
 
 FACTORIES: dict[str, Callable[..., Any]] = {
-    **{name: partial(getattr(creation, name), (2, 3)) for name in ("empty", "zeros", "ones", "rand", "randn")},
+    **{
+        name: partial(getattr(creation, name), (2, 3))
+        for name in ("empty", "zeros", "ones", "rand", "randn")
+    },
     "full": lambda **k: full((2, 3), 7.5, **k),
     "arange": lambda **k: arange(6, **k),
     "tensor": lambda **k: tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], **k),
 }
-DTYPES = [(name, dtype) for name in FACTORIES for dtype in ("float32", "float16", np.float32, np.dtype("float16"))]
+DTYPES = [
+    (name, dtype)
+    for name in FACTORIES
+    for dtype in ("float32", "float16", np.float32, np.dtype("float16"))
+]
 DTYPES.extend((name, "int32") for name in ("zeros", "ones", "arange", "full", "tensor"))
 
 LAYOUTS: dict[str, Any] = {
@@ -38,10 +57,39 @@ LAYOUTS: dict[str, Any] = {
 }
 
 NAN, INF = math.nan, math.inf
-DTYPE_NAMES = ["float33", "text", "object", "float", "int", "half", "", 0, False, [], (), np.zeros, str, object()]
-SMALL = [-1, [-1], [[1], [256]], [NAN], [1, [NAN, 2.0]], INF, [1.0, -INF], 1e10, 2 + 1j, np.array([-1])]
+DTYPE_NAMES = [
+    "float33",
+    "text",
+    "object",
+    "float",
+    "int",
+    "half",
+    "",
+    0,
+    False,
+    [],
+    (),
+    np.zeros,
+    str,
+    object(),
+]
+SMALL = [
+    -1,
+    [-1],
+    [[1], [256]],
+    [NAN],
+    [1, [NAN, 2.0]],
+    INF,
+    [1.0, -INF],
+    1e10,
+    2 + 1j,
+    np.array([-1]),
+]
 WIDE = [np.array([NAN]), [np.float64(NAN)], [1j], np.array([2**31]), 2.0**31, [[1], [NAN, 3.0]]]
-WITHIN_RANGE: list[Any] = [([[0, 255], [1.9, True]], "uint8", [[0, 255], [1, 1]]), ([NAN, 2.0], "bool", [True, True])]
+WITHIN_RANGE: list[Any] = [
+    ([[0, 255], [1.9, True]], "uint8", [[0, 255], [1, 1]]),
+    ([NAN, 2.0], "bool", [True, True]),
+]
 WITHIN_RANGE.append(([-(2**31), 2**31 - 1], "int32", [-(2**31), 2**31 - 1]))
 RANGES = [(0, INF), (0, 5, NAN), (1j,), ("5",), (0, None, 0), (0, 3, 0)]
 HUGE = [2**63 - 1, (2**31,) * 3, 2**64 + 3, 2**70]
@@ -68,8 +116,13 @@ REFUSED = [(name, call, says, given) for name, call, says, several in REFUSALS f
 class Creation(Promises):
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
-    def test_factories_make_on_each_device(self, backend: str, native: Native, name: str, place: Any) -> None:
-        written = f"/{place.kind.upper()}:{place.index}", f"cuda:{place.index}" if place.kind == "gpu" else place.kind
+    def test_factories_make_on_each_device(
+        self, backend: str, native: Native, name: str, place: Any
+    ) -> None:
+        written = (
+            f"/{place.kind.upper()}:{place.index}",
+            f"cuda:{place.index}" if place.kind == "gpu" else place.kind,
+        )
         for device in (place, str(place), hardware.native(place), *written):
             made = FACTORIES[name](device=device)
             assert (device_of(made), type(made)) == (place, type(native.ones()))
@@ -77,7 +130,9 @@ class Creation(Promises):
 
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
-    def test_factories_follow_the_native_default(self, backend: str, native: Native, name: str) -> None:
+    def test_factories_follow_the_native_default(
+        self, backend: str, native: Native, name: str
+    ) -> None:
         assert device_of(FACTORIES[name](device=None)) == device_of(native.ones())
 
     @needs("creation.{name}", "exchange.to_numpy")
@@ -116,12 +171,16 @@ class Creation(Promises):
 
     @needs("creation.{name}")
     @pytest.mark.parametrize(("name", "call", "says", "given"), REFUSED)
-    def test_a_bad_argument_is_an_error(self, backend: str, name: str, call: Any, says: str, given: Any) -> None:
+    def test_a_bad_argument_is_an_error(
+        self, backend: str, name: str, call: Any, says: str, given: Any
+    ) -> None:
         raised(ArgumentError, says)(call, given)
 
     @needs("creation.tensor", "exchange.to_numpy")
     @pytest.mark.parametrize(("data", "dtype", "expected"), WITHIN_RANGE)
-    def test_numbers_within_range_are_kept(self, backend: str, data: Any, dtype: str, expected: Any) -> None:
+    def test_numbers_within_range_are_kept(
+        self, backend: str, data: Any, dtype: str, expected: Any
+    ) -> None:
         assert values(tensor(data, dtype=dtype)) == expected
 
     @needs("creation.rand", "creation.seed", "exchange.to_numpy")
@@ -136,7 +195,10 @@ class Creation(Promises):
 
     @needs("creation.full", "creation.tensor", "exchange.to_numpy")
     def test_overflow_never_changes_the_dtype(self, backend: str) -> None:
-        makers: list[Callable[[], Any]] = [lambda: full((2,), 300, dtype="uint8"), lambda: tensor([300], dtype="uint8")]
+        makers: list[Callable[[], Any]] = [
+            lambda: full((2,), 300, dtype="uint8"),
+            lambda: tensor([300], dtype="uint8"),
+        ]
         for make in makers:
             with suppress(ArgumentError):
                 assert to_numpy(make()).dtype == np.uint8
@@ -170,7 +232,8 @@ class Creation(Promises):
     def test_a_tensor_of_a_tensor_is_a_copy(self, backend: str, native: Native) -> None:
         x = native.ones()
         y = tensor(x)
-        assert native.address(x) != native.address(y) and type(y) is type(x)
+        assert native.address(x) != native.address(y)
+        assert type(y) is type(x)
 
     @pytest.mark.parametrize("name", ["rand", "randn"])
     @needs("creation.{name}", "creation.seed", "exchange.to_numpy")
@@ -190,12 +253,17 @@ class Creation(Promises):
     def test_random_numbers_are_distributed_right(self, backend: str) -> None:
         seed(1)
         uniform, normal = to_numpy(rand((10000,))), to_numpy(randn((10000,)))
-        assert uniform.min() >= 0 and uniform.max() < 1 and abs(uniform.mean() - 0.5) < 0.02
-        assert abs(normal.mean()) < 0.05 and abs(normal.std() - 1) < 0.05
+        assert uniform.min() >= 0
+        assert uniform.max() < 1
+        assert abs(uniform.mean() - 0.5) < 0.02
+        assert abs(normal.mean()) < 0.05
+        assert abs(normal.std() - 1) < 0.05
 
     @needs("creation.{name}", "exchange.to_numpy")
     @pytest.mark.parametrize("name", FACTORIES)
-    def test_factories_take_framework_and_device_from_like(self, backend: str, native: Native, name: str) -> None:
+    def test_factories_take_framework_and_device_from_like(
+        self, backend: str, native: Native, name: str
+    ) -> None:
         beside = native.ones()
         with using("numpy"):
             for like in (beside, {"x": [beside], "n": 1}):
@@ -215,8 +283,14 @@ class Creation(Promises):
 
     @needs("gradient", "creation.full")
     @pytest.mark.parametrize("dtype", [None, "float32"])
-    def test_full_keeps_the_gradient_of_its_number(self, backend: str, native: Native, dtype: Any) -> None:
-        assert at_home(lambda: native.gradient(lambda x: full((3,), x[0], dtype=dtype))) == [6.0, 0.0, 0.0]
+    def test_full_keeps_the_gradient_of_its_number(
+        self, backend: str, native: Native, dtype: Any
+    ) -> None:
+        assert at_home(lambda: native.gradient(lambda x: full((3,), x[0], dtype=dtype))) == [
+            6.0,
+            0.0,
+            0.0,
+        ]
 
 
 @needs("exchange.to_numpy")

@@ -9,13 +9,33 @@ from typing import Any
 
 import pytest
 
-from xdevice import cpu, device_of, devices, gpu, ones, strict, synchronize, tensor, to_device, to_numpy
+from xdevice import (
+    cpu,
+    device_of,
+    devices,
+    gpu,
+    ones,
+    strict,
+    synchronize,
+    tensor,
+    to_device,
+    to_numpy,
+)
 from xdevice.errors import MixedDeviceError, NotSupportedError, TransferError
 from xdevice.tensors import creation
 from xdevice.tensors.transfers.guard import transfer_guard
 from xdevice.tensors.transfers.report import watch_transfers
 from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised, same_values, values
+from xdevice.testing.contract.promises import (
+    FIRST,
+    SECOND,
+    Promises,
+    home,
+    needs,
+    raised,
+    same_values,
+    values,
+)
 
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "empty": lambda device: creation.empty((2, 3), device=device),
@@ -80,7 +100,11 @@ async def first(results: Any) -> Any:
 
 
 # what starts a function later, and what gives its result then
-LATER = [(awaited, asyncio.run), (generated, next), (generated_async, lambda each: asyncio.run(first(each)))]
+LATER = [
+    (awaited, asyncio.run),
+    (generated, next),
+    (generated_async, lambda each: asyncio.run(first(each))),
+]
 
 
 @needs("creation.ones", "exchange.to_numpy")
@@ -119,11 +143,14 @@ class Mixing(OneDevice):
 
     @pytest.mark.parametrize("operation", OPERATIONS)
     @pytest.mark.parametrize("pair", PAIRS, ids=[f"{a}-{b}" for a, b in PAIRS])
-    def test_strict_error_names_both_devices(self, backend: str, operation: str, pair: tuple[Any, Any]) -> None:
+    def test_strict_error_names_both_devices(
+        self, backend: str, operation: str, pair: tuple[Any, Any]
+    ) -> None:
         x, y = (square(device) for device in pair)
         with strict(), pytest.raises(MixedDeviceError, match="to_device") as error:
             OPERATIONS[operation](x, y)
-        assert isinstance(error.value, RuntimeError) and error.value.devices == set(pair)
+        assert isinstance(error.value, RuntimeError)
+        assert error.value.devices == set(pair)
         assert all(str(device) in str(error.value) for device in pair)
 
     @pytest.mark.parametrize("scope", [cpu(), FIRST, SECOND], ids=str)
@@ -135,10 +162,22 @@ class Mixing(OneDevice):
         x, y = apart
         with strict(), pytest.raises(MixedDeviceError):
             x += y
-        assert (device_of(x), device_of(y)) == (FIRST, SECOND) and values(x) == values(y) == [[1, 1], [1, 1]]
+        assert (device_of(x), device_of(y)) == (FIRST, SECOND)
+        assert (
+            values(x)
+            == values(y)
+            == [
+                [1, 1],
+                [1, 1],
+            ]
+        )
 
     def test_it_holds_in_other_threads(self, backend: str, apart: Any) -> None:
-        with strict(), ThreadPoolExecutor(1) as pool, pytest.raises(RuntimeError):  # a framework may use own words
+        with (
+            strict(),
+            ThreadPoolExecutor(1) as pool,
+            pytest.raises(RuntimeError),
+        ):  # a framework may use own words
             pool.submit(operator.add, *apart).result()
 
     def test_strict_in_a_thread_covers_that_thread(self, backend: str, apart: Any) -> None:
@@ -167,7 +206,9 @@ class Mixing(OneDevice):
         assert values(add(apart[1], apart[1])) == [[2, 2], [2, 2]]
 
     @pytest.mark.parametrize("later", LATER, ids=["coroutine", "generator", "async generator"])
-    def test_strict_holds_for_what_a_decorated_call_runs_later(self, backend: str, apart: Any, later: Any) -> None:
+    def test_strict_holds_for_what_a_decorated_call_runs_later(
+        self, backend: str, apart: Any, later: Any
+    ) -> None:
         def add(a: Any, b: Any) -> Any:
             with SECOND:
                 return a + b
@@ -210,12 +251,20 @@ class Mixing(OneDevice):
             with home():
                 total = parts["x"] + parts["y"]
             synchronize()
-        assert (device_of(y), device_of(total)) == (SECOND, home()) and values(total) == [[4.5, 7.0], [10.5, 15.0]]
+        assert (device_of(y), device_of(total)) == (SECOND, home())
+        assert values(total) == [
+            [4.5, 7.0],
+            [10.5, 15.0],
+        ]
 
     @needs("gradient")
     def test_strict_allows_gradients_across_devices(self, backend: str, native: Native) -> None:
         with gpu(1), strict():
-            assert native.gradient(lambda x: to_device(to_device(x, FIRST), SECOND)) == [2.0, 2.0, 2.0]
+            assert native.gradient(lambda x: to_device(to_device(x, FIRST), SECOND)) == [
+                2.0,
+                2.0,
+                2.0,
+            ]
 
     @needs("model", "output")
     def test_strict_covers_model_inputs(self, backend: str, native: Native, model: Any) -> None:
@@ -223,7 +272,9 @@ class Mixing(OneDevice):
         x, y = (ones((4, 3), device=device) for device in (FIRST, SECOND))
         with gpu(1), strict():
             assert device_of(native.output(model, y)) == SECOND
-            with pytest.raises(RuntimeError):  # MixedDeviceError is one; a framework's model may refuse in own words
+            with pytest.raises(
+                RuntimeError
+            ):  # MixedDeviceError is one; a framework's model may refuse in own words
                 native.output(model, x)
 
 
@@ -231,28 +282,40 @@ class Mixing(OneDevice):
 class Transfers(OneDevice):
     """Copies under `watch_transfers` and `transfer_guard`."""
 
-    def test_a_copy_is_seen_with_its_line_its_devices_and_its_bytes(self, backend: str, tmp_path: Path) -> None:
+    def test_a_copy_is_seen_with_its_line_its_devices_and_its_bytes(
+        self, backend: str, tmp_path: Path
+    ) -> None:
         x, line = square(FIRST), "y = to_device(x, 'gpu:1')"
         with watch_transfers() as report:
             program(tmp_path, line, x=x)
         to_device(x, SECOND)  # after the block
         assert seen(report) == [("gpu:0", "gpu:1", 1, BYTES)]
-        assert (report.findings[0].file, report.findings[0].source) == (str(tmp_path / "main.py"), line)
+        assert (report.findings[0].file, report.findings[0].source) == (
+            str(tmp_path / "main.py"),
+            line,
+        )
 
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", MAKERS)
     def test_a_factory_makes_its_tensor_on_the_device(self, backend: str, name: str) -> None:
         for device in (FIRST, SECOND):
-            beside = MAKERS[name](device)  # a device's state of random numbers may be sent to it, once
+            beside = MAKERS[name](
+                device
+            )  # a device's state of random numbers may be sent to it, once
             with transfer_guard("forbid"):
-                made = MAKERS[name](device), getattr(creation, name)(5 if name == "arange" else (2,), like=beside)
+                made = (
+                    MAKERS[name](device),
+                    getattr(creation, name)(5 if name == "arange" else (2,), like=beside),
+                )
             assert [device_of(each) for each in made] == [device] * 2
 
     @needs("creation.full")
     def test_a_number_is_all_that_full_may_send(self, backend: str) -> None:
         with watch_transfers() as report:
             made = creation.full((8, 8), 1.5, dtype="float32", device=SECOND)
-        assert device_of(made) == SECOND and report.nbytes <= 8 and {found.to for found in report} <= {"gpu:1"}
+        assert device_of(made) == SECOND
+        assert report.nbytes <= 8
+        assert {found.to for found in report} <= {"gpu:1"}
 
     @needs("cpu")
     def test_there_and_back_are_two_copies_which_log_says(self, backend: str, caplog: Any) -> None:
@@ -265,11 +328,14 @@ class Transfers(OneDevice):
         assert f"{BYTES} B, host → gpu:1" in caplog.text
 
     @needs("exchange.to_numpy")
-    def test_values_that_are_read_are_one_copy_at_the_callers_line(self, backend: str, tmp_path: Path) -> None:
+    def test_values_that_are_read_are_one_copy_at_the_callers_line(
+        self, backend: str, tmp_path: Path
+    ) -> None:
         x, line = [square(SECOND) for _ in range(3)], "for each in x: to_numpy(each)"
         with watch_transfers() as report:
             program(tmp_path, line, x=x)
-        assert seen(report) == [("gpu:1", "host", 3, 3 * BYTES)] and report.findings[0].source == line
+        assert seen(report) == [("gpu:1", "host", 3, 3 * BYTES)]
+        assert report.findings[0].source == line
 
     @needs("cpu")
     @pytest.mark.parametrize("direction", ["host_to_device", "device_to_host", "device_to_device"])
@@ -280,7 +346,9 @@ class Transfers(OneDevice):
         forbidden, device = moves.pop(direction)
         with transfer_guard("allow", **{direction: "forbid"}):  # type: ignore[arg-type]  # one of its parameters
             assert all(device_of(to_device(*move)) == move[1] for move in moves.values())
-            with pytest.raises(TransferError, match=f"main.py:1: {BYTES} B.*transfer_guard.*forbids"):
+            with pytest.raises(
+                TransferError, match=f"main.py:1: {BYTES} B.*transfer_guard.*forbids"
+            ):
                 program(tmp_path, "y = to_device(x, device)", x=forbidden, device=device)
 
     @needs("exchange.to_numpy")
@@ -308,7 +376,9 @@ class Transfers(OneDevice):
         assert (device_of(y), len(report), report.allowed) == (SECOND, 0, 1)
 
     @pytest.mark.parametrize("later", LATER, ids=["coroutine", "generator", "async generator"])
-    def test_a_guard_holds_for_what_a_decorated_call_runs_later(self, backend: str, later: Any) -> None:
+    def test_a_guard_holds_for_what_a_decorated_call_runs_later(
+        self, backend: str, later: Any
+    ) -> None:
         start, finish = later
         x, guard = square(FIRST), transfer_guard("forbid")
         raised(TransferError)(finish, guard(lambda: start(to_device, x, SECOND))())

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import Replicas, all_reduce, as_device, data_parallel, replicate, scope, to_numpy, using, value_and_grad
+from xdevice import (
+    Replicas,
+    all_reduce,
+    as_device,
+    data_parallel,
+    replicate,
+    scope,
+    to_numpy,
+    using,
+    value_and_grad,
+)
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, XDeviceError
 from xdevice.framework import choosing
 from xdevice.tensors.creation import ones, tensor
@@ -17,7 +27,17 @@ from xdevice.tensors.placement import device_of, devices_of, to_device
 from xdevice.tensors.trees.tree import flatten
 from xdevice.testing.contract.gradients import total
 from xdevice.testing.contract.parallel import rows, twice
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, number, raised, refusals, values
+from xdevice.testing.contract.promises import (
+    FIRST,
+    SECOND,
+    Promises,
+    home,
+    needs,
+    number,
+    raised,
+    refusals,
+    values,
+)
 
 
 def loss(params: Any, x: Any, y: Any) -> Any:
@@ -30,7 +50,11 @@ def loss(params: Any, x: Any, y: Any) -> Any:
 def float64_loss(w: Any, x: Any) -> Any:
     """The mean over the rows of squares, of float64 numbers."""
     product = x @ w
-    row = product.reshape((1, -1)) if hasattr(product, "reshape") else choosing.backend().framework.transpose(product)
+    row = (
+        product.reshape((1, -1))
+        if hasattr(product, "reshape")
+        else choosing.backend().framework.transpose(product)
+    )
     return row @ product / x.shape[0]
 
 
@@ -69,7 +93,11 @@ PLACES: dict[str, Callable[[], list[Any]]] = {
     "three": lambda: [FIRST, home(), SECOND],
     "four": lambda: [FIRST, SECOND, SECOND, FIRST],
 }
-WHERE = ["one", "twice", *(pytest.param(name, marks=pytest.mark.multi_device(2)) for name in ("two", "three", "four"))]
+WHERE = [
+    "one",
+    "twice",
+    *(pytest.param(name, marks=pytest.mark.multi_device(2)) for name in ("two", "three", "four")),
+]
 EVERYWHERE = pytest.mark.parametrize("several", WHERE, indirect=True)
 
 told: ContextVar[str] = ContextVar("told", default="nothing")
@@ -84,7 +112,9 @@ class StepRefusals(Promises):
         {
             "no device in the list": lambda: data_parallel(loss, []),
             "5 cannot be called": lambda: data_parallel(5, twice()),  # type: ignore[arg-type]  # what is tested
-            "no operation 'avg'; there are 'mean', 'sum'": lambda: data_parallel(loss, twice(), reduction="avg"),
+            "no operation 'avg'; there are 'mean', 'sum'": lambda: data_parallel(
+                loss, twice(), reduction="avg"
+            ),
         },
     )
 
@@ -97,7 +127,13 @@ class StepRefusals(Promises):
             raised(NotSupportedError, f"{backend} has no gradients: ")(step, rows(3), rows(4))
 
 
-@needs("collectives.pack", "creation.ones", "creation.tensor", "exchange.to_numpy", "gradients.value_and_gradients")
+@needs(
+    "collectives.pack",
+    "creation.ones",
+    "creation.tensor",
+    "exchange.to_numpy",
+    "gradients.value_and_gradients",
+)
 class DataParallel(StepRefusals):
     """`data_parallel`, or a plain no."""
 
@@ -128,7 +164,9 @@ class DataParallel(StepRefusals):
 
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
         given = parameters(), *batch(7)
-        step = data_parallel(lambda p, x, y: loss(p, x, y) * x.shape[0], [home()] * 3, reduction="sum")
+        step = data_parallel(
+            lambda p, x, y: loss(p, x, y) * x.shape[0], [home()] * 3, reduction="sum"
+        )
         check_equal(step(*given), value_and_grad(lambda p, x, y: loss(p, x, y) * 7)(*given))
 
     def test_step_arguments_may_be_trees(self, backend: str) -> None:
@@ -136,13 +174,18 @@ class DataParallel(StepRefusals):
             return loss(params, both["x"], both["y"]) * factor, both["x"].shape[0]
 
         params, (x, y) = parameters(), batch(5)
-        (value, auxes), _ = data_parallel(of_tree, twice(), has_aux=True)(params, {"x": x, "y": y}, 3.0)
+        (value, auxes), _ = data_parallel(of_tree, twice(), has_aux=True)(
+            params, {"x": x, "y": y}, 3.0
+        )
         assert to_numpy(value) == pytest.approx(3 * to_numpy(loss(params, x, y)), rel=1e-5)
         assert auxes == [3, 2]
 
     def test_uneven_parts_are_weighted_exactly(self, backend: str) -> None:
         try:
-            w, x = (tensor(np.linspace(0.1, 1, n).reshape(-1, k), dtype="float64") for n, k in ((3, 1), (21, 3)))
+            w, x = (
+                tensor(np.linspace(0.1, 1, n).reshape(-1, k), dtype="float64")
+                for n, k in ((3, 1), (21, 3))
+            )
         except ArgumentError:
             return  # the framework has no float64
         value, gradient = data_parallel(float64_loss, [home()] * 3)(w, x)
@@ -158,7 +201,8 @@ class DataParallel(StepRefusals):
         _, gradients = step(params, x)
         _, replicas = step(replicate(params, several), x)
         for found in (gradients, *replicas):
-            assert found["off"] is None and to_numpy(found["w"]) == pytest.approx(to_numpy(gradients["w"]), rel=1e-6)
+            assert found["off"] is None
+            assert to_numpy(found["w"]) == pytest.approx(to_numpy(gradients["w"]), rel=1e-6)
 
     def test_a_step_leaves_its_arguments_unchanged(self, backend: str) -> None:
         params, data = parameters(), batch()
@@ -188,7 +232,9 @@ class DataParallel(StepRefusals):
     def test_a_step_copies_the_context(self, backend: str) -> None:
         token = told.set("all")
         try:
-            step = data_parallel(lambda w, x: (total(x @ w), told.get()), [home()] * 3, has_aux=True)
+            step = data_parallel(
+                lambda w, x: (total(x @ w), told.get()), [home()] * 3, has_aux=True
+            )
             (_, seen), _ = step(rows(3), rows(4))
         finally:
             told.reset(token)
@@ -232,9 +278,13 @@ class DataParallel(StepRefusals):
         XDeviceError,
         {
             "no tensor to split": lambda: step_on_two(parameters()),
-            "a batch of 1 rows is too small for 2 devices": lambda: step_on_two(parameters(), *batch(1)),
+            "a batch of 1 rows is too small for 2 devices": lambda: step_on_two(
+                parameters(), *batch(1)
+            ),
             r"at \['in'\] there is an object of type int": lambda: step_on_two({"in": 5}, *batch()),
-            "1 replicas for 2 devices": lambda: step_on_two(replicate(parameters(), [home()]), *batch()),
+            "1 replicas for 2 devices": lambda: step_on_two(
+                replicate(parameters(), [home()]), *batch()
+            ),
         },
     )
 
@@ -245,7 +295,11 @@ class DataParallel(StepRefusals):
 
     def test_a_plain_list_of_replicas_is_an_error(self, backend: str) -> None:
         plain = [{"w": rows(3), "b": rows(3)} for _ in twice()]
-        with pytest.raises(ArgumentTypeError, match=r"a plain list of 2: .* make them with replicate"):
+        with pytest.raises(
+            ArgumentTypeError, match=r"a plain list of 2: .* make them with replicate"
+        ):
             data_parallel(lambda params, x: total(x @ params["w"]), twice())(plain, rows(4))
-        found, _ = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), twice())(plain, rows(4))
+        found, _ = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), twice())(
+            plain, rows(4)
+        )
         assert to_numpy(found).size == 1  # any other list is computed with

@@ -7,14 +7,34 @@ import numpy as np
 import pytest
 
 from xdevice import data_parallel, device_of, ones, scope, tensor, to_device, value_and_grad
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, NotSupportedError, XDeviceError
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotATensorError,
+    NotSupportedError,
+    XDeviceError,
+)
 from xdevice.framework import choosing
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, number, raised, refusals, values
+from xdevice.testing.contract.promises import (
+    FIRST,
+    SECOND,
+    Promises,
+    home,
+    needs,
+    number,
+    raised,
+    refusals,
+    values,
+)
 
 
 def total(x: Any) -> Any:
     """The sum of a vector's squares, in operators that every framework has; as a 1 × 1 matrix."""
-    row = x.reshape((1, -1)) if hasattr(x, "reshape") else choosing.backend().framework.reshape(x, (1, -1))
+    row = (
+        x.reshape((1, -1))
+        if hasattr(x, "reshape")
+        else choosing.backend().framework.reshape(x, (1, -1))
+    )
     squares = row * row
     with scope(device_of(squares)):
         return squares @ ones((squares.shape[1], 1), device=device_of(squares))
@@ -39,7 +59,9 @@ class GradientRefusals(Promises):
         if self.has(backend, "gradients.value_and_gradients"):
             assert values(value_and_grad(total)(ones(2))[1]) == [2, 2]
         else:
-            raised(NotSupportedError, f"{backend} has no gradients: ")(lambda: value_and_grad(total)(ones(2)))
+            raised(NotSupportedError, f"{backend} has no gradients: ")(
+                lambda: value_and_grad(total)(ones(2))
+            )
 
 
 @needs("creation.ones", "creation.tensor", "exchange.to_numpy", "gradients.value_and_gradients")
@@ -80,10 +102,18 @@ class Gradients(GradientRefusals):
     test_a_nondifferentiable_call_is_an_error = refusals(
         XDeviceError,
         {
-            r"returned a tensor of shape \(3,\); return one number": lambda: value_and_grad(lambda x: x)(ones(3)),
-            "returned an object of type int; return a tensor of ": lambda: value_and_grad(lambda x: 5)(ones(3)),
-            "gradients are of floating-point tensors": lambda: value_and_grad(total)(ones(3, dtype="int32")),
-            r"at \['w'\]\[1\] there is an object of type int": lambda: value_and_grad(total)({"w": [ones(3), 5]}),
+            r"returned a tensor of shape \(3,\); return one number": lambda: value_and_grad(
+                lambda x: x
+            )(ones(3)),
+            "returned an object of type int; return a tensor of ": lambda: value_and_grad(
+                lambda x: 5
+            )(ones(3)),
+            "gradients are of floating-point tensors": lambda: value_and_grad(total)(
+                ones(3, dtype="int32")
+            ),
+            r"at \['w'\]\[1\] there is an object of type int": lambda: value_and_grad(total)(
+                {"w": [ones(3), 5]}
+            ),
             "no tensor": lambda: value_and_grad(total)([]),
             "0 positional arguments were given": lambda: value_and_grad(total)(),  # type: ignore[call-arg]  # is tested
         },
@@ -95,13 +125,18 @@ class Gradients(GradientRefusals):
             value = tensor([1], dtype=dtype)
         except ArgumentError:
             return  # the framework lacks the dtype
-        with pytest.raises(ArgumentTypeError, match=r"the value is of .*; return one of floating-point numbers"):
+        with pytest.raises(
+            ArgumentTypeError, match=r"the value is of .*; return one of floating-point numbers"
+        ):
             value_and_grad(lambda x: value)(ones(2))
 
     def test_none_among_parameters_stays(self, backend: str) -> None:
-        value, gradient = value_and_grad(lambda w: total(w["w"]))({"w": tensor([1.0, 2.0]), "off": None, "in": [None]})
+        value, gradient = value_and_grad(lambda w: total(w["w"]))(
+            {"w": tensor([1.0, 2.0]), "off": None, "in": [None]}
+        )
         assert (number(value), values(gradient["w"])) == (5, [2, 4])
-        assert gradient["off"] is None and gradient["in"] == [None]
+        assert gradient["off"] is None
+        assert gradient["in"] == [None]
         raised(NotATensorError, "no tensor")(lambda: value_and_grad(total)([None]))
 
     def test_gradients_are_on_their_parameters_device(self, backend: str, two_gpus: Any) -> None:
@@ -124,7 +159,9 @@ class Gradients(GradientRefusals):
 
     def test_second_order_is_right_or_refused(self, backend: str) -> None:
         try:
-            value, gradient = value_and_grad(lambda w: total(value_and_grad(total)(w)[1]))(tensor([1.0, 2.0]))
+            value, gradient = value_and_grad(lambda w: total(value_and_grad(total)(w)[1]))(
+                tensor([1.0, 2.0])
+            )
         except NotSupportedError:
             return
         assert (number(value), values(gradient)) == (20, [8, 16])
@@ -141,11 +178,18 @@ class Gradients(GradientRefusals):
     @needs("compiled_loss")
     def test_compiled_functions_take_keywords(self, backend: str, native: Any) -> None:
         loss, _ = native.compiled_loss()
-        params = {"w": tensor([[2.0]], device=home()), "b": tensor([[0.5]], device=home())}  # of one shape
+        params = {
+            "w": tensor([[2.0]], device=home()),
+            "b": tensor([[0.5]], device=home()),
+        }  # of one shape
         for names in (["w", "b"], ["b", "w"]):
             given = OrderedDict((name, params[name]) for name in names)
             value, gradient = value_and_grad(loss)(given, tensor([[1.0], [3.0]], device=home()))
-            assert (list(gradient), number(value)) == (names, 48.5) and values(gradient) == {"w": [[44]], "b": [[18]]}
+            assert (list(gradient), number(value)) == (names, 48.5)
+            assert values(gradient) == {
+                "w": [[44]],
+                "b": [[18]],
+            }
 
     @needs("collectives.reduce", "compiled_loss")
     def test_compiled_training_on_several_devices(self, backend: str, native: Any) -> None:

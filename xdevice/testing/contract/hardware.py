@@ -9,11 +9,35 @@ from typing import Any
 
 import pytest
 
-from xdevice import Device, device_of, empty_cache, memory_stats, scope, to_device, try_all_gpus, try_gpu, using
-from xdevice.errors import DeviceNotFoundError, DeviceSpellingError, DeviceTypeError, VirtualDeviceError
+from xdevice import (
+    Device,
+    device_of,
+    empty_cache,
+    memory_stats,
+    scope,
+    to_device,
+    try_all_gpus,
+    try_gpu,
+    using,
+)
+from xdevice.errors import (
+    DeviceNotFoundError,
+    DeviceSpellingError,
+    DeviceTypeError,
+    VirtualDeviceError,
+)
 from xdevice.framework import choosing
 from xdevice.hardware import devices as hardware
-from xdevice.hardware.devices import as_device, count, cpu, devices, gpu, num_gpus, properties, synchronize
+from xdevice.hardware.devices import (
+    as_device,
+    count,
+    cpu,
+    devices,
+    gpu,
+    num_gpus,
+    properties,
+    synchronize,
+)
 from xdevice.hardware.virtual import virtual_gpus
 from xdevice.tensors.creation import ones, tensor, zeros
 from xdevice.tensors.exchange import to_numpy
@@ -43,19 +67,27 @@ class Hardware(Promises):
     @needs("cpu")
     def test_try_gpu_falls_back_only_if_needed(self, backend: str) -> None:
         there = count("gpu")
-        assert [try_gpu(i) for i in (*range(there), there, 10**6)] == [*map(gpu, range(there)), cpu(), cpu()]
+        assert [try_gpu(i) for i in (*range(there), there, 10**6)] == [
+            *map(gpu, range(there)),
+            cpu(),
+            cpu(),
+        ]
 
     @needs("cpu")
     def test_try_all_gpus_is_never_empty(self, backend: str) -> None:
         assert try_all_gpus() == (devices("gpu") or [cpu()])
 
-    @pytest.mark.parametrize("index", [-1, 2**31, 10**30, 10**4400], ids=["-1", "2**31", "10**30", "10**4400"])
+    @pytest.mark.parametrize(
+        "index", [-1, 2**31, 10**30, 10**4400], ids=["-1", "2**31", "10**30", "10**4400"]
+    )
     def test_try_gpu_rejects_impossible_indices(self, backend: str, index: Any) -> None:
         raised(DeviceSpellingError)(try_gpu, index)
 
     @pytest.mark.parametrize("index", [1.0, True, "0", None])
     def test_try_gpu_rejects_non_integers(self, backend: str, index: Any) -> None:
-        assert isinstance(raised(DeviceTypeError, re.escape(repr(index)))(try_gpu, index), TypeError)
+        assert isinstance(
+            raised(DeviceTypeError, re.escape(repr(index)))(try_gpu, index), TypeError
+        )
 
     def test_devices_round_trip_through_native(self, backend: str) -> None:
         for device in devices():
@@ -65,20 +97,30 @@ class Hardware(Promises):
 
     @needs("native_devices")
     def test_native_devices_are_understood(self, backend: str, native: Native) -> None:
-        assert all(as_device(given) == Device(expected) for given, expected in native.native_devices())
+        assert all(
+            as_device(given) == Device(expected) for given, expected in native.native_devices()
+        )
 
     @needs("native_devices")
     def test_a_device_equals_its_native_device(self, backend: str, native: Native) -> None:
-        for one, expected in (*native.native_devices(), *((hardware.native(d), str(d)) for d in devices())):
+        for one, expected in (
+            *native.native_devices(),
+            *((hardware.native(d), str(d)) for d in devices()),
+        ):
             here, elsewhere = Device(expected), Device(Device(expected).kind, 63)
-            assert here == one and not operator.ne(here, one) and elsewhere != one
+            assert here == one
+            assert not operator.ne(here, one)
+            assert elsewhere != one
             if one.__eq__(here) is NotImplemented:  # else the framework has the only say
-                assert one == here and one != elsewhere
+                assert one == here
+                assert one != elsewhere
 
     @needs("creation.ones")
     def test_a_device_equals_its_spelling(self, backend: str) -> None:
         for device in devices():
-            assert device == str(device) and str(device) == device and device not in ("gpu:x", "", f"{device.kind}:63")
+            assert device == str(device)
+            assert str(device) == device
+            assert device not in ("gpu:x", "", f"{device.kind}:63")
             assert device_of(ones(1, device=device)) == str(device)
 
     @needs("creation.ones", "creation.zeros", "memory.empty_cache", "memory.memory_stats")
@@ -87,13 +129,21 @@ class Hardware(Promises):
         for use in (hardware.native, properties, synchronize, memory_stats, empty_cache):
             raised(DeviceNotFoundError, rf"{backend}.*{home()}")(use, missing)
         for device in (missing, "gpu:99", "cpu:99", "quantum"):
-            for place in (lambda d: zeros(3, device=d), lambda d: to_device(x, d), lambda d: scope(d).__enter__()):
-                assert isinstance(raised(DeviceNotFoundError, rf"{backend}.*{home()}")(place, device), LookupError)
+            for place in (
+                lambda d: zeros(3, device=d),
+                lambda d: to_device(x, d),
+                lambda d: scope(d).__enter__(),
+            ):
+                assert isinstance(
+                    raised(DeviceNotFoundError, rf"{backend}.*{home()}")(place, device), LookupError
+                )
 
     @needs("cpu", "creation.zeros")
     def test_a_missing_gpu_error_names_try_gpu(self, backend: str) -> None:
         missing = count("gpu")
-        raised(DeviceNotFoundError, rf"use try_gpu\({missing}\) to fall back to the CPU")(zeros, 1, device=gpu(missing))
+        raised(DeviceNotFoundError, rf"use try_gpu\({missing}\) to fall back to the CPU")(
+            zeros, 1, device=gpu(missing)
+        )
 
     @needs("creation.zeros")
     @pytest.mark.parametrize("nonsense", [0, 1.5, object(), [], "gpu:x", ""])
@@ -102,7 +152,8 @@ class Hardware(Promises):
 
     def test_properties_are_known_or_none(self, backend: str) -> None:
         for device, found in zip(devices(), map(properties, devices()), strict=True):
-            assert isinstance(found["name"], str) and found["name"]
+            assert isinstance(found["name"], str)
+            assert found["name"]
             assert found["total_memory"] is None or found["total_memory"] > 0
             assert found["virtual"] is False or (found["virtual"] is True and device.kind == "gpu")
 
@@ -140,14 +191,20 @@ class Hardware(Promises):
 class SeveralDevices(Promises):
     def test_gpus_are_counted_listed_and_tried(self, backend: str) -> None:
         gpus = [gpu(i) for i in range(count("gpu"))]
-        assert devices("gpu") == gpus == try_all_gpus() and gpus[1] == try_gpu(1) == SECOND
+        assert devices("gpu") == gpus == try_all_gpus()
+        assert gpus[1] == try_gpu(1) == SECOND
         assert {home(), *gpus} <= set(devices())
 
     def test_all_gpus_say_if_they_are_virtual(self, backend: str) -> None:
         found = [properties(gpu) for gpu in devices("gpu")]
         virtual = found[0]["virtual"]
-        assert all(each["virtual"] is virtual and ("virtual" in each["name"]) is virtual for each in found)
-        assert (repr(SECOND), str(SECOND)) == ("<virtual Device('gpu:1')>" if virtual else "Device('gpu:1')", "gpu:1")
+        assert all(
+            each["virtual"] is virtual and ("virtual" in each["name"]) is virtual for each in found
+        )
+        assert (repr(SECOND), str(SECOND)) == (
+            "<virtual Device('gpu:1')>" if virtual else "Device('gpu:1')",
+            "gpu:1",
+        )
         assert properties(home())["virtual"] is False
 
     @needs("virtual.enable")
@@ -155,12 +212,18 @@ class SeveralDevices(Promises):
         n, virtual = count("gpu"), properties(FIRST)["virtual"]
         if virtual:
             assert virtual_gpus(n) == devices("gpu")
-        raised(VirtualDeviceError, f"virtual_gpus\\({n + 1}\\)" if virtual else None)(virtual_gpus, n + virtual)
+        raised(VirtualDeviceError, f"virtual_gpus\\({n + 1}\\)" if virtual else None)(
+            virtual_gpus, n + virtual
+        )
         assert count("gpu") == n
 
     def test_each_gpu_has_its_own_native_device(self, backend: str) -> None:
         natives = [hardware.native(device) for device in devices()]
-        assert all(a == b if i == j else a != b for i, a in enumerate(natives) for j, b in enumerate(natives))
+        assert all(
+            a == b if i == j else a != b
+            for i, a in enumerate(natives)
+            for j, b in enumerate(natives)
+        )
         assert [as_device(native) for native in natives] == devices()
 
     def test_a_gpu_out_of_range_error_lists_gpus(self, backend: str) -> None:

@@ -23,7 +23,16 @@ from xdevice.framework import choosing
 from xdevice.hardware import scopes
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.namespace import NAMES, namespace
-from xdevice.testing.contract.promises import FIRST, FIXED, SECOND, Promises, home, needs, number, raised
+from xdevice.testing.contract.promises import (
+    FIRST,
+    FIXED,
+    SECOND,
+    Promises,
+    home,
+    needs,
+    number,
+    raised,
+)
 
 VALUES: dict[str, Any] = {
     "x": np.array([[0.5, -1.25, 2.0], [3.0, -0.75, 1.5]], "float32"),
@@ -35,13 +44,46 @@ VALUES: dict[str, Any] = {
 }
 
 ONE_ARGUMENT = (
-    *("abs", "ceil", "cos", "cosh", "exp", "expm1", "floor", "isfinite", "isinf", "isnan", "negative", "positive"),
+    *(
+        "abs",
+        "ceil",
+        "cos",
+        "cosh",
+        "exp",
+        "expm1",
+        "floor",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "negative",
+        "positive",
+    ),
     *("round", "sign", "signbit", "sin", "sinh", "square", "tan", "tanh", "trunc"),
 )
 POSITIVE = ("log", "log10", "log1p", "log2", "reciprocal", "sqrt")
 TWO_ARGUMENTS = (
-    *("add", "atan2", "copysign", "divide", "equal", "floor_divide", "greater", "greater_equal", "hypot", "less"),
-    *("less_equal", "logaddexp", "maximum", "minimum", "multiply", "not_equal", "remainder", "subtract"),
+    *(
+        "add",
+        "atan2",
+        "copysign",
+        "divide",
+        "equal",
+        "floor_divide",
+        "greater",
+        "greater_equal",
+        "hypot",
+        "less",
+    ),
+    *(
+        "less_equal",
+        "logaddexp",
+        "maximum",
+        "minimum",
+        "multiply",
+        "not_equal",
+        "remainder",
+        "subtract",
+    ),
 )
 REDUCTIONS = ("max", "mean", "min", "prod", "sum")
 
@@ -54,7 +96,11 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "bitwise_and": lambda xp, a: (xp.bitwise_and(a.n, 1), xp.bitwise_and(a.flags, a.flags)),
     "broadcast_to": lambda xp, a: xp.broadcast_to(a.n, (2, 2, 3)),
     "clip": lambda xp, a: (xp.clip(a.x, 0, 1), xp.clip(a.n, min=2), xp.clip(a.x, None, a.y)),
-    "concat": lambda xp, a: (xp.concat([a.x, a.y]), xp.concat((a.n, a.n), axis=1), xp.concat([a.n, a.n], axis=None)),
+    "concat": lambda xp, a: (
+        xp.concat([a.x, a.y]),
+        xp.concat((a.n, a.n), axis=1),
+        xp.concat([a.n, a.n], axis=None),
+    ),
     "count_nonzero": lambda xp, a: xp.count_nonzero(a.n, axis=1),
     "cumulative_sum": lambda xp, a: (
         xp.cumulative_sum(a.x, axis=1),
@@ -64,7 +110,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "expand_dims": lambda xp, a: xp.expand_dims(a.x, axis=-1),
     "flip": lambda xp, a: (xp.flip(a.n), xp.flip(a.n, axis=1)),
     "full_like": lambda xp, a: (xp.full_like(a.n, 7), xp.full_like(a.n, 7, dtype=xp.float32)),
-    "isdtype": lambda xp, a: [xp.isdtype(a.n.dtype, k) for k in ("integral", "real floating", ("bool", "numeric"))],
+    "isdtype": lambda xp, a: [
+        xp.isdtype(a.n.dtype, k) for k in ("integral", "real floating", ("bool", "numeric"))
+    ],
     "linspace": lambda xp, a: xp.linspace(0, 1, num=4, dtype=xp.float32, endpoint=False),
     "logical_and": lambda xp, a: (xp.logical_and(a.flags, a.flags), xp.logical_not(a.flags)),
     "matmul": lambda xp, a: xp.matmul(a.x, xp.matrix_transpose(a.y)),
@@ -74,7 +122,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "pow": lambda xp, a: (xp.pow(a.y, 2), xp.pow(a.n, 2)),
     "repeat": lambda xp, a: xp.repeat(a.n, 2, axis=1),
     "reshape": lambda xp, a: (xp.reshape(a.n, (3, 2)), xp.reshape(a.n, (-1,))),
-    "result_type": lambda xp, a: [dtype_name(xp.result_type(*xs)) for xs in ((a.small, a.n), (xp.float32, 2.0))],
+    "result_type": lambda xp, a: [
+        dtype_name(xp.result_type(*xs)) for xs in ((a.small, a.n), (xp.float32, 2.0))
+    ],
     "roll": lambda xp, a: (xp.roll(a.n, 2), xp.roll(a.n, shift=(1, 1), axis=(0, 1))),
     "sort": lambda xp, a: (xp.sort(a.x), xp.sort(a.x, axis=0, descending=True)),
     "squeeze": lambda xp, a: xp.squeeze(xp.expand_dims(a.n, axis=0), 0),
@@ -92,7 +142,10 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "zeros_like": lambda xp, a: (xp.zeros_like(a.small), xp.ones_like(a.x, dtype=xp.int32)),
     "linalg.det": lambda xp, a: xp.linalg.det(a.square),
     "linalg.inv": lambda xp, a: xp.linalg.inv(a.square),
-    "linalg.matrix_norm": lambda xp, a: (xp.linalg.matrix_norm(a.x), xp.linalg.matrix_norm(a.x, keepdims=True)),
+    "linalg.matrix_norm": lambda xp, a: (
+        xp.linalg.matrix_norm(a.x),
+        xp.linalg.matrix_norm(a.x, keepdims=True),
+    ),
     "linalg.outer": lambda xp, a: xp.linalg.outer(a.x[0, ...], a.y[1, ...]),
     "linalg.solve": lambda xp, a: xp.linalg.solve(a.square, a.square),
     "linalg.trace": lambda xp, a: xp.linalg.trace(a.square),
@@ -101,8 +154,14 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 WRAPPED: dict[str, Callable[[Any, Any], Any]] = {
-    **{name: lambda f, x: f(x, 300) for name in ("add", "less", "maximum", "pow", "remainder", "isin", "searchsorted")},
-    **{name: lambda f, x: f(x, -1) for name in ("equal", "greater", "subtract", "bitwise_and", "floor_divide")},
+    **{
+        name: lambda f, x: f(x, 300)
+        for name in ("add", "less", "maximum", "pow", "remainder", "isin", "searchsorted")
+    },
+    **{
+        name: lambda f, x: f(x, -1)
+        for name in ("equal", "greater", "subtract", "bitwise_and", "floor_divide")
+    },
     "multiply": lambda f, x: f(256, x),
     "where": lambda f, x: f(x, x, 300),
     "clip": lambda f, x: f(x, 0, 300),
@@ -116,17 +175,29 @@ def called(name: str, *calls: Callable[[Any, Any], Any]) -> Callable[[Any, Any],
     return lambda xp, a: [call(getattr(xp, name), a) for call in calls]
 
 
-REDUCED = [lambda f, a: f(a.x), lambda f, a: f(a.x, axis=(0, 1)), lambda f, a: f(a.x, axis=-1, keepdims=True)]
+REDUCED = [
+    lambda f, a: f(a.x),
+    lambda f, a: f(a.x, axis=(0, 1)),
+    lambda f, a: f(a.x, axis=-1, keepdims=True),
+]
 CALLS.update({name: called(name, lambda f, a: f(a.x)) for name in ONE_ARGUMENT})
 CALLS.update({name: called(name, lambda f, a: f(a.y)) for name in POSITIVE})
-CALLS.update({name: called(name, lambda f, a: f(a.x, a.y), lambda f, a: f(a.x, 2.0)) for name in TWO_ARGUMENTS})
+CALLS.update(
+    {
+        name: called(name, lambda f, a: f(a.x, a.y), lambda f, a: f(a.x, 2.0))
+        for name in TWO_ARGUMENTS
+    }
+)
 CALLS.update({name: called(name, *REDUCED, lambda f, a: f(a.small, axis=0)) for name in REDUCTIONS})
 CALLS["mean"] = called("mean", *REDUCED, lambda f, a: f(a.x, axis=0))
 
 
 def arrays(xp: Any) -> Any:
     """The values as arrays of a namespace."""
-    made = {key: xp.asarray(value.tolist(), dtype=getattr(xp, str(value.dtype))) for key, value in VALUES.items()}
+    made = {
+        key: xp.asarray(value.tolist(), dtype=getattr(xp, str(value.dtype)))
+        for key, value in VALUES.items()
+    }
     return SimpleNamespace(**made)
 
 
@@ -195,12 +266,14 @@ class Maths(Promises):
         with using("numpy"):
             found = namespace(x)
             assert type(found.zeros(2)) is not np.ndarray or backend == "numpy"
-        assert found is namespace() and backend in repr(found)
+        assert found is namespace()
+        assert backend in repr(found)
         assert pickle.loads(pickle.dumps(found)) is found
 
     def test_a_namespace_takes_several_tensors(self, backend: str) -> None:
         x = tensor([1.0])
-        assert namespace(x, None, 2.0, tensor(1.0)) is namespace(x) and namespace(None) is namespace()
+        assert namespace(x, None, 2.0, tensor(1.0)) is namespace(x)
+        assert namespace(None) is namespace()
         assert namespace(x).__name__ == choosing.backend().maths.module().__name__
         if backend != "numpy":
             raised(ArgumentTypeError, f"{backend} .*numpy .*convert")(namespace, x, np.ones(2))
@@ -225,7 +298,9 @@ class Maths(Promises):
         assert {device_of(x) for x in made} == {home()}
         for dtype in ("float32", np.dtype("float32"), xp.float32):
             cast = xp.astype(xp.arange(2), dtype), xp.zeros_like(xp.arange(2), dtype=dtype)
-            assert {to_numpy(x).dtype.name for x in (xp.ones((2,), dtype=dtype), *cast)} == {"float32"}
+            assert {to_numpy(x).dtype.name for x in (xp.ones((2,), dtype=dtype), *cast)} == {
+                "float32"
+            }
 
     def test_asarray_returns_a_tensor_itself(self, backend: str) -> None:
         xp, x = namespace(), tensor([1.0, 2.0])
@@ -245,17 +320,26 @@ class Maths(Promises):
         xp = namespace()
         truth = xp.asarray([True, False])
         for call in (lambda: xp.where(truth, truth, 2**63), lambda: xp.add(-(2**63) - 1, truth)):
-            raised(ArgumentError, "does not fit into int64, .*; beside booleans, write it as a float")(call)
+            raised(
+                ArgumentError, "does not fit into int64, .*; beside booleans, write it as a float"
+            )(call)
 
-    def test_a_number_beyond_the_integers_is_a_float_where_the_result_is_one(self, backend: str) -> None:
+    def test_a_number_beyond_the_integers_is_a_float_where_the_result_is_one(
+        self, backend: str
+    ) -> None:
         xp = namespace()
         assert to_numpy(xp.divide(xp.asarray([150], dtype="uint8"), 300)).tolist() == [0.5]
-        assert to_numpy(xp.atan2(300, xp.asarray([1], dtype="uint8")))[0] == pytest.approx(1.5675, abs=1e-3)
+        assert to_numpy(xp.atan2(300, xp.asarray([1], dtype="uint8")))[0] == pytest.approx(
+            1.5675, abs=1e-3
+        )
         assert to_numpy(xp.multiply(xp.asarray([0.5]), 2**70)).tolist() == [2.0**69]
         raised(ArgumentError, "does not fit into float64, nor into any other dtype")(
             xp.multiply, xp.asarray([0.5]), 10**400
         )
-        assert to_numpy(xp.logical_and(xp.asarray([1, 0], dtype="uint8"), 256)).tolist() == [True, False]
+        assert to_numpy(xp.logical_and(xp.asarray([1, 0], dtype="uint8"), 256)).tolist() == [
+            True,
+            False,
+        ]
         assert to_numpy(xp.full_like(xp.asarray([1], dtype="int32"), 1.5)).tolist() == [1]
         assert to_numpy(xp.full_like(xp.asarray([1.0]), 2**100)).tolist() == [2.0**100]
         assert to_numpy(xp.full(1, 2**100, dtype=xp.float32)).tolist() == [2.0**100]
@@ -266,7 +350,8 @@ class Maths(Promises):
         vars(xp).pop("einsum", None)
         with pytest.warns(NotPortableWarning, match=f"einsum is {backend}'s own"):
             found = xp.einsum
-        assert callable(found) and xp.einsum is found  # without another warning
+        assert callable(found)
+        assert xp.einsum is found
         raised(AttributeError, "did you mean 'matmul'")(getattr, xp, "matmull")
 
     def test_the_dtypes_of_a_device_are_those_that_it_has(self, backend: str) -> None:
@@ -284,10 +369,31 @@ class Maths(Promises):
         xp = namespace(x)
         for scope in (FIRST, SECOND, home()):
             with scope:
-                found = [network(weights, x), loss(weights, x, y), xp.maximum(x, 0), xp.subtract(1, x), xp.sort(x)]
-                found += [xp.where(xp.greater(x, 0), x, 0.0), xp.var(x, correction=1), xp.zeros_like(x), xp.tril(x)]
-                found += [xp.cumulative_sum(x, axis=0, include_initial=True), xp.argmax(x), xp.take(x, y, axis=0)]
-                found += [*xp.unstack(x), xp.clip(x, 0, 1), xp.concat([x, x]), xp.asarray(x), xp.full_like(x, 2.0)]
+                found = [
+                    network(weights, x),
+                    loss(weights, x, y),
+                    xp.maximum(x, 0),
+                    xp.subtract(1, x),
+                    xp.sort(x),
+                ]
+                found += [
+                    xp.where(xp.greater(x, 0), x, 0.0),
+                    xp.var(x, correction=1),
+                    xp.zeros_like(x),
+                    xp.tril(x),
+                ]
+                found += [
+                    xp.cumulative_sum(x, axis=0, include_initial=True),
+                    xp.argmax(x),
+                    xp.take(x, y, axis=0),
+                ]
+                found += [
+                    *xp.unstack(x),
+                    xp.clip(x, 0, 1),
+                    xp.concat([x, x]),
+                    xp.asarray(x),
+                    xp.full_like(x, 2.0),
+                ]
                 assert {device_of(one) for one in found} == {SECOND}
                 assert device_of(xp.zeros((2,))) is scope
 
@@ -313,12 +419,19 @@ class Standard(Promises):
         extension, _, function = name.rpartition(".")
         if function not in dir(getattr(xp, extension, None) if extension else xp):
             return  # that it says why is a promise of its own
-        expected, found = list(flat(CALLS[name](strict, arrays(strict)))), list(flat(CALLS[name](xp, arrays(xp))))
+        expected, found = (
+            list(flat(CALLS[name](strict, arrays(strict)))),
+            list(flat(CALLS[name](xp, arrays(xp)))),
+        )
         for ours, theirs in zip(found, expected, strict=True):
             if not hasattr(theirs, "dtype"):
                 assert ours == theirs
                 continue
             assert tuple(ours.shape) == theirs.shape
             wanted = dtype_name(theirs.dtype).removeprefix("array_api_strict.")
-            assert dtype_name(ours.dtype).removesuffix("_") in ({"int32", "int64"} if wanted == "int64" else {wanted})
-            np.testing.assert_allclose(to_numpy(ours), np.asarray(theirs._array), rtol=1e-5, atol=1e-6)
+            assert dtype_name(ours.dtype).removesuffix("_") in (
+                {"int32", "int64"} if wanted == "int64" else {wanted}
+            )
+            np.testing.assert_allclose(
+                to_numpy(ours), np.asarray(theirs._array), rtol=1e-5, atol=1e-6
+            )

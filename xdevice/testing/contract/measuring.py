@@ -13,7 +13,17 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from xdevice import Benchmark, Timer, cpu, devices, empty_cache, find_batch_size, is_out_of_memory, memory_stats, ones
+from xdevice import (
+    Benchmark,
+    Timer,
+    cpu,
+    devices,
+    empty_cache,
+    find_batch_size,
+    is_out_of_memory,
+    memory_stats,
+    ones,
+)
 from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError
 from xdevice.framework import choosing
 from xdevice.hardware.devices import synchronize
@@ -49,7 +59,13 @@ def fit(size: int, limit: int) -> int:
 CAUSED, HANDLED = RuntimeError("training failed"), KeyError("mine")
 CAUSED.__cause__ = HANDLED.__context__ = MemoryError()
 OUT_OF_MEMORY = [MemoryError(), CAUSED, Group(ValueError(), Group(CAUSED))]
-IMPOSSIBLE = [{"start": 0}, {"start": 1.5}, {"start": True}, {"start": 2, "minimum": 4}, {"minimum": -1}]
+IMPOSSIBLE = [
+    {"start": 0},
+    {"start": 1.5},
+    {"start": True},
+    {"start": 2, "minimum": 4},
+    {"minimum": -1},
+]
 OTHERS = [ValueError("out of range"), RuntimeError("out of cheese"), HANDLED, Group(ValueError())]
 
 
@@ -97,7 +113,10 @@ class Memory(Promises):
         refuses = raised(ArgumentTypeError, "pass a plain function that runs it to the end")
         for fn in (coroutine, generator, both, functools.partial(coroutine)):
             refuses(find_batch_size, fn)
-            hidden: Any = lambda size, fn=fn: fn(size), type("Called", (), {"__call__": staticmethod(fn)})()
+            hidden: Any = (
+                lambda size, fn=fn: fn(size),
+                type("Called", (), {"__call__": staticmethod(fn)})(),
+            )
             refuses(find_batch_size(hidden[0]))
             refuses(find_batch_size(hidden[1]))
 
@@ -108,13 +127,17 @@ class Memory(Promises):
 
         unbound: Any = Trainer.train
         assert find_batch_size(Trainer().train, start=8)(3) == 2
-        raised(ArgumentTypeError, r"train is a method.*find_batch_size\(obj.method\)")(find_batch_size, unbound)
+        raised(ArgumentTypeError, r"train is a method.*find_batch_size\(obj.method\)")(
+            find_batch_size, unbound
+        )
 
     @needs("creation.ones", "exchange.to_numpy")
     def test_a_huge_allocation_is_out_of_memory(self, backend: str, place: Any) -> None:
         command = [sys.executable, "-c", HUGE, backend, str(place)]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=env, timeout=300, check=False
+        )
         ended = done.returncode, done.stdout.strip().rpartition("\n")[2]
         assert ended == (0, "out of memory"), done.stderr.strip()[-500:]
 
@@ -151,7 +174,8 @@ class Memory(Promises):
         raised(KeyError, "mine")(lambda: find_batch_size(raises)(KeyError("mine")))
         with pytest.raises(OutOfMemoryError, match="batch size of 3") as error:
             find_batch_size(raises, start=8, minimum=3)(MemoryError("no"))
-        assert isinstance(error.value, MemoryError) and isinstance(error.value.__cause__, MemoryError)
+        assert isinstance(error.value, MemoryError)
+        assert isinstance(error.value.__cause__, MemoryError)
 
     @pytest.mark.parametrize("sizes", IMPOSSIBLE, ids=str)
     def test_impossible_batch_sizes_are_errors(self, sizes: Any) -> None:
@@ -176,7 +200,8 @@ class Timing(Promises):
         with Benchmark("product") as bench:
             _ = ones((2, 2)) @ ones((2, 2))
         assert re.fullmatch(r"product: \d+\.\d{4} sec\n", capsys.readouterr().out)
-        assert bench.seconds is not None and bench.seconds > 0
+        assert bench.seconds is not None
+        assert bench.seconds > 0
 
     def test_a_failed_benchmark_prints_nothing(self, backend: str, capsys: Any) -> None:
         with pytest.raises(ZeroDivisionError), Benchmark():

@@ -7,8 +7,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from xdevice import DeviceNotFoundError, check_same_device, cpu, devices, devices_of, gpu, is_same_device, using
-from xdevice.errors import ArgumentError, CopyNeededError, MixedDeviceError, NotATensorError, UnknownPlacementError
+from xdevice import (
+    DeviceNotFoundError,
+    check_same_device,
+    cpu,
+    devices,
+    devices_of,
+    gpu,
+    is_same_device,
+    using,
+)
+from xdevice.errors import (
+    ArgumentError,
+    CopyNeededError,
+    MixedDeviceError,
+    NotATensorError,
+    UnknownPlacementError,
+)
 from xdevice.framework import choosing
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware import devices as hardware
@@ -16,7 +31,17 @@ from xdevice.tensors.creation import full, ones, tensor
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
 from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, at_home, home, needs, raised, same_values, values
+from xdevice.testing.contract.promises import (
+    FIRST,
+    SECOND,
+    Promises,
+    at_home,
+    home,
+    needs,
+    raised,
+    same_values,
+    values,
+)
 from xdevice.testing.contract.trees import shape_of, trees
 
 WAYS = [(a, b) for a in (cpu(), FIRST, SECOND) for b in (cpu(), FIRST, SECOND) if a is not b]
@@ -35,8 +60,10 @@ class Placement(Promises):
     def test_every_tensor_class_is_owned(self, backend: str, native: Native) -> None:
         for x in at_home(native.owned):
             owned = ownership_of(type(x))
-            assert owned is not None and (owned.backend, owned.role) == (backend, "tensor"), type(x)
-            assert device_of(x) == home() and to_device(x, home()) is x
+            assert owned is not None, type(x)
+            assert (owned.backend, owned.role) == (backend, "tensor"), type(x)
+            assert device_of(x) == home()
+            assert to_device(x, home()) is x
             assert "key" in str(getattr(x, "dtype", "")) or isinstance(to_numpy(x), np.ndarray)
 
     def test_device_of_follows_the_tensor(self, backend: str, x: Any) -> None:
@@ -44,21 +71,31 @@ class Placement(Promises):
         with using("numpy"):
             assert (device_of(x), type(to_device(x, here, copy=True))) == (here, type(x))
 
-    def test_is_same_device_takes_trees_and_devices(self, backend: str, x: Any, native: Native, spelling: str) -> None:
+    def test_is_same_device_takes_trees_and_devices(
+        self, backend: str, x: Any, native: Native, spelling: str
+    ) -> None:
         y = at_home(native.ones)
         for same in ([x], [x, y], [x, {"y": [y]}, home(), spelling, hardware.native(home())]):
-            assert is_same_device(*same) and check_same_device(*same) is home()
+            assert is_same_device(*same)
+            assert check_same_device(*same) is home()
         assert not is_same_device(x, "gpu:1")
 
     @needs("cpu")
     def test_two_frameworks_can_share_a_device(self, backend: str, x: Any) -> None:
-        assert is_same_device(x, np.ones(3)) and device_of({"theirs": x, "ours": np.ones(3)}) == cpu()
-        assert [type(each) for each in to_device([x, np.ones(3)], cpu(), copy=True)] == [type(x), np.ndarray]
+        assert is_same_device(x, np.ones(3))
+        assert device_of({"theirs": x, "ours": np.ones(3)}) == cpu()
+        assert [type(each) for each in to_device([x, np.ones(3)], cpu(), copy=True)] == [
+            type(x),
+            np.ndarray,
+        ]
 
     def test_mixed_devices_error_names_arguments(self, backend: str, x: Any) -> None:
-        with pytest.raises(MixedDeviceError, match=rf"{home()}: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
+        with pytest.raises(
+            MixedDeviceError, match=rf"{home()}: argument 0\['a'\]\[1\].*gpu:1: argument 1"
+        ) as error:
             check_same_device({"a": [None, x]}, "gpu:1")
-        assert isinstance(error.value, RuntimeError) and error.value.devices == {home(), gpu(1)}
+        assert isinstance(error.value, RuntimeError)
+        assert error.value.devices == {home(), gpu(1)}
 
     @pytest.mark.parametrize("nothing", ["text", 3, 2.5, None, b"bytes", object(), int])
     def test_only_tensors_models_and_trees_move(self, backend: str, nothing: Any) -> None:
@@ -76,9 +113,12 @@ class Placement(Promises):
             for question in QUESTIONS:
                 raised(UnknownPlacementError)(question, symbol)
                 asked.append(question)
-            with contextlib.suppress(UnknownPlacementError):  # where there is an answer, it says that it is not known
+            with contextlib.suppress(
+                UnknownPlacementError
+            ):  # where there is an answer, it says that it is not known
                 answer = device_of(symbol)
-                assert "known when" in repr(answer) and not re.search(r"[cg]pu", f"{answer!r} {answer}")
+                assert "known when" in repr(answer)
+                assert not re.search(r"[cg]pu", f"{answer!r} {answer}")
                 assert tuple(ones(2, device=answer).shape) == (2,)
                 assert to_device(symbol, answer) is symbol
 
@@ -98,8 +138,10 @@ class Placement(Promises):
     @needs("address", "exchange.to_numpy")
     def test_a_forced_copy_shares_no_memory(self, backend: str, native: Native, x: Any) -> None:
         y = to_device(x, home(), copy=True)
-        assert y is not x and type(y) is type(x)
-        assert native.address(y) != native.address(x) and same_values(x, y)
+        assert y is not x
+        assert type(y) is type(x)
+        assert native.address(y) != native.address(x)
+        assert same_values(x, y)
 
     def test_copy_must_be_true_false_or_none(self, backend: str, x: Any) -> None:
         raised(ArgumentError, "'maybe'")(to_device, x, home(), copy="maybe")
@@ -107,11 +149,17 @@ class Placement(Promises):
     @needs("gradient")
     @pytest.mark.parametrize("forced", [None, True])
     def test_gradients_flow_through_a_move(self, backend: str, native: Native, forced: Any) -> None:
-        assert at_home(lambda: native.gradient(lambda x: to_device(x, home(), copy=forced))) == [2.0, 2.0, 2.0]
+        assert at_home(lambda: native.gradient(lambda x: to_device(x, home(), copy=forced))) == [
+            2.0,
+            2.0,
+            2.0,
+        ]
 
     @needs("parameter")
     @pytest.mark.parametrize("frozen", [False, True])
-    def test_a_parameter_already_there_is_returned(self, backend: str, native: Native, frozen: Any) -> None:
+    def test_a_parameter_already_there_is_returned(
+        self, backend: str, native: Native, frozen: Any
+    ) -> None:
         parameter = at_home(lambda: native.parameter(frozen))
         assert to_device(parameter, home()) is to_device([parameter], home())[0] is parameter
         assert native.is_frozen(parameter) is frozen
@@ -122,31 +170,49 @@ class Placement(Promises):
 
 @needs("model")
 class Models(Promises):
-    def test_a_model_is_where_its_tensors_are(self, backend: str, native: Native, model: Any) -> None:
+    def test_a_model_is_where_its_tensors_are(
+        self, backend: str, native: Native, model: Any
+    ) -> None:
         for where in (model, {"net": model, "lr": 0.1}, *native.parameters(model)):
             assert device_of(where) == home()
         named = dict(choosing.backend().models.tensors_of(model))
         assert len(named) >= 6, "a dense layer's two and a batch norm's four"
 
-    def test_a_model_already_there_is_returned(self, backend: str, native: Native, model: Any) -> None:
+    def test_a_model_already_there_is_returned(
+        self, backend: str, native: Native, model: Any
+    ) -> None:
         before = native.parameters(model)
         assert to_device(model, home()) is to_device([model], home())[0] is model
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
-    def test_a_model_stays_if_the_device_is_missing(self, backend: str, native: Native, model: Any) -> None:
+    def test_a_model_stays_if_the_device_is_missing(
+        self, backend: str, native: Native, model: Any
+    ) -> None:
         before = native.parameters(model)
-        raised(DeviceNotFoundError)(to_device, {"data": at_home(native.ones), "net": model}, "gpu:99")
+        raised(DeviceNotFoundError)(
+            to_device, {"data": at_home(native.ones), "net": model}, "gpu:99"
+        )
         assert device_of(model) == home()
         assert all(a is b for a, b in zip(before, native.parameters(model), strict=True))
 
     @needs("exchange.to_numpy")
-    def test_a_copied_model_has_own_parameters(self, backend: str, native: Native, model: Any) -> None:
+    def test_a_copied_model_has_own_parameters(
+        self, backend: str, native: Native, model: Any
+    ) -> None:
         copied = to_device(model, home(), copy=True)
-        pairs = [(model, copied), *zip(native.parameters(model), native.parameters(copied), strict=True)]
-        assert all(a is not b for a, b in pairs) and all(same_values(a, b) for a, b in pairs[1:])
+        pairs = [
+            (model, copied),
+            *zip(native.parameters(model), native.parameters(copied), strict=True),
+        ]
+        assert all(a is not b for a, b in pairs)
+        assert all(same_values(a, b) for a, b in pairs[1:])
 
-    def test_a_copied_tree_keeps_model_and_parameters(self, backend: str, native: Native, model: Any) -> None:
-        copied = to_device({"net": model, "parameters": native.parameters(model)}, home(), copy=True)
+    def test_a_copied_tree_keeps_model_and_parameters(
+        self, backend: str, native: Native, model: Any
+    ) -> None:
+        copied = to_device(
+            {"net": model, "parameters": native.parameters(model)}, home(), copy=True
+        )
         pairs = zip(native.parameters(copied["net"]), copied["parameters"], strict=True)
         assert all(inside is listed for inside, listed in pairs)
 
@@ -161,30 +227,41 @@ class Models(Promises):
 class SeveralPlacements(Promises):
     @EACH_WAY
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool"])
-    def test_a_move_keeps_values_and_dtype(self, backend: str, source: Any, target: Any, dtype: str) -> None:
+    def test_a_move_keeps_values_and_dtype(
+        self, backend: str, source: Any, target: Any, dtype: str
+    ) -> None:
         for shape in ((), (0,), (2, 3)):
             x = tensor(np.ones(shape, dtype), device=source)
             moved = to_device(x, target)
             assert (device_of(x), device_of(moved), type(moved)) == (source, target, type(x))
-            assert to_numpy(moved).dtype == np.dtype(dtype) and same_values(x, moved)
+            assert to_numpy(moved).dtype == np.dtype(dtype)
+            assert same_values(x, moved)
 
     @EACH_WAY
     @needs("address")
-    def test_each_device_has_memory_of_its_own(self, backend: str, native: Native, source: Any, target: Any) -> None:
+    def test_each_device_has_memory_of_its_own(
+        self, backend: str, native: Native, source: Any, target: Any
+    ) -> None:
         x = ones((64,), device=source)
         moved = to_device(x, target)
         copied = to_device(moved, target, copy=True)
-        assert device_of(copied) == target and len({native.address(each) for each in (x, moved, copied)}) == 3
+        assert device_of(copied) == target
+        assert len({native.address(each) for each in (x, moved, copied)}) == 3
 
     @EACH_WAY
     @needs("write")
-    def test_writes_stay_on_their_device(self, backend: str, native: Native, source: Any, target: Any) -> None:
+    def test_writes_stay_on_their_device(
+        self, backend: str, native: Native, source: Any, target: Any
+    ) -> None:
         x = ones((64,), device=source)
         moved = to_device(x, target)
         native.write(x, 3)
         assert to_numpy(moved).sum() == 64
         native.write(moved, 2)
-        assert [(to_numpy(each).sum(), device_of(each)) for each in (x, moved)] == [(3 * 64, source), (2 * 64, target)]
+        assert [(to_numpy(each).sum(), device_of(each)) for each in (x, moved)] == [
+            (3 * 64, source),
+            (2 * 64, target),
+        ]
 
     def test_already_on_the_gpu_is_returned(self, backend: str) -> None:
         x = ones(3, device=SECOND)
@@ -194,14 +271,20 @@ class SeveralPlacements(Promises):
         assert to_device(tree, SECOND) is tree
 
     @EACH_WAY
-    def test_copy_false_across_devices_is_an_error(self, backend: str, source: Any, target: Any) -> None:
+    def test_copy_false_across_devices_is_an_error(
+        self, backend: str, source: Any, target: Any
+    ) -> None:
         x = ones(3, device=source)
         raised(CopyNeededError)(to_device, [x], target, copy=False)
         assert device_of(x) == source
 
     @needs("gradient")
     def test_gradients_flow_across_two_devices(self, backend: str, native: Native) -> None:
-        moved = at_home(lambda: native.gradient(lambda x: to_device(to_device(to_device(x, FIRST), SECOND), home())))
+        moved = at_home(
+            lambda: native.gradient(
+                lambda x: to_device(to_device(to_device(x, FIRST), SECOND), home())
+            )
+        )
         assert moved == [2.0, 2.0, 2.0]
 
     @needs("cpu")
@@ -214,10 +297,14 @@ class SeveralPlacements(Promises):
 
     def test_mixed_devices_error_names_paths(self, backend: str) -> None:
         x, y = ones(2, device=FIRST), ones(2, device=SECOND)
-        with pytest.raises(MixedDeviceError, match=r"gpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1") as error:
+        with pytest.raises(
+            MixedDeviceError, match=r"gpu:0: argument 0\['a'\]\[1\].*gpu:1: argument 1"
+        ) as error:
             check_same_device({"a": [None, x]}, y)
         assert error.value.devices == {FIRST, SECOND}
-        raised(MixedDeviceError, r"gpu:0: \['x'\].*gpu:1: \['y'\]\[0\]")(device_of, {"x": x, "y": [y]})
+        raised(MixedDeviceError, r"gpu:0: \['x'\].*gpu:1: \['y'\]\[0\]")(
+            device_of, {"x": x, "y": [y]}
+        )
 
     @pytest.mark.parametrize("which", range(17))
     def test_every_kind_of_tree_moves(self, backend: str, which: int) -> None:
@@ -228,11 +315,14 @@ class SeveralPlacements(Promises):
 
     @needs("creation.full")
     def test_a_spread_tree_is_gathered(self, backend: str) -> None:
-        x, y, z = (full((2,), float(i), device=device) for i, device in enumerate((FIRST, SECOND, home())))
+        x, y, z = (
+            full((2,), float(i), device=device) for i, device in enumerate((FIRST, SECOND, home()))
+        )
         tree: Any = {"x": x, "again": [x, {"y": y}], "z": (z, "text")}
         moved = to_device(tree, SECOND)
         assert check_same_device(moved) is SECOND
-        assert moved["x"] is moved["again"][0] and moved["again"][1]["y"] is y
+        assert moved["x"] is moved["again"][0]
+        assert moved["again"][1]["y"] is y
         assert values([moved["x"], moved["z"][0]]) == [[0, 0], [2, 2]]
         assert devices_of(tree) == {FIRST, SECOND, home()}
 
@@ -250,7 +340,9 @@ class SeveralPlacements(Promises):
         for device in (FIRST, SECOND, home()):
             model = to_device(model, device)
             assert devices_of(model) == {device}
-            assert {device_of(tensor) for _, tensor in choosing.backend().models.tensors_of(model)} == {device}
+            assert {
+                device_of(tensor) for _, tensor in choosing.backend().models.tensors_of(model)
+            } == {device}
             assert values(list(native.parameters(model))) == before
 
     @needs("model", "output")
@@ -263,10 +355,13 @@ class SeveralPlacements(Promises):
             put_back()
             after = dict(models.tensors_of(model))
             assert devices_of(model) == {source}
-            assert before.keys() == after.keys() and all(after[name] is before[name] for name in before)
+            assert before.keys() == after.keys()
+            assert all(after[name] is before[name] for name in before)
             assert values(list(native.parameters(model))) == numbers
         with SECOND:
-            assert device_of(native.output(model, ones((4, 3)))) == SECOND  # it computes where it was put back
+            assert (
+                device_of(native.output(model, ones((4, 3)))) == SECOND
+            )  # it computes where it was put back
 
     @needs("model", "output")
     def test_a_model_computes_where_it_is(self, backend: str, native: Native, model: Any) -> None:
@@ -277,9 +372,13 @@ class SeveralPlacements(Promises):
             model = to_device(model, device)
             with device:
                 made = native.output(model, tensor(data))
-            assert device_of(made) == device and np.allclose(to_numpy(made), expected, atol=1e-5)
+            assert device_of(made) == device
+            assert np.allclose(to_numpy(made), expected, atol=1e-5)
 
     @needs("model")
     def test_a_copied_model_stays_in_place(self, backend: str, native: Native, model: Any) -> None:
         here = to_device(model, FIRST)
-        assert (device_of(here), device_of(to_device(to_device(here, FIRST, copy=True), SECOND))) == (FIRST, SECOND)
+        assert (
+            device_of(here),
+            device_of(to_device(to_device(here, FIRST, copy=True), SECOND)),
+        ) == (FIRST, SECOND)

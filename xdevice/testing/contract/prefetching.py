@@ -26,7 +26,12 @@ def batches(n: int) -> list[dict[str, Any]]:
 
 def refilled(n: int) -> Iterator[dict[str, Any]]:
     """So many batches that are one object, refilled: plain data, and tensors at home and on a GPU."""
-    batch: dict[str, Any] = {"new": None, "labels": [0, 0], "nested": [{"deep": [0]}], "raw": bytearray(1)}
+    batch: dict[str, Any] = {
+        "new": None,
+        "labels": [0, 0],
+        "nested": [{"deep": [0]}],
+        "raw": bytearray(1),
+    }
     for place in (home(), FIRST):
         batch[str(place)] = ones((2, 2), device=place)
     for i in range(n):
@@ -55,18 +60,23 @@ class Prefetching(Promises):
 
     @needs("exchange.to_numpy")
     @pytest.mark.parametrize("size", [1, 3])
-    def test_prefetched_batches_keep_order_and_numbers(self, backend: str, two_gpus: Any, size: int) -> None:
+    def test_prefetched_batches_keep_order_and_numbers(
+        self, backend: str, two_gpus: Any, size: int
+    ) -> None:
         source = batches(5)
         ahead = prefetch(source, SECOND, size, pin=True)
         assert len(ahead) == 5
         for _ in range(2):
             for batch, there in zip(source, ahead, strict=True):
-                assert there["i"] == batch["i"] and device_of(there["x"]) == SECOND
+                assert there["i"] == batch["i"]
+                assert device_of(there["x"]) == SECOND
                 assert values(there["x"] * 2) == values(batch["x"] * 2)
 
     @needs("exchange.to_numpy")
     @pytest.mark.parametrize("size", [1, 2])
-    def test_a_batch_is_what_its_source_had_yielded(self, backend: str, two_gpus: Any, size: int) -> None:
+    def test_a_batch_is_what_its_source_had_yielded(
+        self, backend: str, two_gpus: Any, size: int
+    ) -> None:
         wanted = [numbers(batch) for batch in refilled(6)]
         kept = list(prefetch(refilled(6), SECOND, size))
         assert [numbers(batch) for batch in kept] == wanted
@@ -74,7 +84,9 @@ class Prefetching(Promises):
             assert [numbers(batch) for batch in prefetch(refilled(6), place, size)] == wanted
 
     @needs("exchange.to_numpy", "collectives.split")
-    def test_a_part_on_the_host_is_what_its_source_had_yielded(self, backend: str, two_gpus: Any) -> None:
+    def test_a_part_on_the_host_is_what_its_source_had_yielded(
+        self, backend: str, two_gpus: Any
+    ) -> None:
         def source() -> Iterator[Any]:
             x, labels = ones((2, 2), device=home()), [0]
             for i in range(4):
@@ -84,7 +96,10 @@ class Prefetching(Promises):
                 yield x, labels
 
         wanted = [(values(x), list(labels)) for x, labels in source()]
-        found = [(values(here[0]) + values(there[0]), here[1]) for here, there in prefetch(source(), [home(), FIRST])]
+        found = [
+            (values(here[0]) + values(there[0]), here[1])
+            for here, there in prefetch(source(), [home(), FIRST])
+        ]
         assert found == wanted
 
     def test_the_source_runs_as_the_loop_does(self, backend: str, two_gpus: Any) -> None:
@@ -104,7 +119,9 @@ class Prefetching(Promises):
         assert seen == [(threading.get_ident(), i) for i in (1, 1, 2, 3, 4)]
 
     @pytest.mark.parametrize("size", [1, 2])
-    def test_the_source_runs_so_many_batches_ahead(self, backend: str, two_gpus: Any, size: int) -> None:
+    def test_the_source_runs_so_many_batches_ahead(
+        self, backend: str, two_gpus: Any, size: int
+    ) -> None:
         order: list[str] = []
 
         def source() -> Iterator[Any]:
@@ -129,12 +146,18 @@ class Prefetching(Promises):
         def ran(is_ahead: bool, draws: bool) -> Any:
             seed(7)
             loop = prefetch(source(), FIRST) if is_ahead else source()
-            return [(values(batch), values(rand(2, device=FIRST)) if draws else None) for batch in loop]
+            return [
+                (values(batch), values(rand(2, device=FIRST)) if draws else None) for batch in loop
+            ]
 
-        assert ran(True, False) == ran(False, False), "the source's numbers are not those of a plain loop"
+        assert ran(True, False) == ran(False, False), (
+            "the source's numbers are not those of a plain loop"
+        )
         assert ran(True, True) == ran(True, True)
 
-    def test_an_error_of_the_source_comes_where_its_batch_would(self, backend: str, two_gpus: Any) -> None:
+    def test_an_error_of_the_source_comes_where_its_batch_would(
+        self, backend: str, two_gpus: Any
+    ) -> None:
         def source() -> Iterator[Any]:
             yield from batches(2)
             raise KeyError("the third")
@@ -144,7 +167,9 @@ class Prefetching(Promises):
         assert [batch["i"] for batch in found] == [0, 1]
 
     @needs("collectives.split")
-    def test_several_devices_get_the_parts_of_split_batch(self, backend: str, two_gpus: Any) -> None:
+    def test_several_devices_get_the_parts_of_split_batch(
+        self, backend: str, two_gpus: Any
+    ) -> None:
         source, gpus = batches(3), [FIRST, SECOND]
         for batch, parts in zip(source, prefetch(source, gpus), strict=True):
             wanted = split_batch(batch, gpus)
@@ -152,13 +177,20 @@ class Prefetching(Promises):
             assert all(values(a["x"]) == values(b["x"]) for a, b in zip(parts, wanted, strict=True))
 
     @needs("gradient")
-    def test_data_parallel_takes_the_parts(self, backend: str, two_gpus: Any, native: Native) -> None:
+    def test_data_parallel_takes_the_parts(
+        self, backend: str, two_gpus: Any, native: Native
+    ) -> None:
         w = to_device(ones((3,), device=home()), FIRST)
-        step = data_parallel(lambda w, batch: total(batch["x"] * w), [FIRST, SECOND], reduction="sum")
+        step = data_parallel(
+            lambda w, batch: total(batch["x"] * w), [FIRST, SECOND], reduction="sum"
+        )
         ahead = list(prefetch(batches(2), [FIRST, SECOND]))
         for batch, parts in zip(batches(2), ahead, strict=True):
             (loss, gradient), (wanted, other) = step(w, parts), step(w, batch)
-            assert values(loss) == values(wanted) and values(gradient) == values(other)
-        with pytest.raises(ValueError, match="was prefetched to gpu:0, gpu:1, and is used on gpu:1, gpu:0"):
+            assert values(loss) == values(wanted)
+            assert values(gradient) == values(other)
+        with pytest.raises(
+            ValueError, match="was prefetched to gpu:0, gpu:1, and is used on gpu:1, gpu:0"
+        ):
             data_parallel(lambda w, batch: w, [SECOND, FIRST])(w, ahead[0])
         raised(TypeError, "comes alone")(step, w, ahead[0], w)

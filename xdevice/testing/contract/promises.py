@@ -16,7 +16,15 @@ from xdevice.testing import words_in
 FIRST, SECOND = gpu(0), gpu(1)
 on_several = pytest.mark.multi_device(2)
 
-SPELLINGS = ("{kind}", "{kind}:0", "{KIND}:0", "/{KIND}:0", "/device:{KIND}:0", "{kind}(0)", "Place({kind})")
+SPELLINGS = (
+    "{kind}",
+    "{kind}:0",
+    "{KIND}:0",
+    "/{KIND}:0",
+    "/device:{KIND}:0",
+    "{kind}(0)",
+    "Place({kind})",
+)
 """Ways to write a device."""
 
 FIXED = ("creation.arange", "creation.full", "creation.ones", "creation.tensor", "creation.zeros")
@@ -57,7 +65,9 @@ def raised(error: type[E], says: str | None = None) -> Callable[..., E]:
     return check
 
 
-def refusals(error: type[Exception], calls: Mapping[str, Callable[[], object]]) -> Callable[..., None]:
+def refusals(
+    error: type[Exception], calls: Mapping[str, Callable[[], object]]
+) -> Callable[..., None]:
     """A promise that each call raises the error, in the words that it stands under: a regular expression."""
 
     @pytest.mark.parametrize("says", calls)
@@ -87,10 +97,16 @@ class Promises:
         return words_in(cls.native, str(backend)) if isinstance(cls.native, Path) else cls.native
 
     @classmethod
-    def xdevice_promised(cls, backend: str, promise: Callable[..., None], params: dict[str, Any]) -> bool:
+    def xdevice_promised(
+        cls, backend: str, promise: Callable[..., None], params: dict[str, Any]
+    ) -> bool:
         """Whether the promise is made for that framework: the plugin asks."""
         needed = [need.format_map(params) for need in getattr(promise, "xdevice_needs", ())]
-        given = [each for value in params.values() for each in (value if isinstance(value, tuple) else [value])]
+        given = [
+            each
+            for value in params.values()
+            for each in (value if isinstance(value, tuple) else [value])
+        ]
         if any(isinstance(each, Device) and each.kind == "cpu" for each in given):
             needed.append("cpu")
         return all(cls.has(backend, need) for need in needed)
@@ -102,7 +118,11 @@ class Promises:
         try:
             if capability:
                 return function in vars(getattr(choosing.backend(backend), capability))
-            return has_cpu(choosing.backend(backend)) if need == "cpu" else hasattr(cls.words(backend), need)
+            return (
+                has_cpu(choosing.backend(backend))
+                if need == "cpu"
+                else hasattr(cls.words(backend), need)
+            )
         except XDeviceError:
             return True  # the promise fails with the error
 
@@ -119,7 +139,9 @@ class Promises:
         words = self.words(xdevice_backend)
         if not hasattr(words, "ones"):
             name = type(self).__name__
-            raise pytest.UsageError(f"{name}.native is {words!r}; set it to the functions of xdevice.testing.Native")
+            raise pytest.UsageError(
+                f"{name}.native is {words!r}; set it to the functions of xdevice.testing.Native"
+            )
         return words
 
     @pytest.fixture(name="x")
@@ -132,7 +154,12 @@ class Promises:
         """The framework's own model on the device `home`."""
         return at_home(native.model)
 
-    @pytest.fixture(params=["home", *(pytest.param(gpu, marks=on_several, id=str(gpu)) for gpu in (FIRST, SECOND))])
+    @pytest.fixture(
+        params=[
+            "home",
+            *(pytest.param(gpu, marks=on_several, id=str(gpu)) for gpu in (FIRST, SECOND)),
+        ]
+    )
     def place(self, xdevice_backend: Backend, request: pytest.FixtureRequest) -> Device:
         """The device `home`, then each of two GPUs where there are two."""
         return home() if request.param == "home" else request.param

@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from xdevice import DeviceNotFoundError, NotSupportedError, ScopeError, cpu, device_of, gpu, ones, using, zeros
+from xdevice import (
+    DeviceNotFoundError,
+    NotSupportedError,
+    ScopeError,
+    cpu,
+    device_of,
+    gpu,
+    ones,
+    using,
+    zeros,
+)
 from xdevice.hardware.scopes import _stack, innermost, scope  # pyright: ignore[reportPrivateUsage]  # nowhere else to be seen
 from xdevice.testing import Native
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised
@@ -38,7 +48,8 @@ class Scopes(Promises):
         """After the promise no scope is left, and the framework's own default is what it was."""
         before = device_of(native.ones())
         yield
-        assert innermost() is None and device_of(native.ones()) == before
+        assert innermost() is None
+        assert device_of(native.ones()) == before
 
     @needs("creation.zeros")
     @pytest.mark.parametrize("enter", [lambda: scope(home()), home])
@@ -49,7 +60,8 @@ class Scopes(Promises):
     def test_scopes_nest_and_reenter(self, outside: None, native: Native) -> None:
         device, again = home(), scope(home())
         with device, again, device, again, scope(device):
-            assert innermost() is device and device_of(native.ones()) == device
+            assert innermost() is device
+            assert device_of(native.ones()) == device
 
     @needs("creation.ones")
     def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:
@@ -186,7 +198,9 @@ class Scopes(Promises):
         second.close()
 
     @needs("compiled", "creation.ones")
-    def test_a_compiled_factory_sees_its_scope_or_refuses(self, backend: str, native: Native) -> None:
+    def test_a_compiled_factory_sees_its_scope_or_refuses(
+        self, backend: str, native: Native
+    ) -> None:
         def call(make: Any) -> Generator[Any, None, None]:
             with scope(home()):
                 yield make()
@@ -200,7 +214,9 @@ class Scopes(Promises):
             assert device_of(native.compiled(lambda: ones(3))()) == home()
 
     @needs("compiled", "creation.ones")
-    def test_a_compiled_factory_follows_each_scope(self, backend: str, two_gpus: Any, native: Native) -> None:
+    def test_a_compiled_factory_follows_each_scope(
+        self, backend: str, two_gpus: Any, native: Native
+    ) -> None:
         make = native.compiled(lambda: ones(3))
         for device in (FIRST, SECOND, home(), FIRST):
             with scope(device):

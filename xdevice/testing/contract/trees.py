@@ -13,8 +13,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from xdevice import check_same_device, count, device_of, devices_of, gpu, is_same_device, to_device, to_numpy
-from xdevice.errors import ArgumentError, DeviceNotFoundError, MixedDeviceError, NotATensorError, XDeviceError
+from xdevice import (
+    check_same_device,
+    count,
+    device_of,
+    devices_of,
+    gpu,
+    is_same_device,
+    to_device,
+    to_numpy,
+)
+from xdevice.errors import (
+    ArgumentError,
+    DeviceNotFoundError,
+    MixedDeviceError,
+    NotATensorError,
+    XDeviceError,
+)
 from xdevice.tensors.creation import ones, tensor
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised
 
@@ -104,10 +119,16 @@ HOLDERS: list[tuple[Callable[[Any], Any], str]] = [
     (lambda x: {Holder(x=x): 1}, "a key of this dict holds a tensor"),
     (lambda x: Holder(x=x).__eq__, "Holder.__eq__ is a method of an object that holds a tensor"),
     (lambda x: [x].append, r"list.append is a method of an object that holds a tensor"),
-    (lambda x: functools.partial(UserDict(x=x).get, "x"), "UserDict.get is a method of an object that holds a tensor"),
+    (
+        lambda x: functools.partial(UserDict(x=x).get, "x"),
+        "UserDict.get is a method of an object that holds a tensor",
+    ),
     (lambda x: Counter([(1, Holder(x=x))]), "a key of this Counter holds a tensor"),
     (lambda x: UserDict({("a", Holder(x=x)): x}), "a key of this UserDict holds a tensor"),
-    (lambda x: defaultdict(functools.partial(max, x), a=x), "default_factory of this defaultdict holds a tensor"),
+    (
+        lambda x: defaultdict(functools.partial(max, x), a=x),
+        "default_factory of this defaultdict holds a tensor",
+    ),
 ]
 
 
@@ -148,7 +169,9 @@ class Trees(Promises):
 
         for ask in (device_of, lambda s: to_device(s, home()), to_numpy, is_same_device):
             raised(NotATensorError, "Stranger")(ask, Stranger())
-        raised(NotATensorError, r"\['deep'\]\[0\]\.x is of type Stranger")(device_of, {"deep": [Batch(Stranger())]})
+        raised(NotATensorError, r"\['deep'\]\[0\]\.x is of type Stranger")(
+            device_of, {"deep": [Batch(Stranger())]}
+        )
 
     def test_copy_true_copies_every_leaf(self, backend: str, x: Any) -> None:
         tree = {"x": x, "again": x, "n": 1}
@@ -169,7 +192,8 @@ class Trees(Promises):
 
     def test_a_tree_keeps_types_and_other_leaves(self, backend: str, nested: Any) -> None:
         moved = to_device(nested, home(), copy=True)
-        assert type(moved) is type(nested) and moved is not nested
+        assert type(moved) is type(nested)
+        assert moved is not nested
         assert (shape_of(moved), device_of(moved)) == (shape_of(nested), home())
         for kept in ("default_factory", "maxlen"):
             assert getattr(moved, kept, None) == getattr(nested, kept, None)
@@ -178,7 +202,8 @@ class Trees(Promises):
 
     def test_an_unmoved_tree_is_returned_itself(self, backend: str, nested: Any) -> None:
         before = shape_of(nested)
-        assert to_device(nested, home()) is nested and shape_of(nested) == before
+        assert to_device(nested, home()) is nested
+        assert shape_of(nested) == before
 
     def test_tensors_in_sets_move(self, backend: str, x: Any) -> None:
         try:
@@ -190,7 +215,9 @@ class Trees(Promises):
         assert all(x is not element for part in moved for element in part)
         assert device_of(tree) == home()
 
-    @pytest.mark.parametrize("empty", [[], {}, (), deque(), defaultdict(int), {"a": []}, [None, "text"]])
+    @pytest.mark.parametrize(
+        "empty", [[], {}, (), deque(), defaultdict(int), {"a": []}, [None, "text"]]
+    )
     def test_an_empty_tree_passes_through(self, backend: str, empty: Any) -> None:
         assert to_device(empty, home(), copy=True) == empty == to_device(empty, "gpu:99")
 
@@ -209,7 +236,8 @@ class Trees(Promises):
         record = Record(x)
         record["key"] = x
         moved = to_device(record, home(), copy=True)
-        assert moved.x is moved["key"] is not x and record.x is record["key"] is x
+        assert moved.x is moved["key"] is not x
+        assert record.x is record["key"] is x
 
     def test_an_uncopyable_container_is_unchanged(self, backend: str, x: Any) -> None:
         tree = Immovable(x=x)
@@ -219,7 +247,9 @@ class Trees(Promises):
 
 class OpenWorld(Promises):
     @pytest.mark.parametrize(("holder", "says"), HOLDERS)
-    def test_an_opaque_holder_error_names_its_path(self, backend: str, x: Any, holder: Any, says: str) -> None:
+    def test_an_opaque_holder_error_names_its_path(
+        self, backend: str, x: Any, holder: Any, says: str
+    ) -> None:
         tree = {"x": x, "held": holder(x)}
         for ask in (device_of, devices_of, lambda t: to_device(t, home(), copy=True)):
             raised(NotATensorError, rf"{says}.*\['held'\]")(ask, tree)
@@ -240,17 +270,27 @@ class OpenWorld(Promises):
 
     def test_objects_with_a_method_to_move(self, backend: str, x: Any) -> None:
         boxes = Boxes(x)
-        assert device_of({"boxes": boxes}) == home() and to_device({"boxes": boxes}, home())["boxes"] is boxes
+        assert device_of({"boxes": boxes}) == home()
+        assert to_device({"boxes": boxes}, home())["boxes"] is boxes
         copied = to_device({"boxes": boxes}, home(), copy=True)["boxes"]
-        assert type(copied) is Boxes and copied.x is not x
+        assert type(copied) is Boxes
+        assert copied.x is not x
 
     def test_namespaces_and_partials_open(self, backend: str, x: Any) -> None:
-        moved: Any = to_device([SimpleNamespace(x=x, n=1), functools.partial(max, x, key=None)], home(), copy=True)
+        moved: Any = to_device(
+            [SimpleNamespace(x=x, n=1), functools.partial(max, x, key=None)], home(), copy=True
+        )
         assert moved[0].x is moved[1].args[0] is not x
         assert (moved[0].n, moved[1].func, moved[1].keywords) == (1, max, {"key": None})
 
     def test_numpy_text_and_scalars_are_data(self, backend: str, x: Any) -> None:
-        data = [np.array(["a", "b"]), np.array([{}, None]), np.float32(1), np.str_("cat"), np.datetime64("2020-01-01")]
+        data = [
+            np.array(["a", "b"]),
+            np.array([{}, None]),
+            np.float32(1),
+            np.str_("cat"),
+            np.datetime64("2020-01-01"),
+        ]
         moved = to_device([x, *data], home(), copy=True)
         assert all(a is b for a, b in zip(moved[1:], data, strict=True))
         assert device_of([x, *data]) == home()
@@ -259,21 +299,37 @@ class OpenWorld(Promises):
     @needs("creation.ones")
     def test_user_objects_move_between_devices(self, backend: str, two_gpus: Any) -> None:
         x = ones((2, 3), device=FIRST)
-        tree: Any = {"boxes": Boxes(x), "space": SimpleNamespace(x=x), "names": np.array(["a"]), "rate": np.float32(1)}
+        tree: Any = {
+            "boxes": Boxes(x),
+            "space": SimpleNamespace(x=x),
+            "names": np.array(["a"]),
+            "rate": np.float32(1),
+        }
         moved = to_device(tree, SECOND)
-        assert [device_of(each) for each in (moved, moved["boxes"].x, moved["space"].x)] == [SECOND] * 3
+        assert [device_of(each) for each in (moved, moved["boxes"].x, moved["space"].x)] == [
+            SECOND
+        ] * 3
         assert moved["names"] is tree["names"]
         assert device_of(tree) == FIRST
-        assert raised(MixedDeviceError, r"\['boxes'\]")(device_of, [tree, moved]).devices == {FIRST, SECOND}
+        assert raised(MixedDeviceError, r"\['boxes'\]")(device_of, [tree, moved]).devices == {
+            FIRST,
+            SECOND,
+        }
 
     @needs("creation.tensor")
     def test_a_list_on_mixed_devices_is_an_error(self, backend: str, two_gpus: Any) -> None:
         x, y = tensor(1.0, device=FIRST), tensor(2.0, device=SECOND)
         for data, path in (([x, y], "[1]"), ([0.0, x, y], "[2]"), ([[x], (y,)], "[1][0]")):
-            assert raised(MixedDeviceError, re.escape(path))(tensor, data).devices == {FIRST, SECOND}
+            assert raised(MixedDeviceError, re.escape(path))(tensor, data).devices == {
+                FIRST,
+                SECOND,
+            }
 
     @needs("creation.ones")
     def test_numpy_to_gpu_error_omits_try_gpu(self, backend: str, two_gpus: Any) -> None:
         tree = {"x": ones(3, device=FIRST), "n": np.ones(3)}
-        assert "fall back" not in str(raised(XDeviceError, r"numpy.*\['n'\]")(to_device, tree, SECOND))
-        assert device_of(tree["x"]) == FIRST and device_of(to_device(tree, SECOND, skip="n")["x"]) == SECOND
+        assert "fall back" not in str(
+            raised(XDeviceError, r"numpy.*\['n'\]")(to_device, tree, SECOND)
+        )
+        assert device_of(tree["x"]) == FIRST
+        assert device_of(to_device(tree, SECOND, skip="n")["x"]) == SECOND

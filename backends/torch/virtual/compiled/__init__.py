@@ -84,7 +84,9 @@ class Compiled(Runtime):
         kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
         for function in (copies.look, copies.until, copies.wait):
             kernels_of("xdevice_virtual").impl(function.__name__, untraced(function), "CPU")
-        self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]  # the first: the defaults
+        self.generators += [
+            torch.Generator(f"{self.name}:{i}") for i in range(self.count)
+        ]  # the first: the defaults
 
 
 def _raise(error: bytes | None, *call: object) -> None:

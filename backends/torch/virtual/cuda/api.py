@@ -39,11 +39,26 @@ _ZERO = """
 
 def _properties(index: int) -> SimpleNamespace:
     """Capability 0.0, since no program for real GPUs can be compiled for it."""
-    name, uuid, memory = f"virtual GPU {index} (xdevice, on the CPU)", f"virtual-{index}", _memory_info(index)[1]
-    sizes = {"max_threads_per_multi_processor": 1024, "max_threads_per_block": 1024, "warp_size": 32}
-    kind = {"is_virtual": True, "is_integrated": True, "is_multi_gpu_board": False, "gcnArchName": ""}
+    name, uuid, memory = (
+        f"virtual GPU {index} (xdevice, on the CPU)",
+        f"virtual-{index}",
+        _memory_info(index)[1],
+    )
+    sizes = {
+        "max_threads_per_multi_processor": 1024,
+        "max_threads_per_block": 1024,
+        "warp_size": 32,
+    }
+    kind = {
+        "is_virtual": True,
+        "is_integrated": True,
+        "is_multi_gpu_board": False,
+        "gcnArchName": "",
+    }
     none = dict.fromkeys(_ZERO.split(), 0)
-    return SimpleNamespace(name=name, uuid=uuid, total_memory=memory, multi_processor_count=1, **sizes, **kind, **none)
+    return SimpleNamespace(
+        name=name, uuid=uuid, total_memory=memory, multi_processor_count=1, **sizes, **kind, **none
+    )
 
 
 def _memory_info(index: int) -> tuple[int, int]:
@@ -62,7 +77,9 @@ def _allocate(size: int, stream: int) -> int:
     return made.data_ptr()
 
 
-_fractions: dict[int, float] = {}  # the part of each virtual GPU's memory that may be used, where it is not all
+_fractions: dict[
+    int, float
+] = {}  # the part of each virtual GPU's memory that may be used, where it is not all
 
 
 def _set_fraction(fraction: float, index: int) -> None:
@@ -148,21 +165,38 @@ def _own(word: Callable[..., Any]) -> Callable[..., Any]:
 def replace() -> None:
     answers = {name: _own(word) for name, word in _answers().items()}
     if hasattr(core, "_cuda_getDeviceCount"):  # a build with CUDA
-        for name in [name[6:] for name in dir(core) if name.startswith("_cuda_") and callable(getattr(core, name))]:
+        for name in [
+            name[6:]
+            for name in dir(core)
+            if name.startswith("_cuda_") and callable(getattr(core, name))
+        ]:
             if name not in answers:
-                replace_name(f"torch._C:_cuda_{name}", _refused(f"torch.cuda {name}", "it needs CUDA's driver"))
+                replace_name(
+                    f"torch._C:_cuda_{name}",
+                    _refused(f"torch.cuda {name}", "it needs CUDA's driver"),
+                )
     for name, word in answers.items():
         replace_name(f"torch._C:_cuda_{name}", word)
     # 2.29.7, which PyTorch 2.13 for CUDA requires: programs ask whether it is new enough for what they do
     replace_name("torch._C:_nccl_version", lambda: 2 << 32 | 29 << 16 | 7)
     replace_name("torch._C:_nccl_version_suffix", bytes)
-    replace_name("torch:version.cuda", getattr(own.version, "cuda", None) or "0.0")  # which programs split into numbers
+    replace_name(
+        "torch:version.cuda", getattr(own.version, "cuda", None) or "0.0"
+    )  # which programs split into numbers
     _replace_python(answers)
 
 
 _ERRORS = {0: "no error", 1: "invalid argument", 2: "out of memory"}
 
-_MARKS = "rangePushA", "rangePop", "rangeStartA", "rangeEnd", "markA", "deviceRangeStart", "deviceRangeEnd"
+_MARKS = (
+    "rangePushA",
+    "rangePop",
+    "rangeStartA",
+    "rangeEnd",
+    "markA",
+    "deviceRangeStart",
+    "deviceRangeEnd",
+)
 """What ``torch.cuda.nvtx`` calls."""
 
 
@@ -202,7 +236,9 @@ def _refused(name: str, instead: str) -> Callable[..., NoReturn]:
 
 
 def replace_unavailable() -> None:
-    for line in Path(__file__).with_name("unavailable.txt").read_text(encoding="utf-8").splitlines():
+    for line in (
+        Path(__file__).with_name("unavailable.txt").read_text(encoding="utf-8").splitlines()
+    ):
         if not line.startswith("#"):
             names, called, instead = re.split(" {2,}", line)
             paths: list[str] = names.split()
@@ -212,7 +248,9 @@ def replace_unavailable() -> None:
             for path in paths:
                 replace_name(path, value)
     for name in torch.cuda.tunable.__all__:  # TunableOp is off, and cannot be turned on
-        refuse = _refused(f"torch.cuda.tunable.{name}", "operations are the CPU's and are not tuned")
+        refuse = _refused(
+            f"torch.cuda.tunable.{name}", "operations are the CPU's and are not tuned"
+        )
         off = name in ("is_enabled", "tuning_is_enabled", "record_untuned_is_enabled")
         replace_name(f"torch.cuda.tunable:{name}", (lambda: False) if off else refuse)
 
@@ -223,23 +261,37 @@ def replace_whole() -> None:
     _share()
     kinds = ("linalg", "blas") if names.has("preferred libraries of linear algebra") else ()
     preferred = {kind: getattr(core, f"_get_{kind}_preferred_backend")() for kind in kinds}
-    for kind in preferred:  # which a program prefers: torch refuses those that its build does not have
+    for (
+        kind
+    ) in preferred:  # which a program prefers: torch refuses those that its build does not have
         replace_name(f"torch._C:_get_{kind}_preferred_backend", partial(preferred.get, kind))
-        replace_name(f"torch._C:_set_{kind}_preferred_backend", partial(preferred.__setitem__, kind))
+        replace_name(
+            f"torch._C:_set_{kind}_preferred_backend", partial(preferred.__setitem__, kind)
+        )
 
     @in_place_of("torch:ops.load_library")
     def load_library(load: Any, path: str) -> None:
         load(path)
         compiled().cover()  # it may have kernels for real GPUs, as torchvision's: let the CPU's replace them
 
-    replace_name("torch._C:_has_cuda", True)  # torch.backends.cuda.is_built(), which programs ask before they use GPUs
-    replace_name("torch._C:_has_cudnn", False)  # who asks gets the truth, also on a build that has it
+    replace_name(
+        "torch._C:_has_cuda", True
+    )  # torch.backends.cuda.is_built(), which programs ask before they use GPUs
+    replace_name(
+        "torch._C:_has_cudnn", False
+    )  # who asks gets the truth, also on a build that has it
     if hasattr(core, "_jit_override_can_fuse_on_gpu"):
         core._jit_override_can_fuse_on_gpu(False)
     # what cuDNN's functions read is behind a PropModule
-    for name, value in (("_cudnn", None), ("_init", lambda: False), ("is_acceptable", lambda tensor: False)):
+    for name, value in (
+        ("_cudnn", None),
+        ("_init", lambda: False),
+        ("is_acceptable", lambda tensor: False),
+    ):
         replace_name(f"torch.backends.cudnn:m.{name}", value)
-    os.environ.setdefault("TRITON_INTERPRET", "1")  # Triton's kernels run in its interpreter, which reads this first
+    os.environ.setdefault(
+        "TRITON_INTERPRET", "1"
+    )  # Triton's kernels run in its interpreter, which reads this first
 
 
 def _profile() -> None:
@@ -271,16 +323,28 @@ def _share() -> None:
     plain: Any = reductions.reduce_tensor
 
     def reduce_tensor(tensor: Any) -> Any:
-        whole = tensor.layout == torch.strided and not tensor.is_nested  # torch takes others apart, and sends the parts
+        whole = (
+            tensor.layout == torch.strided and not tensor.is_nested
+        )  # torch takes others apart, and sends the parts
         refused = tensor.requires_grad and not tensor.is_leaf  # by torch
-        if refused or not whole or not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        if (
+            refused
+            or not whole
+            or not tensor.is_cuda
+            or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
+        ):
             return plain(tensor)
         with torch.no_grad():
             # the tensor's memory as a CPU tensor, where other processes find it
             host: torch.Tensor = torch.ops.xdevice_virtual.host(tensor.detach())
             host.untyped_storage().share_memory_()
             torch.ops.xdevice_virtual.refresh(tensor.detach())
-        return _received, (host, tensor.get_device(), type(tensor) is torch.nn.Parameter, tensor.requires_grad)
+        return _received, (
+            host,
+            tensor.get_device(),
+            type(tensor) is torch.nn.Parameter,
+            tensor.requires_grad,
+        )
 
     replace_name("torch.multiprocessing.reductions:reduce_tensor", reduce_tensor)
     for cls in (torch.Tensor, torch.nn.Parameter):
@@ -290,4 +354,6 @@ def _share() -> None:
 def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bool) -> torch.Tensor:
     own.cuda.init()
     made: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
-    return torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
+    return (
+        torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
+    )

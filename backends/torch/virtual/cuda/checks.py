@@ -36,4 +36,7 @@ def _functions() -> dict[str, str]:
     """The entries of native_functions.yaml, which PyTorch's wheel has for those who write kernels; else none."""
     path = Path(torch.__file__).parents[1] / "torchgen/packaged/ATen/native/native_functions.yaml"
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    return {entry.partition("(")[0]: entry for entry in re.split(r"^- func: ", text, flags=re.MULTILINE)[1:]}
+    return {
+        entry.partition("(")[0]: entry
+        for entry in re.split(r"^- func: ", text, flags=re.MULTILINE)[1:]
+    }

@@ -32,7 +32,9 @@ def begin() -> None:
 def rows(lenient: bool) -> Iterator[tuple[str, str, str, int, int]]:
     """An operation, the reduction that it is about, CUDA's words, and the dtypes: lacking on CUDA, on the CPU."""
     mine = _number(torch.__version__)
-    tables = Path(__file__).parent.glob("dtypes_*.txt")  # of a version each: of that in use, or the nearest
+    tables = Path(__file__).parent.glob(
+        "dtypes_*.txt"
+    )  # of a version each: of that in use, or the nearest
     table = min(tables, key=lambda path: abs(_number(path.stem.partition("_")[2]) - mine))
     for line in table.read_text(encoding="utf-8").splitlines()[1:]:
         where, key, dtypes, *words = re.split(" {2,}", line)
@@ -43,7 +45,13 @@ def rows(lenient: bool) -> Iterator[tuple[str, str, str, int, int]]:
             if words:
                 yield name, reduce, words[0], _mask(dtypes), 0
             else:  # for this overload alone
-                yield name if "." in name else f"{name}.", "", _NO_KERNEL.format(name=name), (1 << 64) - 1, 0
+                yield (
+                    name if "." in name else f"{name}.",
+                    "",
+                    _NO_KERNEL.format(name=name),
+                    (1 << 64) - 1,
+                    0,
+                )
 
 
 def _mask(dtypes: str) -> int:
@@ -72,8 +80,12 @@ def _wide(packet: Any) -> Callable[..., Tensor]:
             raise RuntimeError("out_dtype must be the same as the dtype of the provided out tensor")
         if x.dtype != y.dtype:
             raise RuntimeError("input dtypes must be the same")
-        if out_dtype != x.dtype and not (out_dtype == torch.float32 and x.dtype in {torch.float16, torch.bfloat16}):
-            raise RuntimeError("out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs")
+        if out_dtype != x.dtype and not (
+            out_dtype == torch.float32 and x.dtype in {torch.float16, torch.bfloat16}
+        ):
+            raise RuntimeError(
+                "out_dtype must be the same as input dtype or fp32 for fp16/bf16 inputs"
+            )
         if added and added[0].dtype not in (out_dtype, x.dtype):
             word = "mat1" if x.dim() == 2 else "batch1"
             raise RuntimeError(f"self dtype must match either out_dtype or {word} dtype")

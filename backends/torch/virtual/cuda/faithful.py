@@ -10,7 +10,13 @@ from traceback import StackSummary
 from types import FrameType
 from typing import Any
 
-from xdevice.backends.torch.private_names import in_place_of, kernels_of, names, replace_name, untraced
+from xdevice.backends.torch.private_names import (
+    in_place_of,
+    kernels_of,
+    names,
+    replace_name,
+    untraced,
+)
 from xdevice.backends.torch.virtual.compiled import LATE, compiled
 from xdevice.hooks import hooks
 
@@ -19,11 +25,15 @@ _ELSEWHERE = "a thread of a library"
 
 def refuse_nondeterministic() -> None:
     """Tell the plug-in which operations CUDA computes in no fixed order; it refuses them in torch's own words."""
-    for line in Path(__file__).with_name("nondeterministic.txt").read_text(encoding="utf-8").splitlines():
+    for line in (
+        Path(__file__).with_name("nondeterministic.txt").read_text(encoding="utf-8").splitlines()
+    ):
         if not line.startswith("#"):
             operation, caller, decides = re.split(r" {2,}", line)
             argument, _, value = decides.partition("=")
-            compiled().alert(*(word.encode() for word in (f"aten::{operation}", caller, argument, value)))
+            compiled().alert(
+                *(word.encode() for word in (f"aten::{operation}", caller, argument, value))
+            )
 
 
 _UNTIL = "until then that is NaN, or bytes 0x81; call torch.cuda.synchronize(), or that of a later event, first"

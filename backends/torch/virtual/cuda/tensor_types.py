@@ -9,7 +9,8 @@ from xdevice.backends.torch.private_names import core, in_place_of, replace_name
 Tensor = torch.Tensor
 
 _TYPES = {
-    name: getattr(torch, name.lower()) for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short")
+    name: getattr(torch, name.lower())
+    for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short")
 } | {"Bool": torch.bool, "Char": torch.int8, "Byte": torch.uint8}
 
 
@@ -30,7 +31,9 @@ class _Kind(type):
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
         there = torch.device("cuda" if device is None else device)
         if there.type != "cuda":
-            raise RuntimeError(f"legacy constructor expects device type: cuda but device type: {there.type} was passed")
+            raise RuntimeError(
+                f"legacy constructor expects device type: cuda but device type: {there.type} was passed"
+            )
         if cls.layout is torch.sparse_coo:
             return cls._sparse(*args, device=there)
         if len(args) == 1 and isinstance(args[0], Tensor):
@@ -61,8 +64,15 @@ def replace() -> None:
         for name, dtype in _TYPES.items():
             if layout is torch.strided or dtype is not torch.bool:
                 full = f"{space}.{name}Tensor"  # `Tensor.type` reads the name
-                made = {"dtype": dtype, "layout": layout, "is_cuda": True, "is_sparse": layout is torch.sparse_coo}
-                replace_name(f"{space}:{name}Tensor", _Kind(full, (), {**made, "__module__": space}))
+                made = {
+                    "dtype": dtype,
+                    "layout": layout,
+                    "is_cuda": True,
+                    "is_sparse": layout is torch.sparse_coo,
+                }
+                replace_name(
+                    f"{space}:{name}Tensor", _Kind(full, (), {**made, "__module__": space})
+                )
     _replace_default()
 
 
@@ -84,12 +94,16 @@ def _replace_default() -> None:
         kind = getattr(torch.cuda, name.rpartition(".")[2])
         torch.set_default_dtype(kind.dtype)
         torch.set_default_device("cuda")
-        if "__new__" not in vars(Tensor):  # from now on: it costs nothing where no program asks for it
+        if "__new__" not in vars(
+            Tensor
+        ):  # from now on: it costs nothing where no program asks for it
             replace_name("torch:Tensor.__new__", staticmethod(_new))
         _default[:] = [kind]
 
 
-def _new(*given: Any, **options: Any) -> Tensor:  # with parameters that Dynamo takes for those of a C function
+def _new(
+    *given: Any, **options: Any
+) -> Tensor:  # with parameters that Dynamo takes for those of a C function
     cls, *args = given
     made_of = args[0] if args else None
     if not _default or isinstance(made_of, (Tensor, torch.UntypedStorage, torch.TypedStorage)):

@@ -34,7 +34,9 @@ class Plan:
     generator: int | str | None = None
     seeded: bool = False  # draws random numbers, and takes no generator
     waits: bool = False  # may copy between devices, or wait for a number
-    lazy: bool = False  # reads lazy conjugation and negation itself; else torch has resolved both before
+    lazy: bool = (
+        False  # reads lazy conjugation and negation itself; else torch has resolved both before
+    )
 
 
 @cache
@@ -42,12 +44,17 @@ def planned(op: Any) -> Plan:
     schema = op._schema
     arguments = {arg.name if arg.kwarg_only else i: arg for i, arg in enumerate(schema.arguments)}
     named = {arg.name: k for k, arg in arguments.items()}
-    generator, indices = named.get("generator"), named.get("indices") if "index" in schema.name else None
+    generator, indices = (
+        named.get("generator"),
+        named.get("indices") if "index" in schema.name else None,
+    )
     full = f"{schema.name}.{schema.overload_name}".removesuffix(".")
     return Plan(
         schema.name,
         op,
-        written=frozenset(k for k, arg in arguments.items() if arg.alias_info and arg.alias_info.is_write),
+        written=frozenset(
+            k for k, arg in arguments.items() if arg.alias_info and arg.alias_info.is_write
+        ),
         indices=indices,
         generator=generator,
         seeded=generator is None and torch.Tag.nondeterministic_seeded in op.tags,
@@ -67,8 +74,12 @@ class Call:
         self.plan, self.roomy = plan, roomy  # and whether results may grow
         self.index: int | None = None  # of the virtual GPU where it happens
         self.stranger: torch.device | None = None  # another device that a tensor is on
-        self.aliases: list[tuple[torch.Tensor, torch.Tensor]] = []  # on the host, and on the virtual GPU
-        self.fresh: list[tuple[torch.Tensor, torch.Tensor]] = []  # aliases in memory of their own, which may grow
+        self.aliases: list[
+            tuple[torch.Tensor, torch.Tensor]
+        ] = []  # on the host, and on the virtual GPU
+        self.fresh: list[
+            tuple[torch.Tensor, torch.Tensor]
+        ] = []  # aliases in memory of their own, which may grow
         self.storages: dict[int, Any] = {}
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -120,7 +131,9 @@ class Call:
     def _alias(self, tensor: torch.Tensor, key: int | str) -> torch.Tensor:
         plan = self.plan
         if tensor.is_cpu:
-            if key in plan.written or (tensor.dim() and key != plan.indices):  # a CPU scalar counts as a number
+            if key in plan.written or (
+                tensor.dim() and key != plan.indices
+            ):  # a CPU scalar counts as a number
                 self.stranger = _CPU
             return tensor
         device = tensor.device
@@ -130,7 +143,9 @@ class Call:
         self.index = device.index
         if not plan.written:
             alias = memory.to_host(tensor)
-        elif key in plan.written and (self.roomy or not tensor.numel()):  # memory under DLPack cannot grow
+        elif key in plan.written and (
+            self.roomy or not tensor.numel()
+        ):  # memory under DLPack cannot grow
             alias = memory.to_host(tensor).clone()
             self.fresh.append((alias, tensor))
             return alias
@@ -158,14 +173,18 @@ class Call:
     def _adopt_changes(self) -> None:
         for alias, tensor in self.aliases:
             if alias.shape != tensor.shape:  # it has shrunk
-                memory.place(tensor, storage_of(tensor), tensor.storage_offset(), alias.shape, alias.stride())
+                memory.place(
+                    tensor, storage_of(tensor), tensor.storage_offset(), alias.shape, alias.stride()
+                )
         for alias, tensor in self.fresh:
             if alias.shape == tensor.shape:
                 memory.to_host(tensor).copy_(alias)
             else:
                 memory.check_unshared(tensor)
                 made = memory.to_virtual(alias, tensor.device.index)
-                memory.place(tensor, storage_of(made), made.storage_offset(), made.shape, made.stride())
+                memory.place(
+                    tensor, storage_of(made), made.storage_offset(), made.shape, made.stride()
+                )
         self.aliases += self.fresh
 
     def _virtual(self, value: Any) -> Any:
@@ -208,7 +227,9 @@ def _look(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     flag = next((value for value in values if isinstance(value, bool)), False)  # accumulate
     tensors: list[torch.Tensor | None] = []
     for i, value in enumerate(values):
-        tensors += value if i == plan.indices else [value] if isinstance(value, torch.Tensor) else []
+        tensors += (
+            value if i == plan.indices else [value] if isinstance(value, torch.Tensor) else []
+        )
     copies.look(plan.name, tensors, flag)
 
 
@@ -231,7 +252,9 @@ def _unusual(plan: Plan, index: int | None) -> Generator[None]:
             kept = torch.default_generator.get_state()
             torch.default_generator.set_state(core.Generator.get_state(own))
             stack.callback(lambda: torch.default_generator.set_state(kept))
-            stack.callback(lambda: core.Generator.set_state(own, torch.default_generator.get_state()))
+            stack.callback(
+                lambda: core.Generator.set_state(own, torch.default_generator.get_state())
+            )
         yield
 
 

@@ -56,9 +56,17 @@ class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to c
 class InPython(Runtime):
     def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
         super().__init__(name, count, capacity, limited)
-        self.allocated, self.peak, self.reset_peak = memory.allocated, memory.peak, memory.reset_peak
+        self.allocated, self.peak, self.reset_peak = (
+            memory.allocated,
+            memory.peak,
+            memory.reset_peak,
+        )
         self._current, self._used, self._forked = threading.local(), False, False
-        self.visible, self.is_used, self.is_forked = lambda: count, lambda: self._used, lambda: self._forked
+        self.visible, self.is_used, self.is_forked = (
+            lambda: count,
+            lambda: self._used,
+            lambda: self._forked,
+        )
 
     def current(self) -> int:
         return getattr(self._current, "index", 0)
@@ -83,7 +91,9 @@ class InPython(Runtime):
             )
 
     def start(self) -> None:
-        _registration._setup_privateuseone_for_python_backend(NAME, backend_module=vgpu, device_guard=Guard())
+        _registration._setup_privateuseone_for_python_backend(
+            NAME, backend_module=vgpu, device_guard=Guard()
+        )
         _register_operations()
         memory.register_for_python()
         _answer_for_accelerator()
@@ -110,7 +120,9 @@ def _register_operations() -> None:
 
 def _answer_for_accelerator() -> None:
     for name, answer in {
-        **dict.fromkeys(("setDeviceIndex", "exchangeDevice", "maybeExchangeDevice"), runtime.exchange),
+        **dict.fromkeys(
+            ("setDeviceIndex", "exchangeDevice", "maybeExchangeDevice"), runtime.exchange
+        ),
         **dict.fromkeys(("synchronizeDevice", "resetAccumulatedStats"), existing),
         **dict.fromkeys(("emptyCache", "emptyHostCache"), vgpu.empty_cache),
         "getDeviceIndex": in_use().current,
@@ -135,7 +147,9 @@ _pinned: WeakValueDictionary[int, Any] = WeakValueDictionary()  # storages, by a
 
 def _marked(tensor: torch.Tensor) -> torch.Tensor:
     if not tensor.is_cpu:
-        raise RuntimeError(f"cannot pin a tensor on {tensor.device}: only dense CPU tensors can be pinned")
+        raise RuntimeError(
+            f"cannot pin a tensor on {tensor.device}: only dense CPU tensors can be pinned"
+        )
     storage = storage_of(tensor)
     _pinned[storage._cdata] = storage
     return tensor
@@ -147,7 +161,9 @@ def _replace_factories() -> None:
         plain = getattr(torch, name)
         made = _factory(plain)
         replace_name(f"torch:{name}", made)
-        _script._register_builtin(made, _script._find_builtin(plain))  # TorchScript cannot compile the wrapper
+        _script._register_builtin(
+            made, _script._find_builtin(plain)
+        )  # TorchScript cannot compile the wrapper
     for name in ("to", "new_tensor"):
         replace_name(f"torch:Tensor.{name}", _Method(getattr(torch.Tensor, name)))
 
@@ -183,15 +199,21 @@ class _Method:
     def __get__(self, tensor: torch.Tensor | None, owner: type | None = None) -> Any:
         if tensor is None:
             return self
-        return MethodType(self, tensor) if in_use().current() else self._plain.__get__(tensor)  # the cheaper way
+        return (
+            MethodType(self, tensor) if in_use().current() else self._plain.__get__(tensor)
+        )  # the cheaper way
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
         if in_use().current():  # torch assumes 0
             args = tuple(arg if isinstance(arg, torch.Tensor) else _meant(arg) for arg in args)
-            kwargs = {name: _meant(value) if name == "device" else value for name, value in kwargs.items()}
+            kwargs = {
+                name: _meant(value) if name == "device" else value for name, value in kwargs.items()
+            }
         return self._plain(*args, **kwargs)
 
-    def __eq__(self, other: object) -> bool:  # tensor subclasses list torch's method among those that they pass on
+    def __eq__(
+        self, other: object
+    ) -> bool:  # tensor subclasses list torch's method among those that they pass on
         return other is self or other is self._plain
 
     def __hash__(self) -> int:

@@ -19,10 +19,16 @@ class NestedCall(Call):
 
     def __init__(self, plan: Plan, roomy: bool = False) -> None:
         super().__init__(plan, roomy)
-        self.nested: list[tuple[torch.Tensor, torch.Tensor]] = []  # on the host, and on the virtual GPU
+        self.nested: list[
+            tuple[torch.Tensor, torch.Tensor]
+        ] = []  # on the host, and on the virtual GPU
 
     def _alias(self, tensor: torch.Tensor, key: int | str) -> torch.Tensor:
-        if not tensor.is_nested or tensor.device.type != NAME or self.index not in (None, tensor.device.index):
+        if (
+            not tensor.is_nested
+            or tensor.device.type != NAME
+            or self.index not in (None, tensor.device.index)
+        ):
             return super()._alias(tensor, key)
         self.index = tensor.device.index
         alias = nested.to_host(tensor)
@@ -52,8 +58,12 @@ def _dense_only(op: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def register_fallbacks(everything: Any) -> None:
-    everything.fallback(untraced(lambda op, *args, **kwargs: Call(planned(op)).run(args, kwargs)), "PrivateUse1")
-    everything.fallback(untraced(lambda op, *args, **kwargs: NestedCall(planned(op)).run(args, kwargs)), nested.KEY)
+    everything.fallback(
+        untraced(lambda op, *args, **kwargs: Call(planned(op)).run(args, kwargs)), "PrivateUse1"
+    )
+    everything.fallback(
+        untraced(lambda op, *args, **kwargs: NestedCall(planned(op)).run(args, kwargs)), nested.KEY
+    )
     for kind in ("Sparse", "SparseCsr", "Quantized"):
         everything.fallback(_dense_only, f"{kind}PrivateUse1")
 
@@ -62,16 +72,28 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
     """By name and dispatch key: operations for which torch has another way than a kernel and the fallback."""
     # without a kernel, torch would compose these from other operations, which round differently from the CPU's,
     # or from their out= variant, in three calls instead of one
-    names = {"_convolution", "convolution_backward", "silu_backward", "mish_backward", "mode.values"}
+    names = {
+        "_convolution",
+        "convolution_backward",
+        "silu_backward",
+        "mish_backward",
+        "mode.values",
+    }
     for composed in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
         here = _names(composed)
-        names |= {name for name in here if core._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CPU")}
+        names |= {
+            name
+            for name in here
+            if core._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CPU")
+        }
     dense = {(name, "PrivateUse1"): _direct(name, Call) for name in names}
     # torch makes nested and compressed tensors itself, and would compute what it composes from their parts
     found = {(name, nested.KEY): _direct(name, NestedCall) for name in _names("NestedTensorCPU")}
     for kind in ("Sparse", "SparseCsr"):
         names = _names(f"{kind}CPU")
-        found |= {(name, f"{kind}PrivateUse1"): partial(_dense_only, overload_of(name)) for name in names}
+        found |= {
+            (name, f"{kind}PrivateUse1"): partial(_dense_only, overload_of(name)) for name in names
+        }
     return dense | found
 
 

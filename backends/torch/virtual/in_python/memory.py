@@ -71,7 +71,9 @@ def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
     return host._neg_view() if tensor.is_neg() else host
 
 
-def place(tensor: Tensor, storage: Any, offset: Any, size: Sequence[int], strides: Sequence[int]) -> Tensor:
+def place(
+    tensor: Tensor, storage: Any, offset: Any, size: Sequence[int], strides: Sequence[int]
+) -> Tensor:
     overload = aten.set_.source_Storage_storage_offset
     changed: Tensor = overload.redispatch(ON_CPU, tensor, storage, offset, size, strides)
     return changed
@@ -79,7 +81,12 @@ def place(tensor: Tensor, storage: Any, offset: Any, size: Sequence[int], stride
 
 def _empty(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def empty(
-        *sizes: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None, **options: Any
+        *sizes: Any,
+        dtype: Any = None,
+        layout: Any = None,
+        device: Any = None,
+        pin_memory: Any = None,
+        **options: Any,
     ) -> Tensor:
         if layout not in (None, torch.strided):
             raise NotImplementedError(
@@ -98,9 +105,13 @@ def _empty(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return empty
 
 
-def _resize(tensor: Tensor, size: Sequence[int], memory_format: torch.memory_format | None = None) -> Tensor:
+def _resize(
+    tensor: Tensor, size: Sequence[int], memory_format: torch.memory_format | None = None
+) -> Tensor:
     """Values keep their order in memory, as on every device. DLPack memory cannot grow, so it is replaced."""
-    strides = torch.empty(size, device="meta", memory_format=memory_format or torch.contiguous_format).stride()
+    strides = torch.empty(
+        size, device="meta", memory_format=memory_format or torch.contiguous_format
+    ).stride()
     needed = (math.prod(size) + tensor.storage_offset()) * tensor.element_size()
     storage = storage_of(tensor)
     if math.prod(size) and needed > storage.nbytes():
@@ -121,7 +132,9 @@ def whole(tensor: Tensor) -> Tensor:
 def check_unshared(tensor: Tensor) -> None:
     """Raise if other tensors share the memory to be replaced: they would keep the old memory."""
     storage = storage_of(tensor)
-    if storage.nbytes() and core._storage_Use_Count(storage._cdata) > 2:  # the tensor, and what we hold here
+    if (
+        storage.nbytes() and core._storage_Use_Count(storage._cdata) > 2
+    ):  # the tensor, and what we hold here
         raise RuntimeError(
             "memory of a virtual GPU that several tensors share cannot grow; resize before taking views of it"
         )
@@ -134,7 +147,9 @@ def _copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
     return target
 
 
-def _to_copy(tensor: Tensor, *, pin_memory: Any = None, non_blocking: Any = False, **options: Any) -> Tensor:
+def _to_copy(
+    tensor: Tensor, *, pin_memory: Any = None, non_blocking: Any = False, **options: Any
+) -> Tensor:
     """Like torch's, without the pinned memory that torch uses for non-blocking copies to the host."""
     return torch.empty_like(tensor, **options).copy_(tensor, non_blocking)
 
@@ -154,14 +169,18 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
     ours: dict[str, Callable[..., Any]] = {
         "empty.memory_format": _empty(torch.empty),
         "empty_strided": _empty(torch.empty_strided),
-        "_efficientzerotensor": _empty(torch.zeros),  # torch's have no memory, and only its own kernels can read them
+        "_efficientzerotensor": _empty(
+            torch.zeros
+        ),  # torch's have no memory, and only its own kernels can read them
         "resize_": _resize,
         "record_stream": lambda tensor, stream: None,
         "_copy_from": _copy,
         "_to_copy": _to_copy,
         **{name: partial(overload_of(name).redispatch, ON_CPU) for name in _VIEWS.split()},
     }
-    both: Any = torch.library.fallthrough_kernel  # otherwise both torch and _copy would resolve the bit
+    both: Any = (
+        torch.library.fallthrough_kernel
+    )  # otherwise both torch and _copy would resolve the bit
     lazy = {("_copy_from", key): both for key in ("Conjugate", "Negative")}
     return lazy | {(name, "PrivateUse1"): kernel for name, kernel in ours.items()}
 
@@ -169,7 +188,10 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
 def register_for_python() -> None:
     """Register the plug-in's operations for Python: a virtual tensor's memory on the host, and the way back."""
     ours = kernels_of("xdevice_virtual", "DEF")
-    for schema, call in (("host(Tensor x) -> Tensor", to_host), ("take(Tensor host, int index) -> Tensor", to_virtual)):
+    for schema, call in (
+        ("host(Tensor x) -> Tensor", to_host),
+        ("take(Tensor host, int index) -> Tensor", to_virtual),
+    ):
         ours.define(schema)
         ours.impl(schema.partition("(")[0], call, "CompositeExplicitAutograd")
 

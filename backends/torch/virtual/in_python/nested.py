@@ -43,10 +43,15 @@ def to_virtual(nested: Tensor, index: int) -> Tensor:
 def _over(numbers: Tensor, nested: Tensor) -> Tensor:
     """A nested tensor over these numbers, with the sizes and strides of another."""
     sizes = (_for_any(name)(nested) for name in _SIZES)
-    made: Tensor = overload_of("_nested_view_from_buffer").redispatch(memory.ON_CPU, numbers, *sizes)
+    made: Tensor = overload_of("_nested_view_from_buffer").redispatch(
+        memory.ON_CPU, numbers, *sizes
+    )
     return made
 
 
 def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
-    from_dense = {(name, "PrivateUse1"): partial(overload_of(name).redispatch, memory.ON_CPU) for name in _FROM_DENSE}
+    from_dense = {
+        (name, "PrivateUse1"): partial(overload_of(name).redispatch, memory.ON_CPU)
+        for name in _FROM_DENSE
+    }
     return from_dense | {(name, KEY): _for_any(name) for name in _AS_THEY_ARE}

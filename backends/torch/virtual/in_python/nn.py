@@ -39,15 +39,26 @@ def _narrowed(call: Any) -> Callable[..., Tensor]:
     return lambda grad, output, dim, dtype: call(grad, output, dim, grad.dtype).to(dtype)
 
 
-def _lstm(x: Tensor, h: Tensor, cx: Tensor, x_bias: Maybe = None, h_bias: Maybe = None) -> tuple[Tensor, ...]:
+def _lstm(
+    x: Tensor, h: Tensor, cx: Tensor, x_bias: Maybe = None, h_bias: Maybe = None
+) -> tuple[Tensor, ...]:
     gates = _biased(x, x_bias) + _biased(h, h_bias)
     i, f, g, o = gates.chunk(4, 1)
     cy = f.sigmoid() * cx + i.sigmoid() * g.tanh()
-    return o.sigmoid() * cy.tanh(), cy, gates.new_empty(0)  # the last is what a fused backward would need
+    return (
+        o.sigmoid() * cy.tanh(),
+        cy,
+        gates.new_empty(0),
+    )  # the last is what a fused backward would need
 
 
-def _gru(x: Tensor, h: Tensor, hx: Tensor, x_bias: Maybe = None, h_bias: Maybe = None) -> tuple[Tensor, Tensor]:
-    (x_r, x_z, x_n), (h_r, h_z, h_n) = _biased(x, x_bias).chunk(3, 1), _biased(h, h_bias).chunk(3, 1)
+def _gru(
+    x: Tensor, h: Tensor, hx: Tensor, x_bias: Maybe = None, h_bias: Maybe = None
+) -> tuple[Tensor, Tensor]:
+    (x_r, x_z, x_n), (h_r, h_z, h_n) = (
+        _biased(x, x_bias).chunk(3, 1),
+        _biased(h, h_bias).chunk(3, 1),
+    )
     r, z = (h_r + x_r).sigmoid(), (h_z + x_z).sigmoid()
     n = (x_n + h_n * r).tanh()
     return (hx - n) * z + n, hx.new_empty(0)
@@ -68,6 +79,9 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
     ours = {name: on_host(f"aten::{name}", call) for name, call in on_cpu.items()}
     ours["native_dropout"] = _dropout
     cells = {"_thnn_fused_lstm_cell": _lstm, "_thnn_fused_gru_cell": _gru}
-    both = ("PrivateUse1", "AutogradPrivateUse1")  # autograd differentiates the cells as what they are composed of
+    both = (
+        "PrivateUse1",
+        "AutogradPrivateUse1",
+    )  # autograd differentiates the cells as what they are composed of
     by_key = {(name, key): cell for name, cell in cells.items() for key in both}
     return by_key | {(name, "PrivateUse1"): call for name, call in ours.items()}

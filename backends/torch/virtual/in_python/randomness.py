@@ -16,7 +16,9 @@ from xdevice.backends.torch.virtual.runtime import NAME, index_of
 
 _Plain: Any = core.Generator
 _64_BITS = (1 << 64) - 1
-_made: WeakValueDictionary[int, Any] = WeakValueDictionary()  # by address: kernels receive new wrappers
+_made: WeakValueDictionary[int, Any] = (
+    WeakValueDictionary()
+)  # by address: kernels receive new wrappers
 
 
 class _AlsoPlain(type(_Plain)):  # type: ignore[misc]  # the metaclass of C classes

@@ -22,7 +22,13 @@ def register() -> None:
 
 
 def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
-    q: Tensor, k: Tensor, v: Tensor, mask: Maybe = None, dropout: float = 0.0, causal: bool = False, **options: Any
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Maybe = None,
+    dropout: float = 0.0,
+    causal: bool = False,
+    **options: Any,
 ) -> Tensor:
     """Attention by the algorithm that torch chooses on the CPU, and by the plain one where CUDA has no other."""
     _check_attention(q, k, v, mask, causal)
@@ -31,10 +37,16 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
         fused = choose(q, k, v, mask, dropout, causal, **options) == _FLASH
     else:
         _check_algorithms(q, mask)
-        fused = dropout == 0 and q.size(-1) == v.size(-1) and not (mask is not None and mask.requires_grad)
+        fused = (
+            dropout == 0
+            and q.size(-1) == v.size(-1)
+            and not (mask is not None and mask.requires_grad)
+        )
     if q.dtype == torch.float64 and runtime.in_use().name == "cuda":
         fused = False  # as on CUDA, so that there is a second derivative
-    if mask is not None and mask.dtype == torch.bool:  # both algorithms below would add it as numbers
+    if (
+        mask is not None and mask.dtype == torch.bool
+    ):  # both algorithms below would add it as numbers
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
     found: tuple[Tensor, ...]
     if not fused:
@@ -64,7 +76,10 @@ def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
         return attend(query, key, value, attn_mask, dropout_p, is_causal, **options)
     parts = zip(*(x.transpose(1, 2).unbind() for x in (query, key, value)), strict=True)
     attend_densely = own.nn.functional.scaled_dot_product_attention
-    made = [attend_densely(*(x.transpose(0, 1) for x in part), None, dropout_p, True, **options) for part in parts]
+    made = [
+        attend_densely(*(x.transpose(0, 1) for x in part), None, dropout_p, True, **options)
+        for part in parts
+    ]
     values = torch.cat([x.transpose(0, 1) for x in made])
     return torch.nested.nested_tensor_from_jagged(values, whole.offsets()).transpose(1, 2)
 
@@ -72,7 +87,10 @@ def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
 def _check_algorithms(q: Tensor, mask: Maybe) -> None:
     """Raise torch's error where `sdpa_kernel` leaves no algorithm, or none that CUDA has for the tensors."""
     allowed, faithful = own.backends.cuda, runtime.is_faithful()
-    short, batch = q.dtype in {torch.float16, torch.bfloat16} or not faithful, q.dim() == 4 or not faithful
+    short, batch = (
+        q.dtype in {torch.float16, torch.bfloat16} or not faithful,
+        q.dim() == 4 or not faithful,
+    )
     cudnn = allowed.cudnn_sdp_enabled() and short
     flash = allowed.flash_sdp_enabled() and short and (mask is None or not faithful)
     efficient = allowed.mem_efficient_sdp_enabled() and (q.dtype != torch.float64 or not faithful)
@@ -83,6 +101,8 @@ def _check_algorithms(q: Tensor, mask: Maybe) -> None:
 def _check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Maybe, causal: bool) -> None:
     """Raise torch's errors, which it raises in the operation that is replaced here."""
     alike = q.dtype == k.dtype == v.dtype and min(q.dim(), k.dim(), v.dim()) >= 2
-    if not alike or (mask is not None and (causal or mask.dtype not in (torch.bool, torch.float, q.dtype))):
+    if not alike or (
+        mask is not None and (causal or mask.dtype not in (torch.bool, torch.float, q.dtype))
+    ):
         on_meta = [None if x is None else x.to("meta") for x in (q, k, v, mask)]
         aten.scaled_dot_product_attention.default(*on_meta, is_causal=causal)

@@ -17,13 +17,17 @@ _LOWER = """
     rnn_relu_cell scaled_dot_product_attention
     _convolution.deprecated cudnn_convolution cudnn_convolution_transpose _scaled_dot_product_flash_attention
 """
-_WIDEST = "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
+_WIDEST = (
+    "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add"
+)
 
 _AUTOCAST = core.DispatchKeySet(core.DispatchKey.AutocastPrivateUse1)
 
 
 def _is_eligible(tensor: torch.Tensor) -> bool:
-    return tensor.device.type == NAME and tensor.is_floating_point() and tensor.dtype != torch.float64
+    return (
+        tensor.device.type == NAME and tensor.is_floating_point() and tensor.dtype != torch.float64
+    )
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:
@@ -33,7 +37,9 @@ def _cast(value: Any, dtype: torch.dtype) -> Any:
 
 
 def _widest(values: Any) -> torch.dtype:
-    single = any(tensor.dtype == torch.float32 for tensor in tensors_in(values) if _is_eligible(tensor))
+    single = any(
+        tensor.dtype == torch.float32 for tensor in tensors_in(values) if _is_eligible(tensor)
+    )
     return torch.float32 if single else torch.get_autocast_dtype(NAME)
 
 
@@ -41,7 +47,10 @@ def _casting(op: Any, dtype: Callable[[Any], torch.dtype]) -> Callable[..., Any]
     def run(*args: Any, **kwargs: Any) -> Any:
         wanted = dtype((*args, *kwargs.values()))
         with core._ExcludeDispatchKeyGuard(_AUTOCAST):
-            return op(*_cast(args, wanted), **{name: _cast(value, wanted) for name, value in kwargs.items()})
+            return op(
+                *_cast(args, wanted),
+                **{name: _cast(value, wanted) for name, value in kwargs.items()},
+            )
 
     return run
 

@@ -56,7 +56,9 @@ def _kernel(name: str, check: Check | None) -> Callable[..., Any]:
         here = [_mapped(_flat if name in _WHOLE else _to_host, arg) for arg in args]
         here[at] = _on_cpu(group, backend)
         if name == "reduce_" and group.rank() != args[names.index("root_rank")]:
-            here[0] = [tensor.clone() for tensor in here[0]]  # gloo computes in them, and NCCL leaves them as they are
+            here[0] = [
+                tensor.clone() for tensor in here[0]
+            ]  # gloo computes in them, and NCCL leaves them as they are
         averages = "reduce_op" in names and _adapt(here, names)
         result = run(*here, **kwargs)
         work = result[1] if returns_tensors else result
@@ -159,7 +161,9 @@ def _adapt(args: list[Any], names: Sequence[str]) -> bool:
     kind, factor, sums = torch.ops.xdevice_virtual.reduction(args[at])
     if factor is not None:
         given = next(i for i, name in enumerate(names) if name.startswith(("tensor", "input")))
-        args[given] = _mapped(lambda x: x.mul_(factor.to(x)) if in_place else x * factor.to(x), args[given])
+        args[given] = _mapped(
+            lambda x: x.mul_(factor.to(x)) if in_place else x * factor.to(x), args[given]
+        )
     first = args[0][0] if isinstance(args[0], (list, tuple)) else args[0]
     averages = kind == _AVERAGE and first.dtype in _INTEGERS
     if averages or kind != _AVERAGE:
@@ -218,7 +222,11 @@ def _message(pass_on: Any) -> Callable[..., Any]:
     """A message; gloo has no connection of a process to itself."""
 
     def message(tensors: Any, boxed: Any, peer: int, tag: int) -> Any:
-        group, tensor, done = dist.ProcessGroup.unbox(boxed), tensors[0], torch.futures.Future[Any]()
+        group, tensor, done = (
+            dist.ProcessGroup.unbox(boxed),
+            tensors[0],
+            torch.futures.Future[Any](),
+        )
         if peer != group.rank():
             return pass_on(tensors, boxed, peer, tag)
         sends, waiting = pass_on is _operations.send.default, _messages[group.group_name, tag]

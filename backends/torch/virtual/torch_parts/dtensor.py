@@ -37,7 +37,12 @@ def _choose_attention(op: Any, args: Any, options: Any) -> Any:
     return op(*local, **options)
 
 
-def _by_batch_and_head(made: int, taken: int, *args: Any, attn_mask: Any = None, **options: Any) -> Any:
+def _by_batch_and_head(
+    made: int, taken: int, *args: Any, attn_mask: Any = None, **options: Any
+) -> Any:
     """How attention may be sharded, as DTensor shards it by CUDA's kernels: a mask is whole everywhere."""
     numbers, mask = [None] * (len(args) - taken), [] if attn_mask is None else [Replicate()]
-    return [([place] * made, [place] * taken + numbers + mask) for place in (Replicate(), Shard(0), Shard(1))]
+    return [
+        ([place] * made, [place] * taken + numbers + mask)
+        for place in (Replicate(), Shard(0), Shard(1))
+    ]

@@ -15,7 +15,9 @@ import torch
 from xdevice.backends.torch.private_names import core, in_place_of, names, own, replace_name
 from xdevice.backends.torch.virtual.runtime import in_use
 
-_NO_THREADS = "device_ready_queues_"  # in the engine's error, where it started before the devices were there
+_NO_THREADS = (
+    "device_ready_queues_"  # in the engine's error, where it started before the devices were there
+)
 _ENGINE = "torch.autograd:Variable._execution_engine"
 
 
@@ -24,7 +26,9 @@ def replace_inductor() -> None:
 
     @in_place_of("torch:_TorchCompileInductorWrapper.__call__")
     def call(compile: Any, self: Any, model: Any, inputs: Any, **kwargs: Any) -> Any:
-        made = [node.meta.get("example_value") for node in model.graph.nodes]  # a graph may go to a GPU by itself
+        made = [
+            node.meta.get("example_value") for node in model.graph.nodes
+        ]  # a graph may go to a GPU by itself
         held = [*inputs, *model.parameters(), *model.buffers(), *made]
         if any(isinstance(x, torch.Tensor) and x.device.type == in_use().name for x in held):
             return names.value("torch._dynamo.backends.debugging:aot_eager")(model, inputs)
@@ -74,7 +78,10 @@ def _graph(on: torch.Tensor) -> Callable[[Any], None]:
     with torch.inference_mode(False), torch.enable_grad():
         x = on.detach()[:0].clone().requires_grad_()
         y, gradient = x.clone(), x.detach()
-    wanted = {"allow_unreachable": True, "accumulate_grad": True}  # into x: results would be kept for Python
+    wanted = {
+        "allow_unreachable": True,
+        "accumulate_grad": True,
+    }  # into x: results would be kept for Python
     return lambda engine: engine.run_backward((y,), (gradient,), True, False, (), **wanted)
 
 
@@ -102,12 +109,16 @@ class _Unproved(Wrapped):
         with self._lock:
             if self._graphs:
                 self._engine, self._graphs = self._proved(), []
-            if _autograd._execution_engine is self:  # and not within another that has been wrapped around it
+            if (
+                _autograd._execution_engine is self
+            ):  # and not within another that has been wrapped around it
                 replace_name(_ENGINE, self._engine)
         return self._engine.run_backward(*args, **kwargs)
 
     def _proved(self) -> Any:
-        with ThreadPoolExecutor(1) as apart:  # without this thread's modes: a tracer would record the graph, or fail
+        with ThreadPoolExecutor(
+            1
+        ) as apart:  # without this thread's modes: a tracer would record the graph, or fail
             error = apart.submit(self._graphs[-1], self._engine).exception()
         if error is None:
             atexit.register(_wait, self._engine, self._graphs, os.getpid())

@@ -46,7 +46,9 @@ def replace() -> None:
     """Let modules move in place, and storages and lazy parameters by ``vgpu``, as they do by ``cuda``."""
 
     @in_place_of("torch.nn:Module._apply")
-    def apply_in_place(apply: Any, self: torch.nn.Module, fn: Any, *args: Any, **kwargs: Any) -> Any:
+    def apply_in_place(
+        apply: Any, self: torch.nn.Module, fn: Any, *args: Any, **kwargs: Any
+    ) -> Any:
         fn = fn if isinstance(fn, _InPlace) else _InPlace(fn)
         if isinstance(self, torch.jit.ScriptModule):
             return _apply_to_script(self, fn)
@@ -56,7 +58,10 @@ def replace() -> None:
     own.utils.generate_methods_for_privateuse1_backend(**others, for_storage=True)
     if not names.has("lazy modules that move by vgpu()"):
         return
-    allowed, move = own.nn.parameter.UninitializedTensorMixin._allowed_methods, getattr(torch.Tensor, NAME)
+    allowed, move = (
+        own.nn.parameter.UninitializedTensorMixin._allowed_methods,
+        getattr(torch.Tensor, NAME),
+    )
     if move not in allowed:
         allowed.append(move)
 
@@ -85,7 +90,11 @@ class _InPlace:
         self._fn = fn
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
-        return self.on_parameter(tensor) if isinstance(tensor, torch.nn.Parameter) else self._fn(tensor)
+        return (
+            self.on_parameter(tensor)
+            if isinstance(tensor, torch.nn.Parameter)
+            else self._fn(tensor)
+        )
 
     def on_parameter(self, parameter: torch.Tensor) -> torch.Tensor:
         made = self._fn(parameter)

@@ -42,12 +42,19 @@ def replace() -> None:
     replace_name(f"{_C10D}:_NCCL_AVAILABLE", True)
     for module in (_C10D, "torch.distributed"):
         replace_name(f"{module}:ProcessGroupNCCL", ProcessGroupNCCL)
-    replace_name(f"{_C10D}:default_pg_nccl_timeout", c10d.default_pg_nccl_timeout or timedelta(minutes=10))
+    replace_name(
+        f"{_C10D}:default_pg_nccl_timeout", c10d.default_pg_nccl_timeout or timedelta(minutes=10)
+    )
     # what TORCH_DISTRIBUTED_DEBUG=DETAIL writes of tensors that hold objects
-    replace_name("torch._C:_distributed_c10d._hash_tensors", lambda xs: hash(tuple(tuple(x.tolist()) for x in xs)))
+    replace_name(
+        "torch._C:_distributed_c10d._hash_tensors",
+        lambda xs: hash(tuple(tuple(x.tolist()) for x in xs)),
+    )
     for module in (_C10D, "torch.distributed", "torch.distributed.device_mesh"):
         replace_name(f"{module}:split_group", _split)
-    replace_name(f"{_C10D}:_get_split_source", lambda group: None)  # gloo makes groups, and splits none for NCCL
+    replace_name(
+        f"{_C10D}:_get_split_source", lambda group: None
+    )  # gloo makes groups, and splits none for NCCL
     in_place_of("torch.autograd.profiler:_rewrite_name")(_named)
     in_place_of(f"{_C10D}:_new_process_group_helper")(partial(_made, faithful))
 
@@ -65,7 +72,9 @@ def _split(
     for each in split_ranks:
         mine = sorted(ranks[i] for i in each)
         if dist.get_rank() in mine:
-            return dist.new_group(mine, timeout, use_local_synchronization=True, group_desc=group_desc, **options)
+            return dist.new_group(
+                mine, timeout, use_local_synchronization=True, group_desc=group_desc, **options
+            )
     return None
 
 
@@ -144,7 +153,9 @@ def _check(name: str, group: Any, args: tuple[Any, ...]) -> None:
         if not tensor.is_cuda:
             raise ValueError("Tensors must be CUDA and dense")
         if tensor.dtype not in _DTYPES:
-            raise TypeError(f"Input tensor data type is not supported for NCCL process group: {tensor.dtype}")
+            raise TypeError(
+                f"Input tensor data type is not supported for NCCL process group: {tensor.dtype}"
+            )
     if "coalesced" not in name:
         _check_contiguous(args)
     apart = len({tensor.device for tensor in tensors}) > 1
@@ -169,7 +180,9 @@ def _check_contiguous(args: tuple[Any, ...]) -> None:
         for tensor in arg if isinstance(arg, (list, tuple)) else [arg]:
             if not isinstance(tensor, torch.Tensor) or tensor.is_contiguous():
                 continue
-            if not tensor.is_contiguous(memory_format=_FORMATS.get(tensor.dim(), torch.contiguous_format)):
+            if not tensor.is_contiguous(
+                memory_format=_FORMATS.get(tensor.dim(), torch.contiguous_format)
+            ):
                 raise ValueError("Tensors must be contiguous")
 
 
@@ -185,7 +198,9 @@ def _check_gpus(group: Any, index: int) -> None:
     c10d: Any = dist.distributed_c10d
     store = c10d._world.pg_map[group][1]
     keys = [f"xdevice/gpu/{len(proved)}/{rank}" for rank in range(group.size())]
-    words = os.environ.get(VISIBLE, "").split(",")  # of all of this host, those that the process is left
+    words = os.environ.get(VISIBLE, "").split(
+        ","
+    )  # of all of this host, those that the process is left
     mine = words[index].strip() if index < len(words) and words[0] else index
     store.set(keys[group.rank()], f"{socket.gethostname()} {mine}")
     found = [bytes(store.get(key)) for key in keys]  # each waits for its process
@@ -205,4 +220,6 @@ def _gpu_of_barrier(group: Any, given: Sequence[int]) -> int:
         return given[0]
     if group.bound_device_id is not None:
         return int(group.bound_device_id.index)
-    return next(iter(_proved.get(group.group_name, ())), dist.get_rank() % torch.cuda.device_count())
+    return next(
+        iter(_proved.get(group.group_name, ())), dist.get_rank() % torch.cuda.device_count()
+    )

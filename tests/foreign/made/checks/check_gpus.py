@@ -43,7 +43,9 @@ def test_that_lacks_a_package():
 
 @needs_gpus
 def test_whose_library_names_the_package():
-    raise ImportError("this function requires 'a-package-that-nobody-has'; pip install a-package-that-nobody-has")
+    raise ImportError(
+        "this function requires 'a-package-that-nobody-has'; pip install a-package-that-nobody-has"
+    )
 
 
 @needs_gpus

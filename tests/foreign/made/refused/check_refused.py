@@ -10,7 +10,9 @@ REFUSED = {
     "pool": lambda: torch.cuda.MemPool(),
     "stream": lambda: torch.cuda.ExternalStream(1),
     "handle": lambda: torch.cuda.current_blas_handle(),
-    "jiterator": lambda: torch.cuda.jiterator._create_jit_fn("template <typename T> T f(T x) { return x; }")(ONES),
+    "jiterator": lambda: torch.cuda.jiterator._create_jit_fn(
+        "template <typename T> T f(T x) { return x; }"
+    )(ONES),
     "compiled_kernel": lambda: torch.cuda._compile_kernel("", "f"),
     "allocator": lambda: torch._C._cuda_customAllocator(0, 0),
     "observer": lambda: torch._C._cuda_attach_out_of_memory_observer(print),

@@ -44,7 +44,9 @@ def arange(start, stop, step, dtype, device):
 def rand(shape, dtype, device):
     where = page(device)
     numbers = floats(where.random.random(shape), dtype)
-    return pages.Array(np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0))), where)
+    return pages.Array(
+        np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0))), where
+    )
 
 
 def randn(shape, dtype, device):

@@ -12,7 +12,10 @@ from xdevice_pages.hardware import as_device
 @contextmanager
 def watch(watcher):
     def copied(operation, array, page):
-        source, target = as_device(array.page), Device("cpu", 0) if page is None else as_device(page)
+        source, target = (
+            as_device(array.page),
+            Device("cpu", 0) if page is None else as_device(page),
+        )
         if source != target:
             kind = "copy" if operation in ("to", "to_numpy") else "number"
             watcher.see(Copy(kind, operation, array.numbers.nbytes, source, target))

@@ -25,7 +25,8 @@ def tensor(data, dtype, device):
     numbers = np.array(data, dtype and _to_np_dtype(dtype))
     if not isinstance(data, (np.ndarray, np.generic)) and dtype is None:
         numbers = numbers.astype(
-            {"f": "float32", "i": "int32"}.get(numbers.dtype.kind, numbers.dtype), casting="same_kind"
+            {"f": "float32", "i": "int32"}.get(numbers.dtype.kind, numbers.dtype),
+            casting="same_kind",
         )
     if numbers.dtype.name not in _NAMES:
         raise TypeError(f"tinygrad has no {numbers.dtype}")
@@ -77,16 +78,27 @@ def _on(numbers, device):
     # of shape () it would be a constant, which has no device
     numbers = np.ascontiguousarray(numbers, numbers.dtype.newbyteorder("=")).reshape(shape or (1,))
     name = None if device is None else hardware.native(device)
-    return Tensor(numbers, device=name, dtype=_from_np_dtype(numbers.dtype)).realize().reshape(shape)
+    return (
+        Tensor(numbers, device=name, dtype=_from_np_dtype(numbers.dtype)).realize().reshape(shape)
+    )
 
 
 def _random(make, shape, dtype, device):
     dtype = dtype or dtypes.default_float
     if not dtypes.is_float(dtype):
         raise TypeError(f"random numbers are floats, not {dtype}")
-    made = make(*shape, dtype=dtypes.float32, device=None if device is None else hardware.native(device)).realize()
+    made = make(
+        *shape, dtype=dtypes.float32, device=None if device is None else hardware.native(device)
+    ).realize()
     if dtype is dtypes.float32:
         return made
-    numbers = made.numpy().astype(_to_np_dtype(dtype))  # tinygrad 0.14 on WEBGPU makes NaN of random halves
+    numbers = made.numpy().astype(
+        _to_np_dtype(dtype)
+    )  # tinygrad 0.14 on WEBGPU makes NaN of random halves
     # a narrower float may round to 1, which is not in [0, 1)
-    return _on(numbers if make is Tensor.randn else np.minimum(numbers, np.nextafter(numbers.dtype.type(1), 0)), device)
+    return _on(
+        numbers
+        if make is Tensor.randn
+        else np.minimum(numbers, np.nextafter(numbers.dtype.type(1), 0)),
+        device,
+    )

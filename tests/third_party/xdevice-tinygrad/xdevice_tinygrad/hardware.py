@@ -50,7 +50,11 @@ def native(device):
 def as_device(name):
     word, _, index = Device.canonicalize(name).partition(":")
     if word == "CPU":
-        return xdevice.Device("gpu", int(index) - 1) if virtual and index else xdevice.Device("cpu", int(index or 0))
+        return (
+            xdevice.Device("gpu", int(index) - 1)
+            if virtual and index
+            else xdevice.Device("cpu", int(index or 0))
+        )
     return xdevice.Device("gpu", int(index or 0)) if word == MAKER else xdevice.Device(name)
 
 

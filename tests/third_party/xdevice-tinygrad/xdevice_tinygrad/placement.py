@@ -15,9 +15,13 @@ def role(cls):
 
 def device_of(tensor):
     if tensor.device is None:
-        raise UnknownPlacementError("the tensor is a constant, which has no device; give it one with x.contiguous()")
+        raise UnknownPlacementError(
+            "the tensor is a constant, which has no device; give it one with x.contiguous()"
+        )
     if not isinstance(tensor.device, str):
-        raise UnknownPlacementError(f"the tensor is in parts on {tensor.device}; gather it with x.to(device)")
+        raise UnknownPlacementError(
+            f"the tensor is in parts on {tensor.device}; gather it with x.to(device)"
+        )
     return hardware.as_device(tensor.device)
 
 

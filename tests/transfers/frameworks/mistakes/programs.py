@@ -32,7 +32,11 @@ def mistakes(file: Path) -> list[Mistake]:
         start = beginning.count("\n") + 2
         marks = [mark for mark, _ in diff if mark != "+"]
         lines = [start + i for i, mark in enumerate(marks) if mark == "-"]
-        found.append(Mistake(title, rule, words, *(f"{beginning}\n{version}\n" for version in versions), lines))
+        found.append(
+            Mistake(
+                title, rule, words, *(f"{beginning}\n{version}\n" for version in versions), lines
+            )
+        )
     return found
 
 

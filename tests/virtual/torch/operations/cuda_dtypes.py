@@ -42,7 +42,9 @@ WIDER = {
     torch.bfloat16: torch.float32,
     torch.complex32: torch.complex64,
     torch.bool: torch.uint8,
-    **dict.fromkeys((torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), torch.float64),
+    **dict.fromkeys(
+        (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), torch.float64
+    ),
 }
 """The dtypes that CUDA may have alone, and what they are computed in, as in dtypes.h."""
 
@@ -88,11 +90,14 @@ class Seen(TorchDispatchMode):
         dtype = computed_in(given)
         if dtype is None or func.is_view:
             return func(*args, **kwargs)
-        if func.name() != "aten::_convolution" and not torch._C._dispatch_has_kernel_for_dispatch_key(
-            func.name(), "CPU"
+        if (
+            func.name() != "aten::_convolution"
+            and not torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CPU")
         ):
             with self:  # it is composed of others
-                return func.redispatch(torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args, **kwargs)
+                return func.redispatch(
+                    torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), *args, **kwargs
+                )
         operation = named(func, given), dtype
         self.reached.add(operation)
         try:
@@ -124,10 +129,18 @@ def computed_in(given):
 
 def wider(func, dtype, given):
     def widened(value):
-        return WIDER[dtype] if value is dtype else value.to(WIDER[dtype]) if is_of(value, dtype) else value
+        return (
+            WIDER[dtype]
+            if value is dtype
+            else value.to(WIDER[dtype])
+            if is_of(value, dtype)
+            else value
+        )
 
     computed = tree_map(widened, given)
-    result = tree_map(lambda value: value.to(dtype) if is_of(value, WIDER[dtype]) else value, func(**computed))
+    result = tree_map(
+        lambda value: value.to(dtype) if is_of(value, WIDER[dtype]) else value, func(**computed)
+    )
     written = [a.name for a in func._schema.arguments if a.is_write]
     for name in written:
         given[name].resize_(computed[name].shape).copy_(computed[name])
@@ -148,7 +161,9 @@ def run(op, dtype, seen, *, backward):
     for sample in samples:
         with suppress(Exception), seen:  # dtypes.py tells which
             result = op(sample.input, *sample.args, **sample.kwargs)
-            outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad]
+            outputs = [
+                t for t in tree_leaves(result) if isinstance(t, torch.Tensor) and t.requires_grad
+            ]
             torch.autograd.backward(outputs, [torch.ones_like(t) for t in outputs])
 
 
@@ -166,9 +181,15 @@ def differences():
             run(op, dtype, had, backward=dtype in differentiable)
         for dtype in set(DTYPES) - cpu - cuda:
             run(op, dtype, neither, backward=False)
-    lacks = {(name, d) for name, d in refused.reached - had.reached if " " in name or d not in granted[name]}
+    lacks = {
+        (name, d)
+        for name, d in refused.reached - had.reached
+        if " " in name or d not in granted[name]
+    }
     names = {name for name, _ in lacks}
-    also = {(name, d) for name, d in neither.failed - had.reached if name in names}  # in CUDA's words, not the CPU's
+    also = {
+        (name, d) for name, d in neither.failed - had.reached if name in names
+    }  # in CUDA's words, not the CPU's
     return lacks | also, had.failed
 
 
@@ -179,7 +200,9 @@ def without_kernels():
     path = Path(torchgen.__file__).parent / "packaged/ATen/native/native_functions.yaml"
     for function in yaml.load(path.read_text(), yaml.CSafeLoader):
         keys = {key.strip() for keys in function.get("dispatch", ()) for key in keys.split(",")}
-        elsewhere = "structured_delegate" in function or any(re.match("CUDA|Composite", key) for key in keys)
+        elsewhere = "structured_delegate" in function or any(
+            re.match("CUDA|Composite", key) for key in keys
+        )
         name = function["func"].partition("(")[0]
         if "CPU" in keys and not elsewhere and not re.search(PRIVATE, name.partition(".")[0]):
             yield name
@@ -197,8 +220,12 @@ def in_words(lacks):
     for name, found in by_name(lacks).items():
         said = defaultdict(list)
         for dtype in found:
-            words = WORDS.get(f"{name} {dtype}") or WORDS.get(name.partition(" ")[0], f'"{name}_cuda"')
-            said[f"{words} not implemented for '{{}}'" if words.startswith('"') else words].append(dtype)
+            words = WORDS.get(f"{name} {dtype}") or WORDS.get(
+                name.partition(" ")[0], f'"{name}_cuda"'
+            )
+            said[f"{words} not implemented for '{{}}'" if words.startswith('"') else words].append(
+                dtype
+            )
         yield from (("CUDA", name, " ".join(each), words) for words, each in said.items())
 
 

@@ -25,13 +25,27 @@ from torch.utils._pytree import tree_map
 import xdevice
 from xdevice.backends.torch.virtual.cuda import dtypes
 
-ON_GPUS_ALONE = "jiterator", "torch.ops.aten._flash_attention_forward", "torch.ops.aten._efficient_attention_forward"
+ON_GPUS_ALONE = (
+    "jiterator",
+    "torch.ops.aten._flash_attention_forward",
+    "torch.ops.aten._efficient_attention_forward",
+)
 NO_OUT_ON_CUDA = "narrow_copy"  # as PyTorch's test of it notes
-NOT_COMPARED = "nn.functional.rrelu", "nansum", "nanmean"  # random; and of complex numbers, which the CPU refuses
+NOT_COMPARED = (
+    "nn.functional.rrelu",
+    "nansum",
+    "nanmean",
+)  # random; and of complex numbers, which the CPU refuses
 SAMPLES = {"both": 2, "CPU alone": 4, "CUDA alone": 2}
 
-WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32, torch.complex32: torch.complex64}
-WORDS = re.compile("|".join(re.escape(row[2]).replace(r"\{\}", r"\w+") for row in dtypes.rows(False) if row[2]))
+WIDER = {
+    torch.float16: torch.float32,
+    torch.bfloat16: torch.float32,
+    torch.complex32: torch.complex64,
+}
+WORDS = re.compile(
+    "|".join(re.escape(row[2]).replace(r"\{\}", r"\w+") for row in dtypes.rows(False) if row[2])
+)
 
 
 def pairs():
@@ -40,13 +54,23 @@ def pairs():
         cpu, cuda = set(op.dtypes), set(op.supported_dtypes("cuda"))
         for dtype in table.DTYPES:
             if dtype in cpu | cuda and not op.name.startswith(ON_GPUS_ALONE):
-                yield op, dtype, "both" if dtype in cpu & cuda else "CPU alone" if dtype in cpu else "CUDA alone"
+                yield (
+                    op,
+                    dtype,
+                    "both"
+                    if dtype in cpu & cuda
+                    else "CPU alone"
+                    if dtype in cpu
+                    else "CUDA alone",
+                )
 
 
 def ways(op, dtype):
     found = {"forward": op}
     if op.inplace_variant is not None:
-        found["in place"] = lambda x, *args, **kwargs: op.inplace_variant(x.detach().clone(), *args, **kwargs)
+        found["in place"] = lambda x, *args, **kwargs: op.inplace_variant(
+            x.detach().clone(), *args, **kwargs
+        )
     if op.supports_out and op.name != NO_OUT_ON_CUDA:
         found["out="] = lambda *args, **kwargs: with_out(op, args, kwargs, torch.ones_like)
     if op.supports_autograd and dtype in op.supported_backward_dtypes("cuda"):
@@ -86,13 +110,19 @@ def compare(op, sample, found):
             return value.detach().cpu().to(WIDER.get(value.dtype, value.dtype))
         return "cpu" if isinstance(value, torch.device) else value
 
-    if sample.input.dtype not in WIDER or not isinstance(found, torch.Tensor) or op.name in NOT_COMPARED:
+    if (
+        sample.input.dtype not in WIDER
+        or not isinstance(found, torch.Tensor)
+        or op.name in NOT_COMPARED
+    ):
         return
     expected = op(*tree_map(wide, (sample.input, *sample.args)), **tree_map(wide, sample.kwargs))
     assert WIDER.get(found.dtype, found.dtype) is expected.dtype, f"gives {found.dtype}"
     expected = wide(expected.to(found.dtype))  # which may overflow
     largest = max((abs(x) for x in expected.flatten().tolist() if abs(x) < float("inf")), default=0)
-    torch.testing.assert_close(wide(found), expected, rtol=8e-3, atol=8e-3 * largest + 1e-4, equal_nan=True)
+    torch.testing.assert_close(
+        wide(found), expected, rtol=8e-3, atol=8e-3 * largest + 1e-4, equal_nan=True
+    )
 
 
 def main():
@@ -108,7 +138,11 @@ def main():
             (wrong if bad else right)[where] += 1
         if bad:
             print(f"{where}: {op.formatted_name} of {table.DTYPES[dtype]}: {bad[0]}")
-    for where, what in {"both": "not refused", "CPU alone": "refused", "CUDA alone": "computed"}.items():
+    for where, what in {
+        "both": "not refused",
+        "CPU alone": "refused",
+        "CUDA alone": "computed",
+    }.items():
         print(f"{where}: {right[where]} of {right[where] + wrong[where]} pairs are {what}")
     return 1 if wrong else 0
 

@@ -45,7 +45,14 @@ KNOWN = {
 OF_SPARSE = ("sparse.mm.reduce", "sparse.sampled_addmm", "to_sparse")
 """Operations whose name has no layout, and which take or make sparse tensors."""
 
-UNDEFINED = ("empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided")
+UNDEFINED = (
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+)
 """Operations with uninitialised results, of which only the shapes are compared."""
 
 TARGET = 0.98
@@ -56,11 +63,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ops", help="only these, by name: add,mm,...")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every Nth of them only")
-    parser.add_argument("--samples", type=int, default=4, help="of each operation's sample inputs, at most so many")
+    parser.add_argument(
+        "--samples", type=int, default=4, help="of each operation's sample inputs, at most so many"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="processes at once")
     parser.add_argument("--json", help="write the results to this file")
-    parser.add_argument("--stand-in", action="store_true", help="under CUDA's device type, not vgpu")
-    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)  # this is such a process
+    parser.add_argument(
+        "--stand-in", action="store_true", help="under CUDA's device type, not vgpu"
+    )
+    parser.add_argument(
+        "--here", action="store_true", help=argparse.SUPPRESS
+    )  # this is such a process
     options = parser.parse_args()
     names = options.ops.split(",") if options.ops else list(by_name())
     unknown = [name for name in names if name not in by_name()]
@@ -76,7 +89,9 @@ def main():
         options.stand_in = False
         dense = [name for name in names if "@" not in name and name not in OF_SPARSE]
         left_out = f"{len(names) - len(dense)} operations on sparse tensors are left out"
-        print(f"the virtual GPU is written in Python; {left_out}: they need a C++ compiler: {plugins.INSTALL}")
+        print(
+            f"the virtual GPU is written in Python; {left_out}: they need a C++ compiler: {plugins.INSTALL}"
+        )
         names = dense
     results = run_all(names, options)
     if options.json:
@@ -99,7 +114,15 @@ def run_chunk(names, options):
     """The verdicts of a few operations; after a crash the rest goes on in another process."""
     results, todo = {}, list(names)
     while todo:
-        command = [sys.executable, __file__, "--here", "--ops", ",".join(todo), "--samples", str(options.samples)]
+        command = [
+            sys.executable,
+            __file__,
+            "--here",
+            "--ops",
+            ",".join(todo),
+            "--samples",
+            str(options.samples),
+        ]
         command += ["--stand-in"] * options.stand_in
         process = subprocess.run(command, capture_output=True, text=True, timeout=600)
         started = None
@@ -113,7 +136,10 @@ def run_chunk(names, options):
             raise SystemExit(process.stderr)  # none of them is to blame
         if started is not None:
             last = (process.stderr.strip().splitlines() or ["no words"])[-1]
-            results[started] = {"verdict": "crash", "why": f"exit status {process.returncode}: {last}"}
+            results[started] = {
+                "verdict": "crash",
+                "why": f"exit status {process.returncode}: {last}",
+            }
         todo = [name for name in todo if name not in results]
     return results
 
@@ -121,7 +147,8 @@ def run_chunk(names, options):
 def report(results):
     """Print the verdicts; returns the exit status."""
     by = {
-        v: [n for n, r in results.items() if r["verdict"] == v] for v in ("same", "close", "differs", "crash", "none")
+        v: [n for n, r in results.items() if r["verdict"] == v]
+        for v in ("same", "close", "differs", "crash", "none")
     }
     runnable, agree = len(results) - len(by["none"]), len(by["same"]) + len(by["close"])
     for name in by["crash"] + by["differs"]:
@@ -180,9 +207,15 @@ def samples_of(op, layout, dtype, gradients):
 
 def judge(op, layout, samples):
     """One operation's verdict: same (to the last bit), close, differs, or none (nothing to compare)."""
-    dtype = next((t for t in (torch.float32, torch.int64, torch.complex64, torch.bool) if t in op.dtypes), None)
+    dtype = next(
+        (t for t in (torch.float32, torch.int64, torch.complex64, torch.bool) if t in op.dtypes),
+        None,
+    )
     if dtype is None:
-        return {"verdict": "none", "why": f"takes none of these dtypes, but {sorted(map(str, op.dtypes))}"}
+        return {
+            "verdict": "none",
+            "why": f"takes none of these dtypes, but {sorted(map(str, op.dtypes))}",
+        }
     gradients = op.supports_autograd and dtype.is_floating_point
     verdict, why, compared = "same", "", 0
     torch.manual_seed(0)
@@ -195,21 +228,33 @@ def judge(op, layout, samples):
                 continue
             compared += 1
             try:
-                same = compare(run(call, sample, xdevice.native("gpu:1"), i % 2), expected, op.name in UNDEFINED)
+                same = compare(
+                    run(call, sample, xdevice.native("gpu:1"), i % 2),
+                    expected,
+                    op.name in UNDEFINED,
+                )
             except Exception as error:
                 return {"verdict": "differs", "why": f"{way}: {first_line(error)}"}
             verdict = verdict if same else "close"
-    return {"verdict": verdict, "why": ""} if compared else {"verdict": "none", "why": why or "has no samples"}
+    return (
+        {"verdict": verdict, "why": ""}
+        if compared
+        else {"verdict": "none", "why": why or "has no samples"}
+    )
 
 
 def ways(op, gradients):
     """How an operation can be called: each a function of its arguments, and whether to differentiate."""
     found = {"forward": op}
     if op.inplace_variant is not None:
-        found["in place"] = lambda x, *args, **kwargs: op.inplace_variant(x.detach().clone(), *args, **kwargs)
+        found["in place"] = lambda x, *args, **kwargs: op.inplace_variant(
+            x.detach().clone(), *args, **kwargs
+        )
     if op.supports_out:
         found["out="] = lambda *args, **kwargs: with_out(op, args, kwargs, torch.ones_like)
-        found["out= of another size"] = lambda *args, **kwargs: with_out(op, args, kwargs, lambda t: t.new_empty(0))
+        found["out= of another size"] = lambda *args, **kwargs: with_out(
+            op, args, kwargs, lambda t: t.new_empty(0)
+        )
     if gradients:
         found["backward"] = lambda *args, **kwargs: backward(op, args, kwargs)
     return found
@@ -223,9 +268,15 @@ def with_out(op, args, kwargs, make):
 
 
 def backward(op, args, kwargs):
-    inputs = [t for t in tree_flatten((args, kwargs))[0] if isinstance(t, torch.Tensor) and t.requires_grad]
+    inputs = [
+        t
+        for t in tree_flatten((args, kwargs))[0]
+        if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
     result = op(*args, **kwargs)
-    outputs = [t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.requires_grad]
+    outputs = [
+        t for t in tree_flatten(result)[0] if isinstance(t, torch.Tensor) and t.requires_grad
+    ]
     if not inputs or not outputs:
         return ()
     cotangents = [
@@ -249,7 +300,10 @@ def run(call, sample, device, exchanged):
         return torch.device(device) if isinstance(value, torch.device) or value == "cpu" else value
 
     args = tree_map(put, (sample.input, *sample.args))
-    kwargs = {k: device if k == "device" and v is not None else tree_map(put, v) for k, v in sample.kwargs.items()}
+    kwargs = {
+        k: device if k == "device" and v is not None else tree_map(put, v)
+        for k, v in sample.kwargs.items()
+    }
     torch.manual_seed(1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -261,7 +315,9 @@ def compare(found, expected, shapes_only):
     found, shape = tree_flatten(found)
     expected, expected_shape = tree_flatten(expected)
     assert str(shape) == str(expected_shape), f"{shape} instead of {expected_shape}"
-    verdicts = [same(a, b, shapes_only) for a, b in zip(found, expected, strict=True)]  # each raises by itself
+    verdicts = [
+        same(a, b, shapes_only) for a, b in zip(found, expected, strict=True)
+    ]  # each raises by itself
     return all(verdicts)
 
 
@@ -269,14 +325,21 @@ def same(a, b, shapes_only):
     if not isinstance(b, torch.Tensor):
         assert repr(a) == repr(b) or isinstance(b, torch.device), f"{a!r} instead of {b!r}"
         return True
-    assert (a.shape, a.dtype) == (b.shape, b.dtype), f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
-    assert a.device.type == torch.device(xdevice.native("gpu:1")).type or not b.numel(), f"a result on {a.device}"
+    assert (a.shape, a.dtype) == (b.shape, b.dtype), (
+        f"{a.dtype}{list(a.shape)} instead of {b.dtype}{list(b.shape)}"
+    )
+    assert a.device.type == torch.device(xdevice.native("gpu:1")).type or not b.numel(), (
+        f"a result on {a.device}"
+    )
     if shapes_only:
         return True
     a, b = a.detach().cpu(), b.detach()
     assert a.layout == b.layout, f"{a.layout} instead of {b.layout}"
     torch.testing.assert_close(a, b, equal_nan=True)
-    return all(bool(((x == y) | (x.isnan() & y.isnan())).all()) for x, y in zip(parts(a), parts(b), strict=True))
+    return all(
+        bool(((x == y) | (x.isnan() & y.isnan())).all())
+        for x, y in zip(parts(a), parts(b), strict=True)
+    )
 
 
 def parts(tensor):
@@ -286,7 +349,11 @@ def parts(tensor):
     if tensor.layout is torch.sparse_coo:
         return tensor._indices(), tensor._values()
     by_rows = tensor.layout in {torch.sparse_csr, torch.sparse_bsr}
-    first = (tensor.crow_indices(), tensor.col_indices()) if by_rows else (tensor.ccol_indices(), tensor.row_indices())
+    first = (
+        (tensor.crow_indices(), tensor.col_indices())
+        if by_rows
+        else (tensor.ccol_indices(), tensor.row_indices())
+    )
     return *first, tensor.values()
 
 

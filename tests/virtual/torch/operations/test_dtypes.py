@@ -88,7 +88,9 @@ def test_a_dtype_that_cuda_lacks_is_refused_in_its_words(program):
 
 @pytest.mark.weekly
 def test_lenient_virtual_gpus_compute_what_the_cpu_can(program):
-    said, _, _ = re.split("\nwhat .* ha(?:s|ve)\n", "\n".join(program(REFUSED, words=["--lenient"])))
+    said, _, _ = re.split(
+        "\nwhat .* ha(?:s|ve)\n", "\n".join(program(REFUSED, words=["--lenient"]))
+    )
     assert set(said.splitlines()) == {"computed"}
 
 
@@ -158,6 +160,10 @@ def test_of_pytorchs_own_database_all_that_cuda_has_runs_and_no_more(every, plug
     script = Path(__file__).with_name("dtypes.py")
     env = {name: value for name, value in os.environ.items() if name != "XDEVICE_VIRTUAL_GPUS"}
     done = subprocess.run(
-        [sys.executable, str(script), "--every", str(every)], capture_output=True, text=True, timeout=3000, env=env
+        [sys.executable, str(script), "--every", str(every)],
+        capture_output=True,
+        text=True,
+        timeout=3000,
+        env=env,
     )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
