@@ -57,7 +57,10 @@ def test_the_chinese_readme_has_the_same_code():
         text, examples = text_and_examples(name)
         said = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
         commands = re.search(r"```\n(python3\.11 .*?)```", text, re.DOTALL)[1]
-        return [re.sub(r"  #.*", "", part) for part in [*examples, said[0], commands]]
+        return [
+            re.sub(r"^# .*\n|  #.*", "", part, flags=re.MULTILINE)
+            for part in [*examples, said[0], commands]
+        ]
 
     assert code("README.md") == code("README.zh.md")
 
