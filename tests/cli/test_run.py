@@ -158,6 +158,7 @@ def test_a_file_has_whole_plain_lines(script):
     ["{script}", "--steps", "3", "-v", "--backend", ONE, "word"],
     ["--backend", ONE, "python", "{script}", "--steps", "3", "-v", "word"],
     ["--backend", ONE, "--", "python3", "{script}", "--steps", "3", "-v", "word"],
+    ["--backend", ONE, "python", "-uB", "{script}", "--steps", "3", "-v", "word"],
     ["--backend", ONE, "--", sys.executable, "{script}", "--steps", "3", "-v", "word"],
 ])  # fmt: skip
 def test_options_before_or_after_the_script(script, arguments):
@@ -181,6 +182,19 @@ def test_a_module_runs_as_under_python(script, monkeypatch, tmp_path, first):
     done = run("--virtual-gpus", "2", "--stand-in", *first, "beside", "--json")
     assert done.returncode == 0
     assert done.stdout == "__main__ ['--json']\n"
+
+
+@pytest.mark.parametrize("once", [
+    [], ["--virtual-gpus", "2", "--stand-in"], ["--backend", ONE, "--watch-transfers"],
+], ids=" ".join)  # fmt: skip
+def test_pythons_own_options_go_to_python(script, once):
+    path = script(
+        "import sys; print(sys.flags.optimize, sys._xoptions, sys.warnoptions, sys.argv[1:])"
+    )
+    flags = ["-OO", "-X", "mine=1", "-Wignore"]
+    done = run(*(once or ["--backend", ONE]), "python", *flags, path, "--own", "-u")
+    assert done.returncode == 0, done.stderr
+    assert "2 {'mine': '1'} ['ignore'] ['--own', '-u']" in done.stdout
 
 
 def test_two_dashes_begin_its_arguments(script):
@@ -231,7 +245,9 @@ def test_a_scripts_frameworks_are_known(script, text, expected):
     (["-m", "nowhere"], "no module 'nowhere' here"),
     (["-m"], "SCRIPT"),
     (["--", "python"], "'python' names no script; type xdevice run SCRIPT"),
-    (["python", "-u", "{script}"], "'python -u' names no script"),
+    (["python", "-u"], "'python -u' names no script; type xdevice run SCRIPT"),
+    (["python", "--help"], "'python --help' names no script; type xdevice run SCRIPT"),
+    (["python", "-uI", "{script}"], "python -I ignores the environment, which tells the script its framework"),
     (["--", "/elsewhere/bin/python3.9", "{script}"], "type /elsewhere/bin/python3.9 -m xdevice run SCRIPT"),
     (["nowhere.py"], "'nowhere.py' does not exist"),
     (["."], "'.' is a folder, not a script"),

@@ -6,7 +6,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 from xdevice.cli.near_misses import near_miss
 from xdevice.cli.options import commands
@@ -15,6 +15,8 @@ from xdevice.errors import ArgumentError, UnknownBackendError, did_you_mean
 
 _ONCE = ("--stand-in", "--watch-transfers")
 _OF_SEVERAL = ("--json", "--jobs", "--timeout", "--normalize", "--tolerance", "--strict", "--env")
+_HOW = ("-m", "-c")
+_PYTHON_FLAG = r"-(?P<letters>[bBdEIiOPqRsSuv]*)(?P<valued>[WX]?)(?P<value>.*)"
 _WATCHED = ("--bus", "--max-copies", "--format", "--report", "--baseline", "--update-baseline")
 
 
@@ -59,7 +61,7 @@ def _unknown_command(parser: Parser, known: dict[str, Parser], word: str) -> NoR
 
 def _parse_run(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     """The options before SCRIPT, and behind it, too, unless the script runs once: then all of that is the script's."""
-    ours, how = _without_python(parser, arguments)
+    ours, start = _without_python(parser, arguments)
     script = _script_position(parser, ours)
     before = _check_before_script(parser, ours)
     once = [option for option in _ONCE if option in before]
@@ -68,7 +70,7 @@ def _parse_run(parser: Parser, arguments: list[str]) -> argparse.Namespace:
         options.args = ours[script + 1 :]
     else:
         options = _parse_around_script(parser, ours, script)
-    options.name, options.how = "run", how
+    options.name, options.how, options.flags = "run", start.how, start.flags
     _check_together(parser, options, once, before)
     return options
 
@@ -157,26 +159,48 @@ def _check_backends(parser: Parser, asked: Sequence[str]) -> None:
         parser.error(str(error))
 
 
-def _without_python(parser: Parser, arguments: list[str]) -> tuple[list[str], str]:
-    """The arguments with SCRIPT for ``python SCRIPT``, and whether it is a file, a module (-m) or code (-c)."""
+class _Start(NamedTuple):
+    how: str  # what SCRIPT is: "" for a file, "-m" for a module, "-c" for code
+    flags: list[str]  # Python's own options
+
+
+def _without_python(parser: Parser, arguments: list[str]) -> tuple[list[str], _Start]:
+    """The arguments with SCRIPT for ``python -u SCRIPT``, and how Python is to run it."""
     at = _script_position(parser, arguments)
     options, words = arguments[:at], arguments[at:]
+    flags: list[str] = []
     if words and re.fullmatch(r"python[\d.]*(\.exe)?", os.path.basename(words[0]), re.IGNORECASE):
         python, *words = words
         folder = os.path.dirname(python)
         if folder and os.path.abspath(folder) != os.path.dirname(sys.executable):
             why = f"{python!r} is not the Python that xdevice runs scripts with, {sys.executable!r}"
             raise ArgumentError(f"{why}; leave it out, or type {python} -m xdevice run SCRIPT")
+        number = _python_flags(words)
+        flags, words = words[:number], words[number:]
         if not words or (words[0].startswith("-") and words[0] not in _HOW):
-            typed = " ".join([python, *words[:1]])
+            typed = " ".join([python, *flags, *words[:1]])
             raise ArgumentError(
                 f"{typed!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE"
             )
     how = words[0] if words and words[0] in _HOW else ""
-    return [*options, *words[bool(how) :]], how
+    return [*options, *words[bool(how) :]], _Start(how, flags)
 
 
-_HOW = ("-m", "-c")
+def _python_flags(words: Sequence[str]) -> int:
+    """The number of words, from the first, that are options of Python's own, with their values."""
+    number = 0
+    while number < len(words):
+        flag = re.fullmatch(_PYTHON_FLAG, words[number])
+        if flag is None or words[number] == "-" or (flag["value"] and not flag["valued"]):
+            break
+        ignored = {"E", "I", "S"}.intersection(flag["letters"])
+        if ignored:
+            raise ArgumentError(
+                f"python -{min(ignored)} ignores the environment, which tells the script its framework "
+                "and its virtual GPUs; leave it out"
+            )
+        number += 2 if flag["valued"] and not flag["value"] else 1
+    return number
 
 
 def _script_position(parser: Parser, words: Sequence[str]) -> int:

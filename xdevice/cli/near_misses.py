@@ -33,8 +33,10 @@ def _letters(option: str) -> str:
 
 
 def _meant(letters: str, known: Collection[str]) -> str | None:
+    if len(letters) < SHORTEST or _is_first_words(letters, known):
+        return None
     begun = [name for name in known if name.startswith(letters)]
-    if begun and (len(letters) >= SHORTEST or 3 <= len(letters) == len(begun[0]) - 1):
+    if begun:
         return begun[0]
     from difflib import get_close_matches  # 3 ms
 
@@ -44,6 +46,14 @@ def _meant(letters: str, known: Collection[str]) -> str | None:
         if len(name) >= SHORTEST and name[0] == letters[:1] and not _is_longer(letters, name)
     ]
     return next(iter(get_close_matches(letters, alike, 1, SIMILAR)), None)
+
+
+def _is_first_words(letters: str, known: Collection[str]) -> bool:
+    """Whether it is the first words of one of ours, as ``--watch`` is of ``--watch-transfers``.
+
+    Scripts have such options of their own.
+    """
+    return any(name.startswith(f"{letters}-") for name in known)
 
 
 def _is_longer(letters: str, name: str) -> bool:

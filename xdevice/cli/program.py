@@ -4,6 +4,7 @@ import ast
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
@@ -28,8 +29,8 @@ class Program:
     file: Path | None = None  # whose imports say which frameworks it uses
     is_command: bool = False  # no Python program itself, though it may start some
 
-    def run_by(self, python: str) -> list[str]:
-        return self.words if self.is_command else [python, *self.words]
+    def run_by(self, python: str, flags: Sequence[str] = ()) -> list[str]:
+        return self.words if self.is_command else [python, *flags, *self.words]
 
     @property
     def only_starts_others(self) -> bool:

@@ -53,7 +53,8 @@ def main(options: argparse.Namespace) -> int:
     children = []
     for name, python in pythons.items():
         own = {**env, **_told(program, python), "XDEVICE_BACKEND": name}
-        children.append(Child(name, [*program.run_by(python), *options.args], own))
+        words = [*program.run_by(python, options.flags), *options.args]
+        children.append(Child(name, words, own))
     if not interrupted:
         with Progress(program.shown, quiet=options.json) as progress:
             jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
@@ -95,13 +96,11 @@ def _run_once(program: Program, options: argparse.Namespace) -> int:
     if options.virtual_gpus:
         request.require(used)
     os.environ.update(_told(program, sys.executable))
-    python, *words = program.run_by(sys.executable)
-    command = [
-        python,
-        *(watched.by(options) if options.watch_transfers else []),
-        *words,
-        *options.args,
-    ]
+    if options.watch_transfers:
+        watched_by = [sys.executable, *options.flags, *watched.by(options)]
+        command = [*watched_by, *program.words, *options.args]
+    else:
+        command = [*program.run_by(sys.executable, options.flags), *options.args]
     if os.name != "nt":  # where the shell would not wait for a process that has been replaced
         sys.stdout.flush()
         os.execv(command[0], command)
