@@ -13,7 +13,7 @@ MAY_BE_LEFT_OUT = {
     "is_tracing",
     "follow",
     "trace_apart",
-    "lane",
+    "stream",
     "wait",
     "is_packable",
     "find_races",

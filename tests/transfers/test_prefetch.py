@@ -54,17 +54,17 @@ def ran(code, backend, env):
 
 
 class Way:
-    """A mark that tells when it is waited for."""
+    """An event that tells when it is waited for."""
 
     def __init__(self, number, told, error=None):
         self.number, self.told, self.error = number, told, error
 
-    def wait(self):
+    def synchronize(self):
         self.told.append(f"read {self.number}")
         if self.error is not None:
             raise self.error
 
-    def join(self):
+    def wait(self):
         self.told.append(f"arrived {self.number}")
 
 
@@ -281,17 +281,17 @@ def test_a_device_that_is_not_there_is_an_error_of_the_loop(backend):
 
 
 @pytest.mark.weekly(but=("torch", "jax"))
-def test_a_lane_brings_the_batches_that_the_host_had(backend, plug_in):
-    """Under virtual GPUs that stand in, whose streams have the names of real ones'; elsewhere there are no lanes."""
+def test_a_stream_brings_the_batches_that_the_host_had(backend, plug_in):
+    """Under virtual GPUs that stand in, whose streams have the names of real ones'; elsewhere there are none."""
     code = """
         import xdevice
         owner = xdevice.backend()
-        if not owner.open("lanes").has("lane"):
+        if not owner.open("streams").has("stream"):
             raise SystemExit
         xdevice.virtual_gpus(2, stand_in=True)
         if owner == "torch":
-            from xdevice.backends.torch import lanes
-            lanes.is_virtual = lambda: False
+            from xdevice.backends.torch import streams
+            streams.is_virtual = lambda: False
         batches = [{"x": xdevice.full(4, i, device="cpu"), "more": [xdevice.arange(3, device="cpu")]} for i in range(5)]
         for pin in (False, True):
             ahead = xdevice.prefetch(batches, "gpu:1", pin=pin)
@@ -300,7 +300,7 @@ def test_a_lane_brings_the_batches_that_the_host_had(backend, plug_in):
                     assert xdevice.device_of(batch) == "gpu:1"
                     assert xdevice.to_numpy(batch["x"]).tolist() == [i] * 4
                     assert xdevice.to_numpy(batch["more"][0]).tolist() == [0, 1, 2]
-            assert list(ahead._place._lanes) == [owner] and ahead._place._lanes[owner] is not None
+            assert list(ahead._place._streams) == [owner] and ahead._place._streams[owner] is not None
     """
     ran(code, backend, {})
 

@@ -18,13 +18,13 @@ from xdevice.backends.jax import engine as jax_engine
 from xdevice.backends.jax import exchange as jax_exchange
 from xdevice.backends.jax import gradients as jax_gradients
 from xdevice.backends.jax import hardware as jax_hardware
-from xdevice.backends.jax import lanes as jax_lanes
 from xdevice.backends.jax import maths as jax_maths
 from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
 from xdevice.backends.jax import models as jax_models
 from xdevice.backends.jax import placement as jax_placement
 from xdevice.backends.jax import storage as jax_storage
+from xdevice.backends.jax import streams as jax_streams
 from xdevice.backends.jax import transfers as jax_transfers
 from xdevice.backends.jax import virtual as jax_virtual
 from xdevice.backends.jax.maths import fft as jax_fft
@@ -35,12 +35,12 @@ from xdevice.backends.mxnet import engine as mxnet_engine
 from xdevice.backends.mxnet import exchange as mxnet_exchange
 from xdevice.backends.mxnet import gradients as mxnet_gradients
 from xdevice.backends.mxnet import hardware as mxnet_hardware
-from xdevice.backends.mxnet import lanes as mxnet_lanes
 from xdevice.backends.mxnet import maths as mxnet_maths
 from xdevice.backends.mxnet import memory as mxnet_memory
 from xdevice.backends.mxnet import mixing as mxnet_mixing
 from xdevice.backends.mxnet import models as mxnet_models
 from xdevice.backends.mxnet import placement as mxnet_placement
+from xdevice.backends.mxnet import streams as mxnet_streams
 from xdevice.backends.mxnet import transfers as mxnet_transfers
 from xdevice.backends.mxnet import virtual as mxnet_virtual
 from xdevice.backends.mxnet.maths import linalg as mxnet_linalg
@@ -93,13 +93,13 @@ from xdevice.backends.torch import engine as torch_engine
 from xdevice.backends.torch import exchange as torch_exchange
 from xdevice.backends.torch import gradients as torch_gradients
 from xdevice.backends.torch import hardware as torch_hardware
-from xdevice.backends.torch import lanes as torch_lanes
 from xdevice.backends.torch import maths as torch_maths
 from xdevice.backends.torch import memory as torch_memory
 from xdevice.backends.torch import mixing as torch_mixing
 from xdevice.backends.torch import models as torch_models
 from xdevice.backends.torch import placement as torch_placement
 from xdevice.backends.torch import storage as torch_storage
+from xdevice.backends.torch import streams as torch_streams
 from xdevice.backends.torch import transfers as torch_transfers
 from xdevice.backends.torch import virtual as torch_virtual
 from xdevice.backends.torch.maths import fft as torch_fft
@@ -114,8 +114,8 @@ hardware: list[contract.Hardware] = [
     numpy_hardware,
     cupy_hardware,
 ]
-lanes: list[contract.Lanes] = [torch_lanes, jax_lanes, mxnet_lanes]
-arrivals: list[contract.Arrivals] = [jax_lanes, mxnet_lanes]
+streams: list[contract.Streams] = [torch_streams, jax_streams, mxnet_streams]
+arrivals: list[contract.Arrivals] = [jax_streams, mxnet_streams]
 packing: list[contract.Packing] = [torch_collectives, tensorflow_collectives, paddle_collectives]
 allocation: list[contract.Allocation] = [
     torch_memory,

@@ -41,7 +41,7 @@ class Capabilities:
     fft: Fft
     storage: Storage
     transfers: Transfers
-    lanes: Lanes
+    streams: Streams
     arrivals: Arrivals
     packing: Packing
     engine: Engine
@@ -65,7 +65,7 @@ PREPARING = frozenset(
 
 MODULES = {
     "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
-    "following": "compiling", "tracing": "compiling", "allocation": "memory", "arrivals": "lanes",
+    "following": "compiling", "tracing": "compiling", "allocation": "memory", "arrivals": "streams",
     "packing": "collectives", "races": "virtual",
 }  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""

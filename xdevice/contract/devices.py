@@ -16,12 +16,10 @@ __all__ = [
     "Build",
     "Copy",
     "Engine",
+    "Event",
     "Hardware",
     "Job",
     "Kind",
-    "Lane",
-    "Lanes",
-    "Mark",
     "Memory",
 ]
 __all__ += [
@@ -30,6 +28,8 @@ __all__ += [
     "Preparation",
     "Properties",
     "Races",
+    "Stream",
+    "Streams",
     "Transfers",
     "Virtual",
     "Watcher",
@@ -217,20 +217,20 @@ class Transfers(Preparation, Protocol):
         """What to write instead, for rules of ``xdevice.tensors.transfers.rules``, in the framework's own words."""
 
 
-class Mark(Protocol):
-    """A place in a lane: what was queued before it, with the tensors that it brings."""
+class Event(Protocol):
+    """A place in a stream: what was queued before it, with the tensors that it brings."""
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         """Wait until all of that is done, and its sources are read."""
 
-    def join(self) -> None:
+    def wait(self) -> None:
         """Let what this thread queues on the device from now on begin after it.
 
         The memory of the tensors is used again only after what uses them then.
         """
 
 
-class Lane(AbstractContextManager[Any], Protocol):
+class Stream(AbstractContextManager[Any], Protocol):
     """A queue of copies from the host to one device, beside the work that is queued there.
 
     As a context: this thread's copies are queued on it. It may be entered again.
@@ -239,15 +239,15 @@ class Lane(AbstractContextManager[Any], Protocol):
     def pinned(self, tensor: Any) -> Any:
         """The tensor in page-locked memory of the host, if the framework has such; else itself."""
 
-    def mark(self, tensors: Sequence[Any]) -> Mark:
+    def record(self, tensors: Sequence[Any]) -> Event:
         """The end of what is queued now, which brings these tensors."""
 
 
-class Lanes(Protocol):
+class Streams(Protocol):
     """Copying beside computing."""
 
-    def lane(self, device: Device) -> Lane | None:
-        """A new lane to a GPU; ``None`` where copies cannot have one of their own."""
+    def stream(self, device: Device) -> Stream | None:
+        """A new stream of copies to a GPU; ``None`` where copies cannot have one of their own."""
 
 
 class Arrivals(Protocol):

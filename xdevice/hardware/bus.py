@@ -106,12 +106,12 @@ def wait_until(end: float) -> None:
 
 
 class Carried(NamedTuple):
-    """What was on its way at a time: a `contract.Mark`."""
+    """What was on its way at a time: a `contract.Event`."""
 
     end: float
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         wait_until(self.end)
 
-    def join(self) -> None:
+    def wait(self) -> None:
         wait_until(self.end)  # what computes here would begin when it is carried

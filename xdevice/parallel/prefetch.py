@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from xdevice.contract import Lane, Mark
+from xdevice.contract import Event, Stream
 from xdevice.device import Device, whole_number
 from xdevice.errors import ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
@@ -42,12 +42,12 @@ class Placed(NamedTuple):
 
     batch: Any
     has_travelled: bool  # any of it
-    under_way: Sequence[Mark] = ()
+    under_way: Sequence[Event] = ()
 
     def arrived(self) -> Any:
         """The batch, for this thread to compute with."""
-        for mark in self.under_way:
-            mark.join()
+        for event in self.under_way:
+            event.wait()
         return self.batch
 
 
@@ -88,8 +88,8 @@ def _is_read(waiting: deque[Placed | Exception]) -> bool:
     """Wait until the last batch's memory may be written to; whether another may follow."""
     last = waiting[-1] if waiting else None
     try:
-        for mark in last.under_way if isinstance(last, Placed) else ():
-            mark.wait()
+        for event in last.under_way if isinstance(last, Placed) else ():
+            event.synchronize()
     except Exception as error:  # the copy has failed
         waiting[-1] = error
     return not waiting or isinstance(waiting[-1], Placed)
@@ -174,11 +174,11 @@ def prefetch(
 
 
 class _Way:
-    """How batches get to one device: on a lane of their own, where the framework has one to it."""
+    """How batches get to one device: on a stream of their own, where the framework has one to it."""
 
     def __init__(self, device: Device, pin: bool) -> None:
         self._device, self._pin = device, pin
-        self._lanes: dict[Backend, Lane | None] = {}  # made once, for every iteration
+        self._streams: dict[Backend, Stream | None] = {}  # made once, for every iteration
 
     def __call__(self, batch: Any) -> Placed:
         found = None if self._device.kind == "cpu" else _OnHost.found(batch)
@@ -194,23 +194,22 @@ class _Way:
 
     def _sent(self, batch: "_OnHost") -> Placed:
         owner, device, bus = batch.owner, self._device, buses.requested()
-        lane = self._lane(owner)
-        pin = lane.pinned if lane is not None and self._pin else None
+        stream = self._stream(owner)
+        pin = stream.pinned if stream is not None and self._pin else None
         packs = bus is not None or not is_virtual(owner, device)
-        with lane or nullcontext(), buses.beside() if bus else nullcontext():
-            there = batch.moved_to(device, packs, pin, non_blocking=lane is not None)
-            under_way = [] if lane is None else [lane.mark(list(there.values()))]
+        with stream or nullcontext(), buses.beside() if bus else nullcontext():
+            there = batch.moved_to(device, packs, pin, non_blocking=stream is not None)
+            under_way = [] if stream is None else [stream.record(list(there.values()))]
         if bus is not None:
             under_way.append(buses.Carried(buses.until([device])))
         return Placed(batch.with_tensors(there), True, under_way)
 
-    def _lane(self, owner: Backend) -> Lane | None:
-        if owner not in self._lanes:
+    def _stream(self, owner: Backend) -> Stream | None:
+        if owner not in self._streams:
             require(owner, self._device)
-            self._lanes[owner] = (
-                owner.lanes.lane(self._device) if owner.open("lanes").has("lane") else None
-            )
-        return self._lanes[owner]
+            has_streams = owner.open("streams").has("stream")
+            self._streams[owner] = owner.streams.stream(self._device) if has_streams else None
+        return self._streams[owner]
 
 
 class _OnHost(NamedTuple):
@@ -292,5 +291,5 @@ def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Place
             else Placed(snapshot(part.batch, tensors=device in here), False)
             for part, device in zip(placed, devices, strict=True)
         ]
-    under_way = [mark for part in placed for mark in part.under_way]
+    under_way = [event for part in placed for event in part.under_way]
     return Placed(Shards([part.batch for part in placed], devices, sizes), has_travelled, under_way)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
+from xdevice.contract import Copy
 from xdevice.errors import ArgumentError, ArgumentTypeError, TransferError, did_you_mean, shortened
 from xdevice.framework.choosing import without_last
 from xdevice.tensors.transfers.watching import REMEDIES, Event, Listener, close_for, open_for
@@ -19,6 +20,14 @@ class Levels(NamedTuple):
     host_to_device: Level = "allow"
     device_to_host: Level = "allow"
     device_to_device: Level = "allow"
+
+    def of(self, copy: Copy) -> Level:
+        """The level for the copy's direction."""
+        if copy.source.kind == "cpu":
+            return self.host_to_device
+        if copy.target.kind == "cpu":
+            return self.device_to_host
+        return self.device_to_device
 
 
 _open: ContextVar[tuple["transfer_guard", ...]] = ContextVar("xdevice.transfer_guard", default=())
@@ -95,9 +104,7 @@ class _Guard(Listener):
         if not guards:
             return
         copy = event.copy
-        level = guards[-1].levels[
-            0 if copy.source.kind == "cpu" else 1 if copy.target.kind == "cpu" else 2
-        ]
+        level = guards[-1].levels.of(copy)
         if (
             level == "allow"
             or event.allowed

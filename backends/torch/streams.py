@@ -6,17 +6,17 @@ from typing import Any, NamedTuple
 import torch
 
 from xdevice.backends.torch.hardware import gpus, is_virtual, native, runtime
-from xdevice.contract import Lane, Mark
+from xdevice.contract import Event, Stream
 from xdevice.device import Device
 
 
-def lane(device: Device) -> Lane | None:
+def stream(device: Device) -> Stream | None:
     kind, _ = gpus()
     can = kind in ("cuda", "xpu") and not is_virtual()  # virtual GPUs copy at once
-    return _Lane(runtime(kind, device), device) if can else None
+    return _Side(runtime(kind, device), device) if can else None
 
 
-class _Lane:
+class _Side:
     """A side stream for copies from the host: they run beside what is computed on the GPU."""
 
     def __init__(self, module: Any, device: Device) -> None:
@@ -34,11 +34,11 @@ class _Lane:
     def pinned(self, tensor: torch.Tensor) -> torch.Tensor:
         return tensor.pin_memory() if tensor.is_cpu and not tensor.is_pinned() else tensor
 
-    def mark(self, tensors: Sequence[Any]) -> Mark:
-        return _Mark(self._module, self._device, self._stream.record_event(), tensors)
+    def record(self, tensors: Sequence[Any]) -> Event:
+        return _Recorded(self._module, self._device, self._stream.record_event(), tensors)
 
 
-class _Mark(NamedTuple):
+class _Recorded(NamedTuple):
     """An event behind what was queued."""
 
     module: Any
@@ -46,13 +46,11 @@ class _Mark(NamedTuple):
     event: Any
     tensors: Sequence[Any]
 
-    def wait(self) -> None:
+    def synchronize(self) -> None:
         self.event.synchronize()
 
-    def join(self) -> None:
-        stream = self.module.current_stream(self.device)
-        stream.wait_event(self.event)
-        for tensor in self.tensors:
-            tensor.record_stream(
-                stream
-            )  # its memory is of the side stream's, which would use it again at once
+    def wait(self) -> None:
+        current = self.module.current_stream(self.device)
+        current.wait_event(self.event)
+        for tensor in self.tensors:  # the side stream's memory, which would be used again at once
+            tensor.record_stream(current)
