@@ -111,7 +111,7 @@ def build(work: Path, out: Path) -> tuple[Path, Path]:
 
 
 def look(sdist: Path, wheel: Path) -> None:
-    step("look into them")
+    step("inspect them")
     run(sys.executable, "-m", "twine", "check", "--strict", sdist, wheel)
     # W004: PyInstaller's hook cannot be imported by its name; tests/packaging sees to the modules
     run(
