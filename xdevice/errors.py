@@ -18,29 +18,30 @@ __all__ = [
     "AxisError",
     "BackendNotInstalledError",
     "BrokenBackendError",
-]
-__all__ += [
     "CopyNeededError",
     "DeviceFallbackWarning",
     "DeviceNotFoundError",
     "DeviceSpellingError",
-]
-__all__ += [
     "DeviceTypeError",
     "DistributedError",
     "DistributedTimeoutError",
     "FileFormatError",
     "MisplacedError",
-]
-__all__ += [
     "MissingNameError",
     "MixedDeviceError",
     "NotATensorError",
     "NotPortableWarning",
     "NotSupportedError",
+    "OutOfMemoryError",
+    "ScopeError",
+    "TooLateError",
+    "TracedTensorError",
+    "TransferError",
+    "UnknownBackendError",
+    "UnknownPlacementError",
+    "VirtualDeviceError",
+    "XDeviceError",
 ]
-__all__ += ["OutOfMemoryError", "ScopeError", "TooLateError", "TracedTensorError", "TransferError"]
-__all__ += ["UnknownBackendError", "UnknownPlacementError", "VirtualDeviceError", "XDeviceError"]
 
 
 class XDeviceError(Exception):

@@ -103,6 +103,11 @@ def test_public_names_are_found_in_all_ways():
     assert answer("print([n for n in xdevice.__all__ if not hasattr(xdevice, n)])")[0] == "[]"
 
 
+def test_public_names_are_those_of_their_modules():
+    for module, names in xdevice._PUBLIC_NAMES.items():
+        assert sorted(importlib.import_module(module).__all__) == sorted(names.split())
+
+
 def test_public_names_belong_to_their_module():
     for name in xdevice.__all__:
         found = getattr(xdevice, name)

@@ -15,6 +15,8 @@ from xdevice.tensors import creation
 from xdevice.tensors.placement import device_of
 from xdevice.typing import DeviceLike
 
+__all__ = ["load", "save"]
+
 
 def save(tree: Any, path: str | PathLike[str]) -> None:
     """Write the tensors of a tree into a safetensors file, from any device, bit for bit.

@@ -22,6 +22,8 @@ from xdevice.framework import packed
 from xdevice.hooks import hooks
 from xdevice.tracing import constant
 
+__all__ = ["available"]
+
 GROUP = "xdevice.backends"  # the entry-point group; our own adapters are registered in it like those of others
 
 ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")

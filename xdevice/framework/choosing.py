@@ -19,6 +19,8 @@ from xdevice.framework.adapters import (
 )
 from xdevice.tracing import constant
 
+__all__ = ["backend", "use", "using"]
+
 _COMPANION = (
     "numpy"  # every framework imports it, so its import says nothing about the user's choice
 )

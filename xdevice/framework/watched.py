@@ -12,6 +12,8 @@ from xdevice.errors import BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 
+__all__ = ["strict"]
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _all: list[Watched] = []

@@ -14,6 +14,18 @@ from xdevice.machine import host_memory
 from xdevice.tracing import constant
 from xdevice.typing import DeviceLike
 
+__all__ = [
+    "as_device",
+    "count",
+    "cpu",
+    "devices",
+    "gpu",
+    "native",
+    "num_gpus",
+    "properties",
+    "synchronize",
+]
+
 _CPU = Device("cpu", 0)
 _backend = backend  # `native` has a parameter of that name
 

@@ -8,6 +8,8 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import cpu, devices, has_cpu, require
 
+__all__ = ["try_all_gpus", "try_gpu"]
+
 _warned: set[str] = set()  # frameworks that a warning was given for
 
 

@@ -29,6 +29,8 @@ from xdevice.kit.later import runs_later
 from xdevice.machine import holders, host_memory, same_gpu
 from xdevice.typing import DeviceLike
 
+__all__ = ["empty_cache", "find_batch_size", "is_out_of_memory", "memory_stats", "share_gpus"]
+
 P = ParamSpec("P")
 T = TypeVar("T")
 

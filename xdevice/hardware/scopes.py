@@ -21,6 +21,8 @@ from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
 from xdevice.typing import DeviceLike
 
+__all__ = ["scope"]
+
 _CO_MIGRATING = (
     0x20 | 0x200
 )  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task

@@ -10,6 +10,8 @@ import time
 
 from xdevice.hardware.devices import synchronize
 
+__all__ = ["Benchmark", "Timer"]
+
 
 class Timer:
     """A stopwatch that collects times in seconds, running from the moment it is made.

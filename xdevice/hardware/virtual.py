@@ -17,6 +17,8 @@ from xdevice.hooks import hooks
 from xdevice.kit import virtual_request as request
 from xdevice.kit.virtual_request import RACES
 
+__all__ = ["virtual_gpus"]
+
 _enabled: dict[Backend, int] = {}  # the frameworks in use, and how many virtual GPUs each has
 _lock = RLock()
 

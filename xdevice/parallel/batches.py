@@ -20,6 +20,8 @@ from xdevice.tensors.trees.leaves import is_weak, places, what_is
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
+__all__ = ["split_batch"]
+
 
 class Shards(list[Any]):
     """A batch in parts, one for each of the devices: what `prefetch` gives to a list of them."""

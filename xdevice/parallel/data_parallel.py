@@ -27,6 +27,8 @@ from xdevice.tensors.placement import device_of
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
+__all__ = ["data_parallel"]
+
 _Result = tuple[
     Any, Any, list[Any]
 ]  # a device's loss of its rows, what comes beside it, and the gradients

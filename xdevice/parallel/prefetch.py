@@ -29,6 +29,8 @@ from xdevice.tensors.trees.leaves import what_is
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
+__all__ = ["prefetch"]
+
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 

@@ -20,6 +20,8 @@ from xdevice.tensors.placement import devices_of, to_device
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
+__all__ = ["Replicas", "all_reduce", "replicate"]
+
 OPERATIONS = ("sum", "mean", "max", "min")
 PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
 

@@ -34,6 +34,8 @@ from xdevice.tensors.arguments import (
 from xdevice.tensors.placement import backend_of, device_of
 from xdevice.typing import DeviceLike
 
+__all__ = ["arange", "empty", "full", "ones", "rand", "randn", "seed", "tensor", "zeros"]
+
 Shape = int | SupportsIndex | Sequence[int]
 Number = complex | SupportsFloat | SupportsIndex
 

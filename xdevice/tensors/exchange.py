@@ -21,6 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import numpy as np
 
+__all__ = ["convert", "to_numpy"]
+
 NOT_NUMPYS = (
     "bfloat",
     "float8",

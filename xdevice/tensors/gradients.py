@@ -12,6 +12,8 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
 from xdevice.tensors.trees.tree import Flat, flatten
 
+__all__ = ["value_and_grad"]
+
 P = ParamSpec("P")
 
 _nested = ContextVar(

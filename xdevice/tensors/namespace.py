@@ -31,6 +31,8 @@ from xdevice.tensors.namespace_numbers import Numbers
 from xdevice.tensors.placement import device_of, one_of, owner_of
 from xdevice.typing import DeviceLike, FourierTransforms, LinearAlgebra
 
+__all__ = ["namespace"]
+
 CONSTANTS = {
     "e": 2.718281828459045,
     "inf": float("inf"),

@@ -30,6 +30,15 @@ from xdevice.framework.ownership import (
 from xdevice.hardware.devices import TRACED, TracedDevice, as_device, is_device
 from xdevice.typing import DeviceLike
 
+__all__ = [
+    "backend_of",
+    "check_same_device",
+    "device_of",
+    "devices_of",
+    "is_same_device",
+    "to_device",
+]
+
 T = TypeVar("T")
 
 _OPENED = frozenset({dict, list, tuple})

@@ -10,6 +10,8 @@ from xdevice.errors import ArgumentError, ArgumentTypeError, TransferError, did_
 from xdevice.framework.choosing import without_last
 from xdevice.tensors.transfers.watching import REMEDIES, Event, Listener, close_for, open_for
 
+__all__ = ["transfer_guard"]
+
 Level = Literal["allow", "log", "forbid_implicit", "forbid"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 

@@ -19,6 +19,8 @@ from xdevice.tensors.transfers.rules import Facts, Recorder, Site, advice
 from xdevice.tensors.transfers.syntax import Place, shown
 from xdevice.tensors.transfers.watching import WORDS, accepting, close_for, open_for, watched
 
+__all__ = ["watch_transfers"]
+
 NO_GPU = (
     "no framework had a GPU, so nothing could be copied; xdevice run --watch-transfers --virtual-gpus 2 --stand-in "
     "SCRIPT runs a script on two virtual ones"
