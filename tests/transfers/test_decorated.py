@@ -1,10 +1,12 @@
 """A decorated function is within its block whatever it is: what counts is what its call gives back."""
 
 import asyncio
+import copy
 import functools
 import inspect
 import io
 import itertools
+import operator
 import types
 from contextlib import asynccontextmanager, contextmanager
 
@@ -263,24 +265,69 @@ def test_what_inspect_says_of_a_function_holds_when_it_is_decorated(block):
 
 
 class Batches:
+    """An iterator as data loaders have it, with more than its steps."""
+
+    taken = 0
+
+    def __init__(self, inside):
+        self.inside = inside
+
     def __iter__(self):
         return self
 
     def __next__(self):
-        raise StopIteration
+        if self.taken == 2:
+            raise StopIteration
+        self.taken += 1
+        return self.inside()
+
+    def __length_hint__(self):
+        return 2 - self.taken
+
+
+class Pages(Batches):
+    __iter__ = __next__ = None
+
+    def __aiter__(self):
+        return self
+
+    async def __anext__(self):
+        await asyncio.sleep(0)
+        if self.taken == 2:
+            raise StopAsyncIteration
+        self.taken += 1
+        return self.inside()
+
+
+def test_iterators_of_another_class_are_within_the_block_at_each_step(block):
+    decorate, inside = block
+    found = decorate(lambda: Batches(inside))()
+    assert iter(found) is found
+    assert (next(found), inside(), found.taken) == (True, False, 1)
+    assert operator.length_hint(found) == 1
+    assert list(found) == [True]
+    assert not inside()
+    with pytest.raises(AttributeError, match="'Batches' object has no attribute 'missing'"):
+        found.missing  # noqa: B018  (asking is the test)
+    assert copy.copy(found).taken == 2
+
+
+def test_asynchronous_iterators_of_another_class_are_within_the_block_at_each_step(block):
+    decorate, inside = block
+
+    async def drive():
+        found = decorate(lambda: Pages(inside))()
+        assert await anext(found)
+        assert not inside()
+        assert found.taken == 1
+        return [each async for each in found]
+
+    assert asyncio.run(drive()) == [True]
 
 
 class Answer:
     def __await__(self):
         yield
-
-
-class Pages:
-    def __aiter__(self):
-        return self
-
-    async def __anext__(self):
-        raise StopAsyncIteration
 
 
 @contextmanager
@@ -294,8 +341,6 @@ async def opened_async():
 
 
 REFUSED = {
-    Batches: "yield what it gives in a generator, and decorate that",
-    Pages: "yield what it gives in a generator, and decorate that",
     Answer: "await it in an `async def`, and decorate that",
     opened: "put the decorator below @contextmanager",
     opened_async: "put the decorator below @contextmanager",
@@ -348,11 +393,18 @@ def test_below_contextmanager_it_holds(block):
 
 
 @pytest.mark.parametrize(
-    "made", [[1], (1,), {1: 2}, "text", range(2), io.StringIO("lines"), None, Device("cpu", 0)]
+    "made",
+    [
+        *([1], (1,), {1: 2}, "text", range(2), io.StringIO("lines"), None, Device("cpu", 0)),
+        *map(iter, ([1], (1,), {1}, {1: 2}, {1: 2}.items(), {1: 2}.values(), b"b", "text", "é")),
+        *map(iter, (range(2), range(1 << 64, 1 << 65), bytearray(b"b"))),
+    ],
+    ids=lambda made: type(made).__name__,
 )
 def test_what_has_run_comes_back_as_it_is(block, made):
     decorate, _ = block
     assert decorate(lambda: made)() is made
+    assert find_batch_size(lambda size: made)() is made
 
 
 @pytest.mark.parametrize("what", [Batches, property(len), 3, None, (each for each in ())])
@@ -369,5 +421,10 @@ def test_what_is_not_a_function_cannot_be_decorated(block, what):
 )
 def test_what_runs_later_has_no_batch_size(kind):
     later = is_within(kind, lambda fn: fn, bool)
-    with pytest.raises(ArgumentTypeError, match="its errors come after its call"):
+    with pytest.raises(ArgumentTypeError, match=r"returned .*, whose errors come after the call"):
         find_batch_size(lambda size: later())()
+
+
+def test_an_iterator_of_another_class_has_no_batch_size():
+    with pytest.raises(ArgumentTypeError, match=r"returned .*Batches.*whose errors come after"):
+        find_batch_size(lambda size: Batches(bool))()

@@ -34,9 +34,9 @@ __all__ = ["empty_cache", "find_batch_size", "is_out_of_memory", "memory_stats",
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_RUNS_LATER = (
-    0x20 | 0x80 | 0x100 | 0x200
-)  # flags of generators and coroutines, as in `inspect`: 5 ms to import
+# flags of generators and coroutines, as in `inspect`: 5 ms to import
+_RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
+_TO_THE_END = "pass a plain function that runs it to the end"
 
 
 def memory_stats(device: DeviceLike) -> MemoryStats:
@@ -160,7 +160,8 @@ def find_batch_size(
     ArgumentError
         ``start`` or ``minimum`` is not a positive integer, or ``start`` is less than ``minimum``.
     ArgumentTypeError
-        ``fn`` is asynchronous or a generator, or what it returns runs later; or it is a method that is not bound.
+        ``fn`` is asynchronous or a generator, or a method that is not bound. When called: it has
+        returned a coroutine, or an iterator that makes its items later.
     OutOfMemoryError
         When called: not even ``minimum`` fits. The framework's own error is its cause.
 
@@ -183,7 +184,8 @@ def find_batch_size(
         )
     code = getattr(getattr(fn, "func", fn), "__code__", None)  # of a partial: of its function
     if code is not None and code.co_flags & _RUNS_LATER:
-        raise _runs_later(fn)
+        why = f"{_name(fn)} is asynchronous or a generator, so its errors come after its call"
+        raise ArgumentTypeError(f"{why}; {_TO_THE_END}")
     if "self" in getattr(getattr(fn, "__code__", None), "co_varnames", ())[:1] and not hasattr(
         fn, "__self__"
     ):
@@ -205,7 +207,8 @@ def find_batch_size(
                 if runs_later(result):
                     if isinstance(result, Coroutine):
                         result.close()  # or Python warns that it was never awaited
-                    raise _runs_later(fn)
+                    given = f"{_name(fn)}() returned {shortened(result)}, whose"
+                    raise ArgumentTypeError(f"{given} errors come after the call; {_TO_THE_END}")
                 return result
             except Exception as error:
                 if not is_out_of_memory(error):
@@ -222,10 +225,8 @@ def find_batch_size(
     return run
 
 
-def _runs_later(fn: Any) -> ArgumentTypeError:
-    name = getattr(fn, "__name__", "fn")
-    why = f"{name} is asynchronous or a generator, or returns an iterator, so its errors come after its call"
-    return ArgumentTypeError(f"{why}; pass a plain function that runs it to the end")
+def _name(fn: Any) -> str:
+    return getattr(fn, "__name__", "fn")
 
 
 def _ask(owner: Backend, function: str, *args: Any) -> Any:

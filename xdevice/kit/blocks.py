@@ -1,7 +1,7 @@
 """Blocks: those that decorate functions, too; and one with environment variables that a framework reads once."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from inspect import (
@@ -68,8 +68,6 @@ def _runs_outside(fn: Callable[..., Any], result: object, name: str) -> Argument
     cure = "put the decorator below @contextmanager"
     if isinstance(result, Awaitable):
         cure = "await it in an `async def`, and decorate that"
-    elif isinstance(result, (Iterator, AsyncIterator)):
-        cure = "yield what it gives in a generator, and decorate that"
     given = f"{getattr(fn, '__name__', shortened(fn))}() returned {shortened(result)}"
     return ArgumentTypeError(f"{given}, which runs after its call and so outside {name}; {cure}")
 

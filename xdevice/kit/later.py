@@ -15,37 +15,68 @@ from collections.abc import (
 from contextlib import AbstractContextManager
 from functools import wraps
 from io import IOBase
+from operator import length_hint
 from types import GeneratorType
 from typing import Any
 
 _LATER = (Awaitable, Iterator, AsyncIterator)
 _ITERABLE_COROUTINE = 0x100  # the flag of what types.coroutine decorates
-_PLAIN = {
-    "builtins",
-    "itertools",
-}  # whose iterators can nothing but be iterated: map, zip, chain, …
+_PLAIN = {"builtins", "itertools"}  # whose iterators only give items: map, zip, chain, …
+_CONTAINERS = [], (), {}.keys(), {}.values(), {}.items(), set[Any](), "", "é", b"", bytearray()
+_DONE = {*map(type, map(iter, (*_CONTAINERS, range(0), range(1 << 64))))}
+"""Iterators of what is in memory already: their steps run nothing."""
 
 Block = AbstractContextManager[Any]
 
 
 def runs_later(result: object) -> bool:
     """Whether the result's work is done when it is awaited, iterated, or entered as a block made by ``contextlib``."""
-    return (isinstance(result, _LATER) and not isinstance(result, IOBase)) or _is_generated_block(
-        result
-    )
+    if type(result) in _DONE or isinstance(result, IOBase):
+        return False
+    return isinstance(result, _LATER) or _is_generated_block(result)
 
 
 def within(block: Block, result: object) -> object | None:
-    """The same work, each step of it within the block; None where only the result's own class can do it."""
+    """The same work, each step of it within the block; None where that cannot be: a task, another block."""
     if isinstance(result, Coroutine) or _is_iterable_coroutine(result):
         return _started(awaiting, result, block)
     if isinstance(result, Generator):
         return _started(generating, result, block)
     if isinstance(result, AsyncGenerator):
         return _started(generating_async, result, block)
-    if isinstance(result, Iterator) and type(result).__module__ in _PLAIN:
-        return _started(generating, _each(result), block)
-    return None
+    if isinstance(result, Awaitable):
+        return None  # a task or a future, which has started, or works elsewhere
+    if isinstance(result, Iterator):
+        is_plain = type(result).__module__ in _PLAIN
+        return _started(generating, _each(result), block) if is_plain else _Steps(result, block)
+    return _AsyncSteps(result, block) if isinstance(result, AsyncIterator) else None
+
+
+class _Stepped:
+    """An iterator of another class: each step of it is within the block, and its attributes are its own."""
+
+    def __init__(self, items: Any, block: Block) -> None:
+        self._steps = items, block
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(object.__getattribute__(self, "_steps")[0], name)
+
+
+class _Steps(_Stepped, Iterator[Any]):
+    def __next__(self) -> Any:
+        items, block = self._steps
+        with block:
+            return next(items)
+
+    def __length_hint__(self) -> int:
+        return length_hint(self._steps[0])
+
+
+class _AsyncSteps(_Stepped, AsyncIterator[Any]):
+    async def __anext__(self) -> Any:
+        items, block = self._steps
+        with block:
+            return await anext(items)
 
 
 def _started(function: Callable[..., Callable[..., Any]], result: object, block: Block) -> object:
