@@ -5,6 +5,7 @@ import io
 import multiprocessing
 import os
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (everybody's name for it)
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils import cpp_extension
 from torch.utils.data import DataLoader, TensorDataset
 
 import xdevice
@@ -491,6 +493,8 @@ def test_a_nested_tensor_is_sent_to_other_processes_in_parts():
 def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
     cuda, x = torch.cuda, torch.ones(2, device=FIRST)
     pointwise = cuda.jiterator._create_jit_fn("template <typename T> T same(T x) { return x; }")
+    inline = partial(cpp_extension.load_inline, "brought", "void f();", "__global__ void k() {}")
+    extension = partial(cpp_extension.load, "brought", ["kernels.cu"])
     for name, call in (
         ("torch.cuda.CUDAGraph; run the operations", cuda.CUDAGraph),
         ("torch.cuda.CUDAGraph", lambda: cuda.make_graphed_callables(nn.Linear(2, 2).cuda(), (x,))),
@@ -507,6 +511,8 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
             lambda: cuda.nccl.all_reduce([x, x.to(SECOND)]),
         ),
         ("torch.cuda.tunable.enable", cuda.tunable.enable),
+        ("CUDA kernels of extensions, which torch.utils.cpp_extension.load_inline", inline),
+        ("CUDA kernels of extensions, which torch.utils.cpp_extension.load ", extension),
         ("NVML, which torch.cuda.utilization", cuda.utilization),
         ("torch.cuda.list_gpu_processes; torch.cuda.mem_get_info", cuda.list_gpu_processes),
     ):
@@ -519,6 +525,14 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
     numbers = "multi_processor_count max_threads_per_block clock_rate pci_bus_id L2_cache_size total_memory"
     assert all(isinstance(getattr(properties, name), int) for name in numbers.split())
     assert cuda.memory_snapshot() == []
+
+
+def test_an_extension_is_compiled_for_a_real_gpu_that_is_named(monkeypatch):
+    monkeypatch.delenv("TORCH_CUDA_ARCH_LIST", raising=False)
+    with pytest.raises(RuntimeError, match="virtual GPUs have no architecture"):
+        cpp_extension._get_cuda_arch_flags()
+    monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0")
+    assert cpp_extension._get_cuda_arch_flags() == ["-gencode=arch=compute_80,code=sm_80"]
 
 
 def test_memory_is_registered_errors_have_words_and_a_librarys_preference_is_kept():

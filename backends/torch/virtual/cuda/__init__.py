@@ -5,13 +5,21 @@ pickles are torch's own. What ``torch.cuda`` asks of a build with CUDA is answer
 """
 
 from xdevice.backends.torch.virtual import streams
-from xdevice.backends.torch.virtual.cuda import api, checks, dtypes, faithful, tensor_types
+from xdevice.backends.torch.virtual.cuda import (
+    api,
+    checks,
+    dtypes,
+    extensions,
+    faithful,
+    tensor_types,
+)
 
 _PARTS = (
     api.replace,
     api.replace_unavailable,
     streams.replace_on_cuda,
     api.replace_whole,
+    extensions.refuse,
     tensor_types.replace,
 )
 STEPS = checks.register, dtypes.begin, *_PARTS, dtypes.register_products
