@@ -491,7 +491,7 @@ def test_a_nested_tensor_is_sent_to_other_processes_in_parts():
 
 
 def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
-    cuda, x = torch.cuda, torch.ones(2, device=FIRST)
+    cuda, sizes, x = torch.cuda, torch._C, torch.ones(2, device=FIRST)
     pointwise = cuda.jiterator._create_jit_fn("template <typename T> T same(T x) { return x; }")
     inline = partial(cpp_extension.load_inline, "brought", "void f();", "__global__ void k() {}")
     extension = partial(cpp_extension.load, "brought", ["kernels.cu"])
@@ -513,6 +513,11 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
         ("torch.cuda.tunable.enable", cuda.tunable.enable),
         ("CUDA kernels of extensions, which torch.utils.cpp_extension.load_inline", inline),
         ("CUDA kernels of extensions, which torch.utils.cpp_extension.load ", extension),
+        ("torch.backends.cuda.cublas_workspace_size", lambda: sizes._cuda_getCublasWorkspaceSize()),
+        (
+            "torch.backends.cuda.cublas_workspace_size",
+            lambda: sizes._cuda_setCublasWorkspaceSize(1),
+        ),
         ("NVML, which torch.cuda.utilization", cuda.utilization),
         ("torch.cuda.list_gpu_processes; torch.cuda.mem_get_info", cuda.list_gpu_processes),
     ):
@@ -1008,6 +1013,13 @@ def test_compiled_traced_and_profiled_code_runs():
         assert torch.ones(1).is_cuda
     finally:
         torch.set_default_device(None)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit")
+def test_what_torch_calls_where_cuda_is_built_is_there():
+    torch.compiler.reset()  # Keras calls it before each model
+    for name in ("resetCublasWorkspaceSize", "resetCublasLtWorkspaceSize"):  # torch's own tests
+        getattr(torch._C, f"_cuda_{name}")()
 
 
 def test_kernels_for_real_gpus_that_a_library_brings_are_not_called():

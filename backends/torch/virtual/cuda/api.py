@@ -117,7 +117,8 @@ def _set_sync_debug_mode(mode: int) -> None:
 
 
 _NOTHING = """
-    cudaCachingAllocator_enable sleep emptyCache ipc_collect clearCublasWorkspaces
+    cudaCachingAllocator_enable sleep emptyCache ipc_collect
+    clearCublasWorkspaces resetCublasWorkspaceSize resetCublasLtWorkspaceSize
     record_memory_history record_memory_history_legacy
 """
 """What does nothing: an operation is done when its call returns, and freed memory is the host's at once."""
