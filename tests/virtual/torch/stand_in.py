@@ -453,6 +453,44 @@ def test_operations_of_the_cpus_own_libraries_are_refused():
     assert torch.equal(torch.ops.quantized.embedding_bag_byte_unpack(rows.cuda()).cpu(), x.cpu())
 
 
+DOUBLE = """
+torch::Tensor twice(torch::Tensor x) { return x * 2; }
+TORCH_LIBRARY(compiled_for_cpu, m) { m.def("twice(Tensor x) -> Tensor"); }
+TORCH_LIBRARY_IMPL(compiled_for_cpu, CPU, m) { m.impl("twice", &twice); }
+"""
+
+
+def test_a_programs_own_operations_for_the_cpu_alone_are_refused():
+    library = torch.library.Library("written_for_cpu", "FRAGMENT")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda x: x * 2, "CPU")
+
+    def decorated(name, kinds):
+        make = torch.library.custom_op(
+            f"written_for_cpu::{name}", mutates_args=(), device_types=kinds
+        )
+
+        def twice(x: torch.Tensor) -> torch.Tensor:
+            return x * 2
+
+        return make(twice)
+
+    cpp_extension.load_inline("compiled_for_cpu", DOUBLE, functions=["twice"])
+    for_cpu, for_all = decorated("decorated", "cpu"), decorated("decorated_for_all", None)
+    x = torch.ones(2, device=SECOND)
+    for name, call in (
+        ("written_for_cpu::twice", torch.ops.written_for_cpu.twice),
+        ("written_for_cpu::decorated", for_cpu),
+        ("compiled_for_cpu::twice", torch.ops.compiled_for_cpu.twice),
+    ):
+        with pytest.raises(NotImplementedError, match=f"Could not run '{name}' .* 'CUDA' backend"):
+            call(x)
+        assert call(x.cpu()).tolist() == [2, 2]
+    assert for_all(x).tolist() == [2, 2]
+    for_cpu.register_kernel("cuda")(lambda x: x * 3)  # a kernel for GPUs that comes later counts
+    assert for_cpu(x).tolist() == [3, 3]
+
+
 def test_random_states_are_those_of_gpus():
     with pytest.raises(RuntimeError, match="RNG state is wrong size"):
         torch.cuda.set_rng_state(torch.get_rng_state())

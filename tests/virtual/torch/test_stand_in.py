@@ -219,3 +219,17 @@ def test_a_program_may_end_with_a_backward():
         4
     ):  # where the end does not wait for autograd's threads, every third is aborted or so
         run("-c", code)
+
+
+ON_CPU_ALONE = """
+import torch
+library = torch.library.Library("written_for_cpu", "DEF")
+library.define("twice(Tensor x) -> Tensor")
+library.impl("twice", lambda x: x * 2, "CPU")
+print(torch.ops.written_for_cpu.twice(torch.ones(2, device="cuda")).tolist())
+"""
+
+
+def test_lenient_ones_compute_an_operation_for_the_cpu_alone():
+    assert run("-c", ON_CPU_ALONE, **{ENV: "2:stand-in,lenient"})[0] == "[2.0, 2.0]\n"
+    assert "Could not run 'written_for_cpu::twice'" in run("-c", ON_CPU_ALONE, status=1)[1]

@@ -20,6 +20,7 @@ _POINTER, _TEXT, _ERROR = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p
 _FUNCTIONS = {
     "begin": (_ERROR, _INT, _BOOL, _NUMBER, _BOOL),
     "cover": (_ERROR,),
+    "leave_on_cpu": (_ERROR, _TEXT),
     "resize_storage": (_ERROR, _POINTER, _NUMBER),
     "current": (_INT,),
     "exchange": (_INT, _INT),

@@ -211,10 +211,18 @@ inline void look(const c10::OperatorHandle& op, const Plan& plan, const IValue* 
   call_python("look", stack);
 }
 
+// CUDA's error for an operation that no build with CUDA has a kernel for.
+inline void refuse_without_kernel(const c10::OperatorHandle& op) {
+  const std::string& name = op.schema().name();
+  TORCH_CHECK_NOT_IMPLEMENTED(!refusing, "Could not run '", name, "' with arguments from the 'CUDA' backend. This could "
+      "be because the operator doesn't exist for this backend. '", name, "' is only available for these backends: [CPU]");
+}
+
 inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   check_usable();
   Run run{op, plan_of(op)};
   const Plan& plan = run.plan;
+  if (C10_UNLIKELY(plan.is_only_on_cpu)) refuse_without_kernel(op);
   auto* arguments = stack->data() + (stack->size() - plan.arguments);
   if (C10_UNLIKELY(checks.load(std::memory_order_relaxed) & COPIES) && plan.waits) look(op, plan, arguments);
   if (C10_UNLIKELY(plan.alert != nullptr) && plan.alert->applies(arguments[plan.decides]))
@@ -254,11 +262,8 @@ inline void convolve(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* 
   compute(op, keys, stack);
 }
 
-// An operation that no build with CUDA has a kernel for.
 inline void only_on_cpu(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-  const std::string& name = op.schema().name();
-  TORCH_CHECK_NOT_IMPLEMENTED(!refusing, "Could not run '", name, "' with arguments from the 'CUDA' backend. This could "
-      "be because the operator doesn't exist for this backend. '", name, "' is only available for these backends: [CPU]");
+  refuse_without_kernel(op);
   compute(op, keys, stack);
 }
 

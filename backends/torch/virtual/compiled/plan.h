@@ -2,6 +2,7 @@
 #pragma once
 #include "dtypes.h"
 #include "devices.h"
+#include <sstream>
 
 namespace xdevice {
 
@@ -30,8 +31,23 @@ struct Plan {
   bool across = false;   // copies between devices
   bool waits = false;    // may copy between devices, or wait for a number
   bool differs = false;  // makes more where a gradient is wanted
+  bool is_only_on_cpu = false;  // written in Python, for the CPU alone
   const Special* special = nullptr;
 };
+
+// Whether Python code defines the operation, and its kernel for the CPU: the same code would run beside a real GPU, and
+// leave the operation without a kernel for it. A compiled library may have kernels for CUDA in another build of it.
+inline bool is_only_on_cpu(const c10::OperatorHandle& op) {
+  if (op.schema().name().rfind("aten::", 0) == 0 || op.hasKernelForDispatchKey(KEY)) return false;
+  bool is_defined = false, has_kernel = false;
+  std::istringstream lines(op.dumpState());
+  for (std::string line; std::getline(lines, line);) {
+    bool in_python = line.find(".py:") != line.npos;
+    is_defined |= in_python && line.rfind("debug: ", 0) == 0;
+    has_kernel |= in_python && line.rfind("CPU: ", 0) == 0;
+  }
+  return is_defined && has_kernel;
+}
 
 inline Plan planned(const c10::OperatorHandle& op) {
   Plan plan;
@@ -52,6 +68,7 @@ inline Plan planned(const c10::OperatorHandle& op) {
   if (name == "aten::repeat_interleave") plan.size = at("output_size");
   if (name.find("index") != name.npos) plan.indices = at("indices");
   plan.special = special_of(op);
+  plan.is_only_on_cpu = refusing && is_only_on_cpu(op);
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
   plan.waits = plan.across || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||
       op.hasTag(Tag::data_dependent_output);

@@ -94,6 +94,11 @@ void register_cpus_own() {
   }
 }
 
+// An operation of an extension that the program has compiled for the CPU alone.
+void leave_on_cpu(const std::string& full) {
+  library(full.substr(0, full.find(':')).c_str(), KEY).impl(full.c_str(), boxed<&only_on_cpu>());
+}
+
 void register_operations() {
   library("_", KEY).fallback(boxed<&compute>());
   auto& ours = library("aten", KEY);
@@ -245,6 +250,9 @@ EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool enforced)
   });
 }
 
+EXPORT const char* xdevice_leave_on_cpu(const char* operation) {
+  return error_of([&] { leave_on_cpu(operation); });
+}
 EXPORT const char* xdevice_cover() { return error_of(cover); }  // after operations were added
 EXPORT const char* xdevice_resize_storage(void* storage, int64_t bytes) {
   return error_of([&] { resize(static_cast<c10::StorageImpl*>(storage), bytes); });
