@@ -231,5 +231,8 @@ print(torch.ops.written_for_cpu.twice(torch.ones(2, device="cuda")).tolist())
 
 
 def test_lenient_ones_compute_an_operation_for_the_cpu_alone():
-    assert run("-c", ON_CPU_ALONE, **{ENV: "2:stand-in,lenient"})[0] == "[2.0, 2.0]\n"
-    assert "Could not run 'written_for_cpu::twice'" in run("-c", ON_CPU_ALONE, status=1)[1]
+    command = "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in"
+    assert run(*command, "--lenient", "-c", ON_CPU_ALONE)[0] == "[2.0, 2.0]\n"
+    assert (
+        "Could not run 'written_for_cpu::twice'" in run(*command, "-c", ON_CPU_ALONE, status=1)[1]
+    )

@@ -42,7 +42,7 @@ inline bool is_only_on_cpu(const c10::OperatorHandle& op) {
   bool is_defined = false, has_kernel = false;
   std::istringstream lines(op.dumpState());
   for (std::string line; std::getline(lines, line);) {
-    bool in_python = line.find(".py:") != line.npos;
+    bool in_python = line.find(".py:") != line.npos || line.find(">:") != line.npos;  // as <stdin>:1
     is_defined |= in_python && line.rfind("debug: ", 0) == 0;
     has_kernel |= in_python && line.rfind("CPU: ", 0) == 0;
   }
