@@ -1,5 +1,6 @@
 """New PyTorch tensors."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,7 @@ _ABOUT_ARGUMENTS = (
     # of dtypes that a GPU lacks: Apple's (pytorch/pytorch#176981) and Intel's (intel/torch-xpu-ops#1742)
     *("Undefined type", "Required aspect"),
 )
+_LARGEST_HALF = torch.finfo(torch.float16).max
 
 
 def dtype(name: str) -> Any:
@@ -59,7 +61,20 @@ empty, zeros, ones, rand, randn = map(_of_shape, ("empty", "zeros", "ones", "ran
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> torch.Tensor:
     if isinstance(value, torch.Tensor):  # torch.full takes numbers only
         return value.to(device=_native(device), dtype=dtype).reshape(()).expand(shape).clone()
-    return _made(torch.full, shape, value, dtype=dtype, device=_native(device))
+    filling = rounded(value, dtype)
+    return _made(torch.full, shape, filling, dtype=dtype, device=_native(device))
+
+
+def rounded(value: Any, dtype: torch.dtype | None) -> Any:
+    """The number; infinity for a float beyond the dtype's largest, which torch 2.13 refuses."""
+    if type(value) is not float or abs(value) <= _LARGEST_HALF or dtype is None:
+        return value
+    is_beyond = _is_inexact(dtype) and abs(value) > torch.finfo(dtype).max
+    return math.copysign(math.inf, value) if is_beyond else value
+
+
+def _is_inexact(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> torch.Tensor:

@@ -9,6 +9,7 @@ import array_api_compat.torch.fft as xp_fft
 import array_api_compat.torch.linalg as xp_linalg
 import torch
 
+from xdevice.backends.torch.creation import rounded
 from xdevice.contract import Extension
 from xdevice.kit.standard.axes import UniqueAll
 
@@ -18,15 +19,40 @@ fft = Extension(lambda: vars(xp_fft), torch.fft)
 
 def namespace() -> Mapping[str, Any]:
     return vars(xp) | {
+        "clip": _clip,
+        "full_like": _full_like,
         "repeat": _repeat,
+        "result_type": _result_type,
         "take": _take,
         "take_along_axis": _take_along_axis,
         "unique_all": _unique_all,
+        "where": _where,
     }
 
 
 def module() -> ModuleType:
     return torch
+
+
+def _clip(x: torch.Tensor, /, min: Any = None, max: Any = None) -> torch.Tensor:
+    return xp.clip(x, rounded(min, x.dtype), rounded(max, x.dtype))
+
+
+def _full_like(x: torch.Tensor, /, fill_value: Any, *, dtype: Any = None) -> torch.Tensor:
+    return xp.full_like(x, rounded(fill_value, dtype or x.dtype), dtype=dtype)
+
+
+def _where(condition: torch.Tensor, x1: Any, x2: Any, /) -> torch.Tensor:
+    if type(x1) is float and isinstance(x2, torch.Tensor):
+        x1 = rounded(x1, x2.dtype)
+    elif type(x2) is float and isinstance(x1, torch.Tensor):
+        x2 = rounded(x2, x1.dtype)
+    return xp.where(condition, x1, x2)
+
+
+def _result_type(*arrays_and_dtypes: Any) -> torch.dtype:
+    """The dtype; torch 2.13 refuses integers beyond 64 bits, though only their kind counts."""
+    return xp.result_type(*(0 if type(x) is int else x for x in arrays_and_dtypes))
 
 
 def _take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> Any:

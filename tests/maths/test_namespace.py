@@ -292,3 +292,9 @@ def test_lists_of_several_kinds_of_numbers_become_the_highest_kind(backend):
     if "complex64" in dir(xp):
         assert to_numpy(xp.asarray([1, 2j, 3.5])).tolist() == [1, 2j, 3.5]
         assert xp.full((2,), 1j).dtype == xp.asarray(1j).dtype
+
+
+def test_hypot_of_long_sides_is_finite(backend):
+    xp = xdevice.namespace()
+    found = xp.hypot(xp.asarray([3.0, 1e30], dtype="float32"), 2**70)
+    assert xdevice.to_numpy(found).tolist() == pytest.approx([2.0**70, 1e30])

@@ -528,3 +528,10 @@ def test_a_dtype_without_kernels_says_what_to_convert_it_to(dtype):
             NotSupportedError, match=f"paddle cannot {verb} {dtype}; convert it first"
         ):
             act()
+
+
+@pytest.mark.parametrize("dividend", [7, [7]])
+def test_a_remainder_by_zero_does_not_end_the_process(backend, dividend):
+    xp = xdevice.namespace()
+    with pytest.raises(RuntimeError, match="division by zero"):
+        xp.remainder(xp.asarray(dividend, dtype="int32"), xp.asarray([1, 0], dtype="int32"))

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from xdevice.device import Device, as_integer
@@ -147,6 +148,7 @@ def _written(given: Sequence[Any]) -> str:
     return shortened(given[0] if len(given) == 1 else tuple(given))
 
 
+@lru_cache(maxsize=256, typed=True)  # dtypes of two libraries may have one hash
 def dtype_name(dtype: Any, owner: Backend | None = None) -> str:
     """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``.
 
@@ -263,6 +265,7 @@ def complex_among_reals(dtype: str) -> str:
     return f"{dtype} does not hold complex numbers; give a complex dtype, or the real part"
 
 
+@lru_cache(maxsize=256)
 def limits_of(dtype: str) -> tuple[int, int] | None:
     """The least and the largest number of a dtype of integers."""
     kind, _, bits = dtype.rpartition("int")

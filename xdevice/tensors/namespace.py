@@ -196,9 +196,10 @@ class Namespace:
 def _functions(owner: Backend) -> dict[str, Any]:
     """What a namespace has: the framework's functions, and those that are the same under every framework."""
     own = owner.maths.namespace()
-    factories, creation = Factories(owner, own), owner.open("creation")
+    numbers, creation = Numbers(owner, own), owner.open("creation")
+    factories = Factories(owner, own, numbers)
     made = {name: own[name] for name in NAMES if name in own and name not in DTYPE_NAMES}
-    made |= Numbers(owner).functions(own)
+    made |= numbers.functions()
     made |= {name: _as_tuple(own[name]) for name in TUPLES if name in own} | CONSTANTS
     if creation.has("dtype"):
         dtypes = {name: creation.dtype(name) for name in DTYPE_NAMES}

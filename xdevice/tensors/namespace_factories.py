@@ -18,6 +18,7 @@ from xdevice.tensors import creation
 from xdevice.tensors.arguments import check_fit, native_dtype, number_for, shape_of
 from xdevice.tensors.creation import Shape, make, place
 from xdevice.tensors.exchange import to_numpy
+from xdevice.tensors.namespace_numbers import Numbers
 from xdevice.tensors.placement import device_of, to_device
 
 FACTORIES = (
@@ -44,8 +45,8 @@ _WRONG = (
 
 
 class Factories:
-    def __init__(self, owner: Backend, own: Mapping[str, Any]) -> None:
-        self._owner, self._own = owner, own
+    def __init__(self, owner: Backend, own: Mapping[str, Any], numbers: Numbers) -> None:
+        self._owner, self._own, self._numbers = owner, own, numbers
         self._dtypes: dict[Any, Any] = {None: None}  # the native dtype of each that was asked for
 
     def functions(self) -> dict[str, Callable[..., Any]]:
@@ -197,15 +198,21 @@ class Factories:
         """A tensor of one number, of the shape, dtype and device of another tensor."""
         wanted = self._dtype(dtype)
         made_of = x.dtype if wanted is None else wanted
+        filling = self._numbers.filling(fill_value, made_of)
+        if filling is None:
+            filling = self._checked(fill_value, made_of)
+        found = self._own["full_like"](x, filling, dtype=wanted)
+        return found if device is None else to_device(found, device)
+
+    def _checked(self, fill_value: Any, dtype: Any) -> Any:
+        """What `full_like` fills a tensor of that dtype with."""
         try:
-            check_fit("full", (fill_value,), made_of, self._owner)
-            fill_value = number_for(made_of, fill_value, self._owner)
+            check_fit("full", (fill_value,), dtype, self._owner)
+            return number_for(dtype, fill_value, self._owner)
         except (TypeError, OverflowError) as error:
             raise ArgumentError(
                 f"full_like(x, {shortened(fill_value)}) cannot be made: {error}"
             ) from None
-        found = self._own["full_like"](x, fill_value, dtype=wanted)
-        return found if device is None else to_device(found, device)
 
     def astype(self, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
         """The tensor in another dtype. Gradients flow through."""

@@ -321,8 +321,74 @@ class Maths(Promises):
         truth = xp.asarray([True, False])
         for call in (lambda: xp.where(truth, truth, 2**63), lambda: xp.add(-(2**63) - 1, truth)):
             raised(
-                ArgumentError, "does not fit into int64, .*; beside booleans, write it as a float"
+                ArgumentError, "does not fit into int(32|64), .*; beside booleans, write it as a float"
             )(call)
+
+    def test_beside_booleans_an_integer_is_computed_with_or_refused(self, backend: str) -> None:
+        xp = namespace()
+        truth = xp.asarray([True, False])
+        calls = (
+            lambda: xp.where(truth, truth, 2**40),
+            lambda: xp.where(truth, 2**40, 1),
+            lambda: xp.add(truth, 2**40),
+            lambda: xp.equal(2**40, truth),
+        )
+        for call in calls:  # JAX has integers of 64 bits only where they are enabled
+            try:
+                found = to_numpy(call())
+            except ArgumentError:
+                assert dtype_name(xp.result_type(xp.bool, 1)) == "int32"
+                raised(ArgumentError, "does not fit into int32")(call)
+            else:
+                assert found.dtype == bool or found.max() >= 2**40
+
+    @pytest.mark.parametrize("bound", [0.5, -0.25, 1e10, float("nan"), float("inf")])
+    def test_clip_of_integers_refuses_what_their_dtype_does_not_hold(
+        self, backend: str, bound: float
+    ) -> None:
+        xp = namespace()
+        x = xp.asarray([1, 2, 100], dtype="int32")
+        raised(ArgumentError, "int32")(xp.clip, x, bound)
+        raised(ArgumentError, "int32")(xp.clip, x, max=-bound)
+
+    def test_clip_keeps_the_dtype(self, backend: str) -> None:
+        xp = namespace()
+        whole, bytes_ = xp.asarray([1, 2, 100], dtype="int32"), xp.asarray([1, 5], dtype="uint8")
+        real = xp.asarray([0.25, 7.0], dtype="float32")
+        clipped = [
+            (xp.clip(whole, 2.0, 50.0), "int32", [2, 2, 50]),
+            (xp.clip(whole, -float("inf"), float("inf")), "int32", [1, 2, 100]),
+            (xp.clip(whole, max=xp.asarray(3, dtype="uint8")), "int32", [1, 2, 3]),
+            (xp.clip(real, xp.asarray(1, dtype="int32"), 2), "float32", [1.0, 2.0]),
+        ]
+        for found, dtype, values in clipped:
+            assert (dtype_name(found.dtype), to_numpy(found).tolist()) == (dtype, values)
+        refused = raised(ArgumentError, "clip of u?int.* keeps the dtype, which does not hold all")
+        refused(xp.clip, whole, real[0])
+        refused(xp.clip, bytes_, max=whole[0])
+        raised(ArgumentError, "clip of booleans is not defined")(xp.clip, xp.equal(whole, 1), 0, 1)
+
+    def test_a_float_beyond_the_largest_is_infinite(self, backend: str) -> None:
+        xp = namespace()
+        x, chosen = xp.asarray([1.0, 2.0], dtype="float32"), xp.asarray([True, False])
+        calls = (
+            lambda: xp.where(chosen, x, -1e40),
+            lambda: xp.clip(x, -1e40, 1e40),
+            lambda: xp.full_like(x, 1e40),
+            lambda: xp.full((2,), 1e40, dtype="float32"),
+            lambda: xp.add(x, 1e40),
+        )
+        expected = [[1.0, -np.inf], [1.0, 2.0], *[[np.inf, np.inf]] * 3]
+        with np.errstate(over="ignore"):  # NumPy, by which other frameworks round too, warns
+            assert [to_numpy(call()).tolist() for call in calls] == expected
+
+    @pytest.mark.parametrize("name", ["bitwise_left_shift", "bitwise_right_shift", "pow"])
+    def test_integers_have_no_negative_powers_and_shifts(self, backend: str, name: str) -> None:
+        xp = namespace()
+        raised(ArgumentError, f"{name} of int32 by -1 is not an integer; convert the tensor")(
+            getattr(xp, name), xp.asarray([1, 2], dtype="int32"), -1
+        )
+        assert to_numpy(xp.pow(xp.asarray([2.0]), -1)).tolist() == [0.5]
 
     def test_a_number_beyond_the_integers_is_a_float_where_the_result_is_one(
         self, backend: str
