@@ -321,7 +321,8 @@ class Maths(Promises):
         truth = xp.asarray([True, False])
         for call in (lambda: xp.where(truth, truth, 2**63), lambda: xp.add(-(2**63) - 1, truth)):
             raised(
-                ArgumentError, "does not fit into int(32|64), .*; beside booleans, write it as a float"
+                ArgumentError,
+                "does not fit into int(32|64), .*; beside booleans, write it as a float",
             )(call)
 
     def test_beside_booleans_an_integer_is_computed_with_or_refused(self, backend: str) -> None:
