@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -158,6 +159,61 @@ def test_what_ends_the_program_does_not_wait_for_its_turn(stop, where):
     assert found == list(range(max(where - 2, 0)))
 
 
+class OutOfTimeError(Exception):
+    pass
+
+
+def expire(*_):
+    raise OutOfTimeError
+
+
+class Expiring:
+    __call__ = expire
+
+
+@pytest.fixture(params=[expire, partial(expire, 1), Expiring(), Expiring().__call__])
+def alarm(request):
+    """A signal whose handler raises an `Exception`; its number."""
+    before = signal.signal(signal.SIGTERM, request.param)
+    yield signal.SIGTERM
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.parametrize("where", [0, 1, 3])
+def test_what_a_signals_handler_raises_in_the_source_does_not_wait_for_its_turn(alarm, where):
+    found = []
+
+    def source():
+        yield from range(where)
+        signal.raise_signal(alarm)
+        yield from range(9)
+
+    with pytest.raises(OutOfTimeError):
+        deque(map(found.append, ahead(source())))
+    assert found == list(range(max(where - 2, 0)))
+
+
+def test_what_a_signals_handler_raises_while_a_copy_is_waited_for_does_not_wait(alarm):
+    found, told = [], []
+
+    class Slow(Way):
+        def synchronize(self):
+            super().synchronize()
+            if self.number == 3:
+                signal.raise_signal(alarm)
+
+    with pytest.raises(OutOfTimeError):
+        deque(map(found.append, ahead(range(9), 2, lambda i: Placed(i, True, [Slow(i, told)]))))
+    assert found == [0, 1]
+
+
+def test_what_the_loop_throws_into_the_batches_comes_at_once():
+    batches = iter(ahead(range(9)))
+    assert next(batches) == 0
+    with pytest.raises(KeyError):
+        batches.throw(KeyError())
+
+
 @pytest.mark.parametrize("way", ["break", "raise", "forget", "cycle", "close"])
 def test_the_source_is_closed_however_the_loop_is_left(way):
     is_closed = []
@@ -188,6 +244,15 @@ def test_the_source_is_closed_however_the_loop_is_left(way):
         loop()
     gc.collect()
     assert is_closed
+
+
+def test_an_enums_error_waits_for_its_turn():
+    """Its class has a metaclass with a ``__call__``, as that of ``signal.SIG_DFL``."""
+    found = []
+    numbers = (number if number < 3 else signal.Handlers(9 + number) for number in range(9))
+    with pytest.raises(ValueError, match="is not a valid Handlers"):
+        deque(map(found.append, ahead(numbers)))
+    assert found == [0, 1, 2]
 
 
 @pytest.mark.parametrize("error", [KeyError("x"), StopAsyncIteration(), MemoryError()])

@@ -258,8 +258,18 @@ def _missing(name: str, kind: str, index: int, what: str) -> str:
         return f"{kind}:{index} does not exist under {owner}, which sees no device{what}: {why}"
     hint = "use one of these"
     if kind == "gpu" and has_cpu(owner):
-        hint = why_none(owner) or f"use try_gpu({index}) to fall back to the CPU"
+        fall_back = f"use try_gpu({index}) to fall back to the CPU"
+        hint = _for_another(owner) or why_none(owner) or fall_back
     return f"{kind}:{index} does not exist under {owner}, which sees {there}{what}; {hint}"
+
+
+def _for_another(owner: Backend) -> str:
+    """What to write of an array that is on the CPU always, where another framework is chosen."""
+    chosen = decided()
+    if chosen is None or chosen == owner or owner.hardware.kinds() != ("cpu",):
+        return ""
+    cure = f"make a tensor of it with xdevice.convert(x, {str(chosen)!r})"
+    return f"what {owner} makes is on the CPU always: {cure}"
 
 
 def devices_of(owner: Backend, kind: str | None = None) -> list[Device]:

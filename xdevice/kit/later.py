@@ -22,7 +22,18 @@ from typing import Any
 _LATER = (Awaitable, Iterator, AsyncIterator)
 _ITERABLE_COROUTINE = 0x100  # the flag of what types.coroutine decorates
 _PLAIN = {"builtins", "itertools"}  # whose iterators only give items: map, zip, chain, …
-_CONTAINERS = [], (), {}.keys(), {}.values(), {}.items(), set[Any](), "", "é", b"", bytearray()
+_CONTAINERS: tuple[Any, ...] = (
+    [],
+    (),
+    {}.keys(),
+    {}.values(),
+    {}.items(),
+    set[Any](),
+    "",
+    "é",
+    b"",
+    bytearray(),
+)
 _DONE = {*map(type, map(iter, (*_CONTAINERS, range(0), range(1 << 64))))}
 """Iterators of what is in memory already: their steps run nothing."""
 

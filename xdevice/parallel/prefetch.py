@@ -21,6 +21,7 @@ from xdevice.hardware import bus as buses
 from xdevice.hardware.devices import as_device, is_device, require
 from xdevice.hardware.virtual import is_virtual
 from xdevice.parallel.batches import Shards, shards
+from xdevice.parallel.interrupts import is_raised_by_handler
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.snapshots import plain, snapshot
 from xdevice.parallel.vectors import moved, packs_of
@@ -80,9 +81,9 @@ class Prefetched(Generic[T_co]):
             placed = self._place(next(source))
             must_copy = is_ahead and not placed.has_travelled
             return placed._replace(batch=snapshot(placed.batch)) if must_copy else placed
-        except (
-            Exception
-        ) as error:  # others are meant for now: Ctrl-C, the end that a signal's handler asks for
+        except Exception as error:
+            if is_raised_by_handler(error):
+                raise
             return error
 
 
@@ -92,8 +93,10 @@ def _is_read(waiting: deque[Placed | Exception]) -> bool:
     try:
         for event in last.under_way if isinstance(last, Placed) else ():
             event.synchronize()
-    except Exception as error:  # the copy has failed
-        waiting[-1] = error
+    except Exception as error:
+        if is_raised_by_handler(error):
+            raise
+        waiting[-1] = error  # the copy has failed
     return not waiting or isinstance(waiting[-1], Placed)
 
 
@@ -125,8 +128,9 @@ def prefetch(
 
     The source runs in the loop's own thread, when the loop asks for a batch, ``size`` batches ahead: it has the loop's
     settings, and a seeded program draws the same numbers each time. A batch is what the source had yielded, whatever it
-    writes into that memory afterwards. An error of the source is raised where its batch would be. Where nothing has to
-    travel, nothing runs ahead. Iterate several times, and ask for ``len``, where ``batches`` has that.
+    writes into that memory afterwards. An error of the source is raised where its batch would be, one of a signal's
+    handler at once. Where nothing has to travel, nothing runs ahead. Iterate several times, and ask for ``len``, where
+    ``batches`` has that.
 
     Parameters
     ----------

@@ -99,10 +99,7 @@ class Move:
             self._having.add(owner)
         except DeviceNotFoundError as error:
             if several and owner.hardware.kinds() == ("cpu",):
-                raise DeviceNotFoundError(
-                    f"{self.target} does not exist under {owner}, whose arrays are on the CPU; make it a tensor of "
-                    "another framework first, with xdevice.tensor, or name it in skip="
-                ) from error
+                raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
             raise
 
     def _move_all(self, todo: list[Item]) -> dict[int, Any]:

@@ -8,9 +8,10 @@ from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
 
+import numpy as np
 import pytest
 
-from xdevice import data_parallel, device_of, prefetch, split_batch
+from xdevice import DeviceNotFoundError, data_parallel, device_of, prefetch, replicate, split_batch
 from xdevice.tensors.creation import ones, rand, seed
 from xdevice.tensors.placement import to_device
 from xdevice.testing import Native
@@ -71,6 +72,19 @@ class Prefetching(Promises):
                 assert there["i"] == batch["i"]
                 assert device_of(there["x"]) == SECOND
                 assert values(there["x"] * 2) == values(batch["x"] * 2)
+
+    @pytest.mark.parametrize(
+        "batch", [np.ones(2), {"x": np.ones(2), "i": 1}], ids=["alone", "in a tree"]
+    )
+    def test_numpy_batches_are_refused_with_what_to_type(
+        self, backend: str, two_gpus: Any, batch: Any
+    ) -> None:
+        refuses = raised(DeviceNotFoundError, rf"xdevice.convert\(x, '{backend}'\)")
+        for place in (SECOND, [FIRST, SECOND]):
+            refuses(lambda place=place: list(prefetch([batch], place)))
+        refuses(to_device, batch, SECOND)
+        refuses(split_batch, batch, [FIRST, SECOND])
+        refuses(replicate, batch, [FIRST, SECOND])
 
     @needs("exchange.to_numpy")
     @pytest.mark.parametrize("size", [1, 2])

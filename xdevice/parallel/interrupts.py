@@ -1,0 +1,26 @@
+"""Errors that are meant for the moment in which they are raised, not for a batch."""
+
+import signal
+from collections.abc import Iterator
+from functools import partial
+from traceback import walk_tb
+from types import CodeType
+from typing import Any
+
+
+def is_raised_by_handler(error: Exception) -> bool:
+    """Whether the handler of a signal has raised it, by its traceback and the handlers installed now."""
+    handlers = set(_handlers())
+    return any(frame.f_code in handlers for frame, _ in walk_tb(error.__traceback__))
+
+
+def _handlers() -> Iterator[CodeType]:
+    for number in signal.valid_signals():
+        handler: Any = signal.getsignal(number)
+        while isinstance(handler, partial):
+            handler = handler.func
+        if callable(handler):  # not SIG_DFL, whose class has a metaclass with code of its own
+            called = handler if hasattr(handler, "__code__") else type(handler).__call__
+            code = getattr(called, "__code__", None)
+            if isinstance(code, CodeType):
+                yield code
