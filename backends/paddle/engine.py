@@ -80,6 +80,7 @@ def start(job: Job, timeout: float) -> None:
 
 def _join(job: Job, timeout: float) -> None:
     global _gpu, _hosts
+    gloo.check_first_address(job.hosts, job.address, job.interface)
     default = paddle.device.get_device()
     together = max(job.local_ranks) + 1  # NCCL wants a GPU for each process
     by_nccl = paddle.is_compiled_with_cuda() and not virtual.number and real_gpus() >= together

@@ -1,12 +1,20 @@
 """gloo, the library by which several frameworks compute in several processes on CPUs."""
 
 import os
+import socket
+import struct
 from collections.abc import Sequence
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv4Interface
 
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
+_SIOCGIFADDR, _SIOCGIFNETMASK = (
+    0x8915,
+    0x891B,
+)  # Linux: an interface's first IPv4 address, and its mask
 
 
 def settings(hosts: Sequence[str], address: str | None, interface: str | None) -> dict[str, str]:
@@ -24,3 +32,36 @@ def settings(hosts: Sequence[str], address: str | None, interface: str | None) -
             f"{why}; name it in --hosts by an address of its own, or set {INTERFACE} to its network interface"
         )
     return {} if interface is None else {INTERFACE: interface}
+
+
+def check_first_address(hosts: Sequence[str], address: str | None, interface: str | None) -> None:
+    """Raise where gloo, given an interface, would use an address of another subnet than the job's.
+
+    It takes the interface's first address. A secondary one that has a label has an interface of its own.
+    """
+    if os.environ.get(INTERFACE) or not address or not interface or len(set(hosts)) == 1:
+        return
+    first = _first_address(interface)
+    if first is None or IPv4Address(address) in first.network:
+        return
+    what = f"this host's address {address} is not the first of {interface}, and gloo uses the first"
+    raise DistributedError(
+        f"{what}, {first.ip}, which is in another subnet; name an address of that subnet in --hosts, "
+        f"give {address} a label (ip addr add {address}/24 dev {interface} label {interface}:1), "
+        f"or set {INTERFACE}={interface} if the other hosts reach {first.ip}"
+    )
+
+
+def _first_address(interface: str) -> IPv4Interface | None:
+    """The first IPv4 address of the interface, with its network; None where the system does not tell."""
+    with suppress(ImportError, OSError):
+        import fcntl  # not on Windows
+
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+            request = struct.pack("40s", interface.encode()[:15])
+            address, mask = (
+                socket.inet_ntoa(fcntl.ioctl(any_socket, command, request)[20:24])
+                for command in (_SIOCGIFADDR, _SIOCGIFNETMASK)
+            )
+        return IPv4Interface(f"{address}/{mask}")
+    return None

@@ -51,6 +51,21 @@ def test_hosts_meet_at_addresses_that_are_not_the_first_of_their_interface(
     assert [status for _, status in ended] == [0, 0], ended
 
 
+@pytest.mark.weekly
+@pytest.mark.needs("gradient")
+def test_paddle_is_refused_an_address_that_gloo_would_not_use(backend, hosts, launch_on):
+    if backend != "paddle":
+        pytest.skip("PaddlePaddle's engine alone lets gloo choose among an interface's addresses")
+    for name, address in hosts:
+        launch_on.ip("-n", name, "addr", "flush", "dev", "xd0")
+        for each in ("192.168.9.1", address):
+            launch_on.ip("-n", name, "addr", "add", f"{each}/24", "dev", "xd0")
+    for process in launch_on(backend, "agrees"):
+        stderr = process.communicate(timeout=120)[1]
+        assert process.returncode not in (0, None)
+        assert "is not the first of xd0, and gloo uses the first, 192.168.9.1" in stderr
+
+
 @pytest.mark.weekly(but="torch")
 @pytest.mark.needs("gradient")
 def test_hosts_meet_whose_names_are_loopback_to_themselves(backend, hosts, launch_on):

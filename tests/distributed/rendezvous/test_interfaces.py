@@ -48,3 +48,17 @@ def test_gloo_is_given_the_interface_unless_the_user_names_one(monkeypatch):
         gloo.settings(["node1", "node2"], "127.0.1.1", None)
     monkeypatch.setenv(gloo.INTERFACE, "eth1")
     assert gloo.settings(["node1", "node2"], "127.0.1.1", None) == {}
+
+
+def test_an_address_is_refused_where_the_first_of_its_interface_is_in_another_subnet(monkeypatch):
+    monkeypatch.delenv(gloo.INTERFACE, raising=False)
+    loopback = interfaces()["127.0.0.1"]
+    hosts = ["10.213.9.1", "10.213.9.2"]
+    gloo.check_first_address(hosts, "127.0.0.9", loopback)  # of one subnet with the first
+    gloo.check_first_address(hosts[:1] * 2, hosts[0], loopback)  # of one host
+    gloo.check_first_address(hosts, hosts[0], None)
+    says = f"10.213.9.1 is not the first of {loopback}.* uses the first, 127.0.0.1, .*GLOO_SOCKET_IFNAME={loopback}"
+    with pytest.raises(DistributedError, match=says):
+        gloo.check_first_address(hosts, hosts[0], loopback)
+    monkeypatch.setenv(gloo.INTERFACE, loopback)
+    gloo.check_first_address(hosts, hosts[0], loopback)
