@@ -27,9 +27,9 @@ from report import quartiles_of_ratio
 
 import xdevice
 from xdevice import machine
-from xdevice.hardware import bus as buses
 from xdevice.kit.units import size as written
 from xdevice.parallel.vectors import moved, packs_of
+from xdevice.virtual import bus as buses
 
 SIZES = [4 * 16**k for k in range(7)] + [2**30]
 """4 B, 64 B, …, 64 MiB, and 1 GiB."""

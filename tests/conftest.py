@@ -21,9 +21,9 @@ from types import SimpleNamespace
 import pytest
 
 import xdevice
-from xdevice.kit import plugins
 from xdevice.testing import words_in
 from xdevice.testing.frameworks import backends_of
+from xdevice.virtual import plugins
 
 HERE = Path(__file__).parent
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 from os import environ as _environ
 
 from xdevice._version import __version__ as __version__
+from xdevice.hooks import hooks as _hooks
 
 # The public names, by the module that defines them. The module is imported when one of its names is
 # first used, so that `import xdevice` stays light. A test compares the names with its `__all__`.
@@ -113,5 +114,12 @@ def _import(module: str) -> ModuleType:
     return import_module(module)
 
 
+def _connect() -> None:
+    """Let the upper layers register what the lower ones call."""
+    _import("xdevice.hardware.scopes")
+
+
+_hooks.connect = _connect
+
 if _environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0"):
-    _import("xdevice.hardware.virtual").apply_environment()
+    _import("xdevice.hardware.virtual").provider().apply_environment()

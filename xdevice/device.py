@@ -133,7 +133,7 @@ class Device:
         try:
             named = parse(other) if isinstance(other, str) else None
             if named is None or is_own_word(named):
-                named = hooks().device_named(other) or named
+                named = hooks.device_named(other) or named
         except XDeviceError:  # malformed, or of a framework that cannot be used
             return NotImplemented
         return NotImplemented if named is None else named is self
@@ -157,11 +157,11 @@ class Device:
         return self.kind, self.index
 
     def __enter__(self) -> Device:
-        hooks().enter_scope(self, self)
+        hooks.enter_scope(self, self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        hooks().leave_scope(self, *error)
+        hooks.leave_scope(self, *error)
 
 
 def parse(spelling: str) -> Device:

@@ -14,7 +14,7 @@ from xdevice.backends.jax.private_names import names, optional
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-from xdevice.kit.virtual_request import InUse
+from xdevice.kit.places import ReplacedGpus
 
 _successor = jax.jit(lambda number: number + 1)
 _nothing_traced: Any = optional(
@@ -24,7 +24,9 @@ _batch: Any = names.value("jax._src.interpreters.batching:BatchTrace")
 _has_started: Any = names.value("jax._src.xla_bridge:backends_are_initialized")
 every_device: Any = jax.devices  # JAX's own list, also while virtual GPUs replace it
 _ordinal: Any = names.value("jaxlib._jax:Device.local_hardware_id")  # likewise
-virtual = InUse()  # host devices, of which the first is the CPU; those behind them are further CPUs
+replaced_gpus = (
+    ReplacedGpus()
+)  # host devices, of which the first is the CPU; those behind them are further CPUs
 
 
 def build() -> Build:
@@ -57,8 +59,8 @@ def as_device(native: Any) -> Device:
                 kind, _position(native)
             )  # pinned_host: memory of the host, kept for a GPU
     position = _position(native)
-    if virtual.number and native.platform == "cpu" and position:
-        gpus = virtual.number
+    if replaced_gpus.number and native.platform == "cpu" and position:
+        gpus = replaced_gpus.number
         return Device("gpu", position - 1) if position <= gpus else Device("cpu", position - gpus)
     return Device(native.platform, position)
 
@@ -135,7 +137,7 @@ def ordinal(native: Any) -> int:
             peer.id for peer in every_device("cpu") if peer.process_index == native.process_index
         )
         number = peers.index(native.id)
-    return number if number <= virtual.number else 0
+    return number if number <= replaced_gpus.number else 0
 
 
 def every_local_device(kind: str | None = None) -> list[Any]:
@@ -146,11 +148,13 @@ def every_local_device(kind: str | None = None) -> list[Any]:
 
 def local_devices(kind: str) -> list[Any]:
     """Those of this process that are of the kind."""
-    if not virtual.number or kind not in ("cpu", "gpu"):
+    if not replaced_gpus.number or kind not in ("cpu", "gpu"):
         return _of_platform(kind)
     host = _of_platform("cpu")
     return (
-        [*host[:1], *host[virtual.number + 1 :]] if kind == "cpu" else host[1 : virtual.number + 1]
+        [*host[:1], *host[replaced_gpus.number + 1 :]]
+        if kind == "cpu"
+        else host[1 : replaced_gpus.number + 1]
     )
 
 

@@ -4,7 +4,7 @@ import os
 
 import jax
 
-from xdevice.backends.jax.hardware import has_started, native, virtual
+from xdevice.backends.jax.hardware import has_started, native, replaced_gpus
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import TooLateError
@@ -22,7 +22,7 @@ _ERROR: type[Exception] = getattr(
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if virtual.number and device.kind == "gpu":
+    if replaced_gpus.number and device.kind == "gpu":
         return {"allocated": sum(living_on(device))}
     try:
         known = native(device).memory_stats()

@@ -14,7 +14,7 @@ from typing import Any
 import jax
 from jax.core import Tracer
 
-from xdevice.backends.jax.hardware import as_device, every_device, virtual
+from xdevice.backends.jax.hardware import as_device, every_device, replaced_gpus
 from xdevice.backends.jax.placement import concrete, device_of
 from xdevice.backends.jax.private_names import optional
 from xdevice.device import Device
@@ -57,7 +57,7 @@ def _translated(message: str, arguments: list[Any]) -> MixedDeviceError:
     there = {(d.platform.lower(), d.id): as_device(d) for d in every_device()}
     named = {
         there.get((platform.lower(), int(number)))
-        or Device("gpu", int(number) % virtual.number)  # one that stands in
+        or Device("gpu", int(number) % replaced_gpus.number)  # one that stands in
         for numbers, platform in _PLACES.findall(message)
         for number in numbers.split(",")
     }

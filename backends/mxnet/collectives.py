@@ -14,7 +14,7 @@ import numpy as np
 from mxnet import autograd
 from mxnet.gluon import Parameter
 
-from xdevice.backends.mxnet.hardware import gpus, virtual
+from xdevice.backends.mxnet.hardware import gpus, replaced_gpus
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 from xdevice.kit.reducing import reduced
@@ -80,7 +80,7 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
     """NumPy's shapes and arrays, and what is recorded, are each thread's own settings."""
-    if virtual.number or not gpus():
+    if replaced_gpus.number or not gpus():
         return None  # all CPU contexts draw from one generator: a seed would not make threads' numbers repeatable
     util, recording, training = mx.util, autograd.is_recording(), autograd.is_training()
     shapes, arrays_of_np = util.is_np_shape(), util.is_np_array()

@@ -8,14 +8,16 @@ from mxnet.runtime import Features
 
 from xdevice.contract import Build
 from xdevice.device import Device
-from xdevice.kit.virtual_request import InUse
+from xdevice.kit.places import ReplacedGpus
 
 FIRST_VIRTUAL = 1001  # the CPU context that stands for gpu:0; those before it, such as mx.cpu(1), are a program's own
-virtual = InUse()
+replaced_gpus = ReplacedGpus()
 
 
 def build() -> Build:
-    compute = "cuda" if Features().is_enabled("CUDA") and not virtual.stand_in else "cpu"
+    compute = (
+        "cuda" if Features().is_enabled("CUDA") and not replaced_gpus.under_own_names else "cpu"
+    )
     return {"version": mx.__version__, "compute": compute, "toolkit": None}
 
 
@@ -26,11 +28,11 @@ def kinds() -> tuple[str, ...]:
 def count(kind: str) -> int:
     if kind == "cpu":
         return 1
-    return (virtual.number or gpus()) if kind == "gpu" else 0
+    return (replaced_gpus.number or gpus()) if kind == "gpu" else 0
 
 
 def native(device: Device) -> Any:
-    if virtual.number and device.kind == "gpu" and not virtual.stand_in:
+    if replaced_gpus.number and device.kind == "gpu" and not replaced_gpus.under_own_names:
         return mx.cpu(FIRST_VIRTUAL + device.index)
     return mx.Context(device.kind, device.index)
 
@@ -38,7 +40,7 @@ def native(device: Device) -> Any:
 def as_device(native: mx.Context) -> Device:
     if (
         native.device_type == "cpu"
-        and FIRST_VIRTUAL <= native.device_id < FIRST_VIRTUAL + virtual.number
+        and FIRST_VIRTUAL <= native.device_id < FIRST_VIRTUAL + replaced_gpus.number
     ):
         return Device("gpu", native.device_id - FIRST_VIRTUAL)
     return Device(
@@ -65,9 +67,9 @@ def properties(device: Device) -> dict[str, object]:
 
 def existing(index: int) -> int:
     """The index of a virtual GPU; MXNet's error if there is none."""
-    if not 0 <= index < virtual.number:
+    if not 0 <= index < replaced_gpus.number:
         raise mx.MXNetError(
-            f"invalid device ordinal {index}: there are {virtual.number} virtual GPUs"
+            f"invalid device ordinal {index}: there are {replaced_gpus.number} virtual GPUs"
         )
     return index
 

@@ -4,7 +4,7 @@ import os
 
 import mxnet as mx
 
-from xdevice.backends.mxnet.hardware import gpus, native, virtual
+from xdevice.backends.mxnet.hardware import gpus, native, replaced_gpus
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
@@ -23,7 +23,7 @@ _WORDS = (  # of MXNet's storage managers, cuBLAS and cuDNN; a smaller batch hel
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if device.kind == "cpu" or virtual.number:
+    if device.kind == "cpu" or replaced_gpus.number:
         return {}  # the storage manager of the host keeps no account
     free, total = mx.context.gpu_memory_info(device.index)
     return {"total": total, "free": free}
@@ -31,7 +31,7 @@ def memory_stats(device: Device) -> MemoryStats:
 
 def empty_cache(device: Device | None) -> None:
     for each in (
-        [Device("gpu", i) for i in range(0 if virtual.number else gpus())]
+        [Device("gpu", i) for i in range(0 if replaced_gpus.number else gpus())]
         if device is None
         else [device]
     ):

@@ -10,7 +10,7 @@ from mxnet import autograd
 from mxnet.gluon import Block, Parameter, ParameterDict
 from mxnet.ndarray import NDArray
 
-from xdevice.backends.mxnet.hardware import as_device, native, virtual
+from xdevice.backends.mxnet.hardware import as_device, native, replaced_gpus
 from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
@@ -39,7 +39,7 @@ def device_of(tensor: Any) -> Device:
 
 def holder(context: mx.Context) -> Device:
     """The device whose memory an array is in, as its context tells."""
-    if virtual.number and context.device_type == "gpu" and not virtual.stand_in:
+    if replaced_gpus.number and context.device_type == "gpu" and not replaced_gpus.under_own_names:
         hidden = "is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu())"
         raise UnknownPlacementError(f"an array on {context} {hidden}")
     return as_device(context)

@@ -13,8 +13,7 @@ import warnings
 from contextlib import ExitStack
 from typing import Any
 
-from xdevice.backends.paddle import virtual
-from xdevice.kit import virtual_request
+from xdevice.kit.places import prepared_import
 
 CANNOT: dict[str, str] = {
     "data": "every tensor counts as numbers",
@@ -29,7 +28,6 @@ GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page
 
 def _import_safely() -> None:
     before = "paddle" in sys.modules
-    number = 0 if before or virtual_request.is_left_out("paddle") else virtual_request.visible()
     with ExitStack() as stack, warnings.catch_warnings():
         # PaddlePaddle 3.3.1 segfaults on import after TensorFlow 2.21: it binds to TensorFlow's copies of symbols that
         # both libraries export. RTLD_DEEPBIND makes it prefer its own. No upstream issue is known;
@@ -37,8 +35,7 @@ def _import_safely() -> None:
         if "tensorflow" in sys.modules and hasattr(os, "RTLD_DEEPBIND"):
             stack.callback(sys.setdlopenflags, sys.getdlopenflags())
             sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
-        if number:
-            stack.enter_context(virtual.in_place(number, virtual_request.current().force))
+        stack.enter_context(prepared_import("paddle"))
         # PaddlePaddle 3.3.1 looks for a compiler cache on every import and warns that there is none
         warnings.filterwarnings("ignore", "No ccache found", UserWarning)
         import paddle as paddle
@@ -46,8 +43,6 @@ def _import_safely() -> None:
         _stay_dynamic()
     if not hasattr(paddle, "signbit"):
         CANNOT.update(dict.fromkeys(("maths", "linalg", "fft"), _BEFORE_3))
-    if number:
-        paddle.device.set_device("cpu")  # otherwise new tensors are made on a virtual GPU
 
 
 def _stay_dynamic() -> None:

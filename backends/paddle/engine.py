@@ -17,7 +17,7 @@ import paddle.distributed as dist
 from paddle.base import core
 from paddle.distributed import parallel
 
-from xdevice.backends.paddle.hardware import native, real_gpus, virtual
+from xdevice.backends.paddle.hardware import native, real_gpus, replaced_gpus
 from xdevice.backends.paddle.placement import device_of, dtype_name
 from xdevice.backends.paddle.storage import views
 from xdevice.contract import Job
@@ -83,7 +83,9 @@ def _join(job: Job, timeout: float) -> None:
     gloo.check_first_address(job.hosts, job.address, job.interface)
     default = paddle.device.get_device()
     together = max(job.local_ranks) + 1  # NCCL wants a GPU for each process
-    by_nccl = paddle.is_compiled_with_cuda() and not virtual.number and real_gpus() >= together
+    by_nccl = (
+        paddle.is_compiled_with_cuda() and not replaced_gpus.number and real_gpus() >= together
+    )
     _gpu = Device("gpu", job.local_rank) if by_nccl else None
     _wait_for_master(job, timeout)
     # rank 0's store would listen on all interfaces, also where all processes are on one host (Paddle 3.3.1)

@@ -13,10 +13,10 @@ from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceTypeError
-from xdevice.kit.virtual_request import InUse
+from xdevice.kit.places import ReplacedGpus
 
 WORD = "vgpu"  # the device type of virtual GPUs
-virtual = InUse()
+replaced_gpus = ReplacedGpus()
 _custom_kinds: Any = names.optional("paddle.base.core:get_all_custom_device_type", otherwise=list)
 _count_custom: Any = names.value("paddle.base.core:get_custom_device_count")
 _lock, _open = Lock(), list[dict[str, str]]()  # the blocks of `scope` that are open
@@ -39,7 +39,7 @@ def count(kind: str) -> int:
     if kind == "cpu":
         return 1
     if kind == "gpu":
-        return virtual.number or real_gpus()
+        return replaced_gpus.number or real_gpus()
     return 0 if kind == WORD else plugged_in(kind)
 
 
@@ -71,7 +71,7 @@ def native(device: Device) -> Any:
         return core.CPUPlace()
     if device.kind != "gpu":
         return core.CustomPlace(device.kind, device.index)
-    if virtual.number and not virtual.stand_in:
+    if replaced_gpus.number and not replaced_gpus.under_own_names:
         return core.CustomPlace(WORD, device.index)
     return (
         core.XPUPlace(device.index)
@@ -110,7 +110,7 @@ def spelling(device: Device) -> str:
     """The device as a string for `paddle.set_device`, which does not accept ``cpu:0``."""
     if device.kind == "cpu":
         return "cpu"
-    if device.kind == "gpu" and virtual.number and not virtual.stand_in:
+    if device.kind == "gpu" and replaced_gpus.number and not replaced_gpus.under_own_names:
         return f"{WORD}:{device.index}"
     return (
         f"xpu:{device.index}"
@@ -141,7 +141,7 @@ def scope(device: Device) -> Generator[None]:
 def synchronize(devices: Sequence[Device]) -> None:
     for device in devices:
         is_gpu = device.kind == "gpu"
-        if device.kind == "cpu" or (is_gpu and virtual.number):
+        if device.kind == "cpu" or (is_gpu and replaced_gpus.number):
             continue  # they are synchronous, and Paddle raises for the CPU
         # waiting for a GPU that has held no tensor would create a context
         if (

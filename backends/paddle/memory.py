@@ -3,7 +3,7 @@
 import paddle
 from paddle.base import core
 
-from xdevice.backends.paddle.hardware import properties, real_gpus, virtual
+from xdevice.backends.paddle.hardware import properties, real_gpus, replaced_gpus
 from xdevice.backends.paddle.private_names import names
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
@@ -21,7 +21,7 @@ _VIRTUAL = "CustomDevice error, the error code is : 2"
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if device.kind == "gpu" and virtual.number:
+    if device.kind == "gpu" and replaced_gpus.number:
         if paddle.__version__.startswith("2."):
             return {}  # 2.6 counts nothing of a plug-in's devices
         names.require("memory_stats")
@@ -57,7 +57,7 @@ def share(fraction: float | None) -> dict[str, str]:
             "paddle has been used, and has its allocators; call share_gpus() before its first tensor"
         )
     settings = {"FLAGS_allocator_strategy": "auto_growth"}
-    if fraction is not None and not virtual.number and real_gpus():
+    if fraction is not None and not replaced_gpus.number and real_gpus():
         least = min(properties(Device("gpu", i))["total_memory"] or 0 for i in range(real_gpus()))
         settings["FLAGS_gpu_memory_limit_mb"] = str(int(fraction * least) >> 20)
     paddle.set_flags({**settings})
@@ -67,5 +67,5 @@ def share(fraction: float | None) -> dict[str, str]:
 def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
-    words = (*_WORDS, _VIRTUAL) if virtual.number else _WORDS
+    words = (*_WORDS, _VIRTUAL) if replaced_gpus.number else _WORDS
     return isinstance(error, (RuntimeError, OSError)) and any(word in str(error) for word in words)

@@ -1,11 +1,10 @@
 """Copies between PaddlePaddle's devices.
 
-Those of virtual GPUs pass through the plug-in's one table of copies, which tells of each; the call of PaddlePaddle
-around it says what it is for. A virtual GPU computes with the CPU's kernels, which need no copy of a mask to know its
-size, or of an operand on another device: where a GPU would make one, the operation's arguments tell.
+A source that is added (`add_source`) tells of each copy; the call of PaddlePaddle around it says what it is for. Where
+the source's devices compute with the CPU's kernels, these need no copy of a mask to know its size, or of an operand on
+another device: where a GPU would make one, the operation's arguments tell.
 """
 
-import atexit
 import math
 import sys
 from collections.abc import Callable, Generator, Iterable, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 
 import paddle
 
-from xdevice.backends.paddle import hardware, mixing, virtual
+from xdevice.backends.paddle import hardware, mixing
 from xdevice.backends.paddle.gradients import subclasses
 from xdevice.backends.paddle.placement import device_of
 from xdevice.backends.paddle.private_names import names
@@ -24,6 +23,7 @@ from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit import advice
 from xdevice.kit.marks import mark
+from xdevice.kit.places import CopySources
 from xdevice.kit.private_names import replaced
 
 _HOST = Device("cpu", 0)
@@ -36,7 +36,9 @@ _WAIT = {
 }  # whose result has a size that the GPU counts
 _INDEXING = {"getitem", "setitem"}
 _LIBRARIES = {"paddle", "xdevice", "contextlib", "functools", "decorator"}
-_REPAIRS = "xdevice.backends.paddle.virtual.repairs"  # their copies are none of a GPU's
+
+_sources = CopySources()
+add_source = _sources.add
 
 
 @contextmanager
@@ -46,16 +48,13 @@ def watch(watcher: Watcher) -> Generator[None]:
     with mixing.looking(told.look), ExitStack() as stack:
         for owner, name, make in list(_replacements(told, watcher)):
             stack.enter_context(replaced(owner, name, make))
-        stack.callback(atexit.unregister, virtual.watch_copies)
-        stack.callback(virtual.watch_copies, None)
-        virtual.watch_copies(told.see)
-        atexit.register(virtual.watch_copies, None)
+        stack.enter_context(_sources.watching(told.see, watcher))
         yield
 
 
 def unseen() -> Iterable[str]:
     yield "copies within a static graph"
-    if not hardware.virtual.number:
+    if not hardware.replaced_gpus.number:
         yield "copies by to_tensor, set_value and copy_, in a backward pass and by a DataLoader, on real GPUs"
 
 
@@ -107,10 +106,10 @@ class _Told:
         given = (*args, *kwargs.values())
         if name in _WAIT or (name == "getitem" and _has_mask(given[1:])):
             self._tell("size", name, _COUNT, device_of(given[0]), _HOST)
-        elif name in ("numpy", "item") and not hardware.virtual.number:
+        elif name in ("numpy", "item") and not hardware.replaced_gpus.number:
             nbytes = _nbytes(given[0]) if name == "numpy" else given[0].element_size()
             self._tell("copy", name, nbytes, device_of(given[0]), _HOST)
-        elif name == "copy_to" and not hardware.virtual.number:
+        elif name == "copy_to" and not hardware.replaced_gpus.number:
             self._tell(
                 "copy", name, _nbytes(given[0]), device_of(given[0]), hardware.as_device(given[1])
             )
@@ -135,12 +134,12 @@ class _Told:
 
 
 def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) -> Copy | None:
-    """What the library copies in this frame; None for what only a virtual GPU does."""
+    """What the library copies in this frame; None for a copy that only the source makes."""
     around: list[tuple[str, tuple[Any, ...]]] = []
     for each in mixing.frames_of(frame):
         module: str = each.f_globals.get("__name__", "")
-        if module == _REPAIRS:
-            return None
+        if _sources.made_in(module):
+            return None  # no GPU would make it
         if module.partition(".")[0] not in _LIBRARIES:
             break
         call = mixing.call_of(each)

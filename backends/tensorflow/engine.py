@@ -17,7 +17,7 @@ import tensorflow as tf
 from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.collectives import ELEMENTWISE, apart
 from xdevice.backends.tensorflow.exchange import to_numpy
-from xdevice.backends.tensorflow.hardware import count, is_running, scope, virtual
+from xdevice.backends.tensorflow.hardware import count, is_running, replaced_gpus, scope
 from xdevice.backends.tensorflow.placement import arrived, device_of
 from xdevice.backends.tensorflow.private_names import names, runtime
 from xdevice.contract import Job
@@ -53,7 +53,7 @@ class _Ring:
     @cached_property
     def device(self) -> Device:
         """Where vectors meet: each process's own GPU, by NCCL, if every one has its own; else the CPU."""
-        if virtual.number or not tf.test.is_built_with_gpu_support():
+        if replaced_gpus.number or not tf.test.is_built_with_gpu_support():
             return _CPU
         with scope(_CPU):
             own = tf.constant([int(count("gpu") > self._own_gpu.index)], tf.int64)

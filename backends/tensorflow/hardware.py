@@ -9,10 +9,10 @@ from xdevice.backends.tensorflow.private_names import names, runtime
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
-from xdevice.kit.virtual_request import InUse
+from xdevice.kit.places import ReplacedGpus
 
-virtual = (
-    InUse()
+replaced_gpus = (
+    ReplacedGpus()
 )  # logical CPUs: of these the CPU is the first, or those into which a program has split it
 # CPUs compute at once, unless set_synchronous_execution(False) was called
 _wait_for_cpus: Any = names.value("tensorflow.python.eager.context:async_wait")
@@ -35,8 +35,8 @@ def kinds() -> tuple[str, ...]:
 
 
 def count(kind: str) -> int:
-    if virtual.number and kind in ("cpu", "gpu"):
-        return virtual.number if kind == "gpu" else virtual.first
+    if replaced_gpus.number and kind in ("cpu", "gpu"):
+        return replaced_gpus.number if kind == "gpu" else replaced_gpus.first
     word = _word(kind)
     if is_running():
         return sum(is_own(device.name) for device in tf.config.list_logical_devices(word))
@@ -46,7 +46,7 @@ def count(kind: str) -> int:
 
 
 def native(device: Device) -> str:
-    if virtual.number and device.kind == "gpu" and not virtual.stand_in:
+    if replaced_gpus.number and device.kind == "gpu" and not replaced_gpus.under_own_names:
         return f"/CPU:{device.index + 1}"
     return f"/{_word(device.kind)}:{device.index}"
 
@@ -85,7 +85,7 @@ def synchronize(devices: Sequence[Device]) -> None:
         tf.init_scope()
     ):  # inside a tf.function too: wait now, rather than add waiting to the graph
         for device in devices:
-            if device.kind != "cpu" and not (virtual.number and device.kind == "gpu"):
+            if device.kind != "cpu" and not (replaced_gpus.number and device.kind == "gpu"):
                 with scope(device):
                     tf.raw_ops.SyncDevice()
     _wait_for_cpus()
@@ -110,8 +110,10 @@ def properties(device: Device) -> dict[str, object]:
 def named(name: str) -> Device:
     """The device behind TensorFlow's own name for it, which calls a virtual GPU a CPU."""
     device = Device(name)
-    is_gpu = virtual.number > 0 and device.kind == "cpu" and device.index >= virtual.first
-    return Device("gpu", device.index - virtual.first) if is_gpu else device
+    is_gpu = (
+        replaced_gpus.number > 0 and device.kind == "cpu" and device.index >= replaced_gpus.first
+    )
+    return Device("gpu", device.index - replaced_gpus.first) if is_gpu else device
 
 
 def is_own(name: str) -> bool:

@@ -5,7 +5,7 @@ import os
 import tensorflow as tf
 
 from xdevice import machine
-from xdevice.backends.tensorflow.hardware import is_running, native, virtual
+from xdevice.backends.tensorflow.hardware import is_running, native, replaced_gpus
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, TooLateError
@@ -21,7 +21,7 @@ _WORDS = (
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if device.kind == "cpu" or virtual.number:
+    if device.kind == "cpu" or replaced_gpus.number:
         return {}  # the allocator of the host keeps no account, so none of a virtual GPU either
     if not is_running():
         return {"allocated": 0, "peak": 0}  # asking would take the GPU's memory; nothing is in use
@@ -38,7 +38,7 @@ def share(fraction: float | None) -> dict[str, str]:
         said = "tensorflow has been used, and has taken the GPUs' memory; call share_gpus() before its first tensor"
         raise TooLateError(said)
     settings: dict[str, str] = {}
-    for gpu in [] if virtual.number else tf.config.get_visible_devices("GPU"):
+    for gpu in [] if replaced_gpus.number else tf.config.get_visible_devices("GPU"):
         if fraction is None:
             tf.config.experimental.set_memory_growth(gpu, True)
             settings[f"set_memory_growth({gpu.name})"] = "True"

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.hardware import count, virtual
+from xdevice.backends.tensorflow.hardware import count, replaced_gpus
 from xdevice.backends.tensorflow.placement import Eager, placed, role, variable_of
 from xdevice.backends.tensorflow.private_names import core, engine, names, runtime
 from xdevice.device import Device
@@ -244,7 +244,7 @@ def _operand(value: Any, name: str, tensor: Any) -> Operand | None:
         dtype, shape = tf.as_dtype(variable.dtype), tuple(dim.size for dim in variable.shape.dim)
     elif tensor.backing_device != tensor.device:
         return Operand(value, name, HOST, dtype, shape, True)
-    elif dtype == tf.int32 and place is HOST and not virtual.number:
+    elif dtype == tf.int32 and place is HOST and not replaced_gpus.number:
         return None  # so those on the host may be a real GPU's
     return Operand(value, name, place, dtype, shape)
 
@@ -257,7 +257,7 @@ def here() -> Device:
 
 @lru_cache(maxsize=1)
 def _default() -> Device:
-    return Device("gpu", 0) if count("gpu") and not virtual.number else HOST
+    return Device("gpu", 0) if count("gpu") and not replaced_gpus.number else HOST
 
 
 def spoken(operation: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from xdevice.backends.tensorflow.hardware import is_own, named, native, scope, virtual
+from xdevice.backends.tensorflow.hardware import is_own, named, native, replaced_gpus, scope
 from xdevice.backends.tensorflow.private_names import names, unrecorded
 from xdevice.contract import Role
 from xdevice.device import Device
@@ -245,4 +245,4 @@ def check_values(tensor: Any) -> None:
 
 def _on_host(*names: str) -> bool:
     """Whether all of these are CPUs: TensorFlow's copies from one to another share memory."""
-    return all("CPU:" in name for name in names) or virtual.number > 0
+    return all("CPU:" in name for name in names) or replaced_gpus.number > 0

@@ -14,22 +14,23 @@ from xdevice.tracing import constant
 _cuda: str | None = getattr(
     torch.version, "cuda", None
 )  # the build's; virtual GPUs that stand in have a version too
-_virtual: tuple[str, int] = "", 0  # the device type of virtual GPUs, and their number
+_replacement: tuple[str, int] = "", 0  # see `replace_gpus`
 
 
-def hide_real_gpus(kind: str, number: int) -> None:
-    """Let so many virtual GPUs of that device type take the place of real ones."""
-    global _virtual
-    _virtual = kind, number
+def replace_gpus(kind: str, number: int) -> None:
+    """Let so many devices of that device type take the place of the GPUs."""
+    global _replacement
+    _replacement = kind, number
+
+
+def are_replaced() -> bool:
+    """Whether other devices have taken the place of the GPUs."""
+    return bool(_replacement[1])
 
 
 def is_hidden(kind: str) -> bool:
-    """Whether GPUs of that device type are real ones, in whose place there are virtual ones."""
-    return bool(_virtual[1]) and kind in ("cuda", "xpu", "mps") and kind != _virtual[0]
-
-
-def is_virtual() -> bool:
-    return bool(_virtual[1])
+    """Whether GPUs of that device type are real ones, whose place other devices have taken."""
+    return are_replaced() and kind in ("cuda", "xpu", "mps") and kind != _replacement[0]
 
 
 def build() -> Build:
@@ -57,7 +58,7 @@ def as_device(native: torch.device) -> Device:
     if native.type == "cpu":
         return Device("cpu", 0)  # torch accepts cpu:1 and means the CPU
     index = _current(native.type) if native.index is None else native.index
-    return Device("gpu" if native.type == _virtual[0] else native.type, index)
+    return Device("gpu" if native.type == _replacement[0] else native.type, index)
 
 
 def scope(device: Device) -> AbstractContextManager[Any]:
@@ -90,7 +91,7 @@ def properties(device: Device) -> dict[str, object]:
 
 def gpus() -> tuple[str, int]:
     """The framework's name for its GPUs, and their number; asks NVML, so it creates no context."""
-    return _virtual if _virtual[1] and _virtual[0] != "cuda" else _real_gpus()
+    return _replacement if _replacement[1] and _replacement[0] != "cuda" else _real_gpus()
 
 
 @constant  # torch.compile cannot trace the questions
@@ -105,7 +106,7 @@ def _real_gpus() -> tuple[str, int]:
 def runtime(kind: str, device: Device) -> Any:
     """``torch.cuda``, or the module of that kind of GPU, to be asked about the device."""
     if kind == "cuda" and not (
-        _virtual[1] or _cuda or torch.version.hip
+        _replacement[1] or _cuda or torch.version.hip
     ):  # FakeTensorMode and tests replace the count
         raise NotSupportedError(
             f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
@@ -115,7 +116,7 @@ def runtime(kind: str, device: Device) -> Any:
 
 
 def _current(kind: str) -> int:
-    if kind in ("cuda", "xpu", _virtual[0]) and _in_use(kind):
+    if kind in ("cuda", "xpu", _replacement[0]) and _in_use(kind):
         return int(getattr(torch, kind).current_device())
     return 0  # the initial value; and the only one where there is a single device
 

@@ -5,7 +5,7 @@ from functools import partial
 
 import torch
 
-from xdevice.backends.torch.hardware import gpus, is_virtual, runtime
+from xdevice.backends.torch.hardware import are_replaced, gpus, runtime
 from xdevice.backends.torch.private_names import names
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
@@ -56,7 +56,7 @@ def empty_cache(device: Device | None) -> None:
 
 def share(fraction: float | None) -> dict[str, str]:
     kind, seen = gpus()
-    if fraction is None or kind != "cuda" or is_virtual():
+    if fraction is None or kind != "cuda" or are_replaced():
         return {}  # PyTorch takes memory when it is needed
     later = names.value("torch.cuda:_lazy_call")
     for i in range(

@@ -5,7 +5,6 @@ device, and so is what a layer computes: call it inside ``keras.device``.
 """
 
 import copy
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +17,6 @@ from xdevice.backends.torch.private_names import core, names, own
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
-from xdevice.kit.import_hook import after_import
 
 
 def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
@@ -228,18 +226,6 @@ def _settle(model: Any, copied: Any) -> None:
         for (_, old), (_, new) in zip(tensors_of(model), list(tensors_of(copied)), strict=True):
             torch.nn.ParameterList([new]).to(old.device)
             new.copy_(old)
-
-
-def name_virtual_gpus() -> None:
-    """Let Keras pass PyTorch's name for virtual GPUs on: Keras 3.15 makes ``vcuda:1`` of ``vgpu:1``."""
-
-    def change(module: Any) -> None:
-        parse = (
-            module._parse_device_input
-        )  # "gpu:1" and "cuda:1" mean them too, since there are no real GPUs
-        module._parse_device_input = lambda name: re.sub(r"^v?cuda\b", "vgpu", parse(name))
-
-    after_import("keras.src.backend.torch.core", change)
 
 
 _knows_nodes = names.has("containers that are registered with PyTorch")

@@ -5,14 +5,14 @@ from typing import Any, NamedTuple
 
 import torch
 
-from xdevice.backends.torch.hardware import gpus, is_virtual, native, runtime
+from xdevice.backends.torch.hardware import are_replaced, gpus, native, runtime
 from xdevice.contract import Event, Stream
 from xdevice.device import Device
 
 
 def stream(device: Device) -> Stream | None:
     kind, _ = gpus()
-    can = kind in ("cuda", "xpu") and not is_virtual()  # virtual GPUs copy at once
+    can = kind in ("cuda", "xpu") and not are_replaced()
     return _Side(runtime(kind, device), device) if can else None
 
 

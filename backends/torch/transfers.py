@@ -1,7 +1,7 @@
 """Copies between devices, as torch lets them be seen; and copies beside computing.
 
-Virtual GPUs tell of each copy before it is made. On real GPUs torch's sync-debug mode warns of those for which Python
-waits, and a warning may become an error: untried.
+On real GPUs torch's sync-debug mode warns of the copies for which Python waits, and a warning may become an error:
+untried. A source that is added (`add_source`) tells of each copy before it is made.
 """
 
 import linecache
@@ -19,12 +19,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.private_names import core, names, own, replace_name
-from xdevice.backends.torch.virtual import copies
-from xdevice.backends.torch.virtual import runtime as virtual
-from xdevice.backends.torch.virtual.torch_parts.engines import Wrapped
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit import advice, keras
+from xdevice.kit.places import CopySources
 from xdevice.kit.private_names import replaced
 
 _ENGINE = "torch.autograd:Variable._execution_engine"
@@ -32,6 +30,9 @@ _KEY = "xdevice.transfers"  # in the state of a thread that torch gives to those
 
 _SYNCHRONIZING = "called a synchronizing CUDA operation"
 _COPIES = re.compile(r"\.(?:to|cuda|cpu|copy_|load_state_dict)\(")
+
+_sources = CopySources()
+add_source = _sources.add
 
 
 @contextmanager
@@ -51,16 +52,15 @@ def watch(watcher: Watcher) -> Generator[None]:
     with ExitStack() as stack:
         find_keras = _tell_of_steps(watcher, stack)
         stack.callback(_Watched(watcher).end)
-        copies.watch(see, watcher)
-        stack.callback(copies.watch, None)
-        if gpus()[0] == "cuda" and gpus()[1] and not virtual.is_in_use():
+        stack.enter_context(_sources.watching(see, watcher))
+        if gpus()[0] == "cuda" and gpus()[1] and not _sources:
             stack.enter_context(_warned(see))
         yield
 
 
 def unseen() -> Iterable[str]:
     kind, number = gpus()
-    if virtual.is_in_use():
+    if _sources:
         yield "a copy that CUDA makes within one operation, and that torch's own tags do not tell of"
     elif kind == "cuda" and number:
         yield "on real GPUs, copies for which Python does not wait, and the size of the others"
@@ -98,7 +98,17 @@ def _tell_of_steps(watcher: Watcher, stack: ExitStack) -> Callable[[], None]:
     return find_keras
 
 
-class _Watched(Wrapped):
+class WrappedEngine:
+    """The autograd engine, to be run in another way."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+class _Watched(WrappedEngine):
     """The autograd engine, whose threads know for which place in the program they work; it takes the other's place."""
 
     def __init__(self, watcher: Watcher) -> None:
@@ -132,9 +142,7 @@ class _Watched(Wrapped):
 
 def _is_autograds(frame: FrameType | None) -> bool:
     """Whether autograd itself makes the copy for which this frame was called, and no function in Python."""
-    while frame is not None and frame.f_globals.get("__name__", "").startswith(
-        "xdevice.backends.torch.virtual"
-    ):
+    while frame is not None and _sources.made_in(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return frame is None or frame.f_code is _Watched.run_backward.__code__
 

@@ -15,7 +15,7 @@ VIRTUAL = """
     import os
     from pathlib import Path
     from xdevice import NotSupportedError
-    from xdevice.kit import plugins
+    from xdevice.virtual import plugins
     def recipe():
         if "TOY_OLD" in os.environ:
             raise NotSupportedError("virtual GPUs need toy 2 or newer, and this is 1.5; pip install --upgrade toy")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 CODE = """
 import xdevice

@@ -1,9 +1,10 @@
-"""The hooks of the lower layers are installed together, when one is needed, and the import hook changes one module."""
+"""Callbacks of the upper layers are registered when one is needed, and the import hook changes one module."""
 
 import sys
 
 import pytest
 
+from xdevice.hooks import hooks
 from xdevice.kit.import_hook import after_import
 
 ALL = "devices fallback memory scopes timing virtual"
@@ -16,29 +17,33 @@ def test_no_import_installs_a_hook(run):
         finders = list(sys.meta_path)
         for name in {ALL!r}.split():
             importlib.import_module(f"xdevice.hardware.{{name}}")
-        import xdevice.hooks, xdevice.tensors.placement
-        print(xdevice.hooks._hooks is None, sys.meta_path == finders)
+        import xdevice.tensors.placement
+        from xdevice.hooks import hooks
+        print(hooks.before_loading, hooks.after_synchronizing, sys.meta_path == finders)
     """)
-    assert out == "True True"
+    assert out == "[] [] True"
 
 
 @pytest.mark.parametrize("first", [
     "with xdevice.Device('cpu'): pass",
     "assert xdevice.Device('cpu') != object()",
-    "xdevice.backend().framework",
-    "xdevice.backend().hardware",
 ])  # fmt: skip
-def test_the_first_use_installs_all_hooks(run, first):
+def test_the_first_use_lets_the_upper_layers_register(run, first):
     out = run(
         f"""
-        import xdevice, xdevice.hooks
-        before = xdevice.hooks._hooks
+        import sys, xdevice
+        before = "xdevice.hardware.scopes" in sys.modules
         {first}
-        print(before, xdevice.hooks._hooks is not None, "xdevice.hardware.scopes" in __import__("sys").modules)
+        print(before, "xdevice.hardware.scopes" in sys.modules)
     """,
         XDEVICE_BACKEND="toy",
     )
-    assert out == "None True True"
+    assert out == "False True"
+
+
+def test_a_misspelt_hook_is_an_error():
+    with pytest.raises(AttributeError, match="enter_scop"):
+        _ = hooks.enter_scop
 
 
 @pytest.mark.parametrize("imported", [False, True])
@@ -46,7 +51,8 @@ def test_an_imported_module_is_changed_once(run, tmp_path, imported):
     (tmp_path / "theirs.py").write_text("VALUE = 1\nLOADER = __spec__.loader\n")
     (tmp_path / "other.py").write_text("")
     out = run(f"""
-        from xdevice.kit.import_hook import after_import
+        from xdevice.hooks import hooks
+from xdevice.kit.import_hook import after_import
         if {imported}:
             import theirs
         after_import("theirs", lambda module: setattr(module, "VALUE", module.VALUE + 1))

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from xdevice.framework.adapters import registered
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 BACKENDS = Path(__file__).parents[2] / "backends"

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.kit import plugins
-from xdevice.kit.plugins import Recipe, building
+from xdevice.virtual import plugins
+from xdevice.virtual.plugins import Recipe, building
 
 CODE = 'extern "C" int answer() { return ANSWER; }\n'
 RECIPE = Recipe(
@@ -23,7 +23,7 @@ RECIPE = Recipe(
 )
 BUILD = """
 from pathlib import Path
-from xdevice.kit import plugins
+from xdevice.virtual import plugins
 recipe = plugins.Recipe("answer", "answers", Path(source), "a framework", "c++17", defines=("ANSWER=42",))
 print(plugins.library(recipe))
 """
@@ -310,7 +310,7 @@ def as_user(recipe, shared):
     modules = "ctypes, fcntl, hashlib, importlib.metadata, json, os, platform, shutil, subprocess, tempfile, tomllib"
     modules = modules if sys.version_info >= (3, 11) else modules.removesuffix(", tomllib")
     # the interpreter's own files may be out of that user's reach: it imports first
-    become = f"import {modules}; import xdevice, xdevice.kit.plugins\n"
+    become = f"import {modules}; import xdevice, xdevice.virtual.plugins\n"
     become += "os.chdir('/'); os.setgroups([]); os.setgid(54321); os.setuid(54321)\n"
 
     def run(code, **env):
@@ -377,7 +377,7 @@ def test_a_read_only_cache_is_read(as_user, shared, recipe, mode, monkeypatch):
 
 
 CARELESS = """
-from xdevice.kit import plugins
+from xdevice.virtual import plugins
 plugins.unsafe = lambda path: None
 """
 

@@ -74,11 +74,11 @@ def test_standing_in_is_from_the_start(run):
 def test_leniency_comes_from_the_environment_and_reaches_child_processes(run):
     code = """
         import os
-        from xdevice.kit import virtual_request
-        print(virtual_request.current().lenient, os.environ.get("XDEVICE_VIRTUAL_GPUS"))
+        from xdevice.virtual import request
+        print(request.current().lenient, os.environ.get("XDEVICE_VIRTUAL_GPUS"))
         xdevice.use("toy")
         xdevice.virtual_gpus(2, stand_in=True)
-        print(virtual_request.current().lenient, os.environ["XDEVICE_VIRTUAL_GPUS"])
+        print(request.current().lenient, os.environ["XDEVICE_VIRTUAL_GPUS"])
     """
     asked = "2:stand-in,lenient"
     expected = [f"True {asked}", "enabled 2 False stand-in", f"True {asked}"]

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 import pytest
 
 from xdevice.cli.virtual import LINE, NAME
-from xdevice.kit import virtual_request
+from xdevice.virtual import children
 
 ASK = "import sys, toy; print('xdevice_toy.virtual' in sys.modules, toy.__spec__.loader is toy.__loader__)"
 CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
@@ -117,9 +117,9 @@ def test_another_sitecustomize_is_not_hidden(python, tmp_path):
     theirs.mkdir()
     (theirs / "sitecustomize.py").write_text("print('theirs')")
     show = "import sitecustomize, sys; print(sitecustomize.__file__, any('at_start' in p for p in sys.path))"
-    out, _ = python("-c", show, path=[virtual_request._AT_START, str(theirs)])
+    out, _ = python("-c", show, path=[children.AT_START, str(theirs)])
     assert out == ["theirs", f"{theirs / 'sitecustomize.py'} False"]
-    out, errors = python("-c", "print(1)", path=[virtual_request._AT_START])
+    out, errors = python("-c", "print(1)", path=[children.AT_START])
     assert out == ["1"]
     assert not errors
 

@@ -5,8 +5,8 @@ from time import perf_counter
 import pytest
 
 from xdevice import ArgumentError, Device
-from xdevice.hardware import bus as buses
 from xdevice.hardware.bus import Bus
+from xdevice.virtual import bus as buses
 
 SLOW = Bus(1e9, 0.01)  # 10 ms a copy
 FIRST, SECOND = Device("gpu", 6), Device("gpu", 7)  # of no framework: no other test waits for them

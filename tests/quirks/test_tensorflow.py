@@ -530,7 +530,7 @@ def test_tensorflow_feeds_no_branch_what_is_known_when_its_function_is_called():
     with pytest.raises(
         tf.errors.InvalidArgumentError, match="You must feed a value for placeholder"
     ):
-        outer(tf.constant(True))  # mended: _feed_control_flow in backends/tensorflow/virtual may go
+        outer(tf.constant(True))  # mended: _feed_control_flow in virtual/tensorflow may go
 
 
 def test_a_tensor_array_in_a_tree_is_an_error_that_names_its_tensors():

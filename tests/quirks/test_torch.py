@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_sequence
 import xdevice
 from xdevice import Device, cpu, device_of, to_device
 from xdevice.kit.private_names import missing
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 
 @pytest.fixture(autouse=True)

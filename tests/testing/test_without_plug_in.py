@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.kit import plugins
+from xdevice.virtual import plugins
 
 pytest_plugins = ["pytester"]
 
@@ -23,7 +23,7 @@ def properties(device): return {"virtual": device.kind == "gpu"}
     "virtual.py": """
 from pathlib import Path
 import xdevice_plugged.hardware as hardware
-from xdevice.kit import plugins
+from xdevice.virtual import plugins
 def recipe():
     return plugins.Recipe("answer", "virtual GPUs for plugged 1.5", Path(__file__).with_name("answer.cc"), "", "c++17")
 def enable(n, force, stand_in):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import xdevice
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 NEEDED = {
     "tensorflow",

@@ -54,7 +54,7 @@ def test_copies_take_their_time_each_way_and_it_is_said(backend, with_virtual_gp
 def test_prefetched_copies_are_on_the_bus_while_the_loop_computes(backend):
     code = """
         import sys
-        from xdevice.hardware import bus as buses
+        from xdevice.virtual import bus as buses
         waits, wait_until = [], buses.wait_until
         def told(end):
             waits.append(sys._getframe(1).f_code.co_name)

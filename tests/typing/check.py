@@ -1,6 +1,6 @@
 """mypy, strict, over the package as it is installed, mypy and pyright over what users write; --full: pyright over all.
 
-Both look for `xdevice.backends` where an editable install does not have it, so the package is laid
+Both look for `xdevice.backends` and `xdevice.virtual` where an editable install does not have them, so the package is laid
 out once more as the wheel lays it out.
 """
 
@@ -19,11 +19,10 @@ def main() -> int:
         shutil.copytree(
             ROOT / "xdevice", tree / "xdevice", ignore=shutil.ignore_patterns("__pycache__")
         )
-        shutil.copytree(
-            ROOT / "backends",
-            tree / "xdevice" / "backends",
-            ignore=shutil.ignore_patterns("__pycache__"),
-        )
+        for part in ("backends", "virtual"):
+            shutil.copytree(
+                ROOT / part, tree / "xdevice" / part, ignore=shutil.ignore_patterns("__pycache__", "wheel")
+            )
         for name in ("contract.py", "public.py", "frameworks.py"):
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
         for name in ("mypy.ini", "pyrightconfig.json", "users.json"):

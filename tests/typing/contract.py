@@ -26,7 +26,6 @@ from xdevice.backends.jax import placement as jax_placement
 from xdevice.backends.jax import storage as jax_storage
 from xdevice.backends.jax import streams as jax_streams
 from xdevice.backends.jax import transfers as jax_transfers
-from xdevice.backends.jax import virtual as jax_virtual
 from xdevice.backends.jax.maths import fft as jax_fft
 from xdevice.backends.jax.maths import linalg as jax_linalg
 from xdevice.backends.mxnet import collectives as mxnet_collectives
@@ -42,7 +41,6 @@ from xdevice.backends.mxnet import models as mxnet_models
 from xdevice.backends.mxnet import placement as mxnet_placement
 from xdevice.backends.mxnet import streams as mxnet_streams
 from xdevice.backends.mxnet import transfers as mxnet_transfers
-from xdevice.backends.mxnet import virtual as mxnet_virtual
 from xdevice.backends.mxnet.maths import linalg as mxnet_linalg
 from xdevice.backends.numpy import collectives as numpy_collectives
 from xdevice.backends.numpy import creation as numpy_creation
@@ -67,7 +65,6 @@ from xdevice.backends.paddle import models as paddle_models
 from xdevice.backends.paddle import placement as paddle_placement
 from xdevice.backends.paddle import storage as paddle_storage
 from xdevice.backends.paddle import transfers as paddle_transfers
-from xdevice.backends.paddle import virtual as paddle_virtual
 from xdevice.backends.paddle.maths import fft as paddle_fft
 from xdevice.backends.paddle.maths import linalg as paddle_linalg
 from xdevice.backends.tensorflow import collectives as tensorflow_collectives
@@ -84,7 +81,6 @@ from xdevice.backends.tensorflow import models as tensorflow_models
 from xdevice.backends.tensorflow import placement as tensorflow_placement
 from xdevice.backends.tensorflow import storage as tensorflow_storage
 from xdevice.backends.tensorflow import transfers as tensorflow_transfers
-from xdevice.backends.tensorflow import virtual as tensorflow_virtual
 from xdevice.backends.tensorflow.maths import fft as tensorflow_fft
 from xdevice.backends.tensorflow.maths import linalg as tensorflow_linalg
 from xdevice.backends.torch import collectives as torch_collectives
@@ -101,9 +97,13 @@ from xdevice.backends.torch import placement as torch_placement
 from xdevice.backends.torch import storage as torch_storage
 from xdevice.backends.torch import streams as torch_streams
 from xdevice.backends.torch import transfers as torch_transfers
-from xdevice.backends.torch import virtual as torch_virtual
 from xdevice.backends.torch.maths import fft as torch_fft
 from xdevice.backends.torch.maths import linalg as torch_linalg
+from xdevice.virtual import jax as jax_virtual
+from xdevice.virtual import mxnet as mxnet_virtual
+from xdevice.virtual import paddle as paddle_virtual
+from xdevice.virtual import tensorflow as tensorflow_virtual
+from xdevice.virtual import torch as torch_virtual
 
 hardware: list[contract.Hardware] = [
     torch_hardware,

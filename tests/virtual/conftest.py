@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 SAID = "2 virtual GPUs stand in for CUDA's; they compute on the CPU"
 

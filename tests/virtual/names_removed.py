@@ -15,7 +15,7 @@ from pathlib import Path
 
 import xdevice
 from xdevice.kit import private_names as kit
-from xdevice.kit import virtual_request
+from xdevice.virtual import connect, request
 
 NAME, STAND_IN, IN_PYTHON = sys.argv[1], "--stand-in" in sys.argv, "--in-python" in sys.argv
 EACH = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith("--each=")), 1)
@@ -153,12 +153,18 @@ def tried(name, without):
 
 xdevice.use(NAME)
 if NAME == "paddle":  # it loads the plug-in when it is imported
-    before = virtual_request.make(2, False, STAND_IN)
+    before = request.make(2, False, STAND_IN)
+    connect()
     import_module("xdevice.backends.paddle")
-    virtual_request.put_back(before)
+    request.put_back(before)
 private = import_module(f"xdevice.backends.{NAME}.private_names")
 # Beside the installed package, in the same folder, is the framework.
-homes = Path(__file__).parents[1], Path(xdevice.__file__).parent, Path(private.__file__).parents[2]
+homes = (
+    Path(__file__).parents[1],
+    Path(xdevice.__file__).parent,
+    Path(private.__file__).parents[2],
+    Path(request.__file__).parent,
+)
 OWN_FOLDERS = tuple(f"{home}{os.sep}" for home in homes)
 listed = private.names
 version = sys.modules[NAME].__version__

@@ -9,8 +9,8 @@ from importlib import import_module
 from types import ModuleType
 
 import xdevice
-from xdevice.kit import virtual_request
 from xdevice.kit.private_names import missing, resolved
+from xdevice.virtual import connect, request
 
 NAME, STAND_IN = sys.argv[1], "--stand-in" in sys.argv
 STATE = {
@@ -69,9 +69,10 @@ def enable():
 
 xdevice.use(NAME)
 if NAME == "paddle":  # it loads the plug-in when it is imported
-    before = virtual_request.make(2, False, STAND_IN)
+    before = request.make(2, False, STAND_IN)
+    connect()
     import_module("xdevice.backends.paddle")
-    virtual_request.put_back(before)
+    request.put_back(before)
 private = import_module(f"xdevice.backends.{NAME}.private_names")
 names = [name for name in (private.STAND_IN if STAND_IN else private.VIRTUAL) if has(name)]
 missing(private.NAMES)  # looks at each: MXNet's library has a function once it was asked for it

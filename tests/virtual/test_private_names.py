@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 HERE = Path(__file__).parent
 SAMPLE = 12  # a push removes every twelfth name, and the weekly run all

@@ -18,7 +18,7 @@ LEFT_OUT = tuple(
         "experiments",
         "testing",
         "__main__",
-        "kit.at_start",
+        "virtual",
     )
 )
 
@@ -30,3 +30,15 @@ for adapter in entry_points(group="xdevice.backends"):
     ):  # the framework: it is packed, too, unless --exclude-module names it
         datas += copy_metadata(adapter.dist.name)
         hiddenimports += collect_submodules(adapter.value)
+
+# Virtual GPUs: what all frameworks share, and the folder of each framework that is packed.
+parts = {entry.name: entry.value for entry in entry_points(group="xdevice.virtual_gpus")}
+provider = parts.pop("provider")
+NOT_SHARED = (
+    *parts.values(),
+    *(f"{provider}.{part}" for part in ("at_start", "command", "probe")),
+)
+hiddenimports += collect_submodules(provider, filter=lambda name: not name.startswith(NOT_SHARED))
+for framework, part in parts.items():
+    if find_spec(framework):
+        hiddenimports += collect_submodules(part)

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.cli.probe import probe_all, try_virtual
+from xdevice.cli.probe import probe_all
 from xdevice.framework.adapters import is_optional
 from xdevice.hardware.diagnosis import driver_problem
+from xdevice.hardware.virtual import provider
 from xdevice.kit.units import size
 from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus, holders
@@ -40,7 +41,9 @@ def main(options: argparse.Namespace) -> int:
     backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     usable = [backend["name"] for backend in backends if backend["status"] == "ok"]
     virtual, interrupted_again = (
-        ({}, None) if interrupted else try_virtual(usable, options.timeout, quiet=options.json)
+        ({}, None)
+        if interrupted
+        else provider().try_each(usable, options.timeout, quiet=options.json)
     )
     if interrupted or interrupted_again:
         return 128 + (interrupted or interrupted_again or 0)

@@ -15,7 +15,6 @@ from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
 from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xdevice.errors import NotSupportedError, XDeviceError
@@ -29,13 +28,10 @@ from xdevice.framework.adapters import (
     package_of,
     registered,
 )
-from xdevice.framework.choosing import backend, use
-from xdevice.hardware.devices import count, devices_of, properties_of
+from xdevice.framework.choosing import backend
+from xdevice.hardware.devices import devices_of, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
-from xdevice.hardware.virtual import virtual_gpus
-from xdevice.kit import plugins
 from xdevice.kit.private_names import hint, missing_features
-from xdevice.kit.virtual_request import ENV
 from xdevice.machine import usable_threads
 
 if TYPE_CHECKING:
@@ -51,20 +47,14 @@ def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[A
     """A report on each backend asked for, or on all, and the signal that interrupted it, if one did."""
     names = [str(find(name)) for name in asked or registered()]
     title = None if quiet else "asking the frameworks"
-    answers, interrupted = _ask_each([*filter(is_installed, names)], description, timeout, title)
+    installed = [*filter(is_installed, names)]
+    answers, interrupted = ask_each(installed, description, timeout, title)
     missing = {"installed": False, "status": "not installed"}
     rows = [
         answers.get(name) or {"name": name, **missing, "install": install_command(name)}
         for name in names
     ]
     return rows, interrupted
-
-
-def try_virtual(
-    names: Sequence[str], timeout: float, quiet: bool
-) -> tuple[dict[str, Answer], int | None]:
-    """Whether each framework can have virtual GPUs here, and let them stand in for real ones; nothing is compiled."""
-    return _ask_each(names, virtual, timeout, None if quiet else "trying virtual GPUs")
 
 
 def frameworks(asked: Sequence[str]) -> list[str]:
@@ -82,13 +72,18 @@ def frameworks(asked: Sequence[str]) -> list[str]:
     return [str(backend(name)) for name in names] or [str(backend())]  # which says what to install
 
 
-def _ask_each(
-    names: Sequence[str], ask: Callable[[Backend], Answer], timeout: float, title: str | None
+def ask_each(
+    names: Sequence[str],
+    ask: Callable[[Backend], Answer],
+    timeout: float,
+    title: str | None,
+    without: str = "",
 ) -> tuple[dict[str, Answer], int | None]:
+    """What each framework answers, in an environment ``without`` that variable, and the signal that interrupted it."""
     from xdevice.launcher.children import Child, run_all
     from xdevice.launcher.terminal import Progress
 
-    env = {key: value for key, value in os.environ.items() if ask is description or key != ENV}
+    env = {key: value for key, value in os.environ.items() if key != without}
     children = [Child(name, _command(ask, name), env) for name in names]
     with Progress(title or "", quiet=title is None) as progress:
         interrupted = run_all(children, max(1, (usable_threads() or 2) // 2), timeout, progress)
@@ -140,13 +135,11 @@ def asked(ask: Callable[[Backend], Answer], name: str, *more: str, without: str 
 
 def _command(ask: Callable[[Backend], Answer], name: str, *more: str) -> list[str]:
     """What prints the answer of the framework of that name as JSON."""
-    return [
-        *PYTHON,
-        "-c",
-        f"from xdevice.cli import probe; probe.answer(probe.{ask.__name__})",
-        name,
-        *more,
-    ]
+    program = (
+        f"from {ask.__module__} import {ask.__name__} as ask; "
+        "from xdevice.cli.probe import answer; answer(ask)"
+    )
+    return [*PYTHON, "-c", program, name, *more]
 
 
 def answer(ask: Callable[[Backend], Answer]) -> None:
@@ -198,66 +191,3 @@ def missing_of(backend: Backend) -> list[Answer]:
     listed: Any = import_module(home)
     cure = hint(package_of(backend), listed.LAST_TRIED)
     return [{**each._asdict(), "cure": cure} for each in missing_features(listed.NAMES)]
-
-
-def lacking(backend: Backend) -> Answer:
-    """What `missing_of` says, and the version."""
-    _ = backend.framework
-    return {"version": build_of(backend)["version"], "missing": missing_of(backend)}
-
-
-def virtual(backend: Backend) -> Answer:
-    """What its virtual GPUs can do here, those that stand in or else ones that do not; nothing is compiled."""
-    plugins.only_find()
-    use(str(backend))
-    found: Answer = {
-        "status": "ok",
-        "works": False,
-        "stands_in": False,
-        "compiles": False,
-        "reason": None,
-    }
-    for stand_in in (True, False):
-        try:
-            virtual_gpus(2, stand_in=stand_in)
-        except XDeviceError as error:
-            reason = (
-                error.__cause__ if isinstance(error.__cause__, XDeviceError) else error
-            )  # the plug-in's own
-            found["reason"] = found["reason"] or str(reason)
-            found["compiles"] |= isinstance(reason, plugins.NotCompiledError)
-        else:
-            return {**found, "works": True, "stands_in": stand_in}
-    return found
-
-
-def refusal(backend: Backend) -> Answer:
-    """Why it cannot have virtual GPUs as the environment asks for them; empty if it can."""
-    use(str(backend))
-    try:
-        count()
-    except NotSupportedError as error:
-        return {"refused": str(error)}
-    return {}
-
-
-def plugin(backend: Backend) -> Answer:
-    """Where the plug-in is, compiled if it is missing, or why there is none; empty where none is needed."""
-    folder = sys.argv[2]
-    capability = backend.open("virtual")
-    try:
-        recipe = capability.recipe() if capability.has("recipe") else None
-    except NotSupportedError as error:  # this version, or this system
-        return {"error": str(error)}
-    if recipe is None:
-        return {}
-    recipe = plugins.fitting(recipe)
-    began, compiled = time.perf_counter(), list[bool]()
-    path = None if folder else plugins.find(recipe)
-    try:
-        if path is None:
-            into = Path(folder) if folder else plugins.writable(recipe, [])
-            path = plugins.build(recipe, into, lambda: compiled.append(True))
-    except NotSupportedError as error:
-        return {"error": str(error), "path": None}
-    return {"path": str(path), "seconds": time.perf_counter() - began if compiled else None}

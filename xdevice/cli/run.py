@@ -11,11 +11,11 @@ from pathlib import Path
 from xdevice.cli import probe, watched
 from xdevice.cli.program import Program, imported_by, program_of, search_path
 from xdevice.cli.report import Report, Run, as_json, rendered
-from xdevice.errors import ArgumentError, NotSupportedError
-from xdevice.framework.adapters import find, is_installed, registered
+from xdevice.errors import ArgumentError
+from xdevice.framework.adapters import find, registered
 from xdevice.framework.choosing import backend
+from xdevice.hardware.virtual import are_asked_for, provider
 from xdevice.kit import keras
-from xdevice.kit import virtual_request as request
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.terminal import Progress, write, write_json
 from xdevice.machine import usable_threads
@@ -31,18 +31,14 @@ def main(options: argparse.Namespace) -> int:
         else program_of(options.script, options.how)
     )
     if options.virtual_gpus:
-        number = request.checked(options.virtual_gpus, f"--virtual-gpus {options.virtual_gpus}")
-        words = {"lenient": options.lenient, "races": options.races}
-        request.propagate(
-            request.Request(number, False, options.stand_in, "--virtual-gpus", **words)
+        provider().ask_for_children(
+            options.virtual_gpus, options.stand_in, options.lenient, options.races
         )
-    if options.stand_in:
-        request.set_aside()
     if options.stand_in or options.watch_transfers:
         return _run_once(program, options)
     names = _environments(options.backend) if options.env else probe.frameworks(options.backend)
     if options.virtual_gpus and not options.env:
-        _check_virtual(names)
+        provider().check_limits(names)
     pythons, failed, interrupted = _pythons(names, options)
     # unbuffered, so that the output of a run that is stopped is complete
     env = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ}
@@ -92,9 +88,10 @@ def _run_once(program: Program, options: argparse.Namespace) -> int:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
     used = options.backend or (imported_by(program.file) if program.file is not None else [])
-    _check_virtual(used)
+    if are_asked_for():
+        provider().check_limits(used)
     if options.virtual_gpus:
-        request.require(used)
+        provider().require(used)
     os.environ.update(_told(program, sys.executable))
     if options.watch_transfers:
         watched_by = [sys.executable, *options.flags, *watched.by(options)]
@@ -105,16 +102,6 @@ def _run_once(program: Program, options: argparse.Namespace) -> int:
         sys.stdout.flush()
         os.execv(command[0], command)
     return subprocess.call(command)
-
-
-def _check_virtual(names: Sequence[str]) -> None:
-    """Raise an error if a limit of memory, or races, are asked for, and a framework cannot have such virtual GPUs."""
-    if request.memory_limit() is not None or request.current().races:
-        for name in filter(is_installed, names):
-            # in another process: an import may change the environment, which the script inherits
-            refused = probe.asked(probe.refusal, name).get("refused")
-            if refused is not None:
-                raise NotSupportedError(refused)
 
 
 def _pythons(

@@ -20,8 +20,8 @@ from xdevice.cli.parser import fail
 from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
 from xdevice.framework.at_import import RefusedExit
 from xdevice.hardware.bus import DEFAULT, Bus
+from xdevice.hardware.virtual import are_asked_for
 from xdevice.kit.escaping import as_json, escaped
-from xdevice.kit.virtual_request import is_in_environment
 from xdevice.tensors.transfers.baseline import Baseline
 from xdevice.tensors.transfers.report import Report, watch_transfers
 from xdevice.tensors.transfers.rules import RULES
@@ -70,7 +70,7 @@ def main() -> None:
     watch.__exit__()
     if isinstance(ended, RefusedExit):  # nothing was run of which a report could tell
         raise ended
-    if isinstance(ended, VirtualDeviceError) and is_in_environment():
+    if isinstance(ended, VirtualDeviceError) and are_asked_for():
         sys.exit(fail(str(ended)))
     ours = os.getpid() == process  # else a fork has come to its end
     if ours:

@@ -10,7 +10,7 @@ from xdevice.contract import devices, tensors
 from xdevice.contract.devices import *
 from xdevice.contract.tensors import *
 
-__all__ = ["CAPABILITIES", "MODULES", "PREPARING", "Capabilities"]
+__all__ = ["CAPABILITIES", "MODULES", "PREPARING", "PROVIDED", "Capabilities"]
 __all__ += devices.__all__
 __all__ += tensors.__all__
 
@@ -69,3 +69,6 @@ MODULES = {
     "packing": "collectives", "races": "virtual",
 }  # fmt: skip
 """Where an adapter has the functions of a capability, if not in the module of that name."""
+
+PROVIDED = {"virtual": "xdevice.virtual_gpus"}
+"""The entry-point group in which another package provides a module of that name for a framework."""

@@ -194,12 +194,6 @@ class Watcher(Protocol):
     def stepped(self, optimizer: object) -> None:
         """An optimizer has made a step."""
 
-    def until(self, device: Device) -> float:
-        """When the copies that the device has been given will have been made, by ``time.perf_counter``."""
-
-    def wait(self, until: float) -> None:
-        """The program waits for such a time."""
-
 
 class Transfers(Preparation, Protocol):
     """Seeing copies, and hiding them behind computing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -95,7 +96,7 @@ class Backend(str, contract.Capabilities):
     def framework(self) -> ModuleType:
         """The framework's own module, imported."""
         _load(self, self.module)
-        hooks().before_loading(self, "")
+        _prepare(self, "")
         return sys.modules[str(self)]
 
     def __getattr__(self, name: str) -> Any:
@@ -109,7 +110,7 @@ class Backend(str, contract.Capabilities):
         found: Capability | None = self.__dict__.get(name)
         if found is not None:
             return found
-        hooks().before_loading(self, name)
+        _prepare(self, name)
         reasons = getattr(self.adapter, "CANNOT", {})
         loaded = (
             None if name in reasons else _module(self, name)
@@ -118,7 +119,8 @@ class Backend(str, contract.Capabilities):
         opened: Capability = self.__dict__.setdefault(
             name, Capability(name, self, self.module, loaded, reasons)
         )
-        hooks().after_loading(self, name)
+        for callback in hooks.after_loading:
+            callback(self, name)
         return opened
 
     def close(self) -> None:
@@ -186,9 +188,7 @@ def available() -> list[str]:
 def registered() -> dict[str, Backend]:
     """Every registered adapter by name, in order of preference, whether or not its framework is installed."""
     if not _backends:
-        from importlib.metadata import entry_points  # 20 ms: not at import
-
-        modules = {entry.name: entry.value for entry in entry_points(group=GROUP)}
+        modules = entry_points_of(GROUP)
         if not any(map(_is_own, modules.values())):
             raise BrokenBackendError(packed.without_metadata())
         ranked = sorted(modules, key=lambda n: (ORDER.index(n) if n in ORDER else len(ORDER), n))
@@ -196,6 +196,19 @@ def registered() -> dict[str, Backend]:
         if not _backends:  # unless another thread was quicker
             _backends.update(found)
     return _backends
+
+
+@cache
+def entry_points_of(group: str) -> dict[str, str]:
+    """The modules that installed distributions offer in an entry-point group, by their names in it."""
+    return {entry.name: entry.value for entry in _entry_points().select(group=group)}
+
+
+@cache
+def _entry_points() -> Any:
+    from importlib.metadata import entry_points  # 20 ms: not at import
+
+    return entry_points()
 
 
 def find(name: str) -> Backend:
@@ -276,10 +289,20 @@ def not_installed(name: str) -> BackendNotInstalledError:
     )
 
 
+def _prepare(owner: Backend, capability: str) -> None:
+    """Do what was asked for before the framework is used."""
+    for callback in hooks.before_loading:
+        callback(owner, capability)
+
+
 def _module(owner: Backend, capability: str) -> Any:
     """The module in which the adapter has the capability's functions, or an object in its place; if it has one."""
-    found = owner.adapter
     home = contract.MODULES.get(capability, capability)
+    if home in contract.PROVIDED:
+        provided = entry_points_of(contract.PROVIDED[home]).get(str(owner))
+        if provided is not None:
+            return _load(owner, provided)
+    found = owner.adapter
     for part in home.split("."):  # one by one: `find_spec` raises where a parent is no package
         if not hasattr(found, "__path__") or find_spec(f"{found.__name__}.{part}") is None:
             return getattr(found, part, None)
@@ -299,7 +322,7 @@ def _load(owner: Backend, module: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing == owner:
             raise not_installed(owner) from error
-        if missing == "xdevice.backends" and _found_beside():
+        if missing in _BESIDE and _found_beside():
             return _load(owner, module)
         shows = (
             f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure"
@@ -311,8 +334,21 @@ def _load(owner: Backend, module: str) -> ModuleType:
         ) from error
 
 
+def import_own(module: str) -> ModuleType:
+    """The module of a package that xdevice itself brings, which may stand beside this one."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name in _BESIDE and _found_beside():
+            return import_module(module)
+        raise
+
+
+_BESIDE = ("xdevice.backends", "xdevice.virtual")
+
+
 def _found_beside() -> bool:
-    """In a checkout, which a Python started there imports, the adapters are beside the package and not in it."""
+    """In a checkout, which a Python started there imports, these packages are beside this one and not in it."""
     from os.path import dirname, isfile, join
 
     path = sys.modules["xdevice"].__path__

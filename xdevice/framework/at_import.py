@@ -10,10 +10,9 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-from xdevice.errors import NotSupportedError, VirtualDeviceError, XDeviceError
+from xdevice.errors import XDeviceError
 from xdevice.framework.adapters import ORDER, Backend, imported, registered
 from xdevice.kit.import_hook import ImportHook, WrappedLoader
-from xdevice.kit.virtual_request import is_required
 
 _hook: ImportHook | None = None
 _then: list[Callable[[Backend], None]] = []
@@ -48,24 +47,25 @@ def _is_framework(name: str) -> bool:
     return owner is not None and owner.module not in sys.modules
 
 
-def _succeeds(then: Callable[[Backend], object], owner: Backend) -> bool:
-    """Call it; an error is printed, since the import succeeds all the same, and using xdevice raises it again.
+def _print(owner: Backend, error: XDeviceError) -> None:
+    print(f"xdevice: {error}", file=sys.stderr)
 
-    ``xdevice run`` asks that the process ends instead.
-    """
+
+on_error: Callable[[Backend, XDeviceError], None] = _print
+"""Called with what a callback raises: the import succeeds all the same, and using xdevice raises the error again."""
+
+
+def _succeeds(then: Callable[[Backend], object], owner: Backend) -> bool:
     try:
         then(owner)
     except XDeviceError as error:
-        if is_required(owner) and isinstance(error, (NotSupportedError, VirtualDeviceError)):
-            print(f"xdevice: error: {error}", file=sys.stderr)
-            raise RefusedExit(2) from None
-        print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
+        on_error(owner, error)
         return False
     return True
 
 
 class RefusedExit(SystemExit):
-    """The process ends: a framework that was to have virtual GPUs is refused them, which has been said."""
+    """The process ends, since a framework is refused what the process needs; the reason has been printed."""
 
 
 class _ByAdapter(WrappedLoader):

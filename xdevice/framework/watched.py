@@ -11,6 +11,7 @@ from xdevice.contract import PREPARING
 from xdevice.errors import BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
+from xdevice.hooks import hooks
 
 __all__ = ["strict"]
 
@@ -86,6 +87,8 @@ def watch_loaded(owner: Backend, capability: str) -> None:
         for watched in _all:
             watched.watch(owner)
 
+
+hooks.after_loading.append(watch_loaded)
 
 _mixing = Watched(lambda owner: owner.mixing.forbid())
 

@@ -1,22 +1,10 @@
-"""A stated bus: how long a copy would take on it. ``25GB/s,10us`` is a bandwidth, and a time for each copy.
-
-``XDEVICE_VIRTUAL_BUS=16GB/s,10us`` gives each virtual GPU a bus of its own, so that copies cost what they cost on a
-real one. It carries one copy after the other. A copy that blocks returns when it has been carried. One that does not,
-or is made `beside` computing, leaves the bus busy; the next that blocks, and `synchronize`, wait for it.
-"""
+"""A bus between the host and a device: how long a copy takes on it, by its bandwidth and its latency."""
 
 from __future__ import annotations
 
-import os
 import re
-import time
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
-from contextvars import ContextVar
-from threading import Lock
 from typing import NamedTuple
 
-from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, shortened
 from xdevice.kit.units import parsed_size
 
@@ -55,63 +43,3 @@ class Bus(NamedTuple):
 
 DEFAULT = Bus(25e9, 10e-6)
 """A stated one, of the size of PCI Express 4.0 x16 and of a driver's call: said wherever it is used."""
-
-ENV = "XDEVICE_VIRTUAL_BUS"
-
-_SLACK = 2e-4  # seconds by which a system may wake a thread too late: these are spent looking at the clock
-
-_lock = Lock()
-_busy: dict[Device, float] = {}  # until when
-_is_beside: ContextVar[bool] = ContextVar("xdevice.bus.beside", default=False)
-
-
-def requested() -> Bus | None:
-    """The bus that the environment asks for, if it does; `ArgumentError` if the variable does not describe one."""
-    text = os.environ.get(ENV, "").strip()
-    return None if text in ("", "0") else Bus.parsed(text, ENV)
-
-
-def carry(bus: Bus, nbytes: int, devices: Iterable[Device], *, non_blocking: bool) -> None:
-    """Spend the time of a copy from or to these devices, or let their buses be busy for it."""
-    ends = list(devices)
-    with _lock:
-        begin = max(time.perf_counter(), *(_busy.get(device, 0.0) for device in ends))
-        end = begin + bus.seconds(1, nbytes)
-        _busy.update(dict.fromkeys(ends, end))
-    if not (non_blocking or _is_beside.get()):
-        wait_until(end)
-
-
-@contextmanager
-def beside() -> Generator[None]:
-    """Let no copy in the block wait for its bus: who uses what it brings waits `until` then."""
-    token = _is_beside.set(True)
-    try:
-        yield
-    finally:
-        _is_beside.reset(token)
-
-
-def until(devices: Iterable[Device]) -> float:
-    """When the devices' buses will have carried all that they were given."""
-    return max((_busy.get(device, 0.0) for device in devices), default=0.0)
-
-
-def wait_until(end: float) -> None:
-    left = end - time.perf_counter()
-    if left > _SLACK:
-        time.sleep(left - _SLACK)
-    while time.perf_counter() < end:
-        pass
-
-
-class Carried(NamedTuple):
-    """What was on its way at a time: a `contract.Event`."""
-
-    end: float
-
-    def synchronize(self) -> None:
-        wait_until(self.end)
-
-    def wait(self) -> None:
-        wait_until(self.end)  # what computes here would begin when it is carried

@@ -8,8 +8,8 @@ from xdevice.errors import DeviceNotFoundError, DeviceTypeError, UnknownPlacemen
 from xdevice.framework.adapters import Backend, find, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
-from xdevice.hardware import bus as buses
-from xdevice.hardware.virtual import is_virtual, why_none
+from xdevice.hardware.virtual import is_virtual, provider, why_none
+from xdevice.hooks import hooks
 from xdevice.machine import host_memory
 from xdevice.tracing import constant
 from xdevice.typing import DeviceLike
@@ -205,7 +205,8 @@ def synchronize(*devices: DeviceLike) -> None:
     for device in wanted:
         require(chosen, device)
     chosen.hardware.synchronize(wanted)
-    buses.wait_until(buses.until(wanted))
+    for callback in hooks.after_synchronizing:
+        callback(wanted)
 
 
 def properties_of(owner: Backend, device: Device) -> Properties:
@@ -216,8 +217,7 @@ def properties_of(owner: Backend, device: Device) -> Properties:
     if not is_virtual(owner, device):
         found = {"name": platform.processor() or platform.machine(), **unknown, "virtual": False}
         return cast("Properties", {**found, **owner.hardware.properties(device)})
-    bus = buses.requested()
-    name = f"virtual GPU {device.index}" + (f", with a bus of {bus}" if bus is not None else "")
+    name = provider().name_of(device)
     return cast(
         "Properties", {"name": name, **unknown, "total_memory": host_memory()[0], "virtual": True}
     )
@@ -323,3 +323,6 @@ class TracedDevice(Device):
 
 
 TRACED = TracedDevice()  # one is enough: nothing is known of any of them
+
+
+hooks.device_named = device_named

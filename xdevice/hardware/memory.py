@@ -25,6 +25,7 @@ from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.hardware.devices import as_device, properties_of, require
 from xdevice.hardware.virtual import is_virtual
+from xdevice.hooks import hooks
 from xdevice.kit.later import runs_later
 from xdevice.machine import holders, host_memory, same_gpu
 from xdevice.typing import DeviceLike
@@ -291,12 +292,14 @@ def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
         except Exception:
             _asked = before
             raise
+    if share_requested not in hooks.before_loading:
+        hooks.before_loading.append(share_requested)
     at_import.watch(share_requested)
     return {str(owner): dict(settings) for owner, (_, settings) in _shared.items() if settings}
 
 
 def share_requested(owner: Backend, capability: str = "") -> None:
-    """Tell a framework of the request before it is used: the hook ``before_loading``."""
+    """Tell a framework of the request before it is used."""
     if _asked is None or capability == "virtual" or _shared.get(owner, ("",))[0] == _asked[0]:
         return
     with _lock:

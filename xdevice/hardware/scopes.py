@@ -19,6 +19,7 @@ from xdevice.errors import ScopeError
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
+from xdevice.hooks import hooks
 from xdevice.typing import DeviceLike
 
 __all__ = ["scope"]
@@ -235,3 +236,7 @@ def _note_trace() -> None:
             with _lock:
                 _traces[owner] = number + 1
                 owner.tracing.trace_apart(number + 1)
+
+
+hooks.enter_scope = enter
+hooks.leave_scope = leave

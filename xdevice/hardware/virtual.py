@@ -1,26 +1,99 @@
-"""Virtual GPUs: ``virtual_gpus(n)`` and the environment variable ``XDEVICE_VIRTUAL_GPUS``.
+"""The door to virtual GPUs, which another package provides: `xdevice.virtual`, found by its entry point.
 
-A framework gets its virtual GPUs before it is first used: the chosen one at once, others when xdevice first uses them.
+What this package knows of them is which frameworks have some.
 """
 
-import sys
-from _thread import RLock  # threading.RLock, without its 1 ms
+from __future__ import annotations
 
-from xdevice.contract import MODULES
-from xdevice.device import Device, name_virtual
-from xdevice.errors import ArgumentError, NotSupportedError, VirtualDeviceError, shortened
-from xdevice.framework import at_import
-from xdevice.framework.adapters import Backend
-from xdevice.framework.choosing import decided
-from xdevice.hardware import bus as buses
-from xdevice.hooks import hooks
-from xdevice.kit import virtual_request as request
-from xdevice.kit.virtual_request import RACES
+import argparse
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, cast
+
+from xdevice.contract import Stream
+from xdevice.device import Device
+from xdevice.errors import NotSupportedError
+from xdevice.framework.adapters import Backend, entry_points_of, import_own
 
 __all__ = ["virtual_gpus"]
 
-_enabled: dict[Backend, int] = {}  # the frameworks in use, and how many virtual GPUs each has
-_lock = RLock()
+GROUP = "xdevice.virtual_gpus"  # the entry-point group of the package that provides them
+ENV = "XDEVICE_VIRTUAL_GPUS"
+
+numbers: dict[Backend, int] = {}
+"""How many virtual GPUs each framework has that has some."""
+
+
+class Provider(Protocol):
+    """What the package that provides virtual GPUs offers."""
+
+    def virtual_gpus(self, n: int, *, force: bool, stand_in: bool) -> list[Device]: ...
+    def apply_environment(self) -> None:
+        """Do what `ENV` asks for, right after the import of a framework, here and in child processes."""
+
+    def why_none(self, owner: Backend) -> str:
+        """Why the framework has none although they were asked for; empty if it can, or none were asked for."""
+
+    def name_of(self, device: Device) -> str:
+        """The device's name, for its properties."""
+
+    def stream(self, owner: Backend, device: Device) -> Stream | None:
+        """A stream of copies that take time, if the device has a bus of its own."""
+
+    def command(self, options: argparse.Namespace) -> int:
+        """Run ``xdevice virtual``."""
+
+    def try_each(
+        self, names: Sequence[str], timeout: float, quiet: bool
+    ) -> tuple[dict[str, dict[str, Any]], int | None]:
+        """What the virtual GPUs of each framework can do here, and the signal that interrupted the question."""
+
+    def missing(self, owner: Backend) -> list[dict[str, Any]]:
+        """What virtual GPUs lack under this version of the framework."""
+
+    def ask_for_children(self, number: str, stand_in: bool, lenient: bool, races: bool) -> None:
+        """Let child processes have virtual GPUs: ``xdevice run --virtual-gpus``."""
+
+    def check_limits(self, names: Iterable[str]) -> None:
+        """Raise an error if one of the frameworks cannot have the virtual GPUs that are asked for."""
+
+    def require(self, names: Iterable[str]) -> None:
+        """Let the process, and its children, end if one of the frameworks is refused them; none means any."""
+
+    def described(self) -> str:
+        """What the environment asks for, in words; empty if it asks for none."""
+
+    def check_request(self, text: str) -> None:
+        """Raise an error if the text is not a value of `ENV`; its last part says what to write."""
+
+    def ask_by_pytest(self) -> None:
+        """Apply what pytest's option has put into the environment."""
+
+    def cannot_compile(self) -> bool:
+        """Whether this machine has no compiler for plug-ins."""
+
+    def leave_out(self, name: str) -> None:
+        """Let the framework do without virtual GPUs in this process."""
+
+    def how_to_compile(self) -> str:
+        """What to install for a compiler."""
+
+
+_provider: Provider | None = None
+
+
+def provider() -> Provider:
+    """The package that provides virtual GPUs, imported."""
+    global _provider
+    if _provider is None:
+        entries = entry_points_of(GROUP)
+        if "provider" not in entries:
+            raise NotSupportedError(
+                "virtual GPUs are provided by the package xdevice.virtual, which is not installed; "
+                "install xdevice-tensors again, with all of its parts"
+            )
+        _provider = cast("Provider", import_own(entries["provider"]))
+    return _provider
 
 
 def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list[Device]:
@@ -56,95 +129,23 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
     >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
     [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
     """
-    number = request.checked(n, f"virtual_gpus({shortened(n)})")
-    with _lock:
-        before = request.current()
-        if before.number and before.number != number:
-            why = f"virtual_gpus({number}) comes after {before.source}, and the number is fixed for the process"
-            raise VirtualDeviceError(f"{why}; start again and ask for {number} first")
-        if stand_in and not before.stand_in:
-            if any(_enabled.values()):
-                why = f"{before.source}, which has made virtual GPUs that do not stand in"
-                cure = "start again with stand_in=True first"
-                raise VirtualDeviceError(
-                    f"virtual_gpus({number}, stand_in=True) comes after {why}; {cure}"
-                )
-            request.set_aside()
-        replaced = request.make(number, force or before.force, stand_in or before.stand_in)
-        try:
-            chosen = decided()
-            if chosen is not None and not _enabled.get(chosen):
-                _enable(chosen)
-        except Exception:
-            request.put_back(replaced)
-            raise
-        name_virtual()
-        for owner in [b for b, got in _enabled.items() if not got]:
-            del _enabled[
-                owner
-            ]  # it was used without any: they are enabled, or it is too late, when it is next used
-            owner.close()
-        at_import.by_adapters()
-        if stand_in:
-            request.propagate(request.current())
-            at_import.watch(enable_requested)
-    return [Device("gpu", i) for i in range(number)]
+    return provider().virtual_gpus(n, force=force, stand_in=stand_in)
 
 
-def enable_requested(owner: Backend, capability: str = "") -> None:
-    """Enable the virtual GPUs that were requested, before a framework is used: the hook ``before_loading``."""
-    if owner in _enabled or MODULES.get(capability, capability) == "virtual":
-        return
-    with _lock:
-        if owner not in _enabled:
-            is_asked = request.current().number and not request.is_left_out(owner)
-            if is_asked and owner.open("virtual").has("enable"):
-                _enable(owner)
-            else:
-                _enabled[owner] = 0
+def are_asked_for() -> bool:
+    """Whether the environment asks for virtual GPUs."""
+    return os.environ.get(ENV, "").strip() not in ("", "0")
 
 
 def is_virtual(owner: Backend, device: Device) -> bool:
-    return device.kind == "gpu" and bool(_enabled.get(owner))
+    return device.kind == "gpu" and owner in numbers
 
 
 def why_none(owner: Backend) -> str:
-    """Why the framework has no virtual GPUs although they were asked for; empty if it can, or none were asked for."""
-    virtual = owner.open("virtual")
-    if not request.current().number or virtual.has("enable"):
-        return ""
-    return f"{owner} has no virtual GPUs: {virtual.why_not('enable')}"
+    """Why the framework has no virtual GPUs although they were asked for; empty if none were asked for."""
+    return "" if _provider is None else _provider.why_none(owner)
 
 
-def _enable(owner: Backend) -> None:
-    wanted, bus, number = request.current(), buses.requested(), request.visible()
-    if not number:
-        _enabled[owner] = 0  # the program has hidden all of them
-        return
-    if wanted.races and not owner.open("races").has("find_races"):
-        raise NotSupportedError(
-            f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
-        )
-    owner.virtual.enable(number, wanted.force, wanted.stand_in)
-    if wanted.races:
-        owner.races.find_races()
-    if wanted.stand_in and not request.warned():
-        print(
-            f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr
-        )
-    _enabled[owner] = number
-    owner.native_devices.clear()  # other objects stand for the devices from now on
-    name_virtual()  # the request may have come from the environment
-    if bus is not None:
-        hooks().attach_bus(owner, bus)
-
-
-def apply_environment() -> None:
-    """Do what ``XDEVICE_VIRTUAL_GPUS`` asks for, right after the import of a framework, here and in child processes."""
-    name_virtual()  # a script may write vgpu:1 before it uses a framework
-    try:
-        request.propagate(request.current())
-    except ArgumentError as error:
-        print(f"xdevice: {error}", file=sys.stderr)  # using a framework raises it
-    else:
-        at_import.watch(enable_requested)
+def stream_of(owner: Backend, device: Device) -> Stream | None:
+    """A stream of copies that take time, if the device is virtual and has a bus of its own."""
+    return None if _provider is None else _provider.stream(owner, device)

@@ -8,7 +8,7 @@ the source is called again, which may write into the memory that it has given.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
@@ -17,9 +17,8 @@ from xdevice.device import Device, whole_number
 from xdevice.errors import ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
-from xdevice.hardware import bus as buses
 from xdevice.hardware.devices import as_device, is_device, require
-from xdevice.hardware.virtual import is_virtual
+from xdevice.hardware.virtual import is_virtual, stream_of
 from xdevice.parallel.batches import Shards, shards
 from xdevice.parallel.interrupts import is_raised_by_handler
 from xdevice.parallel.replicas import checked_devices
@@ -199,15 +198,16 @@ class _Way:
         return Placed(snapshot(there, new), True)
 
     def _sent(self, batch: "_OnHost") -> Placed:
-        owner, device, bus = batch.owner, self._device, buses.requested()
-        stream = self._stream(owner)
+        owner, device = batch.owner, self._device
+        stream, bus = self._stream(owner), stream_of(owner, device)
         pin = stream.pinned if stream is not None and self._pin else None
         packs = bus is not None or not is_virtual(owner, device)
-        with stream or nullcontext(), buses.beside() if bus else nullcontext():
+        with ExitStack() as stack:
+            streams = [each for each in (stream, bus) if each is not None]
+            for each in streams:
+                stack.enter_context(each)
             there = batch.moved_to(device, packs, pin, non_blocking=stream is not None)
-            under_way = [] if stream is None else [stream.record(list(there.values()))]
-        if bus is not None:
-            under_way.append(buses.Carried(buses.until([device])))
+            under_way = [each.record(list(there.values())) for each in streams]
         return Placed(batch.with_tensors(there), True, under_way)
 
     def _stream(self, owner: Backend) -> Stream | None:

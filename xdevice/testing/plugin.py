@@ -5,7 +5,6 @@ here only return ``xdevice_backend`` and ``xdevice_device``, the ones that are p
 """
 
 import argparse
-import os
 from collections.abc import Generator, Iterator
 from contextlib import nullcontext
 from typing import Any, NoReturn
@@ -26,9 +25,7 @@ from xdevice.device import as_integer
 from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend, is_installed, registered
-from xdevice.hardware.virtual import apply_environment
-from xdevice.kit import virtual_request
-from xdevice.kit.virtual_request import ENV, MOST, STAND_IN
+from xdevice.hardware.virtual import ENV, are_asked_for, provider
 from xdevice.testing import without_plug_in
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 
@@ -59,8 +56,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="N",
         type=_request,
         help=f"give every framework that can have them N virtual GPUs, as {ENV} does; 0: none; "
-        f"N:{STAND_IN}: they also answer to the framework's own names for its GPUs; "
-        f"N:{STAND_IN},lenient: and compute what real GPUs refuse",
+        f"N:stand-in: they also answer to the framework's own names for its GPUs; "
+        f"N:stand-in,lenient: and compute what real GPUs refuse",
     )
     fails = "a test that needs more GPUs than there are fails, not skips"
     group.addoption("--xdevice-require", action="store_true", help=fails)
@@ -74,10 +71,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         environment = pytest.MonkeyPatch()
         environment.setenv(ENV, wanted)
         early_config.add_cleanup(environment.undo)
-        if virtual_request.is_in_environment():
-            if virtual_request.current().stand_in:
-                virtual_request.set_aside()
-            apply_environment()
+        if are_asked_for():
+            provider().ask_by_pytest()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -94,12 +89,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
         config.getoption(f"--xdevice-{option}") is None for option in ("backend", "virtual-gpus")
     ):
         return None
-    virtual = virtual_request.parsed(os.environ.get(ENV, ""), ENV)
-    said = (
-        f"; {virtual.number} virtual GPUs{' that stand in' * virtual.stand_in}"
-        if virtual.number
-        else ""
-    )
+    said = f"; {provider().described()}" if are_asked_for() else ""
     if config.getoption("--xdevice-backend") is None:
         return (
             f"xdevice: {', '.join(available())}{said}"  # none is imported until a test asks for one
@@ -225,13 +215,9 @@ def _asked(config: pytest.Config) -> list[str]:
 
 def _request(text: str) -> str:
     try:
-        virtual_request.parsed(text or "nothing", ENV)
+        provider().check_request(text)
     except XDeviceError as error:
-        asks = str(error).rpartition("; ")[2]
-        hint = asks if asks.endswith("?") else f"give an integer from 0 to {MOST}, or 2:{STAND_IN}"
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of virtual GPUs; {hint}"
-        ) from None
+        raise argparse.ArgumentTypeError(str(error)) from None
     return text
 
 

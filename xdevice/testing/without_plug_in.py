@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from xdevice import NotSupportedError, XDeviceError, count, using
-from xdevice.kit import plugins, virtual_request
+from xdevice.hardware.virtual import ENV, are_asked_for, provider
 
 _refused = pytest.StashKey[dict[str, str]]()
 
@@ -14,14 +14,14 @@ def go_without(config: pytest.Config, names: list[str]) -> None:
     """Let those of the frameworks that cannot have the virtual GPUs asked for do without, if there is no compiler."""
     if _refused in config.stash:
         return
-    asked = virtual_request.is_in_environment() and plugins.compiler() is None
+    asked = are_asked_for() and provider().cannot_compile()
     refused = {name: why for name in names if (why := _why_none(name))} if asked else {}
     config.stash[_refused] = refused
     for name in refused:
-        virtual_request.leave_out(name)
+        provider().leave_out(name)
     if refused and len(refused) == len(names):  # so that child processes do without, too
         environment = pytest.MonkeyPatch()
-        environment.setenv(virtual_request.ENV, "0")
+        environment.setenv(ENV, "0")
         config.add_cleanup(environment.undo)
 
 
@@ -47,7 +47,7 @@ def lines(config: pytest.Config, stats: dict[str, list[Any]]) -> list[str]:
     if number:
         plural = "s were" if number > 1 else " was"
         said.append(
-            f"xdevice: {number} test{plural} skipped without a C++ compiler: {plugins.INSTALL}"
+            f"xdevice: {number} test{plural} skipped without a C++ compiler: {provider().how_to_compile()}"
         )
     return said
 

@@ -14,7 +14,7 @@ from torch.optim import optimizer as optimizers
 import xdevice
 from xdevice import TransferError, transfer_guard, watch_transfers
 from xdevice.backends.torch.hardware import gpus
-from xdevice.backends.torch.virtual import runtime
+from xdevice.virtual.torch import runtime
 
 GPU = gpus()[0]
 STANDS_IN = GPU == "cuda"

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 MODES = [
     pytest.param("2", id="plain", marks=pytest.mark.weekly),

@@ -13,7 +13,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import xdevice
 from xdevice import cpu, device_of, gpu, ones, strict, to_device
-from xdevice.kit.virtual_request import ENV, MEMORY
+from xdevice.virtual.request import ENV, MEMORY
 
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
 

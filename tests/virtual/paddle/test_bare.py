@@ -7,8 +7,8 @@ import sys
 import pytest
 
 from xdevice.backends.paddle import virtual
-from xdevice.kit import plugins
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual import plugins
+from xdevice.virtual.request import ENV
 
 PROGRAM = """
 import xdevice

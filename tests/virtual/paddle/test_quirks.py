@@ -292,9 +292,7 @@ def test_an_optimizer_stepped_outside_the_devices_scope_may_take_its_model_elsew
 def test_the_gradient_of_a_sparse_embedding_is_still_on_the_cpu_and_device_of_says_so():
     words = to_device(nn.Embedding(5, 3, sparse=True), gpu(1))
     words(xdevice.tensor([1, 2, 1], device=gpu(1))).sum().backward()
-    assert device_of(words.weight.grad) is cpu(), (
-        "the note in backends/paddle/virtual/repairs.py may go"
-    )
+    assert device_of(words.weight.grad) is cpu(), "the note in virtual/paddle/repairs.py may go"
     OPTIMIZERS["SGD"](words.parameters()).step()
     assert device_of(words) is gpu(1)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
-PROJECT = Path(__file__).parents[3] / "plugins"
+PROJECT = Path(__file__).parents[3] / "virtual" / "plugins" / "wheel"
 
 
 @pytest.mark.weekly

@@ -1,4 +1,4 @@
-"""Print what TensorFlow's CPU computes and GPUs do not, for backends/tensorflow/virtual/cpu_only.txt.
+"""Print what TensorFlow's CPU computes and GPUs do not, for virtual/tensorflow/cpu_only.txt.
 
 python kernels.py > cpu_only.txt    # in an environment with TensorFlow's build for CUDA; no GPU is needed
 

@@ -17,7 +17,7 @@ from tensorflow.python import pywrap_tfe
 
 import xdevice
 from xdevice import cpu, device_of, gpu, scope, strict, to_device
-from xdevice.kit.virtual_request import ENV, MEMORY
+from xdevice.virtual.request import ENV, MEMORY
 
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
 layers = keras.layers

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 import xdevice.backends
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 # That user may not reach the interpreter's own files here, so what is needed is imported first.
 PROGRAM = """
 import importlib, importlib.metadata, os, pkgutil, sys, torch, torch._dynamo, torch.distributed.tensor
-import xdevice, xdevice.backends.torch, xdevice.hardware.virtual
-for package in (xdevice.backends.torch, xdevice.kit):
+import xdevice, xdevice.backends.torch, xdevice.virtual.torch, xdevice.virtual.plugins
+for package in (xdevice.backends.torch, xdevice.virtual.torch, xdevice.virtual.plugins, xdevice.kit):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if "at_start" not in module.name and "keras" not in module.name:
             importlib.import_module(module.name)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
 
 PROGRAM = Path(__file__).parents[1] / "names_removed.py"
 

@@ -27,9 +27,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import xdevice
 from xdevice import cpu, device_of, gpu, strict, to_device
-from xdevice.backends.torch.virtual import runtime
-from xdevice.backends.torch.virtual.in_python.devices import InPython
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual.request import ENV
+from xdevice.virtual.torch import runtime
+from xdevice.virtual.torch.in_python.devices import InPython
 
 FIRST, SECOND = "vgpu:0", "vgpu:1"
 

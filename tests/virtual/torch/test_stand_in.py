@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.kit.virtual_request import ENV, MEMORY
+from xdevice.virtual.request import ENV, MEMORY
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 

@@ -15,7 +15,9 @@ from typing import NamedTuple
 from xdevice.tensors.transfers.syntax import Place, Span, is_allowed, loops
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_OURS = _PACKAGE, os.path.join(os.path.dirname(_PACKAGE), "backends")  # of a checkout
+_BESIDE = os.path.dirname(_PACKAGE)
+# in a checkout, parts of the package stand beside it
+_OURS = _PACKAGE, os.path.join(_BESIDE, "backends"), os.path.join(_BESIDE, "virtual")
 _PREFETCH = os.path.join(_PACKAGE, "parallel", "prefetch.py")
 _STANDARD = (sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 _libraries = tuple(

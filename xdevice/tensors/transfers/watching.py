@@ -1,4 +1,4 @@
-"""The one place where copies are told: to reports and guards; and where those of virtual GPUs wait for their bus."""
+"""The one place where copies are told: to reports and guards, and to what lets them take time."""
 
 import atexit
 import sys
@@ -15,10 +15,6 @@ from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.watched import Watched
-from xdevice.hardware import bus as buses
-from xdevice.hardware.bus import Bus
-from xdevice.hardware.virtual import is_virtual
-from xdevice.kit import virtual_request
 from xdevice.kit.units import size
 from xdevice.tensors.gradients import listeners
 from xdevice.tensors.transfers.baseline import Baseline
@@ -88,7 +84,7 @@ class Listener:
 
 _guards: list[Listener] = []  # each as often as it is open
 _recorders: list[Listener] = []
-_buses: dict[Backend, Bus] = {}  # of the frameworks whose virtual GPUs have one
+_followers: dict[Backend, Callable[[Copy], None]] = {}  # see `follow`
 
 _baseline: Baseline | None = None
 
@@ -123,13 +119,11 @@ class Told:
         self._owner = owner
 
     def see(self, copy: Copy, of: Any = None) -> None:
-        """Tell the guards, then the recorders, and let the copy take its time."""
+        """Tell the guards, then the recorders, then what follows the framework's copies."""
         if _guards or _recorders:
             self._tell(copy, of, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who copies
-        if self._owner in _buses:
-            ends = [end for end in {copy.source, copy.target} if is_virtual(self._owner, end)]
-            if ends:
-                buses.carry(_buses[self._owner], copy.nbytes, ends, non_blocking=copy.non_blocking)
+        if self._owner in _followers:
+            _followers[self._owner](copy)
 
     def _tell(self, copy: Copy, of: Any, frame: FrameType) -> None:
         own = tuple(callers(frame))
@@ -154,12 +148,6 @@ class Told:
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         own = tuple(callers(frame))
         return _Here(own, _line(own), copy_context(), kind)
-
-    def until(self, device: Device) -> float:
-        return buses.until([device]) if self._owner in _buses else 0.0
-
-    def wait(self, until: float) -> None:
-        buses.wait_until(until)
 
     def stepped(self, optimizer: object) -> None:
         for listener in _recorders:
@@ -219,18 +207,11 @@ def close_for(listener: Listener) -> None:
     _blocks.close()
 
 
-def attach(owner: Backend, bus: Bus) -> None:
-    """From now on, for the rest of the process, copies between the host and the framework's virtual GPUs take time."""
-    if owner in _buses:
-        return
+def follow(owner: Backend, follower: Callable[[Copy], None]) -> None:
+    """Call ``follower`` with each copy of the framework, for the rest of the process, after all that watch it."""
     _blocks.open(owner, owner)
     atexit.register(_blocks.close)
-    if not _buses and not virtual_request.warned("BUS"):
-        print(
-            f"xdevice: virtual GPUs have a bus of {bus}, which their copies wait for",
-            file=sys.stderr,
-        )
-    _buses[owner] = bus
+    _followers[owner] = follower
 
 
 def watched() -> list[str]:

@@ -1,4 +1,4 @@
-"""Write the dtypes in which CUDA's and the CPU's kernels differ: backends/torch/virtual/cuda/dtypes_*.txt.
+"""Write the dtypes in which CUDA's and the CPU's kernels differ: virtual/torch/cuda/dtypes_*.txt.
 
     python tests/virtual/torch/operations/cuda_dtypes.py    # tox run -e gputables; three minutes, and no GPU is needed
 
@@ -22,7 +22,7 @@ import torch
 import torch.testing._internal.common_cuda as machine
 import torchgen
 
-from xdevice.backends.torch.virtual.cuda import dtypes
+from xdevice.virtual.torch.cuda import dtypes
 
 for flag in dir(machine):
     if re.fullmatch(r"SM.*OrLater|PLATFORM_SUPPORTS_.*", flag):
@@ -34,7 +34,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402
 
 VERSION = ".".join(torch.__version__.split(".")[:2])
-TABLE = Path(__file__).parents[4] / f"backends/torch/virtual/cuda/dtypes_{VERSION}.txt"
+TABLE = Path(__file__).parents[4] / f"virtual/torch/cuda/dtypes_{VERSION}.txt"
 SAMPLES = 2  # of each function's, at most so many
 DTYPES = {getattr(torch, name): name for name in dtypes.CODES}
 WIDER = {

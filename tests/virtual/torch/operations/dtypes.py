@@ -23,7 +23,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils._pytree import tree_map
 
 import xdevice
-from xdevice.backends.torch.virtual.cuda import dtypes
+from xdevice.virtual.torch.cuda import dtypes
 
 ON_GPUS_ALONE = (
     "jiterator",

@@ -32,8 +32,8 @@ from torch.utils.dlpack import from_dlpack, to_dlpack
 
 import xdevice
 from xdevice.backends.torch import virtual
-from xdevice.kit import plugins
-from xdevice.kit.virtual_request import ENV
+from xdevice.virtual import plugins
+from xdevice.virtual.request import ENV
 
 LAYOUTS = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
 

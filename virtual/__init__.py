@@ -1,0 +1,252 @@
+"""GPUs without GPUs: what was asked for, by whom and when. `xdevice.hardware.virtual` is the door to it.
+
+A framework gets its virtual GPUs before it is first used: the chosen one at once, others when xdevice first uses them.
+"""
+
+import argparse
+import os
+import sys
+from _thread import RLock  # threading.RLock, without its 1 ms
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from typing import Any
+
+from xdevice.contract import MODULES, Stream
+from xdevice.device import Device, name_virtual
+from xdevice.errors import (
+    ArgumentError,
+    NotSupportedError,
+    VirtualDeviceError,
+    XDeviceError,
+    shortened,
+)
+from xdevice.framework import at_import
+from xdevice.framework.adapters import Backend, entry_points_of, imported
+from xdevice.framework.choosing import decided
+from xdevice.hardware.virtual import GROUP, numbers
+from xdevice.hooks import hooks
+from xdevice.kit.places import prepare_imports
+from xdevice.virtual import bus, children, request
+from xdevice.virtual.request import RACES, Request
+
+_without: set[Backend] = set()  # frameworks that were used without virtual GPUs
+_lock = RLock()
+
+
+def virtual_gpus(n: int, *, force: bool, stand_in: bool) -> list[Device]:
+    number = request.checked(n, f"virtual_gpus({shortened(n)})")
+    with _lock:
+        earlier = request.current()
+        _check_follows(earlier, number, stand_in)
+        if stand_in and not earlier.stand_in:
+            children.set_aside_visible_devices()
+        replaced = request.make(number, force or earlier.force, stand_in or earlier.stand_in)
+        try:
+            chosen = decided()
+            if chosen is not None and chosen not in numbers:
+                _enable(chosen)
+        except Exception:
+            request.put_back(replaced)
+            raise
+        name_virtual()
+        _forget_capabilities()
+        connect()
+        at_import.by_adapters()
+        if stand_in:
+            children.propagate(request.current())
+            at_import.watch(enable_requested)
+    return [Device("gpu", i) for i in range(number)]
+
+
+def _check_follows(earlier: Request, number: int, stand_in: bool) -> None:
+    """Raise an error if the virtual GPUs cannot be asked for after an earlier request."""
+    if earlier.number and earlier.number != number:
+        reason = f"comes after {earlier.source}, and the number is fixed for the process"
+        raise VirtualDeviceError(
+            f"virtual_gpus({number}) {reason}; start again and ask for {number} first"
+        )
+    if stand_in and not earlier.stand_in and numbers:
+        reason = f"comes after {earlier.source}, which has made virtual GPUs that do not stand in"
+        raise VirtualDeviceError(
+            f"virtual_gpus({number}, stand_in=True) {reason}; start again with stand_in=True first"
+        )
+
+
+def _forget_capabilities() -> None:
+    """Let frameworks that were used without virtual GPUs be prepared again when they are next used.
+
+    They get virtual GPUs then, or it is too late for them.
+    """
+    _without.clear()
+    for owner in imported():
+        if owner not in numbers:
+            owner.close()
+
+
+def connect() -> None:
+    """Let frameworks that are used from now on have the virtual GPUs that were asked for."""
+    if enable_requested not in hooks.before_loading:
+        hooks.before_loading.insert(
+            0, enable_requested
+        )  # before GPUs are shared, which counts them
+        hooks.after_synchronizing.append(bus.wait_for)
+        at_import.on_error = _report
+        prepare_imports(_importing)
+
+
+def _importing(framework: str) -> AbstractContextManager[object]:
+    """The context in which a framework is imported that gets its virtual GPUs only then."""
+    module = entry_points_of(GROUP).get(framework)
+    prepare = getattr(import_module(module), "importing", None) if module else None
+    return nullcontext() if prepare is None else prepare()
+
+
+def enable_requested(owner: Backend, capability: str = "") -> None:
+    """Enable the virtual GPUs that were requested, before a framework is used."""
+    if owner in numbers or owner in _without or MODULES.get(capability, capability) == "virtual":
+        return
+    with _lock:
+        if owner in numbers or owner in _without:
+            return
+        is_requested = request.current().number and not request.is_left_out(owner)
+        if is_requested and owner.open("virtual").has("enable"):
+            _enable(owner)
+        else:
+            _without.add(owner)
+
+
+def _enable(owner: Backend) -> None:
+    requested, copy_bus, number = request.current(), bus.requested(), request.visible()
+    if not number:
+        _without.add(owner)  # the program has hidden all of them
+        return
+    if requested.races and not owner.open("races").has("find_races"):
+        raise NotSupportedError(
+            f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
+        )
+    owner.virtual.enable(number, requested.force, requested.stand_in)
+    if requested.races:
+        owner.races.find_races()
+    if requested.stand_in and not children.has_warned("STAND_IN"):
+        print(
+            f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr
+        )
+    numbers[owner] = number
+    owner.native_devices.clear()  # other objects stand for the devices from now on
+    name_virtual()  # the request may have come from the environment
+    if copy_bus is not None:
+        bus.attach(owner, copy_bus)
+
+
+def _report(owner: Backend, error: XDeviceError) -> None:
+    """Print why a framework is refused virtual GPUs at its import; end the process where it needs them."""
+    is_refusal = isinstance(error, (NotSupportedError, VirtualDeviceError))
+    if is_refusal and request.is_required(owner):
+        print(f"xdevice: error: {error}", file=sys.stderr)
+        raise at_import.RefusedExit(2) from None
+    print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
+
+
+def apply_environment() -> None:
+    name_virtual()  # a script may write vgpu:1 before it uses a framework
+    connect()
+    try:
+        children.propagate(request.current())
+    except ArgumentError as error:
+        print(f"xdevice: {error}", file=sys.stderr)  # using a framework raises it
+    else:
+        at_import.watch(enable_requested)
+
+
+def why_none(owner: Backend) -> str:
+    capability = owner.open("virtual")
+    if not request.current().number or capability.has("enable"):
+        return ""
+    return f"{owner} has no virtual GPUs: {capability.why_not('enable')}"
+
+
+def name_of(device: Device) -> str:
+    copy_bus = bus.requested()
+    name = f"virtual GPU {device.index}"
+    return name if copy_bus is None else f"{name}, with a bus of {copy_bus}"
+
+
+def stream(owner: Backend, device: Device) -> Stream | None:
+    return bus.BusStream(device) if bus.requested() is not None else None
+
+
+def command(options: argparse.Namespace) -> int:
+    from xdevice.virtual import command as commands
+
+    return commands.main(options)
+
+
+def try_each(
+    names: Sequence[str], timeout: float, quiet: bool
+) -> tuple[dict[str, dict[str, Any]], int | None]:
+    from xdevice.virtual import probe
+
+    return probe.try_each(names, timeout, quiet)
+
+
+def missing(owner: Backend) -> list[dict[str, Any]]:
+    from xdevice.virtual import probe
+
+    return probe.missing_of(owner)
+
+
+def ask_for_children(number: str, stand_in: bool, lenient: bool, races: bool) -> None:
+    count = request.checked(number, f"--virtual-gpus {number}")
+    asked = Request(count, False, stand_in, "--virtual-gpus", lenient=lenient, races=races)
+    children.propagate(asked)
+    if stand_in:
+        children.set_aside_visible_devices()
+
+
+def check_limits(names: Iterable[str]) -> None:
+    from xdevice.virtual import probe
+
+    if request.memory_limit() is not None or request.current().races:
+        probe.check(names)
+
+
+require = request.require
+leave_out = request.leave_out
+
+
+def described() -> str:
+    asked = request.parsed(os.environ.get(request.ENV, ""), request.ENV)
+    if not asked.number:
+        return ""
+    manner = " that stand in" if asked.stand_in else ""
+    return f"{asked.number} virtual GPUs{manner}"
+
+
+def check_request(text: str) -> None:
+    try:
+        request.parsed(text or "nothing", request.ENV)
+    except XDeviceError as error:
+        hint = str(error).rpartition("; ")[2]
+        if not hint.endswith("?"):
+            hint = f"give an integer from 0 to {request.MOST}, or 2:{request.STAND_IN}"
+        raise ArgumentError(f"{text!r} is not a number of virtual GPUs; {hint}") from None
+
+
+def ask_by_pytest() -> None:
+    if request.is_in_environment():
+        if request.current().stand_in:
+            children.set_aside_visible_devices()
+        apply_environment()
+
+
+def cannot_compile() -> bool:
+    from xdevice.virtual import plugins
+
+    return plugins.compiler() is None
+
+
+def how_to_compile() -> str:
+    from xdevice.virtual import plugins
+
+    return plugins.INSTALL

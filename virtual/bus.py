@@ -1,0 +1,127 @@
+"""Copies that take time: each virtual GPU has a bus of its own if ``XDEVICE_VIRTUAL_BUS=16GB/s,10us`` asks for it.
+
+A bus carries one copy after the other. A copy that blocks returns when it has been carried. One that does not block,
+or is made within a `BusStream`, leaves the bus busy; the next one that blocks, and `synchronize`, wait for it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextvars import ContextVar, Token
+from threading import Lock
+from typing import Any, NamedTuple
+
+from xdevice.contract import Copy
+from xdevice.device import Device
+from xdevice.framework.adapters import Backend
+from xdevice.hardware.bus import Bus
+from xdevice.hardware.virtual import is_virtual
+from xdevice.virtual import children
+
+ENV = "XDEVICE_VIRTUAL_BUS"
+
+# seconds by which a system may wake a thread too late: these are spent asking for the time
+_LATE_WAKE_UP = 2e-4
+
+_lock = Lock()
+_busy_until: dict[Device, float] = {}  # by time.perf_counter
+_attached: dict[str, Bus] = {}  # by framework
+_is_beside: ContextVar[bool] = ContextVar("xdevice.virtual.bus.beside", default=False)
+
+
+def requested() -> Bus | None:
+    """The bus that the environment asks for, if any; `ArgumentError` if the variable does not describe one."""
+    text = os.environ.get(ENV, "").strip()
+    return None if text in ("", "0") else Bus.parsed(text, ENV)
+
+
+def attach(owner: Backend, bus: Bus) -> None:
+    """From now on, for the rest of the process, copies of the framework's virtual GPUs take time."""
+    if owner in _attached:
+        return
+    from xdevice.tensors.transfers import watching  # much code: only when it is needed
+
+    is_first = not _attached
+    _attached[str(owner)] = bus
+
+    def carry_copy(copy: Copy) -> None:
+        ends = [end for end in {copy.source, copy.target} if is_virtual(owner, end)]
+        if ends:
+            carry(bus, copy.nbytes, ends, non_blocking=copy.non_blocking)
+
+    watching.follow(owner, carry_copy)
+    if is_first and not children.has_warned("BUS"):
+        print(
+            f"xdevice: virtual GPUs have a bus of {bus}, which their copies wait for",
+            file=sys.stderr,
+        )
+
+
+def carry(bus: Bus, nbytes: int, devices: Iterable[Device], *, non_blocking: bool) -> None:
+    """Spend the time of a copy from or to these devices, or let their buses be busy for it."""
+    ends = list(devices)
+    with _lock:
+        begin = max(time.perf_counter(), *(_busy_until.get(device, 0.0) for device in ends))
+        end = begin + bus.seconds(1, nbytes)
+        _busy_until.update(dict.fromkeys(ends, end))
+    if not (non_blocking or _is_beside.get()):
+        wait_until(end)
+
+
+def until(devices: Iterable[Device]) -> float:
+    """When the devices' buses will have carried all that they were given."""
+    return max((_busy_until.get(device, 0.0) for device in devices), default=0.0)
+
+
+def until_of(framework: str, device: Device) -> float:
+    """The same for one device, if the framework's virtual GPUs have a bus; else 0."""
+    return until([device]) if framework in _attached else 0.0
+
+
+def wait_for(devices: Iterable[Device]) -> None:
+    """Wait until the devices' buses have carried all that they were given."""
+    wait_until(until(devices))
+
+
+def wait_until(end: float) -> None:
+    remaining = end - time.perf_counter()
+    if remaining > _LATE_WAKE_UP:
+        time.sleep(remaining - _LATE_WAKE_UP)
+    while time.perf_counter() < end:
+        pass
+
+
+class BusStream:
+    """A stream of copies to one virtual GPU: a copy within it does not wait for the bus, its event does."""
+
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._tokens: list[Token[bool]] = []
+
+    def __enter__(self) -> BusStream:
+        self._tokens.append(_is_beside.set(True))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _is_beside.reset(self._tokens.pop())
+
+    def pinned(self, tensor: Any) -> Any:
+        return tensor
+
+    def record(self, tensors: Sequence[Any]) -> BusEvent:
+        return BusEvent(until([self._device]))
+
+
+class BusEvent(NamedTuple):
+    """The time at which the bus will have carried what it was given."""
+
+    end: float
+
+    def synchronize(self) -> None:
+        wait_until(self.end)
+
+    def wait(self) -> None:
+        wait_until(self.end)  # what computes here would begin when it is carried

@@ -1,0 +1,44 @@
+"""How child processes hear of a request for virtual GPUs: by their environment, which Python reads at its start."""
+
+import os
+import sys
+
+from xdevice.virtual.request import ENV, VISIBLE, WORDS, Request
+
+AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
+"""The folder whose ``sitecustomize`` Python imports at its start, while it is on ``PYTHONPATH``."""
+
+_WARNED = "XDEVICE_{}_WARNED"
+
+
+def propagate(request: Request) -> None:
+    """Let child processes make the same request at their start, whether or not they import xdevice."""
+    options = request.stand_in, request.lenient, request.races, request.force
+    words = [word for word, is_set in zip(WORDS, options, strict=True) if is_set]
+    os.environ[ENV] = f"{request.number}:{','.join(words)}" if words else str(request.number)
+    path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    other_folders = [folder for folder in path if folder not in ("", AT_START)]
+    os.environ["PYTHONPATH"] = os.pathsep.join([AT_START, *other_folders])
+
+
+def set_aside_visible_devices() -> None:
+    """Remove ``CUDA_VISIBLE_DEVICES``: a value from before the request for virtual GPUs is about real ones."""
+    value = os.environ.pop(VISIBLE, None)
+    if value is not None:
+        effect = "which are real, and does not choose among those that stand in"
+        print(
+            f"xdevice: {VISIBLE}={value!r} was set for the machine's GPUs, {effect}; "
+            "set it after they are asked for",
+            file=sys.stderr,
+        )
+
+
+def has_warned(subject: str) -> bool:
+    """Whether this process or a parent has printed the warning about the subject; from now on it has.
+
+    The subject is ``STAND_IN`` or ``BUS``.
+    """
+    name = _WARNED.format(subject)
+    has = os.environ.get(name) == "1" or os.environ.get("XDEVICE_RANK", "0") != "0"
+    os.environ[name] = "1"
+    return has

@@ -1,0 +1,40 @@
+"""A wheel that carries the plug-ins of one framework's version, so that nothing is compiled where it is installed.
+
+    xdevice virtual build --backend torch --to compiled     # once for each build: for the CPU, for each CUDA
+    FRAMEWORK=torch COMPILED=$PWD/compiled pip wheel --no-build-isolation --no-deps ./virtual/plugins/wheel
+
+The wheel ``xdevice-plugins-torch`` 2.13.0.0.1.0 is for torch 2.13.0 and xdevice 0.1.0, and asks for both: pip takes the
+one that fits the torch that is there, as with torchvision. PLATFORM=manylinux_2_28_x86_64 names the platform, where it
+is another than this system's own.
+"""
+
+import os
+import sysconfig
+from importlib.metadata import packages_distributions, version
+
+from setuptools import setup
+
+from xdevice._version import __version__
+from xdevice.framework.adapters import find
+
+framework = os.environ["FRAMEWORK"]
+library = find(framework).virtual.recipe().name
+distribution = packages_distributions()[framework][0]
+release = version(distribution).partition("+")[0]
+package = f"xdevice_plugins_{framework}"
+
+setup(
+    name=f"xdevice-plugins-{framework}",
+    version=f"{release}.{__version__}",
+    description=f"xdevice's virtual GPUs, compiled for {framework} {release}",
+    long_description=f"The compiled part of xdevice-tensors' virtual GPUs, for {framework} {release}.",
+    long_description_content_type="text/plain",
+    license="Apache-2.0",
+    license_files=["LICENSE"],
+    install_requires=[f"{distribution}=={release}", f"xdevice-tensors=={__version__}"],
+    packages=[package],
+    package_dir={package: os.path.relpath(os.environ["COMPILED"])},
+    package_data={package: [f"{library}-*/*", f"{library}-*.sha256"]},
+    entry_points={"xdevice.plugins": [f"{framework} = {package}"]},
+    options={"bdist_wheel": {"plat_name": os.environ.get("PLATFORM") or sysconfig.get_platform()}},
+)

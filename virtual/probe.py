@@ -1,0 +1,115 @@
+"""What a framework's virtual GPUs can do here, asked in a process of its own: see `xdevice.cli.probe`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from xdevice.cli.probe import Answer, ask_each, asked
+from xdevice.errors import NotSupportedError, XDeviceError
+from xdevice.framework.adapters import Backend, entry_points_of, is_installed, package_of
+from xdevice.framework.choosing import use
+from xdevice.hardware.devices import count
+from xdevice.hardware.diagnosis import build_of
+from xdevice.hardware.virtual import GROUP, virtual_gpus
+from xdevice.kit.private_names import hint, missing_features
+from xdevice.virtual import plugins
+from xdevice.virtual.request import ENV
+
+
+def try_each(
+    names: Sequence[str], timeout: float, quiet: bool
+) -> tuple[dict[str, Answer], int | None]:
+    """Whether each framework can have virtual GPUs that stand in; nothing is compiled."""
+    title = None if quiet else "trying virtual GPUs"
+    return ask_each(names, abilities, timeout, title, without=ENV)
+
+
+def check(names: Iterable[str]) -> None:
+    """Raise an error if one of the frameworks cannot have the virtual GPUs that the environment asks for."""
+    for name in filter(is_installed, names):
+        # in another process: an import may change the environment, which a script inherits
+        refused = asked(refusal, name).get("refused")
+        if refused is not None:
+            raise NotSupportedError(refused)
+
+
+def abilities(backend: Backend) -> Answer:
+    """What its virtual GPUs can do: those that stand in, or else ones that do not; nothing is compiled."""
+    plugins.only_find()
+    use(str(backend))
+    answer: Answer = {
+        "status": "ok",
+        "works": False,
+        "stands_in": False,
+        "compiles": False,
+        "reason": None,
+    }
+    for stand_in in (True, False):
+        try:
+            virtual_gpus(2, stand_in=stand_in)
+        except XDeviceError as error:
+            # the error of the plug-in says more
+            cause = error.__cause__ if isinstance(error.__cause__, XDeviceError) else error
+            answer["reason"] = answer["reason"] or str(cause)
+            answer["compiles"] |= isinstance(cause, plugins.NotCompiledError)
+        else:
+            return {**answer, "works": True, "stands_in": stand_in}
+    return answer
+
+
+def refusal(backend: Backend) -> Answer:
+    """Why it cannot have virtual GPUs as the environment asks for them; empty if it can."""
+    use(str(backend))
+    try:
+        count()
+    except NotSupportedError as error:
+        return {"refused": str(error)}
+    return {}
+
+
+def plugin(backend: Backend) -> Answer:
+    """Where the plug-in is, compiled if it is missing, or why there is none; empty where none is needed."""
+    folder = sys.argv[2]
+    capability = backend.open("virtual")
+    try:
+        recipe = capability.recipe() if capability.has("recipe") else None
+    except NotSupportedError as error:  # this version, or this system
+        return {"error": str(error)}
+    if recipe is None:
+        return {}
+    recipe = plugins.fitting(recipe)
+    began, compiled = time.perf_counter(), list[bool]()
+    path = None if folder else plugins.find(recipe)
+    try:
+        if path is None:
+            into = Path(folder) if folder else plugins.writable(recipe, [])
+            path = plugins.build(recipe, into, lambda: compiled.append(True))
+    except NotSupportedError as error:
+        return {"error": str(error), "path": None}
+    return {"path": str(path), "seconds": time.perf_counter() - began if compiled else None}
+
+
+def missing_of(backend: Backend) -> list[Answer]:
+    """The features of virtual GPUs that need private names which this version of the framework lacks."""
+    home = entry_points_of(GROUP).get(str(backend))
+    if home is None:
+        return []
+    try:
+        listed: Any = import_module(f"{home}.private_names")
+    except ModuleNotFoundError as error:
+        if error.name != f"{home}.private_names":
+            raise
+        return []
+    cure = hint(package_of(backend), listed.LAST_TRIED)
+    return [{**each._asdict(), "cure": cure} for each in missing_features(listed.NAMES)]
+
+
+def lacking(backend: Backend) -> Answer:
+    """What `missing_of` says, and the version."""
+    _ = backend.framework
+    return {"version": build_of(backend)["version"], "missing": missing_of(backend)}

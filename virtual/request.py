@@ -1,0 +1,164 @@
+"""Which virtual GPUs this process is to have: an adapter may need to know before it imports its framework."""
+
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from xdevice.device import as_integer
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotSupportedError,
+    VirtualDeviceError,
+    did_you_mean,
+)
+
+ENV = "XDEVICE_VIRTUAL_GPUS"
+MEMORY = "XDEVICE_VIRTUAL_MEMORY"
+REQUIRED = "XDEVICE_VIRTUAL_GPUS_REQUIRED"  # the frameworks without whose virtual GPUs a process ends, or "all"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+MOST = 64  # the largest number that has been tried
+
+# what may follow the number in the environment variable: 2:stand-in, 2:stand-in,lenient,force
+WORDS = STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force"
+
+
+class Request(NamedTuple):
+    number: int  # 0 for none
+    force: bool  # they hide real GPUs
+    stand_in: bool  # they stand in for real GPUs, and refuse what these refuse
+    source: str  # who asks
+    lenient: bool = False  # those that stand in compute whatever the CPU can
+    races: bool = False  # streams that do not wait for one another are an error
+
+
+_made: Request | None = None
+_left_out: set[str] = set()
+
+
+def current() -> Request:
+    """The request of `virtual_gpus` if there is one, else that of the environment."""
+    return _made if _made is not None else parsed(os.environ.get(ENV, ""), ENV)
+
+
+def parsed(text: str, name: str) -> Request:
+    """The request that the text, the value of ``name``, makes: ``2``, ``2:stand-in`` or ``2:stand-in,lenient``."""
+    text = text.strip()
+    source = f"{name}={text}"
+    if text in ("", "0"):
+        return Request(0, False, False, source)
+    digits, colon, rest = text.partition(":")
+    words = [word.strip() for word in rest.split(",")] if colon else []
+    alone = () if STAND_IN in words else (LENIENT, RACES)
+    wrong = [word for word in words if word not in WORDS or word in alone]
+    if wrong:
+        known = () if wrong[0] in alone else WORDS
+        hint = did_you_mean(
+            wrong[0], known, f"write {name}=2 or {name}=2:{STAND_IN}{f',{wrong[0]}' * (not known)}"
+        )
+        raise ArgumentError(f"{source} has {wrong[0]!r} after the number; {hint}")
+    number = checked(
+        int(digits) if digits.isascii() and digits.isdigit() else None, source, ArgumentError
+    )
+    return Request(
+        number,
+        FORCE in words,
+        STAND_IN in words,
+        source,
+        lenient=LENIENT in words,
+        races=RACES in words,
+    )
+
+
+def require(frameworks: Iterable[str]) -> None:
+    """Let this process, and its children, end where one of these imports is refused virtual GPUs; none means any."""
+    os.environ[REQUIRED] = ",".join(frameworks) or "all"
+
+
+def is_required(framework: str) -> bool:
+    return not {"all", framework}.isdisjoint(os.environ.get(REQUIRED, "").split(","))
+
+
+def is_in_environment() -> bool:
+    return os.environ.get(ENV, "").strip() not in ("", "0")
+
+
+def visible() -> int:
+    """How many GPUs there are to be: of those that stand in, what ``CUDA_VISIBLE_DEVICES`` leaves, as CUDA reads it."""
+    number = current().number
+    if not current().stand_in:
+        return number
+    chosen: set[int] = set()
+    for word in (
+        os.environ[VISIBLE].split(",") if VISIBLE in os.environ else map(str, range(number))
+    ):
+        if not word.strip().isdecimal() or int(word) >= number:
+            break  # what follows does not count
+        if int(word) in chosen:
+            return 0  # an index is there twice
+        chosen.add(int(word))
+    return len(chosen)
+
+
+def leave_out(framework: str) -> None:
+    """Let the framework do without virtual GPUs in this process: it cannot have them, and its tests are told so."""
+    _left_out.add(framework)
+
+
+def is_left_out(framework: str) -> bool:
+    return framework in _left_out
+
+
+def memory_limit() -> int | None:
+    """The bytes that each virtual GPU is to have; ``None`` where no limit is asked for."""
+    from xdevice.kit.units import parsed_size  # loads `re`: only when it is needed
+
+    text = os.environ.get(MEMORY, "").strip()
+    size = parsed_size(text) if text else None
+    if size == 0:
+        raise ArgumentError(
+            f"{MEMORY}={text} is not a size in memory; write {MEMORY}=4GiB, or a number of bytes"
+        )
+    return size
+
+
+def refuse_memory_limit(framework: str, instead: str = "") -> None:
+    """Raise if a limit is asked for, under a framework whose virtual GPUs are CPU devices of its own."""
+    if memory_limit() is not None:
+        says = f"{framework} cannot limit the memory of one CPU device"
+        raise NotSupportedError(f"{MEMORY} asks for a limit, and {says}; leave it out{instead}")
+
+
+def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
+    """Raise if there are real GPUs, and n virtual ones are not to hide them."""
+    if real and not force:
+        hint = f"use these, or hide them with virtual_gpus({n}, force=True)"
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs were asked for, but {framework} sees {real} real; {hint}"
+        )
+
+
+def make(number: int, force: bool, stand_in: bool) -> Request | None:
+    """Replace the current request, and return it for `put_back`; the environment says whether GPUs are lenient."""
+    global _made
+    source, now = f"virtual_gpus({number}{', stand_in=True' * stand_in})", current()
+    before, _made = (
+        _made,
+        Request(number, force, stand_in, source, lenient=now.lenient, races=now.races),
+    )
+    return before
+
+
+def put_back(before: Request | None) -> None:
+    global _made
+    _made = before
+
+
+def checked(n: Any, source: str, error: type[Exception] = ArgumentTypeError) -> int:
+    """The number, if that many are possible; ``error`` is raised for what is not a number."""
+    number, hint = as_integer(n), f"give an integer from 1 to {MOST}"
+    if number is None:
+        raise error(f"{source} is not a number of GPUs; {hint}")
+    if not 1 <= number <= MOST:
+        raise ArgumentError(f"{source} is out of range; {hint}")
+    return number

@@ -1,0 +1,183 @@
+"""TensorFlow programs written for GPUs, unedited: virtual GPUs answer to TensorFlow's own names for GPUs.
+
+The names are translated where they cross into the runtime (`interfaces`). The physical GPUs are put into the lists of
+TensorFlow's ``Context``, so its own checks of `set_visible_devices`, `set_memory_growth` and
+`set_logical_device_configuration` hold; only the ``ConfigProto`` made of them counts CPUs instead. Where a program
+names no type of device, the thread's device is GPU 0. Collectives that ask for NCCL get ring and hierarchical copy.
+
+Libraries choose kernels by the list of GPUs (Keras: those of cuDNN, and NCHW), so the modules that do are told that
+there is none. Differs from a GPU: small integers are shown on ``GPU:0`` too. Not supported: what the runtime
+prints itself (``log_device_placement``, profiles and the device names within a ``SavedModel``) says ``CPU:1``; sessions
+of TensorFlow 1 place on the CPU what names no device.
+"""
+
+import re
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from xdevice.backends.tensorflow import hardware
+from xdevice.backends.tensorflow.private_names import Instead, context, names, ops, runtime
+from xdevice.virtual import request
+from xdevice.virtual.tensorflow import interfaces, kernels
+from xdevice.virtual.tensorflow.interfaces import to_real, to_shown
+
+NAME = "xdevice virtual GPU"
+KERNELS = {
+    *("keras.src.backend.tensorflow.rnn", "keras.src.backend.tensorflow.nn"),
+    *("tf_keras.src.backend", "tf_keras.src.layers.rnn.gru", "tf_keras.src.layers.rnn.lstm"),
+    "tf_keras.src.optimizers.optimizer",  # compiles each step with XLA, for seconds, where there are GPUs
+}
+"""Modules that choose kernels by the list of GPUs, of which the CPU has none; Keras 3.15 and 2.21 (``tf_keras``)."""
+
+_TYPED = re.compile(r"device:|PU:")
+_gpus: list[Any] = []
+_instead = Instead()
+
+
+def start(n: int) -> None:
+    """Let n virtual GPUs stand in; the runtime has not started."""
+    _gpus.extend(context.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(n))
+    configured = "tensorflow.python.eager.context:Context.config"
+    config, begin = names.value(configured).fget, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+    names.replace(configured, property(lambda self: _counted(self, config(self))))
+
+    def begin_thread(self: Any) -> None:
+        _set_default(runtime())
+        begin(self)
+
+    _instead.put()
+    if runtime()._physical_devices is not None:
+        _add(runtime())
+    threading.Thread._bootstrap_inner = begin_thread  # type: ignore[attr-defined]  # where a thread begins
+    _set_default(runtime())
+    interfaces.start()
+    kernels.start(request.current().lenient)
+
+
+@_instead("tensorflow.python.eager.context:Context._initialize_physical_devices")
+def _find_physical(find: Any, self: Any, reinitialize: bool = False) -> None:
+    if reinitialize or self._physical_devices is None:
+        find(self, reinitialize)
+        _add(self)
+
+
+def _add(running: Any) -> None:
+    for found in (running._physical_devices, running._visible_device_list):
+        found += [gpu for gpu in _gpus if gpu not in found]
+    for gpu in _gpus:
+        running._memory_growth_map.setdefault(gpu, None)
+
+
+def _counted(running: Any, config: Any) -> Any:
+    seen = [gpu for gpu in running._visible_device_list if gpu.device_type == "GPU"]
+    gpus = sum(len(running._virtual_device_map.get(gpu) or [gpu]) for gpu in seen)
+    config.device_count["CPU"], config.device_count["GPU"] = gpus + hardware.replaced_gpus.first, 0
+    config.ClearField("gpu_options")
+    return config
+
+
+@_instead("tensorflow.python.eager.context:Context.get_device_details")
+def _tell_details(known: Any, self: Any, device: Any) -> Any:
+    return {"device_name": NAME} if device in _gpus else known(self, device)
+
+
+@_instead("tensorflow.python.eager.context:Context.set_logical_device_configuration")
+def _split(split: Any, self: Any, device: Any, parts: Any) -> None:
+    split(self, device, parts)
+    if (
+        device.device_type == "CPU" and len(parts) != hardware.replaced_gpus.first
+    ):  # the GPUs follow its parts
+        hardware.replaced_gpus.first = len(parts)
+        to_shown.cache_clear()
+        _set_default(self)  # GPU 0 has another name from now on
+
+
+@_instead("tensorflow.python.eager.context:Context._initialize_logical_devices")
+def _list_logical(logical: Any, self: Any) -> None:
+    logical(self)
+    shown = [to_shown(device.name) for device in self._logical_devices]
+    self._logical_devices = [context.LogicalDevice(name, name.split(":")[-2]) for name in shown]
+    gpus = [device.name for device in self._logical_devices if device.device_type == "GPU"]
+    server = self._server_def or self._collective_ops_server_def
+    here = (
+        f"/job:{server.job_name}/replica:0/task:{server.task_index}/"
+        if server is not None
+        else "/device:"
+    )
+    self._num_gpus = sum(
+        name.startswith((here, "/device:")) for name in gpus
+    )  # the others are other processes'
+    hardware.replaced_gpus.number = self._num_gpus
+
+
+@_instead("tensorflow.python.eager.context:Context.list_physical_devices")
+@_instead("tensorflow.python.eager.context:Context.list_logical_devices")
+def _list(every: Callable[..., list[Any]], self: Any, device_type: str | None = None) -> list[Any]:
+    """The list of devices, without GPUs where a module asks that chooses kernels by it."""
+    found = every(self, device_type)
+    asks = sys._getframe(3).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
+    return [device for device in found if device.device_type != "GPU"] if asks in KERNELS else found
+
+
+def _set_default(running: Any) -> None:
+    """Make GPU 0 this thread's device where nothing else is said: the runtime begins with none, the CPU's."""
+    running._set_device("", running.device_spec)
+
+
+@_instead("tensorflow.python.eager.context:Context._set_device")
+def _set_device(put: Any, self: Any, name: str, spec: Any) -> None:
+    real = to_real(_existing(self, name)) or ""
+    put(
+        self,
+        real if _TYPED.search(real) else f"{real}/device:CPU:{hardware.replaced_gpus.first}",
+        spec,
+    )
+
+
+def _existing(running: Any, name: Any) -> Any:
+    """The name, or GPU 0 for one that does not exist, as soft placement chooses; without it TensorFlow's error."""
+    asked = interfaces.GPU.search(name or "")
+    if (
+        asked is None
+        or (asked[1] or "*") == "*"
+        or int(asked[1]) < hardware.count("gpu")
+        or not hardware.is_own(name)
+    ):
+        return name
+    if kernels.is_soft(running):
+        return interfaces.GPU.sub("GPU:0", name)
+    raise kernels.unsatisfied(
+        name, "GPU, CPU", [device.name for device in running.list_logical_devices()]
+    )
+
+
+@_instead("tensorflow.python.distribute.device_util:current")
+def _current(now: Any) -> Any:
+    eager = ops.executing_eagerly_outside_functions()
+    return to_shown(now()) if not eager or runtime().device_spec.device_type else ""
+
+
+@_instead("tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher.__init__")
+def _with_ring(launch: Any, self: Any, *others: Any) -> None:  # the last of which is the options
+    *before, asked = others
+    ring = tf.distribute.experimental.CommunicationImplementation.RING
+    made = names.value("tensorflow.python.distribute.collective_util:Options")
+    launch(self, *before, made(asked.bytes_per_pack, asked.timeout_seconds, ring))
+
+
+@_instead("tensorflow.python.distribute.cross_device_ops:AllReduceCrossDeviceOps.__init__")
+def _with_copies(reduce: Any, self: Any, all_reduce_alg: str = "nccl", num_packs: int = 1) -> None:
+    reduce(self, "hierarchical_copy" if all_reduce_alg == "nccl" else all_reduce_alg, num_packs)
+
+
+@_instead("tensorflow.python.ops.nccl_ops:_apply_all_reduce")
+def _reduce_on_each(_: Any, reduction: str, tensors: Any) -> list[Any]:
+    reduced = []
+    for tensor in tensors:
+        with tf.device(tensor.device):
+            reduced.append(getattr(tf, f"reduce_{reduction}")(tf.stack(tensors), axis=0))
+    return reduced

@@ -1,0 +1,136 @@
+"""Virtual GPUs by a plug-in of torch in C++, ``virtual_gpu.cc``: how it is built, and its functions."""
+
+import ctypes
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from xdevice.backends.torch import mixing
+from xdevice.backends.torch.private_names import core, kernels_of, own, replace_name, untraced
+from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
+from xdevice.virtual import plugins, request
+from xdevice.virtual.torch import copies, streams, vgpu
+from xdevice.virtual.torch.runtime import NAME, Runtime, in_use, known
+
+_BOOL, _INT, _NUMBER, _MASK = ctypes.c_bool, ctypes.c_int, ctypes.c_int64, ctypes.c_uint64
+_POINTER, _TEXT, _ERROR = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p
+
+_FUNCTIONS = {
+    "begin": (_ERROR, _INT, _BOOL, _NUMBER, _BOOL),
+    "cover": (_ERROR,),
+    "leave_on_cpu": (_ERROR, _TEXT),
+    "resize_storage": (_ERROR, _POINTER, _NUMBER),
+    "current": (_INT,),
+    "exchange": (_INT, _INT),
+    "is_used": (_BOOL,),
+    "is_forked": (_BOOL,),
+    "use": (None, _BOOL),
+    "show": (None, _INT),
+    "check": (None, _INT, _BOOL),
+    "pending": (_NUMBER,),
+    "pin": (_INT, _POINTER, _NUMBER),
+    "alert": (None, _TEXT, _TEXT, _TEXT, _TEXT),
+    "differ": (None, _TEXT, _TEXT, _TEXT, _MASK, _MASK),
+    "limit": (None, _INT, _NUMBER),
+    "allocated": (_NUMBER, _INT),
+    "peak": (_NUMBER, _INT),
+    "reset_peak": (None, _INT),
+}
+"""What virtual_gpu.cc exports, where each name begins with ``xdevice_``: what it returns, and what it takes."""
+
+COPIES, LATE, WARN, REFUSE = 1, 2, 4, 8
+"""What may be done beside computing, for `Compiled.check`: see late.h."""
+
+
+class Compiled(Runtime):
+    if TYPE_CHECKING:  # functions of the table, beside those of `Runtime`
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
+        super().__init__(name, count, capacity, limited)
+        self._visible = count
+        library = ctypes.PyDLL(str(path))  # its functions are too short to release the lock for
+        for each, (returned, *taken) in _FUNCTIONS.items():
+            function = getattr(library, f"xdevice_{each}")
+            function.restype, function.argtypes = returned, taken
+            if returned is _ERROR:
+                function.errcheck = _raise
+            setattr(self, each, function)
+        self.watch = partial(self.check, COPIES)
+        self.resize = lambda storage, size: self.resize_storage(storage._cdata, size)
+
+    def visible(self) -> int:
+        if self.name == "cuda" and not self.is_used():  # until then a program may change its mind
+            self._visible = min(self.count, request.visible())
+            self.show(self._visible)
+        return self._visible
+
+    def start(self) -> None:
+        if self.name == NAME:
+            own.utils.rename_privateuse1_backend(NAME)
+            own.utils.generate_methods_for_privateuse1_backend()
+            own._register_device_module(NAME, vgpu)
+            replace_name("torch._C:_accelerator_getStream", streams.current_stream)
+            replace_name("torch._C:_accelerator_setStream", streams.set_stream)
+        try:
+            self.begin(self.count, self.name == "cuda", self.capacity, self.limited)
+        except RuntimeError as error:
+            raise VirtualDeviceError(
+                f"virtual GPUs cannot be made under torch {torch.__version__}, which has changed: {error}; "
+                "report it, with this line"
+            ) from error
+        kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
+        for function in (copies.look, copies.until, copies.wait):
+            kernels_of("xdevice_virtual").impl(function.__name__, untraced(function), "CPU")
+        self.generators += [
+            torch.Generator(f"{self.name}:{i}") for i in range(self.count)
+        ]  # the first: the defaults
+
+
+def _raise(error: bytes | None, *call: object) -> None:
+    if error is not None:
+        raise RuntimeError(error.decode())
+
+
+def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> None:
+    """Raise `MixedDeviceError` within a strict block; elsewhere C++ raises torch's error."""
+    if mixing.is_forbidden():
+        raise mixed(operation, [known(a), known(b)])
+
+
+def compiled() -> Compiled:
+    """The virtual GPUs of this process, where they stand in for CUDA's: others cannot."""
+    found = in_use()
+    assert isinstance(found, Compiled)
+    return found
+
+
+def recipe() -> plugins.Recipe:
+    folder = Path(torch.__file__).parent
+    abi = int(getattr(core, "_GLIBCXX_USE_CXX11_ABI", True))
+    return plugins.Recipe(
+        name="xdevice_torch",
+        purpose=f"virtual GPUs for torch {'.'.join(torch.__version__.split('.')[:2])}",
+        source=Path(__file__).with_name("virtual_gpu.cc"),
+        key=f"torch {torch.__version__} {torch.version.git_version}",
+        standard="c++20",
+        include=(folder / "include", folder / "include/torch/csrc/api/include"),
+        defines=("NDEBUG=1", f"_GLIBCXX_USE_CXX11_ABI={abi}"),
+        folders=(folder / "lib",),
+        libraries=("torch_cpu", "c10"),
+    )
+
+
+def load(name: str, count: int, capacity: int, limited: bool) -> Compiled:
+    """Virtual GPUs by the library, which is compiled if necessary; `NotSupportedError` if it cannot be, or loaded."""
+    path = plugins.library(recipe())
+    try:
+        return Compiled(path, name, count, capacity, limited)
+    except (OSError, AttributeError) as error:
+        raise NotSupportedError(
+            f"virtual GPUs under torch were compiled, and cannot be loaded: {error}; delete {path.parent}, and compile "
+            "them on this machine"
+        ) from error

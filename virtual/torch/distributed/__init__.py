@@ -1,0 +1,1 @@
+"""``torch.distributed`` on virtual GPUs: process groups, collectives, DTensor."""

@@ -1,0 +1,21 @@
+"""``torch.func`` on virtual GPUs."""
+
+from typing import Any
+
+from xdevice.backends.torch.private_names import in_place_of
+
+
+def refuse_crossing() -> None:
+    """Say by name that autograd cannot send the gradients of torch.func from one GPU to another."""
+
+    @in_place_of("torch._functorch.eager_transforms:_autograd_grad")
+    def autograd_grad(gradients: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return gradients(*args, **kwargs)
+        except NotImplementedError as error:
+            if "Cannot access storage of" not in str(error):
+                raise
+            raise NotImplementedError(
+                "torch.func.grad, vjp and jacrev cannot send a gradient from one GPU to another, since autograd asks "
+                "for its memory; use torch.func.jacfwd or torch.autograd.functional.jacobian"
+            ) from error

@@ -1,0 +1,1 @@
+"""``torch.nn`` on virtual GPUs: modules, attention, DataParallel, SyncBatchNorm."""
