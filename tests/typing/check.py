@@ -1,7 +1,7 @@
 """mypy, strict, over the package as it is installed, mypy and pyright over what users write; --full: pyright over all.
 
-Both look for `xdevice.backends` and `xdevice.virtual` where an editable install does not have them, so the package is laid
-out once more as the wheel lays it out.
+Both look for `xdevice.backends` and `xdevice.virtual` where an editable install does not have them,
+so the package is laid out once more as the wheel lays it out.
 """
 
 import shutil
@@ -21,7 +21,9 @@ def main() -> int:
         )
         for part in ("backends", "virtual"):
             shutil.copytree(
-                ROOT / part, tree / "xdevice" / part, ignore=shutil.ignore_patterns("__pycache__", "wheel")
+                ROOT / part,
+                tree / "xdevice" / part,
+                ignore=shutil.ignore_patterns("__pycache__", "wheel"),
             )
         for name in ("contract.py", "public.py", "frameworks.py"):
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)

@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from xdevice.backends.torch.private_names import core, in_place_of
-from xdevice.virtual.torch.compiled import compiled
 from xdevice.kit.import_hook import after_import
+from xdevice.virtual.torch.compiled import compiled
 
 
 def refuse() -> None:
