@@ -229,7 +229,7 @@ def test_what_an_if_lets_a_line_read_is_no_condition(reported):
 
 def test_rules_without_words_are_of_frameworks_that_have_their_own():
     assert set(TRIGGERS) == set(ADVICE)
-    assert RULES.keys() - ADVICE.keys() == {"waits-although-unpinned"}
+    assert RULES.keys() - ADVICE.keys() == {"waits-although-unpinned", "replicated-each-step"}
 
 
 def test_no_line_is_told_to_prefetch_what_runs_once_an_epoch(reported):

@@ -419,3 +419,21 @@ def test_modes_and_subclasses_of_the_program_see_nothing_of_it():
         ):
             x.to(GPU)
     assert len(called) == 2
+
+
+@pytest.mark.parametrize("width", [2, 64])
+@pytest.mark.skipif(not STANDS_IN, reason="DataParallel takes a GPU of PyTorch's own name")
+def test_the_copies_of_data_parallel_have_advice_of_their_own(width):
+    layers = [nn.Linear(width, width) for _ in range(4)]
+    model = nn.DataParallel(nn.Sequential(*layers).cuda())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.rand(8, width, device="cuda")
+    with watch_transfers() as report:
+        for _ in range(4):
+            loss = model(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+    assert len(report.findings) >= 3
+    assert {found.rule for found in report.findings} == {"replicated-each-step"}
+    assert "DistributedDataParallel" in report.findings[0].advice

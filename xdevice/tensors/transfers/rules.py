@@ -39,6 +39,7 @@ class Site:
         self.kind: Kind = copy.kind
         self.operation, self.source, self.target = copy.operation, copy.source, copy.target
         self.copies = self.nbytes = self.pinned = self.non_blocking = self.ahead = 0
+        self.replicating = 0
         self.marks = _Counts[int](int)
         self.steps = _Counts[int](int)  # copies in each step
         # copies in each turn of each loop around the line
@@ -48,6 +49,7 @@ class Site:
         copy = event.copy
         self.copies += 1
         self.ahead += event.is_ahead
+        self.replicating += event.replicates
         self.nbytes += copy.nbytes
         self.pinned += copy.pinned
         self.non_blocking += copy.non_blocking
@@ -276,6 +278,7 @@ RULES: dict[str, Callable[[Facts], object]] = {
     "index-from-the-host": lambda at: at.kind == "index" and at.is_often,
     "number-from-python": lambda at: at.is_own_number and at.repeats,
     "operand-elsewhere": lambda at: at.kind == "operand" and not at.is_own_number,
+    "replicated-each-step": lambda at: at.repeats and at.site.replicating == at.copies,
     "gradient-crosses": lambda at: at.kind == "gradient" and at.repeats and not at.is_own_number,
     "made-by-numpy": lambda at: at.is_sent and at.repeats and at.factory and at.is_numpys,
     "made-on-the-host": lambda at: (

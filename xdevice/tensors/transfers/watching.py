@@ -26,7 +26,7 @@ WORDS: dict[Kind, str] = {
     "number": "reads a number, so Python waits for the GPU",
     "size": "its result's size depends on values, so Python waits for the GPU",
     "index": "an index or a value from the host, sent each time",
-    "operand": "an operand on another device, copied in silence",
+    "operand": "an operand on another device, which the framework copies",
     "gradient": "a copy in the backward pass",
     "print": "shows a tensor, so Python waits for the GPU",
 }
@@ -58,6 +58,9 @@ class Event(NamedTuple):
     context: Context | None  # of the thread for which it is made, where that is another one
     allowed: bool  # the line says so, or the baseline
     is_ahead: bool  # `prefetch` makes it
+    replicates: bool = (
+        False  # it spreads a model over GPUs, or brings together what its replicas made
+    )
 
     def described(self) -> str:
         """Where, what and how much: ``main.py:3: 4 B, gpu:0 → host: reads a number (.item)``."""
@@ -94,6 +97,7 @@ _NUMBERS = ("array", "float", "int", "index", "bool", "complex")
 _READING = {"item", "asscalar", "tolist", *(f"__{name}__" for name in _NUMBERS)}
 _READS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array"}
 _INDEXING = {"__getitem__", "__setitem__"}
+_REPLICATING = {"replicate", "broadcast_coalesced", "scatter", "gather", "reduce_add_coalesced"}
 
 
 def accept(baseline: Baseline | None) -> None:
@@ -139,7 +143,11 @@ class Told:
         allowed = own[0].spot.allowed if own else place is not None and is_allowed(place)
         if _baseline is not None and place is not None:
             allowed = allowed or _baseline.accepts(place, copy.kind)
-        event = Event(copy, str(self._owner), place, own, context, allowed, is_ahead(frame))
+        is_across = "cpu" not in (copy.source.kind, copy.target.kind)
+        replicates = is_across and not _REPLICATING.isdisjoint(calls_before(frame))
+        event = Event(
+            copy, str(self._owner), place, own, context, allowed, is_ahead(frame), replicates
+        )
         for listener in dict.fromkeys((*_guards, *_recorders)):
             listener.see(event)
 
