@@ -52,6 +52,21 @@ Returned TransDataPlace(const Tensor& tensor, phi::Place place) {
   return Returned(tensor, std::make_shared<Borrowed>(tensor.Holder(), place), copied);
 }
 
+void TransDataBackend(const Tensor*, phi::Backend, Tensor*) __asm__(TRANS_DATA_BACKEND);
+
+// PaddlePaddle 3.0 to 3.3.1 leaves an empty result of a CPU kernel on the CPU, since nothing has to be copied back.
+void TransDataBackend(const Tensor* tensor, phi::Backend backend, Tensor* out) {
+  static const void* caller = __builtin_return_address(0);
+  static const auto move = FunctionNear<decltype(&TransDataBackend)>(caller, TRANS_DATA_BACKEND);
+  using PlaceOf = phi::Place (*)(const phi::Backend&, bool);
+  static const auto place_of = FunctionNear<PlaceOf>(caller, "_ZN3phi15TransToPhiPlaceERKN6paddle12experimental7BackendEb");
+  const bool is_empty = tensor && tensor->Holder() && tensor->numel() == 0;
+  if (!is_empty || !place_of || !half::hold) return move(tensor, backend, out);
+  const phi::Place place = place_of(backend, true);
+  if (place.GetType() != phi::AllocationType::CUSTOM) return move(tensor, backend, out);
+  half::hold(out, std::make_shared<phi::Allocation>(nullptr, 0, place));
+}
+
 // Give the CPU kernels for 16-bit floats.
 void Register(const void* caller) {
   const auto factory = FunctionNear<phi::KernelFactory& (*)()>(caller, "_ZN3phi13KernelFactory8InstanceEv");

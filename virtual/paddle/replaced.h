@@ -52,6 +52,7 @@ Function FunctionNear(const void* address, const char* symbol) {
 }
 
 #define TRANS_DATA_PLACE "_ZN6paddle12experimental14TransDataPlaceERKN3phi11DenseTensorENS1_5PlaceE"
+#define TRANS_DATA_BACKEND "_ZN6paddle12experimental16TransDataBackendEPKN3phi11DenseTensorENS0_7BackendEPS2_"
 
 // PaddlePaddle's copies between a virtual GPU and the CPU, where one has no kernel, are none that a GPU would make.
 struct Unwatched {

@@ -490,3 +490,17 @@ def test_strict_sees_an_index_and_what_is_assigned_on_another_device():
     assert device_of(x) is gpu(1), (
         "PaddlePaddle moves it: if this fails, the docstring of mixing.py is out of date"
     )
+
+
+def test_what_is_computed_of_empty_tensors_is_on_their_device(backend):
+    empty = xdevice.zeros((0, 2), device="gpu:1")
+    results = [
+        empty + empty,
+        paddle.exp(empty),
+        empty.astype("int64"),
+        empty.clone(),
+        *paddle.unbind(empty, 1),
+        paddle.concat([empty, empty]),
+        xdevice.ones(3, device="gpu:1")[0:0],
+    ]
+    assert {xdevice.device_of(each) for each in results} == {xdevice.gpu(1)}

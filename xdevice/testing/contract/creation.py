@@ -13,6 +13,7 @@ from xdevice import (
     arange,
     backend_of,
     device_of,
+    empty,
     full,
     ones,
     rand,
@@ -127,6 +128,20 @@ class Creation(Promises):
             made = FACTORIES[name](device=device)
             assert (device_of(made), type(made)) == (place, type(native.ones()))
             assert tuple(made.shape) == ((6,) if name == "arange" else (2, 3))
+
+    @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
+    def test_empty_tensors_are_made_on_each_device(
+        self, backend: str, place: Any, dtype: str
+    ) -> None:
+        of_shape = [zeros, ones, empty] + [rand, randn] * (dtype == "float32")
+        found = [make((0, 3), dtype=dtype, device=place) for make in of_shape]
+        found += [
+            full((2, 0), 1, dtype=dtype, device=place),
+            tensor([], dtype=dtype, device=place),
+            arange(0, dtype=dtype, device=place),
+        ]
+        assert {device_of(each) for each in found} == {place}
+        assert {to_numpy(each).size for each in found} == {0}
 
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
