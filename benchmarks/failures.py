@@ -1,11 +1,11 @@
-"""How soon a job of two processes ends after the second has failed, under each framework's own engine.
+"""How soon a job of two processes ends after one has failed, by default the second, with each framework's own engine.
 
     python benchmarks/failures.py --backend torch,jax --rounds 3
     python benchmarks/failures.py --backend numpy --engine mpi          which serves every framework alike
 
 Real jobs, started with `xdevice launch`. The seconds are from the failure, whose time the failing process
 prints, to the launcher's own end, when every process is gone; the median over the rounds. What does not answer has
-4 s, which are in the figures. Each job must have failed, and must say that it was rank 1, or the table has a `!`
+4 s, which are in the figures. Each job must have failed, and must say which rank it was, or the table has a `!`
 there and the exit status is 1.
 """
 
@@ -39,7 +39,7 @@ def now() -> None:
     sys.stdout.flush()
 
 
-# What rank 1 does, when rank 0 has come to its all_reduce or soon will
+# What the rank does, when the other has come to its all_reduce or soon will
 
 
 def is_killed() -> None:
@@ -51,7 +51,7 @@ def is_killed() -> None:
 
 def raises() -> None:
     now()
-    raise ValueError("a mistake of rank 1")
+    raise ValueError(f"a mistake of rank {distributed.rank()}")
 
 
 def ends_early() -> None:
@@ -100,21 +100,21 @@ def reduce(length: int) -> None:
     distributed.all_reduce(xdevice.tensor(np.ones(length, "float32")))
 
 
-def work(kind: str) -> None:
+def work(kind: str, rank: int) -> None:
     """One process of a job."""
     if kind == NEVER_STARTS:
         now()
         distributed.init(TIMEOUT)  # which raises
     with distributed.process_group(TIMEOUT, start=START):
         reduce(3)  # all is well
-        if distributed.rank() == 1:
+        if distributed.rank() == rank:
             FAILURES[kind]()
         while True:
             reduce(10_000_000 if kind == is_killed.__name__ else 3)
 
 
-def seconds(backend: str, engine: str | None, kind: str) -> tuple[float, bool]:
-    """From the failure to the end of all, and whether rank 1 was named and the job counted as failed."""
+def seconds(backend: str, engine: str | None, kind: str, rank: int) -> tuple[float, bool]:
+    """From the failure to the end of all, and whether the rank was named and the job counted as failed."""
     processes = ["-n", "2"]
     if kind == NEVER_STARTS:  # the second of two hosts is not there
         port = free_block(block_size(2))
@@ -128,7 +128,7 @@ def seconds(backend: str, engine: str | None, kind: str) -> tuple[float, bool]:
         name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")
     } | QUIET
     done = subprocess.run(
-        [*command, __file__, "--work", kind],
+        [*command, __file__, "--work", kind, "--rank", str(rank)],
         env=env,
         capture_output=True,
         text=True,
@@ -139,12 +139,12 @@ def seconds(backend: str, engine: str | None, kind: str) -> tuple[float, bool]:
     at = [line.rpartition(MARK)[2] for line in done.stdout.splitlines() if MARK in line]
     if len(at) != 1:
         raise SystemExit(f"{backend}: {kind} did not come to fail:\n{done.stderr[-3000:]}")
-    return ended - float(at[0]), done.returncode != 0 and "rank 1" in done.stderr
+    return ended - float(at[0]), done.returncode != 0 and f"rank {rank}" in done.stderr
 
 
-def cell(backend: str, engine: str | None, kind: str, rounds: int) -> str:
+def cell(backend: str, engine: str | None, kind: str, rank: int, rounds: int) -> str:
     """The median, marked if any round was not as promised."""
-    found = [seconds(backend, engine, kind) for _ in range(rounds)]
+    found = [seconds(backend, engine, kind, rank) for _ in range(rounds)]
     return f"{median(took for took, _ in found):.1f}" + (
         "" if all(named for _, named in found) else " !"
     )
@@ -163,10 +163,11 @@ def main() -> int:
         "--kind", choices=KINDS, action="append", help="only these failures; may be repeated"
     )
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rank", type=int, choices=[0, 1], default=1, help="which one fails")
     parser.add_argument("--work", choices=KINDS, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.work:
-        work(asked.work)
+        work(asked.work, asked.rank)
         return 0
     if asked.rounds < 1:
         parser.error("--rounds is 1 or more")
@@ -174,16 +175,18 @@ def main() -> int:
         parser.error(
             f"mpirun starts all processes of one host: no {NEVER_STARTS} with --engine mpi"
         )
+    if asked.rank == 0 and NEVER_STARTS in (asked.kind or (NEVER_STARTS,)):
+        parser.error(f"give each --kind with --rank 0; {NEVER_STARTS} is of rank 1 alone")
     try:
         names = [str(xdevice.backend(name)) for name in asked.backend.split(",")]
     except xdevice.XDeviceError as error:
         parser.error(str(error))
     kinds = asked.kind or [kind for kind in KINDS if kind != NEVER_STARTS or not asked.engine]
-    print("| rank 1 | " + " | ".join(kind.replace("_", " ") for kind in kinds) + " |")
+    print(f"| rank {asked.rank} | " + " | ".join(kind.replace("_", " ") for kind in kinds) + " |")
     print("| --- |" + " ---: |" * len(kinds), flush=True)
     kept = True
     for name in names:
-        cells = [cell(name, asked.engine, kind, asked.rounds) for kind in kinds]
+        cells = [cell(name, asked.engine, kind, asked.rank, asked.rounds) for kind in kinds]
         print(
             f"| {name}{', ' + asked.engine if asked.engine else ''} | " + " | ".join(cells) + " |",
             flush=True,
