@@ -1,6 +1,10 @@
-"""Several processes, by paddle.distributed: gloo on the CPU, NCCL where each process has a GPU of its own.
+"""Several processes: on one host by memory that they share, on several by paddle.distributed.
 
-gloo works in the host's memory only, so vectors of other devices, virtual GPUs too, are copied there and back.
+That is gloo on the CPU, and NCCL where each process has a GPU of its own. Rank 0's store listens on all interfaces and
+has no setting for it (PaddlePaddle 3.3.1). So on one host it is not started, unless the job trusts its network.
+
+Shared memory and gloo work in the host's memory only: vectors of other devices, virtual GPUs too, are copied there and
+back.
 """
 
 import ctypes
@@ -9,29 +13,33 @@ import re
 import socket
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
+import numpy as np
 import paddle
 import paddle.distributed as dist
 from paddle.base import core
 from paddle.distributed import parallel
 
+from xdevice.backends.paddle import creation, storage
+from xdevice.backends.paddle.exchange import FOREIGN
 from xdevice.backends.paddle.hardware import native, real_gpus, replaced_gpus
-from xdevice.backends.paddle.placement import device_of, dtype_name
-from xdevice.backends.paddle.storage import views
+from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit import gloo
 from xdevice.kit.blocks import environment
-from xdevice.kit.loopback import is_loopback, loopback_only
 from xdevice.kit.private_names import replaced
 from xdevice.kit.reducing import summed_in
+from xdevice.kit.shared_memory import SharedMemory, join_on_one_host
 
 # Their types lack what is used here
 _core: Any = core
 _dist: Any = dist
+
+Array = np.ndarray[Any, Any]
 
 _OPERATIONS: dict[str, Any] = {
     "sum": dist.ReduceOp.SUM,
@@ -53,6 +61,7 @@ _LIBRARY = os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.s
 _TIMED_OUT = re.compile("timed? ?out", re.IGNORECASE)
 _LOG_LEVEL = "_ZN3fLI17FLAGS_minloglevelE"  # glog's variable; its environment variable counts at import alone
 
+_memory: SharedMemory | None = None  # of a job on one host that does not trust its network
 _cpu = Device("cpu", 0)
 _gpu: Device | None = None  # that NCCL uses; all processes have one, or none has
 _hosts: Any = None  # the group that reaches the CPUs; None is the default group
@@ -63,7 +72,10 @@ _patience = 0.0  # seconds that a collective may take
 
 
 def start(job: Job, timeout: float) -> None:
-    global _joined, _patience
+    global _joined, _memory, _patience
+    _memory = join_on_one_host(job, timeout, "paddle.distributed")
+    if _memory is not None:
+        return
     _patience = timeout + _LATER
     place = job.rank, job.addresses
     if _joined not in (None, place):
@@ -88,11 +100,7 @@ def _join(job: Job, timeout: float) -> None:
     )
     _gpu = Device("gpu", job.local_rank) if by_nccl else None
     _wait_for_master(job, timeout)
-    # rank 0's store would listen on all interfaces, also where all processes are on one host (Paddle 3.3.1)
-    here_only = (
-        loopback_only(_LIBRARY) if job.rank == 0 and is_loopback(job.hosts[0]) else nullcontext()
-    )
-    with environment(_settings(job)), _quietly(), here_only:
+    with environment(_settings(job)), _quietly():
         dist.init_parallel_env()
         _hosts = _dist.new_group(backend="gloo") if by_nccl else None
     paddle.device.set_device(default)  # the engine has made its own the default
@@ -156,6 +164,8 @@ def _patiently(collective: Callable[..., Any], *args: Any, **options: Any) -> No
 
 
 def all_reduce(vector: Any, op: str) -> Any:
+    if _memory is not None:
+        return _all_reduce_in_memory(_memory, vector, op)
     there, group = _reachable(vector)
     if op == "mean":
         total = all_reduce(there.astype(summed_in(dtype_name(there), dist.get_world_size())), "sum")
@@ -167,6 +177,12 @@ def all_reduce(vector: Any, op: str) -> Any:
     _patiently(dist.all_reduce, plain, _OPERATIONS[op], group)
     found = paddle.as_complex(plain) if wide.is_complex() else plain
     return _back(found if found.dtype == vector.dtype else found.astype(vector.dtype), vector)
+
+
+def _all_reduce_in_memory(memory: SharedMemory, vector: Any, op: str) -> Any:
+    if dtype_name(vector) in FOREIGN:  # reduced in float32, and rounded once
+        return _all_reduce_in_memory(memory, vector.astype("float32"), op).astype(vector.dtype)
+    return creation.tensor(memory.all_reduce(_values(vector), op), vector.dtype, device_of(vector))
 
 
 def _extreme(vector: Any, op: str, group: Any) -> Any:
@@ -188,6 +204,8 @@ def _in_order(bits: Any, greatest: int) -> Any:
 
 
 def broadcast(vector: Any, root: int) -> Any:
+    if _memory is not None:
+        return _from_values(_memory.broadcast(_values(vector), root), vector)
     there, group = _reachable(vector)
     sent = _sendable(there)
     _patiently(dist.broadcast, sent, root, group)
@@ -195,6 +213,8 @@ def broadcast(vector: Any, root: int) -> Any:
 
 
 def all_gather(vector: Any) -> list[Any]:
+    if _memory is not None:
+        return [_from_values(row, vector) for row in _memory.all_gather(_values(vector))]
     there, group = _reachable(vector)
     found: list[Any] = []
     _patiently(dist.all_gather, found, _sendable(there), group)
@@ -202,7 +222,25 @@ def all_gather(vector: Any) -> list[Any]:
 
 
 def stop() -> None:
-    pass  # destroy_process_group() only forgets the group: no other can be made after it (PaddlePaddle 3.3.1)
+    """Leave the memory. A process group stays: none can be made after `destroy_process_group` (PaddlePaddle 3.3.1)."""
+    global _memory
+    if _memory is not None:
+        _memory.close()
+        _memory = None
+
+
+def _values(vector: Any) -> Array:
+    """The vector's values in the host's memory; for dtypes that NumPy lacks, integers with the same bits."""
+    array: Array = dense(vector).numpy()
+    return array
+
+
+def _from_values(values: Array, like: Any) -> Any:
+    """A tensor with these `_values`, of that vector's dtype and on its device."""
+    if dtype_name(like) in FOREIGN:
+        bits = values.view(np.uint8)
+        return storage.from_bits(bits, values.shape, like.dtype, device_of(like))
+    return creation.tensor(values, like.dtype, device_of(like))
 
 
 def _reachable(vector: Any) -> tuple[Any, Any]:
@@ -228,5 +266,5 @@ def _viewed(tensor: Any, dtype: Any) -> Any:
     """The tensor's bits as another dtype."""
     if tensor.dtype == dtype:
         return tensor
-    with views():
+    with storage.views():
         return tensor.view(dtype)

@@ -1,14 +1,12 @@
 """Several processes: on one host by memory that they share, on several by TensorFlow's MultiWorkerMirroredStrategy.
 
-That is a ring of gRPC on the CPU, NCCL on GPUs. Its servers accept any connection, run whatever graph any process
-sends them, and graphs read and write files. So on one host none is started, unless the job trusts its network.
+That is a ring of gRPC on the CPU, NCCL on GPUs. Its servers listen on all interfaces, accept any connection and run any
+graph that they receive; graphs read and write files. So on one host none is started, unless the job trusts its network.
 
 The strategy makes the cluster; vectors then go through the collective operations that it is built on. These cost
 half of what the strategy's own reduction takes, which traces a function for every shape.
 """
 
-import os
-from contextlib import nullcontext
 from functools import cached_property, reduce
 from typing import Any
 
@@ -23,17 +21,15 @@ from xdevice.backends.tensorflow.private_names import names, runtime
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
-from xdevice.kit.loopback import is_loopback, loopback_only
 from xdevice.kit.private_names import replaced, resolved
 from xdevice.kit.reducing import summed_in
-from xdevice.kit.shared_memory import SharedMemory
+from xdevice.kit.shared_memory import SharedMemory, join_on_one_host
 
 _REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
 """What the ring can add up; other integers are sent as 64 bits."""
 
 _MERGE = {"sum": "Add", "max": "Max", "min": "Min"}
 _CPU = Device("cpu", 0)
-_LIBRARY = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_cc.so.2")
 _HEALTH = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended._enable_check_health"
 _WORD = tf.int64  # bits travel in these: TensorFlow keeps int32 on the host
 
@@ -80,9 +76,10 @@ _ring: Any = None  # for good: TensorFlow joins one cluster, and never leaves it
 
 def start(job: Job, timeout: float) -> None:
     global _memory, _ring
-    if not job.trusts_network and all(map(is_loopback, job.hosts)) and hasattr(os, "mkfifo"):
-        _memory = SharedMemory(job.rank, job.world_size, job.secret, timeout / 2)
-    elif _ring is None:
+    _memory = join_on_one_host(job, timeout, "tensorflow's cluster")
+    if _memory is not None:
+        return
+    if _ring is None:
         if is_running():
             hint = "call xdevice.distributed.init() before the first tensor is made"
             raise DistributedError(
@@ -104,12 +101,10 @@ def _join(job: Job) -> None:
     """
     names.require("jobs of several hosts")
     runtime().configure_coordination_service(service_type="")
-    # TensorFlow 2.21 listens on all interfaces, and has no setting for it
-    here_only = loopback_only(_LIBRARY) if all(map(is_loopback, job.hosts)) else nullcontext()
     workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
     place: dict[str, Any] = {"task_type": "worker", "task_id": job.rank, "rpc_layer": "grpc"}
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(workers, **place)
-    with replaced(*resolved(_HEALTH), lambda _: False), here_only:
+    with replaced(*resolved(_HEALTH), lambda _: False):
         tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
 

@@ -1,9 +1,12 @@
 """Collectives of the processes of one host through memory that they share, without any socket.
 
-Each process writes its vector into a row of a file that all have mapped. After a barrier each reduces its own part of
-the columns, or all of a short vector, always in the order of ranks: the same bits in every process and run. The file
-and the barrier's FIFOs are in a folder of mode 0700, with a name that cannot be guessed, which is removed as soon as
-every process has opened what is in it: the system frees the memory with the last process, however that ends.
+Each process writes its vector into a row of a file that all have mapped. After a barrier each
+process reduces its own part of the columns, or all columns of a short vector. It adds up in the
+order of ranks, so every process and every run gets the same bits.
+
+The file and the barrier's FIFOs are in a folder of mode 0700 with a name that cannot be guessed.
+The folder is removed as soon as every process has opened the files in it. So the system frees the
+memory when the last process ends, also when that process is killed.
 """
 
 import mmap
@@ -17,41 +20,41 @@ from typing import Any
 
 import numpy as np
 
+from xdevice.contract import Job
 from xdevice.errors import DistributedError, DistributedTimeoutError
+from xdevice.kit.loopback import HOW_TO_TRUST, is_loopback
 from xdevice.kit.reducing import summed_in
 
 Array = np.ndarray[Any, Any]
 
-_BYTES = (
-    16 << 20
-)  # for any number of processes: it fits into a processor's cache and a container's /dev/shm
-_SMALL = (
-    1 << 16
-)  # bytes of all rows together that each process reduces alone, which is quicker than another barrier
-_ROW = 4096  # a row's length is a multiple of it
-_LOOK = 0.005  # seconds between checks for the folder, which rank 0 makes
-_COMBINED = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
+# Of the memory, for any number of processes: it fits into a processor's cache and a container's
+# /dev/shm.
+_BYTES = 16 << 20
+# Bytes of all rows together that each process reduces alone, which is faster than another barrier.
+_SMALL = 1 << 16
+_PAGE = 4096  # a row's length is a multiple of it
+_POLL_INTERVAL = 0.005  # seconds between checks for the folder, which rank 0 makes
+_COMBINE = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
 
 
 class SharedMemory:
-    """One process's part in the collectives; ``name`` is a secret of the job, and unlike that of any other job.
+    """One process's part in the collectives.
 
-    `DistributedTimeoutError`: rank 0 does not make the memory within ``patience`` seconds, or not where this one looks.
+    The memory has two halves with one row for each process in each. ``name`` is a secret of the job
+    that no other job has. `DistributedTimeoutError`: rank 0 has not made the memory within
+    ``timeout`` seconds, or has made it in another container.
     """
 
-    def __init__(self, rank: int, size: int, name: str, patience: float) -> None:
-        self.rank, self.size, self._patience = rank, size, patience
-        self._room = max(
-            _ROW, _BYTES // (2 * size) // _ROW * _ROW
-        )  # of a row; each half has one row per process
+    def __init__(self, rank: int, size: int, name: str, timeout: float) -> None:
+        self.rank, self.size, self._timeout = rank, size, timeout
+        self._row_bytes = max(_PAGE, _BYTES // (2 * size) // _PAGE * _PAGE)
         self._half = 0
-        self._to: list[
-            int
-        ] = []  # FIFOs: rank 0 has one for every other process, the others have rank 0's
-        self._from: list[int] = []
+        # Descriptors of FIFOs. Rank 0 has one for every other process, the others have one for rank 0.
+        self._writers: list[int] = []
+        self._readers: list[int] = []
         folder = _parent() / f"xdevice-{name}"
         try:
-            self._memory = self._made(folder) if rank == 0 else self._opened(folder)
+            self._memory = self._create(folder) if rank == 0 else self._open(folder)
         except BaseException:
             self.close()
             raise
@@ -61,81 +64,92 @@ class SharedMemory:
 
         Floating-point numbers of 16 bits and fewer are added up in ``float32`` and rounded once.
         """
-        found = np.empty_like(vector)
+        result = np.empty_like(vector)
         for piece, rows in self._pieces(vector):
             rows[self.rank] = vector[piece]
             self._barrier()
             if rows.nbytes <= _SMALL:
-                found[piece] = _reduced(rows, op)
+                result[piece] = _reduced(rows, op)
                 continue
-            first, last = (
-                number * rows.shape[1] // self.size for number in (self.rank, self.rank + 1)
-            )
+            columns = rows.shape[1]
+            first = self.rank * columns // self.size
+            last = (self.rank + 1) * columns // self.size
             rows[0, first:last] = _reduced(rows[:, first:last], op)
             self._barrier()
-            found[piece] = rows[0]
-        return found
+            result[piece] = rows[0]
+        return result
 
     def broadcast(self, vector: Array, root: int) -> Array:
-        found = np.empty_like(vector)
+        """The vector of the process with rank ``root``."""
+        result = np.empty_like(vector)
         for piece, rows in self._pieces(vector):
             if self.rank == root:
                 rows[root] = vector[piece]
             self._barrier()
-            found[piece] = rows[root]
-        return found
+            result[piece] = rows[root]
+        return result
 
     def all_gather(self, vector: Array) -> Array:
-        """Every process's vector, in the order of ranks: one row for each."""
-        found = np.empty((self.size, vector.size), vector.dtype)
+        """The vectors of all processes, in the order of ranks: one row for each."""
+        result = np.empty((self.size, vector.size), vector.dtype)
         for piece, rows in self._pieces(vector):
             rows[self.rank] = vector[piece]
             self._barrier()
-            found[:, piece] = rows
-        return found
+            result[:, piece] = rows
+        return result
 
     def close(self) -> None:
-        """Leave: a process that still waits at the barrier gets an error."""
-        for descriptor in (*self._to, *self._from):
+        """Leave. A process that still waits at the barrier gets an error."""
+        for descriptor in (*self._writers, *self._readers):
             os.close(descriptor)
-        self._to, self._from = [], []
+        self._writers = []
+        self._readers = []
 
     def _pieces(self, vector: Array) -> Iterator[tuple[slice, Array]]:
-        """Parts of the vector, and the rows of the memory for each, in its halves alternately."""
-        step = self._room // vector.itemsize
+        """Parts of the vector that fit into a row, and the rows of memory for each.
+
+        They alternate between the halves of the memory: a process that writes into one half has
+        passed the other half's barrier, so all processes have read what this half contained.
+        """
+        step = self._row_bytes // vector.itemsize
         for begin in range(0, vector.size, step):
             count = min(step, vector.size - begin)
-            offset, strides = self._half * self.size * self._room, (self._room, vector.itemsize)
+            offset = self._half * self.size * self._row_bytes
             rows: Array = np.ndarray(
-                (self.size, count), vector.dtype, self._memory, offset, strides
+                shape=(self.size, count),
+                dtype=vector.dtype,
+                buffer=self._memory,
+                offset=offset,
+                strides=(self._row_bytes, vector.itemsize),
             )
             yield slice(begin, begin + count), rows
-            self._half = (
-                1 - self._half
-            )  # who writes into a half has passed the other's barrier: all have read this one
+            self._half = 1 - self._half
 
     def _barrier(self) -> None:
-        """Return when every process is here. The kernel orders what was written to the memory before a FIFO."""
+        """Return when every process has called it.
+
+        The kernel makes what was written to the memory before a FIFO visible to the FIFO's reader.
+        """
         try:
             if self.rank:
-                self._tell()
-            for descriptor in self._from:
+                self._signal()
+            for descriptor in self._readers:
                 if not os.read(descriptor, 1):
                     raise ConnectionError("another process has ended")
             if self.rank == 0:
-                self._tell()
+                self._signal()
         except BaseException:
-            self.close()  # the others would wait for this process
+            self.close()  # the other processes would wait for this one
             raise
 
-    def _tell(self) -> None:
-        for descriptor in self._to:
+    def _signal(self) -> None:
+        for descriptor in self._writers:
             os.write(descriptor, b".")
 
     # The start. Opening a FIFO waits for the process at its other end.
 
-    def _made(self, folder: Path) -> mmap.mmap:
-        """Rank 0 makes everything, and removes the names once all have opened it."""
+    def _create(self, folder: Path) -> mmap.mmap:
+        """Rank 0 makes the files, and removes their names once all processes have opened them."""
         _remove_abandoned(folder.parent)
         new = Path(tempfile.mkdtemp(prefix=".xdevice-", dir=folder.parent))
         try:
@@ -144,59 +158,78 @@ class SharedMemory:
             for rank in range(1, self.size):
                 os.mkfifo(new / f"from-{rank}", 0o600)
                 os.mkfifo(new / f"to-{rank}", 0o600)
-            new = new.rename(folder)  # complete, as the others see it
+            new = new.rename(folder)  # the other processes see the folder when it is complete
             for rank in range(1, self.size):
-                self._from.append(os.open(new / f"from-{rank}", os.O_RDONLY))
-                self._to.append(os.open(new / f"to-{rank}", os.O_WRONLY))
-                os.read(self._from[-1], 1)
+                reader = os.open(new / f"from-{rank}", os.O_RDONLY)
+                self._readers.append(reader)
+                self._writers.append(os.open(new / f"to-{rank}", os.O_WRONLY))
+                os.read(reader, 1)
         finally:
             rmtree(new, ignore_errors=True)
-        _reserve(
-            memory, 2 * self.size * self._room
-        )  # last, so that a job that fails earlier leaves no memory behind
-        self._tell()
+        # Last, so that a job that fails earlier leaves no memory behind.
+        _reserve(memory, 2 * self.size * self._row_bytes)
+        self._signal()
         return self._mapped(memory)
 
-    def _opened(self, folder: Path) -> mmap.mmap:
-        deadline = time.monotonic() + self._patience
+    def _open(self, folder: Path) -> mmap.mmap:
+        """The other ranks open the files that rank 0 has made."""
+        deadline = time.monotonic() + self._timeout
         while not folder.exists():
             if time.monotonic() > deadline:
-                where = f"rank 0 has made no shared memory in {str(folder.parent)!r} for {self._patience:g} s"
-                hint = "let the containers share that folder, or start with trust_network=True"
                 raise DistributedTimeoutError(
-                    f"{where}: it is stopped, or in another container; {hint}"
+                    f"rank 0 has made no shared memory in {str(folder.parent)!r} for "
+                    f"{self._timeout:g} s: it is stopped, or in another container; let the containers "
+                    "share that folder, or start with trust_network=True"
                 )
-            time.sleep(_LOOK)
+            time.sleep(_POLL_INTERVAL)
         if folder.stat().st_uid != os.geteuid():
             raise DistributedError(f"{str(folder)!r} belongs to another user; start the job again")
-        self._to.append(os.open(folder / f"from-{self.rank}", os.O_WRONLY))
-        self._from.append(os.open(folder / f"to-{self.rank}", os.O_RDONLY))
+        self._writers.append(os.open(folder / f"from-{self.rank}", os.O_WRONLY))
+        self._readers.append(os.open(folder / f"to-{self.rank}", os.O_RDONLY))
         memory = os.open(folder / "memory", os.O_RDWR)
         self._barrier()
         return self._mapped(memory)
 
     def _mapped(self, memory: int) -> mmap.mmap:
         try:
-            return mmap.mmap(memory, 2 * self.size * self._room)
+            return mmap.mmap(memory, 2 * self.size * self._row_bytes)
         finally:
             os.close(memory)
 
 
+def join_on_one_host(job: Job, timeout: float, engine: str) -> SharedMemory | None:
+    """The shared memory of a job on one host; ``None`` if the job spans hosts or trusts its network.
+
+    `DistributedError`: the system has no FIFOs (Windows). The message says that ``engine``, which
+    would replace the memory, listens on all interfaces.
+    """
+    if job.trusts_network or not all(map(is_loopback, job.hosts)):
+        return None
+    if not hasattr(os, "mkfifo"):
+        reason = (
+            f"this system has no FIFOs for shared memory, and {engine} listens on all interfaces"
+        )
+        raise DistributedError(f"{reason}; on a network that you trust, {HOW_TO_TRUST}")
+    return SharedMemory(job.rank, job.world_size, job.secret, timeout / 2)
+
+
 def _parent() -> Path:
-    """The folder: in memory on Linux, elsewhere the folder of temporary files."""
+    """Where the folder is made: in memory on Linux, elsewhere among the temporary files."""
     memory = Path("/dev/shm")
-    return memory if memory.is_dir() and os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    if memory.is_dir() and os.access(memory, os.W_OK):
+        return memory
+    return Path(tempfile.gettempdir())
 
 
 def _lock(memory: int) -> None:
-    """Lock the file for as long as it is open; `BlockingIOError` if another process has locked it."""
+    """Lock the file while it is open; `BlockingIOError` if another process has locked it."""
     import fcntl  # not on Windows
 
     fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove the folders of processes that were killed while others opened them: their locks are free."""
+    """Remove the folders of processes that were killed during the start: nothing locks them."""
     for folder in parent.glob("xdevice-*"):
         try:
             if folder.stat().st_uid == os.geteuid():
@@ -208,21 +241,23 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _reserve(file: int, size: int) -> None:
-    """Let the file have so many bytes: without space for them, a write into the mapping would kill the process."""
+    """Allocate the file's bytes: if they were missing, a write to the mapping would kill the process."""
     os.ftruncate(file, size)
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, size)
 
 
 def _reduced(rows: Array, op: str) -> Array:
-    """The rows, reduced to one."""
+    """The rows reduced to one. Numbers of 16 bits are added up in ``float32`` and rounded once."""
     dtype = rows.dtype
-    wide = np.dtype(
-        summed_in(dtype.name, len(rows) if op == "mean" else 1)
-    )  # narrow ones in float32, rounded once
-    with np.errstate(all="ignore"):  # infinities and NaN are results like any others
+    averaged = len(rows) if op == "mean" else 1
+    wide = np.dtype(summed_in(dtype.name, averaged))
+    combine = _COMBINE[op]
+    with np.errstate(all="ignore"):  # infinities and NaN are valid results
         total = rows[0].astype(wide)
         for row in rows[1:]:
-            _COMBINED[op](total, row.astype(wide, copy=False), out=total)
-        reduced: Array = (total / len(rows) if op == "mean" else total).astype(dtype, copy=False)
+            combine(total, row.astype(wide, copy=False), out=total)
+        if op == "mean":
+            total = total / len(rows)
+        reduced: Array = total.astype(dtype, copy=False)
     return reduced

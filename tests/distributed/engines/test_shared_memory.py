@@ -8,14 +8,16 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from xdevice.contract import Job
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.kit import shared_memory
-from xdevice.kit.shared_memory import SharedMemory
+from xdevice.kit.shared_memory import SharedMemory, join_on_one_host
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc")
 
@@ -144,6 +146,22 @@ def test_memory_that_rank_0_never_makes(folder):
     assert str(raised.value) == (
         f"rank 0 has made no shared memory in '{folder}' for 0.1 s: it is stopped, or in another container; let the "
         "containers share that folder, or start with trust_network=True"
+    )
+
+
+def test_a_job_of_one_host_uses_it_unless_the_network_is_trusted(monkeypatch):
+    one_host = Job(0, 1, 0, ("127.0.0.1",), (0,), 0, secret=secrets.token_hex(16))
+    memory = join_on_one_host(one_host, 10, "an engine")
+    assert memory.all_gather(np.ones(2)).tolist() == [[1, 1]]
+    memory.close()
+    assert join_on_one_host(replace(one_host, trusts_network=True), 10, "an engine") is None
+    assert join_on_one_host(replace(one_host, hosts=("10.0.0.1",)), 10, "an engine") is None
+    monkeypatch.delattr(os, "mkfifo")  # as on Windows, where nothing may listen unasked, either
+    with pytest.raises(DistributedError) as raised:
+        join_on_one_host(one_host, 10, "an engine")
+    assert str(raised.value) == (
+        "this system has no FIFOs for shared memory, and an engine listens on all interfaces; on a network that you "
+        "trust, start with xdevice launch --trust-network, XDEVICE_TRUST_NETWORK=1, or init(trust_network=True)"
     )
 
 
