@@ -1,8 +1,8 @@
 """What the machine itself has, read without any framework; ``None`` is unknown.
 
 NVIDIA's GPUs are asked of NVML (the optional package ``nvidia-ml-py``), else read from the driver's
-own files; AMD's are read from its driver's files. Other makers are not looked for. Packages are imported
-when they are first needed, since the core imports this module.
+own files; AMD's are read from its driver's files. Other makers are not looked for. Packages are
+imported when they are first needed, since the core imports this module.
 """
 
 from __future__ import annotations

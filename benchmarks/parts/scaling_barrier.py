@@ -24,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from xdevice.contract import Job
-from xdevice.distributed.barriers import BarrierSetup, position_of
+from xdevice.distributed.barrier_setup import BarrierSetup, position_of
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import Fingerprint, Request
@@ -174,7 +174,7 @@ def faulty(
 ) -> tuple[Any, float]:
     """Which rank is named, and how long after the fault."""
     membership = joined(rank, n, per_host, port)
-    membership.wait_at_most(TIMEOUT)
+    membership.set_timeout(TIMEOUT)
     began = time.monotonic()
     try:
         for number in range(5):

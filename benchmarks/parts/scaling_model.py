@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from xdevice.distributed.barriers import FANOUT
+from xdevice.distributed.barrier_setup import FANOUT
 from xdevice.distributed.process_info import block_size
 
 

@@ -11,7 +11,8 @@ import pytest
 import xdevice
 from xdevice import distributed as dist
 from xdevice.distributed import group
-from xdevice.distributed.lifetime import InitOptions, check_reach
+from xdevice.distributed.init_options import InitOptions
+from xdevice.distributed.lifetime import check_reach
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo, block_size
 from xdevice.distributed.rendezvous.ports import free_block
@@ -145,7 +146,7 @@ def test_no_token_in_repr_and_ipv6():
 
 def test_ipv6_is_refused_before_anything_listens(monkeypatch):
     monkeypatch.setenv("XDEVICE_TRUST_NETWORK", "1")
-    monkeypatch.setattr(group.here, "info", None)
+    monkeypatch.setattr(group.state, "info", None)
     for address, host in (("[fd00::2]:29400", ""), ("10.0.0.1:29400", "fd00::2")):
         monkeypatch.setenv("XDEVICE_HOST", host)
         with (
@@ -158,13 +159,17 @@ def test_ipv6_is_refused_before_anything_listens(monkeypatch):
 
 
 def test_the_rank_stays_until_the_next_init(monkeypatch):
-    monkeypatch.setattr(group.here, "info", None)
+    monkeypatch.setattr(group.state, "info", None)
     with xdevice.using("numpy"):
         dist.init(rank=0, world_size=1, address="127.0.0.1:29400")
-        assert (dist.rank(), dist.world_size(), group.here.process().launcher) == (0, 1, "init()")
+        assert (dist.rank(), dist.world_size(), group.state.process_info().launcher) == (
+            0,
+            1,
+            "init()",
+        )
         dist.shutdown()
         dist.init()
-        assert group.here.process().launcher != "init()"
+        assert group.state.process_info().launcher != "init()"
         dist.shutdown()
 
 
@@ -189,7 +194,7 @@ def test_beyond_loopback_needs_trust(monkeypatch):
 
 @pytest.mark.needs("gradient")
 def test_without_trust_nothing_listens(backend, monkeypatch):
-    monkeypatch.setattr(group.here, "info", None)
+    monkeypatch.setattr(group.state, "info", None)
     monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)
     place = {
         "rank": 0,

@@ -361,8 +361,8 @@ def doubled(rank):
     """A job of three in which the second comes twice: this process's other self is a plain socket's."""
     os.environ["XDEVICE_WORLD_SIZE"] = "3"
     if rank == 1:
+        from xdevice.distributed.launcher_variables import process_info_in
         from xdevice.distributed.membership import Membership
-        from xdevice.distributed.process_info import process_info_in
 
         words = {
             "backend": str(xdevice.backend()),

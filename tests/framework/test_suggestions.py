@@ -4,7 +4,7 @@ import pytest
 
 import xdevice
 from xdevice import ArgumentError
-from xdevice.distributed.lifetime import InitOptions
+from xdevice.distributed.init_options import InitOptions
 
 
 @pytest.mark.parametrize(("engine", "hint"), [

@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from xdevice.cli.program import program_of, search_path
-from xdevice.distributed.lifetime import TRUST
-from xdevice.distributed.process_info import LOCALHOST, Nodes, block_size, check_ipv4, nodes_in
-from xdevice.distributed.rendezvous.authentication import TOKEN, checked, new_token
+from xdevice.distributed.init_options import TRUST
+from xdevice.distributed.launcher_variables import Nodes, nodes_in
+from xdevice.distributed.process_info import LOCALHOST, block_size, check_ipv4
+from xdevice.distributed.rendezvous.authentication import TOKEN, check_token, new_token
 from xdevice.distributed.rendezvous.ports import first_taken, free_block
 from xdevice.errors import (
     ArgumentError,
@@ -139,7 +140,7 @@ def _token(options: argparse.Namespace, nodes: Nodes) -> str:
     if nodes.count == 1:
         return new_token()
     if TOKEN in os.environ:
-        return checked(os.environ[TOKEN], TOKEN)
+        return check_token(os.environ[TOKEN], TOKEN)
     if nodes.source:
         why = (
             f"{nodes.source} starts the launchers of {nodes.count} nodes, which need the same token"
@@ -179,7 +180,7 @@ def _token_in(path: Path) -> str:
             raise ArgumentError(
                 f"--token-file {str(path)!r} is open to other users; chmod 600 {str(path)!r}"
             )
-        return checked(path.read_text(encoding="utf-8").strip(), f"--token-file {str(path)!r}")
+        return check_token(path.read_text(encoding="utf-8").strip(), f"--token-file {str(path)!r}")
     except (OSError, UnicodeError) as error:
         raise ArgumentError(
             f"--token-file {str(path)!r} cannot be read or made: {error}"

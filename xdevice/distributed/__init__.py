@@ -7,8 +7,8 @@ A script that runs by itself runs under ``xdevice launch -n 4`` too::
     with distributed.process_group():
         gradients = distributed.all_reduce(gradients, op="mean")
 
-Nothing in it hangs: a process that is killed, frozen, raises, is missing, or does something else than the
-others ends the job with an error that names its rank.
+Nothing in it hangs: a process that is killed, frozen, raises, is missing, or does something else
+than the others ends the job with an error that names its rank.
 """
 
 from xdevice.distributed.failures import PEER_FAILED

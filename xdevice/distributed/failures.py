@@ -1,6 +1,7 @@
-"""How long the processes of a job wait for each other, and the errors of a process that fails because of another one.
+"""How long the processes of a job wait for each other, and the errors of one that another one stops.
 
-Times are in seconds; each is derived from those it must exceed. The timeouts that a user chooses are added to these.
+Times are in seconds. Each is derived from those that it must exceed. The timeouts that a user chooses
+are added to these.
 """
 
 import os
@@ -14,41 +15,45 @@ from xdevice.errors import DistributedError, DistributedTimeoutError
 PEER_FAILED = 75
 """The exit status of a process that ends because another one has failed."""
 
-WORST_BANDWIDTH = (
-    10e6  # bytes per second; a transfer at this rate has not failed, however long it takes
-)
+# Bytes per second. A transfer at this rate has not failed, however long it takes.
+WORST_BANDWIDTH = 10e6
 
-ANSWER = 1.5  # for a process to say where it is; the only number that is chosen: a busy host takes a second at most
-REPORT = (
-    ANSWER + 0.5
-)  # for rank 0 to tell the others that a process has raised; rank 0 may be waiting for answers
-DIAGNOSIS = (
-    2 * ANSWER
-)  # for rank 0 to name the failed rank after a timeout: it asks every process and waits
-BARRIER_MARGIN = (
-    DIAGNOSIS + 2 * ANSWER
-)  # beyond the timeout in a barrier: rank 0 starts its clock later if it is busy
-LEAVING = DIAGNOSIS  # for an engine to return by itself once a process has failed; the diagnosis comes first
-SETTLING = (
-    LEAVING + 1
-)  # for the launcher to wait for the failed process, after others have ended because of it
-TERMINATION = (
-    LEAVING  # between SIGTERM and SIGKILL: a process in an engine leaves it before it is killed
-)
-LAST_RESORT = (
-    2 * SETTLING + 2
-)  # for frameworks to end in a failed process; by then a launcher has asked it to stop
-UNKILLABLE = LAST_RESORT  # to end by SIGKILL; after that, one that hangs in a system call is left to the system
-HANDSHAKE = (
-    2 * ANSWER
-)  # for a connection to authenticate itself, and as long again to send its join message
+# For a process to say where it is. The only number that is chosen: a busy host takes a second at most.
+ANSWER = 1.5
+
+# For rank 0 to tell the others that a process has raised: rank 0 may be waiting for answers.
+REPORT = ANSWER + 0.5
+
+# For rank 0 to name the failed rank after a timeout: it asks every process and waits.
+DIAGNOSIS = 2 * ANSWER
+
+# In a barrier, beyond the timeout: rank 0 starts its clock later if it is busy.
+BARRIER_MARGIN = DIAGNOSIS + 2 * ANSWER
+
+# For an engine to return by itself once a process has failed. The diagnosis comes first.
+LEAVING = DIAGNOSIS
+
+# For the launcher to wait for the failed process, after others have ended because of it.
+SETTLING = LEAVING + 1
+
+# Between SIGTERM and SIGKILL: a process in an engine leaves it before it is killed.
+TERMINATION = LEAVING
+
+# For frameworks to end in a failed process. By then a launcher has asked it to stop.
+LAST_RESORT = 2 * SETTLING + 2
+
+# For a process to end by SIGKILL. After that, one that hangs in a system call is left alone.
+UNKILLABLE = LAST_RESORT
+
+# For a connection to authenticate itself, and as long again to send its join message.
+HANDSHAKE = 2 * ANSWER
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """Something that the engine does: it is reported after the timeout, and may take ``extra`` seconds beyond it."""
+    """What an engine does. It is reported after the timeout, and may take ``extra`` seconds more."""
 
-    what: str
+    name: str
     extra: float = 0.0
     began: float = field(default_factory=time.monotonic)
 
@@ -58,27 +63,33 @@ class Work:
 
 
 def error_of_rank(message: str, rank: int | None, *, late: bool = False) -> DistributedError:
-    error = (DistributedTimeoutError if late else DistributedError)(message)
+    """The error that this rank is responsible for; a timeout if it is late."""
+    kind = DistributedTimeoutError if late else DistributedError
+    error = kind(message)
     error.rank = rank
     return error
 
 
-def reported(message: dict[str, Any]) -> DistributedError:
+def error_in_message(message: dict[str, Any]) -> DistributedError:
+    """The error that rank 0 has sent."""
     text = str(message.get("error", "rank 0 has refused this process"))
     return error_of_rank(text, message.get("rank"), late=bool(message.get("late")))
 
 
 def undiagnosed(info: ProcessInfo, work: Work) -> DistributedError:
-    """The error of a process that has been in the engine for too long, where rank 0 does not say why."""
-    message = f"rank {info.rank} was inside {work.what} for {work.seconds:.3g} s"
+    """The error of a process whose engine works for too long, if rank 0 does not say why."""
+    message = f"rank {info.rank} was inside {work.name} for {work.seconds:.3g} s"
     if info.rank == 0:
         return error_of_rank(message, None, late=True)
-    why = f"rank 0 (at {info.host}) does not answer: it is stopped, or its host is"
-    return error_of_rank(f"{message}, and {why}", 0, late=True)
+    reason = f"rank 0 (at {info.host}) does not answer: it is stopped, or its host is"
+    return error_of_rank(f"{message}, and {reason}", 0, late=True)
 
 
 def exit_after_failed_rank(info: ProcessInfo) -> NoReturn:
-    """End the process, but not first: other launchers take the first process that ends for the one that failed."""
+    """End this process after the one that failed.
+
+    Other launchers take the first process that ends for the one that failed, and end the others then.
+    """
     if info.launcher != OUR_LAUNCHER:
-        time.sleep(LEAVING)  # they end this process as soon as the failed one has ended
+        time.sleep(LEAVING)
     os._exit(PEER_FAILED)

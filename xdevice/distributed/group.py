@@ -1,7 +1,7 @@
-"""The group that this process belongs to: joined once, left once, also where the process ends in it.
+"""The group that this process belongs to, from `init` to `shutdown` or to the end of the process.
 
-At the end of a process that fails, its engine would wait for its peers, and they for it. So an at-exit guard tells the
-others of the failure, and ends the process where its frameworks take too long.
+The engine of a process that fails would wait for the other processes at exit, and they for it. So an
+at-exit handler tells the others of the failure, and ends this process if its frameworks take too long.
 """
 
 import atexit
@@ -16,19 +16,22 @@ from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 from xdevice.contract import Engine, Job
 from xdevice.distributed.failures import LAST_RESORT, PEER_FAILED, exit_after_failed_rank
+from xdevice.distributed.launcher_variables import process_info_in
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.process_info import ProcessInfo, process_info_in
+from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.framework.adapters import Backend
 
+_JOB_OF_ONE = Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
+
 
 class Group:
-    """What exists between `init` and `shutdown`. A job of one process has no membership and no engine."""
+    """The processes that compute together. A job of one process has no membership and no engine."""
 
     def __init__(
         self,
@@ -36,15 +39,20 @@ class Group:
         membership: Membership | None = None,
         owner: Backend | None = None,
     ) -> None:
-        self.engine, self.membership = engine, membership
-        self.owner = owner  # whose tensors the engine takes; None for those of any framework
-        self.job = (
-            membership.job if membership is not None else Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
+        self.engine = engine
+        self.membership = membership
+        self.owner = (
+            owner  # whose tensors the engine takes; None if it takes those of any framework
         )
-        self._thread, self._lock = threading.get_ident(), threading.RLock()
+        self.job = _JOB_OF_ONE if membership is None else membership.job
+        self._thread = threading.get_ident()
+        self._lock = threading.RLock()
 
     def one_at_a_time(self, name: str) -> AbstractContextManager[object]:
-        """One collective at a time, from one thread: two threads' would come in another order in each process."""
+        """Allow one collective at a time, from the thread that has called `init`.
+
+        The collectives of two threads would come in another order in each process.
+        """
         if self.membership is None:
             return nullcontext()
         if threading.get_ident() != self._thread:
@@ -54,32 +62,35 @@ class Group:
         return self._lock
 
 
+ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]
+
+
 @dataclass
-class _Here:
+class _State:
     """Which process this is, the group that it is in, and how it is to end."""
 
     info: ProcessInfo | None = None  # once it is known
     group: Group | None = None
     broken: bool = False  # whether it has left a group whose engine could not be stopped
-    exit_status: int = 0  # what it is to end with, once an error has ended it
-    hook: Any = None  # the excepthook that was there before
+    exit_status: int = 0  # the status to end with, once an error has ended this process
+    previous_hook: ExceptHook | None = None  # `sys.excepthook` before the first group
 
     @property
     def membership(self) -> Membership | None:
         return None if self.group is None else self.group.membership
 
-    def process(self) -> ProcessInfo:
-        """As in the last `init`, else as the environment said when it was first asked for."""
+    def process_info(self) -> ProcessInfo:
+        """This process as in the last `init`, else as the environment said at the first call."""
         if self.info is None:
             self.info = process_info_in(os.environ)
         return self.info
 
-    def place(self) -> ProcessInfo | Job:
-        return self.process() if self.group is None else self.group.job
+    def position(self) -> ProcessInfo | Job:
+        return self.process_info() if self.group is None else self.group.job
 
 
-_ALONE = Group()
-here = _Here()
+_GROUP_OF_ONE = Group()
+state = _State()
 
 
 def is_initialized() -> bool:
@@ -91,7 +102,7 @@ def is_initialized() -> bool:
     >>> distributed.is_initialized()
     False
     """
-    return here.group is not None
+    return state.group is not None
 
 
 def rank() -> int:
@@ -100,9 +111,10 @@ def rank() -> int:
     Raises
     ------
     ArgumentError
-        The launcher's variables contradict each other, or are incomplete; likewise for `local_rank` and `world_size`.
+        The launcher's variables contradict each other, or are not numbers. `local_rank` and
+        `world_size` raise the same errors.
     DistributedError
-        The launcher's variables contradict each other, or are incomplete; likewise for `local_rank` and `world_size`.
+        The launcher's variables do not tell the world size, the local rank, or where rank 0 is.
 
     Examples
     --------
@@ -110,7 +122,7 @@ def rank() -> int:
     >>> distributed.rank()
     0
     """
-    return here.place().rank
+    return state.position().rank
 
 
 def local_rank() -> int:
@@ -122,7 +134,7 @@ def local_rank() -> int:
     >>> distributed.local_rank()
     0
     """
-    return here.place().local_rank
+    return state.position().local_rank
 
 
 def world_size() -> int:
@@ -134,87 +146,89 @@ def world_size() -> int:
     >>> distributed.world_size()
     1
     """
-    return here.place().world_size
+    return state.position().world_size
 
 
 def current() -> Group:
     """The group that this process is in; without a launcher, a group of this process alone."""
-    if here.group is not None:
-        return here.group
-    if here.process().world_size == 1:
-        return _ALONE
+    if state.group is not None:
+        return state.group
+    if state.process_info().world_size == 1:
+        return _GROUP_OF_ONE
     raise DistributedError(
         "this process has not joined a group; call xdevice.distributed.init() first"
     )
 
 
-def on_rank_0(name: str, act: Callable[[], None]) -> None:
-    """Let rank 0 act while the others wait; without a group this process acts itself.
+def on_rank_0(name: str, action: Callable[[], None]) -> None:
+    """Run the action on rank 0 while the others wait; without a group, in this process.
 
     If rank 0 raises, the job has failed, and every process raises.
     """
-    group, membership = here.group, here.membership
-    if group is None or membership is None:
-        act()
+    group = state.group
+    if group is None or group.membership is None:
+        action()
         return
+    membership = group.membership
     with group.one_at_a_time(name):
         try:
             if membership.info.rank == 0:
-                act()
+                action()
         except BaseException as error:
-            membership.raised(error)  # the others wait for it
+            membership.report_error(error)  # the others wait for it
             raise
         membership.enter(Fingerprint(name))
 
 
 @contextmanager
 def joining(info: ProcessInfo) -> Generator[None, None, None]:
-    """While the processes meet: an error ends this one as it would later."""
-    here.info = info
-    if here.hook is None:
-        here.hook, sys.excepthook = sys.excepthook, _on_exception
+    """While the processes meet: an error ends this process in the same way as a later one."""
+    state.info = info
+    if state.previous_hook is None:
+        state.previous_hook = sys.excepthook
+        sys.excepthook = _on_exception
         atexit.register(_at_exit)
     try:
         yield
     except BaseException:
-        here.broken = True
+        state.broken = True
         raise
 
 
 def enter(group: Group) -> None:
-    """From now on the others are told when this process ends."""
-    here.group, here.broken = group, False
+    """Make this the group of the process. The others are told if the process ends in it."""
+    state.group = group
+    state.broken = False
 
 
 def leave() -> None:
     """Leave the group without the others, which have left it or have been told."""
-    membership, here.group = here.membership, None
+    membership = state.membership
+    state.group = None
     if membership is not None:
         membership.close()
 
 
 def abort(error: BaseException) -> None:
     """Tell the other processes of the error, and leave the group without them."""
-    _tell(error)
+    _report(error)
     leave()
 
 
-def _tell(error: BaseException) -> None:
-    membership = here.membership
+def _report(error: BaseException) -> None:
+    membership = state.membership
     if membership is not None:
-        here.broken = True
-        membership.raised(error)
+        state.broken = True
+        membership.report_error(error)
 
 
 def _reset_in_child() -> None:
-    """In a forked child: leave the group, which the parent stays in, and tell the others nothing."""
-    membership, here.info, here.group, here.broken, here.exit_status = (
-        here.membership,
-        None,
-        None,
-        False,
-        0,
-    )
+    """In a forked child: leave the group, which the parent stays in, and send nothing."""
+    membership = state.membership
+    state.info = None
+    state.group = None
+    state.broken = False
+    state.exit_status = 0
     if membership is not None:
         membership.close_descriptors()
 
@@ -223,64 +237,80 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_in_child)
 
 
+# The end of a process that fails
+
+
 def _on_exception(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
+    """Our `sys.excepthook`: call the previous one, tell the others, and choose the exit status."""
     try:
-        here.hook(kind, error, trace)
-    finally:  # also where a hook of the user's fails
-        _tell(error)
-    if not here.broken:
+        if state.previous_hook is not None:
+            state.previous_hook(kind, error, trace)
+    finally:  # also if the previous hook fails
+        _report(error)
+    if not state.broken:
         return
-    here.exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1
-    rank = here.process().rank
-    own = (rank,) if isinstance(error, DistributedTimeoutError) else (rank, None)
-    if (
-        isinstance(error, DistributedError) and error.rank not in own
-    ):  # because of another rank, or of the network
-        here.exit_status = PEER_FAILED
-    if not (sys.flags.interactive or hasattr(sys, "ps1")):  # else the process goes on
+    if _is_because_of_others(error):
+        state.exit_status = PEER_FAILED
+    else:
+        state.exit_status = 130 if isinstance(error, KeyboardInterrupt) else 1
+    is_interactive = sys.flags.interactive or hasattr(sys, "ps1")
+    if not is_interactive:  # an interactive process goes on
         with suppress(RuntimeError):  # no more threads
-            threading.Thread(target=_end_late, daemon=True).start()
+            threading.Thread(target=_exit_late, daemon=True).start()
 
 
-def _end_late() -> None:
-    """End the process if a thread of the user's, or a handler that runs before ours, keeps it alive."""
+def _is_because_of_others(error: BaseException) -> bool:
+    """Whether another rank, or the network, is the reason for this error."""
+    if not isinstance(error, DistributedError):
+        return False
+    own_rank = state.process_info().rank
+    if isinstance(error, DistributedTimeoutError):
+        return error.rank != own_rank
+    return error.rank not in (own_rank, None)
+
+
+def _exit_late() -> None:
+    """End the process if a user's thread, or an exit handler that runs before ours, keeps it alive."""
     time.sleep(LAST_RESORT)
     _flush_open_files()
-    os._exit(here.exit_status)
+    os._exit(state.exit_status)
 
 
 def _at_exit() -> None:
-    """Runs after handlers that were registered later, and before those of frameworks, which may wait for ever."""
-    membership = here.membership
-    if not here.broken:
+    """Tell the others that this process ends, and end it even if a framework waits for ever.
+
+    Handlers that were registered later have run already; those of the frameworks run after this one.
+    """
+    membership = state.membership
+    if not state.broken:
         if membership is None:
             return
-        membership.left()
+        membership.report_exit()
     with suppress(OSError, ValueError):  # too many open files, and stderr is closed
-        faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=_null())
-    if here.exit_status:
+        faulthandler.dump_traceback_later(LAST_RESORT, exit=True, file=_null_file())
+    if state.exit_status:
         _flush_open_files()
-        if here.exit_status == PEER_FAILED:
-            exit_after_failed_rank(here.process())
-        os._exit(here.exit_status)
+        if state.exit_status == PEER_FAILED:
+            exit_after_failed_rank(state.process_info())
+        os._exit(state.exit_status)
 
 
-def _null() -> Any:
-    """A file that discards what is written to it; stderr where no file can be opened."""
+def _null_file() -> IO[str]:
+    """A file that discards what is written to it; stderr if no file can be opened."""
     try:
         return open(os.devnull, "w")
     except OSError:
-        return sys.__stderr__
+        return sys.__stderr__ or sys.stderr
 
 
 def _flush_open_files() -> None:
-    """Write what is buffered for every open file, which ``os._exit`` would lose."""
+    """Write the buffers of all open files, which ``os._exit`` would lose."""
     if "logging" in sys.modules:
         sys.modules["logging"].shutdown()
     # by type(): isinstance() would run the __class__ property of lazy objects
-    files: list[Any] = [thing for thing in gc.get_objects() if issubclass(type(thing), io.IOBase)]
+    files: list[Any] = [obj for obj in gc.get_objects() if issubclass(type(obj), io.IOBase)]
     for file in (*files, sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):  # closed meanwhile, or a full disk
             if not file.closed and file.writable():

@@ -1,4 +1,4 @@
-"""A process's membership of its job: its barrier, and the watchdog thread that learns of failures from the others."""
+"""A process's membership of its job: its barrier, and the watchdog thread that hears of failures."""
 
 import faulthandler
 import os
@@ -15,156 +15,178 @@ from xdevice.distributed import failures
 from xdevice.distributed.barriers import Barrier
 from xdevice.distributed.failures import (
     Work,
+    error_in_message,
     error_of_rank,
     exit_after_failed_rank,
-    reported,
     undiagnosed,
 )
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.joining import join
-from xdevice.distributed.rendezvous.messages import Fingerprint
+from xdevice.distributed.rendezvous.messages import LAST_COLLECTIVE, Fingerprint
 from xdevice.errors import DistributedError
 
 T = TypeVar("T")
 
+_LONGEST_ERROR = 2000  # characters of an error that the other processes are sent
+
 
 class Membership:
+    """What a process has from joining the job to leaving it.
+
+    The main thread enters collectives and works in the engine. Meanwhile the watchdog thread reads the
+    control channel, by which rank 0 reports failures and asks where this process is.
+    """
+
     def __init__(self, info: ProcessInfo, timeout: float, agreed: dict[str, Any]) -> None:
-        self.info, self.timeout = info, timeout  # of the rendezvous; `wait_at_most` changes it
+        self.info = info
+        self.timeout = timeout  # of the rendezvous; `set_timeout` changes it
         self.failure: DistributedError | None = None
-        self.told = False  # whether the failure has been raised
-        self.inside: Work | None = None  # the engine's present work
-        self.gave_up: Work | None = (
-            None  # the work with which the engine has failed after the timeout
-        )
+        self.failure_was_raised = False
+        self.last = "nothing yet"  # the last collective that all processes entered
+        self._failure_is_known = threading.Event()
+
+        self._work: Work | None = None  # what the engine does now
+        self._timed_out_work: Work | None = None  # with which the engine failed after the timeout
         self._extra = 0.0  # seconds that other processes may take longer for the last work
-        self._extended: Work | None = None  # the work that may take its extra time
+        self._extended_work: Work | None = None  # the work that may take its extra time
         self._extensions = 0
-        self.last = "nothing yet"
-        self._reported = threading.Event()  # the failure of the job
+
         self._coordinator, channel, self._control, self.job = join(info, agreed, timeout)
-        entered = self._coordinator.have_entered if self._coordinator else None
-        self._barrier = Barrier(channel, info, self.job, entered or (lambda name: None))
+        entered: Callable[[str], None] = _do_nothing
+        if self._coordinator is not None:
+            entered = self._coordinator.have_entered
+        self._barrier = Barrier(channel, info, self.job, entered)
         try:
-            self._selector = selectors.DefaultSelector()  # select.select ends at descriptor 1023
+            self._selector = (
+                selectors.DefaultSelector()
+            )  # select.select fails above descriptor 1023
             self._selector.register(self._control, selectors.EVENT_READ)
             self._watchdog = threading.Thread(
                 target=self._watch, name="xdevice.distributed.watchdog", daemon=True
             )
             self._watchdog.start()
-        except (
-            BaseException
-        ):  # too many open files or threads: the others hear at once that this process has gone
-            self._barrier.close()
+        except BaseException:  # too many open files or threads
+            self._barrier.close()  # the others hear at once that this process has gone
             self._control.close()
             raise
 
+    def set_timeout(self, seconds: float) -> None:
+        self.timeout = seconds
+        if self._coordinator is not None:
+            self._coordinator.timeout = seconds
+
+    # Collectives: first the barrier, then the engine's work
+
     def enter(self, fingerprint: Fingerprint) -> None:
-        """Return when every process of the job is here, with the same fingerprint."""
-        self._check()
+        """Return when every process of the job calls this with the same fingerprint."""
+        self._raise_failure()
         try:
             answer = self._barrier.enter(fingerprint, self.timeout + self._extra)
         except TimeoutError:
-            why = f"has not answered for {self.timeout:g} s, so rank {self.info.rank} cannot enter {fingerprint.name}"
-            message = f"rank 0 (at {self.info.host}) {why}: it is stopped, or its host is"
+            message = (
+                f"rank 0 (at {self.info.host}) has not answered for {self.timeout:g} s, so rank "
+                f"{self.info.rank} cannot enter {fingerprint.name}: it is stopped, or its host is"
+            )
             self.fail(error_of_rank(message, 0, late=True))
-        except (
-            BaseException
-        ) as error:  # Ctrl-C: an answer may still come, and would be taken for the next one's
-            self.interrupted(error)
+        except BaseException as error:
+            # After Ctrl-C the answer may still come. The next collective would take it for its own.
+            self._interrupt(error)
             raise
         else:
             if answer and "entered" in answer:
                 self.last = fingerprint.name
                 return
-            self.fail(reported(answer) if answer else self.rank_0_gone())
-        self._check()
+            self.fail(error_in_message(answer) if answer else self._rank_0_has_gone())
+        self._raise_failure()
 
-    def wait_at_most(self, seconds: float) -> None:
-        self.timeout = seconds
-        if self._coordinator is not None:
-            self._coordinator.timeout = seconds
+    def work(self, name: str, action: Callable[[], T], extra: float = 0.0) -> T:
+        """Let the engine work, while other threads watch the other processes and the clock.
 
-    def work(self, what: str, engine: Callable[[], T], extra: float = 0.0) -> T:
-        """Let the engine work, while other threads watch the other processes and the clock; ``extra`` as in `Work`."""
-        self.engine_begins(what, extra)
+        ``extra`` is that of `Work`.
+        """
+        self.begin_work(name, extra)
         try:
-            result = engine()
+            result = action()
         except Exception as error:
-            raise self.explained(error, what) from error
+            raise self.engine_error(error, name) from error
         except BaseException as error:
-            self.interrupted(error)
+            self._interrupt(error)
             raise
-        self.engine_returned()
+        self.end_work()
         return result
 
-    def engine_begins(self, what: str, extra: float = 0.0) -> None:
-        """From now on the engine works; the watchdog ends the process if it takes ``extra`` beyond the timeout."""
-        self.inside, self._extra = Work(what, extra), extra
+    def begin_work(self, name: str, extra: float = 0.0) -> None:
+        """Start the clock: the watchdog ends the process after the timeout and the extra seconds."""
+        self._work = Work(name, extra)
+        self._extra = extra
         if (
             self.failure is not None
-        ):  # reported since the barrier, when the watchdog saw no work to end
-            self.engine_returned()
+        ):  # it came after the barrier, when the watchdog saw no work to end
+            self.end_work()
 
-    def engine_returned(self) -> None:
-        self.inside = None
-        self._check()
+    def end_work(self) -> None:
+        self._work = None
+        self._raise_failure()
 
-    def _check(self) -> None:
-        if self.failure is not None:
-            self.told = True
-            raise self.failure
-
-    def raised(self, error: BaseException) -> None:
-        self._tell(raised=f"{type(error).__name__}: {error}"[:2000])
-
-    def left(self) -> None:
-        self._tell(left=True)
-
-    def _tell(self, **message: Any) -> None:
-        if self.failure is None:
-            self._control.send(**message)
-            self._reported.wait(failures.REPORT)
-
-    def interrupted(self, error: BaseException) -> None:
-        """This process has left a collective in the middle: the job cannot go on."""
-        self.inside = None
-        self.raised(error)
-        self.fail(
-            error_of_rank(f"rank {self.info.rank} was interrupted in a collective", self.info.rank)
-        )
-
-    def explained(self, error: Exception, what: str) -> DistributedError:
-        """Why the engine's work has failed: because of another process, if one is reported."""
-        inside, self.inside = self.inside, None
-        if not self._reported.wait(failures.LEAVING):
-            if (
-                inside is not None and inside.seconds > self.timeout
-            ):  # because of a process that rank 0 finds, or of it
-                self.gave_up = inside
-                self._control.send(stuck=True, **self._report())
-                if not self._reported.wait(failures.DIAGNOSIS) and self.info.rank:
-                    self.fail(undiagnosed(self.info, inside))
-            self.raised(error)
-        failure, self.told = self.failure, True
-        if failure is None or getattr(failure, "rank", None) == self.info.rank:
-            return DistributedError(f"{what} failed on rank {self.info.rank}: {error}")
+    def engine_error(self, error: Exception, name: str) -> DistributedError:
+        """The error to raise in place of the engine's: another process's, if one is reported."""
+        work = self._work
+        self._work = None
+        if not self._failure_is_known.wait(failures.LEAVING):
+            if work is not None and work.seconds > self.timeout:
+                # Another process is the reason, and rank 0 finds out which. Or rank 0 is the reason.
+                self._timed_out_work = work
+                self._control.send(stuck=True, **self._whereabouts())
+                if not self._failure_is_known.wait(failures.DIAGNOSIS) and self.info.rank:
+                    self.fail(undiagnosed(self.info, work))
+            self.report_error(error)
+        self.failure_was_raised = True
+        failure = self.failure
+        if failure is None or failure.rank == self.info.rank:
+            return DistributedError(f"{name} failed on rank {self.info.rank}: {error}")
         return failure
 
     def fail(self, error: DistributedError) -> DistributedError:
-        """The job has failed with this error; with an earlier one, if there is one."""
+        """The failure of the job: this error, or the earlier one if there is one."""
         if self.failure is None:
             self.failure = error
-        self._reported.set()
+        self._failure_is_known.set()
         return self.failure
 
-    def rank_0_gone(self) -> DistributedError:
+    def _raise_failure(self) -> None:
+        if self.failure is not None:
+            self.failure_was_raised = True
+            raise self.failure
+
+    def _interrupt(self, error: BaseException) -> None:
+        """This process has left a collective in the middle: the job cannot go on."""
+        self._work = None
+        self.report_error(error)
+        rank = self.info.rank
+        self.fail(error_of_rank(f"rank {rank} was interrupted in a collective", rank))
+
+    def _rank_0_has_gone(self) -> DistributedError:
         return error_of_rank(
             f"rank 0 (at {self.info.host}) has gone: it was killed, or ended without shutdown()", 0
         )
 
+    # Telling the other processes
+
+    def report_error(self, error: BaseException) -> None:
+        self._report(raised=f"{type(error).__name__}: {error}"[:_LONGEST_ERROR])
+
+    def report_exit(self) -> None:
+        self._report(left=True)
+
+    def _report(self, **message: Any) -> None:
+        if self.failure is None:
+            self._control.send(**message)
+            self._failure_is_known.wait(failures.REPORT)
+
+    # The end
+
     def close(self) -> None:
-        """Close the channels; after the collective "shutdown" no other process expects this one."""
+        """Close the channels. After the last collective no other process expects this one."""
         self._barrier.close()
         with suppress(OSError):
             self._control.socket.shutdown(socket.SHUT_RDWR)  # which wakes the watchdog
@@ -175,88 +197,112 @@ class Membership:
             self._coordinator.join(1)  # the other processes may take longer, or never close theirs
 
     def close_descriptors(self) -> None:
-        """In a forked child: close what is the parent's, and send nothing."""
+        """In a forked child: close the parent's descriptors, and send nothing."""
         self._barrier.close()
         self._control.close()
         if self._coordinator is not None:
             self._coordinator.close()
 
+    # The watchdog thread
+
     def _watch(self) -> None:
-        """The watchdog: it reads the control channel until that closes."""
+        """Read the control channel until it closes, and watch how long the engine works."""
         try:
             while self._receive(0.5):
-                self._watch_the_clock()
+                self._check_clock()
         except Exception as error:  # without this thread an engine could hang for ever
             self._control.send(raised=f"{error!r} in the thread that watches the job")
-            why = f"rank {self.info.rank} can no longer watch the job: {error!r}"
-            self.fail(error_of_rank(why, self.info.rank))
+            message = f"rank {self.info.rank} can no longer watch the job: {error!r}"
+            self.fail(error_of_rank(message, self.info.rank))
             self._leave_engine(failures.LEAVING)
         finally:
             self._selector.close()
 
     def _receive(self, seconds: float, patience: float = failures.LEAVING) -> bool:
-        """Wait so long for messages and act on them, with that patience for the engine; whether the channel is open."""
+        """Wait for messages and act on them; whether the channel is still open.
+
+        After a failure the engine has ``patience`` seconds to return.
+        """
         if not self._selector.select(seconds):
             return True
         messages = self._control.read()
         if messages is None:
-            if self.failure is None and self.last != "shutdown":
-                self.fail(self.rank_0_gone())
+            if self.failure is None and self.last != LAST_COLLECTIVE:
+                self.fail(self._rank_0_has_gone())
                 self._leave_engine(patience)
             return False
         for message in messages:
             if "where" in message:
-                self._control.send(**self._report())
+                self._control.send(**self._whereabouts())
             elif "extended" in message:
-                self._extended, self._extensions = self.inside, self._extensions + 1
+                self._extended_work = self._work
+                self._extensions += 1
             elif "error" in message:
-                self.fail(reported(message))
+                self.fail(error_in_message(message))
                 self._leave_engine(patience)
         return True
 
-    def _watch_the_clock(self) -> None:
-        """Report that the engine takes long; end the process unless rank 0 says why, or extends the time."""
-        work, before = self.inside, self._extensions
-        if work is None or work.seconds < self.timeout + (
-            work.extra if work is self._extended else 0.0
-        ):
+    def _check_clock(self) -> None:
+        """After the timeout, tell rank 0 that the engine still works, and wait for its diagnosis.
+
+        The process ends unless rank 0 names a failed rank or extends the time.
+        """
+        work = self._work
+        if work is None:
             return
-        self._control.send(stuck=True, **self._report())
+        extra = work.extra if work is self._extended_work else 0.0
+        if work.seconds < self.timeout + extra:
+            return
+        extensions = self._extensions
+
+        def is_undecided() -> bool:
+            return self._work is work and self._extensions == extensions
+
+        self._control.send(stuck=True, **self._whereabouts())
         deadline = time.monotonic() + failures.DIAGNOSIS
-        while time.monotonic() < deadline and self.inside is work and self._extensions == before:
+        while time.monotonic() < deadline and is_undecided():
             if not self._receive(0.2, patience=0):
                 break
-        if self.inside is work and self._extensions == before:
-            self._end(self.fail(undiagnosed(self.info, work)))
+        if is_undecided():
+            self._exit(self.fail(undiagnosed(self.info, work)))
 
     def _leave_engine(self, patience: float) -> None:
         """End the process unless the engine returns within ``patience`` seconds."""
-        inside, deadline = self.inside, time.monotonic() + patience
-        while inside is not None and self.inside is inside:
+        work = self._work
+        deadline = time.monotonic() + patience
+        while work is not None and self._work is work:
             if time.monotonic() > deadline:
-                self._end(self.failure)
+                self._exit(self.failure)
             time.sleep(0.05)
 
-    def _report(self) -> dict[str, Any]:
-        """Where this process is; for how many seconds it has been in the engine, and how many more it may be."""
-        gave_up = self.gave_up
-        work = gave_up or self.inside
-        if work is None:
-            return {"where": _line()}
-        left = 0.0 if gave_up else self.timeout + work.extra - work.seconds
-        return {"where": f"inside {work.what}", "engine": [work.seconds, left]}
+    def _whereabouts(self) -> dict[str, Any]:
+        """Where this process is, and how long its engine has worked and may still work."""
+        if self._timed_out_work is not None:
+            work = self._timed_out_work
+            seconds_left = 0.0
+        elif self._work is not None:
+            work = self._work
+            seconds_left = self.timeout + work.extra - work.seconds
+        else:
+            return {"where": _current_line()}
+        return {"where": f"inside {work.name}", "engine": [work.seconds, seconds_left]}
 
-    def _end(self, error: BaseException | None) -> NoReturn:
+    def _exit(self, error: BaseException | None) -> NoReturn:
         """End the process: its main thread is in an engine that does not return."""
         with suppress(RuntimeError):  # no more threads
-            # in a thread of its own: stderr may be a full pipe, or closed, or locked by a thread that never releases it
-            printing = threading.Thread(target=_print_why, args=(error,), daemon=True)
+            # In a thread of its own, because printing may never return: stderr may be a full pipe,
+            # or locked by another thread.
+            printing = threading.Thread(target=_print_error, args=(error,), daemon=True)
             printing.start()
             printing.join(failures.ANSWER)
         exit_after_failed_rank(self.info)
 
 
-def _print_why(error: BaseException | None) -> None:
+def _do_nothing(_: str) -> None:
+    pass
+
+
+def _print_error(error: BaseException | None) -> None:
     with suppress(Exception):
         print(f"xdevice: {error}", file=sys.stderr, flush=True)
         faulthandler.dump_traceback(all_threads=True)
@@ -264,14 +310,14 @@ def _print_why(error: BaseException | None) -> None:
         sys.stdout.flush()
 
 
-def _line() -> str:
-    """The line of the user's own file at which the main thread is."""
+def _current_line() -> str:
+    """The line of the user's own file that the main thread runs."""
     frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]  # the only access to another thread's frames
     frame = frames.get(threading.main_thread().ident or 0)
     while frame is not None:
         file = frame.f_code.co_filename
-        foreign = "site-packages" in file or os.sep + "lib" + os.sep in file
-        if not foreign and not str(frame.f_globals.get("__name__")).startswith("xdevice."):
+        is_installed = "site-packages" in file or os.sep + "lib" + os.sep in file
+        if not is_installed and not str(frame.f_globals.get("__name__")).startswith("xdevice."):
             return f"at {file}:{frame.f_lineno}"
         frame = frame.f_back
     return "at work"

@@ -24,24 +24,27 @@ from xdevice.tensors.trees.tree import Flat, flatten
 def all_reduce(tree: Any, op: str = "sum") -> Any:
     """The tree with each tensor reduced over all processes: new tensors, on the same devices.
 
-    `xdevice.all_reduce` reduces over the devices of this process: it takes a list, with a tensor of each device.
+    `xdevice.all_reduce` reduces over the devices of this process: it takes a list, with a tensor of
+    each device.
 
-    Every process gives a tree of the same structure, shapes and dtypes, which travels as one vector per dtype and
-    device. Returns when the result is there. Gradients do not flow through: reduce gradients, outside the function
-    that is differentiated.
+    Every process gives a tree of the same structure, shapes and dtypes, which travels as one vector
+    per dtype and device. Returns when the result is there. Gradients do not flow through: reduce
+    gradients, outside the function that is differentiated.
 
     Parameters
     ----------
     tree
         A tensor, or nested containers of tensors. ``None`` and strings in it pass through.
     op
-        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A NaN in any process is a NaN in the result. The mean of
-        equal numbers is that number; for it, other numbers of processes than 2 and 4 add up float32 in float64.
+        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A NaN in any process is a NaN in the result.
+        The mean of equal numbers is that number; for it, other numbers of processes than 2 and 4
+        add up float32 in float64.
 
     Raises
     ------
     DistributedError
-        Another process calls another collective, gives other shapes, has failed or has gone: its rank is named.
+        Another process calls another collective, gives other shapes, has failed or has gone: its
+        rank is named.
     DistributedTimeoutError
         Another process did not come in time.
     ArgumentTypeError
@@ -67,8 +70,8 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
 def broadcast(tree: Any, root: int = 0) -> Any:
     """The tree of the process with rank ``root``, in every process: new tensors, each on its own device.
 
-    Every process gives a tree of the same structure, shapes and dtypes; what is in it counts only on ``root``. Other
-    errors are those of `all_reduce`.
+    Every process gives a tree of the same structure, shapes and dtypes; what is in it counts only
+    on ``root``. Other errors are those of `all_reduce`.
 
     Raises
     ------
@@ -94,7 +97,8 @@ def broadcast(tree: Any, root: int = 0) -> Any:
 def all_gather(tree: Any) -> list[Any]:
     """The trees of all processes, in the order of ranks: new tensors, on the devices of this process's own.
 
-    Every process gives a tree of the same structure, shapes and dtypes. Errors are those of `all_reduce`.
+    Every process gives a tree of the same structure, shapes and dtypes. Errors are those of
+    `all_reduce`.
 
     Examples
     --------

@@ -1,14 +1,15 @@
-"""The tree barrier: how the processes of a job find out that all enter the same collective, without rank 0's thread.
+"""The tree barrier: the processes of a job agree to enter a collective without rank 0's coordinator.
 
-Each process asks the leader of its host; a leader that has heard all of its host, and all leaders below it, asks the
-leader above. The root, rank 0, answers, and the answer goes down the same way. A request is the number of the
-collective and a digest of what is called; those of a subtree become one. Where two differ, the root answers that all
-are to ask the coordinator, which says which rank is wrong; it also finds out who is late or has gone: see `Wait`.
+Each process asks the leader of its host. A leader waits for all processes of its host and for all leaders
+below it, and then asks the leader above. The root, rank 0, answers, and the answer goes down the same way.
+A request is the number of the collective and a digest of the call; a leader sends one for its subtree. If
+two requests differ, the root answers that all are to ask the coordinator, which says which rank is wrong.
+The coordinator also finds out who is late or has gone: see `Wait`.
 
-Within a host they use pipes: the leader makes three, and the others open them by way of ``/proc``, which admits only
-processes of the same user: there is no file. Each process writes one record for each collective into the first, and
-reads one byte from one of the other two: odd and even collectives have one each, or a fast process would take a slow
-one's byte.
+Within a host the processes use pipes. The leader makes three, and the others open them through ``/proc``,
+which admits only processes of the same user: no file is made. Each process writes one record for each
+collective into the first pipe, and reads one byte from one of the other two. Odd and even collectives
+have one pipe each; otherwise a fast process would take a slow one's byte.
 """
 
 from __future__ import annotations
@@ -23,24 +24,33 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
-RECORD = struct.Struct(
-    "=I16s"
-)  # what a process asks: the collective's number, and a digest of what it calls
-MISMATCH = bytes(16)  # in place of a digest: the processes below do not ask for the same
-ENTER, ASK_RANK_0 = b"+", b"?"  # the root's answers
-MAX_PROCESSES = (
-    2048  # of a host: their records and bytes fit into the 64 KiB of a pipe, so no write blocks
-)
+# A request: the collective's number, and a digest of the call.
+RECORD = struct.Struct("=I16s")
+MISMATCH = bytes(16)  # in place of a digest: the processes below do not make the same call
+
+# The root's answers
+ENTER = b"+"
+ASK_RANK_0 = b"?"
+
+# Of a host: the records and bytes of so many fit into the 64 KiB of a pipe, so no write blocks.
+MAX_PROCESSES = 2048
 
 
 class Pipes:
-    def __init__(self, descriptors: list[int], owned: list[int]) -> None:
-        self.requests, *self._answers = descriptors
-        self._owned, self.close = owned, partial(_close, owned)
+    """The pipes of a host: one for requests, two for answers. Each process has one end of each."""
+
+    def __init__(self, requests: int, answers: list[int], owned: list[int]) -> None:
+        self.requests = requests
+        self._answers = answers  # for even and for odd numbers
+        self._owned = owned  # all descriptors to close
+        self.close = partial(_close, owned)
 
     @classmethod
-    def made(cls, processes: int) -> Pipes:
-        """New pipes, in the leader of so many processes; `OSError` for too many, or if no descriptors are left."""
+    def create(cls, processes: int) -> Pipes:
+        """New pipes, for the leader of a host with so many processes.
+
+        `OSError`: there are too many processes, or no descriptors are left.
+        """
         if processes > MAX_PROCESSES:
             raise OSError("too many processes for one pipe")
         owned: list[int] = []
@@ -49,37 +59,36 @@ class Pipes:
             for _ in range(3):
                 owned += os.pipe()
             undo.pop_all()
-        readers, writers = owned[::2], owned[1::2]
-        return cls([readers[0], *writers[1:]], owned)
+        readers = owned[::2]
+        writers = owned[1::2]
+        return cls(readers[0], writers[1:], owned)
 
     def offer(self) -> dict[str, Any]:
-        """What the other processes of the host need to open the pipes."""
+        """What the other processes of the host need to open these pipes."""
         readers = self._owned[::2]
-        return {
-            "pid": os.getpid(),
-            "pipes": readers,
-            "inodes": [os.fstat(reader).st_ino for reader in readers],
-        }
+        inodes = [os.fstat(reader).st_ino for reader in readers]
+        return {"pid": os.getpid(), "pipes": readers, "inodes": inodes}
 
     @classmethod
-    def opened(cls, offer: dict[str, Any]) -> Pipes:
-        """The pipes of the leader that has made this offer; `OSError` on another host, or in another container."""
+    def open(cls, offer: dict[str, Any]) -> Pipes:
+        """The pipes that a leader offers; `OSError` on another host, or in another container."""
         owned: list[int] = []
         with ExitStack() as undo:
             undo.callback(_close, owned)
             for number, inode in zip(offer["pipes"], offer["inodes"], strict=True):
-                # read-write: opening does not wait for the other end, and a leader that ends leaves no end of file
-                owned.append(
-                    os.open(f"/proc/{offer['pid']:d}/fd/{number:d}", os.O_RDWR | os.O_NONBLOCK)
-                )
-                if (
-                    os.fstat(owned[-1]).st_ino != inode
-                ):  # where a process has the same number in another container
+                path = f"/proc/{offer['pid']:d}/fd/{number:d}"
+                # Read-write: opening does not wait for the other end, and when the leader ends
+                # there is no end of file.
+                descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+                owned.append(descriptor)
+                if os.fstat(descriptor).st_ino != inode:
+                    # In another container another process has the leader's number.
                     raise OSError("another process's file")
             undo.pop_all()
-        return cls(owned, owned)
+        return cls(owned[0], owned[1:], owned)
 
     def answers(self, number: int) -> int:
+        """The pipe for the answer to the collective of this number."""
         return self._answers[number % 2]
 
 
@@ -94,43 +103,54 @@ class InterruptedByRank0Error(Exception):
 
 
 class Wait:
-    """How long a process waits: ``at_first``, then it calls ``tell``; at the end, or at a message, it raises.
+    """One wait for the tree, with rank 0's ``channel`` beside it.
 
-    The root calls ``count`` when all have asked, before any other process can go on.
+    After ``patience`` seconds it calls ``tell_rank_0`` and goes on; after ``timeout`` seconds it raises.
+    The root calls ``all_have_asked`` before any other process can go on.
     """
 
     def __init__(
         self,
         channel: int,
-        at_first: float,
-        at_most: float,
-        tell: Callable[[], None],
-        count: Callable[[], None],
+        patience: float,
+        timeout: float,
+        tell_rank_0: Callable[[], None],
+        all_have_asked: Callable[[], None],
     ) -> None:
-        self._channel, self._tell, self.count, self.told = channel, tell, count, False
+        self._channel = channel
+        self._tell_rank_0 = tell_rank_0
+        self.all_have_asked = all_have_asked
+        self.has_told_rank_0 = False
         began = time.monotonic()
-        self._first, self._last = began + at_first, began + at_most
+        self._tell_at = began + patience
+        self._deadline = began + timeout
 
-    def ready(self, descriptors: select.poll) -> list[int]:
-        """The descriptors that can be read; `InterruptedByRank0Error` at a message of rank 0's, else `TimeoutError`."""
+    def ready(self, poll: select.poll) -> list[int]:
+        """The descriptors that can be read.
+
+        `InterruptedByRank0Error`: rank 0 has sent a message. `TimeoutError`: the wait is over.
+        """
         while True:
-            left = (self._last if self.told else self._first) - time.monotonic()
-            found = [descriptor for descriptor, _ in descriptors.poll(max(0.0, 1000 * left))]
-            if self._channel in found:
+            end = self._deadline if self.has_told_rank_0 else self._tell_at
+            milliseconds = max(0.0, 1000 * (end - time.monotonic()))
+            descriptors = [descriptor for descriptor, _ in poll.poll(milliseconds)]
+            if self._channel in descriptors:
                 raise InterruptedByRank0Error
-            if found:
-                return found
-            if self.told:
+            if descriptors:
+                return descriptors
+            if self.has_told_rank_0:
                 raise TimeoutError
-            self.told = True
-            self._tell()
+            self.has_told_rank_0 = True
+            self._tell_rank_0()
 
 
 class Follower:
     """A process that is not the leader of its host."""
 
     def __init__(self, pipes: Pipes, channel: int) -> None:
-        self._pipes, self.number, self.close = pipes, 0, pipes.close
+        self._pipes = pipes
+        self.number = 0  # of the last collective
+        self.close = pipes.close
         self._polls = [_poll(channel, pipes.answers(number)) for number in range(2)]
 
     def ask(self, digest: bytes, _: Wait) -> None:
@@ -148,84 +168,100 @@ class Follower:
 
 
 class Leader:
-    """The first process of its host: it collects requests from its host and from the leaders below, and answers."""
+    """The first process of its host.
 
-    # ``parents`` is the connection to the leader above; empty at the root, which decides by itself
+    It collects the requests of its host and of the leaders below, and passes the answer on to them.
+    ``parents`` is the connection to the leader above; it is empty at the root, which decides itself.
+    """
+
     def __init__(
         self,
         pipes: Pipes,
-        others: int,
+        followers: int,
         parents: list[socket.socket],
         children: list[socket.socket],
         channel: int,
     ) -> None:
-        self._pipes, self._others, self._parents, self._children = pipes, others, parents, children
-        self.number, self._decided = 0, b""
-        for one in (*children, *parents):
-            one.setblocking(False)
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._due = {
-            child.fileno(): RECORD.size for child in children
-        }  # bytes of each in every collective
-        if others:
-            self._due[pipes.requests] = others * RECORD.size
-        self._below = _poll(channel, *self._due)
+        self._pipes = pipes
+        self._followers = followers
+        self._parents = parents
+        self._children = children
+        self.number = 0  # of the last collective
+        self._decision = b""
+        for connection in (*children, *parents):
+            connection.setblocking(False)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # The bytes that each descriptor delivers in every collective.
+        self._expected = {child.fileno(): RECORD.size for child in children}
+        if followers:
+            self._expected[pipes.requests] = followers * RECORD.size
+        self._below = _poll(channel, *self._expected)
         self._above = _poll(channel, *(parent.fileno() for parent in parents))
 
     def ask(self, digest: bytes, wait: Wait) -> None:
-        """Ask the leader above for what all below this one ask for, once they have, this process included."""
+        """Ask the leader above, once this process and all below it have asked."""
         self.number += 1
-        got, missing = dict.fromkeys(self._due, b""), set(self._due)
-        while missing:
-            for one in wait.ready(self._below):
-                got[one] += self._read(one, max(1, self._due[one] - len(got[one])), self._below)
-                if len(got[one]) >= self._due[one]:
-                    missing.discard(one)
+        requests = self._requests_from_below(wait)
         own = RECORD.pack(self.number, digest)
-        alike = all(
-            records == own * (self._due[one] // RECORD.size) for one, records in got.items()
+        agree = all(
+            records == own * (self._expected[descriptor] // RECORD.size)
+            for descriptor, records in requests.items()
         )
-        self._decided = ENTER if alike and digest != MISMATCH else ASK_RANK_0
+        self._decision = ENTER if agree and digest != MISMATCH else ASK_RANK_0
         for parent in self._parents:
             with suppress(OSError):  # it has gone, and the coordinator will say so
-                parent.send(own if alike else RECORD.pack(self.number, MISMATCH))
+                parent.send(own if agree else RECORD.pack(self.number, MISMATCH))
 
     def answer(self, wait: Wait) -> bool:
         """Whether all may enter: the root's answer, passed on to all below."""
-        answer = b"" if self._parents else self._decided
+        answer = b"" if self._parents else self._decision
         while not answer:
-            for one in wait.ready(self._above):
-                answer = self._read(one, 1, self._above)
+            for descriptor in wait.ready(self._above):
+                answer = _read(descriptor, 1, self._above)
         if not self._parents and answer == ENTER:
-            wait.count()
+            wait.all_have_asked()
         for child in self._children:
             with suppress(OSError):
                 child.send(answer)
-        if self._others:
-            os.write(self._pipes.answers(self.number), answer * self._others)
+        if self._followers:
+            os.write(self._pipes.answers(self.number), answer * self._followers)
         return answer == ENTER
 
     def close(self) -> None:
         self._pipes.close()
-        for one in (*self._children, *self._parents):
-            one.close()
+        for connection in (*self._children, *self._parents):
+            connection.close()
 
-    @staticmethod
-    def _read(descriptor: int, count: int, descriptors: select.poll) -> bytes:
-        """What has arrived; a descriptor that is closed is polled no longer, as the coordinator will report it."""
-        try:
-            part = os.read(descriptor, count)
-        except BlockingIOError:
-            return b""
-        except OSError:
-            part = b""
-        if not part:
-            descriptors.unregister(descriptor)
-        return part
+    def _requests_from_below(self, wait: Wait) -> dict[int, bytes]:
+        """The records of every descriptor, once all have arrived."""
+        requests = dict.fromkeys(self._expected, b"")
+        missing = set(self._expected)
+        while missing:
+            for descriptor in wait.ready(self._below):
+                count = self._expected[descriptor] - len(requests[descriptor])
+                # at least one byte, which finds out that the other end has closed
+                requests[descriptor] += _read(descriptor, max(1, count), self._below)
+                if len(requests[descriptor]) >= self._expected[descriptor]:
+                    missing.discard(descriptor)
+        return requests
+
+
+def _read(descriptor: int, count: int, poll: select.poll) -> bytes:
+    """What has arrived. A closed descriptor is not polled again: the coordinator will report it."""
+    try:
+        data = os.read(descriptor, count)
+    except BlockingIOError:
+        return b""
+    except OSError:
+        data = b""
+    if not data:
+        poll.unregister(descriptor)
+    return data
 
 
 def _poll(*descriptors: int) -> select.poll:
-    found = select.poll()
+    """A poll object that waits until one of the descriptors can be read."""
+    poll = select.poll()
     for descriptor in descriptors:
-        found.register(descriptor, select.POLLIN)
-    return found
+        poll.register(descriptor, select.POLLIN)
+    return poll

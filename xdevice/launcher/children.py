@@ -1,7 +1,7 @@
 """Children: started, watched and stopped, together with all processes that they start themselves.
 
-Each leads a session of its own, so that Ctrl-C reaches this process alone, which passes it on. Output goes into
-temporary files: no pipe can fill up, however much is printed.
+Each leads a session of its own, so that Ctrl-C reaches this process alone, which passes it on.
+Output goes into temporary files: no pipe can fill up, however much is printed.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ class _Stream:
 class OutputBuffer:
     """The first and the last lines of a child's stdout and stderr; `look` takes in what has come, `end` the rest.
 
-    The streams are files. The order of two lines of the same stream is exact; that of two lines of different streams
-    only if they were not printed between the same two looks.
+    The streams are files. The order of two lines of the same stream is exact; that of two lines of
+    different streams only if they were not printed between the same two looks.
     """
 
     def __init__(self, files: Sequence[IO[bytes]]) -> None:

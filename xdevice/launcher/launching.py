@@ -1,7 +1,7 @@
 """The launcher: runs the processes of a job on this host, and reports at the end which of them failed.
 
-It imports no framework and starts no engine. It tells each process its rank by environment variables, and the
-processes meet in `xdevice.distributed.init`.
+It imports no framework and starts no engine. It tells each process its rank by environment
+variables, and the processes meet in `xdevice.distributed.init`.
 """
 
 import time
@@ -29,9 +29,10 @@ _SHOWN = 60  # lines of the failing rank's stderr that are repeated
 def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
     """Run the job's processes of this host to their ends, again if they fail; the exit status of the last attempt.
 
-    It is 0 if all of them end with 0, else that of the rank that failed (128 and the number of the signal that
-    killed it), `TIMED_OUT` after the time limit, and 128 and its number after a signal to the launcher. The time
-    limit is for all attempts together; ``plan_of`` is given the number of the attempt, from 0.
+    It is 0 if all of them end with 0, else that of the rank that failed (128 and the number of the
+    signal that killed it), `TIMED_OUT` after the time limit, and 128 and its number after a signal
+    to the launcher. The time limit is for all attempts together; ``plan_of`` is given the number of
+    the attempt, from 0.
     """
     screen, began, status = Screen(), time.monotonic(), 0
     with Signals() as signals:

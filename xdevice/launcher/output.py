@@ -77,8 +77,8 @@ def _last_state(line: bytes) -> bytes:
 class Screen:
     """The launcher's own stdout and stderr, written in the order in which output came, without blocking.
 
-    If the reader is slow, `full` is true, and the processes of the job have to wait. The launcher does not, so that
-    it can stop them at any time.
+    If the reader is slow, `full` is true, and the processes of the job have to wait. The launcher
+    does not, so that it can stop them at any time.
     """
 
     def __init__(self) -> None:

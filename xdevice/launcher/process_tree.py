@@ -1,7 +1,7 @@
 """The process tree of a job: every process that the job's own processes have started.
 
-A process belongs to it if its environment has the tree's mark, which children inherit, if it is in the session of such
-a process or of a leader, or if it has been seen as a descendant of one.
+A process belongs to it if its environment has the tree's mark, which children inherit, if it is in
+the session of such a process or of a leader, or if it has been seen as a descendant of one.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MARKS = "XDEVICE_JOB"  # the environment variable with the mark of a process tre
 class ProcessTree:
     """The processes of one job, found anew each time that they are asked for.
 
-    ``mark`` is that of a tree that another process has made, by default a new one; ``around`` has the marks of the
-    trees around this one, by default those of this process.
+    ``mark`` is that of a tree that another process has made, by default a new one; ``around`` has
+    the marks of the trees around this one, by default those of this process.
     """
 
     def __init__(self, mark: str | None = None, around: str | None = None) -> None:
@@ -168,8 +168,8 @@ class Signals:
 def reaped(tree: ProcessTree) -> Generator[None, None, None]:
     """While the block runs, a reaper waits: it kills the tree if this process is killed.
 
-    It is a process in a session of its own. It reads from a pipe whose other end only this process holds, and which
-    therefore closes when this process ends, however it ends.
+    It is a process in a session of its own. It reads from a pipe whose other end only this process
+    holds, and which therefore closes when this process ends, however it ends.
     """
     # with this process's own path: the present folder may hold a file by the name of a module that it needs
     code = (

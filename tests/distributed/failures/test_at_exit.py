@@ -9,7 +9,7 @@ import os, signal, sys, time
 from xdevice.distributed.group import Group, enter, joining, leave
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.process_info import process_info_in
+from xdevice.distributed.launcher_variables import process_info_in
 
 rank = process_info_in(os.environ).rank
 
@@ -18,7 +18,7 @@ def member(timeout):
     with joining(info):
         made = Membership(info, 20.0, agreed)
     enter(Group(membership=made))
-    made.wait_at_most(timeout)
+    made.set_timeout(timeout)
     return made
 """
 
@@ -37,7 +37,7 @@ def test_a_dead_watchdog_ends_the_job(play):
     done = play("""
         watched = member(600.0)
         watched.enter(Fingerprint("work"))
-        watched.engine_begins("work that does not end")
+        watched.begin_work("work that does not end")
         if rank == 1:
             watched._selector.close()  # its next call raises
         time.sleep(600)
@@ -53,7 +53,7 @@ def test_a_dead_watchdog_ends_the_job(play):
 def test_a_rank_frozen_at_the_start(play):
     done = play("""
         watched = member(2.0)
-        watched.engine_begins("the start of the engine")
+        watched.begin_work("the start of the engine")
         if rank == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(600)
@@ -70,14 +70,14 @@ def test_an_engine_that_gives_up(play, frozen):
     done = play(f"""
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
-        watched.engine_begins("work")
+        watched.begin_work("work")
         if rank == {frozen}:
             os.kill(os.getpid(), signal.SIGSTOP)
         time.sleep(2.0)
         try:
             raise RuntimeError("no peer for 2 s")
         except RuntimeError as error:
-            raise watched.explained(error, "work") from error
+            raise watched.engine_error(error, "work") from error
     """)
     assert done.status == 75, done.stderr
     assert f"rank {frozen} " in done.last, done.stderr
@@ -89,9 +89,9 @@ def test_no_rank_is_named_while_all_answer(play, gives_up):
     done = play(f"""
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
-        watched.engine_begins("work")
+        watched.begin_work("work")
         time.sleep(2.0 if {gives_up} else 600)
-        raise watched.explained(RuntimeError("no peer for 2 s"), "work")
+        raise watched.engine_error(RuntimeError("no peer for 2 s"), "work")
     """)
     assert done.status == 75, done.stderr
     assert "ranks 0, 1 have been inside work for " in done.stderr, done.stderr
@@ -108,13 +108,13 @@ def test_a_large_transfer_may_take_longer(play):
     done = play("""
         watched = member(1.0)
         watched.enter(Fingerprint("work"))
-        watched.engine_begins("a large transfer", 30.0)
+        watched.begin_work("a large transfer", 30.0)
         time.sleep(7 + 3 * rank)  # so that rank 0 waits for longer than the timeout, too
-        watched.engine_returned()
+        watched.end_work()
         watched.enter(Fingerprint("more work"))
-        watched.engine_begins("a small one")
+        watched.begin_work("a small one")
         time.sleep(0.5)
-        watched.engine_returned()
+        watched.end_work()
         watched.enter(Fingerprint("shutdown"))
         leave()
     """)
@@ -126,9 +126,9 @@ def test_an_engine_that_fails_late(play):
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
         if rank == 1:
-            watched.engine_begins("work")
+            watched.begin_work("work")
             time.sleep(2.0)
-            raise watched.explained(RuntimeError("no memory"), "work")
+            raise watched.engine_error(RuntimeError("no memory"), "work")
         watched.enter(Fingerprint("more work"))
     """)
     assert done.status == 1, done.stderr
@@ -140,10 +140,10 @@ def test_a_failure_before_the_engine(play):
         watched = member(600.0)
         watched.enter(Fingerprint("work"))
         if rank == 1:
-            watched.raised(ValueError("v"))
+            watched.report_error(ValueError("v"))
             time.sleep(600)
         time.sleep(1)
-        watched.engine_begins("work that does not end")
+        watched.begin_work("work that does not end")
         time.sleep(600)
     """)
     assert done.status == 75, done.stderr
@@ -243,7 +243,7 @@ def test_an_end_without_stderr(play, how):
 
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
-        watched.engine_begins("work")
+        watched.begin_work("work")
         if rank == 1:
             os.kill(os.getpid(), signal.SIGSTOP)
         {how}

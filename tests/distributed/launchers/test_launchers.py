@@ -9,13 +9,8 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.process_info import (
-    FIRST_PORT,
-    NO_LAUNCHER,
-    PORTS,
-    first_of,
-    process_info_in,
-)
+from xdevice.distributed.launcher_variables import first_of, process_info_in
+from xdevice.distributed.process_info import FIRST_PORT, NO_LAUNCHER, PORTS
 
 WORKER = Path(__file__).parents[1] / "worker.py"
 WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}

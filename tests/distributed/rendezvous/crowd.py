@@ -49,7 +49,7 @@ def misbehave(membership):
     elif scenario == "leaves":
         membership.enter(Fingerprint("shutdown"))
     elif scenario == "raises":
-        membership.raised(ValueError("of the victim"))
+        membership.report_error(ValueError("of the victim"))
         os._exit(1)
 
 
@@ -72,7 +72,7 @@ def one(rank, port):
     membership = Membership(
         ProcessInfo(rank, processes, rank % per_host, "127.0.0.1", port, "a test"), 60.0, AGREED
     )
-    membership.wait_at_most(TIMEOUT)
+    membership.set_timeout(TIMEOUT)
     told = {"times": []}
     try:
         run(membership, rank, told)

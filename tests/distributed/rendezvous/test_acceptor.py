@@ -16,7 +16,7 @@ import pytest
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous import authentication
-from xdevice.distributed.rendezvous.authentication import CHALLENGE, challenge, response
+from xdevice.distributed.rendezvous.authentication import CHALLENGE, new_challenge, response
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.rendezvous.ports import free_block
@@ -89,7 +89,7 @@ def joining(port, message):
 
 
 def response_to(token, role=b"process"):
-    ours = challenge()
+    ours = new_challenge()
     return lambda theirs: ours + response(token.encode(), role, ours, theirs)
 
 
@@ -213,16 +213,16 @@ if os.environ["XDEVICE_RANK"] == "0":
 from xdevice.distributed.group import Group, enter, joining
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.process_info import process_info_in
+from xdevice.distributed.launcher_variables import process_info_in
 info = process_info_in(os.environ)
 with joining(info):
     membership = Membership(info, 600.0, dict(backend="numpy", engine="mpi", version="0", timeout=600.0))
 enter(Group(membership=membership))
 membership.enter(Fingerprint("work"))
 if info.rank == 0:
-    membership.engine_begins("work that does not end")
+    membership.begin_work("work that does not end")
     time.sleep(600)
-membership.raised(ValueError("a mistake of rank 1"))
+membership.report_error(ValueError("a mistake of rank 1"))
 time.sleep(600)
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from xdevice.contract import Job
-from xdevice.distributed.barriers import position_of
+from xdevice.distributed.barrier_setup import position_of
 from xdevice.distributed.tree_barrier import RECORD, Pipes
 
 CROWD = Path(__file__).with_name("crowd.py")
@@ -116,18 +116,18 @@ def test_the_tree_has_every_leader_once():
     assert sorted(below) == list(range(3, 250, 3))
     assert all(rank in places[places[rank].parent].children for rank in below)
     assert places[0].parent is None
-    assert places[249].on_host == 1
-    assert places[248].on_host == 3
+    assert places[249].processes_on_host == 1
+    assert places[248].processes_on_host == 3
 
 
 def test_pipes_of_another_process():
-    own = Pipes.made(2)
-    opened = Pipes.opened(own.offer())
+    own = Pipes.create(2)
+    opened = Pipes.open(own.offer())
     os.write(opened.requests, RECORD.pack(1, b"d" * 16))
     assert os.read(own.requests, 100) == RECORD.pack(1, b"d" * 16)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(OSError, match="another process"):
-        Pipes.opened({**own.offer(), "inodes": [1, 2, 3]})
+        Pipes.open({**own.offer(), "inodes": [1, 2, 3]})
     assert len(os.listdir("/proc/self/fd")) == before
     opened.close()
     own.close()

@@ -12,7 +12,7 @@ from xdevice.distributed.rendezvous.authentication import (
     CHALLENGE,
     MAGIC,
     RESPONSE,
-    challenge,
+    new_challenge,
     response,
 )
 from xdevice.distributed.rendezvous.coordinator import Coordinator
@@ -82,7 +82,7 @@ def coordinator():
 def connected(address, *lines):
     """A connection that has proved itself, and has sent these lines."""
     line = socket.create_connection(address, timeout=60)
-    ours, theirs = challenge(), line.recv(CHALLENGE)
+    ours, theirs = new_challenge(), line.recv(CHALLENGE)
     line.sendall(ours + response(TOKEN, b"process", ours, theirs))
     assert len(line.recv(RESPONSE)) == RESPONSE
     for words in lines:
@@ -124,7 +124,7 @@ def test_a_response_counts_once():
     with coordinator() as (made, address, _):
         first, second = (socket.create_connection(address, timeout=60) for _ in range(2))
         with first, second:
-            ours, one, other = challenge(), first.recv(CHALLENGE), second.recv(CHALLENGE)
+            ours, one, other = new_challenge(), first.recv(CHALLENGE), second.recv(CHALLENGE)
             for line, shown in (
                 (second, response(TOKEN, b"process", ours, one)),
                 (first, response(TOKEN, b"process", one, ours)),
@@ -144,7 +144,7 @@ def test_any_join_message(messages):
             line.shutdown(socket.SHUT_WR)
             while line.recv(1000):
                 pass
-        until(lambda: not made._unknown and len(made._owners) == 2)
+        until(lambda: not made._unidentified and len(made._peers_by_channel) == 2)
 
 
 @FEW

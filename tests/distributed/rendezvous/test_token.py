@@ -17,7 +17,7 @@ MEETS = """
 import os
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.membership import Membership
-from xdevice.distributed.process_info import process_info_in
+from xdevice.distributed.launcher_variables import process_info_in
 timeout = float(os.environ.get("SECONDS", 20))
 agreed = dict(backend="numpy", engine="mpi", version="0", timeout=timeout)
 membership = Membership(process_info_in(os.environ), timeout, agreed)

@@ -1,1 +1,1 @@
-"""How the processes of a job find each other and prove that they belong to it, and rank 0, which coordinates them."""
+"""How the processes of a job meet at rank 0, and how rank 0 then watches over them."""

@@ -1,18 +1,19 @@
-"""How a connection is authenticated: both ends prove that they know the job's token, a secret that is never sent.
+"""The handshake: both ends of a connection prove that they know the job's token, which is never sent.
 
     process -> rank 0    b"XDV1", and 32 random bytes
     rank 0  -> process   b"XDV1", and 32 random bytes
     process -> rank 0    HMAC-SHA256(token, "process", both random numbers)
     rank 0  -> process   HMAC-SHA256(token, "rank 0", both random numbers)
 
-Everything has a fixed length, so nothing that an unauthenticated end sends is parsed. Both responses cover the random
-bytes of both ends, so they cannot be replayed, and the role, so they cannot be reflected. Later messages are neither
-encrypted nor authenticated: the handshake keeps out other users, not an attacker who changes packets. Until then a
-connection costs rank 0 a bounded number of bytes, descriptors and seconds, and is told nothing.
+Everything has a fixed length, so nothing that an unauthenticated end sends is parsed. Both responses cover
+the random bytes of both ends, so they cannot be replayed, and the role, so they cannot be reflected. Later
+messages are neither encrypted nor authenticated: the handshake keeps out other users, not an attacker who
+changes packets. An unauthenticated connection costs rank 0 a bounded number of bytes, descriptors and
+seconds, and is told nothing.
 
-`xdevice launch` puts a token into the environment of its processes, which only the same user can read. Under other
-launchers rank 0 leaves one in a file that only the user can read, on one host; across hosts the user has to give it.
-Without a token a job does not listen beyond loopback.
+`xdevice launch` puts a token into the environment of its processes, which only the same user can read.
+Under other launchers rank 0 writes one to a file that only the user can read, on one host; across hosts
+the user has to give it. Without a token a job does not listen beyond loopback.
 """
 
 import errno
@@ -37,18 +38,24 @@ TOKEN = "XDEVICE_TOKEN"  # the environment variable with the job's token
 SHORTEST = 16  # characters of a token: fewer could be guessed
 
 MAGIC = b"XDV1"
-NONCE = RESPONSE = 32
+NONCE = 32
+RESPONSE = 32
 CHALLENGE = len(MAGIC) + NONCE
 
-UNAUTHENTICATED = 64  # connections beyond the job's own that may wait for their handshake; one more closes the oldest
-_AT_ONCE = 64  # connections accepted before the processes of the job have their turn
+# Connections beyond the job's own that may wait for their handshake. One more closes the oldest.
+UNAUTHENTICATED = 64
+_ACCEPTED_AT_ONCE = 64  # connections that are accepted before the job's processes have their turn
+
+
+# The token
 
 
 def new_token() -> str:
     return secrets.token_hex(32)
 
 
-def checked(token: str, source: str) -> str:
+def check_token(token: str, source: str) -> str:
+    """The token; `ArgumentError` if it is so short that it could be guessed."""
     if len(token) < SHORTEST:
         hint = f"give at least {SHORTEST} random ones, as from openssl rand -hex 32"
         raise ArgumentError(f"{source} has {len(token)} characters; {hint}")
@@ -56,36 +63,39 @@ def checked(token: str, source: str) -> str:
 
 
 def create_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
-    """The token of rank 0: the one that it was given, or a new one for the processes of this host."""
-    if (given := _given(info, env)) is not None:
+    """Rank 0's token: the one that it was given, or a new one in a file for this host's processes."""
+    given = _given_token(info, env)
+    if given is not None:
         return given
-    path, token = _path(info), new_token()
+    path = _token_file(info)
+    token = new_token()
     new = path.with_suffix(f".{os.getpid()}")
     new.unlink(missing_ok=True)
-    with open(
-        os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii"
-    ) as file:
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="ascii") as file:
         file.write(token)
     new.replace(path)
     return token.encode()
 
 
 def find_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
-    """The token of the other ranks; `FileNotFoundError` where rank 0 has not made it yet."""
-    given = _given(info, env)
-    return _path(info).read_bytes() if given is None else given
+    """The token of the other ranks; `FileNotFoundError` until rank 0 has made it."""
+    given = _given_token(info, env)
+    if given is not None:
+        return given
+    return _token_file(info).read_bytes()
 
 
 def discard_token(info: ProcessInfo) -> None:
     with suppress(OSError, DistributedError):
-        _path(info).unlink()
+        _token_file(info).unlink()
 
 
-def _given(info: ProcessInfo, env: Mapping[str, str]) -> bytes | None:
+def _given_token(info: ProcessInfo, env: Mapping[str, str]) -> bytes | None:
     if info.token:
         return info.token.encode()
     if TOKEN in env:
-        return checked(env[TOKEN], TOKEN).encode()
+        return check_token(env[TOKEN], TOKEN).encode()
     if is_loopback(info.host):
         return None
     hint = f"set {TOKEN} to the same random text for all of them, as from openssl rand -hex 32"
@@ -94,18 +104,23 @@ def _given(info: ProcessInfo, env: Mapping[str, str]) -> bytes | None:
     )
 
 
-def _path(info: ProcessInfo) -> Path:
+def _token_file(info: ProcessInfo) -> Path:
+    """The file with the token, in a folder that only this user can read."""
     user = os.getuid() if hasattr(os, "getuid") else 0
     folder = Path(tempfile.gettempdir(), f"xdevice-{user}")
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.lstat()
-    if os.name == "posix" and (
-        not stat.S_ISDIR(status.st_mode) or status.st_uid != user or status.st_mode & 0o077
-    ):
+    is_private = (
+        stat.S_ISDIR(status.st_mode) and status.st_uid == user and not status.st_mode & 0o077
+    )
+    if os.name == "posix" and not is_private:
         raise DistributedError(
             f"{str(folder)!r} is open to other users; remove it, or set {TOKEN} for all processes"
         )
     return folder / str(info.port)
+
+
+# The handshake of a process
 
 
 class HandshakeError(Exception):
@@ -116,68 +131,73 @@ class RefusedError(ConnectionError):
     """Rank 0 has closed the connection after this process's response."""
 
 
-def challenge() -> bytes:
+def new_challenge() -> bytes:
     return MAGIC + secrets.token_bytes(NONCE)
 
 
 def response(token: bytes, role: bytes, process: bytes, rank_0: bytes) -> bytes:
+    """The proof of one end, from the challenges of both."""
     return hmac.digest(token, role + b"\0" + process + rank_0, "sha256")
 
 
-def connected(address: tuple[str, int], token: bytes, deadline: float) -> socket.socket:
-    """A connection to that address on which both ends are authenticated; errors are those of `authenticate`."""
+def connect(address: tuple[str, int], token: bytes, deadline: float) -> socket.socket:
+    """A connection with both ends authenticated; errors are those of `authenticate`."""
+    timeout = max(0.1, deadline - time.monotonic())
     with ExitStack() as undo:
-        connection = undo.enter_context(
-            socket.create_connection(address, max(0.1, deadline - time.monotonic()))
-        )
+        connection = undo.enter_context(socket.create_connection(address, timeout))
         authenticate(connection, token, deadline)
         undo.pop_all()
     return connection
 
 
 def authenticate(connection: socket.socket, token: bytes, deadline: float) -> None:
-    """Prove to rank 0 that this process is of the job, and have rank 0 prove it.
+    """Prove to rank 0 that this process is of the job, and have rank 0 prove the same.
 
-    `HandshakeError` for another program or another token, `ConnectionError` where the other end has closed, and
-    `TimeoutError` where it does not answer by the deadline, a time of `time.monotonic`.
+    `HandshakeError`: another program, or another token. `ConnectionError`: the other end has closed.
+    `TimeoutError`: it does not answer by the deadline, a time of `time.monotonic`.
     """
-    ours = challenge()
-    connection.sendall(ours)
-    theirs = _received(connection, CHALLENGE, deadline, responded=False)
-    if not theirs.startswith(MAGIC) or len(theirs) < CHALLENGE:
+    own_challenge = new_challenge()
+    connection.sendall(own_challenge)
+    its_challenge = _receive(connection, CHALLENGE, deadline, prefix=MAGIC)
+    if not its_challenge:
+        raise ConnectionError("it closed the connection")
+    if not its_challenge.startswith(MAGIC) or len(its_challenge) < CHALLENGE:
         raise HandshakeError("is not rank 0 of an xdevice job")
-    connection.sendall(response(token, b"process", ours, theirs))
-    given = _received(connection, RESPONSE, deadline, responded=True)
-    if not hmac.compare_digest(given, response(token, b"rank 0", ours, theirs)):
+    connection.sendall(response(token, b"process", own_challenge, its_challenge))
+    its_response = _receive(connection, RESPONSE, deadline)
+    if not its_response:
+        raise RefusedError("it closed the connection")
+    if not hmac.compare_digest(
+        its_response, response(token, b"rank 0", own_challenge, its_challenge)
+    ):
         raise HandshakeError("does not know this job's token, so it is not its rank 0")
 
 
-def _received(connection: socket.socket, count: int, deadline: float, *, responded: bool) -> bytes:
-    """So many bytes; fewer if the other end has closed after some of them."""
-    found = b""
-    while len(found) < count:
+def _receive(connection: socket.socket, count: int, deadline: float, prefix: bytes = b"") -> bytes:
+    """So many bytes; fewer if the other end closes, or sends something without the prefix."""
+    received = b""
+    while len(received) < count:
         connection.settimeout(max(0.01, deadline - time.monotonic()))
-        part = connection.recv(count - len(found))
+        part = connection.recv(count - len(received))
         if not part:
             break
-        found += part
-        if not responded and not MAGIC.startswith(found[: len(MAGIC)]):
-            break  # another program
-    if not found:
-        raise (RefusedError if responded else ConnectionError)("it closed the connection")
-    return found
+        received += part
+        if not prefix.startswith(received[: len(prefix)]):
+            break  # another program, which may never send the rest
+    return received
+
+
+# The handshakes at rank 0
 
 
 class Connection:
-    """A connection that is not authenticated yet."""
+    """An unauthenticated connection."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self.socket, self.fileno, self.challenge, self.received = (
-            connection,
-            connection.fileno,
-            challenge(),
-            b"",
-        )
+        self.socket = connection
+        self.fileno = connection.fileno
+        self.challenge = new_challenge()
+        self.received = b""
         self.deadline = time.monotonic() + HANDSHAKE
         connection.setblocking(False)
         connection.send(self.challenge)  # its buffer is empty, so this does not block
@@ -189,63 +209,73 @@ class Acceptor:
     def __init__(
         self, listener: socket.socket, token: bytes, own: int, selector: selectors.BaseSelector
     ) -> None:
-        self._listener, self._token, self._selector = listener, token, selector
-        self._most = own + UNAUTHENTICATED  # all ``own`` connections of the job may come at once
-        self.waiting: dict[Connection, None] = {}  # for their handshake, the oldest first
+        self._listener = listener
+        self._token = token
+        self._selector = selector
+        self._limit = own + UNAUTHENTICATED  # all ``own`` connections of the job may come at once
+        # The connections that wait for their handshake, the oldest first: an ordered set.
+        self.waiting: dict[Connection, None] = {}
+        # A descriptor to give up when no other one is left.
         self._spare: int | None = os.open(os.devnull, os.O_RDONLY)
         listener.setblocking(False)
         selector.register(listener, selectors.EVENT_READ, self)
 
     def accept(self) -> None:
-        for _ in range(_AT_ONCE):
+        for _ in range(_ACCEPTED_AT_ONCE):
             try:
                 accepted = self._listener.accept()[0]
-            except OSError as error:  # mostly, none is left
+            except OSError as error:  # mostly, no more connections wait
                 if error.errno in (errno.EMFILE, errno.ENFILE):
                     self._reject_one()
                 return
             try:
                 connection = Connection(accepted)
-            except OSError:  # it is closed already
+            except OSError:  # the other end has closed it
                 accepted.close()
                 continue
-            if len(self.waiting) >= self._most:
-                self._drop(next(iter(self.waiting)))
+            if len(self.waiting) >= self._limit:
+                oldest = next(iter(self.waiting))
+                self._drop(oldest)
             self.waiting[connection] = None
             self._selector.register(connection, selectors.EVENT_READ)
 
     def authenticated(self, connection: Connection) -> socket.socket | None:
-        """The socket, blocking, once the connection has completed the handshake; call it when there is data."""
+        """The blocking socket, once the handshake is complete; call it when there is data."""
         if connection not in self.waiting:
-            return None  # dropped since it was found ready
+            return None  # dropped after the selector has reported it
         try:
-            # one byte more than is due, which no process sends: it makes the response wrong
-            received = connection.socket.recv(CHALLENGE + RESPONSE + 1 - len(connection.received))
+            # One byte more than a handshake has: if it comes, it makes the response wrong.
+            part = connection.socket.recv(CHALLENGE + RESPONSE + 1 - len(connection.received))
         except BlockingIOError:
             return None
         except OSError:
-            received = b""
-        connection.received += received
-        process, given = connection.received[:CHALLENGE], connection.received[CHALLENGE:]
-        is_ours = process.startswith(MAGIC[: len(process)])
-        if is_ours and received and len(given) < RESPONSE:
-            return None  # the rest is to come
-        if not is_ours or not hmac.compare_digest(given, self._response(b"process", connection)):
+            part = b""
+        connection.received += part
+        its_challenge = connection.received[:CHALLENGE]
+        its_response = connection.received[CHALLENGE:]
+        is_ours = its_challenge.startswith(MAGIC[: len(its_challenge)])
+        if is_ours and part and len(its_response) < RESPONSE:
+            return None  # more is to come
+        if not is_ours or not hmac.compare_digest(
+            its_response, self._response(b"process", connection)
+        ):
             self._drop(connection)
             return None
         self._forget(connection)
         connection.socket.setblocking(True)
-        with suppress(OSError):  # it is closed, which reading will report
+        with suppress(OSError):  # if it is closed, reading will report it
             connection.socket.sendall(self._response(b"rank 0", connection))
         return connection.socket
 
     def _response(self, role: bytes, connection: Connection) -> bytes:
-        return response(self._token, role, connection.received[:CHALLENGE], connection.challenge)
+        its_challenge = connection.received[:CHALLENGE]
+        return response(self._token, role, its_challenge, connection.challenge)
 
     def drop_expired(self) -> None:
         now = time.monotonic()
-        for connection in [connection for connection in self.waiting if now >= connection.deadline]:
-            self._drop(connection)
+        for connection in list(self.waiting):
+            if now >= connection.deadline:
+                self._drop(connection)
 
     def stop(self) -> None:
         for connection in list(self.waiting):
@@ -263,7 +293,7 @@ class Acceptor:
             connection.socket.close()
 
     def _reject_one(self) -> None:
-        """Accept one connection and close it: without descriptors it would be reported again and again."""
+        """Accept one connection and close it. Otherwise the selector would report it again at once."""
         if self._spare is None:
             time.sleep(0.05)  # another thread has taken the last descriptor
         else:

@@ -7,15 +7,18 @@ from contextlib import suppress
 
 from xdevice.kit.loopback import is_loopback
 
-_SIOCGIFCONF = 0x8912  # Linux: ask for the IPv4 addresses of all interfaces
-_RECORD, _ROOM = (
-    40,
-    40 * 1024,
-)  # the kernel's struct ifreq: 16 bytes of name, the address from byte 20
+# Linux: the request for the IPv4 addresses of all interfaces, and the answer's struct ifreq, which has
+# 16 bytes of name, and the address from byte 20.
+_SIOCGIFCONF = 0x8912
+_RECORD_SIZE = 40
+_BUFFER_SIZE = 1024 * _RECORD_SIZE
 
 
 def interfaces() -> dict[str, str]:
-    """The interface of each IPv4 address of this host, secondary ones too; empty where the system does not tell."""
+    """The interface of each IPv4 address of this host, secondary addresses too.
+
+    Empty if the system does not tell.
+    """
     with (
         suppress(ImportError, OSError),
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket,
@@ -23,41 +26,48 @@ def interfaces() -> dict[str, str]:
         import array
         import fcntl  # not on Windows
 
-        found = array.array("B", bytes(_ROOM))
-        request = struct.pack("iL", _ROOM, found.buffer_info()[0])
-        size = struct.unpack("iL", fcntl.ioctl(any_socket, _SIOCGIFCONF, request))[0]
-        records = [found[i : i + _RECORD].tobytes() for i in range(0, size, _RECORD)]
-        return {
-            socket.inet_ntoa(each[20:24]): each[:16].partition(b"\0")[0].decode()
-            for each in records
-        }
+        buffer = array.array("B", bytes(_BUFFER_SIZE))
+        request = struct.pack("iL", _BUFFER_SIZE, buffer.buffer_info()[0])
+        answer = fcntl.ioctl(any_socket, _SIOCGIFCONF, request)
+        size = struct.unpack("iL", answer)[0]
+        interface_of = {}
+        for start in range(0, size, _RECORD_SIZE):
+            record = buffer[start : start + _RECORD_SIZE].tobytes()
+            address = socket.inet_ntoa(record[20:24])
+            interface_of[address] = record[:16].partition(b"\0")[0].decode()
+        return interface_of
     return {}
 
 
 def own_address(host: str, hosts: Sequence[str]) -> str | None:
     """The IPv4 address of this host, which the job calls ``host`` among its ``hosts``.
 
-    A host's own name may stand for loopback, as Debian's 127.0.1.1, and its address may be known outside only: then it
-    is the address from which this host sends to another one.
+    A host's own name may stand for loopback, as Debian's 127.0.1.1, or for an address that only other
+    hosts know. Then it is the address from which this host sends to another one.
     """
-    named, known = _resolved(host), interfaces()
-    if named is None or is_loopback(named) or (known and named not in known):
-        others = [other for other in dict.fromkeys(hosts) if other != host]
-        found = (_source_of_packets_to(other) for other in others)
-        return next(
-            (address for address in found if address is not None and not is_loopback(address)),
-            named,
-        )
+    named = _resolve(host)
+    known = interfaces()
+    is_usable = named is not None and not is_loopback(named) and (not known or named in known)
+    if is_usable:
+        return named
+    for other in dict.fromkeys(hosts):
+        if other == host:
+            continue
+        address = _source_of_packets_to(other)
+        if address is not None and not is_loopback(address):
+            return address
     return named
 
 
 def stands_for_loopback(host: str) -> bool:
-    """Whether it is a name for another address elsewhere, and on this host for loopback."""
-    address = None if is_loopback(host) else _resolved(host)
+    """Whether it is a name that stands for loopback on this host, and for another address elsewhere."""
+    if is_loopback(host):
+        return False
+    address = _resolve(host)
     return address is not None and is_loopback(address)
 
 
-def _resolved(host: str) -> str | None:
+def _resolve(host: str) -> str | None:
     with suppress(OSError):
         return socket.gethostbyname(host)
     return None

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
-JoinMessage = dict[
-    str, Any
-]  # what a process says of itself when it joins, once on each of its two channels
+Message: TypeAlias = dict[str, Any]
+
+JoinMessage: TypeAlias = Message
+"""What a process tells of itself when it joins, once on each of its two channels."""
+
 _JOIN_TYPES = {
     "channel": str,
     "rank": int,
@@ -23,85 +25,97 @@ _JOIN_TYPES = {
     "name": str,
 }
 
+LAST_COLLECTIVE = "shutdown"
+"""The collective after which the processes close their channels."""
+
 _LONGEST = 1 << 20  # bytes of a message; a connection that sends more is closed
-_LONGEST_TEXT = (
-    30_000  # characters of descriptions of tensors; longer ones are compared by their digest
-)
-_AT_ONCE = 1 << 16  # bytes that are read
+# Characters of descriptions of tensors. Longer ones are compared by their digest.
+_LONGEST_TEXT = 30_000
+_READ_AT_ONCE = 1 << 16  # bytes
 
 
 class Channel:
+    """A connection over which messages travel both ways."""
+
     def __init__(self, connection: socket.socket) -> None:
-        self.socket, self.fileno, self.close = connection, connection.fileno, connection.close
-        self.is_barrier = False  # at rank 0, once the process at the other end has said so
-        self._rest = bytearray()  # the beginning of a message that is not complete
+        self.socket = connection
+        self.fileno = connection.fileno
+        self.close = connection.close
+        self.is_barrier = False  # at rank 0, once the other end's join message says so
+        self._incomplete = bytearray()  # the beginning of a message
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, **message: Any) -> None:
-        """Send a message; it is lost if the other end has closed, which the next read reports."""
+        """Send a message. It is lost if the other end has closed, which the next read reports."""
         with suppress(OSError):
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def read(self) -> list[dict[str, Any]] | None:
-        """The messages that have arrived; ``None`` once the other end has closed. Waits if nothing has arrived yet."""
+    def read(self) -> list[Message] | None:
+        """The complete messages that have arrived; ``None`` once the other end has closed.
+
+        Waits if nothing has arrived yet.
+        """
         try:
-            received = self.socket.recv(_AT_ONCE)
+            received = self.socket.recv(_READ_AT_ONCE)
         except TimeoutError:
             raise
         except OSError:
             return None
-        if not received or len(self._rest) + len(received) > _LONGEST + _AT_ONCE:
+        if not received or len(self._incomplete) + len(received) > _LONGEST + _READ_AT_ONCE:
             return None
-        # search only the new bytes: a message that arrives in many pieces is not copied with each
-        whole, end, rest = received.rpartition(b"\n")
-        if not end:
-            self._rest += received
+        # Search only the new bytes: a message in many pieces is not copied with each piece.
+        complete, newline, incomplete = received.rpartition(b"\n")
+        if not newline:
+            self._incomplete += received
             return []
-        lines = bytes(self._rest + whole).split(b"\n")
-        self._rest = bytearray(rest)
-        return [parsed(line) for line in lines]
+        lines = bytes(self._incomplete + complete).split(b"\n")
+        self._incomplete = bytearray(incomplete)
+        return [_parse(line) for line in lines]
 
-    def receive(self, timeout: float) -> dict[str, Any] | None:
+    def receive(self, timeout: float) -> Message | None:
         """The next message; ``None`` once the other end has closed, `TimeoutError` if it is late."""
         self.socket.settimeout(timeout)
-        found: list[dict[str, Any]] | None = []
-        while found == []:
-            found = self.read()
-        return found[0] if found else None
+        while True:
+            messages = self.read()
+            if messages is None:
+                return None
+            if messages:
+                return messages[0]
 
 
-def parsed(text: bytes) -> dict[str, Any]:
+def _parse(text: bytes) -> Message:
     """The dict in a line of JSON; an empty one if the line contains anything else."""
     try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):  # brackets nested too deep are the latter
+        value = json.loads(text)
+    except (ValueError, RecursionError):  # the latter for brackets that are nested too deeply
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
-def is_join_message(message: dict[str, Any]) -> bool:
-    typed = all(type(message.get(key)) is kind for key, kind in _JOIN_TYPES.items())
-    return typed and message["channel"] in ("barrier", "control")
+def is_join_message(message: Message) -> bool:
+    has_types = all(type(message.get(key)) is kind for key, kind in _JOIN_TYPES.items())
+    return has_types and message["channel"] in ("barrier", "control")
 
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What all processes must agree on before a collective: its name, and a description of each tensor."""
+    """What all processes must agree on before a collective: its name, and its tensors' descriptions."""
 
     name: str
     count: int = 0
     tensors: tuple[str, ...] = ()
-    digest: str = ""  # in place of the descriptions where they are long
+    digest: str = ""  # of the descriptions, in place of them if they are long
 
     @classmethod
     def of(cls, name: str, tensors: Sequence[str]) -> Fingerprint:
         text = json.dumps(tensors)
         if len(text) <= _LONGEST_TEXT:
             return cls(name, len(tensors), tuple(tensors))
-        return cls(name, len(tensors), digest=blake2b(text.encode(), digest_size=16).hexdigest())
+        digest = blake2b(text.encode(), digest_size=16).hexdigest()
+        return cls(name, len(tensors), digest=digest)
 
     @classmethod
-    def read(cls, message: dict[str, Any]) -> Fingerprint:
+    def from_message(cls, message: Message) -> Fingerprint:
         """The fingerprint in a message; `UNREADABLE`, which no other process has, if there is none."""
         match message.get("enter"):
             case {
@@ -114,18 +128,24 @@ class Fingerprint:
             case _:
                 return UNREADABLE
 
-    def difference(self, zero: Fingerprint) -> str:
-        """How this differs from rank 0's, as the end of a sentence about the process."""
-        if self.name != zero.name:
-            return f"calls {self.name} where rank 0 calls {zero.name}; every process makes the same calls in order"
+    def difference(self, rank_0: Fingerprint) -> str:
+        """How this differs from rank 0's fingerprint, as the end of a sentence about the process."""
+        if self.name != rank_0.name:
+            return (
+                f"calls {self.name} where rank 0 calls {rank_0.name}; "
+                "every process makes the same calls in order"
+            )
         gives = f"gives {self.name}"
-        if self.count != zero.count:
-            return f"{gives} {self.count} tensors where rank 0 gives {zero.count}; give the same tree everywhere"
-        alike = "give the same structure, shapes and dtypes everywhere"
-        for mine, its in zip(self.tensors, zero.tensors, strict=False):
-            if mine != its:
-                return f"{gives} {mine} where rank 0 gives {its}; {alike}"
-        return f"{gives} {self.count} tensors of other shapes, dtypes or paths than rank 0; {alike}"
+        if self.count != rank_0.count:
+            return (
+                f"{gives} {self.count} tensors where rank 0 gives {rank_0.count}; "
+                "give the same tree everywhere"
+            )
+        hint = "give the same structure, shapes and dtypes everywhere"
+        for own, expected in zip(self.tensors, rank_0.tensors, strict=False):
+            if own != expected:
+                return f"{gives} {own} where rank 0 gives {expected}; {hint}"
+        return f"{gives} {self.count} tensors of other shapes, dtypes or paths than rank 0; {hint}"
 
 
 UNREADABLE = Fingerprint("something that is not a collective")
@@ -133,18 +153,18 @@ UNREADABLE = Fingerprint("something that is not a collective")
 
 @dataclass(frozen=True, slots=True)
 class Request:
+    """A process asks rank 0 to enter a collective."""
+
     fingerprint: Fingerprint
     waited: float = 0.0  # seconds
-    number: int = (
-        0  # of the collective, where rank 0 is only told that a process waits in a tree barrier
-    )
-    payload: Any = (
-        None  # what other processes are to be told, during barrier setup; true if it goes well here
-    )
-    payloads_of: tuple[int, ...] = ()  # the ranks whose payloads it is to be told
+    # Of the collective, if the process waits in a tree barrier and only tells rank 0 that it does.
+    number: int = 0
+    # What other processes are told, during the setup of the barrier; true if it succeeds here.
+    payload: Any = None
+    payloads_of: tuple[int, ...] = ()  # the ranks whose payloads this process is told
 
     @classmethod
-    def read(cls, message: dict[str, Any]) -> Request:
+    def from_message(cls, message: Message) -> Request:
         """The request in a message; an unreadable one if the message contains anything else."""
         match {"waited": 0.0, "number": 0, "payloads_of": [], **message}:
             case {
@@ -152,12 +172,16 @@ class Request:
                 "number": int(number),
                 "payloads_of": [*ranks],
             } if all(isinstance(rank, int) for rank in ranks):
-                return cls(
-                    Fingerprint.read(message), waited, number, message.get("payload"), tuple(ranks)
-                )
+                fingerprint = Fingerprint.from_message(message)
+                return cls(fingerprint, waited, number, message.get("payload"), tuple(ranks))
             case _:
                 return cls(UNREADABLE)
 
-    def message(self) -> dict[str, Any]:
-        fields = ("waited", "number", "payload", "payloads_of")
-        return {"enter": asdict(self.fingerprint), **{name: getattr(self, name) for name in fields}}
+    def message(self) -> Message:
+        return {
+            "enter": asdict(self.fingerprint),
+            "waited": self.waited,
+            "number": self.number,
+            "payload": self.payload,
+            "payloads_of": self.payloads_of,
+        }

@@ -11,43 +11,43 @@ from xdevice.distributed.process_info import FIRST_PORT
 from xdevice.errors import DistributedError
 
 LOWEST = 10_000  # lower ports are those of well-known services
-_EPHEMERAL = "32768 60999"  # Linux's own choice; other systems' begins higher
+HIGHEST = 65_535
+_EPHEMERAL = "32768 60999"  # Linux's default; other systems' begin higher
 _ATTEMPTS = 200
 _CELL = 16  # ports; a block begins at a multiple of it
 _reserved: list[ExitStack] = []  # until this process ends
 
 
 def free_block(count: int) -> int:
-    """The first of so many consecutive ports, all free on this host, and given to no other process that asks.
+    """The first of so many consecutive ports that are free on this host.
 
-    They lie below those that are derived from a job's name, where there is room, and below those that the system
-    gives to connections at random. The block is this process's until it ends.
+    No other process that asks is given them until this process ends. They lie below the ports that are
+    derived from a job's name, if there is room, and outside those that the system gives to connections.
     """
-    lowest, highest = _room(count)
+    lowest, highest = _first_ports(count)
     starts = range(-(-lowest // _CELL) * _CELL, highest + 1, _CELL)
     for _ in range(_ATTEMPTS if starts else 0):
         first = random.choice(starts)
         block = range(first, first + count)
         if first_taken(block) is None and _reserve(block[::_CELL]):
             return first
-    where = f"from {lowest} to {highest + count - 1}"
+    ports = f"from {lowest} to {highest + count - 1}"
     raise DistributedError(
-        f"no {count} free ports in a row {where}; name the first with --master-port"
+        f"no {count} free ports in a row {ports}; name the first with --master-port"
     )
 
 
 def _reserve(cells: Iterable[int]) -> bool:
-    """Take these ports of UDP, which no job uses: so two jobs that start at once do not choose the same block."""
-    with ExitStack() as taken:
+    """Bind these ports of UDP, which no job uses: two jobs that start at once get different blocks."""
+    with ExitStack() as bound:
         for port in cells:
+            reservation = bound.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
             try:
-                taken.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)).bind(
-                    ("127.0.0.1", port)
-                )
+                reservation.bind(("127.0.0.1", port))
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     return False
-        _reserved.append(taken.pop_all())
+        _reserved.append(bound.pop_all())
     return True
 
 
@@ -60,9 +60,9 @@ def first_taken(ports: Iterable[int]) -> int | None:
     return None
 
 
-def _room(count: int) -> tuple[int, int]:
-    """The least and the greatest first port; any, if those given at random leave no room."""
-    try:  # the ports that this system gives to connections at random
+def _first_ports(count: int) -> tuple[int, int]:
+    """The lowest and the highest first port of a block."""
+    try:  # the ports that this system gives to connections
         text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
     except OSError:
         text = _EPHEMERAL
@@ -70,15 +70,17 @@ def _room(count: int) -> tuple[int, int]:
     for end in (min(low, FIRST_PORT), low):
         if end - count > LOWEST:
             return LOWEST, end - count
-    if high + count < 65_535:
-        return high + 1, 65_535 - count
-    return LOWEST, 65_536 - count
+    if high + count < HIGHEST:
+        return high + 1, HIGHEST - count
+    return LOWEST, HIGHEST + 1 - count  # the system leaves no room
 
 
 def check_ports(rank: int, world_size: int, port: int) -> None:
     """Raise `DistributedError` if a port that this rank's engine may need is taken on this host."""
-    needed = [port + 2 + rank, port + 2 + world_size + rank]
-    for number in [port + 1, *needed] if rank == 0 else needed:
+    ports = [port + 2 + rank, port + 2 + world_size + rank]
+    if rank == 0:
+        ports.insert(0, port + 1)
+    for number in ports:
         try:
             listening("", number).close()
         except OSError as error:
@@ -98,6 +100,6 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def port_taken(rank: int, port: int, error: OSError) -> DistributedError:
-    why = f"which is not available on {socket.gethostname()} ({error.strerror or error})"
+    reason = f"which is not available on {socket.gethostname()} ({error.strerror or error})"
     hint = "choose another first port, with xdevice launch --master-port or XDEVICE_MASTER_PORT"
-    return DistributedError(f"rank {rank} needs port {port}, {why}; {hint}")
+    return DistributedError(f"rank {rank} needs port {port}, {reason}; {hint}")

@@ -1,0 +1,133 @@
+"""The arguments of `init`, checked, with the environment's variables where an argument is missing."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field
+
+from xdevice.device import whole_number
+from xdevice.distributed.launcher_variables import check_rank, process_info_in
+from xdevice.distributed.process_info import LOCALHOST, ProcessInfo, block_size, has_room
+from xdevice.distributed.rendezvous.authentication import check_token
+from xdevice.errors import ArgumentError, ArgumentTypeError, did_you_mean
+from xdevice.kit.loopback import is_loopback
+
+# The variable that lets engines listen where any process can connect to them.
+TRUST = "XDEVICE_TRUST_NETWORK"
+ENGINES = ("native", "mpi")
+TIMEOUT = 120.0  # seconds to wait for the others by default
+
+_ADDRESS_HINT = "give rank 0's, as in '10.0.0.1:29400'"
+
+
+@dataclass(frozen=True)
+class InitOptions:
+    """The arguments of `init` as the user has given them; the methods check them."""
+
+    timeout: float | None = None
+    _: KW_ONLY
+    start: float | None = None
+    engine: str | None = None
+    rank: int | None = None
+    world_size: int | None = None
+    address: str | None = None
+    local_rank: int | None = None
+    token: str | None = field(default=None, repr=False)
+    trust_network: bool | None = None
+
+    def engine_name(self) -> str:
+        name = self.engine or os.environ.get("XDEVICE_ENGINE") or "native"
+        if name not in ENGINES:
+            hint = did_you_mean(name, ENGINES, "use 'native', the framework's own, or 'mpi'")
+            raise ArgumentError(f"{name!r} is not an engine; {hint}")
+        return name
+
+    def seconds(self, timeout: float | str | None = None) -> float:
+        """How long to wait: this timeout, else the one of the options."""
+        if timeout is None:
+            timeout = self.timeout
+        if timeout is None:
+            timeout = os.environ.get("XDEVICE_TIMEOUT") or TIMEOUT
+        not_a_number = f"timeout={timeout!r} is not a number of seconds"
+        if isinstance(timeout, bool):
+            raise ArgumentError(f"{not_a_number} above 0")
+        try:
+            seconds = float(timeout)
+        except (TypeError, ValueError):
+            raise ArgumentTypeError(not_a_number) from None
+        if not 0 < seconds < 1e7:
+            raise ArgumentError(f"{not_a_number} above 0")
+        return seconds
+
+    def trusts_network(self) -> bool:
+        if isinstance(self.trust_network, bool):
+            return self.trust_network
+        if self.trust_network is not None:
+            raise ArgumentTypeError(
+                f"trust_network={self.trust_network!r} is not a boolean; give True or False"
+            )
+        text = os.environ.get(TRUST, "")
+        if text not in ("", "0", "1"):
+            hint = "set it to 1 if only your processes can reach the hosts"
+            raise ArgumentError(f"{TRUST}={text!r} is not 0 or 1; {hint}")
+        return text == "1"
+
+    def process_info(self, env: Mapping[str, str] = os.environ) -> ProcessInfo:
+        """Which process this is: as the options say, else the variables of a launcher."""
+        required = {"rank": self.rank, "world_size": self.world_size, "address": self.address}
+        options = {**required, "local_rank": self.local_rank, "token": self.token}
+        given = [name for name, value in options.items() if value is not None]
+        missing = [name for name, value in required.items() if value is None]
+        if not given:
+            return process_info_in(env)
+        if missing:
+            raise ArgumentError(
+                f"init() was given {', '.join(given)} without {' and '.join(missing)}; "
+                "give all three, or none"
+            )
+        size = _integer("world_size", self.world_size, least=1)
+        rank = _integer("rank", self.rank, end=size)
+        host, port = _host_and_port(self.address, size)
+        if self.local_rank is not None:
+            local_rank = _integer("local_rank", self.local_rank, end=size)
+        elif size == 1 or is_loopback(host):
+            local_rank = rank
+        else:  # the rank may be the number of another host's GPU
+            raise ArgumentError("init() was given no local_rank; give one, from 0 on each host")
+        check_rank(rank, size, env)
+        return ProcessInfo(rank, size, local_rank, host, port, "init()", _token(self.token))
+
+
+def _integer(name: str, value: object, least: int = 0, end: int | None = None) -> int:
+    if end is None:
+        return whole_number(
+            value, f"{name}={value!r} is not an integer of {least} or more", least, float("inf")
+        )
+    not_in_range = f"{name}={value!r} is not an integer from {least} to {end - 1}"
+    return whole_number(value, not_in_range, least, end)
+
+
+def _host_and_port(address: object, world_size: int) -> tuple[str, int]:
+    if not isinstance(address, str):
+        raise ArgumentTypeError(f"address={address!r} is not a string; {_ADDRESS_HINT}")
+    host, colon, port = address.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not (colon and host and port.isascii() and port.isdigit()):
+        raise ArgumentError(f"address={address!r} is not a host and a port; {_ADDRESS_HINT}")
+    if not has_room(int(port), world_size):
+        raise ArgumentError(
+            f"address={address!r} leaves no room for the job's {block_size(world_size)} ports; "
+            "give a lower port"
+        )
+    if host == "localhost":
+        host = LOCALHOST
+    return host, int(port)
+
+
+def _token(token: object) -> str:
+    if token is None:
+        return ""
+    if not isinstance(token, str):
+        raise ArgumentTypeError(
+            f"token is of type {type(token).__name__}; give all processes the same random string"
+        )
+    return check_token(token, "token")
