@@ -1,8 +1,8 @@
-"""What the machine itself has, read without any framework; ``None`` is unknown.
+"""The machine's hardware and drivers, read without any framework; ``None`` means unknown.
 
-NVIDIA's GPUs are asked of NVML (the optional package ``nvidia-ml-py``), else read from the driver's
-own files; AMD's are read from its driver's files. Other makers are not looked for. Packages are
-imported when they are first needed, since the core imports this module.
+NVIDIA's GPUs are read through NVML (the optional package ``nvidia-ml-py``), otherwise from the driver's
+own files; AMD's are read from its driver's files. Other makers are not looked for. Packages are imported
+when they are first needed, since the core imports this module.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ import os
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TypedDict
+    from types import ModuleType
+    from typing import Any, TypeAlias, TypedDict, TypeVar
+
+    T = TypeVar("T")
+    NvmlDevice: TypeAlias = Any  # a handle of NVML's, which has no Python type
 
     class Gpu(TypedDict):
         """One GPU. ``index`` is the driver's, which ignores CUDA_VISIBLE_DEVICES: join by ``uuid``."""
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
 
         gpus: list[Gpu]
         drivers: dict[str, str | None]  # version by maker, of the drivers that are loaded
-        driver_error: str | None  # NVML's error, where it gave one
+        driver_error: str | None  # NVML's error, if it gave one
         given: bool  # False in a container that was not given the machine's GPUs
 
     class Host(TypedDict):
@@ -51,46 +55,42 @@ if TYPE_CHECKING:
         available_memory: int | None
 
 
+# The host
+
+
 def host_memory() -> tuple[int | None, int | None]:
     """Total and available memory of the host in bytes; available is known only with psutil."""
-    psutil = _optional("psutil")
+    psutil = _import_optional("psutil")
     if psutil is not None:
         memory = psutil.virtual_memory()
         return memory.total, memory.available
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), None
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):  # Windows has no sysconf
         return None, None
+    return total, None
 
 
 def host(root: str = "/") -> Host:
+    """The CPU and the memory. ``root`` is where the system's files are read from."""
     total, available = host_memory()
-    psutil = _optional("psutil")
-    cores = None if psutil is None else psutil.cpu_count(logical=False)
-    fields = (line.partition(":") for line in _read(root, "proc/cpuinfo").splitlines())
-    name = next((value.strip() for key, _, value in fields if key.strip() == "model name"), None)
-    if name is None:
-        import platform
-
-        name = platform.processor() or platform.machine() or None
-    threads = usable_threads()
+    psutil = _import_optional("psutil")
     return {
-        "name": name,
-        "cores": cores,
-        "threads": threads,
+        "name": _processor_name(root),
+        "cores": None if psutil is None else psutil.cpu_count(logical=False),
+        "threads": usable_threads(),
         "total_memory": total,
         "available_memory": available,
     }
 
 
-def _optional(package: str) -> Any:
-    """The package, of the extra `cli`; ``None`` if it is not installed."""
-    from importlib import import_module
+def _processor_name(root: str) -> str | None:
+    name = _fields(_read_text(root, "proc/cpuinfo")).get("model name")
+    if name is not None:
+        return name
+    import platform
 
-    try:
-        return import_module(package)
-    except ModuleNotFoundError:
-        return None
+    return platform.processor() or platform.machine() or None
 
 
 def usable_threads() -> int | None:
@@ -101,67 +101,65 @@ def usable_threads() -> int | None:
         return os.cpu_count()
 
 
+# The GPUs
+
+
 def gpus(root: str = "/") -> Gpus:
     """The machine's GPUs, visible to frameworks or not; makes no GPU context.
 
     ``root`` is where the system's files are read from.
     """
-    found, drivers, error = _ask_nvml() if root == "/" else ([], {}, None)
-    asked = bool(found)
-    if not asked:
-        found = _nvidia_files(root)
-        version = "proc/driver/nvidia/version"
-        if os.path.exists(os.path.join(root, version)):
-            # a line such as "NVRM version: … Kernel Module  535.104.05  Sat …"
-            words = _read(root, version).partition("\n")[0].split()
-            number = next(
-                (word for word in words if "." in word and word.replace(".", "").isdigit()), None
-            )
-            drivers.setdefault("nvidia", number)
-    found += _amd_files(root)
+    found: list[Gpu] = []
+    drivers: dict[str, str | None] = {}
+    error = None
+    if root == "/":
+        found, drivers, error = _nvml_gpus()
+    nvml_found_some = bool(found)
+    if not nvml_found_some:
+        found = _nvidia_gpus_in_proc(root)
+        if os.path.exists(os.path.join(root, _NVIDIA_VERSION)):
+            drivers.setdefault("nvidia", _nvidia_version_in_proc(root))
+    found += _amd_gpus_in_sys(root)
     if os.path.exists(os.path.join(root, "sys/module/amdgpu")):
-        drivers["amd"] = _read(root, "sys/module/amdgpu/version") or None
-    if (
-        "nvidia" not in drivers
-    ):  # a card may be there without a loaded driver, which would report it
-        found += [_gpu("nvidia", i) for i in range(_nvidia_on_the_bus(root))]
-    # a GPU has a device node, which a container may lack (under WSL it is /dev/dxg)
-    nodes = _folders(root, "dev")
-    there = "dxg" in nodes or any(
-        node.startswith("nvidia") and node[len("nvidia") :].isdigit() for node in nodes
-    )
-    given = asked or "nvidia" not in drivers or there
+        drivers["amd"] = _read_text(root, "sys/module/amdgpu/version") or None
+    if "nvidia" not in drivers:  # a driver that is not loaded does not report its cards
+        found += [_gpu("nvidia", index) for index in range(_nvidia_cards_on_bus(root))]
+    given = nvml_found_some or "nvidia" not in drivers or _has_nvidia_nodes(root)
     return {"gpus": found, "drivers": drivers, "driver_error": error, "given": given}
 
 
 def holders() -> list[Holder]:
-    """The processes that hold memory of NVIDIA's GPUs, as far as NVML tells: of a container, perhaps its own alone."""
-    pynvml, _ = _nvml()
-    if pynvml is None:
+    """The processes that hold memory of NVIDIA's GPUs, as far as NVML tells.
+
+    In a container these may be the container's own processes alone.
+    """
+    nvml, _ = _open_nvml()
+    if nvml is None:
         return []
-    found: list[Holder] = []
-    for i in range(_answer(pynvml, pynvml.nvmlDeviceGetCount) or 0):
-        handle = _answer(pynvml, pynvml.nvmlDeviceGetHandleByIndex, i)
-        if handle is not None:
-            uuid = _text(_answer(pynvml, pynvml.nvmlDeviceGetUUID, handle))
-            for each in _answer(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle) or []:
-                name = _read("/", f"proc/{each.pid}/comm") or None
-                found.append(
-                    {
-                        "gpu": i,
-                        "uuid": uuid,
-                        "pid": each.pid,
-                        "memory": each.usedGpuMemory,
-                        "name": name,
-                    }
-                )
-    pynvml.nvmlShutdown()
-    return found
+    processes: list[Holder] = []
+    for index in range(_answer(nvml, nvml.nvmlDeviceGetCount) or 0):
+        handle = _answer(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
+        if handle is None:
+            continue
+        uuid = _text(_answer(nvml, nvml.nvmlDeviceGetUUID, handle))
+        for process in _answer(nvml, nvml.nvmlDeviceGetComputeRunningProcesses, handle) or []:
+            holder: Holder = {
+                "gpu": index,
+                "uuid": uuid,
+                "pid": process.pid,
+                "memory": process.usedGpuMemory,
+                "name": _read_text("/", f"proc/{process.pid}/comm") or None,
+            }
+            processes.append(holder)
+    nvml.nvmlShutdown()
+    return processes
 
 
 def same_gpu(uuid: str | None, other: str | None) -> bool:
     """Whether two reports mean one GPU: NVML writes ``GPU-1f2e…``, some frameworks only ``1f2e…``."""
-    return uuid is not None and other is not None and bare_uuid(uuid) == bare_uuid(other)
+    if uuid is None or other is None:
+        return False
+    return bare_uuid(uuid) == bare_uuid(other)
 
 
 def bare_uuid(uuid: str) -> str:
@@ -169,131 +167,176 @@ def bare_uuid(uuid: str) -> str:
     return uuid.lower().removeprefix("gpu-")
 
 
-def _gpu(maker: str, index: int, **known: Any) -> Gpu:
-    found: Any = {
+def _gpu(maker: str, index: int, name: str | None = None, uuid: str | None = None) -> Gpu:
+    return {
         "maker": maker,
         "index": index,
-        "name": None,
-        "uuid": None,
+        "name": name,
+        "uuid": uuid,
         "total_memory": None,
         "free_memory": None,
     }
-    gpu: Gpu = found | known
+
+
+# NVIDIA's, through NVML
+
+
+def _open_nvml() -> tuple[Any, str | None]:
+    """NVML's module, initialized, if there is one; and NVML's error, if it gave one."""
+    nvml: Any = _import_optional("pynvml")
+    if nvml is None:
+        return None, None
+    try:
+        nvml.nvmlInit()
+    except (nvml.NVMLError_LibraryNotFound, nvml.NVMLError_DriverNotLoaded):  # no NVIDIA GPU
+        return None, None
+    except nvml.NVMLError as error:
+        return None, _message(error)
+    return nvml, None
+
+
+def _nvml_gpus() -> tuple[list[Gpu], dict[str, str | None], str | None]:
+    """The GPUs, the driver's version, and NVML's error if it gave one."""
+    nvml, error_message = _open_nvml()
+    if nvml is None:
+        return [], {}, error_message
+    drivers = {"nvidia": _text(_answer(nvml, nvml.nvmlSystemGetDriverVersion))}
+    try:
+        count = nvml.nvmlDeviceGetCount()
+        return [_nvml_gpu(nvml, index) for index in range(count)], drivers, None
+    except nvml.NVMLError as error:
+        return [], drivers, _message(error)
+    finally:
+        nvml.nvmlShutdown()
+
+
+def _nvml_gpu(nvml: Any, index: int) -> Gpu:
+    handle = _answer(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
+    if handle is None:  # it has fallen off the bus, or this user may not open it
+        return _gpu("nvidia", index)
+    gpu = _gpu(
+        "nvidia",
+        index,
+        name=_text(_answer(nvml, nvml.nvmlDeviceGetName, handle)),
+        uuid=_text(_answer(nvml, nvml.nvmlDeviceGetUUID, handle)),
+    )
+    memory = _answer(nvml, nvml.nvmlDeviceGetMemoryInfo, handle)
+    if memory is not None:
+        gpu["total_memory"] = int(memory.total)
+        gpu["free_memory"] = int(memory.free)
     return gpu
 
 
-def _nvml() -> tuple[Any, str | None]:
-    """NVML, begun, if it is there, and its error if it gave one."""
-    pynvml = _optional("pynvml")
-    if pynvml is None:
-        return None, None
-    try:
-        pynvml.nvmlInit()
-    except (pynvml.NVMLError_LibraryNotFound, pynvml.NVMLError_DriverNotLoaded):  # no NVIDIA GPU
-        return None, None
-    except pynvml.NVMLError as error:
-        return None, _said(error)
-    return pynvml, None
-
-
-def _ask_nvml() -> tuple[list[Gpu], dict[str, str | None], str | None]:
-    """The GPUs, the driver's version, and NVML's error if it gave one."""
-    pynvml, failed = _nvml()
-    if pynvml is None:
-        return [], {}, failed
-    drivers = {"nvidia": _text(_answer(pynvml, pynvml.nvmlSystemGetDriverVersion))}
-    try:
-        return [_nvml_gpu(pynvml, i) for i in range(pynvml.nvmlDeviceGetCount())], drivers, None
-    except pynvml.NVMLError as error:
-        return [], drivers, _said(error)
-    finally:
-        pynvml.nvmlShutdown()
-
-
-def _nvml_gpu(pynvml: Any, index: int) -> Gpu:
-    handle = _answer(pynvml, pynvml.nvmlDeviceGetHandleByIndex, index)
-    if handle is None:  # it has fallen off the bus, or this user may not open it
-        return _gpu("nvidia", index)
-    memory = _answer(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
-    sizes = (
-        {}
-        if memory is None
-        else {"total_memory": int(memory.total), "free_memory": int(memory.free)}
-    )
-    name, uuid = (
-        _text(_answer(pynvml, ask, handle))
-        for ask in (pynvml.nvmlDeviceGetName, pynvml.nvmlDeviceGetUUID)
-    )
-    return _gpu("nvidia", index, name=name, uuid=uuid, **sizes)
-
-
-def _answer(pynvml: Any, query: Callable[..., Any], *args: Any) -> Any:
-    """NVML's answer, or ``None`` where this GPU or driver has none to this question."""
+def _answer(nvml: Any, query: Callable[..., T], *args: NvmlDevice) -> T | None:
+    """NVML's answer; ``None`` if this GPU or driver cannot answer the query."""
     try:
         return query(*args)
-    except pynvml.NVMLError:
+    except nvml.NVMLError:
         return None
 
 
-def _said(error: Exception) -> str:
+def _message(error: Exception) -> str:
     return str(error).strip().rstrip(".")  # nvidia-ml-py describes some errors in sentences
 
 
 def _text(answer: str | bytes | None) -> str | None:
-    return (
-        answer.decode(errors="replace") if isinstance(answer, bytes) else answer
-    )  # bytes before 11.5
+    if isinstance(answer, bytes):  # nvidia-ml-py before 11.5
+        return answer.decode(errors="replace")
+    return answer
 
 
-def _nvidia_files(root: str) -> list[Gpu]:
+# In the system's files
+
+_NVIDIA_VERSION = "proc/driver/nvidia/version"
+
+
+def _nvidia_version_in_proc(root: str) -> str | None:
+    # a line such as "NVRM version: … Kernel Module  535.104.05  Sat …"
+    line = _read_text(root, _NVIDIA_VERSION).partition("\n")[0]
+    for word in line.split():
+        if "." in word and word.replace(".", "").isdigit():
+            return word
+    return None
+
+
+def _nvidia_gpus_in_proc(root: str) -> list[Gpu]:
     """The GPUs that the loaded driver reports in /proc, one folder per GPU."""
-    found: list[Gpu] = []
-    for i, folder in enumerate(_folders(root, "proc/driver/nvidia/gpus")):
-        text = _read(root, f"proc/driver/nvidia/gpus/{folder}/information")
-        fields = {
-            k.strip(): v.strip() for k, _, v in (line.partition(":") for line in text.splitlines())
-        }
-        uuid = fields.get("GPU UUID")
-        known = (
-            uuid if uuid and "?" not in uuid else None
-        )  # question marks until the GPU is first used
-        found.append(_gpu("nvidia", i, name=fields.get("Model"), uuid=known))
-    return found
+    folder = "proc/driver/nvidia/gpus"
+    gpus: list[Gpu] = []
+    for index, slot in enumerate(_names_in(root, folder)):
+        fields = _fields(_read_text(root, f"{folder}/{slot}/information"))
+        uuid = fields.get("GPU UUID") or None
+        if uuid is not None and "?" in uuid:  # question marks until the GPU is first used
+            uuid = None
+        gpus.append(_gpu("nvidia", index, name=fields.get("Model"), uuid=uuid))
+    return gpus
 
 
-def _amd_files(root: str) -> list[Gpu]:
+def _has_nvidia_nodes(root: str) -> bool:
+    """Whether there are device nodes of GPUs, which a container may lack; under WSL it is /dev/dxg."""
+    for node in _names_in(root, "dev"):
+        if node == "dxg" or (node.startswith("nvidia") and node.removeprefix("nvidia").isdigit()):
+            return True
+    return False
+
+
+def _nvidia_cards_on_bus(root: str) -> int:
+    """How many of NVIDIA's display controllers are on the PCI bus.
+
+    AMD's are not counted: they are often part of a CPU.
+    """
+    folder = "sys/bus/pci/devices"
+    count = 0
+    for slot in _names_in(root, folder):
+        is_nvidia = _read_text(root, f"{folder}/{slot}/vendor") == "0x10de"
+        # class 0x03: VGA, 3D and other display controllers
+        if is_nvidia and _read_text(root, f"{folder}/{slot}/class").startswith("0x03"):
+            count += 1
+    return count
+
+
+def _amd_gpus_in_sys(root: str) -> list[Gpu]:
     """The GPUs that the loaded driver reports in /sys. CPUs are nodes too, without a gpu_id."""
-    nodes = "sys/class/kfd/kfd/topology/nodes"
-    gpu_nodes = [
-        n for n in _folders(root, nodes) if _read(root, f"{nodes}/{n}/gpu_id") not in ("", "0")
-    ]
-    return [
-        _gpu("amd", i, name=_read(root, f"{nodes}/{node}/name") or None)
-        for i, node in enumerate(gpu_nodes)
-    ]
+    folder = "sys/class/kfd/kfd/topology/nodes"
+    gpus: list[Gpu] = []
+    for node in _names_in(root, folder):
+        if _read_text(root, f"{folder}/{node}/gpu_id") not in ("", "0"):
+            name = _read_text(root, f"{folder}/{node}/name") or None
+            gpus.append(_gpu("amd", len(gpus), name=name))
+    return gpus
 
 
-def _nvidia_on_the_bus(root: str) -> int:
-    """How many of NVIDIA's display controllers are on the PCI bus. AMD's are often part of a CPU and not counted."""
-    slots = [f"sys/bus/pci/devices/{slot}" for slot in _folders(root, "sys/bus/pci/devices")]
-    nvidia = [slot for slot in slots if _read(root, f"{slot}/vendor") == "0x10de"]
-    return sum(
-        _read(root, f"{slot}/class").startswith("0x03") for slot in nvidia
-    )  # VGA, 3D and others
-
-
-def _folders(root: str, path: str) -> list[str]:
-    """The names in that folder, sorted; empty if it does not exist."""
+def _names_in(root: str, folder: str) -> list[str]:
+    """The names in the folder, sorted; empty if it does not exist."""
     try:
-        return sorted(os.listdir(os.path.join(root, path)))
+        return sorted(os.listdir(os.path.join(root, folder)))
     except OSError:
         return []
 
 
-def _read(root: str, path: str) -> str:
-    """The file's text; empty if there is none to read."""
+def _read_text(root: str, path: str) -> str:
+    """The file's text; empty if it cannot be read."""
     try:
         with open(os.path.join(root, path), encoding="utf-8", errors="replace") as file:
             return file.read().strip()
     except OSError:
         return ""
+
+
+def _fields(text: str) -> dict[str, str]:
+    """The values in lines of ``key: value``, the first one for each key."""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        fields.setdefault(key.strip(), value.strip())
+    return fields
+
+
+def _import_optional(package: str) -> ModuleType | None:
+    """The package, of the extra `cli`; ``None`` if it is not installed."""
+    from importlib import import_module
+
+    try:
+        return import_module(package)
+    except ModuleNotFoundError:
+        return None

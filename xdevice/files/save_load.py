@@ -64,7 +64,7 @@ def save(tree: Any, path: str | PathLike[str]) -> None:
     {'w': array([1., 1.]), 'step': 3}
     >>> folder.cleanup()
     """
-    file = _spelled(path)
+    file = _path_text(path)
     from xdevice.distributed.group import on_rank_0
     from xdevice.files.safetensors_file import write  # numpy and json: not at import
 
@@ -80,7 +80,7 @@ def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
     Raises
     ------
     FileFormatError
-        No safetensors file, or not the whole of one.
+        The file is not a safetensors file, or not complete.
     NotSupportedError
         The framework does not have a tensor's dtype: nothing is returned.
     DeviceNotFoundError
@@ -100,15 +100,16 @@ def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
     >>> import xdevice
     >>> xdevice.load("net.safetensors", device=xdevice.gpu(1))  # doctest: +SKIP
     """
-    owner, name = backend(), _spelled(path)
-    where = device_of(creation.zeros(())) if device is None else as_device(device)
-    require(owner, where)
+    owner = backend()
+    file = _path_text(path)
+    destination = device_of(creation.zeros(())) if device is None else as_device(device)
+    require(owner, destination)
     from xdevice.files.safetensors_file import read
 
-    return read(name, owner, where)
+    return read(file, owner, destination)
 
 
-def _spelled(path: Any) -> str:
+def _path_text(path: Any) -> str:
     try:
         return os.fsdecode(path)
     except TypeError:

@@ -1,0 +1,159 @@
+"""The structure of a tree as JSON: its containers, its plain values and the names of its tensors."""
+
+from collections import OrderedDict
+from itertools import count
+from typing import Any, TypeAlias
+
+from xdevice.errors import ArgumentTypeError, shortened
+from xdevice.framework.adapters import Backend
+from xdevice.framework.ownership import owned_by
+
+Tensor: TypeAlias = Any
+Path: TypeAlias = tuple[str, ...]
+JsonNode: TypeAlias = list[Any]
+"""``[kind, contents]`` of a node of the tree."""
+
+VERSION = 1  # of the structure; a file with a higher one was written by a later xdevice
+
+_PLAIN = (type(None), bool, int, float, str)
+_CONTAINERS: dict[str, Any] = {
+    "dict": dict,
+    "OrderedDict": OrderedDict,
+    "list": list,
+    "tuple": tuple,
+}
+
+
+class Structure:
+    """The structure of a tree as JSON, and its tensors by name. Shared tensors have one name."""
+
+    def __init__(self, tree: Any) -> None:
+        self.tensors: dict[str, tuple[Backend, Tensor]] = {}
+        self._names: dict[int, str] = {}  # by the tensor's id
+        self._parents: set[int] = set()  # the ids of the containers that are being walked
+        try:
+            self.as_json = {"version": VERSION, "tree": self._node(tree, ())}
+        except RecursionError:
+            raise ArgumentTypeError(
+                f"this {type(tree).__name__} is nested too deeply; make it flatter"
+            ) from None
+        if not self.tensors:
+            raise ArgumentTypeError(
+                f"there is no tensor in {shortened(tree)}; give a tree of tensors"
+            )
+
+    def _node(self, node: Any, path: Path) -> JsonNode:
+        owned = owned_by(node)
+        if owned is not None and owned.is_tensor:
+            return ["tensor", self._name(node, owned.backend, path)]
+        if type(node) in _PLAIN:
+            _check_length(node, path)
+            return ["plain", node]
+        if type(node) in _CONTAINERS.values():
+            return [type(node).__name__, self._contents(node, path)]
+        hint = _alternative(node, is_model=owned is not None)
+        raise ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {hint}")
+
+    def _name(self, tensor: Tensor, owner: Backend, path: Path) -> str:
+        """The tensor's name in the file: its path, and a number if another tensor has that name."""
+        if id(tensor) in self._names:
+            return self._names[id(tensor)]
+        path_name = ".".join(path).encode("utf-8", "backslashreplace").decode() or "tensor"
+        name = path_name
+        numbers = count(2)
+        while name in self.tensors or name == "__metadata__":  # keys may contain dots
+            name = f"{path_name}#{next(numbers)}"
+        self._names[id(tensor)] = name
+        self.tensors[name] = owner, tensor
+        return name
+
+    def _contents(self, container: Any, path: Path) -> list[Any]:
+        if id(container) in self._parents:
+            kind = type(container).__name__
+            raise ArgumentTypeError(
+                f"the {kind}{_at(path)} contains itself; a file cannot keep that"
+            )
+        self._parents.add(id(container))
+        if isinstance(container, (list, tuple)):
+            contents: list[Any] = [
+                self._node(child, (*path, str(index))) for index, child in enumerate(container)
+            ]
+        else:
+            for key in container:
+                _check_key(key, path)
+            contents = [
+                [key, self._node(child, (*path, str(key)))] for key, child in container.items()
+            ]
+        self._parents.discard(id(container))
+        return contents
+
+
+def rebuild(structure: Any, tensors: dict[str, Tensor]) -> Any:
+    """The tree with this structure.
+
+    `ValueError`: the structure is invalid, or does not contain one of the tensors.
+    """
+    version = structure.get("version") if isinstance(structure, dict) else None
+    if version != VERSION:
+        raise ValueError(
+            f"version {version!r} of the structure, where this xdevice knows {VERSION}"
+        )
+    unused = set(tensors)
+
+    def build(node: Any) -> Any:
+        kind, contents = node
+        if kind == "tensor":
+            unused.discard(contents)
+            return tensors[contents]
+        if kind == "plain" and type(contents) in _PLAIN:
+            return contents
+        if kind in ("list", "tuple"):
+            return _CONTAINERS[kind](map(build, contents))
+        if kind in ("dict", "OrderedDict"):
+            return _CONTAINERS[kind]((key, build(child)) for key, child in contents)
+        raise ValueError(f"no {shortened(kind)} is known")
+
+    tree = build(structure["tree"])
+    if unused:
+        raise ValueError(f"{min(unused)!r} is not in the structure")
+    return tree
+
+
+def _alternative(node: Any, is_model: bool) -> str:
+    """What to save in place of an object that cannot be saved."""
+    if is_model:
+        for method in ("state_dict", "collect_params"):
+            if hasattr(node, method):
+                return f"save dict(its {method}())"
+        return "save its variables, in a dict by their names"
+    if hasattr(node, "_fields"):
+        return "save its _asdict()"
+    if hasattr(node, "__dataclass_fields__"):
+        return "save vars() of it"
+    for plain in (dict, list, tuple, bool, int, float, str):
+        if isinstance(node, plain):
+            return f"make it a plain {plain.__name__}"
+    return "a file keeps tensors, numbers and strings, in dicts, lists and tuples"
+
+
+def _check_key(key: Any, path: Path) -> None:
+    if type(key) not in _PLAIN:
+        reason = f"the key {shortened(key)}{_at(path)} is neither a string nor a number"
+        raise ArgumentTypeError(f"{reason}, so a file cannot keep it; write str(key)")
+    _check_length(key, path)
+
+
+def _check_length(value: Any, path: Path) -> None:
+    """Raise for an integer with more digits than Python reads or writes, 4300 by default."""
+    if not isinstance(value, int):
+        return
+    try:
+        str(value)
+    except ValueError:
+        raise ArgumentTypeError(
+            f"{shortened(value)}{_at(path)} is too long for a file; write hex() of it"
+        ) from None
+
+
+def _at(path: Path) -> str:
+    return f" at {'.'.join(path)}" if path else ""
