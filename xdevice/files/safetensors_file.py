@@ -225,7 +225,7 @@ def write(tree: Any, path: str) -> None:
 def _number_and_reason(error: Exception) -> tuple[int, str]:
     """The error's number and text; in an error of the library the number is in its message."""
     if isinstance(error, OSError) and error.errno is not None:
-        return error.errno, error.strerror
+        return error.errno, error.strerror or str(error)
     match = re.search(r"os error (\d+)", str(error))
     if match is None:
         return errno.EIO, str(error)
