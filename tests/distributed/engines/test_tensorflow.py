@@ -102,7 +102,7 @@ def test_devices_bits_and_no_service(run, trusts):
 
 @pytest.mark.weekly
 def test_an_own_strategy_works_beside_it(run):
-    done = run(OWN, limit=60, XDEVICE_TRUST_NETWORK="1")
+    done = run(OWN, limit=120, XDEVICE_TRUST_NETWORK="1")
     assert done.status == 0, done.stderr
     assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
 
