@@ -1,4 +1,4 @@
-"""The notebooks run in a real kernel, under two frameworks, and print what is kept in them."""
+"""The notebooks run in a real kernel, under four frameworks, and print what is kept in them."""
 
 import json
 import os
@@ -15,7 +15,7 @@ NOTEBOOKS = Path(__file__).parents[2] / "docs" / "notebooks"
 NAMES = sorted(path.name for path in NOTEBOOKS.glob("*.ipynb"))
 
 
-@pytest.fixture(scope="module", params=["torch", "jax"])
+@pytest.fixture(scope="module", params=["torch", "jax", "tensorflow", "paddle"])
 def done(request, tmp_path_factory):
     """The framework, and the folder in which its notebooks are, with the outputs of this run."""
     folder = tmp_path_factory.mktemp(request.param)
