@@ -40,9 +40,9 @@ _PUBLIC_NAMES = {
     "xdevice.hardware.fallback": "try_all_gpus try_gpu",
     "xdevice.hardware.virtual": "virtual_gpus",
     "xdevice.hardware.scopes": "scope",
-    "xdevice.hardware.memory": """
-        empty_cache find_batch_size is_out_of_memory memory_stats share_gpus
-    """,
+    "xdevice.hardware.memory": "empty_cache is_out_of_memory memory_stats",
+    "xdevice.hardware.batch_size": "find_batch_size",
+    "xdevice.hardware.sharing": "share_gpus",
     "xdevice.hardware.timing": "Benchmark Timer",
     "xdevice.tensors.placement": """
         backend_of check_same_device device_of devices_of is_same_device to_device
@@ -71,10 +71,12 @@ if TYPE_CHECKING:  # type checkers and editors take the names from each module's
     from xdevice.framework.adapters import *
     from xdevice.framework.choosing import *
     from xdevice.framework.watched import *
+    from xdevice.hardware.batch_size import *
     from xdevice.hardware.devices import *
     from xdevice.hardware.fallback import *
     from xdevice.hardware.memory import *
     from xdevice.hardware.scopes import *
+    from xdevice.hardware.sharing import *
     from xdevice.hardware.timing import *
     from xdevice.hardware.virtual import *
     from xdevice.parallel.batches import *

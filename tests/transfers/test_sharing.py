@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 import xdevice
-from xdevice.hardware import memory
+from xdevice.hardware import sharing
 
 
 def shared(code, backend, **env):
@@ -34,7 +34,7 @@ def test_a_fraction_is_a_number(wrong):
         xdevice.ArgumentTypeError, match="is not a number; give one above 0 and up to 1"
     ):
         xdevice.share_gpus(wrong)
-    assert memory._asked is None
+    assert sharing._request is None
 
 
 @pytest.mark.weekly(but=("torch", "paddle", "mxnet", "jax"))
@@ -84,11 +84,11 @@ def test_after_first_use_it_is_an_error_that_names_the_framework(backend):
 def test_a_framework_that_is_imported_later_is_told_then(backend, virtual):
     code = """
         del os.environ["XDEVICE_BACKEND"]
-        from xdevice.hardware import memory
+        from xdevice.hardware import sharing
         xdevice.share_gpus()
         importlib.import_module(os.environ["FRAMEWORK"])
         with xdevice.using(os.environ["FRAMEWORK"]):
-            print(os.environ["FRAMEWORK"] in memory._shared, xdevice.num_gpus())
+            print(os.environ["FRAMEWORK"] in sharing._sharing, xdevice.num_gpus())
     """
     gpus = 0 if backend == "numpy" else int(virtual)
     if not xdevice.num_gpus():

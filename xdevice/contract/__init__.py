@@ -6,13 +6,17 @@ device exists, a move is needed. What the framework cannot provide is left out; 
 
 # ruff: noqa: F403, F405  (what the modules have in their `__all__`)
 
-from xdevice.contract import devices, tensors
+from xdevice.contract import devices, engines, tensors, transfers
 from xdevice.contract.devices import *
+from xdevice.contract.engines import *
 from xdevice.contract.tensors import *
+from xdevice.contract.transfers import *
 
 __all__ = ["CAPABILITIES", "MODULES", "PREPARING", "PROVIDED", "Capabilities"]
 __all__ += devices.__all__
+__all__ += engines.__all__
 __all__ += tensors.__all__
+__all__ += transfers.__all__
 
 
 class Capabilities:

@@ -1,0 +1,126 @@
+"""Finding a batch size that fits into the memory of a device."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+
+from xdevice.device import whole_number
+from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError, shortened
+from xdevice.framework.adapters import imported
+from xdevice.hardware.memory import ask_memory, is_out_of_memory
+from xdevice.kit.later import runs_later
+
+__all__ = ["find_batch_size"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+# flags of generators and coroutines, as in `inspect`, which takes 5 ms to import
+_RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
+_TO_THE_END = "pass a plain function that runs it to the end"
+
+
+@overload
+def find_batch_size(
+    fn: Callable[Concatenate[int, P], T], *, start: int = 1024, minimum: int = 1
+) -> Callable[P, T]: ...
+@overload
+def find_batch_size(
+    fn: None = None, *, start: int = 1024, minimum: int = 1
+) -> Callable[[Callable[Concatenate[int, P], T]], Callable[P, T]]: ...
+def find_batch_size(
+    fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1
+) -> Callable[..., Any]:
+    """``fn`` with its first argument, the batch size, found by trial.
+
+    Each call begins with ``start`` and halves it as long as ``fn`` runs out of memory; memory is
+    freed in between. A size found in one call does not limit the next. May be used as a decorator of
+    functions, with or without options; the arguments of the call follow the batch size.
+
+    Raises
+    ------
+    ArgumentError
+        ``start`` or ``minimum`` is not a positive integer, or ``start`` is less than ``minimum``.
+    ArgumentTypeError
+        ``fn`` is asynchronous or a generator, or a method that is not bound. When called: it has
+        returned a coroutine, or an iterator that makes its items later.
+    OutOfMemoryError
+        When called: not even ``minimum`` fits. The framework's own error is its cause.
+
+    Examples
+    --------
+    >>> from xdevice import find_batch_size
+    >>> @find_batch_size(start=64)
+    ... def train(batch_size, epochs):
+    ...     if batch_size > 20:
+    ...         raise MemoryError
+    ...     return batch_size, epochs
+    >>> train(3)
+    (16, 3)
+    """
+    if fn is None:
+        return lambda function: find_batch_size(function, start=start, minimum=minimum)
+    _check_function(fn)
+    for name, number in (("start", start), ("minimum", minimum)):
+        error = f"{name}={number!r} is not a batch size; give an integer of 1 or more"
+        whole_number(number, error, 1)
+    if start < minimum:
+        raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")
+
+    @wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> T:
+        size = start
+        while True:
+            try:
+                result = fn(size, *args, **kwargs)
+                _check_result(fn, result)
+                return result
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                if size <= minimum:
+                    message = f"out of memory even with a batch size of {size}"
+                    cure = "make the model or the samples smaller"
+                    raise OutOfMemoryError(f"{message}; {cure}") from error
+            # not within the except clause: there, the traceback keeps the tensors of the failed call
+            size = max(size // 2, minimum)
+            gc.collect()
+            for owner in imported():
+                ask_memory(owner, "empty_cache", None)
+
+    return run
+
+
+def _check_function(fn: Any) -> None:
+    """Raise an error if the function cannot be called with a batch size, or does its work after its call."""
+    if not callable(fn):
+        raise ArgumentError(
+            f"{fn!r} cannot be called; pass a function of the batch size, and start=… by name"
+        )
+    function = getattr(fn, "func", fn)  # of a partial
+    code = getattr(function, "__code__", None)
+    if code is not None and code.co_flags & _RUNS_LATER:
+        reason = f"{_name(fn)} is asynchronous or a generator, so its errors come after its call"
+        raise ArgumentTypeError(f"{reason}; {_TO_THE_END}")
+    variables = getattr(getattr(fn, "__code__", None), "co_varnames", ())
+    if variables[:1] == ("self",) and not hasattr(fn, "__self__"):
+        reason = "is a method: its first argument is its object and not the batch size"
+        cure = "wrap the bound method: find_batch_size(obj.method)"
+        raise ArgumentTypeError(f"{fn.__qualname__} {reason}; {cure}")
+
+
+def _check_result(fn: Any, result: object) -> None:
+    """Raise an error if the result is one whose work is done after the call."""
+    if not runs_later(result):
+        return
+    if isinstance(result, Coroutine):
+        result.close()  # or Python warns that it was never awaited
+    reason = f"{_name(fn)}() returned {shortened(result)}, whose errors come after the call"
+    raise ArgumentTypeError(f"{reason}; {_TO_THE_END}")
+
+
+def _name(fn: Any) -> str:
+    return getattr(fn, "__name__", "fn")

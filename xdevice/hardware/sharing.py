@@ -1,0 +1,112 @@
+"""Sharing the memory of GPUs: how much of it each framework takes."""
+
+from __future__ import annotations
+
+from _thread import RLock  # threading.RLock, without its 1 ms
+from typing import NamedTuple
+
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, shortened
+from xdevice.framework import at_import
+from xdevice.framework.adapters import Backend, imported
+from xdevice.framework.choosing import decided
+from xdevice.hooks import hooks
+
+__all__ = ["share_gpus"]
+
+
+class _Request(NamedTuple):
+    fraction: float | None  # of each GPU's memory; None for all of it
+
+
+class _Sharing(NamedTuple):
+    """What a framework was asked for, and the settings that it made."""
+
+    request: _Request
+    settings: dict[str, str]
+
+
+_request: _Request | None = None
+_sharing: dict[Backend, _Sharing] = {}
+_lock = RLock()
+
+
+def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
+    """Let each framework take memory of a GPU as it needs it, and return the settings made, by framework.
+
+    By default TensorFlow takes nearly all memory of every GPU when it is first used, and JAX three quarters. What was
+    taken is not given back before the process ends. Frameworks that are imported later are told then. Without a GPU
+    there may be nothing to set.
+
+    Parameters
+    ----------
+    fraction
+        The most that each framework may take of each GPU's memory, above 0 and up to 1; ``None``: all of it.
+
+    Raises
+    ------
+    ArgumentError
+        The fraction is not above 0 and up to 1.
+    ArgumentTypeError
+        The fraction is not a number.
+    TooLateError
+        A framework has been used, and has taken its memory; the message names it.
+
+    Examples
+    --------
+    >>> import xdevice
+    >>> xdevice.share_gpus(0.3)  # doctest: +SKIP
+    {'jax': {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false', 'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.3'}}
+    """
+    global _request
+    request = _Request(_checked(fraction))
+    with _lock:
+        previous, _request = _request, request
+        chosen = decided()
+        owners = imported() if chosen is None else [chosen, *imported()]
+        try:
+            for owner in owners:
+                share_requested(owner)
+        except Exception:
+            _request = previous
+            raise
+    if share_requested not in hooks.before_loading:
+        hooks.before_loading.append(share_requested)
+    at_import.watch(share_requested)
+    return {str(owner): dict(each.settings) for owner, each in _sharing.items() if each.settings}
+
+
+def _checked(fraction: object) -> float | None:
+    if fraction is None:
+        return None
+    if isinstance(fraction, bool) or not isinstance(fraction, (int, float)):
+        raise ArgumentTypeError(
+            f"fraction={shortened(fraction)} is not a number; give one above 0 and up to 1"
+        )
+    if not 0 < fraction <= 1:
+        raise ArgumentError(
+            f"fraction={fraction!r} is not above 0 and up to 1; "
+            "0.3 is three tenths of a GPU's memory"
+        )
+    return float(fraction)
+
+
+def share_requested(owner: Backend, capability: str = "") -> None:
+    """Tell a framework of the request before it is used."""
+    if _request is None or capability == "virtual":
+        return
+    with _lock:
+        previous = _sharing.get(owner)
+        if previous is not None and previous.request == _request:
+            return
+        # noted first: telling it loads capabilities, for which this function is called again
+        _sharing[owner] = _Sharing(_request, {})
+        try:
+            settings = owner.allocation.share(_request.fraction)
+            _sharing[owner] = _Sharing(_request, settings)
+        except NotSupportedError:
+            pass  # it has no GPUs
+        except BaseException:
+            del _sharing[owner]
+            if previous is not None:
+                _sharing[owner] = previous
+            raise
