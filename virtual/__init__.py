@@ -140,11 +140,17 @@ def _enable(owner: Backend) -> None:
 
 
 def _report(owner: Backend, error: XDeviceError) -> None:
-    """Print why a framework is refused virtual GPUs at its import; end the process where it needs them."""
+    """Print why a framework is refused virtual GPUs at its import; end the process where it needs them.
+
+    Where it is not known which framework the program needs, the import fails: a program that handles
+    an ImportError can do without that framework.
+    """
     is_refusal = isinstance(error, (NotSupportedError, VirtualDeviceError))
     if is_refusal and request.is_required(owner):
         print(f"xdevice: error: {error}", file=sys.stderr)
-        raise at_import.RefusedExit(2) from None
+        if request.is_named(owner):
+            raise at_import.RefusedExit(2) from None
+        raise at_import.RefusedImportError(str(error), owner) from None
     print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
 
 

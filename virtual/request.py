@@ -76,7 +76,16 @@ def require(frameworks: Iterable[str]) -> None:
 
 
 def is_required(framework: str) -> bool:
-    return not {"all", framework}.isdisjoint(os.environ.get(REQUIRED, "").split(","))
+    """Whether the program is known to need it, or may: none is named, so that any may be the one."""
+    return is_named(framework) or "all" in _required()
+
+
+def is_named(framework: str) -> bool:
+    return framework in _required()
+
+
+def _required() -> list[str]:
+    return os.environ.get(REQUIRED, "").split(",")
 
 
 def is_in_environment() -> bool:

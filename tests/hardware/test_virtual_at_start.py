@@ -9,8 +9,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from xdevice.cli.virtual import LINE, NAME
 from xdevice.virtual import children
+from xdevice.virtual.command import LINE, NAME
 
 ASK = "import sys, toy; print('xdevice_toy.virtual' in sys.modules, toy.__spec__.loader is toy.__loader__)"
 CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
@@ -153,6 +153,20 @@ def test_a_script_that_is_run_with_virtual_gpus_ends_where_they_are_refused(pyth
     assert not out
     assert errors[-1].endswith("there is a real toy")
     assert how == "--stand-in" or len(errors) == 1, errors
+
+
+@pytest.mark.parametrize(("how", "status"), [("--stand-in", 1), ("--watch-transfers", 2)])
+def test_a_program_may_do_without_a_framework_that_is_refused_them(python, tmp_path, how, status):
+    (tmp_path / "without.py").write_text(
+        "try: import toy\nexcept ImportError: toy = None\nprint('done', toy)"
+    )
+    (tmp_path / "within.py").write_text("def train(): import toy\ntrain()\nprint('done')")
+    run = "-m", "xdevice", "run", "--virtual-gpus=2", how, "-m"
+    out, errors = python(*run, "without", REAL="1")
+    assert out == ["done None"]
+    assert errors[0] == "xdevice: error: there is a real toy"
+    out, errors = python(*run, "within", REAL="1", status=status)
+    assert (out, errors) == ([], ["xdevice: error: there is a real toy"])
 
 
 @pytest.mark.skipif(

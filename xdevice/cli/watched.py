@@ -18,7 +18,7 @@ from urllib.parse import quote
 from xdevice._version import __version__
 from xdevice.cli.parser import fail
 from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
-from xdevice.framework.at_import import RefusedExit
+from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.hardware.virtual import are_asked_for
 from xdevice.kit.escaping import as_json, escaped
@@ -68,8 +68,8 @@ def main() -> None:
         sys.exit(fail(str(error)))
     ended = _run()
     watch.__exit__()
-    if isinstance(ended, RefusedExit):  # nothing was run of which a report could tell
-        raise ended
+    if isinstance(ended, RefusedExit | RefusedImportError):  # nothing was run to report on
+        sys.exit(2)
     if isinstance(ended, VirtualDeviceError) and are_asked_for():
         sys.exit(fail(str(ended)))
     ours = os.getpid() == process  # else a fork has come to its end

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from types import ModuleType
+from types import ModuleType, TracebackType
 from typing import Any
 
 from xdevice.errors import XDeviceError
@@ -66,6 +66,25 @@ def _succeeds(then: Callable[[Backend], object], owner: Backend) -> bool:
 
 class RefusedExit(SystemExit):
     """The process ends, since a framework is refused what the process needs; the reason has been printed."""
+
+
+class RefusedImportError(ImportError):
+    """A framework that may be meant to have virtual GPUs is refused them, which has been said.
+
+    Uncaught, it ends the program without a traceback.
+    """
+
+    def __init__(self, message: str, framework: str) -> None:
+        super().__init__(message, name=framework)
+        previous = sys.excepthook
+
+        def show(
+            kind: type[BaseException], error: BaseException, trace: TracebackType | None
+        ) -> None:
+            if error is not self:
+                previous(kind, error, trace)
+
+        sys.excepthook = show
 
 
 class _ByAdapter(WrappedLoader):
