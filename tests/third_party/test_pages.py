@@ -75,7 +75,7 @@ LIES = {
         "def copy(array): return array": "test_a_forced_copy_shares_no_memory",
     },
     "mixing": {
-        "def forbid(): import contextlib; return contextlib.nullcontext()": "test_a_scope_is_no_excuse"
+        "def forbid(): import contextlib; return contextlib.nullcontext()": "test_strict_holds_inside_a_scope"
     },
     "creation": {"def seed(n): pass": "test_a_seed_repeats_random_numbers"},
 }  # none of which is caught by the promise about another

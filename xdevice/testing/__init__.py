@@ -1,4 +1,4 @@
-"""Tests on many frameworks and devices: a pytest plugin, and the contract suite that an adapter inherits."""
+"""A pytest plugin for many frameworks and devices, and the contract suite that an adapter inherits."""
 
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
@@ -8,79 +8,91 @@ from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from xdevice.framework import choosing
 
 __all__ = ["Native"]
 
+# Objects of the framework that is tested. It is chosen at run time, so no type checker knows them.
+Tensor: TypeAlias = Any
+Model: TypeAlias = Any
+NativeDevice: TypeAlias = Any
+
 
 class Native(Protocol):
     """A framework's own calls: a module, or any object, with these functions.
 
-    Only ``ones`` is required. A promise that needs a missing function is not collected: a framework without
-    models has no ``model``. Without a device, a function uses the framework's default device.
+    Only ``ones`` is required. A promise that needs a missing function is not collected: a framework
+    without models has no ``model``. A function that is given no device uses the framework's default.
     """
 
-    def ones(self) -> Any:
-        """A (2, 3) tensor of ones, by the framework's own factory; a vector of six, if it has vectors only."""
+    def ones(self) -> Tensor:
+        """A (2, 3) tensor of ones, from the framework's own factory.
 
-    def address(self, x: Any) -> int:
+        A framework that has only vectors returns a vector of six ones.
+        """
+
+    def address(self, x: Tensor) -> int:
         """The address of the tensor's memory."""
 
-    def write(self, x: Any, value: float) -> None:
-        """Fill a tensor made by xdevice in place. Leave it out if tensors are immutable."""
+    def write(self, x: Tensor, value: float) -> None:
+        """Fill a tensor created by xdevice in place. Leave it out if tensors are immutable."""
 
-    def owned(self) -> Iterable[Any]:
+    def owned(self) -> Iterable[Tensor]:
         """One tensor of every class that the framework has, views and scalars included."""
 
-    def native_devices(self) -> Iterable[tuple[Any, str]]:
+    def native_devices(self) -> Iterable[tuple[NativeDevice, str]]:
         """Native devices, each with the name of the device that it stands for."""
 
-    def parameter(self, frozen: bool = False) -> Any:
+    def parameter(self, frozen: bool = False) -> Tensor:
         """A trainable parameter, or a frozen one. Needs ``is_frozen``."""
 
-    def is_frozen(self, parameter: Any) -> bool:
+    def is_frozen(self, parameter: Tensor) -> bool:
         """Whether the parameter is frozen: it is not trained."""
 
-    def model(self) -> Any:
+    def model(self) -> Model:
         """A dense layer from 3 to 2, then batch normalisation. Needs ``parameters``."""
 
-    def output(self, model: Any, x: Any) -> Any:
-        """The model's output for a tensor made by xdevice."""
+    def output(self, model: Model, x: Tensor) -> Tensor:
+        """The model's output for a tensor created by xdevice."""
 
-    def parameters(self, model: Any) -> Sequence[Any]:
+    def parameters(self, model: Model) -> Sequence[Tensor]:
         """The model's parameters, always in the same order."""
 
-    def unbuilt_model(self) -> Any:
+    def unbuilt_model(self) -> Model:
         """A model whose parameters do not exist yet."""
 
-    def gradient(self, move: Callable[[Any], Any]) -> list[float]:
-        """The gradient of ``sum(2 * move(x))`` with respect to a new x of three ones: 2 everywhere."""
+    def gradient(self, move: Callable[[Tensor], Tensor]) -> list[float]:
+        """The gradient of ``sum(2 * move(x))`` for a new x of three ones: 2 everywhere."""
 
-    def compiled_loss(self) -> tuple[Callable[[Any, Any], Any], list[Any]]:
-        """``loss(params, x)`` in the framework's compiled form, and a list that is longer each time it is compiled.
+    def compiled_loss(self) -> tuple[Callable[[dict[str, Tensor], Tensor], Tensor], list[Any]]:
+        """``loss(params, x)`` in the framework's compiled form, and a list of its compilations.
 
-        The loss is the sum of the squares of ``x @ params["w"] + params["b"]``, one number.
+        The loss is the sum of the squares of ``x @ params["w"] + params["b"]``, one number. The
+        list gets one entry each time that the function is compiled.
         """
 
     def compiled(self, fn: Callable[..., Any]) -> Callable[..., Any]:
-        """The function in the framework's compiled form, which is traced at the first call and perhaps again."""
+        """The function in the framework's compiled form.
 
-    def mixing_gradient(self, x: Any, y: Any) -> Callable[[], Any]:
-        """A function that runs a backward pass in which x's gradient, on its device, meets y, on another.
+        It is traced at its first call, and may be traced again.
+        """
+
+    def mixing_gradient(self, x: Tensor, y: Tensor) -> Callable[[], object]:
+        """A function that runs a backward pass: x's gradient meets y, which is on another device.
 
         The forward pass runs here, outside `xdevice.strict`, and must succeed.
         """
 
-    def symbolic(self, ask: Callable[[Any], object]) -> None:
+    def symbolic(self, ask: Callable[[Tensor], object]) -> None:
         """Call ``ask`` with a symbolic tensor, which has no placement yet."""
 
 
 @cache
 def words_in(folder: Path, backend: str) -> ModuleType:
-    """The functions of one framework, from the file of its name in a folder."""
-    _ = choosing.backend(backend).framework  # imported safely, whatever else is in the process
+    """The functions of one framework, from the file with its name in a folder."""
+    _ = choosing.backend(backend).framework  # imports it in an order that is safe beside others
     spec = spec_from_file_location(f"native_{backend}", folder / f"{backend}.py")
     if spec is None or spec.loader is None:
         raise ImportError(f"{folder / backend}.py cannot be imported")

@@ -1,6 +1,6 @@
 """The contract: what xdevice promises under every framework, as tests that an adapter inherits.
 
-Each class is a part of it, each test a promise, and `Suite` has all of them::
+Each class is a part of the contract, each test a promise. `Suite` has all of them::
 
     from xdevice.testing import contract
 
@@ -34,8 +34,6 @@ __all__ = [
     "Memory",
     "Mixing",
     "Models",
-]
-__all__ += [
     "OpenWorld",
     "Parallel",
     "Placement",
@@ -43,8 +41,6 @@ __all__ += [
     "Promises",
     "Scopes",
     "SeveralDevices",
-]
-__all__ += [
     "SeveralPlacements",
     "Standard",
     "Storage",
@@ -57,7 +53,26 @@ __all__ += [
 
 
 class Suite(
-    Hardware, Creation, Placement, Trees, OpenWorld, Models, Exchange, Gradients, Memory, Scopes, Timing,
-    SeveralDevices, SeveralPlacements, Mixing, Transfers, Parallel, DataParallel, Prefetching, Storage, Maths, Standard,
-):  # fmt: skip
-    """All of the contract."""
+    Hardware,
+    Creation,
+    Placement,
+    Trees,
+    OpenWorld,
+    Models,
+    Exchange,
+    Gradients,
+    Memory,
+    Scopes,
+    Timing,
+    SeveralDevices,
+    SeveralPlacements,
+    Mixing,
+    Transfers,
+    Parallel,
+    DataParallel,
+    Prefetching,
+    Storage,
+    Maths,
+    Standard,
+):
+    """The whole contract."""

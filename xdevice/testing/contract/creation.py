@@ -1,4 +1,4 @@
-"""New tensors, and values out of the framework."""
+"""Creating tensors, and reading their values as NumPy arrays."""
 
 import math
 from collections.abc import Callable
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from xdevice import (
+    Device,
     arange,
     backend_of,
     device_of,
@@ -28,8 +29,8 @@ from xdevice.hardware import devices as hardware
 from xdevice.tensors import creation
 from xdevice.tensors.exchange import convert, to_numpy
 from xdevice.tensors.placement import to_device
-from xdevice.testing import Native
-from xdevice.testing.contract.promises import FIXED, Promises, at_home, home, needs, raised, values
+from xdevice.testing import Native, Tensor
+from xdevice.testing.contract.promises import FIXED, Promises, home, needs, raised, values
 
 FACTORIES: dict[str, Callable[..., Any]] = {
     **{
@@ -90,8 +91,8 @@ WIDE = [np.array([NAN]), [np.float64(NAN)], [1j], np.array([2**31]), 2.0**31, [[
 WITHIN_RANGE: list[Any] = [
     ([[0, 255], [1.9, True]], "uint8", [[0, 255], [1, 1]]),
     ([NAN, 2.0], "bool", [True, True]),
+    ([-(2**31), 2**31 - 1], "int32", [-(2**31), 2**31 - 1]),
 ]
-WITHIN_RANGE.append(([-(2**31), 2**31 - 1], "int32", [-(2**31), 2**31 - 1]))
 RANGES = [(0, INF), (0, 5, NAN), (1j,), ("5",), (0, None, 0), (0, 3, 0)]
 HUGE = [2**63 - 1, (2**31,) * 3, 2**64 + 3, 2**70]
 REFUSALS: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [
@@ -110,24 +111,28 @@ REFUSALS: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [
     ("full", lambda value: full((2,), value), "not a number", ["a", None, object(), [1]]),
     ("seed", seed, "out of range", [-1, 2**32, 1.5, "one", None, True]),
 ]
-"""What factories refuse: the call, the words of the error, and what it is called with."""
-REFUSED = [(name, call, says, given) for name, call, says, several in REFUSALS for given in several]
+"""What factories refuse: the factory, a call of it, the error's message, and the arguments."""
+REFUSED = [
+    (name, call, message, argument)
+    for name, call, message, arguments in REFUSALS
+    for argument in arguments
+]
 
 
 class Creation(Promises):
     @needs("creation.{name}")
     @pytest.mark.parametrize("name", FACTORIES)
     def test_factories_make_on_each_device(
-        self, backend: str, native: Native, name: str, place: Any
+        self, backend: str, native: Native, name: str, place: Device
     ) -> None:
-        written = (
-            f"/{place.kind.upper()}:{place.index}",
-            f"cuda:{place.index}" if place.kind == "gpu" else place.kind,
-        )
-        for device in (place, str(place), hardware.native(place), *written):
-            made = FACTORIES[name](device=device)
-            assert (device_of(made), type(made)) == (place, type(native.ones()))
-            assert tuple(made.shape) == ((6,) if name == "arange" else (2, 3))
+        other_spelling = f"cuda:{place.index}" if place.kind == "gpu" else place.kind
+        spellings = [str(place), f"/{place.kind.upper()}:{place.index}", other_spelling]
+        shape = (6,) if name == "arange" else (2, 3)
+        for device in (place, hardware.native(place), *spellings):
+            x = FACTORIES[name](device=device)
+            assert device_of(x) == place
+            assert type(x) is type(native.ones())
+            assert tuple(x.shape) == shape
 
     @pytest.mark.parametrize("dtype", ["float32", "int32", "uint8"])
     def test_empty_tensors_are_made_on_each_device(
@@ -156,11 +161,12 @@ class Creation(Promises):
         assert to_numpy(FACTORIES[name](dtype=dtype)).dtype == np.dtype(dtype)
 
     @needs("creation.ones", "creation.zeros", "exchange.to_numpy")
-    def test_a_native_dtype_will_do(self, backend: str) -> None:
-        assert to_numpy(ones(3, dtype=zeros(1, dtype="float16").dtype)).dtype == np.float16
+    def test_factories_accept_native_dtypes(self, backend: str) -> None:
+        native_dtype = zeros(1, dtype="float16").dtype
+        assert to_numpy(ones(3, dtype=native_dtype)).dtype == np.float16
 
     @needs(*FIXED, "exchange.to_numpy")
-    def test_values_are_what_was_asked_for(self, backend: str, place: Any) -> None:
+    def test_factories_fill_in_the_requested_values(self, backend: str, place: Device) -> None:
         assert values(zeros((2, 3), device=place)) == [[0, 0, 0], [0, 0, 0]]
         assert values(ones(2, device=place)) == [1, 1]
         assert values(full((2,), 2.5, device=place)) == [2.5, 2.5]
@@ -176,8 +182,8 @@ class Creation(Promises):
     @needs("creation.{name}", "creation.full")
     def test_shapes_are_integers_or_sequences(self, backend: str, name: str, shape: Any) -> None:
         expected = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
-        made = full(shape, 1.0) if name == "full" else getattr(creation, name)(shape)
-        assert tuple(made.shape) == expected
+        x = full(shape, 1.0) if name == "full" else getattr(creation, name)(shape)
+        assert tuple(x.shape) == expected
 
     @pytest.mark.parametrize("name", ["zeros", "rand"])
     @needs("creation.{name}")
@@ -185,11 +191,11 @@ class Creation(Promises):
         assert tuple(getattr(creation, name)(2, 3).shape) == (2, 3)
 
     @needs("creation.{name}")
-    @pytest.mark.parametrize(("name", "call", "says", "given"), REFUSED)
+    @pytest.mark.parametrize(("name", "call", "message", "argument"), REFUSED)
     def test_a_bad_argument_is_an_error(
-        self, backend: str, name: str, call: Any, says: str, given: Any
+        self, backend: str, name: str, call: Any, message: str, argument: Any
     ) -> None:
-        raised(ArgumentError, says)(call, given)
+        raised(ArgumentError, message)(call, argument)
 
     @needs("creation.tensor", "exchange.to_numpy")
     @pytest.mark.parametrize(("data", "dtype", "expected"), WITHIN_RANGE)
@@ -210,38 +216,42 @@ class Creation(Promises):
 
     @needs("creation.full", "creation.tensor", "exchange.to_numpy")
     def test_overflow_never_changes_the_dtype(self, backend: str) -> None:
-        makers: list[Callable[[], Any]] = [
+        factories: list[Callable[[], Tensor]] = [
             lambda: full((2,), 300, dtype="uint8"),
             lambda: tensor([300], dtype="uint8"),
         ]
-        for make in makers:
+        for factory in factories:
             with suppress(ArgumentError):
-                assert to_numpy(make()).dtype == np.uint8
+                assert to_numpy(factory()).dtype == np.uint8
 
     @needs("creation.tensor", "exchange.to_numpy")
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "uint8", "int8", "bool"])
     def test_numpy_values_and_dtypes_are_kept(self, backend: str, dtype: Any) -> None:
-        back = to_numpy(tensor(np.array([[0, 1], [1, 0]], dtype=dtype)))
-        assert (back.dtype, back.tolist()) == (np.dtype(dtype), [[0, 1], [1, 0]])
+        array = to_numpy(tensor(np.array([[0, 1], [1, 0]], dtype=dtype)))
+        assert array.dtype == np.dtype(dtype)
+        assert array.tolist() == [[0, 1], [1, 0]]
 
     @needs("creation.tensor", "exchange.to_numpy")
     @pytest.mark.parametrize("layout", LAYOUTS)
     def test_numpy_arrays_of_any_layout_work(self, backend: str, layout: Any) -> None:
         data = LAYOUTS[layout]
-        back = to_numpy(tensor(data))
-        assert (back.dtype, back.shape, back.tolist()) == (np.float32, data.shape, data.tolist())
+        array = to_numpy(tensor(data))
+        assert array.dtype == np.float32
+        assert array.shape == data.shape
+        assert array.tolist() == data.tolist()
 
     @needs("creation.arange", "creation.tensor", "exchange.to_numpy")
     def test_whole_numbers_stay_whole(self, backend: str) -> None:
-        made = (tensor([1, 2, 3]), arange(3), tensor([1.0, 2.0]))
-        assert [to_numpy(x).dtype.kind for x in made] == ["i", "i", "f"]
+        assert to_numpy(tensor([1, 2, 3])).dtype.kind == "i"
+        assert to_numpy(arange(3)).dtype.kind == "i"
+        assert to_numpy(tensor([1.0, 2.0])).dtype.kind == "f"
 
     @needs("creation.tensor", "exchange.to_numpy")
-    def test_the_data_is_copied_always(self, backend: str) -> None:
+    def test_tensor_always_copies_its_data(self, backend: str) -> None:
         data = np.arange(64, dtype="float32")
-        made = tensor(data)
+        x = tensor(data)
         data[:] = -1
-        assert values(made) == list(range(64))
+        assert values(x) == list(range(64))
 
     @needs("address", "creation.tensor")
     def test_a_tensor_of_a_tensor_is_a_copy(self, backend: str, native: Native) -> None:
@@ -252,17 +262,18 @@ class Creation(Promises):
 
     @pytest.mark.parametrize("name", ["rand", "randn"])
     @needs("creation.{name}", "creation.seed", "exchange.to_numpy")
-    def test_a_seed_repeats_random_numbers(self, backend: str, name: str, place: Any) -> None:
-        def drawn() -> Any:
+    def test_a_seed_repeats_random_numbers(self, backend: str, name: str, place: Device) -> None:
+        def draw() -> Any:
             return values(getattr(creation, name)((50,), device=place))
 
         seed(7)
-        a, b = drawn(), drawn()
+        first, second = draw(), draw()
+        assert first != second
+        assert len(set(first)) > 40
         seed(7)
-        assert drawn() == a != b
-        assert len(set(a)) > 40
+        assert draw() == first
         seed(8)
-        assert drawn() != a
+        assert draw() != first
 
     @needs("creation.rand", "creation.randn", "creation.seed", "exchange.to_numpy")
     def test_random_numbers_are_distributed_right(self, backend: str) -> None:
@@ -279,11 +290,12 @@ class Creation(Promises):
     def test_factories_take_framework_and_device_from_like(
         self, backend: str, native: Native, name: str
     ) -> None:
-        beside = native.ones()
+        x = native.ones()
         with using("numpy"):
-            for like in (beside, {"x": [beside], "n": 1}):
-                made = FACTORIES[name](like=like)
-                assert (backend_of(made), device_of(made)) == (backend, device_of(beside))
+            for like in (x, {"x": [x], "n": 1}):
+                new_tensor = FACTORIES[name](like=like)
+                assert backend_of(new_tensor) == backend
+                assert device_of(new_tensor) == device_of(x)
         assert backend_of(FACTORIES[name](like=np.ones(2))) == "numpy"
         raised(NotATensorError)(lambda: FACTORIES[name](like="text"))
 
@@ -293,29 +305,27 @@ class Creation(Promises):
             with using("numpy"):
                 assert backend_of(obj) == backend
         assert backend_of(np.ones(2)) == "numpy"
-        for nothing in (1, "text", list[Any](), {"a": None}):
-            raised(NotATensorError)(backend_of, nothing)
+        for without_tensors in (1, "text", list[Any](), {"a": None}):
+            raised(NotATensorError)(backend_of, without_tensors)
 
     @needs("gradient", "creation.full")
     @pytest.mark.parametrize("dtype", [None, "float32"])
     def test_full_keeps_the_gradient_of_its_number(
         self, backend: str, native: Native, dtype: Any
     ) -> None:
-        assert at_home(lambda: native.gradient(lambda x: full((3,), x[0], dtype=dtype))) == [
-            6.0,
-            0.0,
-            0.0,
-        ]
+        with home():
+            gradient = native.gradient(lambda x: full((3,), x[0], dtype=dtype))
+        assert gradient == [6, 0, 0]
 
 
 @needs("exchange.to_numpy")
 class Exchange(Promises):
-    def test_to_numpy_returns_host_values(self, backend: str, x: Any) -> None:
+    def test_to_numpy_returns_host_values(self, backend: str, x: Tensor) -> None:
         array = to_numpy(x)
         assert array.ravel().tolist() == [1] * 6
         assert type(array) is np.ndarray
 
-    def test_to_numpy_shares_no_memory(self, backend: str, x: Any, place: Any) -> None:
+    def test_to_numpy_shares_no_memory(self, backend: str, x: Tensor, place: Device) -> None:
         x = to_device(x, place)
         array = to_numpy(x)
         array[:] = 5
@@ -323,16 +333,16 @@ class Exchange(Promises):
 
     @needs("creation.ones")
     @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (2, 3)])
-    def test_every_shape_survives(self, backend: str, shape: Any) -> None:
+    def test_to_numpy_keeps_every_shape(self, backend: str, shape: Any) -> None:
         assert to_numpy(ones(shape)).shape == shape
 
     @needs("parameter")
     def test_parameters_read_back_without_gradient(self, backend: str, native: Native) -> None:
         assert to_numpy(native.parameter()).shape == (2, 3)
 
-    @pytest.mark.parametrize("nothing", [[1, 2], "text", None, 3.0])
-    def test_what_is_no_tensor_is_an_error(self, backend: str, nothing: Any) -> None:
-        raised(NotATensorError)(to_numpy, nothing)
+    @pytest.mark.parametrize("value", [[1, 2], "text", None, 3.0])
+    def test_to_numpy_rejects_other_objects(self, backend: str, value: object) -> None:
+        raised(NotATensorError)(to_numpy, value)
 
     @needs("creation.dtype", "creation.ones", "creation.tensor")
     @pytest.mark.parametrize("shape", [(), (0, 2), (2, 3)])
@@ -340,7 +350,9 @@ class Exchange(Promises):
         x = ones(shape, dtype="float32", device=home())
         array = convert(x, "numpy", device="cpu")
         assert type(array) is np.ndarray
-        back = convert(array, backend, device=home(), copy=True)
-        assert (type(back), device_of(back), to_numpy(back).dtype) == (type(x), home(), "float32")
-        assert values(back) == np.ones(shape).tolist()
+        y = convert(array, backend, device=home(), copy=True)
+        assert type(y) is type(x)
+        assert device_of(y) == home()
+        assert to_numpy(y).dtype == "float32"
+        assert values(y) == np.ones(shape).tolist()
         assert convert(x, backend) is x

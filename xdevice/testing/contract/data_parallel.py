@@ -1,18 +1,18 @@
-"""`data_parallel`: a training step on several devices is the step on one."""
+"""`data_parallel`: a training step on several devices has the results of the step on one."""
 
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
 
 from xdevice import (
+    Device,
     Replicas,
     all_reduce,
-    as_device,
     data_parallel,
     replicate,
     scope,
@@ -22,55 +22,58 @@ from xdevice import (
 )
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, XDeviceError
 from xdevice.framework import choosing
+from xdevice.framework.adapters import Backend
 from xdevice.tensors.creation import ones, tensor
 from xdevice.tensors.placement import device_of, devices_of, to_device
 from xdevice.tensors.trees.tree import flatten
-from xdevice.testing.contract.gradients import total
+from xdevice.testing import Tensor
+from xdevice.testing.contract.gradients import as_row, total
 from xdevice.testing.contract.parallel import rows, twice
 from xdevice.testing.contract.promises import (
     FIRST,
     SECOND,
     Promises,
+    Tree,
     home,
     needs,
     number,
+    on_several,
     raised,
     refusals,
     values,
 )
 
+Parameters: TypeAlias = dict[str, Any]
+"""Tensors by name, some of them in lists."""
 
-def loss(params: Any, x: Any, y: Any) -> Any:
-    """The mean over the rows of a small smooth network's error, in operators that every framework has."""
+
+def loss(params: Parameters, x: Tensor, y: Tensor) -> Any:
+    """The mean squared error of a small smooth network, in operators that every framework has."""
     hidden = x @ params["in"] + params["bias"]
     hidden = hidden / (1 + hidden * hidden)
     return total(hidden @ params["out"][0] - y) / x.shape[0]
 
 
-def float64_loss(w: Any, x: Any) -> Any:
-    """The mean over the rows of squares, of float64 numbers."""
+def float64_loss(w: Tensor, x: Tensor) -> Tensor:
+    """The mean over the rows of the squares, in float64."""
     product = x @ w
-    row = (
-        product.reshape((1, -1))
-        if hasattr(product, "reshape")
-        else choosing.backend().framework.transpose(product)
-    )
-    return row @ product / x.shape[0]
+    return as_row(product) @ product / x.shape[0]
 
 
-def parameters() -> Any:
-    def made(*shape: int) -> Any:
+def parameters() -> Parameters:
+    def weights(*shape: int) -> Tensor:
         return tensor(np.linspace(-1, 1, math.prod(shape)).reshape(shape), dtype="float32")
 
-    return {"in": made(3, 4), "bias": made(4), "out": [made(4, 2)], "unused": made(2)}
+    return {"in": weights(3, 4), "bias": weights(4), "out": [weights(4, 2)], "unused": weights(2)}
 
 
-def batch(n: int = 9) -> tuple[Any, Any]:
+def batch(n: int = 9) -> tuple[Tensor, Tensor]:
+    """The inputs and the targets of n rows."""
     return rows(n), rows(n, 2)
 
 
-def on_one() -> tuple[Any, Any, Any]:
-    """The parameters and a batch, on the first device, and the loss there with its gradients."""
+def step_on_one_device() -> tuple[Parameters, tuple[Tensor, Tensor], Any]:
+    """Parameters, a batch, and the step's result: the loss and its gradients."""
     with scope(home()):
         params, data = parameters(), batch()
         return params, data, value_and_grad(loss)(params, *data)
@@ -80,40 +83,45 @@ def step_on_two(*args: Any) -> Any:
     return data_parallel(loss, twice())(*args)
 
 
-def check_equal(found: Any, expected: Any) -> None:
+def check_equal(result: Tree, expected: Tree) -> None:
     """Compare two trees, such as a value and its gradients."""
-    for ours, theirs in zip(flatten(found).leaves, flatten(expected).leaves, strict=True):
-        assert to_numpy(ours) == pytest.approx(to_numpy(theirs), rel=1e-5, abs=1e-6)
+    for leaf, expected_leaf in zip(flatten(result).leaves, flatten(expected).leaves, strict=True):
+        assert to_numpy(leaf) == pytest.approx(to_numpy(expected_leaf), rel=1e-5, abs=1e-6)
 
 
-PLACES: dict[str, Callable[[], list[Any]]] = {
+DEVICE_LISTS: dict[str, Callable[[], list[Device]]] = {
     "one": lambda: [home()],
     "twice": twice,
     "two": lambda: [FIRST, SECOND],
     "three": lambda: [FIRST, home(), SECOND],
     "four": lambda: [FIRST, SECOND, SECOND, FIRST],
 }
-WHERE = [
-    "one",
-    "twice",
-    *(pytest.param(name, marks=pytest.mark.multi_device(2)) for name in ("two", "three", "four")),
-]
-EVERYWHERE = pytest.mark.parametrize("several", WHERE, indirect=True)
+ON_EACH_LIST = pytest.mark.parametrize(
+    "several",
+    [
+        "one",
+        "twice",
+        pytest.param("two", marks=on_several),
+        pytest.param("three", marks=on_several),
+        pytest.param("four", marks=on_several),
+    ],
+    indirect=True,
+)
 
-told: ContextVar[str] = ContextVar("told", default="nothing")
+setting: ContextVar[str] = ContextVar("setting", default="default")
 
 
 @needs("collectives.pack", "creation.ones", "creation.tensor")
 class StepRefusals(Promises):
-    """What is refused with gradients or without."""
+    """What every framework refuses, with gradients or without."""
 
     test_a_malformed_step_is_an_error = refusals(
         ArgumentError,
         {
             "no device in the list": lambda: data_parallel(loss, []),
             "5 cannot be called": lambda: data_parallel(5, twice()),  # type: ignore[arg-type]  # what is tested
-            "no operation 'avg'; there are 'mean', 'sum'": lambda: data_parallel(
-                loss, twice(), reduction="avg"
+            "no operation 'avg'; there are 'mean', 'sum'": (
+                lambda: data_parallel(loss, twice(), reduction="avg")
             ),
         },
     )
@@ -135,57 +143,55 @@ class StepRefusals(Promises):
     "gradients.value_and_gradients",
 )
 class DataParallel(StepRefusals):
-    """`data_parallel`, or a plain no."""
+    """`data_parallel`."""
 
     @pytest.fixture
-    def several(self, xdevice_backend: Any, request: pytest.FixtureRequest) -> list[Any]:
+    def several(self, xdevice_backend: Backend, request: pytest.FixtureRequest) -> list[Device]:
         """The devices of a step."""
-        return PLACES[request.param]()
+        return DEVICE_LISTS[request.param]()
 
-    @EVERYWHERE
-    def test_many_devices_equal_one(self, backend: str, several: list[Any]) -> None:
-        params, data, expected = on_one()
+    @ON_EACH_LIST
+    def test_many_devices_equal_one(self, backend: str, several: list[Device]) -> None:
+        params, data, expected = step_on_one_device()
         step = data_parallel(loss, several)
         for _ in range(2):
-            found = step(params, *data)
-            check_equal(found, expected)
-            assert devices_of(found) == {home()}
+            result = step(params, *data)
+            check_equal(result, expected)
+            assert devices_of(result) == {home()}
 
-    @EVERYWHERE
-    def test_replicas_have_equal_gradients(self, backend: str, several: list[Any]) -> None:
-        params, data, expected = on_one()
-        devices = [as_device(place) for place in several]
-        value, gradients = data_parallel(loss, devices)(replicate(params, devices), *data)
+    @ON_EACH_LIST
+    def test_replicas_have_equal_gradients(self, backend: str, several: list[Device]) -> None:
+        params, data, expected = step_on_one_device()
+        value, gradients = data_parallel(loss, several)(replicate(params, several), *data)
+        assert device_of(value) == several[0]
         assert type(gradients) is Replicas
-        assert [device_of(tree) for tree in (value, *gradients)] == [devices[0], *devices]
+        assert [device_of(tree) for tree in gradients] == several
         for tree in gradients:
             check_equal((value, tree), expected)
             assert values(tree["in"]) == values(gradients[0]["in"])
 
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
-        given = parameters(), *batch(7)
-        step = data_parallel(
-            lambda p, x, y: loss(p, x, y) * x.shape[0], [home()] * 3, reduction="sum"
-        )
-        check_equal(step(*given), value_and_grad(lambda p, x, y: loss(p, x, y) * 7)(*given))
+        def summed_loss(params: Parameters, x: Tensor, y: Tensor) -> Tensor:
+            return loss(params, x, y) * x.shape[0]
+
+        arguments = parameters(), *batch(7)
+        step = data_parallel(summed_loss, [home()] * 3, reduction="sum")
+        check_equal(step(*arguments), value_and_grad(summed_loss)(*arguments))
 
     def test_step_arguments_may_be_trees(self, backend: str) -> None:
-        def of_tree(params: Any, both: Any, factor: float) -> Any:
-            return loss(params, both["x"], both["y"]) * factor, both["x"].shape[0]
+        def scaled_loss(params: Parameters, data: Tree, factor: float) -> tuple[Tensor, int]:
+            return loss(params, data["x"], data["y"]) * factor, data["x"].shape[0]
 
         params, (x, y) = parameters(), batch(5)
-        (value, auxes), _ = data_parallel(of_tree, twice(), has_aux=True)(
-            params, {"x": x, "y": y}, 3.0
-        )
+        step = data_parallel(scaled_loss, twice(), has_aux=True)
+        (value, row_counts), _ = step(params, {"x": x, "y": y}, 3.0)
         assert to_numpy(value) == pytest.approx(3 * to_numpy(loss(params, x, y)), rel=1e-5)
-        assert auxes == [3, 2]
+        assert row_counts == [3, 2]
 
     def test_uneven_parts_are_weighted_exactly(self, backend: str) -> None:
         try:
-            w, x = (
-                tensor(np.linspace(0.1, 1, n).reshape(-1, k), dtype="float64")
-                for n, k in ((3, 1), (21, 3))
-            )
+            w = tensor(np.linspace(0.1, 1, 3).reshape(3, 1), dtype="float64")
+            x = tensor(np.linspace(0.1, 1, 21).reshape(7, 3), dtype="float64")
         except ArgumentError:
             return  # the framework has no float64
         value, gradient = data_parallel(float64_loss, [home()] * 3)(w, x)
@@ -193,113 +199,130 @@ class DataParallel(StepRefusals):
         assert number(value) == pytest.approx((product**2).sum() / 7, rel=1e-14)
         assert to_numpy(gradient) == pytest.approx(2 * to_numpy(x).T @ product / 7, rel=1e-14)
 
-    @EVERYWHERE
-    def test_a_step_passes_none_by(self, backend: str, several: list[Any]) -> None:
+    @ON_EACH_LIST
+    def test_a_step_keeps_none_among_parameters(self, backend: str, several: list[Device]) -> None:
         with scope(home()):
             params, x = {"w": rows(3), "off": None}, rows(8)
-        step = data_parallel(lambda p, x: total(x @ p["w"]), several, reduction="sum")
+        step = data_parallel(lambda params, x: total(x @ params["w"]), several, reduction="sum")
         _, gradients = step(params, x)
+        assert gradients["off"] is None
         _, replicas = step(replicate(params, several), x)
-        for found in (gradients, *replicas):
-            assert found["off"] is None
-            assert to_numpy(found["w"]) == pytest.approx(to_numpy(gradients["w"]), rel=1e-6)
+        for replica in replicas:
+            assert replica["off"] is None
+            assert to_numpy(replica["w"]) == pytest.approx(to_numpy(gradients["w"]), rel=1e-6)
 
     def test_a_step_leaves_its_arguments_unchanged(self, backend: str) -> None:
         params, data = parameters(), batch()
-        before = values([params, data])
+        numbers = values([params, data])
         step_on_two(params, *data)
-        assert values([params, data]) == before
+        assert values([params, data]) == numbers
         assert value_and_grad(loss)(params, *data)[1].keys() == params.keys()
 
-    def test_step_gradients_are_with_parameters(self, backend: str, two_gpus: Any) -> None:
-        params, data, (_, expected) = on_one()
+    def test_step_gradients_are_with_parameters(self, backend: str, two_gpus: object) -> None:
+        params, data, (_, expected) = step_on_one_device()
         params["bias"] = to_device(params["bias"], SECOND)
         params["tied"] = params["in"]
         _, gradients = data_parallel(loss, [SECOND, FIRST])(params, *data)
         assert [device_of(gradients[name]) for name in ("bias", "in")] == [SECOND, home()]
         check_equal({name: gradients[name] for name in expected}, expected)
 
-    def test_a_step_runs_in_its_devices_scope(self, backend: str, two_gpus: Any) -> None:
-        def where(params: Any, x: Any) -> Any:
-            made = ones(3)
-            return total(x @ params * made), (device_of(made), device_of(params), device_of(x))
+    def test_a_step_runs_in_its_devices_scope(self, backend: str, two_gpus: object) -> None:
+        def loss_and_devices(w: Tensor, x: Tensor) -> tuple[Tensor, frozenset[Device]]:
+            new_tensor = ones(3)
+            return total(x @ w * new_tensor), devices_of([new_tensor, w, x])
 
         with scope(home()):
-            params, x = rows(3), rows(4)
-        (_, seen), _ = data_parallel(where, [FIRST, SECOND], has_aux=True)(params, x)
-        assert seen == [(FIRST,) * 3, (SECOND,) * 3]
+            w, x = rows(3), rows(4)
+        (_, devices), _ = data_parallel(loss_and_devices, [FIRST, SECOND], has_aux=True)(w, x)
+        assert devices == [{FIRST}, {SECOND}]
 
     def test_a_step_copies_the_context(self, backend: str) -> None:
-        token = told.set("all")
+        def loss_and_setting(w: Tensor, x: Tensor) -> tuple[Tensor, str]:
+            return total(x @ w), setting.get()
+
+        token = setting.set("changed")
         try:
-            step = data_parallel(
-                lambda w, x: (total(x @ w), told.get()), [home()] * 3, has_aux=True
-            )
-            (_, seen), _ = step(rows(3), rows(4))
+            step = data_parallel(loss_and_setting, [home()] * 3, has_aux=True)
+            (_, settings), _ = step(rows(3), rows(4))
         finally:
-            told.reset(token)
-        assert seen == ["all"] * 3
+            setting.reset(token)
+        assert settings == ["changed"] * 3
 
     @pytest.mark.parametrize("failing", [3, 2])
     def test_a_step_error_is_raised_unchanged(self, backend: str, failing: int) -> None:
-        error = KeyError("of the function's own")
+        error = KeyError("raised by the function")
 
-        def fails(w: Any, x: Any, bad: bool) -> Any:
-            if bad and x.shape[0] == failing:  # the first device has three rows, the second two
+        def failing_loss(w: Tensor, x: Tensor, fails: bool) -> Tensor:
+            if fails and x.shape[0] == failing:  # the first device has three rows, the second two
                 raise error
             return total(x @ w)
 
-        step = data_parallel(fails, twice(), reduction="sum")
+        step = data_parallel(failing_loss, twice(), reduction="sum")
         assert raised(KeyError)(step, rows(3), rows(5), True) is error
         assert to_numpy(step(rows(3), rows(5), False)[0]).size == 1
 
     @needs("collectives.threads")
     def test_steps_run_in_several_threads(self, backend: str) -> None:
         if choosing.backend().collectives.threads() is None:
-            return  # it says that it cannot
-        params, data, step = parameters(), batch(), data_parallel(loss, twice())
+            return  # the framework declares that it cannot
+        params, data = parameters(), batch()
+        step = data_parallel(loss, twice())
 
-        def take(_: int) -> Any:
+        def run_step(_: int) -> Any:
             with using(backend):
-                return number(step(params, *data)[0])
+                value, _ = step(params, *data)
+                return number(value)
 
         with ThreadPoolExecutor(3) as pool:
-            assert list(pool.map(take, range(6))) == [pytest.approx(take(0))] * 6
+            assert list(pool.map(run_step, range(6))) == [pytest.approx(run_step(0))] * 6
 
     def test_a_nested_step_is_refused(self, backend: str) -> None:
-        step = data_parallel(lambda w, x: total(x @ w), twice())
-        for differentiated in (value_and_grad, lambda fn: data_parallel(fn, [home()])):
-            with pytest.raises(NotSupportedError, match="outside value_and_grad"):
-                differentiated(lambda w, x: step(w, x)[0])(rows(3), rows(4))
-        for copied in (lambda w: all_reduce([w])[0], lambda w: replicate(w, [home()])[0]):
-            raised(NotSupportedError, "outside value_and_grad")(value_and_grad(copied), ones(1))
+        inner_step = data_parallel(lambda w, x: total(x @ w), twice())
+
+        def loss_of_a_step(w: Tensor, x: Tensor) -> Tensor:
+            return inner_step(w, x)[0]
+
+        def reduced(w: Tensor) -> Tensor:
+            return all_reduce([w])[0]
+
+        def replicated(w: Tensor) -> Tensor:
+            return replicate(w, [home()])[0]
+
+        refuse = raised(NotSupportedError, "outside value_and_grad")
+        refuse(value_and_grad(loss_of_a_step), rows(3), rows(4))
+        refuse(data_parallel(loss_of_a_step, [home()]), rows(3), rows(4))
+        refuse(value_and_grad(reduced), ones(1))
+        refuse(value_and_grad(replicated), ones(1))
 
     test_a_step_with_bad_data_is_an_error = refusals(
         XDeviceError,
         {
             "no tensor to split": lambda: step_on_two(parameters()),
-            "a batch of 1 rows is too small for 2 devices": lambda: step_on_two(
-                parameters(), *batch(1)
+            "a batch of 1 rows is too small for 2 devices": (
+                lambda: step_on_two(parameters(), *batch(1))
             ),
-            r"at \['in'\] there is an object of type int": lambda: step_on_two({"in": 5}, *batch()),
-            "1 replicas for 2 devices": lambda: step_on_two(
-                replicate(parameters(), [home()]), *batch()
+            r"at \['in'\] there is an object of type int": (
+                lambda: step_on_two({"in": 5}, *batch())
+            ),
+            "1 replicas for 2 devices": (
+                lambda: step_on_two(replicate(parameters(), [home()]), *batch())
             ),
         },
     )
 
-    def test_replicas_elsewhere_are_an_error(self, backend: str, two_gpus: Any) -> None:
+    def test_replicas_elsewhere_are_an_error(self, backend: str, two_gpus: object) -> None:
         step = data_parallel(loss, [FIRST, SECOND])
         with pytest.raises(ArgumentError, match="replica 0 is on gpu:1, and was to be on gpu:0"):
             step(replicate(parameters(), [SECOND, FIRST]), *batch())
 
     def test_a_plain_list_of_replicas_is_an_error(self, backend: str) -> None:
-        plain = [{"w": rows(3), "b": rows(3)} for _ in twice()]
-        with pytest.raises(
-            ArgumentTypeError, match=r"a plain list of 2: .* make them with replicate"
-        ):
-            data_parallel(lambda params, x: total(x @ params["w"]), twice())(plain, rows(4))
-        found, _ = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), twice())(
-            plain, rows(4)
-        )
-        assert to_numpy(found).size == 1  # any other list is computed with
+        plain_list = [{"w": rows(3), "b": rows(3)} for _ in twice()]
+        step = data_parallel(lambda params, x: total(x @ params["w"]), twice())
+        message = r"a plain list of 2: .* make them with replicate"
+        raised(ArgumentTypeError, message)(step, plain_list, rows(4))
+
+    def test_a_list_of_layers_is_not_taken_for_replicas(self, backend: str) -> None:
+        layers = [{"w": rows(3), "b": rows(3)} for _ in twice()]
+        step = data_parallel(lambda layers, x: total(x @ layers[0]["w"]), twice())
+        value, _ = step(layers, rows(4))
+        assert to_numpy(value).size == 1

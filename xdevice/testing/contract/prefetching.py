@@ -1,12 +1,11 @@
-"""Batches that are fetched ahead: what is in them, and how their source runs."""
+"""`prefetch`: what is in the batches that it fetches ahead, and how their source runs."""
 
 import threading
 import time
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pytest
@@ -14,20 +13,31 @@ import pytest
 from xdevice import DeviceNotFoundError, data_parallel, device_of, prefetch, replicate, split_batch
 from xdevice.tensors.creation import ones, rand, seed
 from xdevice.tensors.placement import to_device
-from xdevice.testing import Native
+from xdevice.testing import Native, Tensor
 from xdevice.testing.contract.gradients import total
-from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised, values
+from xdevice.testing.contract.promises import (
+    FIRST,
+    SECOND,
+    Promises,
+    Tree,
+    home,
+    needs,
+    raised,
+    values,
+)
+
+Batch: TypeAlias = dict[str, Any]
 
 
-def batches(n: int) -> list[dict[str, Any]]:
-    """So many batches at home, each of its own numbers."""
+def batches(n: int) -> list[Batch]:
+    """n batches on the device `home`, each with other numbers."""
     with home():  # outside any scope TensorFlow computes on a GPU
         return [{"x": ones((4, 3)) * (i + 1), "i": i} for i in range(n)]
 
 
-def refilled(n: int) -> Iterator[dict[str, Any]]:
-    """So many batches that are one object, refilled: plain data, and tensors at home and on a GPU."""
-    batch: dict[str, Any] = {
+def refilled(n: int) -> Iterator[Batch]:
+    """Yield one batch n times, refilled: plain data, and tensors on `home` and on a GPU."""
+    batch: Batch = {
         "new": None,
         "labels": [0, 0],
         "nested": [{"deep": [0]}],
@@ -41,65 +51,67 @@ def refilled(n: int) -> Iterator[dict[str, Any]]:
         batch["labels"][:] = batch["nested"][0]["deep"][:] = [i, i]
         batch["raw"][0] = i
         for place in (home(), FIRST):
-            with suppress(TypeError), place:  # arrays that cannot be written to
+            with suppress(TypeError), place:  # JAX's arrays cannot be written to
                 batch[str(place)][:] = i
         yield batch
 
 
-def numbers(batch: dict[str, Any]) -> Any:
-    """All that a batch of `refilled` says."""
-    plain = [batch["labels"], batch["nested"][0]["deep"], [*batch["raw"]]]
-    return values([tensor for tensor in batch.values() if hasattr(tensor, "shape")]), str(plain)
+def contents(batch: Batch) -> tuple[Any, str]:
+    """The numbers in a batch of `refilled`: those of its tensors, and its plain data."""
+    tensors = [value for value in batch.values() if hasattr(value, "shape")]
+    plain_data = [batch["labels"], batch["nested"][0]["deep"], list(batch["raw"])]
+    return values(tensors), str(plain_data)
 
 
 @needs("creation.ones")
 class Prefetching(Promises):
-    def test_what_is_there_is_passed_on(self, backend: str) -> None:
+    def test_batches_already_on_the_device_are_passed_on(self, backend: str) -> None:
         source = batches(3)
-        for batch, there in zip(source, prefetch(source, home()), strict=True):
-            assert there is batch
+        for batch, prefetched in zip(source, prefetch(source, home()), strict=True):
+            assert prefetched is batch
 
     @needs("exchange.to_numpy")
     @pytest.mark.parametrize("size", [1, 3])
     def test_prefetched_batches_keep_order_and_numbers(
-        self, backend: str, two_gpus: Any, size: int
+        self, backend: str, two_gpus: object, size: int
     ) -> None:
         source = batches(5)
-        ahead = prefetch(source, SECOND, size, pin=True)
-        assert len(ahead) == 5
+        prefetcher = prefetch(source, SECOND, size, pin=True)
+        assert len(prefetcher) == 5
         for _ in range(2):
-            for batch, there in zip(source, ahead, strict=True):
-                assert there["i"] == batch["i"]
-                assert device_of(there["x"]) == SECOND
-                assert values(there["x"] * 2) == values(batch["x"] * 2)
+            for batch, prefetched in zip(source, prefetcher, strict=True):
+                assert prefetched["i"] == batch["i"]
+                assert device_of(prefetched["x"]) == SECOND
+                assert values(prefetched["x"] * 2) == values(batch["x"] * 2)
 
     @pytest.mark.parametrize(
         "batch", [np.ones(2), {"x": np.ones(2), "i": 1}], ids=["alone", "in a tree"]
     )
     def test_numpy_batches_are_refused_with_what_to_type(
-        self, backend: str, two_gpus: Any, batch: Any
+        self, backend: str, two_gpus: object, batch: Tree
     ) -> None:
-        refuses = raised(DeviceNotFoundError, rf"xdevice.convert\(x, '{backend}'\)")
-        for place in (SECOND, [FIRST, SECOND]):
-            refuses(lambda place=place: list(prefetch([batch], place)))
-        refuses(to_device, batch, SECOND)
-        refuses(split_batch, batch, [FIRST, SECOND])
-        refuses(replicate, batch, [FIRST, SECOND])
+        refuse = raised(DeviceNotFoundError, rf"xdevice.convert\(x, '{backend}'\)")
+        refuse(lambda: list(prefetch([batch], SECOND)))
+        refuse(lambda: list(prefetch([batch], [FIRST, SECOND])))
+        refuse(to_device, batch, SECOND)
+        refuse(split_batch, batch, [FIRST, SECOND])
+        refuse(replicate, batch, [FIRST, SECOND])
 
     @needs("exchange.to_numpy")
     @pytest.mark.parametrize("size", [1, 2])
-    def test_a_batch_is_what_its_source_had_yielded(
-        self, backend: str, two_gpus: Any, size: int
+    def test_a_batch_keeps_what_its_source_yielded(
+        self, backend: str, two_gpus: object, size: int
     ) -> None:
-        wanted = [numbers(batch) for batch in refilled(6)]
-        kept = list(prefetch(refilled(6), SECOND, size))
-        assert [numbers(batch) for batch in kept] == wanted
-        for place in (home(), FIRST):  # where one of its tensors is already
-            assert [numbers(batch) for batch in prefetch(refilled(6), place, size)] == wanted
+        expected = [contents(batch) for batch in refilled(6)]
+        batches_kept = list(prefetch(refilled(6), SECOND, size))
+        assert [contents(batch) for batch in batches_kept] == expected
+        for place in (home(), FIRST):  # one tensor of each batch is already there
+            prefetched = prefetch(refilled(6), place, size)
+            assert [contents(batch) for batch in prefetched] == expected
 
     @needs("exchange.to_numpy", "collectives.split")
-    def test_a_part_on_the_host_is_what_its_source_had_yielded(
-        self, backend: str, two_gpus: Any
+    def test_a_part_on_the_host_keeps_what_its_source_yielded(
+        self, backend: str, two_gpus: object
     ) -> None:
         def source() -> Iterator[Any]:
             x, labels = ones((2, 2), device=home()), [0]
@@ -109,102 +121,112 @@ class Prefetching(Promises):
                 labels[0] = i
                 yield x, labels
 
-        wanted = [(values(x), list(labels)) for x, labels in source()]
-        found = [
-            (values(here[0]) + values(there[0]), here[1])
-            for here, there in prefetch(source(), [home(), FIRST])
+        expected = [(values(x), list(labels)) for x, labels in source()]
+        parts = prefetch(source(), [home(), FIRST])
+        prefetched = [
+            (values(host_x) + values(gpu_x), host_labels)
+            for (host_x, host_labels), (gpu_x, _) in parts
         ]
-        assert found == wanted
+        assert prefetched == expected
 
-    def test_the_source_runs_as_the_loop_does(self, backend: str, two_gpus: Any) -> None:
-        """In its thread and its context."""
+    def test_the_source_runs_in_the_thread_and_context_of_the_loop(
+        self, backend: str, two_gpus: object
+    ) -> None:
         variable = ContextVar("variable", default=0)
-        seen: list[Any] = []
+        threads: list[int] = []
+        variables: list[int] = []
 
-        def source() -> Iterator[Any]:
+        def source() -> Iterator[Batch]:
             for batch in batches(5):
-                seen.append((threading.get_ident(), variable.get()))
+                threads.append(threading.get_ident())
+                variables.append(variable.get())
                 yield batch
 
         token = variable.set(1)
         for i, _ in enumerate(prefetch(source(), SECOND, 1), 2):
             variable.set(i)
         variable.reset(token)
-        assert seen == [(threading.get_ident(), i) for i in (1, 1, 2, 3, 4)]
+        assert set(threads) == {threading.get_ident()}
+        assert variables == [1, 1, 2, 3, 4]
 
     @pytest.mark.parametrize("size", [1, 2])
-    def test_the_source_runs_so_many_batches_ahead(
-        self, backend: str, two_gpus: Any, size: int
+    def test_the_source_runs_size_batches_ahead(
+        self, backend: str, two_gpus: object, size: int
     ) -> None:
-        order: list[str] = []
+        events: list[str] = []
 
-        def source() -> Iterator[Any]:
-            for batch in batches(4):
-                order.append(f"source {batch['i']}")
+        def source() -> Iterator[Batch]:
+            for batch in batches(5):
+                events.append(f"source {batch['i']}")
                 yield batch
 
         for batch in prefetch(source(), SECOND, size):
-            order.append(f"loop {batch['i']}")
-        first, then = [f"source {i}" for i in range(size + 1)], list[str]()
-        for i in range(4):
-            then += [f"loop {i}", *(f"source {j}" for j in [i + size + 1] if j < 4)]
-        assert order == first + then
+            events.append(f"loop {batch['i']}")
+        expected = {
+            1: "source 0, source 1, loop 0, source 2, loop 1, source 3, loop 2, source 4, loop 3, loop 4",
+            2: "source 0, source 1, source 2, loop 0, source 3, loop 1, source 4, loop 2, loop 3, loop 4",
+        }
+        assert ", ".join(events) == expected[size]
 
     @needs("creation.rand", "exchange.to_numpy")
-    def test_a_seeded_loop_draws_the_same_numbers_again(self, backend: str, two_gpus: Any) -> None:
-        def source() -> Iterator[Any]:
+    def test_a_seeded_loop_draws_the_same_numbers_again(
+        self, backend: str, two_gpus: object
+    ) -> None:
+        def source() -> Iterator[Tensor]:
             for _ in range(8):
-                time.sleep(0.003)  # so that two threads would take turns at it
+                time.sleep(0.003)  # a source that ran in another thread would take turns
                 yield rand(3, device=home())
 
-        def ran(is_ahead: bool, draws: bool) -> Any:
+        def source_numbers(loop: Iterable[Tensor]) -> Any:
             seed(7)
-            loop = prefetch(source(), FIRST) if is_ahead else source()
+            return values(list(loop))
+
+        def source_and_loop_numbers() -> Any:
+            seed(7)
             return [
-                (values(batch), values(rand(2, device=FIRST)) if draws else None) for batch in loop
+                (values(batch), values(rand(2, device=FIRST)))
+                for batch in prefetch(source(), FIRST)
             ]
 
-        assert ran(True, False) == ran(False, False), (
-            "the source's numbers are not those of a plain loop"
-        )
-        assert ran(True, True) == ran(True, True)
+        assert source_numbers(prefetch(source(), FIRST)) == source_numbers(source())
+        assert source_and_loop_numbers() == source_and_loop_numbers()
 
-    def test_an_error_of_the_source_comes_where_its_batch_would(
-        self, backend: str, two_gpus: Any
+    def test_a_source_error_is_raised_in_place_of_its_batch(
+        self, backend: str, two_gpus: object
     ) -> None:
         def source() -> Iterator[Any]:
             yield from batches(2)
             raise KeyError("the third")
 
-        found: list[Any] = []
-        raised(KeyError, "the third")(deque, map(found.append, prefetch(source(), SECOND)))
-        assert [batch["i"] for batch in found] == [0, 1]
+        prefetched = iter(prefetch(source(), SECOND))
+        assert next(prefetched)["i"] == 0
+        assert next(prefetched)["i"] == 1
+        raised(KeyError, "the third")(next, prefetched)
 
     @needs("collectives.split")
     def test_several_devices_get_the_parts_of_split_batch(
-        self, backend: str, two_gpus: Any
+        self, backend: str, two_gpus: object
     ) -> None:
         source, gpus = batches(3), [FIRST, SECOND]
         for batch, parts in zip(source, prefetch(source, gpus), strict=True):
-            wanted = split_batch(batch, gpus)
             assert [device_of(part["x"]) for part in parts] == gpus
-            assert all(values(a["x"]) == values(b["x"]) for a, b in zip(parts, wanted, strict=True))
+            for part, expected in zip(parts, split_batch(batch, gpus), strict=True):
+                assert values(part["x"]) == values(expected["x"])
 
     @needs("gradient")
-    def test_data_parallel_takes_the_parts(
-        self, backend: str, two_gpus: Any, native: Native
+    def test_data_parallel_accepts_prefetched_parts(
+        self, backend: str, two_gpus: object, native: Native
     ) -> None:
         w = to_device(ones((3,), device=home()), FIRST)
-        step = data_parallel(
-            lambda w, batch: total(batch["x"] * w), [FIRST, SECOND], reduction="sum"
-        )
-        ahead = list(prefetch(batches(2), [FIRST, SECOND]))
-        for batch, parts in zip(batches(2), ahead, strict=True):
-            (loss, gradient), (wanted, other) = step(w, parts), step(w, batch)
-            assert values(loss) == values(wanted)
-            assert values(gradient) == values(other)
-        with pytest.raises(
-            ValueError, match="was prefetched to gpu:0, gpu:1, and is used on gpu:1, gpu:0"
-        ):
-            data_parallel(lambda w, batch: w, [SECOND, FIRST])(w, ahead[0])
-        raised(TypeError, "comes alone")(step, w, ahead[0], w)
+        gpus = [FIRST, SECOND]
+        step = data_parallel(lambda w, batch: total(batch["x"] * w), gpus, reduction="sum")
+        prefetched = list(prefetch(batches(2), gpus))
+        for batch, parts in zip(batches(2), prefetched, strict=True):
+            loss, gradient = step(w, parts)
+            expected_loss, expected_gradient = step(w, batch)
+            assert values(loss) == values(expected_loss)
+            assert values(gradient) == values(expected_gradient)
+        other_order = data_parallel(lambda w, batch: w, [SECOND, FIRST])
+        message = "was prefetched to gpu:0, gpu:1, and is used on gpu:1, gpu:0"
+        raised(ValueError, message)(other_order, w, prefetched[0])
+        raised(TypeError, "comes alone")(step, w, prefetched[0], w)

@@ -1,8 +1,8 @@
-"""What every part of the suite shares: the framework tested, its own calls, and the marks of promises."""
+"""What every part of the suite shares: the framework tested, its own calls, the marks of promises."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import pytest
@@ -11,7 +11,10 @@ from xdevice import Device, XDeviceError, devices, gpu, to_numpy
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.hardware.devices import has_cpu
-from xdevice.testing import words_in
+from xdevice.testing import Model, Native, Tensor, words_in
+
+Tree: TypeAlias = Any
+"""Nested containers with tensors as leaves."""
 
 FIRST, SECOND = gpu(0), gpu(1)
 on_several = pytest.mark.multi_device(2)
@@ -28,37 +31,52 @@ SPELLINGS = (
 """Ways to write a device."""
 
 FIXED = ("creation.arange", "creation.full", "creation.ones", "creation.tensor", "creation.zeros")
-"""The factories whose numbers are told beforehand, for `needs`."""
+"""The factories whose numbers are known in advance, for `needs`."""
 
 T = TypeVar("T")
 E = TypeVar("E", bound=Exception)
 
 
 def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
-    """Collect a promise, or each of a class, only for frameworks that have what it needs.
+    """Collect a promise, or each promise of a class, only for frameworks that have what it needs.
 
-    That is a word of ``Native`` (``model``), a function of a capability (``creation.rand``), or ``cpu``: devices of
-    that kind. In braces, the value of the test's parameter of that name (``creation.{name}``). A promise with the CPU
-    as a parameter needs it without saying so. Where there are not so many GPUs, real or virtual, it is skipped.
+    Parameters
+    ----------
+    names
+        A function of ``Native`` (``model``), a function of a capability (``creation.rand``), or
+        ``cpu``: devices of that kind. A name in braces is a parameter of the test and stands for
+        its value (``creation.{name}``). A promise whose parameter is a CPU device needs ``cpu``
+        without saying so.
+    gpus
+        The number of GPUs, real or virtual, without which the promise is skipped.
     """
 
-    def keep(kept: T) -> T:
-        members: Any = vars(kept).items() if isinstance(kept, type) else [("test_", kept)]
-        for promise in [member for name, member in members if name.startswith("test_")]:
+    def mark(promises: T) -> T:
+        for promise in promises_in(promises):
             promise.xdevice_needs = (*getattr(promise, "xdevice_needs", ()), *names)
-            if gpus:  # a mark on the class would hold for all of the suite
+            if gpus:  # not as a mark on the class: every subclass would inherit it
                 pytest.mark.multi_device(gpus)(promise)
-        return kept
+        return promises
 
-    return keep
+    return mark
 
 
-def raised(error: type[E], says: str | None = None) -> Callable[..., E]:
-    """A function that calls what it is given, and returns the error raised, which must be of the type and the words."""
+def promises_in(promises: Any) -> list[Any]:
+    """The test functions of a class, or the one test function."""
+    if not isinstance(promises, type):
+        return [promises]
+    return [member for name, member in vars(promises).items() if name.startswith("test_")]
+
+
+def raised(error_type: type[E], message: str | None = None) -> Callable[..., E]:
+    """A function that calls its argument, and returns the error that the call must raise.
+
+    ``message`` is a regular expression that the error's message must match.
+    """
 
     def check(call: Callable[..., object], /, *args: Any, **options: Any) -> E:
         __tracebackhide__ = True
-        with pytest.raises(error, match=says) as caught:
+        with pytest.raises(error_type, match=message) as caught:
             call(*args, **options)
         return caught.value
 
@@ -66,25 +84,30 @@ def raised(error: type[E], says: str | None = None) -> Callable[..., E]:
 
 
 def refusals(
-    error: type[Exception], calls: Mapping[str, Callable[[], object]]
+    error_type: type[Exception], calls: Mapping[str, Callable[[], object]]
 ) -> Callable[..., None]:
-    """A promise that each call raises the error, in the words that it stands under: a regular expression."""
+    """A promise that each call raises the error with its message: the key, a regular expression."""
 
-    @pytest.mark.parametrize("says", calls)
-    def promise(self: Promises, backend: str, says: str) -> None:
-        raised(error, says)(calls[says])
+    @pytest.mark.parametrize("message", calls)
+    def promise(self: Promises, backend: str, message: str) -> None:
+        raised(error_type, message)(calls[message])
 
     return promise
 
 
 class Promises:
-    """A part of the contract: each test is a promise, made for each framework asked for.
+    """A part of the contract: each test is a promise, checked for each framework asked for.
 
-    Set ``backend`` to make them for that framework alone, and ``native`` to its own words: a module, any object,
-    or a `pathlib.Path` of a folder that has a file NAME.py for each framework.
-
-    A promise that cannot be kept, or that would end the process, is named in ``waived`` with the reason, which the
-    run's summary prints.
+    Attributes
+    ----------
+    backend
+        The framework for which alone the promises are checked.
+    native
+        The framework's own calls: a module, any object, or a `pathlib.Path` of a folder that has a
+        file NAME.py for each framework.
+    waived
+        The promises that the framework cannot keep, or that would end the process, each with the
+        reason. The summary of the run prints them.
     """
 
     backend: ClassVar[str | None] = None
@@ -94,70 +117,66 @@ class Promises:
     @classmethod
     def words(cls, backend: str) -> Any:
         """The framework's own functions, a `xdevice.testing.Native`."""
-        return words_in(cls.native, str(backend)) if isinstance(cls.native, Path) else cls.native
+        if isinstance(cls.native, Path):
+            return words_in(cls.native, str(backend))
+        return cls.native
 
     @classmethod
     def xdevice_promised(
         cls, backend: str, promise: Callable[..., None], params: dict[str, Any]
     ) -> bool:
-        """Whether the promise is made for that framework: the plugin asks."""
-        needed = [need.format_map(params) for need in getattr(promise, "xdevice_needs", ())]
-        given = [
-            each
-            for value in params.values()
-            for each in (value if isinstance(value, tuple) else [value])
-        ]
-        if any(isinstance(each, Device) and each.kind == "cpu" for each in given):
-            needed.append("cpu")
-        return all(cls.has(backend, need) for need in needed)
+        """Whether the promise applies to the framework. The pytest plugin calls this."""
+        names = [name.format_map(params) for name in getattr(promise, "xdevice_needs", ())]
+        if any(mentions_cpu(value) for value in params.values()):
+            names.append("cpu")
+        return all(cls.has(backend, name) for name in names)
 
     @classmethod
-    def has(cls, backend: str, need: str) -> bool:
-        """Whether the framework's words, or its adapter's capabilities, have what a promise needs."""
-        capability, _, function = need.rpartition(".")
+    def has(cls, backend: str, name: str) -> bool:
+        """Whether the framework's own functions, or its capabilities, have what `needs` names."""
+        capability, _, function = name.rpartition(".")
         try:
             if capability:
                 return function in vars(getattr(choosing.backend(backend), capability))
-            return (
-                has_cpu(choosing.backend(backend))
-                if need == "cpu"
-                else hasattr(cls.words(backend), need)
-            )
+            if name == "cpu":
+                return has_cpu(choosing.backend(backend))
+            return hasattr(cls.words(backend), name)
         except XDeviceError:
-            return True  # the promise fails with the error
+            return True  # the promise is collected, and fails with the error
 
-    # named differently from the attributes that a subclass sets, which would hide them
+    # The functions below are not named like their fixtures: attributes of subclasses would hide them.
 
     @pytest.fixture(name="backend")
-    def chosen(self, xdevice_backend: Backend) -> Backend:
-        """The framework, chosen, whatever fixture of that name the project has."""
+    def chosen_backend(self, xdevice_backend: Backend) -> Backend:
+        """The framework, chosen; a project's own fixture of that name does not replace it."""
         return xdevice_backend
 
     @pytest.fixture(name="native")
-    def own_words(self, xdevice_backend: Backend) -> Any:
+    def native_functions(self, xdevice_backend: Backend) -> Native:
         """The framework's own functions."""
-        words = self.words(xdevice_backend)
-        if not hasattr(words, "ones"):
-            name = type(self).__name__
+        functions: Native = self.words(xdevice_backend)
+        if not hasattr(functions, "ones"):
             raise pytest.UsageError(
-                f"{name}.native is {words!r}; set it to the functions of xdevice.testing.Native"
+                f"{type(self).__name__}.native is {functions!r}; "
+                "set it to the functions of xdevice.testing.Native"
             )
-        return words
+        return functions
 
     @pytest.fixture(name="x")
-    def ones(self, native: Any) -> Any:
-        """A (2, 3) tensor of ones on the device `home`, by the framework's own factory."""
+    def ones_at_home(self, native: Native) -> Tensor:
+        """A (2, 3) tensor of ones on the device `home`, from the framework's own factory."""
         return at_home(native.ones)
 
     @pytest.fixture(name="model")
-    def model_at_home(self, native: Any) -> Any:
+    def model_at_home(self, native: Native) -> Model:
         """The framework's own model on the device `home`."""
         return at_home(native.model)
 
     @pytest.fixture(
         params=[
             "home",
-            *(pytest.param(gpu, marks=on_several, id=str(gpu)) for gpu in (FIRST, SECOND)),
+            pytest.param(FIRST, marks=on_several, id=str(FIRST)),
+            pytest.param(SECOND, marks=on_several, id=str(SECOND)),
         ]
     )
     def place(self, xdevice_backend: Backend, request: pytest.FixtureRequest) -> Device:
@@ -167,32 +186,41 @@ class Promises:
     @pytest.fixture(params=SPELLINGS)
     def spelling(self, xdevice_backend: Backend, request: pytest.FixtureRequest) -> str:
         """The device `home`, written in each of the `SPELLINGS`."""
-        return str(request.param).format(kind=home().kind, KIND=home().kind.upper())
+        kind = home().kind
+        return str(request.param).format(kind=kind, KIND=kind.upper())
+
+
+def mentions_cpu(parameter: Any) -> bool:
+    """Whether a parameter of a test is a CPU device, or a tuple that contains one."""
+    values = parameter if isinstance(parameter, tuple) else [parameter]
+    return any(isinstance(value, Device) and value.kind == "cpu" for value in values)
 
 
 def home() -> Device:
-    """The chosen framework's first device: the CPU, or GPU 0 where the framework has GPUs alone."""
+    """The chosen framework's first device: the CPU, or GPU 0 if the framework has only GPUs."""
     return devices()[0]
 
 
-def at_home(make: Callable[[], T]) -> T:
-    """Call ``make`` in the scope of `home`: the framework's default may be another device."""
+def at_home(create: Callable[[], T]) -> T:
+    """Call ``create`` in the scope of `home`: the framework's default may be another device."""
     with home():
-        return make()
+        return create()
 
 
-def values(x: Any) -> Any:
-    """The numbers of a tensor, or of each tensor in dicts, lists and tuples, which become lists."""
+def values(x: Tree) -> Any:
+    """The numbers of a tensor as a list; of dicts, lists and tuples, those of each tensor in them."""
     if isinstance(x, dict):
         return {key: values(value) for key, value in x.items()}
-    return [values(each) for each in x] if isinstance(x, (list, tuple)) else to_numpy(x).tolist()
+    if isinstance(x, (list, tuple)):
+        return [values(item) for item in x]
+    return to_numpy(x).tolist()
 
 
-def number(x: Any) -> Any:
-    """The number in a tensor of one, of any shape."""
+def number(x: Tensor) -> Any:
+    """The number in a tensor that has one, of any shape."""
     return to_numpy(x).item()
 
 
-def same_values(a: Any, b: Any) -> bool:
+def same_values(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors, on any devices, are equal to the last bit."""
     return bool(np.array_equal(to_numpy(a), to_numpy(b)))

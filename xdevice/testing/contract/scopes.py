@@ -1,16 +1,17 @@
-"""Scopes, in threads and tasks too."""
+"""Scopes, also in threads, tasks and generators."""
 
 import asyncio
 import contextlib
 import gc
 import threading
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from xdevice import (
+    Device,
     DeviceNotFoundError,
     NotSupportedError,
     ScopeError,
@@ -21,18 +22,25 @@ from xdevice import (
     using,
     zeros,
 )
-from xdevice.hardware.scopes import _stack, innermost, scope  # pyright: ignore[reportPrivateUsage]  # nowhere else to be seen
-from xdevice.testing import Native
+from xdevice.hardware.scopes import (
+    _stack,  # pyright: ignore[reportPrivateUsage]  # the only place that shows native scopes
+    innermost,
+    scope,
+)
+from xdevice.testing import Native, Tensor
 from xdevice.testing.contract.promises import FIRST, SECOND, Promises, home, needs, raised
 
+NativeScope: TypeAlias = Any
+"""The framework's own context manager that a scope enters."""
 
-def natives() -> list[Any]:
-    """The native scope of each open scope, `None` where it was left alone."""
+
+def native_scopes() -> list[NativeScope | None]:
+    """The native scope of each open scope; `None` for a scope that entered none."""
     return [entry.native for entry in _stack.get()]
 
 
-class Manual:
-    """A user's context manager around a scope."""
+class OnHome:
+    """A user's context manager that opens a scope in `__enter__`."""
 
     def __enter__(self) -> None:
         self.scope = scope(home())
@@ -45,21 +53,24 @@ class Manual:
 class Scopes(Promises):
     @pytest.fixture
     def outside(self, native: Native) -> Generator[None]:
-        """After the promise no scope is left, and the framework's own default is what it was."""
-        before = device_of(native.ones())
+        """After the test no scope is open, and the framework's own default is unchanged."""
+        default = device_of(native.ones())
         yield
         assert innermost() is None
-        assert device_of(native.ones()) == before
+        assert device_of(native.ones()) == default
 
     @needs("creation.zeros")
-    @pytest.mark.parametrize("enter", [lambda: scope(home()), home])
-    def test_factories_follow_a_scope(self, backend: str, native: Native, enter: Any) -> None:
-        with enter() as device:
+    @pytest.mark.parametrize("create_scope", [lambda: scope(home()), home])
+    def test_factories_follow_a_scope(
+        self, backend: str, native: Native, create_scope: Callable[[], Any]
+    ) -> None:
+        with create_scope() as device:
             assert device == device_of(zeros(2)) == device_of(native.ones()) == home()
 
     def test_scopes_nest_and_reenter(self, outside: None, native: Native) -> None:
-        device, again = home(), scope(home())
-        with device, again, device, again, scope(device):
+        device = home()
+        reentered = scope(home())
+        with device, reentered, device, reentered, scope(device):
             assert innermost() is device
             assert device_of(native.ones()) == device
 
@@ -67,10 +78,10 @@ class Scopes(Promises):
     def test_a_scope_moves_nothing_that_exists(self, backend: str, native: Native) -> None:
         with home():
             x = native.ones()
-        before = device_of(x)
+        device = device_of(x)
         with home():
-            assert device_of(ones((2, 3), device=device_of(x)) + x) == device_of(x)
-        assert device_of(x) == before
+            assert device_of(ones((2, 3), device=device) + x) == device
+        assert device_of(x) == device
 
     @needs("creation.ones", "cpu")
     def test_a_scope_survives_using(self, outside: None) -> None:
@@ -98,27 +109,28 @@ class Scopes(Promises):
 
     @needs("creation.zeros")
     def test_threads_have_scopes_of_their_own(self, backend: str, native: Native) -> None:
-        shared, together = scope(home()), threading.Barrier(4)
+        shared_scope = scope(home())
+        barrier = threading.Barrier(4)
 
         def work(_: int) -> None:
             assert innermost() is None, "a thread starts outside the scopes of its parent"
-            together.wait(60)
+            barrier.wait(60)
             for _ in range(20):
-                with using(backend), shared, home():
+                with using(backend), shared_scope, home():
                     assert innermost() is home() == device_of(zeros(1))
 
-        with shared, ThreadPoolExecutor(4) as pool:
+        with shared_scope, ThreadPoolExecutor(4) as pool:
             list(pool.map(work, range(4)))
 
     @needs("creation.ones")
     def test_interleaved_tasks_keep_their_scopes(self, outside: None) -> None:
         turns: list[str] = []
 
-        async def task(name: str, first: asyncio.Event, second: asyncio.Event) -> None:
+        async def task(name: str, entered: asyncio.Event, other_entered: asyncio.Event) -> None:
             with scope(home()):
                 turns.append(name)
-                first.set()
-                await second.wait()
+                entered.set()
+                await other_entered.wait()
                 assert innermost() is home() == device_of(ones(1))
             assert innermost() is None
 
@@ -131,18 +143,18 @@ class Scopes(Promises):
         assert turns == ["a", "b"]
 
     def test_coroutines_leave_the_native_scope(self, backend: str) -> None:
-        async def main() -> list[Any]:
+        async def coroutine() -> list[NativeScope | None]:
             with home(), contextlib.ExitStack() as stack:
                 stack.enter_context(scope(home()))
-                return natives()
+                return native_scopes()
 
-        def plain() -> list[Any]:
+        def function() -> list[NativeScope | None]:
             with home(), contextlib.ExitStack() as stack:
                 stack.enter_context(scope(home()))
-                return natives()
+                return native_scopes()
 
-        assert asyncio.run(main()) == [None, None]
-        assert None not in plain()
+        assert asyncio.run(coroutine()) == [None, None]
+        assert None not in function()
 
     def test_contextmanager_functions_may_scope(self, outside: None) -> None:
         @contextlib.contextmanager
@@ -151,24 +163,26 @@ class Scopes(Promises):
                 yield
 
         with on_device():
-            assert [native is None for native in natives()] == [False]
+            (native_scope,) = native_scopes()
+        assert native_scope is not None
 
     def test_context_managers_scope_their_caller(self, backend: str) -> None:
-        async def main() -> list[Any]:
-            with Manual():
-                return natives()
+        async def coroutine() -> list[NativeScope | None]:
+            with OnHome():
+                return native_scopes()
 
-        assert asyncio.run(main()) == [None]
-        with Manual():
-            assert [native is None for native in natives()] == [False]
+        assert asyncio.run(coroutine()) == [None]
+        with OnHome():
+            (native_scope,) = native_scopes()
+        assert native_scope is not None
 
     def test_scopes_may_be_left_in_any_order(self, outside: None) -> None:
         first, second, third = (scope(home()) for _ in range(3))
-        for each in (first, second, third):
-            each.__enter__()
-        for each in (second, first, third):
+        for opened in (first, second, third):
+            opened.__enter__()
+        for closed in (second, first, third):
             assert innermost() is home()
-            each.__exit__(None, None, None)
+            closed.__exit__(None, None, None)
 
     def test_abandoned_generators_leave_no_scope(self, backend: str) -> None:
         async def numbers() -> AsyncIterator[int]:
@@ -176,7 +190,7 @@ class Scopes(Promises):
                 for i in range(3):
                     yield i
 
-        async def main() -> Any:
+        async def main() -> Device | None:
             async for _ in numbers():
                 break
             gc.collect()
@@ -201,23 +215,24 @@ class Scopes(Promises):
     def test_a_compiled_factory_sees_its_scope_or_refuses(
         self, backend: str, native: Native
     ) -> None:
-        def call(make: Any) -> Generator[Any, None, None]:
+        def in_a_generator(factory: Callable[[], Tensor]) -> Generator[Tensor, None, None]:
             with scope(home()):
-                yield make()
+                yield factory()
 
-        traced, fresh = native.compiled(lambda: ones(3)), native.compiled(lambda: ones(3))
+        traced = native.compiled(lambda: ones(3))
+        not_traced = native.compiled(lambda: ones(3))
         traced()
-        for make in (traced, fresh):
+        for factory in (traced, not_traced):
             with contextlib.suppress(NotSupportedError):
-                assert device_of(next(call(make))) == home()
+                assert device_of(next(in_a_generator(factory))) == home()
         with scope(home()):
             assert device_of(native.compiled(lambda: ones(3))()) == home()
 
     @needs("compiled", "creation.ones")
     def test_a_compiled_factory_follows_each_scope(
-        self, backend: str, two_gpus: Any, native: Native
+        self, backend: str, two_gpus: object, native: Native
     ) -> None:
-        make = native.compiled(lambda: ones(3))
+        factory = native.compiled(lambda: ones(3))
         for device in (FIRST, SECOND, home(), FIRST):
             with scope(device):
-                assert device_of(make()) == device
+                assert device_of(factory()) == device
