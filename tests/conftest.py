@@ -1,11 +1,14 @@
 """Our own suite is the first user of xdevice's pytest plugin, and adds what only it needs.
 
-Run ``pytest --xdevice-backend=torch,numpy``: see ``xdevice/testing/plugin.py``. A framework's own tests are
-collected where it is tested; those of virtual GPUs where there are some, and those that assume a machine
-without a GPU where there are none. ``@pytest.mark.needs("model")`` keeps a test to the frameworks whose file in
-``tests/native`` has that function. ``@pytest.mark.weekly`` is for what takes long and shows little that other tests
-do not: it runs with ``--weekly``, and ``but=`` names the parameters with which it always runs. What a machine without a
-C++ compiler cannot run takes the fixture ``compiler`` or ``plug_in``: it is skipped there, and the last lines count it.
+Run ``pytest --xdevice-backend=torch,numpy``: see ``xdevice/testing/plugin.py``. The marks below
+choose which tests run under which frameworks, and which run only with ``--weekly``.
+
+Some files are chosen by their path, because importing them imports a framework: a framework's own
+tests are collected where it is tested; those of ``tests/virtual`` where there are virtual GPUs;
+those of ``tests/quirks``, which assume a machine without a GPU, where there are none.
+
+A test that a machine without a C++ compiler cannot run takes the fixture ``compiler`` or
+``plug_in``: it is skipped there, and the last lines of the run count it.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ import sys
 import textwrap
 from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -27,181 +29,170 @@ from xdevice.virtual import plugins
 
 HERE = Path(__file__).parent
 
-# How processes meet: no framework takes part.
-SAME_EVERYWHERE = {
-    "acceptor",
-    "at_exit",
-    "barrier",
-    "coordinator",
-    "fuzz",
-    "shared_memory",
-    "token",
-}
-# Of these folders, a test that takes no framework runs under NumPy alone, once.
-ONCE = {"maths", "transfers", "examples", "distributed"}
-FOR_ANY = {"core", "report", "rules"}  # of transfers, where nothing is copied
-WITH_LISTS = {
-    "torch",
-    "tensorflow",
-    "paddle",
-    "mxnet",
-    "jax",
-}  # of the private names that virtual GPUs replace
-# What the core does between processes: one engine stands for all, and with --weekly none does.
-ENGINE = "paddle"
-ONE_ENGINE = dict.fromkeys(("explicit", "files", "restarts"), ENGINE)
-RECIPES = {"clusters": "torch"}  # whose packages are installed there only
-# Promises that a push leaves out, by parts of their names: TensorFlow's allocator waits ten seconds for memory, and JAX
-# compiles for each number of devices.
-WEEKLY = {
-    "tensorflow": ("huge",),
-    "jax": ("-one]", "-three]", "-four]", "-twice]", "sum_over_rows", "step_gradients"),
-}
-IN_PYTHON = {"torch"}  # whose virtual GPUs work without their plug-in, if they need not stand in
-LONG_TO_IMPORT = {"libraries"}  # which a push leaves to the week
-
-NO_PARAMETERS = SimpleNamespace(params={}, id="")
+MARKS = """
+needs(name): the framework's file in tests/native has a function of that name
+only_under(*frameworks, weekly=None): runs under these alone; weekly='all': not with --weekly
+one_engine: tests what the core does between processes; one framework's engine stands for all
+weekly(under=(), but=()): needs --weekly under these frameworks (all), but for these parameters
+"""
+ENGINE = "paddle"  # whose engine stands for all
+FRAMEWORKS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}
+# In these folders, a test that takes no framework runs under NumPy alone, once.
+RUN_ONCE = {"maths", "transfers", "examples", "distributed"}
+SLOW_IMPORTS = {"test_libraries.py"}  # files that import much, and run with --weekly
+WITHOUT_PLUG_IN = {"torch"}  # whose virtual GPUs need a plug-in only to stand in for real ones
 
 
 def pytest_addoption(parser):
-    text = "also what is marked so, and what one engine stands for in other runs"
-    parser.getgroup("xdevice").addoption("--weekly", action="store_true", help=text)
+    help_text = "run also the tests marked weekly, and those marked one_engine under all frameworks"
+    parser.getgroup("xdevice").addoption("--weekly", action="store_true", help=help_text)
 
 
 def pytest_configure(config):
-    config.addinivalue_line(
-        "markers", "needs(name): the framework's tests/native file has that function"
-    )
-    config.addinivalue_line(
-        "markers", "weekly(but=()): takes long; with --weekly, or with parameters of these names"
-    )
-    config.addinivalue_line(
-        "markers", "one_engine: what the core does between processes, whichever the engine"
-    )
-    # A change is judged by the same examples as the one before it; --hypothesis-profile=default draws others each time.
-    if config.pluginmanager.has_plugin("hypothesispytest") and not config.getoption(
-        "--hypothesis-profile"
-    ):
-        from hypothesis import HealthCheck, settings
+    for mark in MARKS.strip().splitlines():
+        config.addinivalue_line("markers", mark)
+    if config.pluginmanager.has_plugin("hypothesispytest"):
+        draw_the_same_examples(config)
 
-        slow = {
-            "deadline": None,
-            "suppress_health_check": [HealthCheck.too_slow],
-        }  # a busy machine breaks no promise
-        number = 100 if config.getoption("--weekly") else 25
-        settings.register_profile("same", derandomize=True, max_examples=number, **slow)
-        settings.load_profile("same")
+
+def draw_the_same_examples(config):
+    """Judge each change by the same examples; --hypothesis-profile=default draws others each time."""
+    if config.getoption("--hypothesis-profile"):
+        return
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile(
+        "same",
+        derandomize=True,
+        max_examples=100 if config.getoption("--weekly") else 25,
+        deadline=None,  # a busy machine breaks no promise
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+    settings.load_profile("same")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Where there is a compiler, nothing is skipped for want of one."""
+    """Fail a test that was skipped for want of a compiler although there is one."""
     report = yield
     if report.skipped and "C++ compiler" in str(report.longrepr) and plugins.compiler() is not None:
-        report.outcome, report.longrepr = (
-            "failed",
-            f"there is a C++ compiler, and yet: {report.longrepr[-1]}",
-        )
+        reason = report.longrepr[-1]
+        report.outcome = "failed"
+        report.longrepr = f"there is a C++ compiler, and the test was skipped: {reason}"
     return report
 
 
-def engines_of(config):
-    """The one engine that a file is run under, where it is one."""
-    return RECIPES if config.getoption("--weekly") else RECIPES | ONE_ENGINE
-
-
 def pytest_ignore_collect(collection_path, config):
-    if not collection_path.name.startswith("test_"):
-        return None
-    folder, within, name = parts_of(collection_path)
-    if name in LONG_TO_IMPORT and not config.getoption("--weekly"):
+    """Leave out the files of frameworks that are not tested, without importing them."""
+    if collection_path.name.startswith("test_") and not is_collected(collection_path, config):
         return True
-    if folder == "virtual" and name == "together":
-        return True if len(backends_of(config)) == 1 else None
-    asked = config.getoption("--xdevice-virtual-gpus") or os.environ.get("XDEVICE_VIRTUAL_GPUS", "")
-    virtual = asked not in ("", "0")
-    if folder in ("quirks", "virtual") and virtual != (folder == "virtual"):
-        return True
-    only = frameworks_of(folder, within, name, config)
-    return True if only and only.isdisjoint(backends_of(config)) else None
+    return None  # other plugins decide
 
 
-def parts_of(path):
-    """The folder of ``tests/`` that a file is in, the one in that, and the file's name without ``test_``."""
-    folders = path.relative_to(HERE).parts[:-1] if path.is_relative_to(HERE) else ()
-    folder, within, *_ = (*folders, "", "")
-    return folder, within, path.stem.removeprefix("test_")
+def is_collected(path, config):
+    folder = top_folder(path)
+    if path.name in SLOW_IMPORTS and not config.getoption("--weekly"):
+        return False
+    if folder == "virtual" and path.name == "test_together.py":
+        return len(backends_of(config)) > 1
+    if folder in ("quirks", "virtual") and has_virtual_gpus(config) != (folder == "virtual"):
+        return False
+    frameworks = frameworks_of_path(path)
+    return not frameworks or not frameworks.isdisjoint(backends_of(config))
 
 
-def frameworks_of(folder, within, name, config):
-    """The frameworks that a file is run under; none for all of them."""
-    if folder == "distributed" and name in SAME_EVERYWHERE:
-        return {"numpy"}
-    if folder == "distributed" and name in engines_of(config):
-        return {engines_of(config)[name]}
-    if folder == "transfers" and name in FOR_ANY:
-        return {"numpy"}
-    if folder == "virtual":
-        return {within} if within else WITH_LISTS
+def has_virtual_gpus(config):
+    """Whether this run asks for virtual GPUs."""
+    request = config.getoption("--xdevice-virtual-gpus")
+    if not request:
+        request = os.environ.get("XDEVICE_VIRTUAL_GPUS", "")
+    return request not in ("", "0")
+
+
+def top_folder(path):
+    """The folder of ``tests/`` that a file is in."""
+    return path.relative_to(HERE).parts[0] if path.is_relative_to(HERE) else ""
+
+
+def frameworks_of_path(path):
+    """The frameworks that a file's path names; the empty set if it names none."""
+    folder = top_folder(path)
+    name = path.stem.removeprefix("test_").removeprefix("copies_")
     if folder == "quirks":
         return {name.partition("_")[0]}
-    return {name} if name in WITH_LISTS and folder in ("distributed", "transfers") else set()
+    if folder == "virtual":
+        return FRAMEWORKS.intersection(path.relative_to(HERE).parts) or FRAMEWORKS
+    if folder in ("distributed", "transfers"):
+        return FRAMEWORKS & {name}
+    return set()
 
 
 def pytest_collection_modifyitems(config, items):
-    theirs = [
+    weekly = config.getoption("--weekly")
+    chosen = [
         item
         for item in items
-        if all(has(item, mark.args[0]) for mark in item.iter_markers("needs"))
+        if has_native_functions(item)
+        and runs_under_tested_framework(item, config)
+        and (weekly or (stands_for_all_engines(item) and not is_weekly(item)))
     ]
-    theirs = [item for item in theirs if not is_numpys(item, config)]
-    if not config.getoption("--weekly"):
-        theirs = [
-            item
-            for item in theirs
-            if not item.get_closest_marker("one_engine") or stands_for_all(item)
-        ]
-        theirs = [item for item in theirs if not is_for_the_week(item)]
-    if len(theirs) < len(items):
-        config.hook.pytest_deselected(items=list(set(items) - set(theirs)))
-        items[:] = theirs
+    if len(chosen) < len(items):
+        config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
+        items[:] = chosen
 
 
-def is_numpys(item, config):
-    """Whether the test takes no framework, and has its run in NumPy's environment."""
-    folder, within, name = parts_of(item.path)
-    name = name.removeprefix("copies_")
-    if (
-        folder not in ONCE
-        or "numpy" in backends_of(config)
-        or frameworks_of(folder, within, name, config)
-    ):
-        return False
-    return "xdevice_backend" not in getattr(item, "callspec", NO_PARAMETERS).params
-
-
-def stands_for_all(item):
-    """NumPy, too: it has none, and says so."""
-    return item.callspec.params["xdevice_backend"] in (ENGINE, "numpy")
-
-
-def is_for_the_week(item):
-    given = f"-{getattr(item, 'callspec', NO_PARAMETERS).id}-"
-    if any(
-        f"-{backend}-" in given and word in item.name
-        for backend, words in WEEKLY.items()
-        for word in words
-    ):
-        return True
-    mark = item.get_closest_marker("weekly")
-    but = mark.kwargs.get("but", ()) if mark else ()
-    return mark is not None and not any(
-        f"-{name}-" in given for name in ([but] if isinstance(but, str) else but)
+def has_native_functions(item):
+    """Whether the framework has the functions that the marks ``needs`` name."""
+    return all(
+        hasattr(words_in(HERE / "native", framework_of(item)), mark.args[0])
+        for mark in item.iter_markers("needs")
     )
 
 
-def has(item, word):
-    return hasattr(words_in(HERE / "native", item.callspec.params["xdevice_backend"]), word)
+def runs_under_tested_framework(item, config):
+    """Whether one of the frameworks tested is one that the test runs under."""
+    frameworks = frameworks_of(item)
+    if not frameworks and framework_of(item) is None and top_folder(item.path) in RUN_ONCE:
+        frameworks = {"numpy"}
+    return not frameworks or not frameworks.isdisjoint(backends_of(config))
+
+
+def frameworks_of(item):
+    """The frameworks that the test runs under; the empty set for all of them."""
+    mark = item.get_closest_marker("only_under")
+    if mark is None:
+        return frameworks_of_path(item.path)
+    if mark.kwargs.get("weekly") == "all" and item.config.getoption("--weekly"):
+        return set()
+    return set(mark.args)
+
+
+def framework_of(item):
+    """The framework that is the test's parameter, or ``None``."""
+    return item.callspec.params.get("xdevice_backend") if hasattr(item, "callspec") else None
+
+
+def stands_for_all_engines(item):
+    """Whether the test runs without ``--weekly`` if it is marked ``one_engine``.
+
+    It does under NumPy, too: NumPy has no engine, and its error says so.
+    """
+    return item.get_closest_marker("one_engine") is None or framework_of(item) in (ENGINE, "numpy")
+
+
+def is_weekly(item):
+    mark = item.get_closest_marker("weekly")
+    if mark is None:
+        return False
+    frameworks = as_tuple(mark.kwargs.get("under", ()))
+    if frameworks and framework_of(item) not in frameworks:
+        return False
+    test_id = f"-{item.callspec.id}-" if hasattr(item, "callspec") else ""
+    return not any(f"-{name}-" in test_id for name in as_tuple(mark.kwargs.get("but", ())))
+
+
+def as_tuple(names):
+    return (names,) if isinstance(names, str) else names
 
 
 @pytest.fixture(scope="session")
@@ -212,26 +203,23 @@ def compiler():
 
 @pytest.fixture
 def plug_in(request):
-    """For a test whose framework needs its plug-in here: where there is none, it can be compiled."""
-    named = getattr(request.node, "callspec", NO_PARAMETERS).params.get("xdevice_backend")
-    names = {named} if named else frameworks_of(*parts_of(request.node.path), request.config)
-    if not all(map(has_plug_in, names)):
+    """For a test whose framework needs its plug-in: skipped if it has none and cannot compile it."""
+    framework = framework_of(request.node)
+    frameworks = {framework} if framework else frameworks_of(request.node)
+    if not all(map(has_plug_in, frameworks)):
         pytest.skip(f"needs a plug-in, and so a C++ compiler: {plugins.INSTALL}")
 
 
 @pytest.fixture
 def with_virtual_gpus(request):
-    """For a test whose processes ask for virtual GPUs, which need not stand in."""
-    if (
-        getattr(request.node, "callspec", NO_PARAMETERS).params.get("xdevice_backend")
-        not in IN_PYTHON
-    ):
+    """For a test whose processes ask for virtual GPUs that need not stand in for real ones."""
+    if framework_of(request.node) not in WITHOUT_PLUG_IN:
         request.getfixturevalue("plug_in")
 
 
 @cache
 def has_plug_in(framework):
-    """Whether the framework's virtual GPUs need no plug-in, or have it, or can have it compiled."""
+    """Whether the virtual GPUs of the framework need no plug-in, have it, or can compile it."""
     if plugins.compiler() is not None:
         return True
     virtual = xdevice.backend(framework).open("virtual")
@@ -241,16 +229,23 @@ def has_plug_in(framework):
 
 @pytest.fixture(autouse=True)
 def outside_the_checkout(tmp_path, monkeypatch):
-    """In the checkout, `python -c` would import the core from there, and not the package that is installed."""
+    """Run each test in an empty folder: in the checkout, `python -c` would import its core."""
     monkeypatch.chdir(tmp_path)
 
 
 @pytest.fixture(scope="session")
 def with_ctrl_c():
-    """What a command begins with to receive Ctrl-C and SIGHUP, though the tests were started in the background."""
-    heed = "import os, signal, sys; [signal.signal(s, signal.SIG_DFL) for s in (signal.SIGINT, signal.SIGHUP)]; "
-    heed += "os.execvp(sys.argv[1], sys.argv[1:])"
-    return [sys.executable, "-c", heed]
+    """The words before a command that make it receive Ctrl-C and SIGHUP.
+
+    Tests that run in the background ignore these signals, and their child processes would, too.
+    """
+    code = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+    return [sys.executable, "-c", code]
 
 
 TOY = {
@@ -306,7 +301,7 @@ TOY = {
 
 @pytest.fixture
 def toy_path(tmp_path):
-    """A folder with a toy framework and its adapter, which is registered as any other would be."""
+    """A folder with a toy framework and its adapter, registered by an entry point."""
     for name, text in TOY.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(textwrap.dedent(text))
@@ -315,12 +310,12 @@ def toy_path(tmp_path):
 
 @pytest.fixture
 def run(toy_path, tmp_path):
-    """Run code in a process of its own, in which the toy framework can be used."""
+    """A function that runs code in a new process, which can use the toy framework."""
 
     def run(code, **env):
         path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
         clean = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", "import xdevice\n" + textwrap.dedent(code)],
             capture_output=True,
             text=True,
@@ -328,7 +323,7 @@ def run(toy_path, tmp_path):
             env={**clean, "PYTHONPATH": path, **env},
             cwd=tmp_path,
         )
-        assert done.returncode == 0, done.stderr
-        return done.stdout.strip()
+        assert process.returncode == 0, process.stderr
+        return process.stdout.strip()
 
     return run

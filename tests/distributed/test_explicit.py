@@ -17,6 +17,8 @@ from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo, block_size
 from xdevice.distributed.rendezvous.ports import free_block
 
+pytestmark = pytest.mark.only_under("paddle", weekly="all")
+
 SPAWNS = Path(__file__).with_name("spawns.py")
 GIVEN = {
     "rank": 1,

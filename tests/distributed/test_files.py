@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.only_under("paddle", weekly="all")
+
 SCRIPT = Path(__file__).with_name("saves.py")
 
 has_engine = pytest.mark.needs("gradient")  # NumPy has none

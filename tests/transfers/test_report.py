@@ -13,6 +13,8 @@ from xdevice.cli import watched
 from xdevice.hardware.bus import Bus
 from xdevice.tensors.transfers.report import NO_GPU
 
+pytestmark = pytest.mark.only_under("numpy")
+
 EPOCH = """
     total_loss = 0
     for _ in range(12):

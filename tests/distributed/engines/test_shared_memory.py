@@ -19,7 +19,10 @@ from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.kit import shared_memory
 from xdevice.kit.shared_memory import SharedMemory, join_on_one_host
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc")
+pytestmark = [
+    pytest.mark.only_under("numpy"),
+    pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc"),
+]
 
 
 @pytest.fixture(autouse=True)

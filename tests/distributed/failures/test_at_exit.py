@@ -4,6 +4,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.only_under("numpy")
+
 PLAYS = """
 import os, signal, sys, time
 from xdevice.distributed.group import Group, enter, joining, leave

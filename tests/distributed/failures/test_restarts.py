@@ -12,6 +12,8 @@ import pytest
 
 import xdevice
 
+pytestmark = pytest.mark.only_under("paddle", weekly="all")
+
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
 TRAINS = f"""

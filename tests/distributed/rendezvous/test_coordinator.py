@@ -16,6 +16,8 @@ from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.ports import free_block
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
+pytestmark = pytest.mark.only_under("numpy")
+
 TOKEN = b"the token of a test's job"
 JOB = {"world_size": 3, "timeout": 60.0, "backend": "numpy", "engine": "mpi", "version": "0"}
 
