@@ -39,7 +39,7 @@ def _clip(x: torch.Tensor, /, min: Any = None, max: Any = None) -> torch.Tensor:
 
 
 def _full_like(x: torch.Tensor, /, fill_value: Any, *, dtype: Any = None) -> torch.Tensor:
-    return xp.full_like(x, rounded(fill_value, dtype or x.dtype), dtype=dtype)
+    return torch.full_like(x, rounded(fill_value, dtype or x.dtype), dtype=dtype)
 
 
 def _where(condition: torch.Tensor, x1: Any, x2: Any, /) -> torch.Tensor:
