@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,12 +17,13 @@ CAUSES = {
     "passed": "passed",
     "cannot": "cannot",
     "CPU": "fail on the CPU too",
+    "CUDA": "fail on GPUs too",
     "package": "lack a package",
     "download": "lack a download",
     "lost": "were not run",
     "ours": "ours",
 }
-ANYWHERE = "CPU", "package", "download"
+ANYWHERE = "CPU", "CUDA", "package", "download"
 """Causes that are neither xdevice's nor this tool's."""
 DOWNLOADS = re.compile(
     "couldn't connect to|offline mode|OfflineMode|Name or service not known|Temporary failure in name resolution"
@@ -36,10 +37,21 @@ PACKAGES = re.compile(
 HARDWARE = {"cuda", "cudnn", "nccl", "gpu", "gpus", "driver", "nvidia"}
 """What errors call not installed, and is no package."""
 Results = dict[str, dict[str, str]]
+Reasons = list[tuple[str, re.Pattern[str]]]
+"""Words that tell a cause, and the expression that finds such a failure by the test's id or its error."""
 
 
-def reasons() -> list[tuple[str, re.Pattern[str]]]:
-    """Words of docs/several/virtual*.md, and the expression that finds such a failure by the test's id or its error."""
+def compiled(expressions: Mapping[str, str]) -> Reasons:
+    return [(words, re.compile(expression)) for words, expression in expressions.items()]
+
+
+def told_by(reasons: Reasons, failure: str) -> str:
+    """The words of the first that fits, or nothing."""
+    return next((words for words, error in reasons if error.search(failure)), "")
+
+
+def reasons() -> Reasons:
+    """What cannot be had on virtual GPUs, in words of docs/several/virtual*.md."""
     pages = " ".join(
         " ".join(page.read_text() for page in (DOCS / "several").glob("virtual*.md")).split()
     )
@@ -47,7 +59,7 @@ def reasons() -> list[tuple[str, re.Pattern[str]]]:
     for words in found:
         if words not in pages:
             raise SystemExit(f"cannot.toml names {words!r}, which no docs/several/virtual*.md says")
-    return [(words, re.compile(expression)) for words, expression in found.items()]
+    return compiled(found)
 
 
 def missing_package(why: str) -> str:
@@ -65,9 +77,9 @@ def is_here(name: str) -> bool:
         return False
 
 
-def sort_by_cause(found: Results, on_the_cpu: Set[str]) -> Results:
-    """The results, each with its cause, and what tells it: a package's name, or words of the pages."""
-    known = reasons()
+def sort_by_cause(found: Results, on_the_cpu: Set[str], on_gpus: Mapping[str, str]) -> Results:
+    """The results, each with its cause, and what tells it: a package's name, or words of the pages or of the row."""
+    known = {"cannot": reasons(), "CUDA": compiled(on_gpus)}
     for test, result in found.items():
         result["cause"] = result["outcome"]
         if result["outcome"] == "failed":
@@ -75,16 +87,15 @@ def sort_by_cause(found: Results, on_the_cpu: Set[str]) -> Results:
     return found
 
 
-def cause(
-    test: str, why: str, on_the_cpu: bool, known: list[tuple[str, re.Pattern[str]]]
-) -> tuple[str, str]:
+def cause(test: str, why: str, on_the_cpu: bool, known: Mapping[str, Reasons]) -> tuple[str, str]:
     """Why a test failed. One that lacks something here fails so on the CPU too, or is skipped there."""
     if package := missing_package(why):
         return "package", package
     if download := DOWNLOADS.search(why):
         return "download", download[0]
-    if told := next((words for words, error in known if error.search(f"{test} {why}")), ""):
-        return "cannot", told
+    for name, reasons in known.items():
+        if told := told_by(reasons, f"{test} {why}"):
+            return name, told
     return ("CPU", "") if on_the_cpu else ("ours", "")
 
 

@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import json
+import random
 import re
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -84,6 +86,16 @@ def reason(report: pytest.TestReport, call: pytest.CallInfo[None]) -> str:
     if call.excinfo is None:
         return str(report.longrepr or "")[-3000:]
     return " ".join(f"{call.excinfo.typename}: {call.excinfo.value}".split())[-3000:]
+
+
+def pytest_collectstart(collector: pytest.Collector) -> None:
+    """Draw the same random numbers for a file's parameters in every process, for ids are made of them."""
+    if isinstance(collector, pytest.Module):
+        random.seed(0)
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed(0)
+        if "torch" in sys.modules:
+            sys.modules["torch"].manual_seed(0)
 
 
 def pytest_collectreport(report: pytest.CollectReport) -> None:

@@ -17,7 +17,7 @@ def in_words(name: str, causes: Results) -> str:
     lines = [
         f"{name}: {by.total() - by['skipped'] - by['lost']} run, {counts}; {by['skipped']} skip themselves"
     ]
-    for cause in ("cannot", "package", "download"):
+    for cause in ("cannot", "CUDA", "package", "download"):
         told = Counter(result["told"] for result in causes.values() if result["cause"] == cause)
         lines += [f"    {CAUSES[cause]}: {number} {words}" for words, number in told.most_common()]
     skipped = Counter(result["why"] for result in causes.values() if result["cause"] == "skipped")

@@ -6,8 +6,9 @@ rows.toml says where a project's tests are and what they need; `--list` without 
 that is skipped, or not there, without GPUs, so the tests are collected twice; with `--by-running` those that are left
 are run without GPUs, which finds the ones that skip themselves in a fixture or in their body. A test that fails with
 GPUs is run again without, where it or its counterpart for the CPU exists. The result counts, by cause: passed; cannot,
-for a reason that docs/several/virtual*.md gives; fails on the CPU too; lacks a package or a download; was not run,
-such as the tests of a file that cannot be imported; ours. `--page` writes the row into docs/several/foreign.md.
+for a reason that docs/several/virtual*.md gives; fails on the CPU too; fails on GPUs too, as the row says; lacks a
+package or a download; was not run, such as the tests of a file that cannot be imported; ours. `--page` writes the row
+into docs/several/foreign.md.
 
 The repository is taken from `--checkouts`, and cloned there where it is missing; nothing of it is in this one. What
 came of each test is kept in `--kept` as it comes: a run that was stopped goes on where it was, `--fresh` begins again.
@@ -110,6 +111,7 @@ def parse() -> argparse.Namespace:
 def about(row: dict[str, Any]) -> dict[str, Any]:
     """What results depend on: those of another row, Python or package are not gone on with."""
     packages = {found.name: found.version for found in metadata.distributions() if found.name}
+    row = {key: value for key, value in row.items() if key != "fails_on_gpus"}
     return {"row": row, "python": sys.version, "packages": packages}
 
 
@@ -161,7 +163,9 @@ class Tests:
         on_the_cpu = {file for file in broken if there.get(file, {}).get("outcome") == "failed"}
         found = self.run(names, gpus=True)
         failed = [test for test, result in found.items() if result["outcome"] == "failed"]
-        return sort_by_cause({**files, **found}, on_the_cpu | self.fail_on_the_cpu(failed))
+        on_the_cpu |= self.fail_on_the_cpu(failed)
+        on_gpus = self.pytest.row.get("fails_on_gpus", {})
+        return sort_by_cause({**files, **found}, on_the_cpu, on_gpus)
 
     def run(self, names: list[str], gpus: bool) -> Results:
         """What came of each test; after one that ends the process the rest goes on in another."""

@@ -29,7 +29,8 @@ arguments = ["-o", "python_files=check_*.py"]
 {more}
 """
 ROWS = {
-    "checks": 'scratch = ["barrier"]\nenvironment = { FOLDER = "SCRATCH" }\nby_running = true',
+    "checks": 'scratch = ["barrier"]\nenvironment = { FOLDER = "SCRATCH" }\nby_running = true\n'
+    'fails_on_gpus = { "one operand is on the CPU" = "cuda_refuses_too .*on the same device" }',
     "more": "all = true",
     "refused": "all = true",
     "waits": "all = true",
@@ -103,6 +104,7 @@ def checks(place):
         ("that_blames_cuda", "ours"),
         ("that_fails_anywhere[cuda]", "CPU"),
         ("that_fails", "ours"),
+        ("that_cuda_refuses_too", "CUDA"),
         ("that_ends_its_process", "ours"),
         ("after_one_that_ends_its_process", "passed"),
         ("that_finds_the_folder_it_is_given", "passed"),
@@ -124,6 +126,11 @@ def test_tests_that_were_not_run_are_counted(checks):
     assert "1 were not run" in done.stdout
 
 
+def test_ids_with_random_numbers_are_found_again(checks):
+    drawn = [result for test, result in checks[1].items() if "whose_id_is_drawn" in test]
+    assert [result["cause"] for result in drawn] == ["passed"] * 3
+
+
 @pytest.mark.parametrize(
     ("file", "cause"), [("package", "package"), ("import", "ours"), ("whole", "skipped")]
 )
@@ -134,6 +141,7 @@ def test_a_file_that_has_no_tests_is_counted(checks, file, cause):
 def test_the_result_says_what_is_missing_and_why_tests_skip(checks):
     done, _ = checks
     assert done.returncode == 1
+    assert "fail on GPUs too: 1 one operand is on the CPU" in done.stdout
     assert "lack a package: 3 a_package_that_nobody_has" in done.stdout
     assert "skipped: 1 Skipped: this GPU is too small" in done.stdout
 

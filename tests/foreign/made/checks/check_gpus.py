@@ -1,8 +1,10 @@
 """Tests such as other projects have; tests/foreign/test_foreign.py says what has to come of each."""
 
 import os
+import random
 import uuid
 
+import numpy as np
 import pytest
 import torch
 
@@ -77,6 +79,17 @@ def test_after_one_that_ends_its_process():
 @pytest.mark.parametrize("name", [pytest.param(0, id=uuid.uuid4().hex)])
 def test_whose_id_changes(name):
     assert name == 0
+
+
+@needs_gpus
+@pytest.mark.parametrize("number", [random.random(), np.random.rand(), torch.rand(()).item()])
+def test_whose_id_is_drawn(number):
+    assert 0 <= number < 1
+
+
+@needs_gpus
+def test_that_cuda_refuses_too():
+    torch.ones(2) * torch.tensor(1.0, device="cuda")
 
 
 @needs_gpus
