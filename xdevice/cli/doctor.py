@@ -12,7 +12,7 @@ from rich.text import Text
 from xdevice.cli.probe import probe_all
 from xdevice.framework.adapters import is_optional
 from xdevice.hardware.diagnosis import driver_problem
-from xdevice.hardware.virtual import provider
+from xdevice.hardware.virtual import are_provided, provider
 from xdevice.kit.units import size
 from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus, holders
@@ -40,13 +40,11 @@ def main(options: argparse.Namespace) -> int:
     machine = gpus()
     backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     usable = [backend["name"] for backend in backends if backend["status"] == "ok"]
-    virtual, interrupted_again = (
-        ({}, None)
-        if interrupted
-        else provider().try_each(usable, options.timeout, quiet=options.json)
-    )
-    if interrupted or interrupted_again:
-        return 128 + (interrupted or interrupted_again or 0)
+    virtual: dict[str, dict[str, Any]] = {}
+    if are_provided() and not interrupted:
+        virtual, interrupted = provider().try_each(usable, options.timeout, quiet=options.json)
+    if interrupted:
+        return 128 + interrupted
     findings = [*_of_installation(), _of_machine(machine), *_of_memory(machine)]
     for backend in backends:
         findings.append(_of_backend(backend, bool(machine["gpus"])))

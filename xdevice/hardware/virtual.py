@@ -82,17 +82,21 @@ class Provider(Protocol):
 _provider: Provider | None = None
 
 
+def are_provided() -> bool:
+    """Whether the package that provides virtual GPUs is installed."""
+    return "provider" in entry_points_of(GROUP)
+
+
 def provider() -> Provider:
     """The package that provides virtual GPUs, imported."""
     global _provider
     if _provider is None:
-        entries = entry_points_of(GROUP)
-        if "provider" not in entries:
+        if not are_provided():
             raise NotSupportedError(
                 "virtual GPUs are provided by the package xdevice.virtual, which is not installed; "
                 "install xdevice-tensors again, with all of its parts"
             )
-        _provider = cast("Provider", import_own(entries["provider"]))
+        _provider = cast("Provider", import_own(entry_points_of(GROUP)["provider"]))
     return _provider
 
 
