@@ -1,4 +1,4 @@
-"""GPUs for the examples: the machine's own if it has enough, else virtual ones in host memory."""
+"""GPUs for the examples: the machine's own, or virtual ones in host memory if it has too few."""
 
 import os
 import sys
@@ -8,7 +8,10 @@ from xdevice import Device, gpu, machine
 
 
 def two_gpus() -> list[Device]:
-    """Print and return ``gpu(0)`` and ``gpu(1)``; exit with the reason if the framework cannot have them."""
+    """Print and return ``gpu(0)`` and ``gpu(1)``.
+
+    If the framework does not support two GPUs, exit with the reason.
+    """
     found = gpus(2)
     virtual = xdevice.properties(gpu(0))["virtual"]
     print(f"Two GPUs, {gpu(0)} and {gpu(1)}" + (", both virtual" if virtual else ""))
@@ -16,7 +19,7 @@ def two_gpus() -> list[Device]:
 
 
 def gpus(n: int) -> list[Device]:
-    """The first ``n`` GPUs; exit with the reason if the framework cannot have that many."""
+    """The first ``n`` GPUs; exit with the reason if the framework does not support that many."""
     ask_for_gpus(n)
     if xdevice.num_gpus() < n:
         fewer = "two" if n == 2 else n
@@ -27,19 +30,19 @@ def gpus(n: int) -> list[Device]:
 
 
 def ask_for_gpus(n: int) -> None:
-    """Ask for ``n`` virtual GPUs if the machine has fewer; exit with the reason if the framework cannot have them.
+    """Request ``n`` virtual GPUs if the machine has fewer than ``n`` GPUs.
 
-    Call it before the framework makes its first tensor. It asks the driver for the number of GPUs, because asking
-    some frameworks initialises them.
+    If the framework does not support virtual GPUs, exit with the reason. Call this before the
+    framework creates its first tensor. The number of GPUs comes from the driver, because querying
+    it initialises some frameworks.
     """
     asked = os.environ.get("XDEVICE_VIRTUAL_GPUS", "")
     number = int(asked) if asked.isdigit() else 0
     try:
         if number or len(machine.gpus()["gpus"]) < n:
             xdevice.virtual_gpus(number or n, force=True)
-    except (
-        xdevice.NotSupportedError
-    ) as error:  # not a failure: the example is not for this framework
+    except xdevice.NotSupportedError as error:
+        # Not a failure: the example is not for this framework.
         print(f"Not supported: {error}")
         sys.exit(0)
     except xdevice.XDeviceError as error:

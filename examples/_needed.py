@@ -1,4 +1,7 @@
-"""Each example imports this first: if a module that it imports is not installed, it says so in one line, and ends."""
+"""Each example imports this module first.
+
+If a module that the example imports is not installed, the example prints one line and ends.
+"""
 
 import ast
 import sys
@@ -6,11 +9,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGES = {"sklearn": "scikit-learn", "xdevice": "xdevice-tensors"}
-"""Packages that are not called as their modules."""
+"""Packages whose name differs from that of their module."""
 
 
 def missing(script):
-    """The packages of the modules that the script imports at its top and that cannot be found."""
+    """The packages of the modules that the script imports and that are not installed."""
     names = []
     for statement in ast.parse(script.read_text(encoding="utf-8")).body:
         if isinstance(statement, ast.Import):
@@ -22,7 +25,7 @@ def missing(script):
 
 
 def check(script):
-    """Exit with what to type, if something is missing."""
+    """If a package is missing, exit with the command that installs it."""
     lacking = missing(script)
     if lacking:
         raise SystemExit(

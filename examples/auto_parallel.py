@@ -1,14 +1,16 @@
-"""Automatic parallelism: the same products on one GPU, on the other, and on both at once; then computing while copying.
+"""Automatic parallelism on two GPUs.
+
+The same products on one GPU, on the other, and on both at once; then computing while copying.
 
     XDEVICE_BACKEND=torch python examples/auto_parallel.py             at a tenth of the lesson's size
     python examples/auto_parallel.py --scale 1                         at its full size
     xdevice run examples/auto_parallel.py --backend all                every framework
     xdevice bench parallel overlap                                     the same work as a table
 
-Both devices are waited for, so each time is that of the work and not of queueing it; it is the median of several
-turns, with its quartiles. On a machine
-with fewer than two GPUs the script uses two virtual ones, which share the cores, so they run in parallel only
-as far as the cores do. The script is the same on real GPUs.
+Each measurement waits for both devices, so each time is that of the work and not of queueing it. It
+is the median of several turns, with its quartiles. On a machine
+with fewer than two GPUs the script uses two virtual ones, which share the
+cores, so they run in parallel only as far as the cores do. The script is the same on real GPUs.
 """
 
 import argparse

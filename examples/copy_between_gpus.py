@@ -1,4 +1,4 @@
-"""The multi-GPU lesson's first steps: one tensor on each GPU, adding them, copying, and not copying.
+"""The first steps of the multi-GPU lesson: one tensor on each GPU, adding, copying, not copying.
 
     python examples/copy_between_gpus.py                       the framework that is installed here
     xdevice run examples/copy_between_gpus.py --backend all    all of them, side by side
@@ -22,7 +22,7 @@ print("  X is on", device_of(X), "and holds", to_numpy(X).tolist())
 print("  Y is on", device_of(Y), "and is", *Y.shape)
 
 print("Adding them")
-# By themselves some frameworks raise here and others copy: under strict() all of them raise the same error.
+# Some frameworks raise an error here and others copy. Under strict() all raise the same error.
 try:
     with strict():
         X + Y
@@ -33,10 +33,8 @@ except xdevice.MixedDeviceError as error:
 print("Copying X to where Y is")
 Z = to_device(X, second)
 print("  Z is on", device_of(Z), "and X still on", device_of(X))
-with (
-    strict(),
-    second,
-):  # most frameworks compute where the operands are; one wants the scope besides
+# Most frameworks compute on the device of the operands; TensorFlow computes on that of the scope.
+with strict(), second:
     total = Y + Z
 print("  Y + Z is on", device_of(total), "with Y and Z:", is_same_device(total, Y, Z))
 print("  and is one more than Y:", bool((abs(to_numpy(total) - to_numpy(Y) - 1) < 1e-6).all()))

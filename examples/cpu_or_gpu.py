@@ -1,12 +1,12 @@
-"""When does a GPU pay? The experiments of the lesson and the articles, timed on the CPU and on the GPU.
+"""When does a GPU pay? The experiments of the lesson, timed on the CPU and on the GPU.
 
     XDEVICE_BACKEND=torch python examples/cpu_or_gpu.py          all of them, at a tenth of their size
     python examples/cpu_or_gpu.py large transfer --scale 1       two of them, at full size
 
-Each time is the median of several turns, with its quartiles. The experiments show that large operations are far
-faster on a GPU and tiny ones are not, that copying there and back each time costs more than computing there saves,
-and that many small transfers cost more than one large one. They are those of ``xdevice bench``, which compares
-frameworks, counts bytes, and plots.
+Each time is the median of several turns, with its quartiles. The experiments show that large
+operations are far faster on a GPU and tiny ones are not, that copying to the GPU and back each time
+costs more than computing there saves, and that many small transfers cost more than one large one.
+They are the experiments of ``xdevice bench``, which also compares frameworks, counts bytes, and plots.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""A program written for two CUDA GPUs, as one finds it: it does not know of xdevice.
+"""An ordinary program for two CUDA GPUs, which does not use xdevice.
 
     xdevice run --virtual-gpus 2 --stand-in examples/cuda_script.py
 

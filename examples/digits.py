@@ -1,12 +1,14 @@
-"""Training on real handwritten digits: the parameters go to the device once, the minibatches one by one.
+"""Training on real handwritten digits.
+
+The parameters are moved to the device once, the minibatches one by one.
 
     XDEVICE_BACKEND=torch python examples/digits.py     under PyTorch
     python examples/digits.py --epochs 5 --device cpu   shorter, and on the CPU
     xdevice run examples/digits.py --backend all        all frameworks, side by side
 
-The digits are 1797 images of 8 × 8 pixels that come with scikit-learn. The script names no framework: the
-network and its optimiser are the framework's own, in ``native/``, and xdevice moves them. NumPy has no
-gradients, so the script prints that and ends.
+The digits are 1797 images of 8 × 8 pixels that come with scikit-learn. The script names no
+framework: the network and its optimizer are the framework's own, in ``native/``, and xdevice moves
+them. NumPy has no gradients, so under NumPy the script prints that and ends.
 """
 
 import argparse
@@ -26,7 +28,7 @@ def main():
     xdevice.seed(options.seed)
     train, test = load(options.seed)
 
-    # The model first, then its optimiser: some frameworks replace parameters as they move them.
+    # The model first, then its optimizer: some frameworks replace the parameters in a move.
     net = xdevice.to_device(native.classifier(inputs=64, hidden=128, classes=10), device)
     step = native.trainer(net, rate=0.3)
     print(
@@ -61,7 +63,7 @@ def run_epoch(step, data, device, random, batch_size=32):
     for rows in np.array_split(random.permutation(len(data[0])), len(data[0]) // batch_size):
         x, labels = xdevice.to_device([on_host(part[rows]) for part in data], device)
         losses.append(step(x, labels))
-    # Read once, at the end: reading the loss after every step would make the host wait for every step.
+    # Read once, at the end: reading the loss after every step makes the host wait each time.
     return xdevice.to_numpy(native.stack(losses)).mean()
 
 

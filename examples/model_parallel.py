@@ -1,12 +1,12 @@
-"""One network over two devices: its layers divided among them, and one layer's channels divided.
+"""One network on two devices, split by layers, and split by the channels of a layer.
 
     python examples/model_parallel.py                          the framework that is installed here
     xdevice run examples/model_parallel.py --backend all       all of them, side by side
 
-The multi-GPU chapter's first two ways to split the problem, for networks that are too large for one
-device. Both compute the same network: loss and gradients equal those of one device.
-On a machine with fewer than two GPUs the script uses two virtual ones. It names no framework. NumPy has no
-gradients and only one device, so the script prints that and ends.
+These are the first two methods of the multi-GPU chapter, for networks that are too large for one
+device. Both compute the same network: loss and gradients equal those on one device. On a machine
+with fewer than two GPUs the script uses two virtual ones. It names no framework. NumPy has no
+gradients and only one device, so under NumPy the script prints that and ends.
 """
 
 import _needed  # noqa: F401  (says what is not installed)
@@ -24,7 +24,10 @@ def relu(x):
 
 
 def squared_error(output, wanted):
-    """Half the summed square of the differences, as a 1 × 1 matrix: written so that all frameworks can compute it."""
+    """Half the sum of the squared differences, as a 1 × 1 matrix.
+
+    It uses only operators that all frameworks support.
+    """
     difference = output - wanted
     rows, columns = difference.shape
     where = device_of(difference)
@@ -32,14 +35,14 @@ def squared_error(output, wanted):
     return left @ (difference * difference) @ right / 2
 
 
-# Most frameworks compute where the operands are; one also needs the scope, which changes nothing for the others.
+# Most frameworks compute on the device of the operands; TensorFlow computes on that of the scope.
 def on_one_device(weights, x, wanted):
     with scope(device_of(x)):
         return squared_error(relu(x @ weights["in"]) @ weights["out"], wanted)
 
 
 def by_layers(weights, x, wanted):
-    """The first layer on the first device, the second on the second: the activations between them are copied."""
+    """The first layer on the first device, the second on the second; activations are copied."""
     first, second = device_of(weights["in"]), device_of(weights["out"])
     with scope(first):
         hidden = relu(x @ weights["in"])
@@ -49,7 +52,7 @@ def by_layers(weights, x, wanted):
 
 
 def by_channels(parts, x, wanted):
-    """Each device has half of the hidden channels: the input goes to both, and their outputs are summed."""
+    """Half of the hidden channels on each device; both get the input, and the outputs are summed."""
     home, outputs = device_of(x), []
     for weights in parts:
         here = device_of(weights)
@@ -67,7 +70,7 @@ def sum_of(tensors):
 
 
 def trained(loss, weights, x, wanted, rate=1e-3):
-    """The losses of a few steps of gradient descent; each weight is updated where it is."""
+    """The losses of a few steps of gradient descent; each weight is updated on its own device."""
     step, losses = value_and_grad(loss), []
     for _ in range(10):
         value, gradients = step(weights, x, wanted)

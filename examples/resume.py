@@ -1,14 +1,15 @@
-"""Training that a failure interrupts, and that goes on from its last checkpoint, to the very bits.
+"""Training that resumes from its last checkpoint after a failure, with identical results.
 
     xdevice launch -n 2 --backend torch --restarts 3 examples/resume.py --checkpoint net.safetensors
 
-Kill one of the processes while it runs: the launcher starts both again, and they go on at the step of the file. The
-parameters at the end are those of a run without a failure, bit for bit, because everything that a step depends on
-is either in the file (the parameters, the optimizer's state, the number of the step) or follows from the seed and
-that number (the rows of the minibatch). The checkpoint before the last stays beside it, in case that the last one
-cannot be read.
+Kill one of the processes while it runs: the launcher restarts both, and they resume at the step of
+the checkpoint. At the end the parameters equal those of a run without a failure, bit for bit,
+because everything that a step depends on is either in the file (the parameters, the optimizer's
+state, the number of the step) or follows from the seed and that number (the rows of the minibatch).
+The previous checkpoint is kept beside the last one, in case the last one cannot be read.
 
-It names no framework, and runs alone, too. NumPy has no gradients, so the script prints that and ends.
+The script names no framework, and also runs as a single process. NumPy has no gradients, so under
+NumPy the script prints that and ends.
 """
 
 import argparse
@@ -39,17 +40,15 @@ def beginning(seed):
 
 
 def loss(params, x, y):
-    """Summed over the rows, so that the losses of several processes add up to the whole."""
+    """The loss, summed over the rows, so that the losses of several processes can be added."""
     xp = namespace(x)
     hidden = xp.tanh(xp.matmul(x, params["W1"]) + params["b1"])
     return xp.sum((xp.matmul(hidden, params["W2"]) + params["b2"] - y) ** 2)
 
 
 def minibatch(seed, step):
-    """This process's rows of that step's minibatch."""
-    random = np.random.default_rng(
-        [seed, step]
-    )  # of this step alone: no random state has to be kept
+    """The rows of this process in the minibatch of the step."""
+    random = np.random.default_rng([seed, step])  # one for each step: no random state is saved
     x = random.normal(size=(ROWS, 8)).astype("float32")
     y = np.sin(x.sum(axis=1, keepdims=True))
     own = [np.array_split(rows, distributed.world_size())[distributed.rank()] for rows in (x, y)]
@@ -72,14 +71,14 @@ def stepped(state, seed):
 
 
 def saved(state, path):
-    """Write the checkpoint; the one before it stays as ``path.before``."""
+    """Write the checkpoint; the previous one is kept as ``path.before``."""
     if distributed.rank() == 0 and os.path.exists(path):
         os.replace(path, f"{path}.before")
-    xdevice.save(state, path)  # rank 0 writes, the others wait for it
+    xdevice.save(state, path)  # rank 0 writes, the other processes wait
 
 
 def loaded(path):
-    """The state of the newest checkpoint that can be read, which rank 0 finds out for all; ``None`` without one."""
+    """The state of the newest readable checkpoint, chosen by rank 0; ``None`` if there is none."""
     names = [path, f"{path}.before"]
     found = readable(names) if distributed.rank() == 0 else -1
     found = int(xdevice.to_numpy(distributed.broadcast(xdevice.tensor([found])))[0])
@@ -87,7 +86,7 @@ def loaded(path):
 
 
 def readable(names):
-    """Which of the files can be read first, or -1; one that cannot is kept as ``.unreadable``."""
+    """The index of the first readable file, or -1; unreadable files are renamed ``.unreadable``."""
     for number, name in enumerate(names):
         try:
             if os.path.exists(name):
@@ -116,7 +115,10 @@ def show(text):
 
 
 def main(arguments=None, **place):
-    """Train in the job that a launcher has started, or at this place in a job: rank, world_size, address, token."""
+    """Train in the job that a launcher has started.
+
+    Without a launcher, ``place`` has rank, world_size, address and token.
+    """
     options = parse_arguments(arguments)
     with distributed.process_group(**place):
         train(options)

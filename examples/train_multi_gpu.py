@@ -1,18 +1,21 @@
-"""Training on several GPUs: LeNet from scratch, one loop for every framework, for devices and for processes.
+"""Training LeNet from scratch on several GPUs.
+
+The same loop runs under every framework, on several devices and in several processes.
 
     XDEVICE_BACKEND=torch python examples/train_multi_gpu.py --devices 2      one process, two GPUs
     xdevice launch -n 2 --backend torch examples/train_multi_gpu.py           two processes, a GPU each
     xdevice run examples/train_multi_gpu.py --backend all                     all frameworks, side by side
 
-Each device has a copy of all parameters and gets its part of the minibatch. The gradients are summed over all
-devices, and each updates its own copy, so a step on k devices, or in k processes, equals the step on one device.
-The script takes its first step both ways and compares.
+Each device has a copy of all parameters and gets a part of the minibatch. The gradients are summed
+over all devices, and each device updates its own copy, so a step on k devices, or in k processes,
+equals the step on one device. The script takes its first step both ways and compares.
 
-The digits are the 1797 that come with scikit-learn, scaled up to 28 × 28. The network is LeNet with the shapes
-of the course's chapter; its weights are initialised with the variance that suits ReLUs rather than with a scale of
-0.01, which takes three times as many epochs on so few digits. On a machine with too few GPUs the script uses
-virtual ones, which share the cores. It names no framework: convolution and pooling, which have no common name,
-are in ``native/``. NumPy has no gradients, so the script prints that and ends.
+The digits are the 1797 that come with scikit-learn, scaled up to 28 × 28. The network is LeNet with
+the shapes of the course's chapter. Its weights are initialised with the variance that suits ReLUs,
+rather than with a scale of 0.01, which takes three times as many epochs on so few digits. On a
+machine with too few GPUs the script uses virtual ones, which share the cores. The script names no
+framework: convolution and pooling, which have no common name, are in ``native/``. NumPy has no
+gradients, so under NumPy the script prints that and ends.
 """
 
 import argparse
@@ -67,10 +70,10 @@ def relu(x):
 
 
 def cross_entropy(params, x, labels):
-    """Summed over the images, not averaged, so that the losses of several devices add up to the whole."""
+    """The loss, summed over the images, so that the losses of several devices can be added."""
     xp = namespace(x)
     scores = lenet(params, x)
-    scores = scores - xp.max(scores, axis=1, keepdims=True)  # or exp overflows
+    scores = scores - xp.max(scores, axis=1, keepdims=True)  # otherwise exp overflows
     log_likelihood = scores - xp.log(xp.sum(xp.exp(scores), axis=1, keepdims=True))
     return -xp.sum(xp.take_along_axis(log_likelihood, labels, axis=1))
 
@@ -138,10 +141,8 @@ def train(options, devices):
     step = data_parallel(native.compiled(cross_entropy), devices, reduction="sum")
     start = get_params(options.seed)
     replicas = replicate(on_device(start, devices[0]), devices)
-    few = (
-        images[: options.batch_size - 1],
-        labels[: options.batch_size - 1],
-    )  # parts of uneven length, too
+    size = options.batch_size - 1  # so that the parts have different lengths
+    few = images[:size], labels[:size]
     show(
         f"the first step is that of one device: {compare(step, start, devices, few, options.rate)}"
     )
@@ -168,7 +169,7 @@ def train(options, devices):
 
 
 def compare(step, start, devices, batch, rate):
-    """Whether a step on all devices of all processes, and one device after the other, equals the step on one device."""
+    """Whether a step on all devices, at once and one after the other, equals that on one device."""
     params = on_device(start, devices[0])
     (alone,) = train_batch_step_by_step([params], *batch, devices[:1], rate)
     together = train_batch(step, replicate(params, devices), *batch, rate)[1]
@@ -185,14 +186,14 @@ def speed_up(options, step, replicas, devices):
     images, labels, *_ = load(options.seed)
     one = data_parallel(native.compiled(cross_entropy), devices[:1], reduction="sum")
     timers = {1: xdevice.Timer(), len(devices): xdevice.Timer()}
-    for turn in range(11):  # in turn, so that a busy machine slows both
+    for turn in range(11):  # alternately, so that a busy machine slows both
         for k, of_k, params in ((1, one, Replicas(replicas[:1])), (len(devices), step, replicas)):
             rows = np.resize(
                 np.arange(len(labels)), options.batch_size * k * distributed.world_size()
             )
             timers[k].start()
             train_batch(of_k, params, images[rows], labels[rows], options.rate)
-            if turn:  # the first loads and compiles
+            if turn:  # the first turn loads and compiles
                 timers[k].stop()
     alone, together = (np.median(timer.times) / k for k, timer in timers.items())
     return alone / together
@@ -214,12 +215,10 @@ def accuracy(params, images, labels):
 
 
 def load(seed):
-    """Training and test data: images of 28 × 28 pixels with mean near 0, and a column of integer labels."""
+    """Training and test data: 28 × 28 images with mean near 0, and a column of integer labels."""
     pixels, labels = load_digits(return_X_y=True)
     at = np.linspace(0, 7, 28)
-    widen = np.maximum(
-        0, 1 - abs(at[:, None] - np.arange(8))
-    )  # each new pixel lies between two old ones
+    widen = np.maximum(0, 1 - abs(at[:, None] - np.arange(8)))  # linear interpolation
     images = widen @ (pixels.reshape(-1, 8, 8) / 8 - 1) @ widen.T
     parts = train_test_split(
         images[:, None].astype("float32"),
@@ -240,7 +239,7 @@ def devices_of_this_process(k):
 
 
 def progress(parts, what):
-    """The parts, with a progress bar on a terminal, in the first process."""
+    """The parts; the first process shows a progress bar on a terminal."""
     hidden = distributed.rank() != 0 or not sys.stderr.isatty()
     return track(parts, what, console=Console(stderr=True), transient=True, disable=hidden)
 
@@ -251,17 +250,15 @@ def show(text):
 
 
 def plot(history, path, gpus, gain):
-    """Loss, accuracy and speed, each on axes of its own."""
+    """Plot the loss, the accuracy and the speed, each on its own axes."""
     from matplotlib.figure import Figure
 
     world = distributed.world_size()
     figure = Figure(figsize=(12, 3.6), layout="constrained")
     epochs = range(1, len(history) + 1)
     kinds = ("training loss", "test accuracy in %", "samples per second")
-    factors, colours = (
-        (1, 100, 1),
-        ("#0072B2", "#D55E00", "#009E73"),
-    )  # for any kind of colour vision
+    factors = (1, 100, 1)
+    colours = ("#0072B2", "#D55E00", "#009E73")  # distinguishable with any kind of colour vision
     for axes, kind, values, factor, colour in zip(
         figure.subplots(1, 3), kinds, zip(*history, strict=True), factors, colours, strict=True
     ):
@@ -281,7 +278,7 @@ def plot(history, path, gpus, gain):
 def main():
     options = parse_arguments()
     k = options.devices or (2 if distributed.world_size() == 1 else 1)
-    ask_for_gpus(k)  # before the processes meet, for which some frameworks start
+    ask_for_gpus(k)  # before the processes join, which starts some frameworks
     gain = None
     with distributed.process_group():
         devices = devices_of_this_process(k)
@@ -333,6 +330,6 @@ if __name__ == "__main__":
     try:
         main()
     except xdevice.DistributedError:
-        raise  # with where it happened: another process has failed
+        raise  # with its traceback: another process has failed
     except xdevice.XDeviceError as error:
         raise SystemExit(f"train_multi_gpu.py: {error}") from error

@@ -1,11 +1,11 @@
-"""A training loop that is slow on a GPU, and the one that its report leads to.
+"""A training loop that is slow on a GPU, and the loop after the changes that its report suggests.
 
     xdevice run --watch-transfers --virtual-gpus 2 --backend torch examples/transfers.py
     xdevice run --watch-transfers --virtual-gpus 2 --backend torch examples/transfers.py --mended
 
-The first command names, without a GPU, the lines that copy between the host and the device, and says what to write
-instead. The second runs the loop in which that is written. Both print the same losses. The script names no framework,
-and fits a line through points in 16 dimensions; NumPy has no gradients, so it prints that and ends.
+Without a GPU, the first command reports the lines that copy between the host and the device, and what to
+write instead. The second runs the corrected loop. Both print the same losses. The script names no framework
+and fits a line to points in 16 dimensions. NumPy has no gradients: the script prints that and ends.
 """
 
 import argparse
@@ -14,23 +14,13 @@ import _needed  # noqa: F401  (says what is not installed)
 import numpy as np
 
 import xdevice
-from xdevice import (
-    cpu,
-    device_of,
-    namespace,
-    ones,
-    tensor,
-    to_device,
-    try_gpu,
-    value_and_grad,
-    zeros,
-)
+from xdevice import cpu, device_of, namespace, ones, tensor, to_device, try_gpu, value_and_grad
 
 INPUTS, BATCH, BATCHES, EPOCHS, RATE = 16, 32, 12, 3, 0.05
 
 
 def train(params, batches, scale, device):
-    """One epoch, as many write it."""
+    """One epoch with common mistakes."""
     total = 0.0
     for points, values in batches:
         x, y = to_device(points, device), to_device(values, device)
@@ -44,7 +34,7 @@ def train(params, batches, scale, device):
 
 
 def train_mended(params, batches, factors, shift):
-    """The same epoch, on what is on the device already; the loss is read once."""
+    """The same epoch with data that is already on the device; the loss is read once."""
     losses = []
     with device_of(shift):
         for x, y in batches:
@@ -62,7 +52,7 @@ def mean_square(params, x, shift, y):
 
 
 def data():
-    """Batches of points and their values, and the scale of each dimension, on the host."""
+    """Batches of points with their values, and the scale of each dimension, on the host."""
     random = np.random.default_rng(0)
     scale = np.linspace(0.5, 1.5, INPUTS)
     points = random.normal(size=(BATCHES, BATCH, INPUTS))
@@ -80,7 +70,10 @@ def main():
     mended = parser.parse_args().mended
     device = try_gpu()
     batches, scale = data()
-    params = {"w": zeros((INPUTS, 1), device=device), "b": zeros((1, 1), device=device)}
+    params = {
+        "w": xdevice.zeros((INPUTS, 1), device=device),
+        "b": xdevice.zeros((1, 1), device=device),
+    }
     if mended:
         batches, scale = to_device((batches, scale), device)
     shift = ones((BATCH, 1), device=device)

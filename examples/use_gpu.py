@@ -4,8 +4,8 @@
     XDEVICE_BACKEND=torch python examples/use_gpu.py    PyTorch
     xdevice run examples/use_gpu.py --backend all       all of them, side by side
 
-The script names no framework, and on one machine all of them print the same lines. Without a GPU everything
-is on ``cpu:0``. Only the model is built with the framework's own layers, in ``native/``.
+The script names no framework, and prints the same lines under all frameworks of a machine. Without
+a GPU everything is on ``cpu:0``. Only the model is built with the framework's own layers, in ``native/``.
 """
 
 import _needed  # noqa: F401  (says what is not installed)
@@ -42,13 +42,12 @@ print("  try_all_gpus():", *try_all_gpus())
 
 print("Where is a tensor?")
 first, second = try_gpu(), try_gpu(1)
-x = xdevice.tensor(
-    [1.0, 2.0, 3.0]
-)  # on the framework's default device: mostly the CPU, sometimes the first GPU
+# On the framework's default device: mostly the CPU, sometimes the first GPU.
+x = xdevice.tensor([1.0, 2.0, 3.0])
 print("  x is on", device_of(x))
 X = xdevice.ones((2, 3), device=first)
 print("  X is on", device_of(X), "and holds", numbers(X))
-xdevice.seed(0)  # repeatable; the same seed gives other numbers under another framework
+xdevice.seed(0)  # repeatable; other frameworks draw other numbers from this seed
 Y = xdevice.rand((2, 3), device=second)
 print("  Y is on", device_of(Y), "and is", *Y.shape)
 with second:
@@ -61,7 +60,7 @@ print("  going where it is already copies nothing:", to_device(Z, second) is Z)
 print("  unless a copy is asked for:", to_device(Z, second, copy=True) is not Z)
 
 print("Computing")
-# Operands must be on one device. Most frameworks compute there, one computes in the scope, so both are set.
+# Operands must be on one device. Most frameworks compute there; TensorFlow computes in the scope.
 with second:
     total = Y + Z
 print("  Y and Z are together:", is_same_device(Y, Z), "and Y + Z is on", device_of(total))

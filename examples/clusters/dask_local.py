@@ -2,9 +2,9 @@
 
     XDEVICE_BACKEND=torch python examples/clusters/dask_local.py [PORT]
 
-It needs ``pip install "dask[distributed]"``. Dask tells its workers no ranks, so `xdevice.distributed.init` is given
-them. PORT is the first of the job's ports. Start a new cluster for each job: a framework's engine often starts only
-once in a process.
+It needs ``pip install "dask[distributed]"``. Dask gives its workers no ranks, so the script passes them
+to `xdevice.distributed.init`. PORT is the first of the job's ports. Start a new cluster for each job: a
+framework's engine can often be started only once in a process.
 """
 
 import os
@@ -18,7 +18,7 @@ EXAMPLES = str(Path(__file__).resolve().parents[1])
 
 
 def train(arguments, place):
-    """What every process does."""
+    """The work of each process."""
     sys.path.insert(0, EXAMPLES)
     import resume
 
@@ -26,25 +26,22 @@ def train(arguments, place):
 
 
 def main(port="29400", *arguments):
-    arguments = (
-        "--checkpoint",
-        f"resume-{os.getpid()}.safetensors",
-        *arguments,
-    )  # of this job alone
+    checkpoint = f"resume-{os.getpid()}.safetensors"  # one for each job
+    arguments = ("--checkpoint", checkpoint, *arguments)
     with (
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
         job = {"world_size": 2, "address": f"127.0.0.1:{port}", "token": secrets.token_hex(32)}
         workers = list(client.scheduler_info()["workers"])
-        # each on a worker of its own, and never again: a task that is repeated would come to a job that has ended
+        # Each task has its own worker and is not repeated: a repeated task would join a finished job.
         tasks = [
             client.submit(
                 train, arguments, {"rank": rank, **job}, workers=[worker], pure=False, retries=0
             )
             for rank, worker in enumerate(workers)
         ]
-        client.gather(tasks)  # waits, and raises where a process has failed
+        client.gather(tasks)  # waits, and raises the error of a process that has failed
 
 
 if __name__ == "__main__":

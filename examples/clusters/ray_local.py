@@ -2,8 +2,8 @@
 
     XDEVICE_BACKEND=torch python examples/clusters/ray_local.py [PORT]
 
-It needs ``pip install ray``. Ray tells its actors no ranks, so `xdevice.distributed.init` is given them. PORT is
-the first of the job's ports. Make new actors for each job.
+It needs ``pip install ray``. Ray gives its actors no ranks, so the script passes them to
+`xdevice.distributed.init`. PORT is the first of the job's ports. Create new actors for each job.
 """
 
 import os
@@ -28,13 +28,13 @@ class Trainer:
 
 
 def main(port="29400", *arguments):
-    checkpoint = os.path.abspath(f"resume-{os.getpid()}.safetensors")  # of this job alone
+    checkpoint = os.path.abspath(f"resume-{os.getpid()}.safetensors")  # one for each job
     arguments = ("--checkpoint", checkpoint, *arguments)
     own = {name: value for name, value in os.environ.items() if name.startswith("XDEVICE_")}
     ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": own})
     job = {"world_size": 2, "address": f"127.0.0.1:{port}", "token": secrets.token_hex(32)}
     trainers = [Trainer.remote() for _ in range(2)]
-    # waits, and raises where a process has failed
+    # Waits, and raises the error of a process that has failed.
     ray.get(
         [
             trainer.train.remote(arguments, {"rank": rank, **job})

@@ -2,7 +2,8 @@
 
     XDEVICE_BACKEND=torch python examples/clusters/submitit_local.py
 
-It needs ``pip install submitit``. xdevice reads submitit's variables for this host; on Slurm, those of ``srun``.
+It needs ``pip install submitit``. On this host xdevice reads submitit's variables; on Slurm, those of
+``srun``.
 """
 
 import os
@@ -15,7 +16,7 @@ EXAMPLES = str(Path(__file__).resolve().parents[1])
 
 
 def train(arguments):
-    """What every process does."""
+    """The work of each process."""
     sys.path.insert(0, EXAMPLES)
     import resume
 
@@ -28,7 +29,7 @@ def main():
     job = executor.submit(
         train, ["--checkpoint", f"resume-{os.getpid()}.safetensors", *sys.argv[1:]]
     )
-    job.results()  # waits, and raises where a process has failed
+    job.results()  # waits, and raises the error of a process that has failed
     print(job.stdout())  # of rank 0
 
 

@@ -47,7 +47,7 @@ def stack(tensors):
 
 
 def classifier(inputs, hidden, classes):
-    # JAX keeps no seed of its own: the key comes from xdevice's numbers, which follow xdevice.seed
+    # JAX has no global seed: the key comes from xdevice's random numbers, which follow xdevice.seed
     return Classifier(_random(inputs, hidden), _random(hidden, classes))
 
 

@@ -7,13 +7,13 @@ them to NumPy while it imports MXNet, so let xdevice do that first; then ``impor
 from mxnet import autograd, gluon, init, np, npx
 from mxnet.gluon import nn
 
-npx.set_np()  # Gluon's layers take and give NumPy-like arrays, which xdevice makes
+npx.set_np()  # Gluon's layers accept and return NumPy-like arrays, which xdevice creates
 
 
 def linear(weight, bias):
     layer = nn.Dense(len(bias), in_units=len(weight))
     layer.initialize()
-    layer.weight.set_data(np.array(weight).T)  # kept as (outputs, inputs)
+    layer.weight.set_data(np.array(weight).T)  # stored as (outputs, inputs)
     layer.bias.set_data(np.array(bias))
     return layer
 
@@ -47,7 +47,7 @@ def trainer(net, rate):
         with autograd.record():
             loss = cross_entropy(net(x), labels).mean()
         loss.backward()
-        optimizer.step(1)  # by what to divide the gradient; the mean has done so
+        optimizer.step(1)  # the divisor of the gradient: the loss is already a mean
         return loss
 
     return step

@@ -25,7 +25,7 @@ def stack(tensors):
 
 
 def classifier(inputs, hidden, classes):
-    # Keras draws weights from a generator of its own, which TensorFlow's seed does not reach.
+    # Keras draws weights from its own generator, which TensorFlow's seed does not affect.
     keras.utils.set_random_seed(int(tf.random.uniform((), maxval=2**31 - 1, dtype=tf.int32)))
     layers = keras.layers
     return keras.Sequential(
@@ -48,7 +48,7 @@ def trainer(net, rate):
 
 
 def convolution(x, weight, bias):
-    # TensorFlow's CPU has gradients for channels at the end, and for no other order
+    # On the CPU, TensorFlow has gradients only for channels-last images
     with tf.device(x.device):
         y = tf.nn.conv2d(
             tf.transpose(x, [0, 2, 3, 1]), tf.transpose(weight, [2, 3, 1, 0]), 1, "VALID"

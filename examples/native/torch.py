@@ -8,7 +8,7 @@ def linear(weight, bias):
     weight = torch.tensor(weight)
     layer = nn.Linear(*weight.shape)
     with torch.no_grad():
-        layer.weight.copy_(weight.T)  # kept as (outputs, inputs)
+        layer.weight.copy_(weight.T)  # stored as (outputs, inputs)
         layer.bias.copy_(torch.tensor(bias))
     return layer
 
