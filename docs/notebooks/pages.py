@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -26,6 +27,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         uri = notebook.src_uri.removesuffix(".ipynb") + ".md"
         files.append(File.generated(config, uri, content=page(Path(str(notebook.abs_src_path)))))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """MkDocs calls it with each page: a link to a notebook leads to its page, and in the repository to the file."""
+    if page.file.src_uri.startswith("notebooks/"):  # the download stays one
+        return markdown
+    return re.sub(r"(\]\([^)\s]*notebooks/\w+)\.ipynb\)", r"\1.md)", markdown)
 
 
 def page(path: Path) -> str:
