@@ -20,7 +20,7 @@ from xdevice.framework.adapters import registered
 from xdevice.virtual.request import ENV
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-BACKENDS = Path(__file__).parents[2] / "backends"
+VIRTUAL = Path(__file__).parents[2] / "virtual"
 
 
 def run(backend, script, *arguments, virtual=0):
@@ -192,10 +192,8 @@ def test_digits_on_a_virtual_gpu_as_on_the_cpu(backend):
 
 
 def has_virtual_gpus(backend):
-    """Whether the adapter has the capability."""
-    return (BACKENDS / backend / "virtual.py").is_file() or (
-        BACKENDS / backend / "virtual"
-    ).is_dir()
+    """Whether there are virtual GPUs for the framework."""
+    return (VIRTUAL / str(backend)).is_dir()
 
 
 on_two_gpus = pytest.mark.needs("gradient")  # NumPy has one device, and says so: the promise below
