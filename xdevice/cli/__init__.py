@@ -13,12 +13,11 @@ from xdevice.errors import XDeviceError
 def main(argv: Sequence[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # also on a terminal that cannot show a character
+            stream.reconfigure(errors="replace")  # a terminal may lack a character
     try:
         options = parse(list(sys.argv[1:] if argv is None else argv))
-        command = import_module(
-            f"xdevice.cli.{options.name}"
-        )  # with rich and psutil, which --version can do without
+        # The commands import rich and psutil; --version and --help do without them.
+        command = import_module(f"xdevice.cli.{options.name}")
         return int(command.main(options))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]

@@ -1,4 +1,4 @@
-"""What was typed, read: the command, its options, its script or module, and what the script is given."""
+"""Parsing the command line: the command, its options, SCRIPT, and the script's arguments."""
 
 import argparse
 import os
@@ -13,29 +13,48 @@ from xdevice.cli.options import commands
 from xdevice.cli.parser import DASHES, Parser, fail
 from xdevice.errors import ArgumentError, UnknownBackendError, did_you_mean
 
-_ONCE = ("--stand-in", "--watch-transfers")
-_OF_SEVERAL = ("--json", "--jobs", "--timeout", "--normalize", "--tolerance", "--strict", "--env")
+_RUN_ONCE = ("--stand-in", "--watch-transfers")  # options with which a script runs once
+_FOR_SEVERAL_RUNS = (
+    "--json",
+    "--jobs",
+    "--timeout",
+    "--normalize",
+    "--tolerance",
+    "--strict",
+    "--env",
+)
+_WITH_STAND_IN = ("--lenient", "--races")
+_WITH_WATCH_TRANSFERS = (
+    "--bus",
+    "--max-copies",
+    "--format",
+    "--report",
+    "--baseline",
+    "--update-baseline",
+)
 _HOW = ("-m", "-c")
 _PYTHON_FLAG = r"-(?P<letters>[bBdEIiOPqRsSuv]*)(?P<valued>[WX]?)(?P<value>.*)"
-_WATCHED = ("--bus", "--max-copies", "--format", "--report", "--baseline", "--update-baseline")
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The options; for ``run``, those that are unknown go to the script. Without arguments the help is printed."""
-    parser, known = commands()
+    """The command and its options. Without arguments, print the help.
+
+    The unknown options of ``run`` go to the script.
+    """
+    parser, command_parsers = commands()
     if "_ARGCOMPLETE" in os.environ:  # the shell asks what can come next
         from xdevice.cli.completion import complete
 
-        complete(parser, known)
+        complete(parser, command_parsers)
     if not arguments:
         parser.print_help()
         parser.exit()
     first = arguments[0]
-    if first not in parser.options and first not in known:
-        _unknown_command(parser, known, first)
+    if first not in parser.options and first not in command_parsers:
+        _unknown_command(parser, command_parsers, first)
     if first == "run":
-        return _parse_run(known["run"], arguments[1:])
-    command = known.get(first, parser)
+        return _parse_run(command_parsers["run"], arguments[1:])
+    command = command_parsers.get(first, parser)
     if first == "launch":
         _check_before_script(command, arguments[1:])
     options, unknown = parser.parse_known_args(arguments)
@@ -44,150 +63,188 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _unknown_command(parser: Parser, known: dict[str, Parser], word: str) -> NoReturn:
+def _unknown_command(parser: Parser, commands: dict[str, Parser], word: str) -> NoReturn:
     option = word.partition("=")[0]
-    owners = [name for name in ("run", *known) if option in known[name].options]
-    if owners:
-        parser.exit(fail(f"{option} goes behind a command; type xdevice {owners[0]} {option} …"))
+    for name in ("run", *commands):
+        if option in commands[name].options:
+            parser.exit(fail(f"{option} goes after a command; type xdevice {name} {option} …"))
     if word[0] in DASHES:
         parser.unknown(word)
-    hint = did_you_mean(
-        word, known, f"there are {', '.join(known)}; xdevice --help says what they do"
-    )
     if Path(word).is_file():
         hint = f"type xdevice run {word}"
+    else:
+        listed = f"there are {', '.join(commands)}; xdevice --help says what they do"
+        hint = did_you_mean(word, commands, listed)
     parser.exit(fail(f"no command {word!r}; {hint}"))
 
 
 def _parse_run(parser: Parser, arguments: list[str]) -> argparse.Namespace:
-    """The options before SCRIPT, and behind it, too, unless the script runs once: then all of that is the script's."""
-    ours, start = _without_python(parser, arguments)
-    script = _script_position(parser, ours)
-    before = _check_before_script(parser, ours)
-    once = [option for option in _ONCE if option in before]
-    if once:
-        options = parser.parse_args([word for word in ours[: script + 1] if word != "--"])
-        options.args = ours[script + 1 :]
+    """The options of ``run``, which stand before SCRIPT or after it.
+
+    If the script runs once, everything after SCRIPT is an argument of the script.
+    """
+    words, start = _without_python(parser, arguments)
+    script = _script_position(parser, words)
+    options_before = _check_before_script(parser, words)
+    run_once = next((option for option in _RUN_ONCE if option in options_before), None)
+    if run_once:
+        options = parser.parse_args([word for word in words[: script + 1] if word != "--"])
+        options.args = words[script + 1 :]
     else:
-        options = _parse_around_script(parser, ours, script)
-    options.name, options.how, options.flags = "run", start.how, start.flags
-    _check_together(parser, options, once, before)
+        options = _parse_around_script(parser, words, script)
+    options.name = "run"
+    options.how, options.flags = start
+    _check_combination(parser, options, run_once)
+    if run_once:
+        _check_single_run(parser, options, run_once, options_before)
     return options
 
 
-def _check_together(
-    parser: Parser, options: argparse.Namespace, once: Sequence[str], before: Sequence[str]
-) -> None:
-    """End with an error if options are there that need others, or that come to nothing beside others."""
-    if options.stand_in and not (once and options.virtual_gpus):
+def _check_combination(parser: Parser, options: argparse.Namespace, run_once: str | None) -> None:
+    """Exit with an error if an option needs another one that is missing."""
+    if options.stand_in and not (run_once and options.virtual_gpus):
         parser.error("--stand-in goes with --virtual-gpus N, both before SCRIPT")
-    for option in ("--lenient", "--races"):
-        if getattr(options, option[2:]) and not options.stand_in:
+    for option in _WITH_STAND_IN:
+        if _value_of(option, options) and not options.stand_in:
             parser.error(f"{option} goes with --virtual-gpus N --stand-in, all before SCRIPT")
-    if options.watch_transfers and not once:
+    if options.watch_transfers and not run_once:
         parser.error("--watch-transfers goes before SCRIPT")
-    for option in _WATCHED:
-        if (
-            getattr(options, option[2:].replace("-", "_")) is not None
-            and not options.watch_transfers
-        ):
+    for option in _WITH_WATCH_TRANSFERS:
+        if _value_of(option, options) is not None and not options.watch_transfers:
             parser.error(f"{option} goes with --watch-transfers, both before SCRIPT")
     if options.update_baseline and options.baseline is None:
         parser.error("--update-baseline goes with --baseline FILE")
-    idle = [option for option in _OF_SEVERAL if option in before]
-    if once and (idle or len(options.backend) > 1):
-        wrong = f"leave {idle[0]} out" if idle else "name one --backend"
-        parser.exit(
-            fail(f"{once[0]} runs a script once, with its own output and exit status; {wrong}")
-        )
 
 
-def _parse_around_script(parser: Parser, ours: list[str], script: int) -> argparse.Namespace:
-    theirs: list[str] = []
-    if "--" in ours:
-        cut = ours.index("--")
-        # the first word behind -- may be SCRIPT itself; if SCRIPT is known, it comes back as unknown
-        first = cut + 2 if ours[cut + 1 : cut + 2] and ours[cut + 1][:1] != "-" else cut + 1
-        ours, theirs = ours[:cut] + ours[cut + 1 : first], ours[first:]
-        script -= cut < script
-    behind = ours[script + 1 :]
-    for word in behind:
-        _check_behind_script(parser, word)
-    typed = [name for name in (word.partition("=")[0] for word in behind) if name in parser.options]
-    if typed:
-        parser.hint = f"the script's own {typed[0]} goes behind --"
-    options, unknown = parser.parse_known_args(ours)
-    options.args = unknown + theirs
-    if "--backend" in typed:
+def _check_single_run(
+    parser: Parser, options: argparse.Namespace, run_once: str, options_before: Sequence[str]
+) -> None:
+    """Exit with an error if an option is for several runs, and the script runs once."""
+    advice = ""
+    if len(options.backend) > 1:
+        advice = "name one --backend"
+    for option in _FOR_SEVERAL_RUNS:
+        if option in options_before:
+            advice = f"leave {option} out"
+            break
+    if advice:
+        reason = f"{run_once} runs a script once, with its own output and exit status"
+        parser.exit(fail(f"{reason}; {advice}"))
+
+
+def _value_of(option: str, options: argparse.Namespace) -> object:
+    return getattr(options, option.removeprefix("--").replace("-", "_"))
+
+
+def _parse_around_script(parser: Parser, words: list[str], script: int) -> argparse.Namespace:
+    """The options before and after SCRIPT; unknown ones, and all after ``--``, are the script's."""
+    script_arguments: list[str] = []
+    if "--" in words:
+        cut = words.index("--")
+        # The first word after -- may be SCRIPT itself. If SCRIPT stands before --, argparse returns
+        # this word as unknown, and it goes to the script all the same.
+        end = cut + 1
+        if end < len(words) and not words[end].startswith("-"):
+            end += 1
+        words, script_arguments = words[:cut] + words[cut + 1 : end], words[end:]
+        if cut < script:
+            script -= 1
+    words_after = words[script + 1 :]
+    for word in words_after:
+        _check_after_script(parser, word)
+    names_after = [word.partition("=")[0] for word in words_after]
+    options_after = [name for name in names_after if name in parser.options]
+    if options_after:
+        parser.hint = f"the script's own {options_after[0]} goes after --"
+    options, unknown = parser.parse_known_args(words)
+    options.args = unknown + script_arguments
+    if "--backend" in options_after:
         _check_backends(parser, options.backend)
     return options
 
 
 def _check_before_script(parser: Parser, words: list[str]) -> list[str]:
-    """The options before SCRIPT by name; an error if one is unknown."""
-    script, found, at = _script_position(parser, words), list[str](), 0
-    while at < script:
-        option = words[at].partition("=")[0]
-        if option not in parser.options and option != "--" and not _is_glued(parser, option):
-            parser.unknown(option)
-        found.append(option)
-        at += _length(parser, words[at])
+    """The names of the options before SCRIPT; an unknown one is an error."""
+    script = _script_position(parser, words)
+    names: list[str] = []
+    position = 0
+    while position < script:
+        name = words[position].partition("=")[0]
+        if name not in parser.options and name != "--" and not _has_joined_value(parser, name):
+            parser.unknown(name)
+        names.append(name)
+        position += _number_of_words(parser, words[position])
     word = words[script] if script < len(words) else ""
-    if word[:1] in DASHES[1:] and word and not Path(word).exists():
+    if word and word[0] in DASHES[1:] and not Path(word).exists():
         parser.unknown(word)
-    return found
+    return names
 
 
-def _check_behind_script(parser: Parser, word: str) -> None:
+def _check_after_script(parser: Parser, word: str) -> None:
+    """Exit with an error if the word is probably a misspelt option of xdevice."""
     option, equals, _ = word.partition("=")
+    for_the_script = f"to give it to the script, type -- {word}"
     if equals and option in parser.options and not parser.takes_value(option):
-        parser.exit(fail(f"{option} takes no value; to give it to the script, type -- {word}"))
-    meant = near_miss(word, parser)
-    if meant is not None:
-        place = " before SCRIPT" if meant in (*_ONCE, *_WATCHED, "--lenient", "--races") else ""
-        own = f"to give it to the script, type -- {word}"
-        parser.exit(fail(f"unknown option {word!r}; did you mean {meant!r}{place}? {own}"))
+        parser.exit(fail(f"{option} takes no value; {for_the_script}"))
+    suggestion = near_miss(word, parser)
+    if suggestion is None:
+        return
+    goes_before = (*_RUN_ONCE, *_WITH_WATCH_TRANSFERS, *_WITH_STAND_IN)
+    place = " before SCRIPT" if suggestion in goes_before else ""
+    question = f"did you mean {suggestion!r}{place}?"
+    parser.exit(fail(f"unknown option {word!r}; {question} {for_the_script}"))
 
 
-def _check_backends(parser: Parser, asked: Sequence[str]) -> None:
+def _check_backends(parser: Parser, names: Sequence[str]) -> None:
     from xdevice.framework.adapters import find
 
     try:
-        for name in asked:
+        for name in names:
             find(name)
     except UnknownBackendError as error:
         parser.error(str(error))
 
 
 class _Start(NamedTuple):
-    how: str  # what SCRIPT is: "" for a file, "-m" for a module, "-c" for code
+    """How Python starts SCRIPT."""
+
+    how: str  # "" for a file, "-m" for a module, "-c" for code
     flags: list[str]  # Python's own options
 
 
 def _without_python(parser: Parser, arguments: list[str]) -> tuple[list[str], _Start]:
-    """The arguments with SCRIPT for ``python -u SCRIPT``, and how Python is to run it."""
-    at = _script_position(parser, arguments)
-    options, words = arguments[:at], arguments[at:]
+    """The arguments with SCRIPT in place of ``python -u SCRIPT``, and how Python starts it."""
+    script = _script_position(parser, arguments)
+    options, words = arguments[:script], arguments[script:]
     flags: list[str] = []
     if words and re.fullmatch(r"python[\d.]*(\.exe)?", os.path.basename(words[0]), re.IGNORECASE):
-        python, *words = words
-        folder = os.path.dirname(python)
-        if folder and os.path.abspath(folder) != os.path.dirname(sys.executable):
-            why = f"{python!r} is not the Python that xdevice runs scripts with, {sys.executable!r}"
-            raise ArgumentError(f"{why}; leave it out, or type {python} -m xdevice run SCRIPT")
-        number = _python_flags(words)
-        flags, words = words[:number], words[number:]
-        if not words or (words[0].startswith("-") and words[0] not in _HOW):
-            typed = " ".join([python, *flags, *words[:1]])
-            raise ArgumentError(
-                f"{typed!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE"
-            )
-    how = words[0] if words and words[0] in _HOW else ""
-    return [*options, *words[bool(how) :]], _Start(how, flags)
+        flags, words = _split_python_command(words)
+    if words and words[0] in _HOW:
+        how, *words = words
+    else:
+        how = ""
+    return [*options, *words], _Start(how, flags)
+
+
+def _split_python_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Python's own options in ``python -u SCRIPT ARGS``, and the words after them."""
+    python, *words = words
+    folder = os.path.dirname(python)
+    if folder and os.path.abspath(folder) != os.path.dirname(sys.executable):
+        reason = f"{python!r} is not the Python that xdevice runs scripts with, {sys.executable!r}"
+        raise ArgumentError(f"{reason}; leave it out, or type {python} -m xdevice run SCRIPT")
+    number = _python_flags(words)
+    flags, words = words[:number], words[number:]
+    if not words or (words[0].startswith("-") and words[0] not in _HOW):
+        typed = " ".join([python, *flags, *words[:1]])
+        raise ArgumentError(
+            f"{typed!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE"
+        )
+    return flags, words
 
 
 def _python_flags(words: Sequence[str]) -> int:
-    """The number of words, from the first, that are options of Python's own, with their values."""
+    """The number of words at the beginning that are Python's own options and their values."""
     number = 0
     while number < len(words):
         flag = re.fullmatch(_PYTHON_FLAG, words[number])
@@ -196,31 +253,32 @@ def _python_flags(words: Sequence[str]) -> int:
         ignored = {"E", "I", "S"}.intersection(flag["letters"])
         if ignored:
             raise ArgumentError(
-                f"python -{min(ignored)} ignores the environment, which tells the script its framework "
-                "and its virtual GPUs; leave it out"
+                f"python -{min(ignored)} ignores the environment, which tells the script its "
+                "framework and its virtual GPUs; leave it out"
             )
         number += 2 if flag["valued"] and not flag["value"] else 1
     return number
 
 
 def _script_position(parser: Parser, words: Sequence[str]) -> int:
-    """Where SCRIPT, or the -m or -c before it, is if options come before it; else the number of words."""
-    at = 0
-    while at < len(words) and words[at].startswith("-"):
-        if words[at] == "--":
-            return at + 1
-        if words[at] in _HOW:
-            return at
-        at += _length(parser, words[at])
-    return min(at, len(words))
+    """The index of SCRIPT, or of the -m or -c before it; the number of words if there is none."""
+    position = 0
+    while position < len(words) and words[position].startswith("-"):
+        if words[position] == "--":
+            return position + 1
+        if words[position] in _HOW:
+            return position
+        position += _number_of_words(parser, words[position])
+    return min(position, len(words))
 
 
-def _length(parser: Parser, option: str) -> int:
-    """How many words it is, with its value."""
-    alone = option == "--" or "=" in option or _is_glued(parser, option)
-    return 1 if alone or not parser.takes_value(option) else 2
+def _number_of_words(parser: Parser, option: str) -> int:
+    """The number of words of the option with its value: 1 or 2."""
+    if option == "--" or "=" in option or _has_joined_value(parser, option):
+        return 1
+    return 2 if parser.takes_value(option) else 1
 
 
-def _is_glued(parser: Parser, option: str) -> bool:
+def _has_joined_value(parser: Parser, option: str) -> bool:
     """Whether it is a short option with its value: ``-n2``."""
     return len(option) > 2 and option[1] != "-" and option[:2] in parser.options

@@ -1,70 +1,73 @@
-"""Options of ``xdevice run`` that are misspelt where the script's own options stand.
+"""Misspelt options of ``xdevice run`` among the script's own options, after SCRIPT.
 
-Whatever is not an option of ours goes to the script, so that a misspelt one would be lost without a word.
+What is not an option of xdevice goes to the script, so a misspelt option would be ignored silently.
 """
 
 from collections.abc import Collection
 
 from xdevice.cli.parser import DASHES, Parser
 
-SIMILAR = 0.83  # of difflib's measure: ``--stict`` and ``--strcit`` are near, ``--restrict`` is not
-SHORTEST = 5  # letters of a word that is told from others by its likeness, or by its beginning
+SIMILAR = 0.83  # difflib's ratio: ``--stict`` and ``--strcit`` are near, ``--restrict`` is not
+SHORTEST = 5  # letters: shorter words are neither compared nor taken for a beginning
 
 
 def near_miss(word: str, parser: Parser) -> str | None:
-    """The option that was probably meant, with its value if that is in the word; ``None`` if it is the script's own."""
+    """The option that was probably meant; ``None`` if the word is the script's own option.
+
+    A value that is part of the word follows the option: ``--jobs 4`` for ``--jobs4``.
+    """
     typed, _, value = word.partition("=")
     if word[:1] not in DASHES or typed in parser.options or any(map(str.isspace, word)):
         return None
-    known = {_letters(option): option for option in parser.options if option[:2] == "--"}
+    options = {_letters(option): option for option in parser.options if option[:2] == "--"}
     letters = _letters(typed)
-    if letters in known:  # but for its dashes and capitals
-        return known[letters]
-    for name, option in known.items():
-        rest = letters.removeprefix(name)
-        if rest != letters and not value and _is_value(rest, parser, option):
-            return f"{option} {rest}"
-    found = _meant(letters, known)
-    return None if found is None else known[found]
+    if letters in options:  # only dashes or capitals differ
+        return options[letters]
+    for name, option in options.items():
+        suffix = letters.removeprefix(name)
+        if suffix != letters and not value and _is_value(suffix, parser, option):
+            return f"{option} {suffix}"
+    name_meant = _similar_name(letters, options)
+    return None if name_meant is None else options[name_meant]
 
 
 def _letters(option: str) -> str:
     return option.lstrip(DASHES).lower().replace("_", "-")
 
 
-def _meant(letters: str, known: Collection[str]) -> str | None:
-    if len(letters) < SHORTEST or _is_first_words(letters, known):
+def _similar_name(letters: str, names: Collection[str]) -> str | None:
+    if len(letters) < SHORTEST or _is_first_words(letters, names):
         return None
-    begun = [name for name in known if name.startswith(letters)]
-    if begun:
-        return begun[0]
+    for name in names:
+        if name.startswith(letters):
+            return name
     from difflib import get_close_matches  # 3 ms
 
-    alike = [
+    candidates = [
         name
-        for name in known
-        if len(name) >= SHORTEST and name[0] == letters[:1] and not _is_longer(letters, name)
+        for name in names
+        if len(name) >= SHORTEST and name[0] == letters[:1] and not _contains(letters, name)
     ]
-    return next(iter(get_close_matches(letters, alike, 1, SIMILAR)), None)
+    return next(iter(get_close_matches(letters, candidates, 1, SIMILAR)), None)
 
 
-def _is_first_words(letters: str, known: Collection[str]) -> bool:
-    """Whether it is the first words of one of ours, as ``--watch`` is of ``--watch-transfers``.
+def _is_first_words(letters: str, names: Collection[str]) -> bool:
+    """Whether it is the first words of an option, as ``--watch`` of ``--watch-transfers``.
 
     Scripts have such options of their own.
     """
-    return any(name.startswith(f"{letters}-") for name in known)
+    return any(name.startswith(f"{letters}-") for name in names)
 
 
-def _is_longer(letters: str, name: str) -> bool:
-    """Whether it is a word of its own that has ours in it: ``--report-to``, ``--no-normalize``; not ``--reports``."""
+def _contains(letters: str, name: str) -> bool:
+    """Whether it is another word around an option's name: ``--report-to``; not ``--reports``."""
     return name in letters and len(letters) > len(name) + 1
 
 
 def _is_value(text: str, parser: Parser, option: str) -> bool:
-    """Whether the text that follows an option without a space is a value of it: ``--jobs4``, ``--backendtorch``."""
+    """Whether the text that follows an option without a space is its value: ``--jobs4``."""
     from xdevice.framework.adapters import registered  # 20 ms
 
-    return parser.takes_value(option) and (
-        text.isdigit() or (option == "--backend" and text in registered())
-    )
+    if not parser.takes_value(option):
+        return False
+    return text.isdigit() or (option == "--backend" and text in registered())

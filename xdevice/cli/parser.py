@@ -1,4 +1,4 @@
-"""argparse with this project's errors, and what the values of options are read with."""
+"""argparse with this project's errors, and the functions that read the values of options."""
 
 import argparse
 import sys
@@ -14,12 +14,12 @@ DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2212"  # what word processors make of
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with the errors of the rest of the command line: what is not known, what was probably meant."""
+    """argparse with errors that name what is unknown and what was probably meant."""
 
     def __init__(self, **settings: Any) -> None:
         self.options: dict[str, argparse.Action] = {}  # each spelling of each option
         self.positionals: list[argparse.Action] = []
-        self.hint = ""  # how an error ends, where more is known than the help
+        self.hint = ""  # the end of an error's message, in place of the advice to read the help
         super().__init__(allow_abbrev=False, **settings)
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
@@ -30,22 +30,25 @@ class Parser(argparse.ArgumentParser):
         return action
 
     def takes_value(self, option: str) -> bool:
-        """Whether the next word is the option's value, and not the next option; so of an unknown one."""
+        """Whether the next word is the option's value; an unknown option is taken to have one."""
         return option not in self.options or self.options[option].nargs != 0
 
     def error(self, message: str) -> NoReturn:
-        asks = message.endswith("?")
-        hint = self.hint or ("" if asks else f"{self.prog} --help shows what to type")
-        self.exit(fail(f"{message}{' ' if asks else '; '}{hint}".rstrip()))
+        if message.endswith("?"):  # it suggests a word
+            self.exit(fail(f"{message} {self.hint}".rstrip()))
+        self.exit(fail(f"{message}; {self.hint or self.see_help()}"))
+
+    def see_help(self) -> str:
+        return f"{self.prog} --help shows what to type"
 
     def unknown(self, word: str) -> NoReturn:
-        """End with the error about a word that is no option, nor anything else that the command takes."""
+        """Exit with the error about a word that the command does not take."""
         if word[:1] not in DASHES:
             self.error(f"unexpected argument {word!r}")
         option = word.partition("=")[0]
-        known = [each for each in self.options if len(each) > 2]
-        help_shows = f"{self.prog} --help shows what to type"
-        self.exit(fail(f"unknown option {option!r}; {did_you_mean(option, known, help_shows)}"))
+        long_options = [name for name in self.options if len(name) > 2]
+        hint = did_you_mean(option, long_options, self.see_help())
+        self.exit(fail(f"unknown option {option!r}; {hint}"))
 
 
 def fail(message: str) -> int:
@@ -54,20 +57,22 @@ def fail(message: str) -> int:
 
 
 def names(text: str) -> list[str]:
-    """The names asked for, each once; none means all."""
-    return [] if text == "all" else list(dict.fromkeys(name.strip() for name in text.split(",")))
+    """The names in a list with commas, each once; the empty list for ``all``."""
+    if text == "all":
+        return []
+    return list(dict.fromkeys(name.strip() for name in text.split(",")))
 
 
-def one_of(known: Iterable[str]) -> dict[str, Any]:
-    """What argparse is given for an option whose value is one of these words."""
-    words = list(known)
+def one_of(choices: Iterable[str]) -> dict[str, Any]:
+    """The arguments for argparse of an option whose value is one of these words."""
+    words = list(choices)
+    verb = "is" if len(words) == 1 else "are"
+    listed = f"there {verb} {', '.join(words)}"
 
     def read(text: str) -> str:
         if text not in words:
-            there = f"there is {words[0]}" if len(words) == 1 else f"there are {', '.join(words)}"
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is unknown; {did_you_mean(text, words, there)}"
-            )
+            hint = did_you_mean(text, words, listed)
+            raise argparse.ArgumentTypeError(f"{text!r} is unknown; {hint}")
         return text
 
     return {"type": read, "choices": words}
@@ -77,16 +82,19 @@ def _digits(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else -1
 
 
-def _number(what: str, fits: Callable[[N], bool], read: Callable[[str], N]) -> Callable[[str], N]:
-    """What argparse calls with the text that was typed."""
+def _number(
+    description: str, is_valid: Callable[[N], bool], convert: Callable[[str], N]
+) -> Callable[[str], N]:
+    """A function that reads a number for argparse, or raises the error that describes it."""
 
-    def value(text: str) -> N:
+    def read(text: str) -> N:
         with suppress(ValueError):
-            if fits(number := read(text)):
+            number = convert(text)
+            if is_valid(number):
                 return number
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not {description}")
 
-    return value
+    return read
 
 
 positive = _number("a whole number of 1 or more", lambda number: number >= 1, _digits)
