@@ -182,10 +182,10 @@ def stream(owner: Backend, device: Device) -> Stream | None:
     return bus.BusStream(device) if bus.requested() is not None else None
 
 
-def command(options: argparse.Namespace) -> int:
-    from xdevice.virtual import command as commands
+def run_command(options: argparse.Namespace) -> int:
+    from xdevice.virtual import command
 
-    return commands.main(options)
+    return command.main(options)
 
 
 def try_each(

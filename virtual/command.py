@@ -24,6 +24,8 @@ LINE = (
 )
 """What Python executes at each start: without the variable, or without xdevice, it does nothing."""
 
+_APPLIED = f"every Python of this environment applies {ENV} at its start"
+
 
 def main(options: argparse.Namespace) -> int:
     if options.to is not None and options.action != "build":
@@ -31,45 +33,55 @@ def main(options: argparse.Namespace) -> int:
     if options.action == "build":
         return _build(options.backend, options.to)
     file = Path(sysconfig.get_path("purelib")) / NAME
-    applied = f"every Python of this environment applies {ENV} at its start"
     if options.action == "status":
-        by = "programs that import xdevice, by xdevice run, and by their children"
-        print(
-            f"installed: {file}; {applied}"
-            if file.exists()
-            else f"not installed: {ENV} is applied by {by}"
-        )
-        print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
-        _show_missing(options.backend)
-        return 0
-    try:
-        if options.action == "install":
-            file.write_text(LINE, encoding="ascii")
-            print(f"{file} is installed; {applied}")
-        else:
-            there = file.exists()
-            file.unlink(missing_ok=True)
-            print(f"{file} is removed" if there else f"{file} is not there; nothing was installed")
-    except OSError as error:
-        cure = "use an environment of your own, or start programs with xdevice run --virtual-gpus 2 --stand-in SCRIPT"
-        raise NotSupportedError(f"{file} cannot be written ({error.strerror}); {cure}") from error
+        _show_status(file, options.backend)
+    else:
+        _change(file, options.action)
     return 0
 
 
-def _show_missing(asked: list[str]) -> None:
+def _show_status(file: Path, names: list[str]) -> None:
+    if file.exists():
+        print(f"installed: {file}; {_APPLIED}")
+    else:
+        by = "programs that import xdevice, by xdevice run, and by their children"
+        print(f"not installed: {ENV} is applied by {by}")
+    print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
+    _show_missing(names)
+
+
+def _change(file: Path, action: str) -> None:
+    """Install or remove the file that Python executes at its start."""
+    try:
+        if action == "install":
+            file.write_text(LINE, encoding="ascii")
+            print(f"{file} is installed; {_APPLIED}")
+        elif file.exists():
+            file.unlink()
+            print(f"{file} is removed")
+        else:
+            print(f"{file} is not there; nothing was installed")
+    except OSError as error:
+        run = "xdevice run --virtual-gpus 2 --stand-in SCRIPT"
+        cure = f"use an environment of your own, or start programs with {run}"
+        raise NotSupportedError(f"{file} cannot be written ({error.strerror}); {cure}") from error
+
+
+def _show_missing(names: list[str]) -> None:
     """Print what virtual GPUs lack under the installed versions of the frameworks, a line for each feature."""
-    for name, answer in _answers(
-        asked or available(), lambda name: ask_framework(probe.lacking, name, without=ENV)
-    ):
+
+    def ask(name: str) -> dict[str, Any]:
+        return ask_framework(probe.lacking, name, without=ENV)
+
+    for name, answer in _answers(names or available(), ask):
         if "error" in answer:
             print(f"{name}: {answer['error']}")
-        for each in answer.get("missing", ()):
-            what = (
-                "virtual GPUs do not work"
-                if each["essential"]
-                else f"{each['feature']}: not supported"
-            )
-            print(f"{name} {answer['version']}: {what}: {each['reason']}; {each['cure']}")
+        for missing in answer.get("missing", ()):
+            if missing["essential"]:
+                effect = "virtual GPUs do not work"
+            else:
+                effect = f"{missing['feature']}: not supported"
+            print(f"{name} {answer['version']}: {effect}: {missing['reason']}; {missing['cure']}")
 
 
 def _answers(
@@ -80,35 +92,38 @@ def _answers(
         yield from zip(names, pool.map(ask, names), strict=True)
 
 
-def _build(asked: list[str], to: str | None) -> int:
+def _build(names: list[str], to: str | None) -> int:
     """Compile the plug-ins of these frameworks, or of all that are installed; 1 if one could not be."""
-    missing = [name for name in map(find, asked) if not is_installed(name)]
-    if missing:
-        raise not_installed(missing[0])
-    names = [str(find(name)) for name in asked] or available()
+    not_there = [name for name in map(find, names) if not is_installed(name)]
+    if not_there:
+        raise not_installed(not_there[0])
+    frameworks = [str(find(name)) for name in names] or available()
     folder = _prepared(Path(to)) if to is not None else None
-    without: list[str] = []
-    failed = False
+    without_plug_in: list[str] = []
+    has_failed = False
 
     def ask(name: str) -> dict[str, Any]:
         return ask_framework(probe.plugin, name, str(folder or ""), without=ENV)
 
-    with _progress(names):
-        for name, answer in _answers(names, ask):
-            failed |= "error" in answer and (bool(asked) or "path" in answer)
+    with _progress(frameworks):
+        for name, answer in _answers(frameworks, ask):
             if not answer:
-                without.append(name)
+                without_plug_in.append(name)
             elif "error" in answer:
                 print(f"{name}: {answer['error']}", flush=True)
+                # without a path, virtual GPUs cannot be had here: a failure if they were asked for
+                has_failed = has_failed or bool(names) or "path" in answer
             else:
-                took = answer["seconds"]
-                how = "is there already" if took is None else f"was compiled in {took:.1f} s"
-                print(f"{name}: {answer['path']} {how}", flush=True)
-    if without:
-        print(f"no plug-in is needed for {', '.join(without)}")
-    if folder is not None and not failed:
+                print(f"{name}: {answer['path']} {_origin(answer['seconds'])}", flush=True)
+    if without_plug_in:
+        print(f"no plug-in is needed for {', '.join(without_plug_in)}")
+    if folder is not None and not has_failed:
         print(f"set {plugins.ENV}={folder} where they are to be used")
-    return int(failed)
+    return int(has_failed)
+
+
+def _origin(seconds: float | None) -> str:
+    return "is there already" if seconds is None else f"was compiled in {seconds:.1f} s"
 
 
 def _prepared(folder: Path) -> Path:
@@ -121,14 +136,13 @@ def _prepared(folder: Path) -> Path:
             f"--to {folder} cannot be made ({error.strerror}); name another folder"
         ) from error
     if reason is not None:
-        raise ArgumentError(
-            f"--to {folder} would not be read, {reason}; name another folder, or chmod go-w {folder}"
-        )
+        cure = f"name another folder, or chmod go-w {folder}"
+        raise ArgumentError(f"--to {folder} would not be read, {reason}; {cure}")
     return folder
 
 
 def _progress(names: list[str]) -> AbstractContextManager[Any]:
-    """What is shown meanwhile: a line on stderr, which moves where there are rich and a terminal."""
+    """Shows on stderr what is being done; the line moves on a terminal, if rich is installed."""
     title = f"looking for the plug-ins of {', '.join(names)}, and compiling what is missing"
     if sys.stderr.isatty():
         try:

@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from xdevice.cli import probe as adapter_probe
 from xdevice.cli.probe import Answer, ask_each, asked
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.framework.adapters import Backend, entry_points_of, is_installed, package_of
@@ -110,6 +111,7 @@ def missing_of(backend: Backend) -> list[Answer]:
 
 
 def lacking(backend: Backend) -> Answer:
-    """What `missing_of` says, and the version."""
+    """What the adapter and its virtual GPUs lack, and the version of the framework."""
     _ = backend.framework
-    return {"version": build_of(backend)["version"], "missing": missing_of(backend)}
+    missing = [*adapter_probe.missing_of(backend), *missing_of(backend)]
+    return {"version": build_of(backend)["version"], "missing": missing}

@@ -1,4 +1,4 @@
-"""Which virtual GPUs this process is to have: an adapter may need to know before it imports its framework."""
+"""The request for virtual GPUs: by a call, or by the environment."""
 
 import os
 from collections.abc import Iterable
@@ -19,8 +19,9 @@ REQUIRED = "XDEVICE_VIRTUAL_GPUS_REQUIRED"  # the frameworks without whose virtu
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 64  # the largest number that has been tried
 
-# what may follow the number in the environment variable: 2:stand-in, 2:stand-in,lenient,force
-WORDS = STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force"
+STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force"
+WORDS = (STAND_IN, LENIENT, RACES, FORCE)
+"""What may follow the number in the environment variable: ``2:stand-in``, ``2:stand-in,lenient,force``."""
 
 
 class Request(NamedTuple):
@@ -32,13 +33,13 @@ class Request(NamedTuple):
     races: bool = False  # streams that do not wait for one another are an error
 
 
-_made: Request | None = None
+_requested: Request | None = None
 _left_out: set[str] = set()
 
 
 def current() -> Request:
     """The request of `virtual_gpus` if there is one, else that of the environment."""
-    return _made if _made is not None else parsed(os.environ.get(ENV, ""), ENV)
+    return _requested if _requested is not None else parsed(os.environ.get(ENV, ""), ENV)
 
 
 def parsed(text: str, name: str) -> Request:
@@ -49,17 +50,10 @@ def parsed(text: str, name: str) -> Request:
         return Request(0, False, False, source)
     digits, colon, rest = text.partition(":")
     words = [word.strip() for word in rest.split(",")] if colon else []
-    alone = () if STAND_IN in words else (LENIENT, RACES)
-    wrong = [word for word in words if word not in WORDS or word in alone]
-    if wrong:
-        known = () if wrong[0] in alone else WORDS
-        hint = did_you_mean(
-            wrong[0], known, f"write {name}=2 or {name}=2:{STAND_IN}{f',{wrong[0]}' * (not known)}"
-        )
-        raise ArgumentError(f"{source} has {wrong[0]!r} after the number; {hint}")
-    number = checked(
-        int(digits) if digits.isascii() and digits.isdigit() else None, source, ArgumentError
-    )
+    for word in words:
+        _check_word(word, words, name, source)
+    is_number = digits.isascii() and digits.isdigit()
+    number = checked(int(digits) if is_number else None, source, ArgumentError)
     return Request(
         number,
         FORCE in words,
@@ -68,6 +62,17 @@ def parsed(text: str, name: str) -> Request:
         lenient=LENIENT in words,
         races=RACES in words,
     )
+
+
+def _check_word(word: str, words: list[str], name: str, source: str) -> None:
+    """Raise an error if the word may not follow the number, or only beside ``stand-in``."""
+    if word in WORDS:
+        if STAND_IN in words or word not in (LENIENT, RACES):
+            return
+        hint = f"write {name}=2 or {name}=2:{STAND_IN},{word}"
+    else:
+        hint = did_you_mean(word, WORDS, f"write {name}=2 or {name}=2:{STAND_IN}")
+    raise ArgumentError(f"{source} has {word!r} after the number; {hint}")
 
 
 def require(frameworks: Iterable[str]) -> None:
@@ -93,20 +98,22 @@ def is_in_environment() -> bool:
 
 
 def visible() -> int:
-    """How many GPUs there are to be: of those that stand in, what ``CUDA_VISIBLE_DEVICES`` leaves, as CUDA reads it."""
+    """The number of virtual GPUs that the program sees.
+
+    Of those that stand in, ``CUDA_VISIBLE_DEVICES`` chooses some, as CUDA reads it: up to the first word that is not
+    the index of a GPU, and none if an index is there twice.
+    """
     number = current().number
-    if not current().stand_in:
+    if not current().stand_in or VISIBLE not in os.environ:
         return number
-    chosen: set[int] = set()
-    for word in (
-        os.environ[VISIBLE].split(",") if VISIBLE in os.environ else map(str, range(number))
-    ):
+    indices: set[int] = set()
+    for word in os.environ[VISIBLE].split(","):
         if not word.strip().isdecimal() or int(word) >= number:
-            break  # what follows does not count
-        if int(word) in chosen:
-            return 0  # an index is there twice
-        chosen.add(int(word))
-    return len(chosen)
+            break
+        if int(word) in indices:
+            return 0
+        indices.add(int(word))
+    return len(indices)
 
 
 def leave_out(framework: str) -> None:
@@ -134,8 +141,8 @@ def memory_limit() -> int | None:
 def refuse_memory_limit(framework: str, instead: str = "") -> None:
     """Raise if a limit is asked for, under a framework whose virtual GPUs are CPU devices of its own."""
     if memory_limit() is not None:
-        says = f"{framework} cannot limit the memory of one CPU device"
-        raise NotSupportedError(f"{MEMORY} asks for a limit, and {says}; leave it out{instead}")
+        reason = f"{framework} cannot limit the memory of one CPU device"
+        raise NotSupportedError(f"{MEMORY} asks for a limit, and {reason}; leave it out{instead}")
 
 
 def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
@@ -149,23 +156,25 @@ def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
 
 def make(number: int, force: bool, stand_in: bool) -> Request | None:
     """Replace the current request, and return it for `put_back`; the environment says whether GPUs are lenient."""
-    global _made
-    source, now = f"virtual_gpus({number}{', stand_in=True' * stand_in})", current()
-    before, _made = (
-        _made,
-        Request(number, force, stand_in, source, lenient=now.lenient, races=now.races),
+    global _requested
+    arguments = f"{number}, stand_in=True" if stand_in else f"{number}"
+    lenient, races = current().lenient, current().races
+    previous = _requested
+    _requested = Request(
+        number, force, stand_in, f"virtual_gpus({arguments})", lenient=lenient, races=races
     )
-    return before
+    return previous
 
 
-def put_back(before: Request | None) -> None:
-    global _made
-    _made = before
+def put_back(previous: Request | None) -> None:
+    global _requested
+    _requested = previous
 
 
 def checked(n: Any, source: str, error: type[Exception] = ArgumentTypeError) -> int:
     """The number, if that many are possible; ``error`` is raised for what is not a number."""
-    number, hint = as_integer(n), f"give an integer from 1 to {MOST}"
+    number = as_integer(n)
+    hint = f"give an integer from 1 to {MOST}"
     if number is None:
         raise error(f"{source} is not a number of GPUs; {hint}")
     if not 1 <= number <= MOST:

@@ -15,7 +15,7 @@ import pytest
 
 import xdevice
 from xdevice.virtual import plugins
-from xdevice.virtual.plugins import Recipe, building
+from xdevice.virtual.plugins import Recipe, compilers
 
 CODE = 'extern "C" int answer() { return ANSWER; }\n'
 RECIPE = Recipe(
@@ -145,7 +145,7 @@ def test_msvc_gets_its_own_options(on_paper):
     given = with_(
         on_paper, include=(Path("include"),), folders=(Path("lib"),), libraries=("torch_cpu",)
     )
-    words = building.command(["C:/VC/bin/cl.exe"], given, Path("made", "answer.dll"))
+    words = compilers.command(["C:/VC/bin/cl.exe"], given, Path("made", "answer.dll"))
     assert words[0] == "C:/VC/bin/cl.exe"
     assert {
         "/LD",

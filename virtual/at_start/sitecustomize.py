@@ -1,6 +1,6 @@
 """Lets child processes have virtual GPUs: Python imports it at its start, since its folder is on PYTHONPATH.
 
-`xdevice.virtual.request` puts it there. Another ``sitecustomize``, which it would hide, is imported as well.
+`xdevice.virtual.children` puts it there. Another ``sitecustomize``, which it would hide, is imported as well.
 """
 
 import os
@@ -8,8 +8,8 @@ import sys
 
 
 def begin() -> None:
-    here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder) != here]
+    folder = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [each for each in sys.path if os.path.abspath(each) != folder]
     if os.environ.get("XDEVICE_VIRTUAL_GPUS"):
         try:
             __import__("xdevice")  # which applies the variable

@@ -1,6 +1,6 @@
 """Plug-ins: shared libraries that are found where they were put, or compiled once and kept.
 
-A library that is loaded can do whatever the user can, so no folder counts in which another user could put one.
+A library that is loaded can do whatever the user can, so a folder is not used if another user could put one there.
 """
 
 import os
@@ -8,20 +8,20 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError
-from xdevice.virtual.plugins.building import (
+from xdevice.virtual.plugins.building import build, is_complete
+from xdevice.virtual.plugins.compilers import (
     INSTALL,
-    Recipe,
-    build,
     compiler,
     fitting,
     hint,
     is_refused,
-    is_whole,
     program,
 )
+from xdevice.virtual.plugins.recipes import Recipe
 
 __all__ = [
     "INSTALL",
@@ -52,65 +52,68 @@ def only_find() -> None:
     _compiles = False
 
 
-def find(recipe: Recipe, refused: list[str] | None = None) -> Path | None:
-    """The library, if a `readable` folder has one that fits; why another is not used is added to ``refused``."""
-    for place in readable():
-        made = place / recipe.folder / recipe.file
+def find(recipe: Recipe, refusals: list[str] | None = None) -> Path | None:
+    """The library, if a `readable` folder has one that fits; reasons against others are added to ``refusals``."""
+    for folder in readable():
+        library = folder / recipe.folder / recipe.file
         try:
-            reason = unsafe(made)
-            if reason is None and is_whole(made):
-                return made
+            reason = unsafe(library)
+            if reason is None and is_complete(library):
+                return library
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            reason = f"{place} cannot be read ({error.strerror})"
-        if reason is not None and refused is not None:
-            refused.append(reason)
+            reason = f"{folder} cannot be read ({error.strerror})"
+        if reason is not None and refusals is not None:
+            refusals.append(reason)
     return None
 
 
 def library(recipe: Recipe) -> Path:
     """The library: the one that `find` finds, else compiled into the user's cache folder, which stderr says."""
-    refused: list[str] = []
-    found = find(recipe, refused)
-    if found is None and recipe.bare and compiler() is None:
-        found = find(recipe.bare, refused)
-    if found is not None:
-        return found
+    refusals: list[str] = []
+    path = find(recipe, refusals)
+    if path is None and recipe.bare and compiler() is None:
+        path = find(recipe.bare, refusals)
+    if path is not None:
+        return path
     recipe = fitting(recipe)
-    refused += [f"{place} in {ENV} has none that fits" for place in named()]
+    refusals += [f"{folder} in {ENV} has none that fits" for folder in named()]
     if program(recipe) is None:
-        raise _not_compiled(recipe, hint(recipe), refused)
+        raise _not_compiled(recipe, hint(recipe), refusals)
     if not _compiles:
         raise NotCompiledError(
             f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now"
         )
-    place = writable(recipe, refused)
-    less = f", {recipe.lacks}" if recipe.lacks else ""
-    said = f"compiling {recipe.purpose}, once{less}{_listed(refused)}"
-    return build(recipe, place, lambda: print(said, file=sys.stderr, flush=True))
+    folder = writable(recipe, refusals)
+    message = f"compiling {recipe.purpose}, once"
+    if recipe.lacks:
+        message += f", {recipe.lacks}"
+    message += _listed(refusals)
+    return build(recipe, folder, lambda: print(message, file=sys.stderr, flush=True))
 
 
-def writable(recipe: Recipe, refused: list[str]) -> Path:
-    """The folder of the user that plug-ins are compiled into; why another is not used is added to ``refused``."""
-    for place in own():
-        reason = prepare(place)
+def writable(recipe: Recipe, refusals: list[str]) -> Path:
+    """The user's folder that plug-ins are compiled into; reasons against others are added to ``refusals``."""
+    for folder in own():
+        reason = prepare(folder)
         if reason is None:
-            return place
-        refused.append(reason)
+            return folder
+        refusals.append(reason)
     reason = "no folder can be written; set XDG_CACHE_HOME to a folder of your own"
-    raise _not_compiled(recipe, reason, refused)
+    raise _not_compiled(recipe, reason, refusals)
 
 
-def _not_compiled(recipe: Recipe, reason: str, refused: list[str]) -> NotSupportedError:
-    filled = f"name a folder that xdevice virtual build --to FOLDER has filled in {ENV}{_listed(refused)}"
+def _not_compiled(recipe: Recipe, reason: str, refusals: list[str]) -> NotSupportedError:
+    cure = f"name a folder that xdevice virtual build --to FOLDER has filled in {ENV}"
     return NotSupportedError(
-        f"{recipe.purpose} are compiled when they are first used, and {reason}, or {filled}"
+        f"{recipe.purpose} are compiled when they are first used, and {reason}, "
+        f"or {cure}{_listed(refusals)}"
     )
 
 
-def _listed(refused: list[str]) -> str:
-    return "".join(f"; {each}" for each in dict.fromkeys(refused))
+def _listed(refusals: list[str]) -> str:
+    return "".join(f"; {refusal}" for refusal in dict.fromkeys(refusals))
 
 
 def readable() -> Iterator[Path]:
@@ -143,51 +146,61 @@ def installed() -> Iterator[Path]:
 
 def own() -> list[Path]:
     """The user's cache folder, if there is a home, then the user's folder among the temporary ones."""
-    home = os.path.expanduser(
-        "~"
-    )  # "~" where there is neither HOME nor an entry in the system's list of users
-    named = [os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")]
-    cache = [Path(folder, "xdevice") for folder in named if os.path.isabs(folder)][:1]
-    user = os.getuid() if os.name != "nt" else os.environ.get("USERNAME", "user")
-    try:
-        temporary = [Path(tempfile.gettempdir(), f"xdevice-{user}")]
-    except FileNotFoundError:  # no folder for temporary files can be written
-        temporary = []
-    return [*cache, *temporary]
+    folders: list[Path] = []
+    # "~" stays if there is neither HOME nor an entry in the system's list of users
+    home = os.path.expanduser("~")
+    for cache in (os.environ.get("XDG_CACHE_HOME", ""), os.path.join(home, ".cache")):
+        if os.path.isabs(cache):
+            folders.append(Path(cache, "xdevice"))
+            break
+    user = os.environ.get("USERNAME", "user") if os.name == "nt" else os.getuid()
+    with suppress(FileNotFoundError):  # no folder for temporary files can be written
+        folders.append(Path(tempfile.gettempdir(), f"xdevice-{user}"))
+    return folders
 
 
 def prepare(folder: Path) -> str | None:
-    """Make the folder if it is missing, for this user alone; why it cannot be written is returned."""
+    """Make the folder if it is missing, for this user alone; the reason is returned if it cannot be written."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         return f"{folder} cannot be made ({error.strerror})"
-    return unsafe(folder) or (
-        None if os.access(folder, os.W_OK | os.X_OK) else f"{folder} cannot be written"
-    )
+    reason = unsafe(folder)
+    if reason is None and not os.access(folder, os.W_OK | os.X_OK):
+        reason = f"{folder} cannot be written"
+    return reason
 
 
-def unsafe(path: Path, *, inside: bool = False) -> str | None:
-    """Why another user could change what is at the path, if one could: who owns it, and each folder and link above.
+def unsafe(path: Path, *, only_its_content: bool = False) -> str | None:
+    """Why another user could change what is at the path; ``None`` if no other user can.
 
-    ``inside`` is for a folder of which only what it contains matters. A group of the owner's number is the owner's.
+    The owner of the path, and of each folder and link above it, is looked at, and who may write there. With
+    ``only_its_content``, the path is a folder that counts by what it contains. A group with the owner's number is the
+    owner's.
     """
     if os.name == "nt":
-        return None  # folders there have lists of who may write, and a user's profile is the user's own
-    trusted = {os.getuid(), 0, os.stat("/").st_uid}  # in a user namespace root has another number
+        return None  # folders have lists of who may write, and a user's profile is the user's own
+    # in a user namespace root has another number
+    trusted = {os.getuid(), 0, os.stat("/").st_uid}
     for each in (path, *path.parents):
-        found, above = os.lstat(each), inside or each != path
-        if found.st_uid not in trusted:
-            return f"{each} belongs to another user ({found.st_uid})"
-        if stat.S_ISLNK(found.st_mode):
+        status = os.lstat(each)
+        is_container = only_its_content or each != path
+        if status.st_uid not in trusted:
+            return f"{each} belongs to another user ({status.st_uid})"
+        if stat.S_ISLNK(status.st_mode):
             target = Path(each.parent, os.readlink(each))
-            return unsafe(each.parent, inside=True) or unsafe(target, inside=above)
-        shared = found.st_mode & (
-            stat.S_IWOTH if found.st_gid in (0, found.st_uid) else stat.S_IWOTH | stat.S_IWGRP
-        )
-        if shared and not (
-            above and found.st_mode & stat.S_ISVTX
-        ):  # there only owners rename and remove
-            return f"{each} can be written by other users (mode {stat.S_IMODE(found.st_mode):o})"
+            return unsafe(each.parent, only_its_content=True) or unsafe(
+                target, only_its_content=is_container
+            )
+        is_sticky = bool(status.st_mode & stat.S_ISVTX)  # only owners rename and remove there
+        if _others_may_write(status) and not (is_container and is_sticky):
+            return f"{each} can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
     return None
+
+
+def _others_may_write(status: os.stat_result) -> bool:
+    others = stat.S_IWOTH
+    if status.st_gid not in (0, status.st_uid):
+        others |= stat.S_IWGRP
+    return bool(status.st_mode & others)

@@ -6,4 +6,4 @@ from xdevice.hardware.virtual import provider
 
 
 def main(options: argparse.Namespace) -> int:
-    return provider().command(options)
+    return provider().run_command(options)

@@ -40,7 +40,7 @@ class Provider(Protocol):
     def stream(self, owner: Backend, device: Device) -> Stream | None:
         """A stream of copies that take time, if the device has a bus of its own."""
 
-    def command(self, options: argparse.Namespace) -> int:
+    def run_command(self, options: argparse.Namespace) -> int:
         """Run ``xdevice virtual``."""
 
     def try_each(

@@ -1,0 +1,128 @@
+"""C++ compilers: which one there is, and the command that compiles a recipe."""
+
+import os
+import shlex
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from xdevice.virtual.plugins.recipes import Recipe
+
+# The first is the one that frameworks are built with: macOS and Windows have C++ libraries of their own.
+_USUAL = {"darwin": ("clang++", "c++"), "win32": ("cl", "clang-cl")}.get(
+    sys.platform, ("g++", "clang++", "c++")
+)
+INSTALL = {
+    "darwin": "xcode-select --install",
+    "win32": "Visual Studio's build tools for C++, and start from their command prompt",
+}.get(sys.platform, "apt install g++ or conda install gxx")
+
+# without -mcpu, zig compiles for the processor of this machine alone
+_BARE_OPTIONS = ("-mcpu=baseline", "-nostdlib++", "-fno-exceptions", "-fno-rtti")
+_CL_OPTIONS = [
+    "/nologo",
+    "/LD",
+    "/MD",
+    "/O2",
+    "/EHsc",
+    "/w",
+    "/utf-8",
+    "/bigobj",
+    "/permissive-",
+    "/Zc:__cplusplus",
+    "/DNOMINMAX",
+]
+
+
+def compiler() -> list[str] | None:
+    """The command of a C++ compiler: ``CXX`` if it is set, else the first usual one that is installed."""
+    named = _named_compiler()
+    if not named:
+        paths = map(shutil.which, _USUAL)
+        return next(([path] for path in paths if path), None)
+    try:
+        words = [named] if shutil.which(named) else shlex.split(named, posix=os.name != "nt")
+    except ValueError:  # a quotation mark without its other half
+        return None
+    path = shutil.which(words[0])
+    return [path, *words[1:]] if path else None
+
+
+def bare_compiler() -> list[str] | None:
+    """The command of the compiler in the package ziglang.
+
+    Its C++ standard library is not the one that frameworks are built with.
+    """
+    if _named_compiler() or find_spec("ziglang") is None:
+        return None
+    return [sys.executable, "-m", "ziglang", "c++"]
+
+
+def _named_compiler() -> str:
+    return os.environ.get("CXX", "").strip()
+
+
+def program(recipe: Recipe) -> list[str] | None:
+    """The command of a compiler that can make the library."""
+    full_compiler = compiler()
+    if full_compiler is None and recipe.lacks:
+        return bare_compiler()
+    return full_compiler
+
+
+def fitting(recipe: Recipe) -> Recipe:
+    """The recipe, or its `bare` one if the compiler that is there can make only that."""
+    if recipe.bare is not None and compiler() is None and bare_compiler() is not None:
+        return recipe.bare
+    return recipe
+
+
+def is_refused() -> bool:
+    """Whether ``CXX`` names no compiler, as ``CXX=none``: plug-ins are neither compiled nor used."""
+    return bool(_named_compiler()) and compiler() is None
+
+
+def hint(recipe: Recipe) -> str:
+    """Which compilers were looked for, and how one is installed."""
+    if is_refused():
+        return f"CXX={os.environ['CXX']} names no C++ compiler; unset it"
+    install = f"install one, with {INSTALL}"
+    if recipe.bare:
+        install += f" (or pip install ziglang, {recipe.bare.lacks})"
+    return f"there is no C++ compiler ({', '.join(_USUAL)}); {install}, set CXX"
+
+
+def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:
+    """The command that compiles the library into the file ``output``."""
+    if Path(program[0]).stem.lower() in ("cl", "clang-cl"):
+        return [*program, *_options_of_cl(recipe, output)]
+    is_mac = sys.platform == "darwin"
+    words = [*program, "-dynamiclib" if is_mac else "-shared"]
+    words += ["-fPIC", "-O2", "-pipe", "-w", f"-std={recipe.standard}"]
+    if program == bare_compiler():
+        words += _BARE_OPTIONS
+    words += [f"-D{define}" for define in recipe.defines]
+    words += [f"-I{folder}" for folder in recipe.include]
+    words += [str(recipe.source)]
+    for folder in recipe.folders:
+        words += [f"-L{folder}", f"-Wl,-rpath,{folder}"]
+    if not is_mac:
+        words += ["-Wl,--no-as-needed"]
+    words += [f"-l{library}" for library in recipe.libraries]
+    return [*words, "-o", str(output)]
+
+
+def _options_of_cl(recipe: Recipe, output: Path) -> list[str]:
+    return [
+        *_CL_OPTIONS,
+        f"/std:{recipe.standard}",
+        *(f"/D{define}" for define in recipe.defines),
+        *(f"/I{folder}" for folder in recipe.include),
+        str(recipe.source),
+        f"/Fe:{output}",
+        f"/Fo:{output.with_suffix('.obj')}",
+        "/link",
+        *(f"/LIBPATH:{folder}" for folder in recipe.folders),
+        *(f"{library}.lib" for library in recipe.libraries),
+    ]
