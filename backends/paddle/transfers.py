@@ -1,8 +1,8 @@
 """Copies between PaddlePaddle's devices.
 
-A source that is added (`add_source`) tells of each copy; the call of PaddlePaddle around it says what it is for. Where
+A source that is added (`add_source`) reports each copy, and the call of PaddlePaddle around it gives its purpose. Where
 the source's devices compute with the CPU's kernels, these need no copy of a mask to know its size, or of an operand on
-another device: where a GPU would make one, the operation's arguments tell.
+another device. Where a GPU would make such a copy, it is derived from the operation's arguments.
 """
 
 import math
@@ -11,12 +11,13 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import paddle
 
-from xdevice.backends.paddle import hardware, mixing
+from xdevice.backends.paddle import calls, hardware
 from xdevice.backends.paddle.gradients import subclasses
+from xdevice.backends.paddle.mixing import PlacedTensor, mixture
 from xdevice.backends.paddle.placement import device_of
 from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Copy, Kind, Watcher
@@ -26,14 +27,13 @@ from xdevice.kit.marks import mark
 from xdevice.kit.places import CopySources
 from xdevice.kit.private_names import replaced
 
+Tensor: TypeAlias = Any
+Function: TypeAlias = Callable[..., Any]
+
 _HOST = Device("cpu", 0)
-_COUNT = 8  # bytes: an int64
-_WAIT = {
-    "masked_select",
-    "nonzero",
-    "unique",
-    "unique_consecutive",
-}  # whose result has a size that the GPU counts
+_SIZE_BYTES = 8  # a size is an int64
+# operations whose result has a size that the GPU counts
+_COUNTING = {"masked_select", "nonzero", "unique", "unique_consecutive"}
 _INDEXING = {"getitem", "setitem"}
 _LIBRARIES = {"paddle", "xdevice", "contextlib", "functools", "decorator"}
 
@@ -41,14 +41,22 @@ _sources = CopySources()
 add_source = _sources.add
 
 
+class _Replacement(NamedTuple):
+    """A method that is replaced while copies are watched."""
+
+    owner: type
+    name: str
+    make: Callable[[Function], Function]  # makes the new method of the original
+
+
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
     names.require("watch_transfers()")
-    told = _Told(watcher)
-    with mixing.looking(told.look), ExitStack() as stack:
-        for owner, name, make in list(_replacements(told, watcher)):
+    reporter = _Reporter(watcher)
+    with calls.observing(reporter.observe), ExitStack() as stack:
+        for owner, name, make in list(_replacements(reporter, watcher)):
             stack.enter_context(replaced(owner, name, make))
-        stack.enter_context(_sources.watching(told.see, watcher))
+        stack.enter_context(_sources.watching(reporter.report_source_copy, watcher))
         yield
 
 
@@ -56,112 +64,126 @@ def unseen() -> Iterable[str]:
     yield "copies within a static graph"
     if not hardware.replaced_gpus.number:
         yield "copies by to_tensor, set_value and copy_, in a backward pass and by a DataLoader, on real GPUs"
+        yield "operands of a compiled function that was imported by name, as in `from paddle.linalg import matmul`"
 
 
 def words() -> Mapping[str, str]:
     return advice.read(__file__)
 
 
-class _Told:
-    """Tells the watcher of the plug-in's copies, and of those that the arguments of a call tell."""
+class _Reporter:
+    """Reports to the watcher the copies of a source, and those that follow from the arguments of a call."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self._see, self._here = watcher.see, watcher.here
-        self._loading: Any = None  # for which place the loader's threads work
-        self._not_loaded: Exception | None = None  # why they failed
+        self._report, self._current_line = watcher.see, watcher.here
+        self._loading_line: Any = None  # the line for which a loader's threads work
+        self._loading_error: Exception | None = None  # raised in a loader's thread
 
-    def see(self, source: int, target: int, nbytes: int, address: int) -> int:
-        """A copy that the plug-in is about to make; 0 if it is not to be made."""
-        frame = sys._getframe().f_back  # pyright: ignore[reportPrivateUsage]  # who copies
+    def report_source_copy(self, source: int, target: int, nbytes: int, address: int) -> int:
+        """Report a copy that the source is about to make; the result 0 forbids it."""
+        frame = sys._getframe().f_back  # pyright: ignore[reportPrivateUsage]  # the caller's
         try:
-            sent = mark(address, nbytes) if source < 0 else 0
+            copied_mark = mark(address, nbytes) if source < 0 else 0
             copy = _copy(frame, nbytes, _device(source), _device(target))
             if copy:
-                self._see(copy._replace(mark=sent), self._loading if frame is None else None)
-        except Exception as error:  # it cannot go through PaddlePaddle
+                line = self._loading_line if frame is None else None
+                self._report(copy._replace(mark=copied_mark), line)
+        except Exception as error:  # it cannot pass through PaddlePaddle's library
             if frame is None:
-                self._not_loaded = error
+                self._loading_error = error
             else:
-                mixing.refuse(error, frame)
+                calls.raise_instead(error, frame)
             return 0
         return 1
 
-    def load(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        """What begins to read a loader, or reads on: the library's own threads copy the batches behind it."""
+    def loading(self, read: Function) -> Function:
+        """A method that starts a loader's iterator, or advances it; the library's own threads copy its batches."""
 
         @wraps(read)
         def call(*args: Any) -> Any:
-            self._loading = self._here("copy")
+            self._loading_line = self._current_line("copy")
             try:
                 return read(*args)
             except Exception:
-                error, self._not_loaded = self._not_loaded, None
+                error, self._loading_error = self._loading_error, None
                 if error is None:
                     raise
                 raise error from None
 
         return call
 
-    def look(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        given = (*args, *kwargs.values())
-        if name in _WAIT or (name == "getitem" and _has_mask(given[1:])):
-            self._tell("size", name, _COUNT, device_of(given[0]), _HOST)
-        elif name in ("numpy", "item") and not hardware.replaced_gpus.number:
-            nbytes = _nbytes(given[0]) if name == "numpy" else given[0].element_size()
-            self._tell("copy", name, nbytes, device_of(given[0]), _HOST)
-        elif name == "copy_to" and not hardware.replaced_gpus.number:
-            self._tell(
-                "copy", name, _nbytes(given[0]), device_of(given[0]), hardware.as_device(given[1])
-            )
+    def observe(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Report the copies that follow from the arguments of an operation."""
+        arguments = (*args, *kwargs.values())
+        is_real = not hardware.replaced_gpus.number
+        if name in _COUNTING or (name == "getitem" and _has_mask(arguments[1:])):
+            self._report_copy("size", name, _SIZE_BYTES, device_of(arguments[0]), _HOST)
+        elif name == "numpy" and is_real:
+            tensor = arguments[0]
+            self._report_copy("copy", name, _nbytes(tensor), device_of(tensor), _HOST)
+        elif name == "item" and is_real:
+            tensor = arguments[0]
+            self._report_copy("copy", name, tensor.element_size(), device_of(tensor), _HOST)
+        elif name == "copy_to" and is_real:
+            tensor, target = arguments[0], hardware.as_device(arguments[1])
+            self._report_copy("copy", name, _nbytes(tensor), device_of(tensor), target)
         else:
-            for arguments in mixing.together(name, args, kwargs):
-                self._mix(name, mixing.mixture(name, arguments))
+            for group in calls.computed_together(name, args, kwargs):
+                self._report_mixture(name, mixture(name, group))
 
-    def _mix(self, name: str, found: list[tuple[Any, Device]]) -> None:
-        """Of tensors in several places, the operation runs where an index's tensor is, else where the last GPU's is."""
-        if not found:
+    def _report_mixture(self, name: str, tensors: list[PlacedTensor]) -> None:
+        """Report the operands that are copied to where the operation runs.
+
+        Indexing runs where the indexed tensor is, and another operation on the last tensor's GPU.
+        """
+        if not tensors:
             return
-        is_index = name in _INDEXING
-        target = (
-            found[0][1] if is_index else [place for _, place in found if place.kind != "cpu"][-1]
-        )
-        for tensor, place in found:
-            self._tell("index" if is_index else "operand", name, _nbytes(tensor), place, target)
+        kind: Kind
+        if name in _INDEXING:
+            kind, target = "index", tensors[0].device
+        else:
+            kind = "operand"
+            target = [device for _, device in tensors if device.kind != "cpu"][-1]
+        for tensor, device in tensors:
+            self._report_copy(kind, name, _nbytes(tensor), device, target)
 
-    def _tell(self, kind: Kind, name: str, nbytes: int, source: Device, target: Device) -> None:
+    def _report_copy(
+        self, kind: Kind, name: str, nbytes: int, source: Device, target: Device
+    ) -> None:
         if source is not target:
-            self._see(Copy(kind, name, nbytes, source, target))
+            self._report(Copy(kind, name, nbytes, source, target))
 
 
 def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) -> Copy | None:
-    """What the library copies in this frame; None for a copy that only the source makes."""
-    around: list[tuple[str, tuple[Any, ...]]] = []
-    for each in mixing.frames_of(frame):
+    """What the library copies in this frame; None for a copy that a GPU would not make."""
+    calls_around: list[tuple[str, tuple[Any, ...]]] = []
+    for each in calls.frames_from(frame):
         module: str = each.f_globals.get("__name__", "")
         if _sources.made_in(module):
-            return None  # no GPU would make it
+            return None
         if module.partition(".")[0] not in _LIBRARIES:
             break
-        call = mixing.call_of(each)
+        call = calls.call_in(each)
         if call:
-            around.append(call)
-    args: tuple[Any, ...]
-    name, args = around[0] if around else ("copy", ())
-    if name.startswith(mixing.LEGACY):
+            calls_around.append(call)
+    name: str = "copy"
+    args: tuple[Any, ...] = ()
+    if calls_around:
+        name, args = calls_around[0]
+    if name.startswith(calls.LEGACY):
         return None
-    if name == "numpy":  # it copies what was allocated
+    if name == "numpy":  # the copied memory may be larger than the tensor
         nbytes = _nbytes(args[0])
     does_not_wait = name == "copy_to" and args[-1] is False
-    return Copy(
-        _kind([name for name, _ in around], target), name, nbytes, source, target, does_not_wait
-    )
+    kind = _kind([name for name, _ in calls_around], target)
+    return Copy(kind, name, nbytes, source, target, does_not_wait)
 
 
 def _kind(names: list[str], target: Device) -> Kind:
-    """What a copy is for, by the calls around it."""
-    if not set(mixing.BACKWARD).isdisjoint(names):
+    """The purpose of a copy, by the names of the calls around it, the innermost first."""
+    if not set(calls.BACKWARD).isdisjoint(names):
         return "gradient"
-    if not names or names[0] in mixing.COPIES:
+    if not names or names[0] in calls.COPIES:
         return "copy"
     if target is _HOST:
         return "number"
@@ -169,11 +191,14 @@ def _kind(names: list[str], target: Device) -> Kind:
 
 
 def _has_mask(keys: Iterable[Any]) -> bool:
-    flat = [part for key in keys for part in (key if isinstance(key, tuple) else (key,))]
-    return any(isinstance(part, paddle.Tensor) and part.dtype == paddle.bool for part in flat)
+    for key in keys:
+        parts = key if isinstance(key, tuple) else (key,)
+        if any(isinstance(part, paddle.Tensor) and part.dtype == paddle.bool for part in parts):
+            return True
+    return False
 
 
-def _nbytes(tensor: Any) -> int:
+def _nbytes(tensor: Tensor) -> int:
     shape: list[int] = tensor.shape
     return math.prod(shape) * int(tensor.element_size())
 
@@ -182,24 +207,26 @@ def _device(index: int) -> Device:
     return _HOST if index < 0 else Device("gpu", index)
 
 
-def _replacements(told: _Told, watcher: Watcher) -> Iterable[tuple[Any, str, Callable[[Any], Any]]]:
-    """What is replaced: its owner, its name, and what makes the new one of the old."""
-    for cls in subclasses(names.value("paddle.io.dataloader.dataloader_iter:_DataLoaderIterBase")):
-        yield from (
-            (cls, name, told.load) for name in ("__init__", "__next__") if name in vars(cls)
-        )
+def _replacements(reporter: _Reporter, watcher: Watcher) -> Iterable[_Replacement]:
+    iterator = names.value("paddle.io.dataloader.dataloader_iter:_DataLoaderIterBase")
+    for cls in subclasses(iterator):
+        for name in ("__init__", "__next__"):
+            if name in vars(cls):
+                yield _Replacement(cls, name, reporter.loading)
     for cls in subclasses(paddle.optimizer.Optimizer):
         for name in {"step", "minimize"} & vars(cls).keys():
-            yield cls, name, partial(_counted, cls, name, watcher)
+            yield _Replacement(cls, name, partial(_counting_steps, cls, name, watcher))
 
 
-def _counted(cls: type, name: str, watcher: Watcher, run: Any) -> Any:
+def _counting_steps(cls: type, name: str, watcher: Watcher, run: Function) -> Function:
+    """The optimizer's method, which also counts a step."""
+
     @wraps(run)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = run(self, *args, **kwargs)
-        if (
-            next(each for each in type(self).__mro__ if name in vars(each)) is cls
-        ):  # not where a subclass calls it
+        # a subclass that overrides the method counts the step itself
+        owner = next(each for each in type(self).__mro__ if name in vars(each))
+        if owner is cls:
             watcher.stepped(self)
         return result
 

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -504,3 +505,24 @@ def test_what_is_computed_of_empty_tensors_is_on_their_device(backend):
         xdevice.ones(3, device="gpu:1")[0:0],
     ]
     assert {xdevice.device_of(each) for each in results} == {xdevice.gpu(1)}
+
+
+def test_strict_changes_no_module_of_the_program(monkeypatch):
+    imported = types.ModuleType("some_program")
+    imported.matmul, imported.compiled = paddle.matmul, paddle.linalg.matmul
+    monkeypatch.setitem(sys.modules, "some_program", imported)
+    before = dict(vars(imported))
+    x, y = ones((2, 2), device=gpu(0)), ones((2, 2), device=gpu(1))
+    with strict():
+        assert vars(imported) == before
+        # the first looks up its operation when it is called; the second is the operation itself
+        for seen in (imported.matmul, paddle.linalg.matmul):
+            with pytest.raises(xdevice.MixedDeviceError, match="matmul was given tensors"):
+                seen(x, y)
+        imported.compiled(x, y)
+        imported.late = paddle.linalg.matmul
+        assert imported.late is not before["compiled"]
+    imported.late(x, y)
+    assert paddle.linalg.matmul is before["compiled"]
+    with strict(), pytest.raises(xdevice.MixedDeviceError):
+        imported.late(x, y)
