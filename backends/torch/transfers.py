@@ -61,11 +61,11 @@ def watch(watcher: Watcher) -> Generator[None]:
 def unseen() -> Iterable[str]:
     kind, number = gpus()
     if _sources:
-        yield "a copy that CUDA makes within one operation, and that torch's own tags do not tell of"
+        yield "copies within one CUDA operation that torch's operator tags do not mark"
     elif kind == "cuda" and number:
         yield "on real GPUs, copies for which Python does not wait, and the size of the others"
     elif number:
-        yield f"copies on {kind}, of which torch does not tell"
+        yield f"copies on {kind}, which torch does not report"
 
 
 def words() -> Mapping[str, str]:
