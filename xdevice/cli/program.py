@@ -1,4 +1,4 @@
-"""What a command line names as its SCRIPT: a Python file, a module, code, a folder, or any command."""
+"""SCRIPT of the command line: a Python file, a module, code, a folder, or any command."""
 
 import ast
 import os
@@ -16,18 +16,24 @@ from xdevice.framework.adapters import registered
 _SHELL = (".sh", ".bash", ".zsh", ".fish")
 _MACHINE_CODE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
 _LAUNCHERS = (
-    *("torchrun", "accelerate", "deepspeed", "horovodrun", "composer", "xdevice"),
-    *("torch.distributed.run", "torch.distributed.launch"),
+    "torchrun",
+    "accelerate",
+    "deepspeed",
+    "horovodrun",
+    "composer",
+    "xdevice",
+    "torch.distributed.run",
+    "torch.distributed.launch",
 )
 """Python commands and modules that start the program in processes of their own."""
 
 
 @dataclass(frozen=True)
 class Program:
-    words: list[str]  # what Python is given, or the command
-    shown: str  # in titles
-    file: Path | None = None  # whose imports say which frameworks it uses
-    is_command: bool = False  # no Python program itself, though it may start some
+    words: list[str]  # the arguments of Python, or the command itself
+    shown: str  # its name in titles
+    file: Path | None = None  # the file whose imports tell which frameworks it uses
+    is_command: bool = False  # not a Python program, though it may start some
 
     def run_by(self, python: str, flags: Sequence[str] = ()) -> list[str]:
         return self.words if self.is_command else [python, *flags, *self.words]
@@ -38,7 +44,7 @@ class Program:
 
 
 def program_of(name: str, how: str = "") -> Program:
-    """What is run for a file, a folder with ``__main__.py``, a command on PATH, a module (-m) or code (-c)."""
+    """The program for a file, a folder with ``__main__.py``, a command, a module or code."""
     if how == "-c":
         return Program(["-c", name], "-c")
     if how == "-m":
@@ -66,57 +72,55 @@ def imported_by(file: Path) -> list[str]:
         body = ast.parse(file.read_bytes()).body
     except (SyntaxError, ValueError):  # the error appears when it runs
         return []
-    names = [
-        alias.name
-        for statement in body
-        if isinstance(statement, ast.Import)
-        for alias in statement.names
-    ]
-    names += [statement.module or "" for statement in body if isinstance(statement, ast.ImportFrom)]
-    found = {name.partition(".")[0] for name in names}
-    return [name for name in registered() if name in found]
+    modules: list[str] = []
+    for statement in body:
+        if isinstance(statement, ast.Import):
+            modules += [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom):
+            modules.append(statement.module or "")
+    packages = {module.partition(".")[0] for module in modules}
+    return [name for name in registered() if name in packages]
 
 
 def _check_module(name: str) -> None:
     package = name.partition(".")[0]
     # python -m looks in the present folder, too, and asks the hooks of editable installs
-    if (
-        PathFinder.find_spec(package, [os.getcwd(), *sys.path]) is None
-        and find_spec(package) is None
-    ):
-        raise ArgumentError(f"no module {package!r} here; without -m a script is given by its path")
+    if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) or find_spec(package):
+        return
+    raise ArgumentError(f"no module {package!r} here; without -m a script is given by its path")
 
 
 def _of_file(name: str) -> Program:
     path = Path(name)
     if path.suffix == ".ipynb":
         raise ArgumentError(
-            f"{name!r} is a notebook; type jupyter nbconvert --to script {name}, and run its .py file"
+            f"{name!r} is a notebook; type jupyter nbconvert --to script {name}, "
+            "and run its .py file"
         )
     with path.open("rb") as file:
-        begins = file.read(512)
-    has_interpreter = begins[:2] == b"#!" and not _is_python(path)
-    if path.suffix not in _SHELL and not has_interpreter and not begins.startswith(_MACHINE_CODE):
+        first_bytes = file.read(512)
+    is_shell_script = path.suffix in _SHELL
+    has_interpreter = first_bytes.startswith(b"#!") and not _is_python(path)
+    if not is_shell_script and not has_interpreter and not first_bytes.startswith(_MACHINE_CODE):
         return Program([name], name, path)
     if not os.access(path, os.X_OK):
-        shell = path.suffix[1:] if path.suffix in _SHELL else "bash"
-        shell = "bash" if shell == "sh" else shell
+        shell = path.suffix[1:] if path.suffix in (".zsh", ".fish") else "bash"
         raise ArgumentError(
             f"{name!r} is not executable; type xdevice run {shell} {name}, or chmod +x {name}"
         )
-    if path.suffix in _SHELL and not has_interpreter:
+    if is_shell_script and not has_interpreter:
         raise ArgumentError(
             f"{name!r} does not begin with #!/bin/bash or the like; type xdevice run bash {name}"
         )
-    return Program(
-        [name if os.path.dirname(name) else os.path.join(os.curdir, name)], name, is_command=True
-    )
+    command = name if os.path.dirname(name) else os.path.join(os.curdir, name)
+    return Program([command], name, is_command=True)
 
 
 def _is_python(path: Path) -> bool:
-    """Whether the file names Python in its first line, as the commands do that pip installs, or in the second.
+    """Whether the file names Python in its first line, as the commands that pip installs do.
 
-    pip writes a second line where the first would be too long for the kernel: '''exec' /long/path/python "$0" "$@"
+    If that line would be too long for the kernel, pip writes Python's path into the second one:
+    '''exec' /long/path/python "$0" "$@"
     """
     with path.open("rb") as file:
         first, second = file.readline(512), file.readline(512)
@@ -126,15 +130,16 @@ def _is_python(path: Path) -> bool:
 def _nothing_to_run(name: str) -> str:
     path = Path(name)
     if path.is_dir():
-        here = ", ".join(sorted(file.name for file in path.glob("*.py"))[:3])
-        there = f"{here} in it can" if here else "a folder with a __main__.py can"
-        return f"{name!r} is a folder, not a script, without a __main__.py; {there} be run"
+        scripts = ", ".join(sorted(file.name for file in path.glob("*.py"))[:3])
+        runnable = f"{scripts} in it" if scripts else "a folder with a __main__.py"
+        return f"{name!r} is a folder, not a script, without a __main__.py; {runnable} can be run"
     folder = path.parent
-    near = (
-        sorted(file.name for file in folder.iterdir() if file.is_file()) if folder.is_dir() else []
-    )
-    otherwise = f"give the path of a Python file, as seen from {str(Path.cwd())!r}, or a command"
-    hint = did_you_mean(path.name, near, "", least=0.7)
-    if hint and folder != Path():
+    files: list[str] = []
+    if folder.is_dir():
+        files = sorted(file.name for file in folder.iterdir() if file.is_file())
+    hint = did_you_mean(path.name, files, "", least=0.7)
+    if not hint:
+        hint = f"give the path of a Python file, as seen from {str(Path.cwd())!r}, or a command"
+    elif folder != Path():
         hint += f" (in {str(folder)!r})"
-    return f"{name!r} does not exist; {hint or otherwise}"
+    return f"{name!r} does not exist; {hint}"

@@ -1,6 +1,7 @@
 """The result of a run, as tables and as JSON, and where outputs differ.
 
-Two lines are equal if their words are, and their numbers are within a tolerance; whole numbers are compared exactly.
+Two lines are equal if their words are equal and their numbers are within a tolerance. Integers are
+compared exactly.
 """
 
 import math
@@ -9,7 +10,7 @@ import shlex
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any, NamedTuple
 
 from rich.console import RenderableType
@@ -19,53 +20,61 @@ from rich.text import Text
 from xdevice.device import parse
 from xdevice.errors import DeviceSpellingError
 from xdevice.kit.units import duration, size
-from xdevice.launcher.children import Child
+from xdevice.launcher.children import Child, Line
 from xdevice.launcher.terminal import ending, printable, signal_name, table
 
-COMPARED_LINES = 2000  # of each output: aligning takes the square of it at worst
+COMPARED_LINES = 2000  # of each output; at worst, aligning two takes the square of this number
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
 _DEVICE = re.compile(r"(?<![\w.-])[A-Za-z/][\w/:]*(?:\([^()\s]*\))?(?![\w-])")
-_KINDS = frozenset(
-    {"cpu", "gpu", "tpu"}
-)  # any word is a device's kind to the parser: not to a reader
+# The parser of devices takes any word for a kind of device; in outputs, only these are.
+_KINDS = frozenset({"cpu", "gpu", "tpu"})
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 
 
 class Run:
-    """A child that has ended, and what it has printed."""
+    """A child process that has ended, and its output."""
 
     def __init__(self, child: Child) -> None:
-        self.child, self.printed = child, child.printed()
+        self.child = child
+        self.printed = child.printed()
         stdout, stderr, self.cut = child.output()
-        self.stdout, self.stderr = stdout.decode(errors="replace"), stderr.decode(errors="replace")
-        self.binary = b"\0" in stdout
-        try:
-            stdout.decode()
-        except UnicodeDecodeError as error:  # a character that is cut at the end is allowed
-            self.binary |= not (self.cut and error.start > len(stdout) - 4)
+        self.stdout = stdout.decode(errors="replace")
+        self.stderr = stderr.decode(errors="replace")
+        self.binary = _is_binary(stdout, self.cut)
 
     def as_json(self) -> dict[str, Any]:
         child = self.child
-        ended = {
+        return {
+            "backend": child.name,
             "status": child.status,
             "exit_status": child.exit_status,
             "signal": signal_name(child.exit_status),
-        }
-        used = {"seconds": round(child.seconds, 3), "peak_memory": child.peak_memory}
-        printed = {
+            "seconds": round(child.seconds, 3),
+            "peak_memory": child.peak_memory,
             "stdout": self.stdout,
             "stderr": self.stderr,
             "cut": self.cut,
             "binary": self.binary,
         }
-        return {"backend": child.name, **ended, **used, **printed}
 
     def compared(self) -> str:
-        """The lines that are compared; `cut` is true from now on if there are more."""
+        """The lines that are compared. If there are more, `cut` becomes true."""
         lines = printable(self.stdout).split("\n")
         self.cut = self.cut or len(lines) > COMPARED_LINES + 1
         return "\n".join(lines[:COMPARED_LINES])
+
+
+def _is_binary(output: bytes, is_cut: bool) -> bool:
+    """Whether the output is not UTF-8 text."""
+    if b"\0" in output:
+        return True
+    try:
+        output.decode()
+    except UnicodeDecodeError as error:
+        is_cut_character = is_cut and error.start > len(output) - 4
+        return not is_cut_character
+    return False
 
 
 class Report:
@@ -74,44 +83,41 @@ class Report:
     def __init__(
         self, script: str, args: list[str], runs: list[Run], tolerance: float, normalize: bool
     ) -> None:
-        self.script, self.args, self.runs, self.tolerance, self.normalize = (
-            script,
-            args,
-            runs,
-            tolerance,
-            normalize,
-        )
+        self.script = script
+        self.args = args
+        self.runs = runs
+        self.tolerance = tolerance
+        self.normalize = normalize
         outputs = {run.child.name: run.compared() for run in runs if run.child.status == "ok"}
-        self.compared, self.view = list(outputs), compare(outputs, tolerance, normalize)
+        self.compared = list(outputs)
+        self.view = compare(outputs, tolerance, normalize)
         self.agree = not any(isinstance(part, Differ) for part in self.view)
-        self.them = " and ".join(filter(None, (", ".join(self.compared[:-1]), *self.compared[-1:])))
+
+    @property
+    def names(self) -> str:
+        """The frameworks whose outputs are compared, as words: ``torch, jax and numpy``."""
+        if len(self.compared) < 2:
+            return "".join(self.compared)
+        return f"{', '.join(self.compared[:-1])} and {self.compared[-1]}"
 
 
 def as_json(report: Report, interrupted: bool) -> dict[str, Any]:
     """The report as JSON can hold it; the keys are stable."""
-    asked = {
+    return {
         "script": report.script,
         "args": report.args,
         "interrupted": interrupted,
         "tolerance": report.tolerance,
+        "normalize": report.normalize,
+        "runs": [run.as_json() for run in report.runs],
+        "compared": report.compared,
+        "agree": report.agree if report.compared else None,
+        "output": [part.as_json() for part in report.view],
     }
-    runs = [run.as_json() for run in report.runs]
-    agreement = {"compared": report.compared, "agree": report.agree if report.compared else None}
-    output = [
-        part._asdict()
-        if isinstance(part, Same)
-        else {
-            "differ": [
-                {"backends": list(names), "lines": list(lines)} for names, lines in part.groups
-            ]
-        }
-        for part in report.view
-    ]
-    return {**asked, "normalize": report.normalize, "runs": runs, **agreement, "output": output}
 
 
 def rendered(report: Report) -> Iterator[RenderableType]:
-    """The report for people: how each run ended, the outputs, and what failed runs printed."""
+    """The report for people: how each run ended, the outputs, and those of failed runs."""
     yield _table(report.runs)
     if report.compared and report.view:
         yield ""
@@ -120,75 +126,81 @@ def rendered(report: Report) -> Iterator[RenderableType]:
         yield ""
         yield _unified(report)
     elif report.compared:
-        yield Text(
-            f"\n{report.them} {'prints' if len(report.compared) == 1 else 'print'} nothing",
-            style="bold",
-        )
+        verb = "prints" if len(report.compared) == 1 else "print"
+        yield Text(f"\n{report.names} {verb} nothing", style="bold")
     for run in report.runs:
         if run.child.status not in ("ok", "stopped"):
             yield from _transcript(run)
 
 
 def _table(runs: list[Run]) -> Table:
-    found = table(
+    rows = table(
         "framework", "result", "wall time", "peak memory", right=("wall time", "peak memory")
     )
-    for child in (run.child for run in runs):
-        style, sign, result = (
-            ("green", "✓", "exit 0") if child.status == "ok" else ("red", "✗", ending(child))
-        )
-        used = (
-            (duration(child.seconds), size(child.peak_memory)) if child.seconds > 0 else ("–", "–")
-        )
-        found.add_row(Text(f"{sign} {child.name}", style=style), Text(result, style=style), *used)
-    return found
+    for run in runs:
+        child = run.child
+        if child.status == "ok":
+            name, result = Text(f"✓ {child.name}", style="green"), Text("exit 0", style="green")
+        else:
+            name, result = Text(f"✗ {child.name}", style="red"), Text(ending(child), style="red")
+        has_started = child.seconds > 0
+        wall_time = duration(child.seconds) if has_started else "–"
+        peak_memory = size(child.peak_memory) if has_started else "–"
+        rows.add_row(name, result, wall_time, peak_memory)
+    return rows
 
 
 def _transcript(run: Run) -> Iterator[RenderableType]:
-    """What it has printed on both streams, in order, without what is between the first lines and the last."""
-    first, left_out, last = run.printed
-    said = any(line.text.strip() for line in (*first, *last))
-    heading = (
-        f"\n{run.child.name}: {ending(run.child)}; it has printed {'this:' if said else 'nothing'}"
-    )
-    yield Text(heading, style="bold red")
-    for lines, between in ((first, left_out), (last, 0)) if said else ():
-        for line in lines:
-            text = f"  {printable(line.text.decode(errors='replace'))}".rstrip()
-            yield Text(text, style="red" if line.is_error else "")
-        if between:
-            yield Text(
-                f"  … {between} {'line is' if between == 1 else 'lines are'} left out here",
-                style="dim",
-            )
+    """The first and the last lines that a run has printed, on both streams, in order."""
+    first, number_left_out, last = run.printed
+    ended = f"\n{run.child.name}: {ending(run.child)}"
+    if not any(line.text.strip() for line in (*first, *last)):
+        yield Text(f"{ended}; it has printed nothing", style="bold red")
+        return
+    yield Text(f"{ended}; it has printed this:", style="bold red")
+    yield from map(_transcript_line, first)
+    if number_left_out:
+        yield Text(f"  … {_lines_are(number_left_out)} left out here", style="dim")
+    yield from map(_transcript_line, last)
+
+
+def _transcript_line(line: Line) -> Text:
+    text = printable(line.text.decode(errors="replace"))
+    return Text(f"  {text}".rstrip(), style="red" if line.is_error else "")
+
+
+def _lines_are(number: int) -> str:
+    return "1 line is" if number == 1 else f"{number} lines are"
 
 
 def _headline(report: Report) -> str:
-    lines = sum(isinstance(part, Same) for part in report.view)
-    differ = len(report.view) - lines
     if len(report.compared) == 1:
-        return f"{shlex.join([report.script, *report.args])} prints under {report.them}"
+        return f"{shlex.join([report.script, *report.args])} prints under {report.names}"
     if report.agree:
-        return f"{report.them} agree"
-    places = "1 place" if differ == 1 else f"{differ} places"
-    return f"{report.them} differ in {places}; {lines} {'line is' if lines == 1 else 'lines are'} the same everywhere"
+        return f"{report.names} agree"
+    common = sum(isinstance(part, Same) for part in report.view)
+    different = len(report.view) - common
+    places = "1 place" if different == 1 else f"{different} places"
+    return f"{report.names} differ in {places}; {_lines_are(common)} the same everywhere"
 
 
 def _notes(report: Report) -> Iterator[Text]:
     if any(isinstance(part, Same) and part.close for part in report.view):
-        yield Text(
-            f"≈ the same but for spaces and numbers within {report.tolerance:g}", style="dim"
-        )
-    for run in (run for run in report.runs if run.child.name in report.compared):
+        note = f"≈ the same but for spaces and numbers within {report.tolerance:g}"
+        yield Text(note, style="dim")
+    for run in report.runs:
+        name = run.child.name
+        if name not in report.compared:
+            continue
         if run.cut:
-            yield Text(f"{run.child.name} prints more than is shown and compared here", style="dim")
+            yield Text(f"{name} prints more than is shown and compared here", style="dim")
         if run.binary:
-            said = f"{run.child.name} prints bytes that are not text (UTF-8); they are shown as � and ␀"
-            yield Text(said, style="dim")
+            note = f"{name} prints bytes that are not text (UTF-8); they are shown as � and ␀"
+            yield Text(note, style="dim")
 
 
 def _unified(report: Report) -> Table:
-    """Labels left, lines right: a common line has no label."""
+    """Labels on the left, lines on the right; a common line has no label."""
     view = Table.grid(padding=(0, 1))
     view.add_column(no_wrap=True, justify="right")
     view.add_column(no_wrap=True)
@@ -197,56 +209,79 @@ def _unified(report: Report) -> Table:
         if isinstance(part, Same):
             view.add_row("", Text("≈" if part.close else "", style="dim"), Text(part.line))
             continue
-        for i, (names, lines) in enumerate(part.groups):
+        for i, group in enumerate(part.groups):
             style = _COLOURS[i % len(_COLOURS)]
-            others = [name for name in report.compared if name not in names]
-            label = (
-                f"all but {others[0]}" if len(names) > 2 and len(others) == 1 else ", ".join(names)
-            )
-            for line in lines or (None,):
-                text = Text("(nothing)", style="dim") if line is None else Text(line, style=style)
+            texts = [Text(line, style=style) for line in group.lines]
+            label = _label(group.names, report.compared)
+            for text in texts or [Text("(nothing)", style="dim")]:
                 view.add_row(Text(label, style=style), Text("│", style=style), text)
                 label = ""
     return view
 
 
+def _label(names: Sequence[str], all_names: Sequence[str]) -> str:
+    missing = [name for name in all_names if name not in names]
+    if len(names) > 2 and len(missing) == 1:
+        return f"all but {missing[0]}"
+    return ", ".join(names)
+
+
 class Same(NamedTuple):
-    """A line that all have; ``close`` says that some wrote it slightly differently."""
+    """A line that all outputs have; ``close`` says that some have it with small differences."""
 
     line: str
     close: bool = False
 
+    def as_json(self) -> dict[str, Any]:
+        return self._asdict()
+
+
+class Group(NamedTuple):
+    """Frameworks whose outputs have the same lines at a place; there may be no lines."""
+
+    names: tuple[str, ...]
+    lines: tuple[str, ...]
+
 
 class Differ(NamedTuple):
-    """Lines between two common ones, by who printed them; those that agree stand together."""
+    """The different lines between two common ones."""
 
-    groups: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]  # (names, lines), lines maybe none
+    groups: tuple[Group, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        groups = [{"backends": list(names), "lines": list(lines)} for names, lines in self.groups]
+        return {"differ": groups}
 
 
 class _Line(NamedTuple):
-    mark: int  # the number of its class
+    number: int  # of the lines that are equal to it: see `_Numbering`
     text: str
 
 
 def compare(
     outputs: Mapping[str, str], tolerance: float = 1e-5, normalize: bool = False
 ) -> list[Same | Differ]:
-    """The unified view of the outputs, in the order in which they were given."""
-    classes, left = _Classes(tolerance), dict[str, list[_Line]]()
+    """The unified view of the outputs, in their order."""
+    numbering = _Numbering(tolerance)
+    lines_of: dict[str, list[_Line]] = {}
     for name, output in outputs.items():
-        written = output.removesuffix("\n").split("\n") if output else []
-        spelled = map(with_devices_spelled_alike, written) if normalize else written
-        left[name] = [_Line(classes.of(line), line) for line in spelled]
+        texts = output.removesuffix("\n").split("\n") if output else []
+        if normalize:
+            texts = [with_devices_spelled_alike(text) for text in texts]
+        lines_of[name] = [_Line(numbering.number_of(text), text) for text in texts]
+    numbers = [[line.number for line in lines] for lines in lines_of.values()]
     view: list[Same | Differ] = []
-    for mark in (*_common([[line.mark for line in lines] for lines in left.values()]), None):
-        before, here = dict[str, list[_Line]](), list[str]()
-        for name, lines in left.items():
-            end = next((i for i, line in enumerate(lines) if line.mark == mark), len(lines))
-            here += [line.text for line in lines[end : end + 1]]
-            before[name], left[name] = lines[:end], lines[end + 1 :]
-        view += _between(before)
-        if mark is not None:
-            view.append(Same(here[0], close=len({*here}) > 1))
+    for number in _common(numbers):
+        lines_before: dict[str, list[_Line]] = {}
+        texts = []
+        for name, lines in lines_of.items():
+            position = next(i for i, line in enumerate(lines) if line.number == number)
+            texts.append(lines[position].text)
+            lines_before[name] = lines[:position]
+            lines_of[name] = lines[position + 1 :]
+        view += _between(lines_before)
+        view.append(Same(texts[0], close=len(set(texts)) > 1))
+    view += _between(lines_of)
     return view
 
 
@@ -255,40 +290,48 @@ def with_devices_spelled_alike(text: str) -> str:
     return _DEVICE.sub(lambda match: _respelled(match[0]), text)
 
 
-class _Classes:
-    """Numbers lines so that equal ones get one number: the first line of a class represents it."""
+class _Representative(NamedTuple):
+    """The first line of those that are equal, if it has numbers; sorted by its first number."""
+
+    first_number: float
+    line_number: int
+    numbers: tuple[str, ...]
+
+
+class _Numbering:
+    """Numbers lines: equal ones get the same number, which is that of the first of them."""
 
     def __init__(self, tolerance: float) -> None:
-        self.relative, self.absolute = (
-            tolerance,
-            tolerance / 1000,
-        )  # equal numbers differ by either of them at most
+        # Equal numbers differ by at most one of these.
+        self.relative = tolerance
+        self.absolute = tolerance / 1000
         self._exact: dict[tuple[str, tuple[str, ...]], int] = {}
-        # by the words of a line: its representatives, sorted by their first number
-        self._alike: dict[str, list[tuple[float, int, tuple[str, ...]]]] = {}
+        self._representatives: dict[str, list[_Representative]] = {}  # by the words of their lines
 
-    def of(self, line: str) -> int:
+    def number_of(self, line: str) -> int:
         numbers = tuple(_NUMBER.findall(line))
         words = " ".join(_NUMBER.sub("\0", line).split())
-        known = self._exact.get((words, numbers))
-        if known is None and numbers:
-            known = self._close_one(words, numbers)
-        if known is None:
-            known = len(self._exact)
+        line_number = self._exact.get((words, numbers))
+        if line_number is None and numbers:
+            line_number = self._number_of_close_line(words, numbers)
+        if line_number is None:
+            line_number = len(self._exact)
             if numbers:
-                insort(self._alike.setdefault(words, []), (_first(numbers), known, numbers))
-        return self._exact.setdefault((words, numbers), known)
+                new = _Representative(_first(numbers), line_number, numbers)
+                insort(self._representatives.setdefault(words, []), new)
+        return self._exact.setdefault((words, numbers), line_number)
 
-    def _close_one(self, words: str, numbers: tuple[str, ...]) -> int | None:
-        first, alike = _first(numbers), self._alike.get(words, [])
+    def _number_of_close_line(self, words: str, numbers: tuple[str, ...]) -> int | None:
+        first = _first(numbers)
         reach = 2 * self.relative * abs(first) + self.absolute
-        near = takewhile(
-            lambda one: one[0] <= first + reach,
-            islice(alike, bisect_left(alike, (first - reach,)), None),
-        )
-        return next(
-            (known for _, known, others in near if all(map(self._equal, numbers, others))), None
-        )
+        candidates = self._representatives.get(words, [])
+        start = bisect_left(candidates, (first - reach,))
+        for candidate in islice(candidates, start, None):
+            if candidate.first_number > first + reach:
+                break
+            if all(map(self._equal, numbers, candidate.numbers)):
+                return candidate.line_number
+        return None
 
     def _equal(self, a: str, b: str) -> bool:
         if a == b:
@@ -299,7 +342,7 @@ class _Classes:
 
 
 def _first(numbers: tuple[str, ...]) -> float:
-    return min(max(float(numbers[0]), -1e300), 1e300)  # within what can be added to
+    return min(max(float(numbers[0]), -1e300), 1e300)  # adding to it does not overflow
 
 
 def _common(sequences: Sequence[list[int]]) -> list[int]:
@@ -309,40 +352,44 @@ def _common(sequences: Sequence[list[int]]) -> list[int]:
         shorter = min(len(common), len(other))
         start = next((i for i in range(shorter) if common[i] != other[i]), shorter)
         matcher = SequenceMatcher(None, common[start:], other[start:], autojunk=False)
-        rest = [
-            common[start + b.a + i] for b in matcher.get_matching_blocks() for i in range(b.size)
-        ]
-        common = common[:start] + rest
+        longer = common[:start]
+        for block in matcher.get_matching_blocks():
+            longer += common[start + block.a : start + block.a + block.size]
+        common = longer
     return common
 
 
-def _between(before: Mapping[str, list[_Line]]) -> list[Same | Differ]:
-    """What stands before the next common line: line by line where all have equally many."""
-    parts = list(before.values())
-    alike = len({len(lines) for lines in parts}) <= 1
-    steps = [[[line] for line in row] for row in zip(*parts, strict=True)] if alike else [parts]
-    found: list[Same | Differ] = []
-    for step in steps:
-        groups: dict[tuple[int, ...], list[tuple[str, list[_Line]]]] = {}
-        for name, lines in zip(before, step, strict=True):
-            groups.setdefault(tuple(line.mark for line in lines), []).append((name, lines))
-        if (
-            len(groups) == 1
-        ):  # as good as a common line: only the order of the lines around it hid that
-            found.append(Same(step[0][0].text, close=len({lines[0].text for lines in step}) > 1))
+def _between(lines_of: Mapping[str, list[_Line]]) -> list[Same | Differ]:
+    """The view of the lines between two common ones: line by line if all have equally many."""
+    if len({len(lines) for lines in lines_of.values()}) > 1:
+        return [_differ(lines_of)]
+    view: list[Same | Differ] = []
+    for row in zip(*lines_of.values(), strict=True):
+        if len({line.number for line in row}) == 1:  # common, too, but in another order
+            view.append(Same(row[0].text, close=len({line.text for line in row}) > 1))
         else:
-            named = (
-                (tuple(name for name, _ in g), tuple(line.text for line in g[0][1]))
-                for g in groups.values()
-            )
-            found.append(Differ(tuple(named)))
-    return found
+            view.append(_differ({name: [line] for name, line in zip(lines_of, row, strict=True)}))
+    return view
+
+
+def _differ(lines_of: Mapping[str, list[_Line]]) -> Differ:
+    """The lines by the frameworks that have them."""
+    names_of: dict[tuple[int, ...], list[str]] = {}
+    for name, lines in lines_of.items():
+        names_of.setdefault(tuple(line.number for line in lines), []).append(name)
+    groups = [
+        Group(tuple(names), tuple(line.text for line in lines_of[names[0]]))
+        for names in names_of.values()
+    ]
+    return Differ(tuple(groups))
 
 
 def _respelled(token: str) -> str:
     try:
         device = parse(token)
     except DeviceSpellingError:
-        head, bracket, rest = token.partition("(")
-        return _respelled(head) + bracket + with_devices_spelled_alike(rest) if bracket else token
+        head, bracket, tail = token.partition("(")
+        if not bracket:
+            return token
+        return _respelled(head) + bracket + with_devices_spelled_alike(tail)
     return str(device) if device.kind in _KINDS else token

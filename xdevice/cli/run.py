@@ -1,4 +1,4 @@
-"""``xdevice run``: one script under several frameworks, each in a process of its own, side by side."""
+"""``xdevice run``: one script under several frameworks, each in its own process, side by side."""
 
 import argparse
 import os
@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from xdevice.cli import probe, watched
 from xdevice.cli.program import Program, imported_by, program_of, search_path
@@ -22,14 +23,7 @@ from xdevice.machine import usable_threads
 
 
 def main(options: argparse.Namespace) -> int:
-    in_tox = (
-        options.how == "-m" and options.env
-    )  # whose environments may have a module that this one has not
-    program = (
-        Program(["-m", options.script], options.script)
-        if in_tox
-        else program_of(options.script, options.how)
-    )
+    program = _program(options)
     if options.virtual_gpus:
         provider().ask_for_children(
             options.virtual_gpus, options.stand_in, options.lenient, options.races
@@ -40,23 +34,13 @@ def main(options: argparse.Namespace) -> int:
     if options.virtual_gpus and not options.env:
         provider().check_limits(names)
     pythons, failed, interrupted = _pythons(names, options)
-    # unbuffered, so that the output of a run that is stopped is complete
-    env = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ}
-    for variable in (
-        ("PYTHONPATH", "PYTHONHOME") if options.env else ()
-    ):  # packages of the present environment
-        env.pop(variable, None)
-    children = []
-    for name, python in pythons.items():
-        own = {**env, **_told(program, python), "XDEVICE_BACKEND": name}
-        words = [*program.run_by(python, options.flags), *options.args]
-        children.append(Child(name, words, own))
+    children = [_child(name, python, program, options) for name, python in pythons.items()]
     if not interrupted:
         with Progress(program.shown, quiet=options.json) as progress:
             jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
             interrupted = run_all(children, jobs, options.timeout, progress)
-    ended = {child.name: child for child in (*children, *failed)}
-    runs = [Run(ended[name]) for name in names]
+    child_of = {child.name: child for child in (*children, *failed)}
+    runs = [Run(child_of[name]) for name in names]
     report = Report(program.shown, options.args, runs, options.tolerance, options.normalize)
     if options.json:
         write_json(as_json(report, interrupted is not None))
@@ -64,81 +48,115 @@ def main(options: argparse.Namespace) -> int:
         write(*rendered(report))
     if interrupted:
         return 128 + interrupted
-    return int(
-        any(child.status != "ok" for child in ended.values())
-        or (options.strict and not report.agree)
-    )
+    has_failed = any(child.status != "ok" for child in child_of.values())
+    return int(has_failed or (options.strict and not report.agree))
 
 
-def _told(program: Program, python: str) -> dict[str, str]:
-    """What a command is told in its environment, so that it starts the same Python."""
+def _program(options: argparse.Namespace) -> Program:
+    if options.env and options.how == "-m":  # the module may exist in tox's environment only
+        return Program(["-m", options.script], options.script)
+    return program_of(options.script, options.how)
+
+
+def _child(name: str, python: str, program: Program, options: argparse.Namespace) -> Child:
+    """The process that runs the program under one framework, not yet started."""
+    # Without a buffer, the output of a run that is stopped is complete.
+    environment = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ}
+    if options.env:  # these name the packages of the present environment
+        environment.pop("PYTHONPATH", None)
+        environment.pop("PYTHONHOME", None)
+    environment.update(_path_for(program, python))
+    environment["XDEVICE_BACKEND"] = name
+    words = [*program.run_by(python, options.flags), *options.args]
+    return Child(name, words, environment)
+
+
+def _path_for(program: Program, python: str) -> dict[str, str]:
+    """The PATH with which a command starts the same Python; nothing for a Python program."""
     return {"PATH": search_path(python)} if program.is_command else {}
 
 
 def _run_once(program: Program, options: argparse.Namespace) -> int:
-    """Become the script's own process: its output, signals and exit status are as without xdevice."""
+    """Become the script's process: its output, signals and exit status are as without xdevice."""
     if options.watch_transfers and program.only_starts_others:
-        why = (
-            f"{program.shown!r} starts processes, and --watch-transfers watches one Python program"
-        )
+        name = program.shown
         raise ArgumentError(
-            f"{why}; type xdevice run --watch-transfers SCRIPT for what {program.shown!r} starts"
+            f"{name!r} starts processes, and --watch-transfers watches one Python program; "
+            f"type xdevice run --watch-transfers SCRIPT for what {name!r} starts"
         )
     for name in options.backend:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
-    used = options.backend or (imported_by(program.file) if program.file is not None else [])
+    frameworks = options.backend
+    if not frameworks and program.file is not None:
+        frameworks = imported_by(program.file)
     if are_asked_for():
-        provider().check_limits(used)
+        provider().check_limits(frameworks)
     if options.virtual_gpus:
-        provider().require(used)
-    os.environ.update(_told(program, sys.executable))
+        provider().require(frameworks)
+    os.environ.update(_path_for(program, sys.executable))
     if options.watch_transfers:
-        watched_by = [sys.executable, *options.flags, *watched.by(options)]
-        command = [*watched_by, *program.words, *options.args]
+        watcher = [sys.executable, *options.flags, *watched.by(options)]
+        command = [*watcher, *program.words, *options.args]
     else:
         command = [*program.run_by(sys.executable, options.flags), *options.args]
-    if os.name != "nt":  # where the shell would not wait for a process that has been replaced
+    if os.name != "nt":  # the shell of Windows would not wait for a process that is replaced
         sys.stdout.flush()
         os.execv(command[0], command)
     return subprocess.call(command)
 
 
-def _pythons(
-    names: Sequence[str], options: argparse.Namespace
-) -> tuple[dict[str, str], list[Child], int | None]:
-    """Each framework's Python, the preparations that failed, and the signal that cut them short."""
+class _Pythons(NamedTuple):
+    """What tox has prepared."""
+
+    python_of: dict[str, str]  # each framework's interpreter
+    failed: list[Child]  # the preparations that failed
+    interrupted: int | None  # the signal that ended the preparation
+
+
+def _pythons(names: Sequence[str], options: argparse.Namespace) -> _Pythons:
+    """The interpreters that run the script; with ``--env tox``, those of tox's environments."""
     if not options.env:
-        return dict.fromkeys(names, sys.executable), [], None
+        return _Pythons(dict.fromkeys(names, sys.executable), [], None)
     children = [Child(name, [*_tox(), "run", "-e", name, "--notest"]) for name in names]
-    with Progress("tox makes the environments ready", quiet=options.json) as progress:
-        interrupted = run_all(children, 1, None, progress)  # they share tox's packaging environment
-    good = [child.name for child in children if child.status == "ok"]
+    with Progress("tox prepares the environments", quiet=options.json) as progress:
+        # One at a time: they share tox's packaging environment.
+        interrupted = run_all(children, 1, None, progress)
     if interrupted:
         for child in children:
-            child.status = (
-                "stopped"  # an environment may be ready, but the script did not run in it
+            child.status = "stopped"  # even if its environment is ready, the script did not run
+        return _Pythons({}, children, interrupted)
+    python_of: dict[str, str] = {}
+    failed: list[Child] = []
+    for child in children:
+        if child.status == "ok":
+            answer = _ask_tox("config", "-q", "-e", child.name, "-k", "env_python")
+            python_of[child.name] = answer.partition("=")[2].strip()
+        else:
+            failed.append(child)
+    return _Pythons(python_of, failed, None)
+
+
+def _environments(names: Sequence[str]) -> list[str]:
+    """The frameworks named; without names, those that have a tox environment of their name here."""
+    default_only = [] if names else ["-d"]  # without the environments that run on request
+    environments = _ask_tox("list", "-q", "--no-desc", *default_only).split()
+    listed = ", ".join(environments) or "none"
+    if not names:
+        chosen = [name for name in registered() if name in environments]
+        if not chosen:
+            raise ArgumentError(
+                f"no tox environment here is named like a framework; there are {listed}; "
+                "go to a folder whose tox.ini has some"
             )
-        return {}, children, interrupted
-    told = {name: _ask_tox("config", "-q", "-e", name, "-k", "env_python") for name in good}
-    pythons = {name: answer.partition("=")[2].strip() for name, answer in told.items()}
-    return pythons, [child for child in children if child.status != "ok"], None
-
-
-def _environments(asked: Sequence[str]) -> list[str]:
-    """The frameworks asked for, or all that the project in this folder has a tox environment for, named like it."""
-    there = _ask_tox(
-        "list", "-q", "--no-desc", *([] if asked else ["-d"])
-    ).split()  # -d: without those run on request
-    chosen = [str(find(name)) for name in asked] or [name for name in registered() if name in there]
-    listed = ", ".join(there) or "none"
-    if not chosen:
-        none = f"no tox environment here is named like a framework; there are {listed}"
-        raise ArgumentError(f"{none}; go to a folder whose tox.ini has some")
-    for name in (name for name in chosen if name not in there):
-        raise ArgumentError(
-            f"no tox environment {name!r} here; there are {listed}; name these, or leave --env tox out"
-        )
+        return chosen
+    chosen = [str(find(name)) for name in names]
+    for name in chosen:
+        if name not in environments:
+            raise ArgumentError(
+                f"no tox environment {name!r} here; there are {listed}; "
+                "name these, or leave --env tox out"
+            )
     return chosen
 
 
@@ -149,10 +167,11 @@ def _tox() -> list[str]:
 
 
 def _ask_tox(*arguments: str) -> str:
-    done = subprocess.run([*_tox(), *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        said = (done.stdout + done.stderr).strip().splitlines() or [f"exit {done.returncode}"]
-        raise ArgumentError(
-            f"tox fails in {str(Path.cwd())!r} ({said[-1]}); tox list should show its environments"
-        )
-    return done.stdout
+    process = subprocess.run([*_tox(), *arguments], capture_output=True, text=True, check=False)
+    if process.returncode == 0:
+        return process.stdout
+    lines = (process.stdout + process.stderr).strip().splitlines()
+    reason = lines[-1] if lines else f"exit {process.returncode}"
+    raise ArgumentError(
+        f"tox fails in {str(Path.cwd())!r} ({reason}); tox list should show its environments"
+    )
