@@ -49,7 +49,7 @@ _patterns: list[re.Pattern[str]] = []
 
 
 class Device:
-    """Where a tensor can live: a kind and an index, ``gpu:1``.
+    """A device: a kind and an index, such as ``gpu:1``.
 
     ``kind`` is ``cpu``, ``gpu`` (whatever the framework calls its GPU), ``tpu``, or the framework's
     own word. The index is always resolved, so ``gpu`` is ``gpu:0``. Any framework's spelling is

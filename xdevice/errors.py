@@ -145,7 +145,7 @@ class VirtualDeviceError(XDeviceError, RuntimeError):
 
 
 class TooLateError(XDeviceError, RuntimeError):
-    """The framework has been used, and what is asked of it has to be asked before; the message names it."""
+    """The setting must be made before the framework is used; the message names the framework."""
 
 
 class DistributedError(XDeviceError, RuntimeError):

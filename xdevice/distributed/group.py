@@ -106,7 +106,7 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """This process's number in the job, from 0; known before `init` too, and 0 without a launcher.
+    """The number of this process in the job, from 0; also before `init`, and 0 without a launcher.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def rank() -> int:
 
 
 def local_rank() -> int:
-    """This process's number on its host, from 0: the number of its GPU, for example.
+    """The number of this process on its host, from 0, which can be the number of its GPU.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def local_rank() -> int:
 
 
 def world_size() -> int:
-    """How many processes the job has; 1 without a launcher.
+    """The number of processes in the job; 1 without a launcher.
 
     Examples
     --------

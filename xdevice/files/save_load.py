@@ -72,7 +72,7 @@ def save(tree: Any, path: str | PathLike[str]) -> None:
 
 
 def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
-    """The tree that `save` has written, its tensors of the chosen framework, on the device.
+    """The tree that `save` has written, with tensors of the chosen framework on the device.
 
     Without a device, they are where new tensors are created. A file that another program wrote is
     loaded as a dict of its tensors. Besides the result, it needs memory for one tensor at a time.

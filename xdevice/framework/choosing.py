@@ -92,7 +92,7 @@ class using:  # noqa: N801  (reads as a verb: `with using("numpy"):`)
 
 
 def backend(name: str | None = None) -> Backend:
-    """The framework of that name, or the one chosen now.
+    """The framework with the given name, or the chosen framework.
 
     `using` beats `use` beats the environment variable ``XDEVICE_BACKEND`` beats the one framework
     that is already imported beats the first that is installed, in the order of ``available()``. NumPy

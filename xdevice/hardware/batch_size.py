@@ -34,7 +34,7 @@ def find_batch_size(
 def find_batch_size(
     fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1
 ) -> Callable[..., Any]:
-    """``fn`` with its first argument, the batch size, found by trial.
+    """A function that calls ``fn`` with decreasing batch sizes until it fits in memory.
 
     Each call begins with ``start`` and halves it as long as ``fn`` runs out of memory; memory is
     freed in between. A size found in one call does not limit the next. May be used as a decorator of

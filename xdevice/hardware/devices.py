@@ -43,7 +43,7 @@ def cpu() -> Device:
 
 
 def gpu(i: int = 0) -> Device:
-    """GPU number ``i``, whether or not it is there; `try_gpu` looks.
+    """GPU number ``i``, whether or not it exists; `try_gpu` checks.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def is_device(obj: Any) -> bool:
 
 
 def native(device: DeviceLike, backend: str | None = None) -> Any:
-    """The framework's own object for the device: what its calls take.
+    """The framework's own object for the device, which its calls accept.
 
     A device object, a place or a context; a string where the framework's calls take strings.
 

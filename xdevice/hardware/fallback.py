@@ -41,7 +41,7 @@ def try_gpu(i: int = 0) -> Device:
 
 
 def try_all_gpus() -> list[Device]:
-    """All GPUs that the chosen framework has, else the CPU alone: never empty.
+    """All GPUs of the chosen framework, or a list with only the CPU: never empty.
 
     Raises
     ------

@@ -18,7 +18,7 @@ __all__ = ["empty_cache", "is_out_of_memory", "memory_stats"]
 
 
 def memory_stats(device: DeviceLike) -> MemoryStats:
-    """The device's memory in bytes, as far as the chosen framework knows; ``None`` where it does not.
+    """The device's memory in bytes; ``None`` for numbers that the chosen framework does not report.
 
     ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process, ``reserved`` is held by
     the framework's allocator, ``peak`` is the most that was ever allocated. ``holders``, of a real GPU only: what each
@@ -96,7 +96,7 @@ def empty_cache(device: DeviceLike | None = None) -> None:
 
 
 def is_out_of_memory(exc: BaseException) -> bool:
-    """Whether the exception, one that it was raised from, or one in a group says that memory ran out.
+    """Whether the exception, one of its causes, or one in a group reports that memory ran out.
 
     True for `MemoryError` and for every imported framework's own error. An error that was raised while
     another was handled, without ``from``, is judged by itself.

@@ -34,7 +34,7 @@ class Shards(list[Any]):
 
 
 def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
-    """One tree for each device, with its part of the rows of every tensor: the first gets the first rows.
+    """One tree for each device, with its part of the rows of every tensor, in order.
 
     Rows are along the first axis; all tensors have the same number. If it cannot be divided evenly, the
     first devices get one more: 10 rows over 4 devices are 3, 3, 2 and 2. Plain data is in every part; arrays of

@@ -123,7 +123,7 @@ def prefetch(
 def prefetch(
     batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = False
 ) -> Prefetched[Any]:
-    """The batches on the device, in order; the next ``size`` of them travel while this one is computed with.
+    """The batches on the device, in order; the next ``size`` are copied while one is used.
 
     The source runs in the loop's own thread, when the loop asks for a batch, ``size`` batches ahead: it has the loop's
     settings, and a seeded program draws the same numbers each time. A batch is what the source had yielded, whatever it

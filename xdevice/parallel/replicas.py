@@ -27,7 +27,7 @@ PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensor
 
 
 class Replicas(list[Any]):
-    """What `replicate` returns: a list of trees of equal structure, one for each device.
+    """The result of `replicate`: a list of trees of equal structure, one for each device.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class Replicas(list[Any]):
 
 
 def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
-    """Copy a tree to each device: always a copy, also where the tree is already, and one for each mention of a device.
+    """Copy a tree to each device, even if it is already there, and once per mention of a device.
 
     Floating-point tensors in the copies require gradients, in the framework's own way, and are detached. A
     leaf that appears twice is shared within each replica. Models are copied as by `to_device`.

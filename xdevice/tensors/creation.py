@@ -43,7 +43,7 @@ Number = complex | SupportsFloat | SupportsIndex
 def tensor(
     data: Any, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
 ) -> Any:
-    """A tensor with that data, always a copy of it.
+    """A tensor with the given data, always a copy.
 
     ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor, whose copy is of its own framework
     and stays on its device unless a device or scope says otherwise. Gradients do not flow through it, except under JAX;
@@ -85,7 +85,7 @@ def tensor(
 def empty(
     *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
 ) -> Any:
-    """A tensor of that shape, given as ``(2, 3)`` or as ``2, 3``, with whatever the memory held.
+    """An uninitialized tensor of a shape, given as ``(2, 3)`` or as ``2, 3``.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def empty(
 def zeros(
     *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
 ) -> Any:
-    """A tensor of that shape full of zeros. Shapes and errors are those of `empty`.
+    """A tensor of a shape, filled with zeros. Shapes and errors are those of `empty`.
 
     Examples
     --------
@@ -122,7 +122,7 @@ def zeros(
 def ones(
     *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
 ) -> Any:
-    """A tensor of that shape full of ones. Shapes and errors are those of `empty`.
+    """A tensor of a shape, filled with ones. Shapes and errors are those of `empty`.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def full(
     device: DeviceLike | None = None,
     like: Any = None,
 ) -> Any:
-    """A tensor of that shape with one number everywhere. Errors are those of `empty`.
+    """A tensor of a shape, filled with one number. Errors are those of `empty`.
 
     Examples
     --------
@@ -163,7 +163,7 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
     device: DeviceLike | None = None,
     like: Any = None,
 ) -> Any:
-    """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``.
+    """The numbers from ``start`` up to, but excluding, ``stop``; a single argument is ``stop``.
 
     Raises
     ------
@@ -194,7 +194,9 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
 def rand(
     *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
 ) -> Any:
-    """A tensor of that shape, uniform random in [0, 1), repeatable by `seed`. Shapes and errors are those of `empty`.
+    """A tensor of uniform random numbers in [0, 1), repeatable with `seed`.
+
+    Shapes and errors are those of `empty`.
 
     Examples
     --------
@@ -209,7 +211,7 @@ def rand(
 def randn(
     *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
 ) -> Any:
-    """A tensor of that shape, normal random with mean 0 and variance 1. The rest is as for `rand`.
+    """A tensor of normal random numbers with mean 0 and variance 1; otherwise as `rand`.
 
     Examples
     --------
@@ -222,7 +224,7 @@ def randn(
 
 
 def seed(n: int) -> None:
-    """Seed the chosen framework's random numbers, on every device; under another framework they are others.
+    """Seed the chosen framework's random numbers on every device; frameworks draw different numbers.
 
     Raises
     ------

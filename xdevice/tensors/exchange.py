@@ -30,7 +30,7 @@ NOT_NUMPYS = (
 
 
 def to_numpy(x: Any) -> np.ndarray[Any, Any]:
-    """A NumPy array with the tensor's values: on the host, yours to write, sharing nothing.
+    """A NumPy array with the tensor's values: a writable copy on the host.
 
     Waits for the device, and leaves gradients behind.
 
@@ -58,7 +58,7 @@ def to_numpy(x: Any) -> np.ndarray[Any, Any]:
 def convert(
     x: Any, backend: str, *, device: DeviceLike | None = None, copy: bool | None = None
 ) -> Any:
-    """The same numbers as a tensor of another framework, or a tree of tensors.
+    """A tensor, or a tree of tensors, converted to another framework.
 
     Gradients stay behind. A tensor of that framework is treated as by `to_device`. In a tree, plain data passes
     through, and a tensor that appears twice is converted once.

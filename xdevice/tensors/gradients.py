@@ -27,7 +27,7 @@ listeners: list[
 def value_and_grad(
     fn: Callable[P, Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False
 ) -> Callable[P, tuple[Any, Any]]:
-    """A function that returns the value of ``fn`` and its gradient; ``fn`` returns one number.
+    """A function that returns the value of ``fn`` and its gradient; ``fn`` returns a scalar.
 
     The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its parameter's
     device, and zero where the value does not depend on the parameter; ``None`` among the parameters stays ``None``.

@@ -122,7 +122,7 @@ def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
 
 
 def is_same_device(*objs: Any) -> bool:
-    """Whether everything given is on one device; frameworks may differ, and devices may be given.
+    """Whether all arguments, of any framework, are on one device; an argument may be a device.
 
     Raises
     ------
@@ -148,7 +148,7 @@ def is_same_device(*objs: Any) -> bool:
 
 
 def check_same_device(*objs: Any) -> Device:
-    """The one device on which everything given is.
+    """The device of all arguments; an error if they are on several devices.
 
     Raises
     ------
