@@ -124,4 +124,4 @@ def _connect() -> None:
 _hooks.connect = _connect
 
 if _environ.get("XDEVICE_VIRTUAL_GPUS", "0") not in ("", "0"):
-    _import("xdevice.hardware.virtual").provider().apply_environment()
+    _import("xdevice.hardware.virtual").apply_environment()

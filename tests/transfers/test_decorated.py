@@ -7,7 +7,9 @@ import inspect
 import io
 import itertools
 import operator
+import os
 import types
+from collections.abc import Coroutine
 from contextlib import asynccontextmanager, contextmanager
 
 import pytest
@@ -323,6 +325,84 @@ def test_asynchronous_iterators_of_another_class_are_within_the_block_at_each_st
         return [each async for each in found]
 
     assert asyncio.run(drive()) == [True]
+
+
+class Request(Coroutine):
+    """A coroutine that is an asynchronous context manager, too, as an HTTP client's requests are."""
+
+    def __init__(self, inside):
+        self.inside = inside
+        self.steps = []
+        self.coroutine = self.connect()
+
+    async def connect(self):
+        await asyncio.sleep(0)
+        self.steps.append(("connected", self.inside()))
+        return self
+
+    def __await__(self):
+        return self.coroutine.__await__()
+
+    def send(self, value):
+        return self.coroutine.send(value)
+
+    def throw(self, *error):
+        return self.coroutine.throw(*error)
+
+    def close(self):
+        self.coroutine.close()
+
+    async def __aenter__(self):
+        return await self
+
+    async def __aexit__(self, *error):
+        self.steps.append(("closed", self.inside()))
+
+
+def test_a_coroutine_that_is_a_context_manager_is_entered_and_awaited_within_the_block(block):
+    decorate, inside = block
+    request = decorate(lambda: Request(inside))
+
+    async def enter():
+        async with request() as response:
+            response.steps.append(("body", inside()))
+        return response.steps
+
+    async def awaited():
+        return (await request()).steps
+
+    async def in_a_task():
+        return (await asyncio.create_task(request())).steps
+
+    assert asyncio.run(enter()) == [("connected", True), ("body", False), ("closed", True)]
+    assert asyncio.run(awaited()) == [("connected", True)]
+    assert asyncio.run(in_a_task()) == [("connected", True)]
+    unused = request()
+    unused.close()
+    assert inspect.getcoroutinestate(unused.coroutine) == inspect.CORO_CLOSED
+    assert not inside()
+
+
+def test_an_iterator_that_is_a_context_manager_is_entered_and_iterated_within_the_block(
+    block, tmp_path
+):
+    decorate, inside = block
+    (tmp_path / "file").touch()
+    with decorate(os.scandir)(tmp_path) as entries:
+        assert [entry.name for entry in entries] == ["file"]
+
+    class Rows(Batches):
+        def __enter__(self):
+            self.states = [self.inside()]
+            return self
+
+        def __exit__(self, *error):
+            self.states.append(self.inside())
+
+    with decorate(lambda: Rows(inside))() as rows:
+        assert not inside()
+        assert list(rows) == [True, True]
+    assert rows.states == [True, True]
 
 
 class Answer:

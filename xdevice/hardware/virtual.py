@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, cast
 
@@ -14,6 +15,7 @@ from xdevice.contract import Stream
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import Backend, entry_points_of, import_own
+from xdevice.hooks import hooks
 
 __all__ = ["virtual_gpus"]
 
@@ -134,6 +136,22 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
     [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
     """
     return provider().virtual_gpus(n, force=force, stand_in=stand_in)
+
+
+def apply_environment() -> None:
+    """Do what `ENV` asks for. Without the package, print the error; using a framework raises it."""
+    try:
+        package = provider()
+    except NotSupportedError as error:
+        print(f"xdevice: {error}", file=sys.stderr)
+        hooks.before_loading.append(_require_provider)
+    else:
+        package.apply_environment()
+
+
+def _require_provider(owner: Backend, capability: str) -> None:
+    """Raise an error before a framework is used without the virtual GPUs that were asked for."""
+    provider()
 
 
 def are_asked_for() -> bool:

@@ -1,4 +1,7 @@
-"""What a call has given back and not run yet: coroutines, generators, and what else runs when awaited or iterated."""
+"""Results whose work is done later: coroutines, generators, and other awaitables and iterators.
+
+`within` lets their steps run within a block, for functions that a block decorates.
+"""
 
 from __future__ import annotations
 
@@ -12,90 +15,168 @@ from collections.abc import (
     Iterable,
     Iterator,
 )
-from contextlib import AbstractContextManager
-from functools import wraps
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
+from functools import cache, cached_property, wraps
 from io import IOBase
 from operator import length_hint
 from types import GeneratorType
 from typing import Any
 
-_LATER = (Awaitable, Iterator, AsyncIterator)
-_ITERABLE_COROUTINE = 0x100  # the flag of what types.coroutine decorates
-_PLAIN = {"builtins", "itertools"}  # whose iterators only give items: map, zip, chain, …
+_RESULTS_THAT_RUN_LATER = (Awaitable, Iterator, AsyncIterator)
+_CONTEXT_MANAGERS = (AbstractContextManager, AbstractAsyncContextManager)
+_CO_ITERABLE_COROUTINE = 0x100  # the code flag that types.coroutine sets, as in `inspect`
+_PLAIN_MODULES = {"builtins", "itertools"}  # of map, zip, chain, …, which have nothing but steps
 _CONTAINERS: tuple[Any, ...] = (
-    [],
-    (),
-    {}.keys(),
-    {}.values(),
-    {}.items(),
-    set[Any](),
-    "",
-    "é",
-    b"",
-    bytearray(),
+    *([], (), {}.keys(), {}.values(), {}.items(), set[Any]()),
+    *("", "é", b"", bytearray(), range(0), range(1 << 64)),
 )
-_DONE = {*map(type, map(iter, (*_CONTAINERS, range(0), range(1 << 64))))}
-"""Iterators of what is in memory already: their steps run nothing."""
+_ITERATORS_OF_CONTAINERS = frozenset(type(iter(container)) for container in _CONTAINERS)
+"""Iterators of what is in memory already: their steps run no code of the program."""
 
 Block = AbstractContextManager[Any]
 
 
 def runs_later(result: object) -> bool:
-    """Whether the result's work is done when it is awaited, iterated, or entered as a block made by ``contextlib``."""
-    if type(result) in _DONE or isinstance(result, IOBase):
+    """Whether the result's work is done later: when it is awaited or iterated.
+
+    Or when it is entered, if a function decorated by ``contextmanager`` has returned it.
+    """
+    if type(result) in _ITERATORS_OF_CONTAINERS or isinstance(result, IOBase):
         return False
-    return isinstance(result, _LATER) or _is_generated_block(result)
+    return isinstance(result, _RESULTS_THAT_RUN_LATER) or _is_generated_block(result)
 
 
 def within(block: Block, result: object) -> object | None:
-    """The same work, each step of it within the block; None where that cannot be: a task, another block."""
-    if isinstance(result, Coroutine) or _is_iterable_coroutine(result):
-        return _started(awaiting, result, block)
+    """The same work, each step of it within the block; ``None`` for a result that cannot be wrapped.
+
+    Such are tasks and futures, which have started or run elsewhere, and blocks made by ``contextlib``.
+    """
+    decorate = _decorator_for(result)
+    if decorate is not None:
+        return _started(decorate, result, block)
+    if isinstance(result, Iterator) and type(result).__module__ in _PLAIN_MODULES:
+        return _started(generating, _each(result), block)
+    is_task = isinstance(result, Awaitable) and not isinstance(result, Coroutine)
+    if is_task or not isinstance(result, _RESULTS_THAT_RUN_LATER):
+        return None
+    return _wrapped(result, block)
+
+
+def _decorator_for(result: object) -> Callable[..., Callable[..., Any]] | None:
+    """What decorates a function that returns this; ``None`` if the result has to be wrapped.
+
+    A coroutine that is also an asynchronous context manager, as an HTTP request of aiohttp, has to:
+    a plain coroutine could not be entered.
+    """
+    if isinstance(result, Coroutine):
+        return None if isinstance(result, _CONTEXT_MANAGERS) else awaiting
+    if _is_iterable_coroutine(result):
+        return awaiting
     if isinstance(result, Generator):
-        return _started(generating, result, block)
-    if isinstance(result, AsyncGenerator):
-        return _started(generating_async, result, block)
-    if isinstance(result, Awaitable):
-        return None  # a task or a future, which has started, or works elsewhere
-    if isinstance(result, Iterator):
-        is_plain = type(result).__module__ in _PLAIN
-        return _started(generating, _each(result), block) if is_plain else _Steps(result, block)
-    return _AsyncSteps(result, block) if isinstance(result, AsyncIterator) else None
+        return generating
+    return generating_async if isinstance(result, AsyncGenerator) else None
 
 
-class _Stepped:
-    """An iterator of another class: each step of it is within the block, and its attributes are its own."""
+class _Wrapper:
+    """An object of another class: its steps run within the block; its attributes are its own."""
 
-    def __init__(self, items: Any, block: Block) -> None:
-        self._steps = items, block
+    def __init__(self, wrapped: Any, block: Block) -> None:
+        self._wrapped = wrapped
+        self._block = block
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(object.__getattribute__(self, "_steps")[0], name)
+        return getattr(object.__getattribute__(self, "_wrapped"), name)
 
 
-class _Steps(_Stepped, Iterator[Any]):
+class _Iterated(_Wrapper, Iterator[Any]):
     def __next__(self) -> Any:
-        items, block = self._steps
-        with block:
-            return next(items)
+        with self._block:
+            return next(self._wrapped)
 
     def __length_hint__(self) -> int:
-        return length_hint(self._steps[0])
+        return length_hint(self._wrapped)
 
 
-class _AsyncSteps(_Stepped, AsyncIterator[Any]):
+class _IteratedAsync(_Wrapper, AsyncIterator[Any]):
     async def __anext__(self) -> Any:
-        items, block = self._steps
-        with block:
-            return await anext(items)
+        with self._block:
+            return await anext(self._wrapped)
 
 
-def _started(function: Callable[..., Callable[..., Any]], result: object, block: Block) -> object:
-    return wraps(result, ("__name__", "__qualname__"), ())(function(lambda: result, block))()  # type: ignore[arg-type]
+class _Awaited(_Wrapper, Coroutine[Any, Any, Any]):
+    @cached_property
+    def _coroutine(self) -> Coroutine[Any, Any, Any]:
+        wrapped = self._wrapped
+        return awaiting(lambda: wrapped, self._block)()
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        if "_coroutine" in vars(self):
+            self._coroutine.close()
+        self._wrapped.close()
+
+
+class _Entered(_Wrapper, AbstractContextManager[Any]):
+    def __enter__(self) -> Any:
+        with self._block:
+            entered = self._wrapped.__enter__()
+        return self if entered is self._wrapped else entered
+
+    def __exit__(self, *error: Any) -> Any:
+        with self._block:
+            return self._wrapped.__exit__(*error)
+
+
+class _EnteredAsync(_Wrapper, AbstractAsyncContextManager[Any]):
+    async def __aenter__(self) -> Any:
+        with self._block:
+            entered = await self._wrapped.__aenter__()
+        return self if entered is self._wrapped else entered
+
+    async def __aexit__(self, *error: Any) -> Any:
+        with self._block:
+            return await self._wrapped.__aexit__(*error)
+
+
+_WRAPPERS: dict[type, type[_Wrapper]] = {
+    Coroutine: _Awaited,
+    Iterator: _Iterated,
+    AsyncIterator: _IteratedAsync,
+    AbstractContextManager: _Entered,
+    AbstractAsyncContextManager: _EnteredAsync,
+}
+
+
+def _wrapped(result: Any, block: Block) -> _Wrapper:
+    return _wrapper_class(type(result))(result, block)
+
+
+@cache
+def _wrapper_class(cls: type) -> type[_Wrapper]:
+    """The class of wrappers that are all that objects of the class are: iterators, blocks, …"""
+    bases = tuple(base for protocol, base in _WRAPPERS.items() if issubclass(cls, protocol))
+    return bases[0] if len(bases) == 1 else type(cls.__name__, bases, {})
+
+
+def _started(decorate: Callable[..., Callable[..., Any]], result: Any, block: Block) -> object:
+    """What the function made by ``decorate`` returns, under the result's own name."""
+    named = wraps(result, ("__name__", "__qualname__"), ())
+    return named(decorate(lambda: result, block))()
 
 
 def awaiting(start: Callable[..., Any], block: Block) -> Callable[..., Coroutine[Any, Any, Any]]:
-    """A coroutine function that awaits within the block, which stays open meanwhile: also for tasks started in it."""
+    """A coroutine function that awaits within the block.
+
+    The block stays open until then, so that it also holds for tasks that the coroutine starts.
+    """
 
     async def awaited(*args: Any, **kwargs: Any) -> Any:
         with block:
@@ -105,7 +186,7 @@ def awaiting(start: Callable[..., Any], block: Block) -> Callable[..., Coroutine
 
 
 def generating(start: Callable[..., Any], block: Block) -> Callable[..., Generator[Any, Any, Any]]:
-    """A generator function that runs each step within the block; its caller, between two, is outside."""
+    """A generator function that runs each step within the block, and its caller outside of it."""
 
     def generated(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         with block:
@@ -118,7 +199,8 @@ def generating(start: Callable[..., Any], block: Block) -> Callable[..., Generat
                 except StopIteration as end:
                     return end.value
             try:
-                step, value = source.send, (yield item)
+                value = yield item
+                step = source.send
             except GeneratorExit:
                 with block:
                     source.close()
@@ -145,7 +227,8 @@ def generating_async(
                 except StopAsyncIteration:
                     return
             try:
-                step, value = source.asend, (yield item)
+                value = yield item
+                step = source.asend
             except GeneratorExit:
                 with block:
                     await source.aclose()
@@ -161,10 +244,13 @@ def _each(items: Iterable[Any]) -> Generator[Any, None, None]:
 
 
 def _is_iterable_coroutine(result: object) -> bool:
-    return isinstance(result, GeneratorType) and bool(result.gi_code.co_flags & _ITERABLE_COROUTINE)
+    if not isinstance(result, GeneratorType):
+        return False
+    return bool(result.gi_code.co_flags & _CO_ITERABLE_COROUTINE)
 
 
 def _is_generated_block(result: object) -> bool:
-    """Whether it is what a function decorated by ``contextmanager`` or ``asynccontextmanager`` gives."""
-    is_block = hasattr(type(result), "__enter__") or hasattr(type(result), "__aenter__")
-    return is_block and isinstance(getattr(result, "gen", None), (Generator, AsyncGenerator))
+    """Whether a function decorated by ``contextmanager`` or ``asynccontextmanager`` returned it."""
+    if not isinstance(result, _CONTEXT_MANAGERS):
+        return False
+    return isinstance(getattr(result, "gen", None), (Generator, AsyncGenerator))

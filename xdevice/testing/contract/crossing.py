@@ -136,7 +136,9 @@ class OneDevice(Promises):
 
     def test_a_program_on_one_device_copies_nothing(self, backend: str) -> None:
         if len(devices()) > 1 and not self.has(backend, "transfers.watch"):
-            raised(NotSupportedError, f"{backend} has no ")(lambda: watch_transfers().__enter__())
+            # a `with` statement closes the block if, against the promise, it opens
+            with pytest.raises(NotSupportedError, match=f"^{backend} has no "), watch_transfers():
+                pass
             return
         for device in {home(), devices()[-1]}:
             x = square(device)
@@ -147,7 +149,8 @@ class OneDevice(Promises):
 
     def test_strict_allows_one_device_or_refuses(self, backend: str) -> None:
         if len(devices()) > 1 and not self.has(backend, "mixing.forbid"):
-            raised(NotSupportedError, f"{backend} has no ")(lambda: strict().__enter__())
+            with pytest.raises(NotSupportedError, match=f"^{backend} has no "), strict():
+                pass
             return
         expected = square(None) @ square(None) * 2 + 1
         with strict():

@@ -129,13 +129,18 @@ class Hardware(Promises):
         x = ones(2)
         missing = f"gpu:{count('gpu')}"
         check = raised(DeviceNotFoundError, rf"{backend}.*{home()}")
+
+        def open_scope(device: str) -> None:
+            with scope(device):
+                pass
+
         for function in (hardware.native, properties, synchronize, memory_stats, empty_cache):
             check(function, missing)
         for device in (missing, "gpu:99", "cpu:99", "quantum"):
             for error in (
                 check(zeros, 3, device=device),
                 check(to_device, x, device),
-                check(lambda device: scope(device).__enter__(), device),
+                check(open_scope, device),
             ):
                 assert isinstance(error, LookupError)
 
