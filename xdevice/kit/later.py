@@ -146,7 +146,7 @@ class _EnteredAsync(_Wrapper, AbstractAsyncContextManager[Any]):
             return await self._wrapped.__aexit__(*error)
 
 
-_WRAPPERS: dict[type, type[_Wrapper]] = {
+_WRAPPERS: dict[Any, type[_Wrapper]] = {
     Coroutine: _Awaited,
     Iterator: _Iterated,
     AsyncIterator: _IteratedAsync,
