@@ -146,7 +146,7 @@ class _EnteredAsync(_Wrapper, AbstractAsyncContextManager[Any]):
             return await self._wrapped.__aexit__(*error)
 
 
-_WRAPPERS: dict[Any, type[_Wrapper]] = {
+_WRAPPERS: dict[type, type[_Wrapper]] = {
     Coroutine: _Awaited,
     Iterator: _Iterated,
     AsyncIterator: _IteratedAsync,
@@ -156,14 +156,14 @@ _WRAPPERS: dict[Any, type[_Wrapper]] = {
 
 
 def _wrapped(result: Any, block: Block) -> _Wrapper:
-    return _wrapper_class(type(result))(result, block)
+    """The result in a wrapper that is all that it is: an iterator, a context manager, …"""
+    wrappers = [wrapper for protocol, wrapper in _WRAPPERS.items() if isinstance(result, protocol)]
+    return _combined(tuple(wrappers))(result, block)
 
 
 @cache
-def _wrapper_class(cls: type) -> type[_Wrapper]:
-    """The class of wrappers that are all that objects of the class are: iterators, blocks, …"""
-    bases = tuple(base for protocol, base in _WRAPPERS.items() if issubclass(cls, protocol))
-    return bases[0] if len(bases) == 1 else type(cls.__name__, bases, {})
+def _combined(wrappers: tuple[type[_Wrapper], ...]) -> type[_Wrapper]:
+    return type("Wrapped", wrappers, {})
 
 
 def _started(decorate: Callable[..., Callable[..., Any]], result: Any, block: Block) -> object:
