@@ -11,12 +11,12 @@
 
 namespace xdevice {
 
-// What is done beside computing, one bit for each; plug_in.py has the same numbers.
+// Optional checks, one bit for each; compiled/__init__.py has the same numbers.
 enum : int {
-  COPIES = 1,  // Python looks at operations that may copy between devices
-  LATE = 2,    // copies arrive when they have been waited for
-  WARN = 4,    // an operation for which CUDA makes the host wait warns, by torch.cuda.set_sync_debug_mode
-  REFUSE = 8,  // and is refused
+  COPIES = 1,  // Python inspects operations that may copy between devices
+  LATE = 2,    // asynchronous copies arrive when the program has waited for them
+  WARN = 4,    // operations that make the host wait on CUDA warn: torch.cuda.set_sync_debug_mode
+  REFUSE = 8,  // operations that make the host wait on CUDA raise an error
 };
 inline std::atomic<int> checks = 0;
 

@@ -1,4 +1,4 @@
-// Virtual GPUs for torch, compiled at first use and loaded by plug_in.py.
+// Virtual GPUs for torch: compiled at first use, and loaded by compiled/__init__.py.
 //
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
 #include <ATen/native/transformers/attention.h>
@@ -203,7 +203,7 @@ void register_for_python() {
   ours.impl("refresh", torch::dispatch(KEY, &refresh));
 }
 
-// ---- what Python calls: plug_in.py has the same names, and the types ----
+// ---- the functions that Python calls: compiled/__init__.py declares them with their types ----
 
 struct Quiet : c10::WarningHandler {  // of torch, that kernels are replaced
   void process(const c10::Warning&) override {}
