@@ -16,7 +16,8 @@ import pytest
 import xdevice
 from xdevice.cli.program import imported_by
 from xdevice.launcher import terminal
-from xdevice.launcher.children import FIRST, LAST, Child, run_all
+from xdevice.launcher.children import Child, run_all
+from xdevice.launcher.output_buffer import FIRST, LAST
 
 NAMES = xdevice.available()
 ONE = NAMES[-1] if NAMES else None  # the lightest

@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from xdevice.launcher.children import FIRST, LAST, LONGEST, OutputBuffer
+from xdevice.launcher.output_buffer import FIRST, LAST, LONGEST, OutputBuffer
 
 
 @pytest.fixture
@@ -29,8 +29,8 @@ def test_first_and_last_lines_are_kept(spools, number, at_once):
         os.write(
             spools[0].fileno(), b"".join(line + b"\n" for line in lines[start : start + at_once])
         )
-        buffer.look()
-    first, left_out, last = buffer.end()
+        buffer.update()
+    first, left_out, last = buffer.finish()
     assert [line.text for line in first] == lines[:FIRST]
     assert [line.text for line in last] == lines[FIRST:][-LAST:]
     assert left_out == max(0, number - FIRST - LAST)
@@ -43,7 +43,7 @@ def test_a_flood_of_lines_is_only_counted(spools):
     spools[0].flush()
     tracemalloc.start()
     try:
-        printed = OutputBuffer(spools).end()
+        printed = OutputBuffer(spools).finish()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -55,24 +55,24 @@ def test_a_flood_of_lines_is_only_counted(spools):
 def test_a_truncated_output_is_read_again(spools):
     buffer, out = OutputBuffer(spools), spools[0].fileno()
     os.write(out, b"a long line\n")
-    buffer.look()
+    buffer.update()
     os.ftruncate(out, 0)
     os.lseek(out, 0, os.SEEK_SET)
     os.write(out, b"new\n")
-    buffer.look()
+    buffer.update()
     assert buffer.newest == b"new"
-    assert [line.text for line in buffer.end().first] == [b"a long line", b"new"]
+    assert [line.text for line in buffer.finish().first] == [b"a long line", b"new"]
 
 
 @pytest.mark.skipif(not hasattr(os, "pread"), reason="without it nothing is read before the end")
 def test_the_newest_line(spools):
     buffer, err = OutputBuffer(spools), spools[1].fileno()
     os.write(err, b"epoch 3\n")
-    buffer.look()
+    buffer.update()
     os.write(err, b"\n")
-    buffer.look()
+    buffer.update()
     assert buffer.newest == b"epoch 3"
     for _ in range(3):
         os.write(err, b"." * 2**20)
-        buffer.look()
-    assert buffer.end().first[-1] == (b"." * LONGEST, True)
+        buffer.update()
+    assert buffer.finish().first[-1] == (b"." * LONGEST, True)

@@ -1,6 +1,6 @@
-"""What the processes of a job print: on one screen, each line with its rank before it, and unchanged in files.
+"""The output of a job's processes: on one screen, each line with its rank before it, and unchanged in files.
 
-All of it is bytes: what a process prints comes out unchanged, text or not.
+All of it is bytes: the output of a process comes out unchanged, text or not.
 """
 
 import os
@@ -17,74 +17,76 @@ from xdevice.launcher.terminal import console
 PIECE = 2**16  # bytes that are read at once: what a pipe holds
 LONGEST = 64 * 2**20  # bytes of a line that stay together; a longer one is shown in parts
 KEPT = 2**16  # bytes of the end of a stream that are kept to be shown again
+
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")  # of the ranks
 _FULL = 2**18  # bytes that wait for the screen before the processes have to wait, too
-_AT_ONCE = 2**12  # bytes that a pipe takes without blocking, once it is ready for any
+_WRITTEN_AT_ONCE = 2**12  # bytes that a pipe takes without blocking, once it is ready for any
 
 
 class Lines:
-    """Whole lines, each with a prefix, from a stream that comes in pieces."""
+    """Complete lines, each with a prefix, from a stream that comes in pieces."""
 
     def __init__(self, prefix: bytes) -> None:
-        self._prefix, self._rest = prefix, bytearray()
+        self._prefix = prefix
+        self._incomplete = bytearray()  # the beginning of a line
 
     def feed(self, piece: bytes) -> bytes:
-        """The lines that end in this piece; the rest waits for its end."""
-        cut = piece.rfind(b"\n") + 1
-        if not cut:
-            self._rest += piece
-            return b"" if len(self._rest) < LONGEST else self.end()
-        body = self._rest + piece[: cut - 1]
-        self._rest = bytearray(piece[cut:])
-        return self._shown(bytes(body))
+        """The lines that end in this piece; what follows them is kept until its line ends."""
+        end = piece.rfind(b"\n") + 1
+        if not end:
+            self._incomplete += piece
+            return b"" if len(self._incomplete) < LONGEST else self.end()
+        lines = self._incomplete + piece[: end - 1]
+        self._incomplete = bytearray(piece[end:])
+        return self._with_prefixes(bytes(lines))
 
     def end(self) -> bytes:
         """The last line, if it did not end with a newline."""
-        body, self._rest = bytes(self._rest), bytearray()
-        return self._shown(body) if body else b""
+        line = bytes(self._incomplete)
+        self._incomplete = bytearray()
+        return self._with_prefixes(line) if line else b""
 
-    def _shown(self, body: bytes) -> bytes:
-        return self._prefix + body.replace(b"\n", b"\n" + self._prefix) + b"\n"
+    def _with_prefixes(self, lines: bytes) -> bytes:
+        return self._prefix + lines.replace(b"\n", b"\n" + self._prefix) + b"\n"
 
 
 class LiveLines(Lines):
-    """Lines for a terminal: one that is written over with ``\\r``, a progress bar, is shown while it grows."""
+    """Lines for a terminal: a progress bar, which ``\\r`` overwrites, is shown while it grows."""
 
     def __init__(self, prefix: bytes) -> None:
-        super().__init__(
-            b"\r\x1b[K" + prefix
-        )  # clears what the last progress bar, of any rank, has left
+        clear_line = b"\r\x1b[K"  # where the progress bar of any rank may be
+        super().__init__(clear_line + prefix)
 
     def feed(self, piece: bytes) -> bytes:
         lines = super().feed(piece)
-        if b"\r" not in self._rest:
+        if b"\r" not in self._incomplete:
             return lines
-        state = _last_state(bytes(self._rest))
-        self._rest = bytearray(b"\r" + state)
-        return lines + self._prefix + state
+        visible = _visible_part(bytes(self._incomplete))
+        self._incomplete = bytearray(b"\r" + visible)
+        return lines + self._prefix + visible
 
-    def _shown(self, body: bytes) -> bytes:
-        return super()._shown(
-            b"\n".join(map(_last_state, body.split(b"\n"))) if b"\r" in body else body
-        )
+    def _with_prefixes(self, lines: bytes) -> bytes:
+        if b"\r" in lines:
+            lines = b"\n".join(_visible_part(line) for line in lines.split(b"\n"))
+        return super()._with_prefixes(lines)
 
 
-def _last_state(line: bytes) -> bytes:
-    """What remains visible of a line that is written over."""
+def _visible_part(line: bytes) -> bytes:
+    """What remains visible of a line that is overwritten."""
     return line.rstrip(b"\r").rpartition(b"\r")[2]
 
 
 class Screen:
-    """The launcher's own stdout and stderr, written in the order in which output came, without blocking.
+    """The launcher's own stdout and stderr, written in the order in which output came.
 
-    If the reader is slow, `full` is true, and the processes of the job have to wait. The launcher
-    does not, so that it can stop them at any time.
+    Writing never blocks, so that the launcher can stop the processes at any time. If the reader is slow,
+    `full` is true, and the processes of the job have to wait.
     """
 
     def __init__(self) -> None:
         self.descriptors = {"out": _descriptor(sys.stdout), "err": _descriptor(sys.stderr)}
         self._queue: deque[tuple[int, memoryview]] = deque()
-        self.waiting = 0  # bytes
+        self.waiting = 0  # bytes in the queue
         self.broken: OSError | None = None  # the reader has closed the pipe, or the disk is full
 
     def lines(self, name: str, rank: int) -> Lines:
@@ -92,9 +94,10 @@ class Screen:
         prefix = f"[{rank}] "
         if not os.isatty(self.descriptors[name]):
             return Lines(prefix.encode())
-        out = console(stderr=name == "err")
-        with out.capture() as captured:
-            out.print(Text(prefix, style=_COLOURS[rank % len(_COLOURS)]), end="")
+        terminal = console(stderr=name == "err")
+        with terminal.capture() as captured:
+            colour = _COLOURS[rank % len(_COLOURS)]
+            terminal.print(Text(prefix, style=colour), end="")
         return LiveLines(captured.get().encode())
 
     def show(self, name: str, text: bytes) -> None:
@@ -107,39 +110,51 @@ class Screen:
     def full(self) -> bool:
         return self.waiting > _FULL
 
-    def write(self, patience: float = 0.0) -> bool:
-        """Write what can be written, waiting so many seconds for the first of it; whether anything was."""
-        before = self.waiting
-        while self._queue:
-            descriptor, text = self._queue[0]
-            poll = select.poll()  # `select.select` ends at descriptor 1023
-            poll.register(descriptor, select.POLLOUT)
-            if not poll.poll(1000 * patience):
-                break
-            patience = 0.0
-            try:
-                written = os.write(descriptor, text[:_AT_ONCE])
-            except BlockingIOError:  # ready for fewer bytes than these: the pipe does not block
-                break
-            except OSError as error:
-                self.broken, self.waiting = error, 0
-                self._queue.clear()
-                break
-            self.waiting -= written
-            self._queue[0] = descriptor, text[written:]
-            if written == len(text):
-                self._queue.popleft()
-        return self.waiting < before
+    def write(self, timeout: float = 0.0) -> bool:
+        """Write what can be written, waiting so many seconds for the first of it.
+
+        Returns whether anything was written.
+        """
+        previously_waiting = self.waiting
+        while self._queue and self._write_once(timeout):
+            timeout = 0.0
+        return self.waiting < previously_waiting
+
+    def _write_once(self, timeout: float) -> bool:
+        """Write a part of the first text in the queue; whether writing may go on."""
+        descriptor, text = self._queue[0]
+        poll = select.poll()  # `select.select` fails above descriptor 1023
+        poll.register(descriptor, select.POLLOUT)
+        if not poll.poll(1000 * timeout):
+            return False
+        try:
+            written = os.write(descriptor, text[:_WRITTEN_AT_ONCE])
+        except BlockingIOError:  # the pipe does not block, and is ready for fewer bytes
+            return False
+        except OSError as error:
+            self.broken = error
+            self.waiting = 0
+            self._queue.clear()
+            return False
+        self.waiting -= written
+        self._queue[0] = descriptor, text[written:]
+        if written == len(text):
+            self._queue.popleft()
+        return True
 
 
 class Stream:
-    """One stream of one rank, on its way from a pipe to the screen, and to a file if there is one."""
+    """One stream of one rank: read from a pipe, shown on the screen, and logged to a file if given."""
 
     def __init__(
         self, name: str, rank: int, pipe: IO[bytes], screen: Screen, log: FileIO | None
     ) -> None:
-        self.name, self.pipe, self._screen, self._log = name, pipe, screen, log
-        self._tail, self._lines = bytearray(), screen.lines(name, rank)
+        self.name = name
+        self.pipe = pipe
+        self._screen = screen
+        self._log = log
+        self._tail = bytearray()
+        self._lines = screen.lines(name, rank)
 
     def read(self) -> bool:
         """Read what has come, which blocks if nothing has; whether the stream goes on."""
@@ -153,7 +168,7 @@ class Stream:
         return bool(piece)
 
     def _write(self, log: FileIO, piece: bytes) -> None:
-        """Write the piece into its file; a full disk ends the file and not the job."""
+        """Write the piece to its file; a full disk ends the file and not the job."""
         try:
             view = memoryview(piece)
             while view:
@@ -161,9 +176,8 @@ class Stream:
         except OSError as error:
             log.close()
             self._log = None
-            self._screen.show(
-                "err", f"xdevice: {log.name!r} has no more of it: {error.strerror}\n".encode()
-            )
+            message = f"xdevice: {log.name!r} has no more of it: {error.strerror}\n"
+            self._screen.show("err", message.encode())
 
     def last_lines(self, count: int) -> bytes:
         """The last lines that were printed, ended by a newline; empty if none were."""

@@ -1,7 +1,7 @@
 """The process tree of a job: every process that the job's own processes have started.
 
-A process belongs to it if its environment has the tree's mark, which children inherit, if it is in
-the session of such a process or of a leader, or if it has been seen as a descendant of one.
+A process belongs to it in three cases: its environment has the tree's mark, which children inherit; it is
+in the session of such a process or of a leader; it has been seen as a descendant of one.
 """
 
 from __future__ import annotations
@@ -16,39 +16,43 @@ from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from subprocess import Popen
 from types import FrameType
-from typing import Any
+from typing import IO, Any
 
 import psutil
 
 from xdevice.distributed.failures import UNKILLABLE
 
-MARKS = "XDEVICE_JOB"  # the environment variable with the mark of a process tree, after those of the trees around it
+# The environment variable with the mark of a process tree, after those of the trees it is part of.
+MARKS = "XDEVICE_JOB"
 
 
 class ProcessTree:
-    """The processes of one job, found anew each time that they are asked for.
+    """The processes of one job, searched for at each question.
 
-    ``mark`` is that of a tree that another process has made, by default a new one; ``around`` has
-    the marks of the trees around this one, by default those of this process.
+    ``mark`` is that of a tree that another process has made, by default a new one. ``outer_marks`` are
+    those of the trees that this one is part of, by default those of this process.
     """
 
-    def __init__(self, mark: str | None = None, around: str | None = None) -> None:
+    def __init__(self, mark: str | None = None, outer_marks: str | None = None) -> None:
         self.mark = mark or uuid.uuid4().hex
-        outer = os.environ.get(MARKS, "") if around is None else around
-        self.marks = f"{outer} {self.mark}".strip()
-        self._leaders: dict[
-            int, list[psutil.Process] | None
-        ] = {}  # `None` while it runs, then who was left
-        self._seen: dict[int, psutil.Process] = {}
+        if outer_marks is None:
+            outer_marks = os.environ.get(MARKS, "")
+        self.marks = f"{outer_marks} {self.mark}".strip()
+        # By process id: None while the leader runs, afterwards the others of its session.
+        self._leaders: dict[int, list[psutil.Process] | None] = {}
+        self._descendants: dict[int, psutil.Process] = {}
 
     def start(
-        self, command: Sequence[str], environment: Mapping[str, str], out: Any, err: Any
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        out: int | IO[bytes],
+        err: int | IO[bytes],
     ) -> Popen[bytes]:
-        """Start a process of the tree, the leader of a session of its own, with nothing to read on its stdin."""
-        marked = {**environment, MARKS: self.marks}
+        """Start a process of the tree, the leader of its own session, with nothing to read on stdin."""
         process = Popen(
             command,
-            env=marked,
+            env={**environment, MARKS: self.marks},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
@@ -57,51 +61,58 @@ class ProcessTree:
         self._leaders[process.pid] = None
         return process
 
-    def ended(self, pid: int) -> None:
-        """That leader has just been waited for; its session counts for as long as a process in it lives."""
-        # after that, the system may give the process id to a process of another user
-        self._leaders[pid] = list(_in_sessions({pid}).values())
+    def leader_ended(self, pid: int) -> None:
+        """Note that this leader has been waited for. Its session counts until the last process in it ends.
 
-    def see(self, pid: int) -> list[psutil.Process]:
-        """The process and its descendants, which are remembered from now on."""
+        Later the system may give the process id to a process of another user.
+        """
+        self._leaders[pid] = list(_processes_in_sessions({pid}).values())
+
+    def find_descendants(self, pid: int) -> list[psutil.Process]:
+        """The process and its descendants, which count as members from now on."""
         try:
             parent = psutil.Process(pid)
-            found = [parent, *parent.children(recursive=True)]
+            processes = [parent, *parent.children(recursive=True)]
         except psutil.Error:  # it has ended
             return []
-        for process in found:
-            self._seen.setdefault(process.pid, process)
-        return found
+        for process in processes:
+            self._descendants.setdefault(process.pid, process)
+        return processes
 
     def members(self) -> list[psutil.Process]:
-        found = {
+        """The processes of the tree that still run."""
+        members = {
             process.pid: process
             for process in psutil.process_iter()
-            if self.mark in _marks(process)
+            if self.mark in _marks_of(process)
         }
-        leaders = {
-            pid for pid, left in self._leaders.items() if left is None or any(map(alive, left))
-        }
-        found |= _in_sessions((leaders | set(map(_session, found))) - {None})
-        return [process for process in {**self._seen, **found}.values() if alive(process)]
+        sessions = {_session_of(pid) for pid in members}
+        for pid, session in self._leaders.items():
+            if session is None or any(map(is_alive, session)):
+                sessions.add(pid)
+        members |= _processes_in_sessions(sessions - {None})
+        return [
+            process for process in {**self._descendants, **members}.values() if is_alive(process)
+        ]
 
     def ask_to_stop(self) -> None:
         """Send SIGTERM to all, and SIGCONT, without which a stopped process does not receive it."""
-        for pid in [pid for pid, left in self._leaders.items() if left is None]:
-            self.see(
-                pid
-            )  # a process with another session and environment is found only while its parent lives
-        asked = self.members()
-        _send(asked, "SIGTERM")
-        _send(asked, "SIGCONT")
+        running = [pid for pid, session in self._leaders.items() if session is None]
+        for pid in running:
+            # A process with another session and environment is found only while its parent lives.
+            self.find_descendants(pid)
+        members = self.members()
+        _send(members, "SIGTERM")
+        _send(members, "SIGCONT")
 
     def kill(self) -> bool:
-        found = self.members()
-        _send(found, "SIGKILL" if os.name == "posix" else "SIGTERM")
-        return bool(found)
+        """Kill all processes of the tree; whether there were any."""
+        members = self.members()
+        _send(members, "SIGKILL" if os.name == "posix" else "SIGTERM")
+        return bool(members)
 
 
-def alive(process: psutil.Process) -> bool:
+def is_alive(process: psutil.Process) -> bool:
     """Whether the process still runs; one that has ended and not been waited for does not."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
@@ -110,32 +121,35 @@ def alive(process: psutil.Process) -> bool:
 
 
 def _send(processes: list[psutil.Process], name: str) -> None:
-    for process in processes if hasattr(signal, name) else ():
+    number = getattr(signal, name, None)
+    if number is None:  # the system does not have the signal
+        return
+    for process in processes:
         with suppress(psutil.Error):  # it has just ended
-            process.send_signal(getattr(signal, name))
+            process.send_signal(number)
 
 
-def _marks(process: psutil.Process) -> str:
+def _marks_of(process: psutil.Process) -> str:
     try:
         return str(process.environ().get(MARKS, ""))
     except (psutil.Error, OSError):  # another user's, or just ended
         return ""
 
 
-def _session(pid: int) -> int | None:
+def _session_of(pid: int) -> int | None:
     try:
         return os.getsid(pid)
-    except (AttributeError, OSError):  # on a system without sessions, or where it has just ended
+    except (AttributeError, OSError):  # the system has no sessions, or the process has just ended
         return None
 
 
-def _in_sessions(leaders: Container[int | None]) -> dict[int, psutil.Process]:
-    found = {}
+def _processes_in_sessions(leaders: Container[int | None]) -> dict[int, psutil.Process]:
+    processes = {}
     for pid in psutil.pids():
-        if _session(pid) in leaders:
+        if _session_of(pid) in leaders:
             with suppress(psutil.Error):  # it has just ended
-                found[pid] = psutil.Process(pid)
-    return found
+                processes[pid] = psutil.Process(pid)
+    return processes
 
 
 class Signals:
@@ -144,22 +158,21 @@ class Signals:
     def __init__(self) -> None:
         self.received: int | None = None
         self.times = 0
-        self._before: dict[int, Any] = {}
+        self._previous_handlers: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
         for name in ("SIGINT", "SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)
-            if (
-                number is not None and signal.getsignal(number) is not signal.SIG_IGN
-            ):  # as under nohup
-                self._before[number] = signal.signal(number, self._note)
+            # An ignored signal stays ignored, as under nohup.
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                self._previous_handlers[number] = signal.signal(number, self._record)
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        for number, handler in self._before.items():
+        for number, handler in self._previous_handlers.items():
             signal.signal(number, handler)
 
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def _record(self, number: int, frame: FrameType | None) -> None:
         self.received = number
         self.times += 1
 
@@ -168,17 +181,19 @@ class Signals:
 def reaped(tree: ProcessTree) -> Generator[None, None, None]:
     """While the block runs, a reaper waits: it kills the tree if this process is killed.
 
-    It is a process in a session of its own. It reads from a pipe whose other end only this process
-    holds, and which therefore closes when this process ends, however it ends.
+    The reaper is a process in a session of its own. It reads from a pipe whose other end only this
+    process holds. The pipe closes when this process ends, also when it is killed.
     """
-    # with this process's own path: the present folder may hold a file by the name of a module that it needs
+    # With this process's own path: the working directory may have a file named as a module.
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
     )
-    null = subprocess.DEVNULL
-    command = [sys.executable, "-c", code]
     with Popen(
-        command, stdin=subprocess.PIPE, stdout=null, stderr=null, start_new_session=True
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     ) as reaper:
         try:
             yield
@@ -189,9 +204,13 @@ def reaped(tree: ProcessTree) -> Generator[None, None, None]:
 def reap(mark: str) -> None:
     """Wait for the end of the process that has started this one, and kill the tree."""
     sys.stdin.buffer.read()
-    tree, give_up, clear = ProcessTree(mark), time.monotonic() + UNKILLABLE, 0
-    while (
-        clear < 2 and time.monotonic() < give_up
-    ):  # twice, for a process that is just being started
-        clear = 0 if tree.kill() else clear + 1
+    tree = ProcessTree(mark)
+    deadline = time.monotonic() + UNKILLABLE
+    rounds_without_members = 0
+    # Two such rounds in a row, because a process may just be being started.
+    while rounds_without_members < 2 and time.monotonic() < deadline:
+        if tree.kill():
+            rounds_without_members = 0
+        else:
+            rounds_without_members += 1
         time.sleep(0.05)

@@ -1,4 +1,4 @@
-"""What all commands share of the terminal: consoles, and texts made fit for them."""
+"""The terminal, for all commands: consoles, tables, progress, and texts that are safe to print."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from rich.text import Text
 from xdevice.kit.units import duration, size
 from xdevice.launcher.children import Child
 
-PERIOD = 10.0  # seconds between two lines about a child that runs, where there is no terminal
-_ENDLESS = 10_000  # columns, where there is no terminal: nothing is wrapped or cut
+PERIOD = 10.0  # seconds between two lines about a running child, without a terminal
+_NO_WRAPPING = 10_000  # columns, without a terminal
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-_CONTROL = {i: 0x2400 + i for i in range(32) if chr(i) not in "\t\n"} | dict.fromkeys(
-    range(128, 160), 0xFFFD
-)
-_CONTROL[127] = 0x2421
+# Visible signs for control characters: Unicode has pictures of those below 32 and of 127.
+_CONTROL_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
+_CONTROL_PICTURES[127] = 0x2421
+_CONTROL_PICTURES |= dict.fromkeys(range(128, 160), 0xFFFD)
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SIGNS = {"ok": "✓", "waiting": "·"}
 _STYLES = {"ok": "green", "waiting": "dim", "running": "cyan"}
+_REFRESH = 0.1  # seconds between two pictures of the live table
 
 
 def console(stderr: bool = False) -> Console:
-    """A console that writes colours and wraps lines only where it is a terminal."""
+    """A console that writes colours and wraps lines only if it is a terminal."""
     stream = sys.stderr if stderr else sys.stdout
-    width = None if stream.isatty() else _ENDLESS
+    is_terminal = stream.isatty()
     return Console(
         file=stream,
-        force_terminal=not width,
-        width=width,
+        force_terminal=is_terminal,
+        width=None if is_terminal else _NO_WRAPPING,
         highlight=False,
         markup=False,
         emoji=False,
@@ -45,13 +47,13 @@ def console(stderr: bool = False) -> Console:
 
 
 def write(*parts: RenderableType) -> None:
-    """Print on stdout; without a terminal, without the blanks that fill up a table's last column."""
-    out = console()
-    with out.capture() as captured:
+    """Print on stdout; without a terminal, leave out the blanks that fill a table's last column."""
+    stdout = console()
+    with stdout.capture() as captured:
         for part in parts:
-            out.print(part, crop=False)  # what is not to be wrapped is left to the terminal
+            stdout.print(part, crop=False)  # lines that are not wrapped are left to the terminal
     text = captured.get()
-    if not out.is_terminal:
+    if not stdout.is_terminal:
         text = "\n".join(line.rstrip() for line in text.split("\n"))
     sys.stdout.write(text)
     sys.stdout.flush()
@@ -69,29 +71,32 @@ def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def printable(text: str) -> str:
-    """The text as a terminal would leave it, and harmless to one: other control characters become visible signs."""
+    """The text as a terminal would show it in the end, with visible signs for control characters."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
-    return "\n".join(lines).translate(_CONTROL)
+    return "\n".join(lines).translate(_CONTROL_PICTURES)
 
 
 class Progress:
-    """Each child's state and newest line of output on stderr: a live table on a terminal, else a line now and then."""
+    """Each child's state and newest line of output on stderr.
+
+    On a terminal this is a live table, otherwise a line for each child now and then.
+    """
 
     def __init__(
         self, title: str, quiet: bool = False, newest: Callable[[Child], str] | None = None
     ) -> None:
         from rich.live import Live
 
-        out = console(stderr=True)
-        self._title, self._quiet, self._due = title, quiet, dict[str, float]()
-        self._newest = newest or (
-            lambda child: printable(child.newest.decode(errors="replace")).strip()
-        )
-        self._live = (
-            Live(console=out, transient=True, auto_refresh=False) if out.is_terminal else None
-        )
-        self._next = 0.0
+        stderr = console(stderr=True)
+        self._title = title
+        self._quiet = quiet
+        self._newest = newest or _newest_line
+        self._due: dict[str, float] = {}  # seconds of each child at which its next line is due
+        self._live: Live | None = None
+        if stderr.is_terminal:
+            self._live = Live(console=stderr, transient=True, auto_refresh=False)
+        self._next_refresh = 0.0
 
     def __enter__(self) -> Progress:
         if self._live:
@@ -103,54 +108,68 @@ class Progress:
             self._live.stop()
 
     def __call__(self, children: Sequence[Child]) -> None:
-        now = time.monotonic()
-        if self._live and now >= self._next:
-            self._next = now + 0.1
-            self._live.update(self._states(children, int(now * 10)), refresh=True)
-        for child in children if self._live is None and not self._quiet else ():
-            if child.status != "waiting" and (
-                child.ended or child.seconds >= self._due.get(child.name, PERIOD)
-            ):
-                self._say(child)
-
-    def _say(self, child: Child) -> None:
-        """One line when it ends, and one each period before."""
-        if self._due.get(child.name) == math.inf:
+        if self._live is None:
+            self._print_lines(children)
             return
-        self._due[child.name] = math.inf if child.ended else child.seconds + PERIOD
-        newest = "" if child.ended else self._newest(child)
-        said = f"{child.name} {ending(child)} ({duration(child.seconds)}){f': {newest}' if newest else ''}"
-        print(f"{self._title}: {said}", file=sys.stderr, flush=True)
+        now = time.monotonic()
+        if now >= self._next_refresh:
+            self._next_refresh = now + _REFRESH
+            self._live.update(self._table(children, frame=int(now / _REFRESH)), refresh=True)
 
-    def _states(self, children: Sequence[Child], frame: int) -> Group:
-        states = Table.grid(padding=(0, 2), expand=True)
-        for _ in range(4):
-            states.add_column(no_wrap=True)
-        states.add_column(
-            no_wrap=True, overflow="ellipsis", ratio=1
-        )  # what is left of the terminal's width
+    def _print_lines(self, children: Sequence[Child]) -> None:
+        """A line when a child ends, and one each period before."""
+        if self._quiet:
+            return
         for child in children:
-            sign = {"ok": "✓", "waiting": "·", "running": _SPINNER[frame % len(_SPINNER)]}.get(
-                child.status, "✗"
-            )
-            style = _STYLES.get(child.status, "red")
-            took = "" if child.status == "waiting" else f"{child.seconds:.1f} s"
-            newest = Text(self._newest(child) if child.status == "running" else "", style="dim")
-            states.add_row(
+            due = self._due.get(child.name, PERIOD)
+            was_reported_ended = due == math.inf
+            if child.status == "waiting" or was_reported_ended:
+                continue
+            if child.ended or child.seconds >= due:
+                self._due[child.name] = math.inf if child.ended else child.seconds + PERIOD
+                self._print_line(child)
+
+    def _print_line(self, child: Child) -> None:
+        text = f"{self._title}: {child.name} {ending(child)} ({duration(child.seconds)})"
+        newest = "" if child.ended else self._newest(child)
+        if newest:
+            text += f": {newest}"
+        print(text, file=sys.stderr, flush=True)
+
+    def _table(self, children: Sequence[Child], frame: int) -> Group:
+        rows = Table.grid(padding=(0, 2), expand=True)
+        for _ in range(4):
+            rows.add_column(no_wrap=True)
+        # The newest line takes the rest of the terminal's width.
+        rows.add_column(no_wrap=True, overflow="ellipsis", ratio=1)
+        for child in children:
+            sign = _SIGNS.get(child.status, "✗")
+            newest = ""
+            if child.status == "running":
+                sign = _SPINNER[frame % len(_SPINNER)]
+                newest = self._newest(child)
+            rows.add_row(
                 f"{sign} {child.name}",
                 ending(child),
-                took,
+                "" if child.status == "waiting" else f"{child.seconds:.1f} s",
                 size(child.peak_memory),
-                newest,
-                style=style,
+                Text(newest, style="dim"),
+                style=_STYLES.get(child.status, "red"),
             )
-        return Group(Text(self._title, style="bold", overflow="ellipsis", no_wrap=True), states)
+        return Group(Text(self._title, style="bold", overflow="ellipsis", no_wrap=True), rows)
+
+
+def _newest_line(child: Child) -> str:
+    return printable(child.newest.decode(errors="replace")).strip()
 
 
 def ending(child: Child) -> str:
+    """The child's state in words."""
     if child.status == "failed":
         return exit_text(child.exit_status)
-    return {"flooded": "stopped: too much output"}.get(child.status, child.status)
+    if child.status == "flooded":
+        return "stopped: too much output"
+    return child.status
 
 
 def exit_text(status: int | None) -> str:
@@ -164,6 +183,7 @@ def signal_name(status: int | None) -> str | None:
     """The signal behind a negative exit status."""
     if status is None or status >= 0:
         return None
-    return next(
-        (each.name for each in signal.Signals if each == -status), f"signal {-status}"
-    )  # a real-time signal
+    try:
+        return signal.Signals(-status).name
+    except ValueError:  # a real-time signal
+        return f"signal {-status}"

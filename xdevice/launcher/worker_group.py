@@ -1,4 +1,4 @@
-"""The worker group: the processes of a job on one host, started, watched, and stopped with their process trees."""
+"""The worker group: a job's processes on one host, started, watched, and stopped with their process trees."""
 
 import os
 import selectors
@@ -7,8 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from io import FileIO
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -18,10 +18,16 @@ from xdevice.errors import DistributedError
 from xdevice.launcher.output import Screen, Stream
 from xdevice.launcher.process_tree import ProcessTree, Signals, reaped
 
-_TICK = 0.02
-_LOOKING = 0.5  # seconds between two looks at whether the processes that are left are stopped
-_LOOKS = 8  # counted, as the system may stop the launcher, too, and its clock goes on meanwhile
-_ROUNDS = 32  # of reading what the pipes still hold: a process that has escaped may have one, and write for ever
+_TICK = 0.02  # seconds between two rounds of watching
+
+# The running processes count as frozen if so many checks in a row find all of them stopped. Checks are
+# counted, and not seconds: the system may stop the launcher too, while its clock goes on.
+_FROZEN_AFTER = 8
+_SECONDS_BETWEEN_CHECKS = 0.5
+
+# Rounds of reading what the pipes still hold. A process that has escaped may hold a pipe, and write
+# for ever.
+_LAST_ROUNDS = 32
 
 
 @dataclass(frozen=True)
@@ -34,7 +40,7 @@ class Plan:
     node: int
     port: int
     environment: Mapping[str, str]  # the same for all
-    cores: Sequence[Sequence[int]] = ()  # of each process, where they are pinned
+    cores: Sequence[Sequence[int]] = ()  # of each process, if they are pinned
     logs: Path | None = None
     time_limit: float | None = None  # seconds
 
@@ -44,136 +50,174 @@ class Plan:
 
     @property
     def ranks(self) -> range:
-        return range(self.node * self.processes, (self.node + 1) * self.processes)
+        first = self.node * self.processes
+        return range(first, first + self.processes)
 
     @property
     def ports(self) -> list[int]:
         """The ports of the job's block that are needed on this host."""
         if self.nodes == 1:
             return list(range(self.port, self.port + block_size(self.world_size)))
-        first = self.port + 2
-        own = [first + rank for rank in self.ranks] + [
-            first + self.world_size + rank for rank in self.ranks
-        ]
-        return own if self.node else [self.port, self.port + 1, *own, first + 2 * self.world_size]
+        engines = self.port + 2
+        helpers = engines + self.world_size
+        ports = [engines + rank for rank in self.ranks] + [helpers + rank for rank in self.ranks]
+        if self.node == 0:
+            ports = [self.port, self.port + 1, *ports, helpers + self.world_size]
+        return ports
 
     def variables(self, rank: int) -> dict[str, str]:
         """The variables that tell a process its rank: xdevice's own, and those that torchrun sets."""
-        local, size = rank - self.ranks[0], self.world_size
         numbers = {
             "RANK": rank,
-            "WORLD_SIZE": size,
-            "LOCAL_RANK": local,
+            "WORLD_SIZE": self.world_size,
+            "LOCAL_RANK": rank - self.ranks[0],
             "LOCAL_WORLD_SIZE": self.processes,
         }
+        torchruns = {name: str(number) for name, number in numbers.items()}
+        ours = {f"XDEVICE_{name}": text for name, text in torchruns.items()}
         return {
-            **{
-                prefix + name: str(number)
-                for prefix in ("XDEVICE_", "")
-                for name, number in numbers.items()
-            },
+            **ours,
+            **torchruns,
             "XDEVICE_MASTER_PORT": str(self.port),
             "MASTER_ADDR": self.environment["XDEVICE_MASTER_ADDR"],
-            "MASTER_PORT": str(self.port + block_size(size) - 1),
+            "MASTER_PORT": str(self.port + block_size(self.world_size) - 1),
         }
 
 
 @dataclass(eq=False)
-class Rank:
+class Worker:
+    """A process of the job, started by this launcher."""
+
     rank: int
     process: subprocess.Popen[bytes]
     streams: dict[str, Stream]
 
+    @property
+    def is_running(self) -> bool:
+        return self.process.returncode is None
+
+    @property
+    def exit_status(self) -> int:
+        return self.process.returncode or 0
+
 
 @dataclass(eq=False)
 class WorkerGroup:
+    """The workers of one attempt to run the job."""
+
     plan: Plan
     screen: Screen
     tree: ProcessTree
     signals: Signals
-    ranks: list[Rank] = field(default_factory=list)
-    ended: list[Rank] = field(default_factory=list)  # by themselves, the first first
-    pipes: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
     began: float = field(default_factory=time.monotonic)
-    first_failure: float | None = None
-    frozen: list[int] = field(
-        default_factory=list
-    )  # stopped, as by SIGSTOP, when all others have ended
-    _looks: int = 0
-    _next_look: float = 0.0
+    workers: list[Worker] = field(default_factory=list)
+    ended: list[Worker] = field(default_factory=list)  # by themselves, the first first
+    frozen: list[int] = field(default_factory=list)  # ranks that are stopped, as by SIGSTOP
+    _pipes: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _first_failure: float | None = None
+    _frozen_checks: int = 0  # in a row that found all running processes stopped
+    _next_check: float = 0.0
 
     def run(self) -> None:
-        """Run the processes until all have ended, of themselves or because one has failed."""
+        """Run the processes until all have ended, by themselves or because one has failed."""
         with reaped(self.tree):
             try:
-                self._start()
-                while not self._decided():
+                for rank in self.plan.ranks:
+                    self._start(rank)
+                while not self._is_decided():
                     self._pass_on(_TICK)
-                    self.ended += self._reaped()
-                    if self.ended and time.monotonic() >= self._next_look:
-                        self._look_for_frozen()
+                    self.ended += self._reap()
+                    if self.ended and time.monotonic() >= self._next_check:
+                        self._check_frozen()
             finally:  # also after an error of the launcher itself
                 self._stop()
         self._finish()
 
-    def _start(self) -> None:
-        logs = self.plan.logs
-        for rank in self.plan.ranks:
-            try:
-                files = (
-                    {name: logs / f"rank-{rank}.{name}" for name in ("out", "err")} if logs else {}
-                )
-                opened = {name: open(file, "xb", buffering=0) for name, file in files.items()}  # noqa: SIM115
-                process = self._started(rank)
-            except OSError as error:  # too many processes or files, no memory
-                raise DistributedError(f"rank {rank} could not be started: {error}") from error
-            pipes: dict[str, Any] = {"out": process.stdout, "err": process.stderr}
-            streams = {
-                name: Stream(name, rank, pipe, self.screen, opened.get(name))
-                for name, pipe in pipes.items()
-            }
-            self.ranks.append(Rank(rank, process, streams))
-            for stream in streams.values():
-                self.pipes.register(stream.pipe, selectors.EVENT_READ, stream)
+    # The start
 
-    def _started(self, rank: int) -> subprocess.Popen[bytes]:
+    def _start(self, rank: int) -> None:
+        try:
+            out_log = self._open_log(rank, "out")
+            err_log = self._open_log(rank, "err")
+            process = self._start_process(rank)
+        except OSError as error:  # too many processes or files, no memory
+            raise DistributedError(f"rank {rank} could not be started: {error}") from error
+        assert process.stdout is not None
+        assert process.stderr is not None
+        streams = {
+            "out": Stream("out", rank, process.stdout, self.screen, out_log),
+            "err": Stream("err", rank, process.stderr, self.screen, err_log),
+        }
+        self.workers.append(Worker(rank, process, streams))
+        for stream in streams.values():
+            self._pipes.register(stream.pipe, selectors.EVENT_READ, stream)
+
+    def _open_log(self, rank: int, name: str) -> FileIO | None:
+        if self.plan.logs is None:
+            return None
+        return open(self.plan.logs / f"rank-{rank}.{name}", "xb", buffering=0)
+
+    def _start_process(self, rank: int) -> subprocess.Popen[bytes]:
         environment = {**os.environ, **self.plan.environment, **self.plan.variables(rank)}
         with ExitStack() as undo:
             if self.plan.cores:
                 undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
-                os.sched_setaffinity(
-                    0, self.plan.cores[rank - self.plan.ranks[0]]
-                )  # which a child inherits
+                cores = self.plan.cores[rank - self.plan.ranks[0]]
+                os.sched_setaffinity(0, cores)  # which a child inherits
             return self.tree.start(self.plan.command, environment, subprocess.PIPE, subprocess.PIPE)
 
-    def _look_for_frozen(self) -> None:
-        """Find out whether all that are left are stopped: after shutdown() no other process waits for them."""
-        left = [rank for rank in self.ranks if rank.process.returncode is None]
-        self._next_look = time.monotonic() + _LOOKING
-        self._looks = self._looks + 1 if left and all(map(_is_stopped, left)) else 0
-        if self._looks == _LOOKS:
-            self.frozen = [rank.rank for rank in left]
+    # While they run
 
-    def _reaped(self) -> list[Rank]:
-        found = [
-            rank
-            for rank in self.ranks
-            if rank.process.returncode is None and rank.process.poll() is not None
-        ]
-        for rank in found:
-            self.tree.ended(rank.process.pid)
-        return found
-
-    def _decided(self) -> bool:
-        if len(self.ended) == len(self.ranks) or self.frozen or self.stopped or self.out_of_time:
+    def _is_decided(self) -> bool:
+        """Whether all have ended, or those that run are to be stopped."""
+        if len(self.ended) == len(self.workers) or self.frozen:
             return True
-        statuses = [rank.process.returncode for rank in self.ended if rank.process.returncode]
-        if statuses and self.first_failure is None:
-            self.first_failure = time.monotonic()
-        settled = (
-            self.first_failure is not None and time.monotonic() > self.first_failure + SETTLING
-        )
-        return settled or any(status != PEER_FAILED for status in statuses)
+        if self.stopped or self.out_of_time:
+            return True
+        failures = [worker.exit_status for worker in self.ended if worker.exit_status]
+        if any(status != PEER_FAILED for status in failures):
+            return True
+        if failures and self._first_failure is None:
+            self._first_failure = time.monotonic()
+        if self._first_failure is None:
+            return False
+        return time.monotonic() > self._first_failure + SETTLING
+
+    def _reap(self) -> list[Worker]:
+        """The workers that have ended since the last call."""
+        ended = []
+        for worker in self.workers:
+            if worker.is_running and worker.process.poll() is not None:
+                self.tree.leader_ended(worker.process.pid)
+                ended.append(worker)
+        return ended
+
+    def _check_frozen(self) -> None:
+        """Find out whether all running processes are stopped.
+
+        After shutdown() no other process waits for them, and would report it.
+        """
+        running = [worker for worker in self.workers if worker.is_running]
+        self._next_check = time.monotonic() + _SECONDS_BETWEEN_CHECKS
+        if running and all(map(_is_stopped, running)):
+            self._frozen_checks += 1
+        else:
+            self._frozen_checks = 0
+        if self._frozen_checks == _FROZEN_AFTER:
+            self.frozen = [worker.rank for worker in running]
+
+    def _pass_on(self, seconds: float) -> bool:
+        """Wait so long for output, and show it; whether there was some."""
+        if self.screen.full:  # the processes have to wait for the reader
+            return self.screen.write(seconds or _TICK) or self.signals.received is None
+        ready = self._pipes.select(seconds)
+        for key, _ in ready:
+            if not key.data.read():
+                self._pipes.unregister(key.fileobj)
+        self.screen.write()
+        return bool(ready)
+
+    # How it ended
 
     @property
     def stopped(self) -> bool:
@@ -186,51 +230,45 @@ class WorkerGroup:
         return limit is not None and time.monotonic() > self.began + limit
 
     @property
-    def failing(self) -> Rank | None:
-        """The first that failed by itself; one that ended because of another's failure comes second."""
-        bad = [rank for rank in self.ended if rank.process.returncode]
-        return min(bad, key=lambda rank: rank.process.returncode == PEER_FAILED, default=None)
+    def failed(self) -> Worker | None:
+        """The first that failed by itself, else the first that ended because another one failed."""
+        failed = [worker for worker in self.ended if worker.exit_status]
+        return min(failed, key=lambda worker: worker.exit_status == PEER_FAILED, default=None)
+
+    # The end
 
     def _stop(self) -> None:
-        """Stop the processes that are left, with their process trees: ask first, and kill those that do not end."""
-        heard, asked, deadline = self.signals.times, False, time.monotonic() + TERMINATION
-        while self.tree.members() and (late := time.monotonic() - deadline) <= UNKILLABLE:
-            if late > 0 or self.signals.times > heard:  # a second Ctrl-C
+        """Stop the running processes and their process trees: ask first, then kill."""
+        signals_before = self.signals.times
+        deadline = time.monotonic() + TERMINATION
+        have_been_asked = False
+        while self.tree.members() and time.monotonic() <= deadline + UNKILLABLE:
+            has_second_signal = self.signals.times > signals_before  # a second Ctrl-C
+            if time.monotonic() > deadline or has_second_signal:
                 self.tree.kill()
-            elif not asked:
+            elif not have_been_asked:
                 self.tree.ask_to_stop()
-                asked = True
+                have_been_asked = True
             self._pass_on(_TICK)
-            self._reaped()
+            self._reap()
 
     def _finish(self) -> None:
-        """Show the last of what they have printed, and close everything."""
-        for _ in range(_ROUNDS):
+        """Show the last of the output, and close everything."""
+        for _ in range(_LAST_ROUNDS):
             while self.screen.full and self._pass_on(_TICK):
                 continue
             if not self._pass_on(0):
                 break
-        self._reaped()
-        for rank in self.ranks:
-            for stream in rank.streams.values():
+        self._reap()
+        for worker in self.workers:
+            for stream in worker.streams.values():
                 stream.close()
-        self.pipes.close()
-
-    def _pass_on(self, seconds: float) -> bool:
-        """Wait so long for something to show, and show it; whether there was something."""
-        if self.screen.full:  # the processes have to wait for the reader
-            return self.screen.write(seconds or _TICK) or self.signals.received is None
-        ready = self.pipes.select(seconds)
-        for key, _ in ready:
-            if not key.data.read():
-                self.pipes.unregister(key.fileobj)
-        self.screen.write()
-        return bool(ready)
+        self._pipes.close()
 
 
-def _is_stopped(rank: Rank) -> bool:
-    """Whether the process is stopped, as by SIGSTOP; a debugger's is not."""
+def _is_stopped(worker: Worker) -> bool:
+    """Whether the process is stopped, as by SIGSTOP; one that a debugger stops is not."""
     try:
-        return bool(psutil.Process(rank.process.pid).status() == psutil.STATUS_STOPPED)
+        return bool(psutil.Process(worker.process.pid).status() == psutil.STATUS_STOPPED)
     except psutil.Error:  # it has just ended
         return False
