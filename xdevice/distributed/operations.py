@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.contract import Engine
 from xdevice.device import whole_number
@@ -19,6 +19,10 @@ from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.trees.tree import Flat, flatten
+
+Tensor: TypeAlias = Any
+Vector: TypeAlias = Any
+Action: TypeAlias = Callable[[Engine, Vector], list[Vector]]
 
 
 def all_reduce(tree: Any, op: str = "sum") -> Any:
@@ -62,9 +66,11 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
     {'w': array([1., 2.])}
     """
     check_operation(op)
-    return _collective(
-        f"all_reduce({op!r})", tree, lambda engine, vector: [engine.all_reduce(vector, op)], op
-    )[0]
+
+    def action(engine: Engine, vector: Vector) -> list[Vector]:
+        return [engine.all_reduce(vector, op)]
+
+    return _collective(f"all_reduce({op!r})", tree, action, op)[0]
 
 
 def broadcast(tree: Any, root: int = 0) -> Any:
@@ -89,9 +95,11 @@ def broadcast(tree: Any, root: int = 0) -> Any:
     number = whole_number(
         root, f"root={root!r} is not a rank; this job has ranks 0 to {size - 1}", end=size
     )
-    return _collective(
-        f"broadcast({number})", tree, lambda engine, vector: [engine.broadcast(vector, number)]
-    )[0]
+
+    def action(engine: Engine, vector: Vector) -> list[Vector]:
+        return [engine.broadcast(vector, number)]
+
+    return _collective(f"broadcast({number})", tree, action)[0]
 
 
 def all_gather(tree: Any) -> list[Any]:
@@ -107,10 +115,11 @@ def all_gather(tree: Any) -> list[Any]:
     >>> distributed.all_gather(numpy.array([1, 2]))
     [array([1, 2])]
     """
-    size = current().job.world_size
-    return _collective(
-        "all_gather", tree, lambda engine, vector: engine.all_gather(vector), copies=size
-    )
+
+    def action(engine: Engine, vector: Vector) -> list[Vector]:
+        return engine.all_gather(vector)
+
+    return _collective("all_gather", tree, action, copies=current().job.world_size)
 
 
 def barrier() -> None:
@@ -127,94 +136,114 @@ def barrier() -> None:
             group.membership.enter(Fingerprint("barrier"))
 
 
+class _Leaf(NamedTuple):
+    """A tensor of the tree, and where it is in the tree as the end of a sentence."""
+
+    tensor: Tensor
+    at_path: str
+
+
 def _collective(
-    name: str,
-    tree: Any,
-    act: Callable[[Engine, Any], list[Any]],
-    op: str | None = None,
-    copies: int = 1,
+    name: str, tree: Any, action: Action, op: str | None = None, copies: int = 1
 ) -> list[Any]:
-    """The trees, ``copies`` in number, of the vectors that the engine makes of each vector; ``op`` if it reduces."""
-    group, flat = current(), flatten(tree)
+    """The trees that the collective makes of this tree, as many as ``copies``.
+
+    ``action`` lets an engine make that many vectors of one. ``op`` is given if it reduces.
+    """
+    group = current()
+    flat = flatten(tree)
     if differentiating():
         raise NotSupportedError(
             f"{name} has no gradient; call it outside value_and_grad, on the gradients"
         )
-    places = _places(group, name, flat, op)
-    packs = packs_of([leaf for leaf, _ in places])
-    found: list[dict[int, Any]] = [
-        {} for _ in range(copies)
-    ]  # by the id of the tensor in this tree
+    leaves = _tensors_of(group, name, flat, op)
+    packs = packs_of([leaf.tensor for leaf in leaves])
+    # For each copy, the new tensors by the id of the tensor in this tree.
+    new_tensors: list[dict[int, Tensor]] = [{} for _ in range(copies)]
 
     def transfer(pack: Pack, engine: Engine | None) -> None:
         vector = pack.packed()
-        for new, result in zip(
-            found, [vector] * copies if engine is None else act(engine, vector), strict=True
-        ):
-            new.update(zip(map(id, pack.tensors), pack.unpacked(result), strict=True))
+        results = [vector] * copies
+        if engine is not None:
+            results = action(engine, vector)
+        ids = [id(tensor) for tensor in pack.tensors]
+        for tensors, result in zip(new_tensors, results, strict=True):
+            tensors.update(zip(ids, pack.unpacked(result), strict=True))
 
     with group.one_at_a_time(name):
         if group.membership is not None:
-            group.membership.enter(_fingerprint(name, places, packs))
+            group.membership.enter(_fingerprint(name, leaves, packs))
         for pack in packs:
-            numbers = sum(prod(tensor.shape) for tensor in pack.tensors)
-            # an empty vector is not sent: TensorFlow's engine would not survive it
-            send = partial(transfer, pack, group.engine if numbers else None)
+            count = sum(prod(tensor.shape) for tensor in pack.tensors)
+            # An empty vector is not sent: it would abort TensorFlow's engine.
+            send = partial(transfer, pack, group.engine if count else None)
             if group.membership is None:
                 send()
-            else:  # an engine may send the bytes of all processes to each
-                bits = re.search(r"\d+", dtype_name(pack.tensors[0].dtype))
-                width = max(1, int(bits[0]) // 8) if bits else 1
-                extra = numbers * width * group.job.world_size / WORST_BANDWIDTH
-                group.membership.work(name, send, extra)
-    return [flat.rebuild([new.get(id(leaf), leaf) for leaf in flat.leaves]) for new in found]
+            else:
+                group.membership.work(name, send, _extra_seconds(group, pack, count))
+    return [
+        flat.rebuild([tensors.get(id(leaf), leaf) for leaf in flat.leaves])
+        for tensors in new_tensors
+    ]
 
 
-def _places(group: Group, name: str, flat: Flat, op: str | None) -> list[tuple[Any, str]]:
-    """The tensors of the tree, each once, with where it is as the end of a sentence."""
-    found: dict[int, tuple[Any, str]] = {}
+def _extra_seconds(group: Group, pack: Pack, count: int) -> float:
+    """How long a transfer may take: an engine may send the numbers of all processes to each."""
+    bits = re.search(r"\d+", dtype_name(pack.tensors[0].dtype))
+    width = max(1, int(bits[0]) // 8) if bits else 1
+    return count * width * group.job.world_size / WORST_BANDWIDTH
+
+
+def _tensors_of(group: Group, name: str, flat: Flat, op: str | None) -> list[_Leaf]:
+    """The tensors of the tree, each once; errors if the collective cannot take one of them."""
     if flat.unordered:
         raise ArgumentTypeError(
             f"{name} was given a set, whose order differs between processes; give a list"
         )
+    leaves: dict[int, _Leaf] = {}
     for path, leaf in flat.named():
-        if id(leaf) in found or isinstance(leaf, PASSING):
+        if id(leaf) in leaves or isinstance(leaf, PASSING):
             continue
-        where = f" at {path}" if path else ""
-        kind = _owner(group, leaf, name, where).collectives.kind(
-            leaf
-        )  # which raises for what is not a plain tensor
-        wrong = not_reducible(kind, op) if op else ""
-        if wrong:
-            raise ArgumentTypeError(f"{name} of {dtype_name(leaf.dtype)}{where}: {wrong}")
-        found[id(leaf)] = leaf, where
-    if not found:
+        at_path = f" at {path}" if path else ""
+        owner = _owner(group, leaf, name, at_path)
+        kind = owner.collectives.kind(leaf)  # raises for a tensor that is not a plain array
+        reason = not_reducible(kind, op) if op else ""
+        if reason:
+            raise ArgumentTypeError(f"{name} of {dtype_name(leaf.dtype)}{at_path}: {reason}")
+        leaves[id(leaf)] = _Leaf(leaf, at_path)
+    if not leaves:
         raise NotATensorError(
             f"{name} was given {shortened(flat.tree)}, which contains no tensor; give tensors"
         )
-    return list(found.values())
+    return list(leaves.values())
 
 
-def _fingerprint(name: str, places: list[tuple[Any, str]], packs: list[Pack]) -> Fingerprint:
-    vector_of = {id(tensor): number for number, pack in enumerate(packs) for tensor in pack.tensors}
-    described = []
-    for leaf, where in places:
-        number = vector_of[id(leaf)]
-        what = f"{dtype_name(leaf.dtype)}{list(leaf.shape)} on {packs[number].device.kind}{where}"
-        described.append(f"{what} in vector {number}" if number else what)
-    return Fingerprint.of(name, described)
+def _fingerprint(name: str, leaves: list[_Leaf], packs: list[Pack]) -> Fingerprint:
+    """What the processes must agree on: each tensor's dtype, shape, device, path and vector."""
+    vector_of = {}
+    for number, pack in enumerate(packs):
+        for tensor in pack.tensors:
+            vector_of[id(tensor)] = number
+    descriptions = []
+    for tensor, at_path in leaves:
+        number = vector_of[id(tensor)]
+        device = packs[number].device
+        text = f"{dtype_name(tensor.dtype)}{list(tensor.shape)} on {device.kind}{at_path}"
+        descriptions.append(f"{text} in vector {number}" if number else text)
+    return Fingerprint.of(name, descriptions)
 
 
-def _owner(group: Group, leaf: Any, name: str, where: str) -> Backend:
+def _owner(group: Group, leaf: Any, name: str, at_path: str) -> Backend:
+    """The framework of the leaf; errors if it is not a tensor, or not one that the engine takes."""
     owned = owned_by(leaf)
     if owned is None or not owned.is_tensor:
         hint = "its parameters, in a dict say" if owned else "a tensor: xdevice.tensor makes one"
         raise NotATensorError(
-            f"{name} was given an object of type {type(leaf).__name__}{where}; give {hint}"
+            f"{name} was given an object of type {type(leaf).__name__}{at_path}; give {hint}"
         )
     if group.owner is not None and owned.backend != group.owner:
-        why = (
-            f"this job runs on {group.owner}'s engine; give its tensors, or start with engine='mpi'"
+        raise NotATensorError(
+            f"{name} was given a tensor of {owned.backend}{at_path}, and this job runs on "
+            f"{group.owner}'s engine; give its tensors, or start with engine='mpi'"
         )
-        raise NotATensorError(f"{name} was given a tensor of {owned.backend}{where}, and {why}")
     return owned.backend

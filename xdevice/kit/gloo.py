@@ -11,33 +11,33 @@ from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
 
 INTERFACE = "GLOO_SOCKET_IFNAME"
-_SIOCGIFADDR, _SIOCGIFNETMASK = (
-    0x8915,
-    0x891B,
-)  # Linux: an interface's first IPv4 address, and its mask
+# Linux: the requests for an interface's first IPv4 address, and for its mask
+_SIOCGIFADDR = 0x8915
+_SIOCGIFNETMASK = 0x891B
 
 
 def settings(hosts: Sequence[str], address: str | None, interface: str | None) -> dict[str, str]:
-    """The variable that names its network interface: by default it is the one of the host's name, often loopback."""
+    """The variable that names gloo's network interface.
+
+    By default gloo takes the interface of the host's name, which is often loopback.
+    """
     if os.environ.get(INTERFACE):
         return {}
-    if (
-        address is not None
-        and is_loopback(address)
-        and len(set(hosts)) > 1
-        and not all(map(is_loopback, hosts))
-    ):
-        why = f"this host is {address} to itself, where the job's other hosts do not reach it"
+    spans_hosts = len(set(hosts)) > 1 and not all(map(is_loopback, hosts))
+    if spans_hosts and address is not None and is_loopback(address):
         raise DistributedError(
-            f"{why}; name it in --hosts by an address of its own, or set {INTERFACE} to its network interface"
+            f"this host is {address} to itself, where the job's other hosts do not reach it; name it "
+            f"in --hosts by an address of its own, or set {INTERFACE} to its network interface"
         )
-    return {} if interface is None else {INTERFACE: interface}
+    if interface is None:
+        return {}
+    return {INTERFACE: interface}
 
 
 def check_first_address(hosts: Sequence[str], address: str | None, interface: str | None) -> None:
-    """Raise where gloo, given an interface, would use an address of another subnet than the job's.
+    """Raise if gloo, given an interface, would use an address of another subnet than the job's.
 
-    It takes the interface's first address. A secondary one that has a label has an interface of its own.
+    gloo takes the interface's first address. A secondary address with a label has its own interface.
     """
     if os.environ.get(INTERFACE) or not address or not interface or len(set(hosts)) == 1:
         return

@@ -1,4 +1,4 @@
-"""Objects of a framework's own classes, opened as nodes of trees."""
+"""Objects of a framework's own classes as nodes of trees."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,18 +7,22 @@ from typing import Any
 def by_attributes(
     node: Any, names: Sequence[str]
 ) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
-    """An object opened into these attributes, and made anew with others, past its ``__init__``.
+    """The object's attributes of these names as the children of a node, and how to rebuild it.
+
+    Rebuilding makes a new object without calling its ``__init__``.
 
     >>> from types import SimpleNamespace
-    >>> parts, keys, rebuild, _ = by_attributes(SimpleNamespace(x=1, y=2), ["x"])
-    >>> parts, keys, rebuild([3])
+    >>> children, keys, rebuild, _ = by_attributes(SimpleNamespace(x=1, y=2), ["x"])
+    >>> children, keys, rebuild([3])
     ([1], ['.x'], namespace(x=3))
     """
     cls: Any = type(node)
 
-    def rebuild(parts: list[Any]) -> Any:
-        new = cls.__new__(cls)
-        vars(new).update(zip(names, parts, strict=True))
-        return new
+    def rebuild(new_children: list[Any]) -> Any:
+        new_node = cls.__new__(cls)
+        vars(new_node).update(zip(names, new_children, strict=True))
+        return new_node
 
-    return [vars(node)[name] for name in names], [f".{name}" for name in names], rebuild, None
+    children = [vars(node)[name] for name in names]
+    keys = [f".{name}" for name in names]
+    return children, keys, rebuild, None
