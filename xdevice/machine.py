@@ -1,8 +1,8 @@
 """The machine's hardware and drivers, read without any framework; ``None`` means unknown.
 
-NVIDIA's GPUs are read through NVML (the optional package ``nvidia-ml-py``), otherwise from the driver's
-own files; AMD's are read from its driver's files. Other makers are not looked for. Packages are imported
-when they are first needed, since the core imports this module.
+NVIDIA's GPUs are read through NVML (the optional package ``nvidia-ml-py``), otherwise from the
+driver's own files; AMD's are read from its driver's files. Other makers are not looked for.
+Packages are imported when they are first needed, since the core imports this module.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     NvmlDevice: TypeAlias = Any  # a handle of NVML's, which has no Python type
 
     class Gpu(TypedDict):
-        """One GPU. ``index`` is the driver's, which ignores CUDA_VISIBLE_DEVICES: join by ``uuid``."""
+        """One GPU. Join by ``uuid``: the driver's ``index`` ignores CUDA_VISIBLE_DEVICES."""
 
         maker: str  # "nvidia" or "amd"
         index: int
@@ -156,7 +156,7 @@ def holders() -> list[Holder]:
 
 
 def same_gpu(uuid: str | None, other: str | None) -> bool:
-    """Whether two reports mean one GPU: NVML writes ``GPU-1f2e…``, some frameworks only ``1f2e…``."""
+    """Whether two reports mean one GPU: NVML writes ``GPU-1f2e…``, frameworks ``1f2e…``."""
     if uuid is None or other is None:
         return False
     return bare_uuid(uuid) == bare_uuid(other)
@@ -273,7 +273,7 @@ def _nvidia_gpus_in_proc(root: str) -> list[Gpu]:
 
 
 def _has_nvidia_nodes(root: str) -> bool:
-    """Whether there are device nodes of GPUs, which a container may lack; under WSL it is /dev/dxg."""
+    """Whether GPUs have device nodes, which a container may lack; under WSL /dev/dxg."""
     for node in _names_in(root, "dev"):
         if node == "dxg" or (node.startswith("nvidia") and node.removeprefix("nvidia").isdigit()):
             return True

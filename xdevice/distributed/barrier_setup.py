@@ -1,4 +1,4 @@
-"""Setting up the tree barrier: each process's position in the tree, its pipes and its connections."""
+"""Setting up the tree barrier: each process's position, pipes and connections."""
 
 import select
 import socket
@@ -29,7 +29,7 @@ Offer: TypeAlias = dict[str, Any]
 
 
 class Position(NamedTuple):
-    """A process's position in the tree, whose nodes are the leaders: the first process of each host."""
+    """A process's position in the tree of leaders, the first processes of the hosts."""
 
     leader: int  # the leader of the process's host; all fields but one are ranks
     processes_on_host: int
@@ -83,7 +83,7 @@ class BarrierSetup:
         return offer
 
     def needs(self) -> tuple[int, ...]:
-        """The ranks whose offers this process has to know: its leader, and the leader above itself."""
+        """The ranks whose offers this process needs: its leader, and the leader above."""
         if self._is_leader and self._position.parent is not None:
             return (self._position.leader, self._position.parent)
         return (self._position.leader,)

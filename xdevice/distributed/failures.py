@@ -1,7 +1,7 @@
-"""How long the processes of a job wait for each other, and the errors of one that another one stops.
+"""How long processes wait for each other, and the errors after another process has failed.
 
-Times are in seconds. Each is derived from those that it must exceed. The timeouts that a user chooses
-are added to these.
+Times are in seconds. Each is derived from those that it must exceed. The timeouts that a user
+chooses are added to these.
 """
 
 import os
@@ -18,7 +18,7 @@ PEER_FAILED = 75
 # Bytes per second. A transfer at this rate has not failed, however long it takes.
 WORST_BANDWIDTH = 10e6
 
-# For a process to say where it is. The only number that is chosen: a busy host takes a second at most.
+# For a process to say where it is. The only chosen number: a busy host takes a second at most.
 ANSWER = 1.5
 
 # For rank 0 to tell the others that a process has raised: rank 0 may be waiting for answers.
@@ -51,7 +51,7 @@ HANDSHAKE = 2 * ANSWER
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What an engine does. It is reported after the timeout, and may take ``extra`` seconds more."""
+    """What an engine does, reported after the timeout. It may take ``extra`` seconds more."""
 
     name: str
     extra: float = 0.0
@@ -88,7 +88,8 @@ def undiagnosed(info: ProcessInfo, work: Work) -> DistributedError:
 def exit_after_failed_rank(info: ProcessInfo) -> NoReturn:
     """End this process after the one that failed.
 
-    Other launchers take the first process that ends for the one that failed, and end the others then.
+    Other launchers take the first process that ends for the one that failed, and end the others
+    then.
     """
     if info.launcher != OUR_LAUNCHER:
         time.sleep(LEAVING)

@@ -1,7 +1,8 @@
 """The group that this process belongs to, from `init` to `shutdown` or to the end of the process.
 
-The engine of a process that fails would wait for the other processes at exit, and they for it. So an
-at-exit handler tells the others of the failure, and ends this process if its frameworks take too long.
+The engine of a process that fails would wait for the other processes at exit, and they for it. So
+an at-exit handler tells the others of the failure, and ends this process if its frameworks take too
+long.
 """
 
 import atexit
@@ -272,7 +273,7 @@ def _is_because_of_others(error: BaseException) -> bool:
 
 
 def _exit_late() -> None:
-    """End the process if a user's thread, or an exit handler that runs before ours, keeps it alive."""
+    """End the process if a user's thread, or an earlier exit handler, keeps it alive."""
     time.sleep(LAST_RESORT)
     _flush_open_files()
     os._exit(state.exit_status)
@@ -281,7 +282,8 @@ def _exit_late() -> None:
 def _at_exit() -> None:
     """Tell the others that this process ends, and end it even if a framework waits for ever.
 
-    Handlers that were registered later have run already; those of the frameworks run after this one.
+    Handlers that were registered later have run already; those of the frameworks run after this
+    one.
     """
     membership = state.membership
     if not state.broken:

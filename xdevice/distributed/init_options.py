@@ -1,4 +1,4 @@
-"""The arguments of `init`, checked, with the environment's variables where an argument is missing."""
+"""The arguments of `init`, and the environment's variables for missing ones."""
 
 import os
 from collections.abc import Mapping

@@ -37,7 +37,7 @@ class Nodes:
 
 
 def process_info_in(env: Environment) -> ProcessInfo:
-    """This process, as the variables of the first launcher in `_LAUNCHERS` say that has set its own.
+    """This process, as the variables of the first launcher in `_LAUNCHERS` that is recognized say.
 
     ``XDEVICE_MASTER_ADDR``, ``XDEVICE_MASTER_PORT`` and ``XDEVICE_LOCAL_RANK`` override the
     launcher's variables. `ArgumentError`: variables contradict each other, or are not numbers.
@@ -243,7 +243,7 @@ _LAUNCHERS: dict[tuple[str, ...], Callable[[Environment], ProcessInfo]] = {
 def _process_info(
     env: Environment, launcher: str, names: RankVariables, host: str, port: int
 ) -> ProcessInfo:
-    """What the variables of these names say; ``host`` and ``port`` are where rank 0 is, if known."""
+    """What the variables of these names say; ``host`` and ``port`` are rank 0's, if known."""
     world_size = _integer(env, names.world_size)
     host = env.get("XDEVICE_MASTER_ADDR") or host
     if "XDEVICE_MASTER_PORT" in env:
@@ -289,7 +289,8 @@ def _skypilot_nodes(env: Environment) -> Nodes:
     count = _integer(env, "SKYPILOT_NUM_NODES", _NAME_NODES)
     if len(hosts) != count:
         raise ArgumentError(
-            f"SKYPILOT_NODE_IPS names {len(hosts)} of SKYPILOT_NUM_NODES={count} nodes; give --hosts"
+            f"SKYPILOT_NODE_IPS names {len(hosts)} of SKYPILOT_NUM_NODES={count} nodes; "
+            "give --hosts"
         )
     node = _integer(env, "SKYPILOT_NODE_RANK", _NAME_NODES)
     port = derived_port(env.get("SKYPILOT_TASK_ID", ""))

@@ -34,8 +34,9 @@ def init(  # noqa: PLR0913  (five of them say which process this is)
 ) -> None:
     """Join the other processes of a job that ``xdevice launch`` or another launcher has started.
 
-    Returns when all processes have joined and the engine runs. Without a launcher it starts nothing.
-    Call it before the framework makes its first tensor: some engines can only be started then.
+    Returns when all processes have joined and the engine runs. Without a launcher it starts
+    nothing. Call it before the framework makes its first tensor: some engines can only be started
+    then.
 
     Parameters
     ----------

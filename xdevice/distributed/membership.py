@@ -1,4 +1,4 @@
-"""A process's membership of its job: its barrier, and the watchdog thread that hears of failures."""
+"""A process's membership of its job: its barrier, and the watchdog that hears of failures."""
 
 import faulthandler
 import os
@@ -33,8 +33,8 @@ _LONGEST_ERROR = 2000  # characters of an error that the other processes are sen
 class Membership:
     """What a process has from joining the job to leaving it.
 
-    The main thread enters collectives and works in the engine. Meanwhile the watchdog thread reads the
-    control channel, by which rank 0 reports failures and asks where this process is.
+    The main thread enters collectives and works in the engine. Meanwhile the watchdog thread reads
+    the control channel, by which rank 0 reports failures and asks where this process is.
     """
 
     def __init__(self, info: ProcessInfo, timeout: float, agreed: dict[str, Any]) -> None:
@@ -116,7 +116,7 @@ class Membership:
         return result
 
     def begin_work(self, name: str, extra: float = 0.0) -> None:
-        """Start the clock: the watchdog ends the process after the timeout and the extra seconds."""
+        """Start the clock: after the timeout and the extra seconds the watchdog acts."""
         self._work = Work(name, extra)
         self._extra = extra
         if (
@@ -134,7 +134,7 @@ class Membership:
         self._work = None
         if not self._failure_is_known.wait(failures.LEAVING):
             if work is not None and work.seconds > self.timeout:
-                # Another process is the reason, and rank 0 finds out which. Or rank 0 is the reason.
+                # Another process is the reason, and rank 0 finds out which; or it is rank 0 itself.
                 self._timed_out_work = work
                 self._control.send(stuck=True, **self._whereabouts())
                 if not self._failure_is_known.wait(failures.DIAGNOSIS) and self.info.rank:

@@ -74,7 +74,7 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
 
 
 def broadcast(tree: Any, root: int = 0) -> Any:
-    """The tree of the process with rank ``root``, in every process: new tensors, each on its own device.
+    """The tree of the process with rank ``root``: new tensors, on the devices of this process.
 
     Every process gives a tree of the same structure, shapes and dtypes; what is in it counts only
     on ``root``. Other errors are those of `all_reduce`.
@@ -103,7 +103,7 @@ def broadcast(tree: Any, root: int = 0) -> Any:
 
 
 def all_gather(tree: Any) -> list[Any]:
-    """The trees of all processes, in the order of ranks: new tensors, on the devices of this process's own.
+    """The trees of all processes, in the order of ranks: new tensors, on this process's devices.
 
     Every process gives a tree of the same structure, shapes and dtypes. Errors are those of
     `all_reduce`.

@@ -1,15 +1,16 @@
-"""The tree barrier: the processes of a job agree to enter a collective without rank 0's coordinator.
+"""The tree barrier: processes agree to enter a collective without rank 0's coordinator.
 
-Each process asks the leader of its host. A leader waits for all processes of its host and for all leaders
-below it, and then asks the leader above. The root, rank 0, answers, and the answer goes down the same way.
-A request is the number of the collective and a digest of the call; a leader sends one for its subtree. If
-two requests differ, the root answers that all are to ask the coordinator, which says which rank is wrong.
-The coordinator also finds out who is late or has gone: see `Wait`.
+Each process asks the leader of its host. A leader waits for all processes of its host and for all
+leaders below it, and then asks the leader above. The root, rank 0, answers, and the answer goes
+down the same way. A request is the number of the collective and a digest of the call; a leader
+sends one for its subtree. If two requests differ, the root answers that all are to ask the
+coordinator, which says which rank is wrong. The coordinator also finds out who is late or has gone:
+see `Wait`.
 
-Within a host the processes use pipes. The leader makes three, and the others open them through ``/proc``,
-which admits only processes of the same user: no file is made. Each process writes one record for each
-collective into the first pipe, and reads one byte from one of the other two. Odd and even collectives
-have one pipe each; otherwise a fast process would take a slow one's byte.
+Within a host the processes use pipes. The leader makes three, and the others open them through
+``/proc``, which admits only processes of the same user: no file is made. Each process writes one
+record for each collective into the first pipe, and reads one byte from one of the other two. Odd
+and even collectives have one pipe each; otherwise a fast process would take a slow one's byte.
 """
 
 from __future__ import annotations
@@ -105,8 +106,8 @@ class InterruptedByRank0Error(Exception):
 class Wait:
     """One wait for the tree, with rank 0's ``channel`` beside it.
 
-    After ``patience`` seconds it calls ``tell_rank_0`` and goes on; after ``timeout`` seconds it raises.
-    The root calls ``all_have_asked`` before any other process can go on.
+    After ``patience`` seconds it calls ``tell_rank_0`` and goes on; after ``timeout`` seconds it
+    raises. The root calls ``all_have_asked`` before any other process can go on.
     """
 
     def __init__(
@@ -171,7 +172,8 @@ class Leader:
     """The first process of its host.
 
     It collects the requests of its host and of the leaders below, and passes the answer on to them.
-    ``parents`` is the connection to the leader above; it is empty at the root, which decides itself.
+    ``parents`` is the connection to the leader above; it is empty at the root, which decides
+    itself.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Files in the safetensors format: read one tensor at a time after all checks, and written atomically."""
+"""Files in the safetensors format: read one tensor at a time, and written atomically."""
 
 import errno
 import json
@@ -139,8 +139,9 @@ class _Reader:
             native = self._owner.creation.dtype(numpy_name)
         if native is None:
             raise errors.NotSupportedError(
-                f"{name!r} in {self._path!r} is of {numpy_name or format_name}, which {self._owner} "
-                "does not have; load it under another framework, or convert it there first"
+                f"{name!r} in {self._path!r} is of {numpy_name or format_name}, "
+                f"which {self._owner} does not have; load it under another framework, or convert it "
+                "there first"
             )
         return native
 
@@ -184,7 +185,7 @@ def _in_numpy(dtype: str) -> np.dtype[Any]:
 
 
 def write(tree: Any, path: str) -> None:
-    """Write the tree under another name beside the file, and replace the file when it is complete."""
+    """Write the tree to a file beside the target, and replace the target when it is complete."""
     safetensors = library()
     target = _target(path)
     structure = Structure(tree)

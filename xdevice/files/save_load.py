@@ -1,4 +1,4 @@
-"""``save`` and ``load``: a tree of tensors in a file, bit for bit, to be loaded under any framework.
+"""``save`` and ``load``: a tree of tensors in a file, bit for bit, for any framework.
 
 The file is a safetensors file, which other programs can read: each tensor is named by its path.
 What the format cannot express, the containers and what is shared, is in its metadata as JSON.

@@ -1,4 +1,4 @@
-"""The structure of a tree as JSON: its containers, its plain values and the names of its tensors."""
+"""The structure of a tree as JSON: containers, plain values and names of tensors."""
 
 from collections import OrderedDict
 from itertools import count

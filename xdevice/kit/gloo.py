@@ -26,8 +26,8 @@ def settings(hosts: Sequence[str], address: str | None, interface: str | None) -
     spans_hosts = len(set(hosts)) > 1 and not all(map(is_loopback, hosts))
     if spans_hosts and address is not None and is_loopback(address):
         raise DistributedError(
-            f"this host is {address} to itself, where the job's other hosts do not reach it; name it "
-            f"in --hosts by an address of its own, or set {INTERFACE} to its network interface"
+            f"this host is {address} to itself, where the job's other hosts do not reach it; name "
+            f"it in --hosts by an address of its own, or set {INTERFACE} to its network interface"
         )
     if interface is None:
         return {}
@@ -37,23 +37,24 @@ def settings(hosts: Sequence[str], address: str | None, interface: str | None) -
 def check_first_address(hosts: Sequence[str], address: str | None, interface: str | None) -> None:
     """Raise if gloo, given an interface, would use an address of another subnet than the job's.
 
-    gloo takes the interface's first address. A secondary address with a label has its own interface.
+    gloo takes the interface's first address. A secondary address with a label has its own
+    interface.
     """
     if os.environ.get(INTERFACE) or not address or not interface or len(set(hosts)) == 1:
         return
     first = _first_address(interface)
     if first is None or IPv4Address(address) in first.network:
         return
-    what = f"this host's address {address} is not the first of {interface}, and gloo uses the first"
     raise DistributedError(
-        f"{what}, {first.ip}, which is in another subnet; name an address of that subnet in --hosts, "
+        f"this host's address {address} is not the first of {interface}, and gloo uses the first, "
+        f"{first.ip}, which is in another subnet; name an address of that subnet in --hosts, "
         f"give {address} a label (ip addr add {address}/24 dev {interface} label {interface}:1), "
         f"or set {INTERFACE}={interface} if the other hosts reach {first.ip}"
     )
 
 
 def _first_address(interface: str) -> IPv4Interface | None:
-    """The first IPv4 address of the interface, with its network; None where the system does not tell."""
+    """The first IPv4 address of the interface, with its network; ``None`` if it is not known."""
     with suppress(ImportError, OSError):
         import fcntl  # not on Windows
 

@@ -49,7 +49,7 @@ class SharedMemory:
         self.rank, self.size, self._timeout = rank, size, timeout
         self._row_bytes = max(_PAGE, _BYTES // (2 * size) // _PAGE * _PAGE)
         self._half = 0
-        # Descriptors of FIFOs. Rank 0 has one for every other process, the others have one for rank 0.
+        # Descriptors of FIFOs: rank 0 has one for every other process, the others one for rank 0.
         self._writers: list[int] = []
         self._readers: list[int] = []
         folder = _parent() / f"xdevice-{name}"
@@ -60,7 +60,7 @@ class SharedMemory:
             raise
 
     def all_reduce(self, vector: Array, op: str) -> Array:
-        """The ``sum``, ``mean``, ``max`` or ``min`` of every process's vector; NaN where one has NaN.
+        """The ``sum``, ``mean``, ``max`` or ``min`` of all vectors; NaN if one of them has NaN.
 
         Floating-point numbers of 16 bits and fewer are added up in ``float32`` and rounded once.
         """
@@ -178,8 +178,8 @@ class SharedMemory:
             if time.monotonic() > deadline:
                 raise DistributedTimeoutError(
                     f"rank 0 has made no shared memory in {str(folder.parent)!r} for "
-                    f"{self._timeout:g} s: it is stopped, or in another container; let the containers "
-                    "share that folder, or start with trust_network=True"
+                    f"{self._timeout:g} s: it is stopped, or in another container; let the "
+                    "containers share that folder, or start with trust_network=True"
                 )
             time.sleep(_POLL_INTERVAL)
         if folder.stat().st_uid != os.geteuid():
@@ -198,7 +198,7 @@ class SharedMemory:
 
 
 def join_on_one_host(job: Job, timeout: float, engine: str) -> SharedMemory | None:
-    """The shared memory of a job on one host; ``None`` if the job spans hosts or trusts its network.
+    """A one-host job's shared memory; ``None`` if the job spans hosts or trusts its network.
 
     `DistributedError`: the system has no FIFOs (Windows). The message says that ``engine``, which
     would replace the memory, listens on all interfaces.
@@ -241,7 +241,7 @@ def _remove_abandoned(parent: Path) -> None:
 
 
 def _reserve(file: int, size: int) -> None:
-    """Allocate the file's bytes: if they were missing, a write to the mapping would kill the process."""
+    """Allocate the file's bytes: without them a write to the mapping kills the process."""
     os.ftruncate(file, size)
     if hasattr(os, "posix_fallocate"):
         os.posix_fallocate(file, 0, size)

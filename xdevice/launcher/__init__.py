@@ -1,1 +1,1 @@
-"""Outside a job: starting its processes, passing on their output, and stopping all that they have started."""
+"""The launcher: starts a job's processes, shows their output, and stops them."""

@@ -1,7 +1,7 @@
 """Children: started, watched and stopped, together with all processes that they start themselves.
 
-Each leads a session of its own. So Ctrl-C reaches this process alone, which passes it on. Output goes into
-temporary files: no pipe can fill up, however much is printed.
+Each leads a session of its own. So Ctrl-C reaches this process alone, which passes it on. Output
+goes into temporary files: no pipe can fill up, however much is printed.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class Child:
             self.stop("flooded")
 
     def _end(self, now: float) -> None:
-        """The child has ended, or must. Ask the rest of its process tree to stop, and wait for it."""
+        """The child has ended, or must: stop the rest of its process tree."""
         if self._kill_at is not None and now >= self._kill_at:
             tree_is_alive = self._tree.kill()
         else:

@@ -1,4 +1,4 @@
-"""The output of a job's processes: on one screen, each line with its rank before it, and unchanged in files.
+"""The output of a job's processes: on one screen, after their ranks, and unchanged in files.
 
 All of it is bytes: the output of a process comes out unchanged, text or not.
 """
@@ -79,8 +79,8 @@ def _visible_part(line: bytes) -> bytes:
 class Screen:
     """The launcher's own stdout and stderr, written in the order in which output came.
 
-    Writing never blocks, so that the launcher can stop the processes at any time. If the reader is slow,
-    `full` is true, and the processes of the job have to wait.
+    Writing never blocks, so that the launcher can stop the processes at any time. If the reader is
+    slow, `full` is true, and the processes of the job have to wait.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class Screen:
 
 
 class Stream:
-    """One stream of one rank: read from a pipe, shown on the screen, and logged to a file if given."""
+    """One stream of one rank: read from a pipe, shown on the screen, and logged to a file."""
 
     def __init__(
         self, name: str, rank: int, pipe: IO[bytes], screen: Screen, log: FileIO | None

@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
 
 class Printed(NamedTuple):
-    """What a child has printed: the first lines, the number of lines between, and the last lines."""
+    """What a child has printed, without the lines between the first and the last ones."""
 
     first: list[Line]
     left_out: int
@@ -36,8 +36,8 @@ class _Stream:
 class OutputBuffer:
     """The first and the last lines of a child's stdout and stderr, which are files.
 
-    `update` reads what has been printed, `finish` the rest. The lines of one stream are in their order.
-    Two lines of different streams are only if an update came between them.
+    `update` reads what has been printed, `finish` the rest. The lines of one stream are in their
+    order. Two lines of different streams are only if an update came between them.
     """
 
     def __init__(self, files: Sequence[IO[bytes]]) -> None:
@@ -48,7 +48,7 @@ class OutputBuffer:
         self.newest = b""
 
     def update(self) -> None:
-        """Read what was printed since the last update; the position where the child writes stays."""
+        """Read what was printed since the last update, without moving the child's position."""
         if not hasattr(os, "pread"):  # Windows: only `finish` can read
             return
         statuses = [(os.fstat(stream.file.fileno()), stream) for stream in self._streams]
@@ -76,7 +76,7 @@ class OutputBuffer:
         return Printed(self._first, self._count - kept, list(self._last))
 
     def _add(self, stream: _Stream, piece: bytes) -> None:
-        """Keep the first and the last lines that end in this piece; those between are only counted."""
+        """Keep the first and the last lines that end in this piece, and count the others."""
         stream.position += len(piece)
         text = stream.incomplete + piece
         count = text.count(b"\n")

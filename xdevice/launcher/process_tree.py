@@ -1,7 +1,7 @@
 """The process tree of a job: every process that the job's own processes have started.
 
-A process belongs to it in three cases: its environment has the tree's mark, which children inherit; it is
-in the session of such a process or of a leader; it has been seen as a descendant of one.
+A process belongs to it in three cases: its environment has the tree's mark, which children inherit;
+it is in the session of such a process or of a leader; it has been seen as a descendant of one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ MARKS = "XDEVICE_JOB"
 class ProcessTree:
     """The processes of one job, searched for at each question.
 
-    ``mark`` is that of a tree that another process has made, by default a new one. ``outer_marks`` are
-    those of the trees that this one is part of, by default those of this process.
+    ``mark`` is that of a tree that another process has made, by default a new one. ``outer_marks``
+    are those of the trees that this one is part of, by default those of this process.
     """
 
     def __init__(self, mark: str | None = None, outer_marks: str | None = None) -> None:
@@ -49,7 +49,7 @@ class ProcessTree:
         out: int | IO[bytes],
         err: int | IO[bytes],
     ) -> Popen[bytes]:
-        """Start a process of the tree, the leader of its own session, with nothing to read on stdin."""
+        """Start a process of the tree, a session leader with nothing to read on its stdin."""
         process = Popen(
             command,
             env={**environment, MARKS: self.marks},
@@ -62,7 +62,7 @@ class ProcessTree:
         return process
 
     def leader_ended(self, pid: int) -> None:
-        """Note that this leader has been waited for. Its session counts until the last process in it ends.
+        """Note that this leader has been waited for. Its session counts while a process is in it.
 
         Later the system may give the process id to a process of another user.
         """
@@ -153,7 +153,7 @@ def _processes_in_sessions(leaders: Container[int | None]) -> dict[int, psutil.P
 
 
 class Signals:
-    """Records SIGINT, SIGTERM and SIGHUP instead of ending by them, so that no child is left running."""
+    """Records SIGINT, SIGTERM and SIGHUP instead of ending: no child is left running."""
 
     def __init__(self) -> None:
         self.received: int | None = None

@@ -71,7 +71,7 @@ def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def printable(text: str) -> str:
-    """The text as a terminal would show it in the end, with visible signs for control characters."""
+    """The text as a terminal shows it in the end, with signs for control characters."""
     text = _ESCAPES.sub("", text).replace("\r\n", "\n")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return "\n".join(lines).translate(_CONTROL_PICTURES)

@@ -1,4 +1,4 @@
-"""The worker group: a job's processes on one host, started, watched, and stopped with their process trees."""
+"""The worker group: a job's processes on one host, started, watched and stopped."""
 
 import os
 import selectors
@@ -20,8 +20,8 @@ from xdevice.launcher.process_tree import ProcessTree, Signals, reaped
 
 _TICK = 0.02  # seconds between two rounds of watching
 
-# The running processes count as frozen if so many checks in a row find all of them stopped. Checks are
-# counted, and not seconds: the system may stop the launcher too, while its clock goes on.
+# The running processes count as frozen if so many checks in a row find all of them stopped.
+# Checks are counted, and not seconds: the system may stop the launcher too, and its clock goes on.
 _FROZEN_AFTER = 8
 _SECONDS_BETWEEN_CHECKS = 0.5
 
@@ -66,7 +66,7 @@ class Plan:
         return ports
 
     def variables(self, rank: int) -> dict[str, str]:
-        """The variables that tell a process its rank: xdevice's own, and those that torchrun sets."""
+        """The variables that tell a process its rank: xdevice's, and those of torchrun."""
         numbers = {
             "RANK": rank,
             "WORLD_SIZE": self.world_size,

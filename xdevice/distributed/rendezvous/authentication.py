@@ -1,19 +1,19 @@
-"""The handshake: both ends of a connection prove that they know the job's token, which is never sent.
+"""The handshake: both ends of a connection prove that they know the job's token.
 
     process -> rank 0    b"XDV1", and 32 random bytes
     rank 0  -> process   b"XDV1", and 32 random bytes
     process -> rank 0    HMAC-SHA256(token, "process", both random numbers)
     rank 0  -> process   HMAC-SHA256(token, "rank 0", both random numbers)
 
-Everything has a fixed length, so nothing that an unauthenticated end sends is parsed. Both responses cover
-the random bytes of both ends, so they cannot be replayed, and the role, so they cannot be reflected. Later
-messages are neither encrypted nor authenticated: the handshake keeps out other users, not an attacker who
-changes packets. An unauthenticated connection costs rank 0 a bounded number of bytes, descriptors and
-seconds, and is told nothing.
+The token itself is never sent. Everything has a fixed length, so nothing that an unauthenticated
+end sends is parsed. Both responses cover the random bytes of both ends, so they cannot be replayed,
+and the role, so they cannot be reflected. Later messages are neither encrypted nor authenticated:
+the handshake keeps out other users, not an attacker who changes packets. An unauthenticated
+connection costs rank 0 a bounded number of bytes, descriptors and seconds, and is told nothing.
 
-`xdevice launch` puts a token into the environment of its processes, which only the same user can read.
-Under other launchers rank 0 writes one to a file that only the user can read, on one host; across hosts
-the user has to give it. Without a token a job does not listen beyond loopback.
+`xdevice launch` puts a token into the environment of its processes, which only the same user can
+read. Under other launchers rank 0 writes one to a file that only the user can read, on one host;
+across hosts the user has to give it. Without a token a job does not listen beyond loopback.
 """
 
 import errno
@@ -63,7 +63,7 @@ def check_token(token: str, source: str) -> str:
 
 
 def create_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
-    """Rank 0's token: the one that it was given, or a new one in a file for this host's processes."""
+    """Rank 0's token: the given one, or a new one in a file for this host's processes."""
     given = _given_token(info, env)
     if given is not None:
         return given
@@ -153,8 +153,8 @@ def connect(address: tuple[str, int], token: bytes, deadline: float) -> socket.s
 def authenticate(connection: socket.socket, token: bytes, deadline: float) -> None:
     """Prove to rank 0 that this process is of the job, and have rank 0 prove the same.
 
-    `HandshakeError`: another program, or another token. `ConnectionError`: the other end has closed.
-    `TimeoutError`: it does not answer by the deadline, a time of `time.monotonic`.
+    `HandshakeError`: another program, or another token. `ConnectionError`: the other end has
+    closed. `TimeoutError`: it does not answer by the deadline, a time of `time.monotonic`.
     """
     own_challenge = new_challenge()
     connection.sendall(own_challenge)
@@ -293,7 +293,7 @@ class Acceptor:
             connection.socket.close()
 
     def _reject_one(self) -> None:
-        """Accept one connection and close it. Otherwise the selector would report it again at once."""
+        """Accept one connection and close it: otherwise the selector reports it again at once."""
         if self._spare is None:
             time.sleep(0.05)  # another thread has taken the last descriptor
         else:

@@ -1,10 +1,11 @@
-"""Rank 0's coordinator: it accepts every process, lets all into each collective, and reports failures.
+"""Rank 0's coordinator: accepts every process, lets all into collectives, reports failures.
 
-Every process has two channels to it. On the *barrier channel* it asks to enter a collective, and describes
-it. Once all have asked for the same collective, all may enter. Without this, engines would hang if a
-process is missing, and compute wrong numbers if shapes differ. If there is a tree barrier, processes only
-tell the coordinator that they have waited for a while, and that they no longer wait. The *control channel*
-carries failures, and the coordinator's question where a process is.
+Every process has two channels to it. On the *barrier channel* it asks to enter a collective, and
+describes it. Once all have asked for the same collective, all may enter. Without this, engines
+would hang if a process is missing, and compute wrong numbers if shapes differ. If there is a tree
+barrier, processes only tell the coordinator that they have waited for a while, and that they no
+longer wait. The *control channel* carries failures, and the coordinator's question where a process
+is.
 """
 
 import selectors
@@ -296,14 +297,14 @@ class Coordinator(threading.Thread):
             peer.channels["barrier"].send(**answer)
 
     def have_entered(self, name: str) -> None:
-        """Note that all have entered; rank 0's main thread calls this if they have a tree barrier."""
+        """Note that all have entered; rank 0's main thread calls this after a tree barrier."""
         self.last = name
         self.entered += 1
 
     # Failures
 
     def fail(self, message: str, rank: int | None, late: bool = False) -> None:
-        """Tell all processes of the failure, and which rank is responsible; the first one counts."""
+        """Tell all processes of the failure and the responsible rank; the first one counts."""
         if self.failure is not None:
             return
         self.failure = {"error": message, "rank": rank, "late": late}

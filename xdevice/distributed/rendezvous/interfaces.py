@@ -1,4 +1,4 @@
-"""This process's address as the other hosts of its job reach it, and the network interface that has it."""
+"""This process's address as the job's other hosts reach it, and its network interface."""
 
 import socket
 import struct
@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from xdevice.kit.loopback import is_loopback
 
-# Linux: the request for the IPv4 addresses of all interfaces, and the answer's struct ifreq, which has
-# 16 bytes of name, and the address from byte 20.
+# Linux: the request for the IPv4 addresses of all interfaces, and the answer's struct ifreq. Its
+# first 16 bytes are the name, and the address begins at byte 20.
 _SIOCGIFCONF = 0x8912
 _RECORD_SIZE = 40
 _BUFFER_SIZE = 1024 * _RECORD_SIZE
@@ -42,8 +42,8 @@ def interfaces() -> dict[str, str]:
 def own_address(host: str, hosts: Sequence[str]) -> str | None:
     """The IPv4 address of this host, which the job calls ``host`` among its ``hosts``.
 
-    A host's own name may stand for loopback, as Debian's 127.0.1.1, or for an address that only other
-    hosts know. Then it is the address from which this host sends to another one.
+    A host's own name may stand for loopback, as Debian's 127.0.1.1, or for an address that only
+    other hosts know. Then it is the address from which this host sends to another one.
     """
     named = _resolve(host)
     known = interfaces()
@@ -60,7 +60,7 @@ def own_address(host: str, hosts: Sequence[str]) -> str | None:
 
 
 def stands_for_loopback(host: str) -> bool:
-    """Whether it is a name that stands for loopback on this host, and for another address elsewhere."""
+    """Whether the name stands for loopback on this host, and for another address elsewhere."""
     if is_loopback(host):
         return False
     address = _resolve(host)

@@ -1,4 +1,4 @@
-"""How a process joins its job: it connects to rank 0, authenticates itself, and sends a join message."""
+"""How a process joins its job: it connects to rank 0 and sends a join message."""
 
 import errno
 import os
@@ -75,7 +75,7 @@ def _start_coordinator(info: ProcessInfo, message: JoinMessage, timeout: float) 
 
 
 def _listen(info: ProcessInfo) -> socket.socket:
-    """Listen at rank 0's address; on all interfaces if this host does not have that address itself."""
+    """Listen at rank 0's address; on all interfaces if no interface has that address."""
     if stands_for_loopback(info.host):
         return listening("", info.port)
     try:

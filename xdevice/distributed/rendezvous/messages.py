@@ -1,4 +1,4 @@
-"""Messages between a process and rank 0, lines of JSON: a join message, then requests to enter collectives."""
+"""Messages between a process and rank 0, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Channel:
         return [_parse(line) for line in lines]
 
     def receive(self, timeout: float) -> Message | None:
-        """The next message; ``None`` once the other end has closed, `TimeoutError` if it is late."""
+        """The next message; ``None`` once the other end has closed, or `TimeoutError`."""
         self.socket.settimeout(timeout)
         while True:
             messages = self.read()
@@ -99,7 +99,7 @@ def is_join_message(message: Message) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What all processes must agree on before a collective: its name, and its tensors' descriptions."""
+    """What all processes must agree on before a collective: its name and its tensors."""
 
     name: str
     count: int = 0
@@ -116,7 +116,7 @@ class Fingerprint:
 
     @classmethod
     def from_message(cls, message: Message) -> Fingerprint:
-        """The fingerprint in a message; `UNREADABLE`, which no other process has, if there is none."""
+        """The fingerprint in a message; `UNREADABLE`, which never agrees, if there is none."""
         match message.get("enter"):
             case {
                 "name": str(name),
@@ -129,7 +129,7 @@ class Fingerprint:
                 return UNREADABLE
 
     def difference(self, rank_0: Fingerprint) -> str:
-        """How this differs from rank 0's fingerprint, as the end of a sentence about the process."""
+        """How this differs from rank 0's, as the end of a sentence about the process."""
         if self.name != rank_0.name:
             return (
                 f"calls {self.name} where rank 0 calls {rank_0.name}; "

@@ -1,4 +1,4 @@
-"""The processes of a job as rank 0 knows them, and which one has failed when they wait for too long."""
+"""The processes of a job as rank 0 knows them, and the diagnosis when they wait for too long."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -115,7 +115,7 @@ def _longest_wait(peers: Sequence[Peer], timeout: float, last: str) -> str:
 
 
 def may_still_come(peers: Sequence[Peer]) -> bool:
-    """Whether all answer, and the late ones are in the engine, where one may still be for a while."""
+    """Whether all answer, and the late ones are in the engine and may be there for longer."""
     late = [peer for peer in peers if peer.is_late]
     answers = [peer for peer in late if peer.location is not None]
     seconds_left = [peer.engine_time.left for peer in answers if peer.engine_time is not None]

@@ -21,8 +21,9 @@ _reserved: list[ExitStack] = []  # until this process ends
 def free_block(count: int) -> int:
     """The first of so many consecutive ports that are free on this host.
 
-    No other process that asks is given them until this process ends. They lie below the ports that are
-    derived from a job's name, if there is room, and outside those that the system gives to connections.
+    No other process that asks is given them until this process ends. They lie below the ports that
+    are derived from a job's name, if there is room, and outside those that the system gives to
+    connections.
     """
     lowest, highest = _first_ports(count)
     starts = range(-(-lowest // _CELL) * _CELL, highest + 1, _CELL)
@@ -38,7 +39,7 @@ def free_block(count: int) -> int:
 
 
 def _reserve(cells: Iterable[int]) -> bool:
-    """Bind these ports of UDP, which no job uses: two jobs that start at once get different blocks."""
+    """Bind these ports of UDP, which no job uses: jobs that start at once get other blocks."""
     with ExitStack() as bound:
         for port in cells:
             reservation = bound.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
