@@ -109,23 +109,23 @@ def gpus(root: str = "/") -> Gpus:
 
     ``root`` is where the system's files are read from.
     """
-    found: list[Gpu] = []
+    gpus: list[Gpu] = []
     drivers: dict[str, str | None] = {}
     error = None
     if root == "/":
-        found, drivers, error = _nvml_gpus()
-    nvml_found_some = bool(found)
-    if not nvml_found_some:
-        found = _nvidia_gpus_in_proc(root)
+        gpus, drivers, error = _nvml_gpus()
+    nvml_has_gpus = bool(gpus)
+    if not nvml_has_gpus:
+        gpus = _nvidia_gpus_in_proc(root)
         if os.path.exists(os.path.join(root, _NVIDIA_VERSION)):
             drivers.setdefault("nvidia", _nvidia_version_in_proc(root))
-    found += _amd_gpus_in_sys(root)
+    gpus += _amd_gpus_in_sys(root)
     if os.path.exists(os.path.join(root, "sys/module/amdgpu")):
         drivers["amd"] = _read_text(root, "sys/module/amdgpu/version") or None
     if "nvidia" not in drivers:  # a driver that is not loaded does not report its cards
-        found += [_gpu("nvidia", index) for index in range(_nvidia_cards_on_bus(root))]
-    given = nvml_found_some or "nvidia" not in drivers or _has_nvidia_nodes(root)
-    return {"gpus": found, "drivers": drivers, "driver_error": error, "given": given}
+        gpus += [_gpu("nvidia", index) for index in range(_nvidia_cards_on_bus(root))]
+    are_given = nvml_has_gpus or "nvidia" not in drivers or _has_nvidia_nodes(root)
+    return {"gpus": gpus, "drivers": drivers, "driver_error": error, "given": are_given}
 
 
 def holders() -> list[Holder]:

@@ -39,7 +39,7 @@ class Position(NamedTuple):
 
 def position_of(rank: int, job: Job) -> Position:
     host = job.hosts[rank]
-    leaders = [job.hosts.index(each) for each in dict.fromkeys(job.hosts)]
+    leaders = [job.hosts.index(name) for name in dict.fromkeys(job.hosts)]
     leader = job.hosts.index(host)
     index = leaders.index(leader)
     parent = leaders[(index - 1) // FANOUT] if index else None

@@ -75,13 +75,13 @@ class InitOptions:
         """Which process this is: as the options say, else the variables of a launcher."""
         required = {"rank": self.rank, "world_size": self.world_size, "address": self.address}
         options = {**required, "local_rank": self.local_rank, "token": self.token}
-        given = [name for name, value in options.items() if value is not None]
+        arguments = [name for name, value in options.items() if value is not None]
         missing = [name for name, value in required.items() if value is None]
-        if not given:
+        if not arguments:
             return process_info_in(env)
         if missing:
             raise ArgumentError(
-                f"init() was given {', '.join(given)} without {' and '.join(missing)}; "
+                f"init() was given {', '.join(arguments)} without {' and '.join(missing)}; "
                 "give all three, or none"
             )
         size = _integer("world_size", self.world_size, least=1)

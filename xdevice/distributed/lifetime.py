@@ -139,10 +139,13 @@ def _init(options: InitOptions) -> None:
         return
     check_ipv4(info.host, os.environ.get("XDEVICE_HOST", ""))
     engine = _engine(engine_name, owner, info)
+    engine_description = engine_name
+    if info.trusts_network:
+        engine_description += ", with a trusted network"
     # All processes must agree on these.
     agreed = {
         "backend": str(owner),
-        "engine": f"{engine_name}, with a trusted network" if info.trusts_network else engine_name,
+        "engine": engine_description,
         "version": __version__,
         "timeout": timeout,
     }

@@ -235,15 +235,17 @@ def _fingerprint(name: str, leaves: list[_Leaf], packs: list[Pack]) -> Fingerpri
 
 def _owner(group: Group, leaf: Any, name: str, at_path: str) -> Backend:
     """The framework of the leaf; errors if it is not a tensor, or not one that the engine takes."""
-    owned = owned_by(leaf)
-    if owned is None or not owned.is_tensor:
-        hint = "its parameters, in a dict say" if owned else "a tensor: xdevice.tensor makes one"
+    ownership = owned_by(leaf)
+    if ownership is None or not ownership.is_tensor:
+        hint = "a tensor: xdevice.tensor makes one"
+        if ownership is not None:
+            hint = "its parameters, in a dict say"
         raise NotATensorError(
             f"{name} was given an object of type {type(leaf).__name__}{at_path}; give {hint}"
         )
-    if group.owner is not None and owned.backend != group.owner:
+    if group.owner is not None and ownership.backend != group.owner:
         raise NotATensorError(
-            f"{name} was given a tensor of {owned.backend}{at_path}, and this job runs on "
+            f"{name} was given a tensor of {ownership.backend}{at_path}, and this job runs on "
             f"{group.owner}'s engine; give its tensors, or start with engine='mpi'"
         )
-    return owned.backend
+    return ownership.backend

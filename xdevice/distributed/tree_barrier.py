@@ -40,11 +40,11 @@ MAX_PROCESSES = 2048
 class Pipes:
     """The pipes of a host: one for requests, two for answers. Each process has one end of each."""
 
-    def __init__(self, requests: int, answers: list[int], owned: list[int]) -> None:
+    def __init__(self, requests: int, answers: list[int], descriptors: list[int]) -> None:
         self.requests = requests
         self._answers = answers  # for even and for odd numbers
-        self._owned = owned  # all descriptors to close
-        self.close = partial(_close, owned)
+        self._descriptors = descriptors  # all descriptors to close
+        self.close = partial(_close, descriptors)
 
     @classmethod
     def create(cls, processes: int) -> Pipes:
@@ -54,39 +54,39 @@ class Pipes:
         """
         if processes > MAX_PROCESSES:
             raise OSError("too many processes for one pipe")
-        owned: list[int] = []
+        descriptors: list[int] = []
         with ExitStack() as undo:
-            undo.callback(_close, owned)
+            undo.callback(_close, descriptors)
             for _ in range(3):
-                owned += os.pipe()
+                descriptors += os.pipe()
             undo.pop_all()
-        readers = owned[::2]
-        writers = owned[1::2]
-        return cls(readers[0], writers[1:], owned)
+        readers = descriptors[::2]
+        writers = descriptors[1::2]
+        return cls(readers[0], writers[1:], descriptors)
 
     def offer(self) -> dict[str, Any]:
         """What the other processes of the host need to open these pipes."""
-        readers = self._owned[::2]
+        readers = self._descriptors[::2]
         inodes = [os.fstat(reader).st_ino for reader in readers]
         return {"pid": os.getpid(), "pipes": readers, "inodes": inodes}
 
     @classmethod
     def open(cls, offer: dict[str, Any]) -> Pipes:
         """The pipes that a leader offers; `OSError` on another host, or in another container."""
-        owned: list[int] = []
+        descriptors: list[int] = []
         with ExitStack() as undo:
-            undo.callback(_close, owned)
+            undo.callback(_close, descriptors)
             for number, inode in zip(offer["pipes"], offer["inodes"], strict=True):
                 path = f"/proc/{offer['pid']:d}/fd/{number:d}"
                 # Read-write: opening does not wait for the other end, and when the leader ends
                 # there is no end of file.
                 descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
-                owned.append(descriptor)
+                descriptors.append(descriptor)
                 if os.fstat(descriptor).st_ino != inode:
                     # In another container another process has the leader's number.
                     raise OSError("another process's file")
             undo.pop_all()
-        return cls(owned[0], owned[1:], owned)
+        return cls(descriptors[0], descriptors[1:], descriptors)
 
     def answers(self, number: int) -> int:
         """The pipe for the answer to the collective of this number."""
@@ -204,15 +204,15 @@ class Leader:
         """Ask the leader above, once this process and all below it have asked."""
         self.number += 1
         requests = self._requests_from_below(wait)
-        own = RECORD.pack(self.number, digest)
+        own_record = RECORD.pack(self.number, digest)
         agree = all(
-            records == own * (self._expected[descriptor] // RECORD.size)
+            records == own_record * (self._expected[descriptor] // RECORD.size)
             for descriptor, records in requests.items()
         )
         self._decision = ENTER if agree and digest != MISMATCH else ASK_RANK_0
         for parent in self._parents:
             with suppress(OSError):  # it has gone, and the coordinator will say so
-                parent.send(own if agree else RECORD.pack(self.number, MISMATCH))
+                parent.send(own_record if agree else RECORD.pack(self.number, MISMATCH))
 
     def answer(self, wait: Wait) -> bool:
         """Whether all may enter: the root's answer, passed on to all below."""

@@ -43,15 +43,15 @@ class Structure:
             )
 
     def _node(self, node: Any, path: Path) -> JsonNode:
-        owned = owned_by(node)
-        if owned is not None and owned.is_tensor:
-            return ["tensor", self._name(node, owned.backend, path)]
+        ownership = owned_by(node)
+        if ownership is not None and ownership.is_tensor:
+            return ["tensor", self._name(node, ownership.backend, path)]
         if type(node) in _PLAIN:
             _check_length(node, path)
             return ["plain", node]
         if type(node) in _CONTAINERS.values():
             return [type(node).__name__, self._contents(node, path)]
-        hint = _alternative(node, is_model=owned is not None)
+        hint = _alternative(node, is_model=ownership is not None)
         raise ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {hint}")
 
     def _name(self, tensor: Tensor, owner: Backend, path: Path) -> str:

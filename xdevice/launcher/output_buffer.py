@@ -72,8 +72,8 @@ class OutputBuffer:
                 self._add(stream, piece)
             if stream.incomplete:
                 self._add(stream, b"\n")
-        kept = len(self._first) + len(self._last)
-        return Printed(self._first, self._count - kept, list(self._last))
+        left_out = self._count - len(self._first) - len(self._last)
+        return Printed(self._first, left_out, list(self._last))
 
     def _add(self, stream: _Stream, piece: bytes) -> None:
         """Keep the first and the last lines that end in this piece, and count the others."""

@@ -73,11 +73,11 @@ class Plan:
             "LOCAL_RANK": rank - self.ranks[0],
             "LOCAL_WORLD_SIZE": self.processes,
         }
-        torchruns = {name: str(number) for name, number in numbers.items()}
-        ours = {f"XDEVICE_{name}": text for name, text in torchruns.items()}
+        torchrun_variables = {name: str(number) for name, number in numbers.items()}
+        xdevice_variables = {f"XDEVICE_{name}": text for name, text in torchrun_variables.items()}
         return {
-            **ours,
-            **torchruns,
+            **xdevice_variables,
+            **torchrun_variables,
             "XDEVICE_MASTER_PORT": str(self.port),
             "MASTER_ADDR": self.environment["XDEVICE_MASTER_ADDR"],
             "MASTER_PORT": str(self.port + block_size(self.world_size) - 1),

@@ -64,9 +64,9 @@ def check_token(token: str, source: str) -> str:
 
 def create_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
     """Rank 0's token: the given one, or a new one in a file for this host's processes."""
-    given = _given_token(info, env)
-    if given is not None:
-        return given
+    token_of_user = _token_of_user(info, env)
+    if token_of_user is not None:
+        return token_of_user
     path = _token_file(info)
     token = new_token()
     new = path.with_suffix(f".{os.getpid()}")
@@ -80,9 +80,9 @@ def create_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> byte
 
 def find_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
     """The token of the other ranks; `FileNotFoundError` until rank 0 has made it."""
-    given = _given_token(info, env)
-    if given is not None:
-        return given
+    token_of_user = _token_of_user(info, env)
+    if token_of_user is not None:
+        return token_of_user
     return _token_file(info).read_bytes()
 
 
@@ -91,7 +91,7 @@ def discard_token(info: ProcessInfo) -> None:
         _token_file(info).unlink()
 
 
-def _given_token(info: ProcessInfo, env: Mapping[str, str]) -> bytes | None:
+def _token_of_user(info: ProcessInfo, env: Mapping[str, str]) -> bytes | None:
     if info.token:
         return info.token.encode()
     if TOKEN in env:
@@ -207,12 +207,12 @@ class Acceptor:
     """Accepts connections, and returns those that have proved that they know the token."""
 
     def __init__(
-        self, listener: socket.socket, token: bytes, own: int, selector: selectors.BaseSelector
+        self, listener: socket.socket, token: bytes, expected: int, selector: selectors.BaseSelector
     ) -> None:
         self._listener = listener
         self._token = token
         self._selector = selector
-        self._limit = own + UNAUTHENTICATED  # all ``own`` connections of the job may come at once
+        self._limit = expected + UNAUTHENTICATED  # all connections of the job may come at once
         # The connections that wait for their handshake, the oldest first: an ordered set.
         self.waiting: dict[Connection, None] = {}
         # A descriptor to give up when no other one is left.

@@ -86,8 +86,8 @@ class Coordinator(threading.Thread):
         while self._goes_on():
             events = self._selector.select(self._select_timeout())
             ready = [key.fileobj for key, _ in events]
-            channels = [each for each in ready if isinstance(each, Channel)]
-            connections = [each for each in ready if isinstance(each, Connection)]
+            channels = [source for source in ready if isinstance(source, Channel)]
+            connections = [source for source in ready if isinstance(source, Connection)]
             listener_is_ready = len(ready) > len(channels) + len(connections)
             for connection in connections:
                 self._authenticate(connection)
@@ -159,7 +159,7 @@ class Coordinator(threading.Thread):
         self._peers_by_channel[channel] = peer
         channel.is_barrier = message["channel"] == "barrier"
         del self._unidentified[channel]
-        have_both_channels = all(len(each.channels) == 2 for each in self.peers.values())
+        have_both_channels = all(len(known.channels) == 2 for known in self.peers.values())
         if len(self.peers) == self.world_size and have_both_channels:
             self._begin()
         return peer
@@ -345,13 +345,13 @@ class Coordinator(threading.Thread):
         ends = self._ends_of_waits()
         engine_times = [peer.engine_time for peer in peers if peer.engine_time is not None]
         if may_still_come(peers):
-            self._deadline = now + max(each.left for each in engine_times)
+            self._deadline = now + max(engine_time.left for engine_time in engine_times)
             self._send_all("control", extended=True)
             return
         is_timed_out = (
             any(peer.location is None for peer in peers)
             or any(end <= now for end in ends)
-            or any(each.spent >= self.timeout for each in engine_times)
+            or any(engine_time.spent >= self.timeout for engine_time in engine_times)
         )
         if not is_timed_out:  # the work whose time was extended has ended
             self._deadline = min(ends, default=None)

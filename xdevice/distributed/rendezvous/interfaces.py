@@ -46,9 +46,8 @@ def own_address(host: str, hosts: Sequence[str]) -> str | None:
     other hosts know. Then it is the address from which this host sends to another one.
     """
     named = _resolve(host)
-    known = interfaces()
-    is_usable = named is not None and not is_loopback(named) and (not known or named in known)
-    if is_usable:
+    addresses = interfaces()
+    if named is not None and not is_loopback(named) and (not addresses or named in addresses):
         return named
     for other in dict.fromkeys(hosts):
         if other == host:

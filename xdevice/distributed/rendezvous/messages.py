@@ -142,9 +142,9 @@ class Fingerprint:
                 "give the same tree everywhere"
             )
         hint = "give the same structure, shapes and dtypes everywhere"
-        for own, expected in zip(self.tensors, rank_0.tensors, strict=False):
-            if own != expected:
-                return f"{gives} {own} where rank 0 gives {expected}; {hint}"
+        for tensor, expected in zip(self.tensors, rank_0.tensors, strict=False):
+            if tensor != expected:
+                return f"{gives} {tensor} where rank 0 gives {expected}; {hint}"
         return f"{gives} {self.count} tensors of other shapes, dtypes or paths than rank 0; {hint}"
 
 

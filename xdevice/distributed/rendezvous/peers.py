@@ -59,17 +59,17 @@ def _process(message: JoinMessage) -> str:
     return f"process {message.get('pid')} on {message.get('name')}"
 
 
-def refusal(joining: JoinMessage, own: JoinMessage, same_rank: Peer | None) -> str | None:
-    """Why a process cannot join the job of rank 0, whose message is ``own``; ``None`` if it can.
+def refusal(joining: JoinMessage, rank_0: JoinMessage, same_rank: Peer | None) -> str | None:
+    """Why a process cannot join the job of rank 0, whose message is ``rank_0``; ``None`` if it can.
 
     ``same_rank`` is the process that has joined with the same rank.
     """
     rank = joining["rank"]
-    size = own["world_size"]
+    size = rank_0["world_size"]
     for key in _MUST_AGREE:
-        if joining.get(key) != own[key]:
+        if joining.get(key) != rank_0[key]:
             difference = f"{_WORDS.get(key, key)} {joining.get(key)!r}"
-            return f"rank {rank} has {difference}, and rank 0 has {own[key]!r}; start all alike"
+            return f"rank {rank} has {difference}, and rank 0 has {rank_0[key]!r}; start all alike"
     if not 0 <= rank < size:
         return f"a process has rank {rank} in a job of {size} processes; ranks count from 0"
     if same_rank is not None and same_rank.join_message["id"] != joining.get("id"):
