@@ -21,7 +21,7 @@ MARK = "XDEVICE_TEST_JOB"
 
 
 class Done:
-    """What came of a job: its status, and what it printed, in order of ranks or as it came."""
+    """The result of a job: its status and its output."""
 
     def __init__(self, completed):
         self.status = completed.returncode
@@ -41,7 +41,7 @@ class Done:
 
 
 def left_behind(mark):
-    """The processes of a job that are still there; the kernel may take a moment to clear those that were killed."""
+    """The processes of a job that still run; the kernel may take a moment to remove killed ones."""
     until = time.monotonic() + 30
     while found := _marked(mark):
         if time.monotonic() > until:
@@ -91,7 +91,7 @@ def job_processes(environment):
 
 @pytest.fixture
 def launch(environment):
-    """Runs a job to its end, and sees that it leaves no process. One that hangs has status 124, by the time limit."""
+    """Runs a job to its end, and checks that no process is left. A job that hangs has status 124."""
 
     def run(backend, *arguments, n=2, script=WORKER, options=(), limit=100, **env):
         options = [
@@ -148,7 +148,7 @@ def why_not():
 
 @pytest.fixture
 def hosts(request):
-    """The names and addresses of two hosts, or as many as asked for, that reach each other only: over a switch."""
+    """The names and addresses of two or more hosts that reach only each other, over a switch."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
     letters = "abcd"[: getattr(request, "param", 2)]
@@ -185,7 +185,7 @@ def hosts(request):
 
 @pytest.fixture
 def launch_on(hosts, environment, tmp_path):
-    """Starts a launcher on each host; a frozen worker's too are killed in the end."""
+    """Starts a launcher on each host; all processes are killed after the test."""
     started = []
 
     def start(backend, scenario, *arguments, names=()):

@@ -1,4 +1,4 @@
-"""What the processes of a job do with files, one scenario a run; each prints what it has seen."""
+"""Scenarios in which the processes of a job save and load files, and print the results."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from xdevice import distributed
 
 
 def writes(path):
-    """Rank 0 takes its time; the others find a whole file when they come back."""
+    """Rank 0 writes slowly; the others find a complete file when ``save`` returns."""
     if distributed.rank() == 0:
         time.sleep(1)
     xdevice.save({"w": xdevice.full((3,), float(distributed.rank()))}, path)
@@ -23,7 +23,7 @@ def writes(path):
 
 
 def fails(path):
-    """Rank 0 cannot write, and goes on as if nothing had been."""
+    """Rank 0 cannot write, and ignores the error."""
     if distributed.rank() == 0:
         time.sleep(
             2

@@ -1,4 +1,4 @@
-"""Files in a job of several processes: one writes, all find the file, and none waits for one that cannot come."""
+"""Files in a job of several processes: rank 0 writes, and all processes find the file."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def test_rank_0_writes_for_all(backend, launch, tmp_path):
 
 @pytest.mark.weekly
 @has_engine
-def test_rank_0s_error_is_everybodys(backend, launch, tmp_path):
+def test_all_processes_raise_the_error_of_rank_0(backend, launch, tmp_path):
     done = launch(backend, "fails", tmp_path, script=SCRIPT)
     lines = [[line for line in done.of(rank) if said(line)] for rank in (0, 1)]
     assert [len(of_one) for of_one in lines] == [2, 2], done.stderr

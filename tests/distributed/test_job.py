@@ -1,4 +1,4 @@
-"""A job of several processes under each framework's own engine: it agrees, or it ends and says with whom."""
+"""A job of several processes under each framework's engine: it agrees, or names the failed rank."""
 
 import random
 import re

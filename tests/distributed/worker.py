@@ -1,4 +1,4 @@
-"""What the processes of a test do: ``worker.py SCENARIO``. They check what they find, and print what the test reads."""
+"""A test's processes: ``worker.py SCENARIO``. They check results, and print what the test reads."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def same(tensor, wanted):
 
 
 def made(values, dtype):
-    """A tensor, or nothing where the framework lacks the dtype."""
+    """A tensor; ``None`` if the framework does not have the dtype."""
     try:
         return xdevice.tensor(values, dtype=dtype)
     except xdevice.XDeviceError:
@@ -93,7 +93,7 @@ def reduces(rank, size):
 
 
 def keeps_nan(rank, size):
-    """A NaN of any process is one of the result, and does not affect the numbers beside it."""
+    """A NaN in any process is a NaN in the result, and changes no other number."""
     nan, inf = float("nan"), float("inf")
     numbers = [
         nan if rank == 0 else 1,
@@ -133,7 +133,7 @@ def means_are_exact(rank, size):
 
 
 def keeps_bits(rank, size, dtype):
-    """Sums are exact where the sum is a number of that dtype, and what is sent arrives bit for bit."""
+    """Sums are exact if the dtype has the sum, and tensors arrive bit for bit."""
     x = made([1, 0, 1, rank], dtype)
     if x is None:
         return
@@ -163,7 +163,7 @@ def keeps_bits(rank, size, dtype):
 
 
 def refuses(rank):
-    """Each process finds these wrong by itself, and the job goes on."""
+    """Each process raises these errors by itself, and the job goes on."""
     for wrong, error, says in (
         (
             lambda: dist.all_reduce(xdevice.ones(2), "product"),
@@ -197,7 +197,7 @@ def refuses(rank):
 
 
 class Unordered(frozenset):
-    """A set of two things that every framework's tensors stand in for, hashable or not."""
+    """A set of two objects in which tensors are replaced, since some are not hashable."""
 
     def __new__(cls):
         return super().__new__(cls, (1, 2))
@@ -209,7 +209,7 @@ def in_a_thread(act):
 
 
 def bursts(rank, size):
-    """A thousand reductions of one shape, none waited for by the caller, each exact; then sizes that change."""
+    """A thousand exact reductions of one shape that the caller does not wait for; then other sizes."""
     ones = [xdevice.full((17,), float(rank + i)) for i in range(10)]
     results = [dist.all_reduce(ones[i % 10]) for i in range(1000)]
     wanted = [sum(range(size)) + size * (i % 10) for i in range(1000)]
@@ -219,13 +219,13 @@ def bursts(rank, size):
 
 
 def differs(rank, size):
-    """Shapes that differ: every process gets the error, and it names the one that differs from rank 0."""
+    """If shapes differ, every process raises an error with the rank that differs from rank 0."""
     agrees(rank, size)
     said(lambda: dist.all_reduce({"w": xdevice.ones(3), "b|;": xdevice.ones(2 + rank)}))
 
 
 def listens(rank, size):
-    """On one host nothing ever listens but on loopback: not this process, nor what it has started."""
+    """On one host this process and those that it starts listen on loopback only, at all times."""
     same(dist.all_reduce(xdevice.ones(3)), [size] * 3)
     look()
     print(
@@ -258,7 +258,7 @@ def is_wide(address):
 
 
 def frozen(rank, size):
-    """Rank 1 is stopped before it comes to the barrier, or in the engine's work, or in the engine's end."""
+    """Rank 1 is stopped before the barrier, in the engine's work, or in the engine's end."""
     if rank == 1 and sys.argv[2] != "barrier":
         engine, name = xdevice.backend().engine, {"work": "all_reduce", "end": "stop"}[sys.argv[2]]
         real = getattr(engine, name)
@@ -269,7 +269,7 @@ def frozen(rank, size):
 
 
 def killed(rank, size):
-    """While the others are in an engine's long work, or about to be."""
+    """While the other processes are in a long work of the engine, or about to enter it."""
     x = xdevice.ones(10_000_000)
     if rank == 1:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)  # which kills, whatever the process does then
@@ -299,7 +299,7 @@ def waits(rank, size):
 
 
 def computes(rank, size):
-    """Nearly always inside the engine."""
+    """The processes are inside the engine nearly all the time."""
     x = xdevice.ones(2_000_000)
     dist.all_reduce(x)
     print("ready", flush=True)
@@ -317,7 +317,7 @@ def transfers(rank, size):
 
 
 def stops(rank, size):
-    """Freezes inside the engine, or nearly."""
+    """Freezes inside the engine, or just before it."""
     if rank == 1:
         Timer(0.5, os.kill, (os.getpid(), signal.SIGSTOP)).start()
     computes(rank, size)
@@ -358,7 +358,7 @@ def disagreeing(rank):
 
 
 def doubled(rank):
-    """A job of three in which the second comes twice: this process's other self is a plain socket's."""
+    """A job of three in which rank 1 joins twice, the second time by a plain socket."""
     os.environ["XDEVICE_WORLD_SIZE"] = "3"
     if rank == 1:
         from xdevice.distributed.launcher_variables import process_info_in

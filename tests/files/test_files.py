@@ -1,4 +1,4 @@
-"""A file that is being written when the process dies, or the disk is full, does no harm."""
+"""A process that is killed while it writes, and a full disk, leave the previous file unchanged."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ def run(code, *arguments, **options):
 
 @pytest.fixture
 def old(tmp_path):
-    """A file that is there already."""
+    """A file that exists before the test."""
     with xdevice.using("numpy"):
         xdevice.save(xdevice.ones(3), tmp_path / "file")
     return tmp_path / "file"

@@ -1,4 +1,4 @@
-"""What stands at the path before and after: links stay, devices and folders are left alone, threads do not meet."""
+"""Paths: links stay, devices and folders are refused, threads do not disturb each other."""
 
 import errno
 import json
@@ -124,7 +124,7 @@ def test_a_missing_folder_is_an_error_with_its_path(tmp_path):
 
 
 @pytest.mark.parametrize("path", [3, None, 1.5, ["file"]])
-def test_what_is_no_path_is_an_error(path):
+def test_an_object_that_is_not_a_path_is_an_error(path):
     with pytest.raises(xdevice.ArgumentTypeError, match="is not a path; write for example"):
         xdevice.save(numpy.ones(2), path)
     with pytest.raises(xdevice.ArgumentTypeError, match="is not a path"):
@@ -186,8 +186,8 @@ def test_a_tree_too_deep_for_python_is_an_error(tmp_path):
         tree = tree.pop() if isinstance(tree, list) else None
 
 
-def test_no_byte_of_the_header_is_believed(tmp_path):
-    """Each byte changed: what is loaded is a tree, or the file is refused in our own words."""
+def test_a_file_with_a_changed_header_is_a_tree_or_refused(tmp_path):
+    """With any byte changed, the file is loaded as a tree, or refused with an error of xdevice's."""
     xdevice.save({"w": numpy.ones((2, 3), "float32"), "b": [numpy.zeros(0), 5]}, tmp_path / "file")
     whole = (tmp_path / "file").read_bytes()
     size = 8 + int.from_bytes(whole[:8], "little")
@@ -214,7 +214,7 @@ def test_an_empty_tensor_of_an_impossible_shape(tmp_path, shape):
         xdevice.load(tmp_path / "file")
 
 
-def test_what_has_the_old_file_open_or_linked_keeps_it_whole(tmp_path):
+def test_open_files_and_hard_links_keep_the_old_content(tmp_path):
     path, link = tmp_path / "file", tmp_path / "link"
     with xdevice.using("numpy"):
         xdevice.save(xdevice.zeros(1000), path)

@@ -27,7 +27,7 @@ def note(name, text=""):
 
 @pytest.fixture
 def script(tmp_path):
-    """Writes a script that knows its ``rank``, and can ``note(name, text)`` in a file of that name; its path."""
+    """Writes a script that has ``rank``, and ``note(name, text)``, which writes a file; returns its path."""
 
     def write(code, name="toy.py"):
         (tmp_path / name).write_text(PRELUDE + textwrap.dedent(code), encoding="utf-8")
@@ -38,7 +38,7 @@ def script(tmp_path):
 
 @pytest.fixture
 def start(tmp_path, with_ctrl_c):
-    """Starts ``xdevice launch``, and leaves none of those it started behind."""
+    """Starts ``xdevice launch``, and kills all of its processes after the test."""
     started = []
 
     def begin(*arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **env):
@@ -68,7 +68,7 @@ def launch(start):
 
 @pytest.fixture
 def noted(tmp_path):
-    """What the script has noted under that name, once it has."""
+    """The text that the script has noted under that name, once it has."""
 
     def read(name, within=60):
         deadline = time.monotonic() + within
@@ -82,7 +82,7 @@ def noted(tmp_path):
 
 @pytest.fixture
 def gone():
-    """Whether all these processes have ended, or do within so many seconds."""
+    """Whether all these processes end within so many seconds."""
 
     def ask(*pids, within=0.0):
         deadline = time.monotonic() + within

@@ -1,4 +1,4 @@
-"""One process fails: all are stopped, with all that they have started, and the one that failed has the last word."""
+"""If one process fails, all process trees are stopped, and the failed rank's stderr comes last."""
 
 import re
 import signal
@@ -9,7 +9,7 @@ from xdevice.distributed import PEER_FAILED
 
 
 def last_words(done):
-    """What is said at the end of stderr, by the launcher itself."""
+    """The launcher's own message at the end of stderr."""
     return re.search(rb"^xdevice: .*", done.stderr, re.MULTILINE | re.DOTALL)[0].decode()
 
 
@@ -152,7 +152,7 @@ def test_the_time_limit_names_who_worked(script, launch):
     )
 
 
-def test_the_last_ones_stopped_end_it(script, launch, noted, gone):
+def test_the_job_ends_if_all_running_processes_are_stopped(script, launch, noted, gone):
     path = script("""
         if rank == 1:
             note("pid", os.getpid())
@@ -166,7 +166,7 @@ def test_the_last_ones_stopped_end_it(script, launch, noted, gone):
     )
 
 
-def test_a_short_stop_does_no_harm(script, launch):
+def test_a_process_that_is_stopped_for_a_moment_goes_on(script, launch):
     path = script("""
         if rank == 1:
             subprocess.Popen(["sh", "-c", f"sleep 2; kill -CONT {os.getpid()}"])

@@ -1,4 +1,4 @@
-"""What the processes print: whole lines behind their ranks, nothing lost, nothing mixed, kept in files if asked for."""
+"""The output of the processes: complete lines after their ranks, none lost or mixed, and logs."""
 
 import os
 import pty

@@ -1,4 +1,4 @@
-"""What is kept of a child's output: its first lines and its last, however much it prints and however."""
+"""The first and the last lines of a child's output, which are kept however much it prints."""
 
 import os
 import tempfile
@@ -38,7 +38,7 @@ def test_first_and_last_lines_are_kept(spools, number, at_once):
 
 
 def test_a_flood_of_lines_is_only_counted(spools):
-    """A value for each line took half a minute at 256 MiB, in which no other run was watched."""
+    """An object for each line took half a minute for 256 MiB, and no other run was watched meanwhile."""
     spools[0].write(b"y\n" * 2**21)
     spools[0].flush()
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""After a failure the job starts again, as often as it is told to, and only where that may help."""
+"""After a failure the job restarts as often as it was asked to, if that may help."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The launcher itself is told to end, or is killed: no process and no port is left."""
+"""The launcher is asked to stop, or is killed: no process and no port is left."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ SERVERS = """
 
 @pytest.fixture
 def at_work(script, start, noted):
-    """A launcher, the processes that it and its ranks have started, and the job's ports, once all are at work."""
+    """A launcher, all processes of its job, and the job's ports, once the job runs."""
     launcher = start("-n", 2, script(SERVERS))
     rows = [list(map(int, noted(f"rank{rank}").split())) for rank in range(2)]
     return launcher, [pid for row in rows for pid in row[:2]], range(rows[0][2], rows[0][2] + 6)
@@ -75,7 +75,7 @@ def test_a_killed_launcher_leaves_nothing(at_work, gone):
     assert ports.first_taken(block) is None
 
 
-def test_a_killed_launcher_and_the_frozen(at_work, gone):
+def test_a_killed_launcher_leaves_no_frozen_process(at_work, gone):
     launcher, pids, _ = at_work
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
@@ -84,7 +84,7 @@ def test_a_killed_launcher_and_the_frozen(at_work, gone):
     assert gone(*pids, within=60)
 
 
-def test_the_end_of_a_job_ends_its_guard(script, launch, gone, noted):
+def test_the_reaper_ends_with_the_job(script, launch, gone, noted):
     path = script("""
         import psutil
         note("guard", next(p.pid for p in psutil.Process(os.getppid()).children() if p.pid != os.getpid()))

@@ -1,4 +1,4 @@
-"""What a process is started with: its place, its environment, its ports, its cores."""
+"""What a process is started with: its rank, its environment, its ports and its cores."""
 
 import ast
 import itertools
@@ -26,7 +26,7 @@ TELL = """
 
 @pytest.fixture
 def told(script, launch):
-    """What each rank is told, by rank."""
+    """The variables of each rank."""
     path = script(TELL)
 
     def ask(*arguments, **env):

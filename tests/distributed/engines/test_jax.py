@@ -1,4 +1,4 @@
-"""What is particular to JAX in a job of several processes."""
+"""What only JAX's engine does."""
 
 import pytest
 
@@ -47,7 +47,7 @@ distributed.barrier()
 
 
 @pytest.mark.weekly
-def test_starting_too_late_says_so(launch, tmp_path):
+def test_starting_after_the_first_array_is_an_error(launch, tmp_path):
     script = tmp_path / "late.py"
     script.write_text(LATE)
     done = launch("jax", script=script)

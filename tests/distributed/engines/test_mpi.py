@@ -1,4 +1,4 @@
-"""The engine that all frameworks have: MPI, whose own ``mpirun`` starts the processes."""
+"""MPI, the engine of all frameworks; its own ``mpirun`` starts the processes."""
 
 import os
 import shutil

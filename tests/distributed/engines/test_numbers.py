@@ -1,4 +1,4 @@
-"""What the numbers of each engine are equal to: the table in docs/several/engines.md, measured with three processes."""
+"""The numbers of each engine, as in the table of docs/several/engines.md, with three processes."""
 
 import json
 import os
@@ -68,7 +68,7 @@ with dist.process_group(60):
 
 STEPS = 2  # additions of three numbers, each of which rounds
 ANY_ORDER = {"mxnet"}
-"""Engines that add up in another order each time: floating-point sums may differ in the last bits from run to run."""
+"""Engines that add up in another order each time: the last bits of sums differ between runs."""
 
 EACH = {
     "torch": {"float16", "bfloat16"},

@@ -1,4 +1,4 @@
-"""What is particular to PaddlePaddle in a job of several processes."""
+"""What only PaddlePaddle's engine does."""
 
 import pytest
 

@@ -27,14 +27,14 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def folder(monkeypatch):
-    """The folder with the names, where each test sees its own alone: other tests run beside it."""
+    """A folder of each test's own in place of /dev/shm, which tests that run at once share."""
     with tempfile.TemporaryDirectory(dir="/dev/shm") as made:
         monkeypatch.setattr(shared_memory, "_parent", lambda: Path(made))
         yield Path(made)
 
 
 def together(size, act):
-    """What each of so many members gets from this, in the order of ranks."""
+    """The results of so many members, in the order of ranks."""
     name = secrets.token_hex(16)
 
     def take_part(rank):
@@ -119,7 +119,7 @@ def test_a_peer_that_leaves_ends_the_wait():
     assert together(4, act) == ["told", None, "told", "told"]
 
 
-def test_a_full_memory_is_told_to_all(monkeypatch, folder):
+def test_all_processes_raise_if_the_memory_is_full(monkeypatch, folder):
     def full(file, size):
         raise OSError(28, "No space left on device")
 
@@ -143,7 +143,7 @@ def test_a_folder_of_another_users_is_refused(monkeypatch, folder):
         SharedMemory(1, 2, "name", 10)
 
 
-def test_memory_that_rank_0_never_makes(folder):
+def test_a_process_waits_for_the_memory_until_the_timeout(folder):
     with pytest.raises(DistributedTimeoutError) as raised:
         SharedMemory(1, 2, secrets.token_hex(16), 0.1)
     assert str(raised.value) == (
@@ -179,7 +179,7 @@ def test_it_keeps_no_descriptor():
     assert open_files() == before
 
 
-def test_what_a_killed_process_has_left_is_removed(folder):
+def test_folders_of_killed_processes_are_removed(folder):
     code = (
         "import sys; from pathlib import Path; from xdevice.kit import shared_memory\n"
         "shared_memory._parent = lambda: Path(sys.argv[1])\n"

@@ -1,4 +1,4 @@
-"""What every engine has a part in, or none: tried with the one that starts quickest."""
+"""What does not depend on the engine, run with the one that starts fastest."""
 
 import os
 import shutil

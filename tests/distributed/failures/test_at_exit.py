@@ -1,4 +1,4 @@
-"""How jobs end when a process fails at an unusual point; a sleep stands for an engine that does not return."""
+"""The end of jobs in which a process fails at an unusual point. A sleep stands for a hanging engine."""
 
 import textwrap
 
@@ -196,7 +196,7 @@ LEAVES = {
 
 
 @pytest.mark.parametrize("how", LEAVES)
-def test_any_early_end_is_named(play, how):
+def test_a_process_that_ends_early_is_named(play, how):
     code, status, says = LEAVES[how]
     done = play(f"""
         watched = member(600.0)

@@ -1,4 +1,4 @@
-"""A job that is killed in the middle goes on from its last file, and ends with the very same bits."""
+"""A killed job goes on from its last file, and ends with the same bits."""
 
 import os
 import random
@@ -31,7 +31,7 @@ with distributed.process_group():
 
 @pytest.fixture
 def training(backend, environment, tmp_path):
-    """A job that trains, and restarts once; then it trains a second time, from the beginning to the end."""
+    """Two runs of a job that trains: one that is killed and restarts, and one without a restart."""
     (tmp_path / "trains.py").write_text(TRAINS, encoding="utf-8")
     command = [
         "-m",
@@ -105,7 +105,7 @@ def test_a_kill_changes_no_bit(training, tmp_path):
 
 @pytest.mark.weekly
 def test_an_unreadable_checkpoint_is_passed_over(backend, tmp_path, environment):
-    """By every process, for the one before it, which the next save does not overwrite with the unreadable one."""
+    """Every process loads the one before it, and the next save does not overwrite that one."""
     file = tmp_path / "net"
     command = [
         sys.executable,

@@ -1,4 +1,4 @@
-"""The recipes for other launchers, each run as it is: two processes train, and leave the same file."""
+"""The recipes for other launchers, run unedited: two processes train, and write the same file."""
 
 import os
 import shutil

@@ -28,7 +28,7 @@ def test_two_hosts_make_one_job(backend, launch_on):
 def test_hosts_meet_at_addresses_that_are_not_the_first_of_their_interface(
     backend, hosts, launch_on, kind
 ):
-    """Elsewhere: the first address is the same on both hosts, so that nobody is reached there."""
+    """Elsewhere: the first address is the same on both hosts, so neither reaches the other there."""
     for name, address in hosts:
         launch_on.ip("-n", name, "addr", "flush", "dev", "xd0")
         launch_on.ip(
@@ -68,7 +68,7 @@ def test_paddle_is_refused_an_address_that_gloo_would_not_use(backend, hosts, la
 
 @pytest.mark.weekly(but="torch")
 @pytest.mark.needs("gradient")
-def test_hosts_meet_whose_names_are_loopback_to_themselves(backend, hosts, launch_on):
+def test_hosts_meet_if_their_names_stand_for_loopback(backend, hosts, launch_on):
     folders = []
     try:
         for number, (name, _) in enumerate(hosts):
@@ -105,7 +105,7 @@ def test_a_cut_cable_ends_both_hosts(backend, hosts, launch_on):
 
 @pytest.mark.weekly
 @pytest.mark.parametrize("hosts", [3], indirect=True)
-def test_two_hosts_that_cannot_talk_are_not_blamed(backend, hosts, launch_on):
+def test_no_rank_is_named_if_two_hosts_cannot_connect(backend, hosts, launch_on):
     of_torch(backend)
     started = launch_on("torch", "computes")
     for process in started:

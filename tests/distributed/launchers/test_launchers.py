@@ -1,4 +1,4 @@
-"""What each launcher's variables say: the real launchers where they are installed, their words otherwise."""
+"""The variables of each launcher: of the real ones if they are installed, otherwise as recorded."""
 
 import re
 import subprocess
@@ -17,7 +17,7 @@ WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}
 
 
 def port_of(job):
-    """Where the processes of a job of that name meet: the same for all, and below the ports of connections."""
+    """The port where the processes of a job of that name meet, below those that the system gives to connections."""
     return 20_000 + zlib.crc32(job.encode()) % 10_000
 
 

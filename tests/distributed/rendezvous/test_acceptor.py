@@ -1,4 +1,4 @@
-"""Connections that do not belong to the job, at rank 0's port: they are dropped, and the job does not notice."""
+"""Unauthenticated connections at rank 0's port: they are dropped, and the job goes on."""
 
 import json
 import os
@@ -29,7 +29,7 @@ AGREED = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": 30.0}
 
 @pytest.fixture
 def port(monkeypatch):
-    """Rank 0's port, in a job of two of which rank 0 alone has come; in the end the other comes, and all goes well."""
+    """Rank 0's port while rank 1 of two is missing. After the test rank 1 joins, and the job succeeds."""
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN)
     first = free_block(6)
     failed = []
@@ -67,7 +67,7 @@ def until_it_listens(port):
 
 
 def answered(port, *pieces, patience=60):
-    """What rank 0 sends, beyond its greeting, to a connection that sends these, until it closes that."""
+    """The bytes that rank 0 sends after its challenge, to a connection that sends these."""
     with socket.create_connection(("127.0.0.1", port), timeout=patience) as line:
         theirs = line.recv(CHALLENGE)
         answer = b""
@@ -82,7 +82,7 @@ def answered(port, *pieces, patience=60):
 
 
 def joining(port, message):
-    """What rank 0 sends to a connection that proves itself and then sends this, until it closes it."""
+    """The bytes that rank 0 sends to an authenticated connection that sends this."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
         line.sendall(response_to(TOKEN)(line.recv(CHALLENGE)))
         assert len(line.recv(32)) == 32  # rank 0's own response
@@ -111,7 +111,7 @@ UNAUTHENTICATED = {
 
 
 @pytest.mark.parametrize("sent", UNAUTHENTICATED)
-def test_the_unauthenticated_is_dropped(port, sent):
+def test_an_unauthenticated_connection_is_dropped(port, sent):
     assert answered(port, UNAUTHENTICATED[sent]) == b""  # else the connection's timeout raises
 
 
@@ -150,7 +150,7 @@ def test_slow_bytes_keep_no_connection(port):
         send(line)
 
 
-def test_idle_connections_keep_nobody_out(port, monkeypatch):
+def test_idle_connections_do_not_keep_the_job_out(port, monkeypatch):
     monkeypatch.setattr(authentication, "HANDSHAKE", 600)  # so that time drops none of them
     crowd = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(300)]
     assert joining(port, b'{"channel": "neither"}\n') == b""
@@ -241,7 +241,7 @@ def test_a_job_with_many_open_files(launch, tmp_path):
 
 
 def test_the_token_is_shown_nowhere(port, environment):
-    """It is in the environment, which another user cannot read."""
+    """The token is in the environment, which other users cannot read."""
     command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "-m", "sysconfig"]
     launcher = subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True

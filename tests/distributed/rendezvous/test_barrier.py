@@ -1,4 +1,4 @@
-"""How processes let each other into collectives: nobody comes in early, nothing hangs, and who is wrong is named."""
+"""The barrier before a collective: no process enters early, nothing hangs, wrong ranks are named."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_all_enter_together_by_the_tree(processes, per_host):
     }
 
 
-def test_nobody_comes_in_before_all_have_asked():
+def test_no_process_enters_before_all_have_asked():
     found = crowd(12, 4, "dawdles", **TOKEN)
     rounds = list(zip(*[told["times"] for told in found.values()], strict=True))
     assert len(rounds) == 200

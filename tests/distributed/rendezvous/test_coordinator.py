@@ -1,4 +1,4 @@
-"""What rank 0 answers the processes that connect to it, in any order; and what comes of another program's port."""
+"""Rank 0's answers to processes that connect in any order, and connecting to another program."""
 
 import json
 import socket
@@ -106,7 +106,7 @@ def test_a_rank_0_that_never_joins(coordinator):
 
 @pytest.fixture
 def asked():
-    """Asks a server that answers in this way at rank 0's port; the error, and the port."""
+    """Join at a server that answers in this way; returns the error and the address."""
 
     def ask(answer):
         with closing(socket.create_server(("127.0.0.1", 0))) as other:
@@ -161,7 +161,7 @@ def test_a_silent_port_is_tried_again(asked, monkeypatch):
     assert str(error).startswith(f"rank 1 has waited 2 s at {there}: rank 0 cannot be reached (")
 
 
-def test_a_false_rank_0_learns_nothing(asked, monkeypatch):
+def test_a_false_rank_0_is_not_told_the_token(asked, monkeypatch):
     monkeypatch.setenv("XDEVICE_TOKEN", TOKEN.decode())
     heard = []
 

@@ -1,4 +1,4 @@
-"""Any bytes and JSON, before the handshake and after it: rank 0 goes on, or names the process that sent them."""
+"""Any bytes and any JSON, before and after the handshake: rank 0 goes on, or names the process."""
 
 import json
 import socket
@@ -59,7 +59,7 @@ news = st.one_of(
 
 @contextmanager
 def coordinator():
-    """Rank 0's side of a job of two, of which rank 0 alone has come; its address, and rank 0's barrier channel."""
+    """The coordinator of a job in which only rank 0 has joined, its address, and rank 0's barrier channel."""
     listener = socket.create_server(("127.0.0.1", 0))
     made = Coordinator(listener, TOKEN, {**JOIN, "rank": 0, "id": "0"}, 30.0)
     address = listener.getsockname()
@@ -83,7 +83,7 @@ def coordinator():
 
 
 def connected(address, *lines):
-    """A connection that has proved itself, and has sent these lines."""
+    """An authenticated connection that has sent these lines."""
     line = socket.create_connection(address, timeout=60)
     ours, theirs = new_challenge(), line.recv(CHALLENGE)
     line.sendall(ours + response(TOKEN, b"process", ours, theirs))
@@ -170,7 +170,7 @@ def test_any_message_of_a_peer(where, messages):
         assert made.failure["rank"] == 1
 
 
-def test_pieces_make_the_same_messages():
+def test_messages_may_arrive_in_pieces():
     @FEW
     @given(
         st.lists(st.dictionaries(st.text(max_size=3), scalars, max_size=3), max_size=5), st.data()

@@ -1,4 +1,4 @@
-"""Which address and network interface a process has."""
+"""The address and the network interface of a process."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""The job's token, where another launcher than xdevice's has started the processes."""
+"""The job's token if another launcher has started the processes."""
 
 import os
 import subprocess
@@ -88,7 +88,7 @@ def test_a_short_token_is_refused():
 
 
 @pytest.mark.skipif(os.name != "posix", reason="folders have no modes here")
-def test_an_open_folder_is_refused(monkeypatch, tmp_path):
+def test_a_folder_that_others_can_read_is_refused(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     Path(tmp_path, f"xdevice-{os.getuid()}").mkdir()
     Path(tmp_path, f"xdevice-{os.getuid()}").chmod(0o777)
