@@ -7,8 +7,8 @@ A script that runs by itself runs under ``xdevice launch -n 4`` too::
     with distributed.process_group():
         gradients = distributed.all_reduce(gradients, op="mean")
 
-Nothing in it hangs: a process that is killed, frozen, raises, is missing, or does something else
-than the others ends the job with an error that names its rank.
+Nothing in it hangs. If a process is killed, frozen or missing, raises, or makes other calls than the
+others, the job ends with an error that names its rank.
 """
 
 from xdevice.distributed.failures import PEER_FAILED
@@ -25,5 +25,8 @@ __all__ = [
     "init",
     "is_initialized",
     "local_rank",
+    "process_group",
+    "rank",
+    "shutdown",
+    "world_size",
 ]
-__all__ += ["process_group", "rank", "shutdown", "world_size"]

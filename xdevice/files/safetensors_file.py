@@ -140,8 +140,8 @@ class _Reader:
         if native is None:
             raise errors.NotSupportedError(
                 f"{name!r} in {self._path!r} is of {numpy_name or format_name}, "
-                f"which {self._owner} does not have; load it under another framework, or convert it "
-                "there first"
+                f"which {self._owner} does not have; load it under another framework, or convert "
+                "it there first"
             )
         return native
 
