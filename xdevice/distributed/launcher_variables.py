@@ -37,7 +37,7 @@ class Nodes:
 
 
 def process_info_in(env: Environment) -> ProcessInfo:
-    """This process, as the variables of the first launcher in `_LAUNCHERS` that is recognized say.
+    """This process, from the variables of the first launcher that is recognized.
 
     ``XDEVICE_MASTER_ADDR``, ``XDEVICE_MASTER_PORT`` and ``XDEVICE_LOCAL_RANK`` override the
     launcher's variables. `ArgumentError`: variables contradict each other, or are not numbers.
@@ -117,13 +117,13 @@ class LauncherWithoutAddress:
 
     name: str
     variables: RankVariables
-    local_size: str  # the variable that equals ``size_of_one_host`` if the job runs on one host
+    one_host_variable: str  # has ``one_host_value`` if all processes run on one host
     job_names: tuple[str, ...]  # variables with the job's name, of which the first set one counts
-    size_of_one_host: str | None = None  # None for the world size
+    one_host_value: str | None = None  # None for the world size
 
     def process_info(self, env: Environment) -> ProcessInfo:
-        size_of_one_host = self.size_of_one_host or env[self.variables.world_size]
-        host = LOCALHOST if env.get(self.local_size) == size_of_one_host else ""
+        one_host_value = self.one_host_value or env[self.variables.world_size]
+        host = LOCALHOST if env.get(self.one_host_variable) == one_host_value else ""
         job = next((env[name] for name in self.job_names if env.get(name)), "")
         return _process_info(env, self.name, self.variables, host, derived_port(job))
 
@@ -131,26 +131,26 @@ class LauncherWithoutAddress:
 _OPEN_MPI = LauncherWithoutAddress(
     "mpirun",
     RankVariables("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-    local_size="OMPI_COMM_WORLD_LOCAL_SIZE",
+    one_host_variable="OMPI_COMM_WORLD_LOCAL_SIZE",
     job_names=("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
 )
 _FLUX = LauncherWithoutAddress(
     "flux run",
     RankVariables("FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"),
-    local_size="FLUX_JOB_NNODES",
-    size_of_one_host="1",
+    one_host_variable="FLUX_JOB_NNODES",
+    one_host_value="1",
     job_names=("FLUX_JOB_ID",),
 )
 _HYDRA = LauncherWithoutAddress(
     "mpiexec",
     RankVariables("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
-    local_size="MPI_LOCALNRANKS",
+    one_host_variable="MPI_LOCALNRANKS",
     job_names=("PMI_JOBID", "HYDRA_JOBID"),
 )
 _SUBMITIT = LauncherWithoutAddress(  # on this host; on Slurm it uses srun
     "submitit",
     RankVariables("SUBMITIT_LOCAL_GLOBALID", "SUBMITIT_LOCAL_NTASKS", "SUBMITIT_LOCAL_LOCALID"),
-    local_size="SUBMITIT_LOCAL_NTASKS",
+    one_host_variable="SUBMITIT_LOCAL_NTASKS",
     job_names=("SUBMITIT_LOCAL_JOB_ID",),
 )
 
