@@ -12,7 +12,7 @@ import numpy
 import pytest
 
 import xdevice
-from xdevice.testing.contract.storage import written
+from xdevice.testing.contract.storage import file_with
 
 
 @pytest.fixture(autouse=True)
@@ -205,7 +205,7 @@ def test_a_file_with_a_changed_header_is_a_tree_or_refused(tmp_path):
 
 @pytest.mark.parametrize("shape", [[0, 2**62], [0, 2**62, 2**62], [0] * 70])
 def test_an_empty_tensor_of_an_impossible_shape(tmp_path, shape):
-    empty = written({"x": ("F32", numpy.zeros(0, "float32"))}).replace(
+    empty = file_with({"x": ("F32", numpy.zeros(0, "float32"))}).replace(
         b"[0]", json.dumps(shape).encode(), 1
     )
     head = empty[8:]
