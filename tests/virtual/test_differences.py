@@ -32,21 +32,21 @@ SHOWN = {
             tf.saved_model.save(Model(), str(folder))
             assert b"CPU:2" in (folder / "saved_model.pb").read_bytes()
         """,
-        "a mesh of GPUs says that its type is `CPU`": """
+        "the type of a mesh of GPUs is `CPU`": """
             mesh = tf.experimental.dtensor.create_mesh([("x", 2)], device_type="GPU")
             assert mesh.device_type() == "CPU"
         """,
-        "a session of TensorFlow 1 computes on the CPU where no device is named": """
+        "a session of TensorFlow 1 computes on the CPU if no device is given": """
             v1 = tf.compat.v1
             with tf.Graph().as_default(), v1.Session() as session:
                 x, seen = tf.ones(2) + 1, v1.RunMetadata()
                 session.run(x, options=v1.RunOptions(output_partition_graphs=True), run_metadata=seen)
             assert {node.device[-5:] for graph in seen.partition_graphs for node in graph.node} == {"CPU:0"}
         """,
-        "results of 32-bit integers, which GPUs keep in the host's memory, say `GPU:0`": """
+        "the device of 32-bit integer results, which GPUs keep in the host's memory, is `GPU:0`": """
             assert (tf.constant([1]) + 1).backing_device.endswith("GPU:0")
         """,
-        "an index or a label out of range is the CPU's error, where GPUs give 0 or NaN, or leave it out": """
+        "an index or a label out of range raises the CPU's error, whereas GPUs return 0 or NaN, or ignore it": """
             x, at, table = tf.ones([3]), tf.constant([0, 7]), tf.Variable(tf.ones([3, 1]))
             for call in (
                 lambda: tf.gather(x, at),
@@ -87,7 +87,7 @@ SHOWN = {
         "`memoryview(x)` reads an array without an error": "assert memoryview(jnp.ones(2)).nbytes == 8",
     },
     "paddle": {
-        "products and layers of 16-bit numbers compute in float32 and are rounded, on the CPU too": """
+        "products and layers of 16-bit numbers are computed in float32 and rounded, also on the CPU": """
             half = paddle.full([1, 2048], 1.0, "float16")
             assert (half @ half.T).item() == 2048 and (half.cpu() @ half.cpu().T).place.is_cpu_place()
         """,
@@ -102,16 +102,19 @@ SHOWN = {
         "`alltoall` and `reduce_scatter` raise `NotImplementedError`": (
             "paddle/test_stand_in.py::test_processes_have_a_gpu_each_and_train_together_to_the_cpus_numbers"
         ),
-        "an `Executor` of a static graph, and what `paddle.jit.load` gives, compute on the CPU": """
+        "an `Executor` of a static graph, and the result of `paddle.jit.load`, compute on the CPU": """
             assert paddle.static.Executor(paddle.CUDAPlace(0)).place.is_cpu_place()
             path = tempfile.mkdtemp() + "/net"
             paddle.jit.save(paddle.nn.Linear(2, 2), path, input_spec=[paddle.static.InputSpec([None, 2], "float32")])
             assert paddle.jit.load(path)(paddle.ones([1, 2])).place.is_cpu_place()
         """,
-        "`FLAGS_enable_api_kernel_fallback` stays on": """
+        "`FLAGS_enable_api_kernel_fallback` cannot be turned off": """
             paddle.set_flags({"FLAGS_enable_api_kernel_fallback": False})
             assert (paddle.ones([1]) + 1).cuda(1).item() == 2
         """,
+        '`paddle.version.cuda()` is that of the CPU build, `"False"`': (
+            "assert paddle.version.cuda() == 'False'"
+        ),
     },
     "mxnet": {
         "an array from `from_dlpack` is a copy": """
