@@ -199,7 +199,7 @@ def try_each(
 def missing(owner: Backend) -> list[dict[str, Any]]:
     from xdevice.virtual import probe
 
-    return probe.missing_of(owner)
+    return probe.missing_of_virtual_gpus(owner)
 
 
 def ask_for_children(number: str, stand_in: bool, lenient: bool, races: bool) -> None:

@@ -68,10 +68,10 @@ def _change(file: Path, action: str) -> None:
 
 
 def _show_missing(names: list[str]) -> None:
-    """Print what virtual GPUs lack under the installed versions of the frameworks, a line for each feature."""
+    """Print a line for each feature that the installed versions of the frameworks lack."""
 
     def ask(name: str) -> dict[str, Any]:
-        return ask_framework(probe.lacking, name, without=ENV)
+        return ask_framework(probe.missing, name, without=ENV)
 
     for name, answer in _answers(names or available(), ask):
         if "error" in answer:

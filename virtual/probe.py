@@ -5,19 +5,15 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-from xdevice.cli import probe as adapter_probe
-from xdevice.cli.probe import Answer, ask_each, asked
+from xdevice.cli.probe import Answer, ask_each, asked, missing_in, missing_of
 from xdevice.errors import NotSupportedError, XDeviceError
-from xdevice.framework.adapters import Backend, entry_points_of, is_installed, package_of
+from xdevice.framework.adapters import Backend, entry_points_of, is_installed
 from xdevice.framework.choosing import use
 from xdevice.hardware.devices import count
 from xdevice.hardware.diagnosis import build_of
 from xdevice.hardware.virtual import GROUP, virtual_gpus
-from xdevice.kit.private_names import hint, missing_features
 from xdevice.virtual import plugins
 from xdevice.virtual.request import ENV
 
@@ -95,23 +91,13 @@ def plugin(backend: Backend) -> Answer:
     return {"path": str(path), "seconds": time.perf_counter() - began if compiled else None}
 
 
-def missing_of(backend: Backend) -> list[Answer]:
+def missing_of_virtual_gpus(backend: Backend) -> list[Answer]:
     """The features of virtual GPUs that need private names which this version of the framework lacks."""
-    home = entry_points_of(GROUP).get(str(backend))
-    if home is None:
-        return []
-    try:
-        listed: Any = import_module(f"{home}.private_names")
-    except ModuleNotFoundError as error:
-        if error.name != f"{home}.private_names":
-            raise
-        return []
-    cure = hint(package_of(backend), listed.LAST_TRIED)
-    return [{**each._asdict(), "cure": cure} for each in missing_features(listed.NAMES)]
+    package = entry_points_of(GROUP).get(str(backend))
+    return [] if package is None else missing_in(backend, package)
 
 
-def lacking(backend: Backend) -> Answer:
-    """What the adapter and its virtual GPUs lack, and the version of the framework."""
+def missing(backend: Backend) -> Answer:
+    """The features that are missing, the adapter's and those of virtual GPUs, and the framework's version."""
     _ = backend.framework
-    missing = [*adapter_probe.missing_of(backend), *missing_of(backend)]
-    return {"version": build_of(backend)["version"], "missing": missing}
+    return {"version": build_of(backend)["version"], "missing": missing_of(backend)}

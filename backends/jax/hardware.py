@@ -22,8 +22,9 @@ _nothing_traced: Any = optional(
 )  # told cheaply nowhere else
 _batch: Any = names.value("jax._src.interpreters.batching:BatchTrace")
 _has_started: Any = names.value("jax._src.xla_bridge:backends_are_initialized")
-every_device: Any = jax.devices  # JAX's own list, also while virtual GPUs replace it
-_ordinal: Any = names.value("jaxlib._jax:Device.local_hardware_id")  # likewise
+# JAX's own, also while other devices replace the GPUs
+every_device: Any = jax.devices
+_ordinal: Any = names.value("jaxlib._jax:Device.local_hardware_id")
 replaced_gpus = (
     ReplacedGpus()
 )  # host devices, of which the first is the CPU; those behind them are further CPUs

@@ -43,6 +43,39 @@ def toy_with_plug_in(with_toy, tmp_path, compiler):
     return run
 
 
+@pytest.fixture
+def toy_with_virtual_names(with_toy, tmp_path):
+    """Runs a command where another package provides the toy's virtual GPUs, and lists a name that the toy lacks."""
+    names = """
+        from xdevice.kit.private_names import PrivateName
+        LAST_TRIED = "1.4"
+        NAMES = [PrivateName("toy:Tensor._stream", "streams of virtual GPUs")]
+    """
+    files = {
+        "xdevice_toy_gpus/__init__.py": "",
+        "xdevice_toy_gpus/private_names.py": textwrap.dedent(names),
+        "xdevice_toy_gpus-1.dist-info/METADATA": (
+            "Metadata-Version: 2.1\nName: xdevice-toy-gpus\nVersion: 1\n"
+        ),
+        "xdevice_toy_gpus-1.dist-info/entry_points.txt": (
+            "[xdevice.virtual_gpus]\ntoy = xdevice_toy_gpus\n"
+        ),
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return with_toy
+
+
+def test_doctor_and_status_show_what_the_adapter_and_its_virtual_gpus_lack(toy_with_virtual_names):
+    for action in (["doctor"], ["virtual", "status"]):
+        done = toy_with_virtual_names("newer", *action, "--backend", "toy", COLUMNS="300")
+        lines = [line for line in done.stdout.splitlines() if " is not there" in line]
+        assert len(lines) == 2, done.stdout + done.stderr
+        assert "placement: not supported: toy.Tensor._device is not there" in lines[0]
+        assert "streams of virtual GPUs: not supported: toy.Tensor._stream is not" in lines[1]
+
+
 def test_build_says_where_and_how_long(toy_with_plug_in, tmp_path):
     build = "virtual", "build", "--backend", "toy,numpy"
     out = toy_with_plug_in(*build, status=0).stdout

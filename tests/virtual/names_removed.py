@@ -13,6 +13,8 @@ import traceback
 from importlib import import_module
 from pathlib import Path
 
+from private_lists import lists_of
+
 import xdevice
 from xdevice.kit import private_names as kit
 from xdevice.virtual import connect, request
@@ -54,9 +56,14 @@ def of_the_same(name):
     """The names that go with it: those of its path, by other features, and those inside it."""
     return [
         each
-        for each in private.NAMES
+        for each in names_of()
         if each.path == name.path or each.path.startswith(f"{name.path}.")
     ]
+
+
+def names_of(*lists):
+    """The names of these lists, or all, of the adapter and of its virtual GPUs."""
+    return list(dict.fromkeys(name for each in listed for name in each.names.of(*lists)))
 
 
 def small_program():
@@ -74,11 +81,11 @@ def small_program():
 
 def check(name):
     """That virtual GPUs, the program, and all features but that of the name work; and that its error names it."""
-    hint = kit.hint(listed._package, private.LAST_TRIED)
+    hints = tuple(kit.hint(each.names._package, each.last_tried) for each in listed)
     path = name.path.replace(":", ".")
-    gone, asked_for = of_the_same(name), set(listed.of(*LISTS))
+    gone, asked_for = of_the_same(name), set(names_of(*LISTS))
     is_essential = any(each.essential for each in gone if each in asked_for)
-    said = kit.missing(private.NAMES)
+    said = kit.missing(names_of())
     assert any(
         line.startswith(f"{path} ") and line.endswith(f", needed for {name.feature}")
         for line in said
@@ -91,7 +98,7 @@ def check(name):
         assert f"virtual GPUs do not work under {NAME} {version}, where {path} " in str(error), (
             error
         )
-        assert str(error).endswith(hint), error
+        assert str(error).endswith(hints), error
         return
     assert not is_essential, "they are not refused"
     features = {each.feature for each in gone}
@@ -99,11 +106,12 @@ def check(name):
         small_program()
     except xdevice.NotSupportedError as error:
         assert any(str(error).startswith(f"{feature}: not supp") for feature in features), error
-        assert str(error).endswith(hint), error
+        assert str(error).endswith(hints), error
     for feature in features:
         asked = [
             getattr(*kit.resolved(at))
-            for at in listed._entrances[feature]
+            for each in listed
+            for at in each.names._entrances[feature]
             if kit._problem(kit.PrivateName(at, "")) is None
         ]
         asked += [
@@ -118,7 +126,7 @@ def check(name):
                 assert str(error).startswith(
                     f"{feature}: not supported under {NAME} {version}, where "
                 ), error
-                assert str(error).endswith(hint), error
+                assert str(error).endswith(hints), error
             except (
                 TypeError
             ):  # it is still the framework's own, where the names are of another list
@@ -157,18 +165,18 @@ if NAME == "paddle":  # it loads the plug-in when it is imported
     connect()
     import_module("xdevice.backends.paddle")
     request.put_back(before)
-private = import_module(f"xdevice.backends.{NAME}.private_names")
+backend = import_module(f"xdevice.backends.{NAME}")
+listed = lists_of(NAME)
 # Beside the installed package, in the same folder, is the framework.
 homes = (
     Path(__file__).parents[1],
     Path(xdevice.__file__).parent,
-    Path(private.__file__).parents[2],
+    Path(backend.__file__).parents[1],
     Path(request.__file__).parent,
 )
 OWN_FOLDERS = tuple(f"{home}{os.sep}" for home in homes)
-listed = private.names
 version = sys.modules[NAME].__version__
-names = [name for name in listed.of(*LISTS) if not name.optional and kit._problem(name) is None]
+names = [name for name in names_of(*LISTS) if not name.optional and kit._problem(name) is None]
 for name in names[::EACH]:
     ended = tried(name, remove)
     if ended == 2:

@@ -1,4 +1,4 @@
-"""Print what virtual GPUs replace and the adapter's names.txt does not list, and the reverse.
+"""Print what virtual GPUs replace and no names.txt of the framework lists, and the reverse.
 
 python names_replaced.py BACKEND [--stand-in]
 """
@@ -7,6 +7,8 @@ import sys
 from fnmatch import fnmatchcase
 from importlib import import_module
 from types import ModuleType
+
+from private_lists import lists_of
 
 import xdevice
 from xdevice.kit.private_names import missing, resolved
@@ -73,9 +75,12 @@ if NAME == "paddle":  # it loads the plug-in when it is imported
     connect()
     import_module("xdevice.backends.paddle")
     request.put_back(before)
-private = import_module(f"xdevice.backends.{NAME}.private_names")
-names = [name for name in (private.STAND_IN if STAND_IN else private.VIRTUAL) if has(name)]
-missing(private.NAMES)  # looks at each: MXNet's library has a function once it was asked for it
+lists = lists_of(NAME)
+replaced = "STAND_IN" if STAND_IN else "VIRTUAL"
+names = [name for each in lists for name in each.names.of(replaced) if has(name)]
+missing(
+    name for each in lists for name in each.names.of()
+)  # looks at each: MXNet's library has a function once it was asked for it
 owners = {name.path: resolved(name.path) for name in names}
 listed = {(id(owner), attribute) for owner, attribute in owners.values()}
 values = {path: getattr(owner, attribute, None) for path, (owner, attribute) in owners.items()}
@@ -88,7 +93,8 @@ for key, (label, value) in contents([owner for owner, _ in owners.values()]).ite
         value is old or isinstance(value, ModuleType) or key[0] not in there
     )  # or imported meanwhile
     known = key in listed or id(old) in originals or {key[1], label} & STATE or matches(label)
-    if not same and not known and not (old is None and key[1] in getattr(private, "ADDED", ())):
+    added = old is None and any(key[1] in each.added for each in lists)
+    if not same and not known and not added:
         print("not listed:", label)
 for name in names:
     owner, attribute = owners[name.path]

@@ -12,10 +12,11 @@ from typing import Any
 import jax
 
 from xdevice.backends.jax import hardware
-from xdevice.backends.jax.private_names import in_place_of, names
+from xdevice.backends.jax.private_names import names as names_of_the_adapter
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.machine import gpus
+from xdevice.virtual.jax.private_names import in_place_of, names
 from xdevice.virtual.request import refuse_memory_limit, refuse_to_hide
 
 BRIDGE, DEFAULT = "jax._src.xla_bridge", "jax._src.interpreters.pxla:get_default_device"
@@ -45,6 +46,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5.1"
         )
     names.check("STAND_IN" if stand_in else "VIRTUAL", "OTHERS")
+    names_of_the_adapter.check("OTHERS")
     try:
         settings.update("jax_num_cpu_devices", n + 1)
     except RuntimeError as error:

@@ -1,20 +1,24 @@
 """JAX programs written for GPUs, unedited: the virtual GPUs answer to JAX's own names for GPUs.
 
-Two layers are replaced. *Lists*: where no backend or ``gpu`` or ``cuda`` is named, `jax.devices` and its like give
-the virtual GPUs, and so do meshes, `jax.pmap` and the default device, which is the first. *Faces*: the attributes of
-jaxlib's ``Device`` and ``Client`` say ``gpu`` to a program and the truth to jax, jaxlib and xdevice, which choose
-lowerings by it, and to those libraries' modules that would choose a kernel of cuDNN's. An array that is exported by
-DLPack is in the host's memory and its capsule says that it is on a GPU, so NumPy refuses it as it refuses a GPU's. What
-arrives and says CUDA is copied to its GPU: to JAX, the memory that it had is the host's.
+Two things are replaced:
+
+- The lists of devices. Where the program names no backend, or ``gpu`` or ``cuda``, `jax.devices` and its like return
+  the virtual GPUs. Meshes, `jax.pmap` and the default device use these lists.
+- The attributes of jaxlib's ``Device`` and ``Client``. A program reads ``gpu``; JAX and xdevice read the true platform
+  (`_is_read_by_jax`).
+
+The DLPack capsule of an array says that its memory is a GPU's, so NumPy refuses it as it refuses a real GPU's. An
+array of another library that says CUDA is copied to its GPU.
 
 Not supported: CUDA's lowerings (`jax.lax.platform_dependent` takes its cpu branch; Triton and cuDNN's attention
-raise), ``compute_capability``, and a platform of the CPU's own for its client, which is also the GPUs'. What XLA prints
+raise), ``compute_capability``, and the platform ``cpu`` for the CPU's client, which is also the GPUs'. What XLA prints
 itself, in profiles and HLO dumps, says cpu.
 """
 
 import os
 import re
 import sys
+from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
@@ -24,30 +28,26 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import living_on
-from xdevice.backends.jax.private_names import in_place_of, names, optional, replace_name
 from xdevice.device import Device
 from xdevice.kit.dlpack import CPU, CUDA, labelled
+from xdevice.kit.import_hook import after_import
 from xdevice.virtual import request
 from xdevice.virtual.jax import BRIDGE, DEFAULT, gpus_in, lists_from, replace
+from xdevice.virtual.jax.private_names import in_place_of, names, optional, replace_name
 
 WORDS = "gpu", "cuda"
 NAME = "xdevice virtual GPU"
-KERNELS = {
-    "keras.src.backend.jax.rnn",
-    "keras.src.backend.jax.nn",
-}  # of Keras 3.15: they take cuDNN's on a GPU
 
-_only_print = {
-    "jax._src.debugging",
-    "jax._src.environment_info",
-}  # JAX's modules that show devices to the user
-_platforms = "jax_platforms", "jax_platform_name"
+# The modules of JAX that show devices to the user, as a program would.
+_SHOWS_DEVICES = {"jax._src.debugging", "jax._src.environment_info"}
+_PLATFORM_SETTINGS = "jax_platforms", "jax_platform_name"
 _IDS = re.compile(r"(?<=devices )\{[\d, ]+\}|(?<=device IDs )\[[\d, ]+\]")
 _WITH_BACKEND = "jax._src.pjit:_create_sharding_with_device_backend"
 _MISMATCHES = tuple(
     f"jax._src.{home}:DeviceAssignmentMismatch" for home in ("stages", "interpreters.pxla")
 )
 _DEVICE, _ARRAY = "jaxlib._jax:Device", "jaxlib._jax:ArrayImpl"
+_MEMORY_STATS, _CLIENT_PLATFORM = f"{_DEVICE}.memory_stats", "jaxlib._jax:Client.platform"
 _default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
 
 
@@ -56,7 +56,9 @@ def start() -> None:
     _settings()
     _lists()
     _words()
-    _faces()
+    _attributes_of_devices()
+    _arrays()
+    _keep_keras_from_cudnn()
     if not request.current().lenient and names.has("the refusal of what only the CPU lowers"):
         _refuse_lowerings()
 
@@ -69,7 +71,7 @@ def _settings() -> None:
         global _default
         if name == "jax_num_cpu_devices":
             value = max(1, value) + hardware.replaced_gpus.number
-        if name in _platforms and value:
+        if name in _PLATFORM_SETTINGS and value:
             names_gpus = isinstance(value, str) and any(
                 word.strip() in WORDS for word in value.split(",")
             )
@@ -88,20 +90,19 @@ def _lists() -> None:
             [device for device in found if not hardware.ordinal(device)] if word == "cpu" else found
         )
 
-    true_backend, true_get = (
-        names.value(f"{BRIDGE}:default_backend"),
-        names.value(f"{BRIDGE}:get_backend"),
-    )
-
-    def default_backend() -> str:
-        return str(true_backend()) if _is_inner() else _default
+    own_get_backend = names.value(f"{BRIDGE}:get_backend")
 
     def get_backend(platform: Any = None) -> Any:
-        return true_get("cpu" if platform in WORDS else platform)
+        return own_get_backend("cpu" if platform in WORDS else platform)
 
     if optional(f"{BRIDGE}:_get_backend_uncached") is not None:
         in_place_of(f"{BRIDGE}:_get_backend_uncached")(_name_cuda_in_errors)
-    replace({**lists_from(devices), "default_backend": default_backend, "get_backend": get_backend})
+    replace({**lists_from(devices), "get_backend": get_backend})
+
+    # the public function only: JAX's own modules call xla_bridge.default_backend, which stays true
+    @in_place_of("jax:default_backend")
+    def default_backend(own: Any) -> str:
+        return _default
 
     @in_place_of("jax:live_arrays")
     def live_arrays(alive: Any, platform: Any = None) -> Any:
@@ -144,75 +145,101 @@ def _words() -> None:
             replace_name(f"{home}.platform", kind)
 
 
-def _is_inner() -> bool:
-    """Whether the caller's caller needs the truth."""
-    name = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]  # who asks
-    return (
-        name.partition(".")[0] in ("jax", "jaxlib", "xdevice") and name not in _only_print
-    ) or name in KERNELS
+def _is_read_by_jax() -> bool:
+    """Whether JAX or xdevice reads the attribute of a device, and not a program.
+
+    JAX's Python code reads ``platform`` and ``id`` of the same objects as a program does, and chooses lowerings and
+    memory by them. Only the module that reads tells the two apart: the frame behind the attribute's getter.
+    """
+    module = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
+    library = module.partition(".")[0]
+    return library in ("jax", "jaxlib", "xdevice") and module not in _SHOWS_DEVICES
 
 
-def _faces() -> None:
+def _attributes_of_devices() -> None:
+    """Let a device, and the client of all devices, say to a program that it is a GPU's."""
     shown = {
         "platform": lambda device: "gpu",
         "device_kind": lambda device: NAME,
         "id": _global_id,
         "local_hardware_id": lambda device: hardware.ordinal(device) - 1,
     }
-    for word, show in shown.items():
-        replace_name(f"{_DEVICE}.{word}", _face(names.value(f"{_DEVICE}.{word}"), show))
-    for attribute, word in (("__repr__", "CudaDevice(id={})"), ("__str__", "cuda:{}")):
-        in_place_of(f"jax:Device.{attribute}")(
+    for name, show in shown.items():
+        path = f"{_DEVICE}.{name}"
+        replace_name(path, _shown_to_programs(names.value(path), show))
+    for name, word in (("__repr__", "CudaDevice(id={})"), ("__str__", "cuda:{}")):
+        in_place_of(f"jax:Device.{name}")(
             lambda show, self, word=word: (
                 word.format(_global_id(self)) if hardware.ordinal(self) else show(self)
             )
         )
-    stats, platform = (
-        names.value(f"{_DEVICE}.memory_stats"),
-        names.value("jaxlib._jax:Client.platform"),
-    )
+
+    own_memory_stats, own_platform = names.value(_MEMORY_STATS), names.value(_CLIENT_PLATFORM)
 
     def memory_stats(self: Any) -> Any:
-        return stats(self) if not hardware.ordinal(self) or _is_inner() else _memory(self)
+        return _memory(self) if hardware.ordinal(self) else own_memory_stats(self)
 
-    replace_name(f"{_DEVICE}.memory_stats", memory_stats)
-    replace_name(
-        "jaxlib._jax:Client.platform",
-        property(lambda self: platform.__get__(self) if _is_inner() else "gpu"),
-    )
-    _faces_of_arrays()
+    def platform(self: Any) -> Any:
+        return own_platform.__get__(self) if _is_read_by_jax() else "gpu"
+
+    replace_name(_MEMORY_STATS, memory_stats)
+    replace_name(_CLIENT_PLATFORM, property(platform))
 
 
-def _faces_of_arrays() -> None:
+def _shown_to_programs(attribute: Any, show: Callable[[Any], Any]) -> property:
+    """The attribute of a device, which is what ``show`` returns where a program reads it of a GPU."""
+
+    def value(device: Any) -> Any:
+        if not hardware.ordinal(device) or _is_read_by_jax():
+            return attribute.__get__(device)
+        return show(device)
+
+    return property(value)
+
+
+def _arrays() -> None:
+    """Let an array say that it is on a GPU, also to DLPack."""
     in_place_of(f"{_ARRAY}._check_and_rearrange")(_with_shown_ids)
-    exchange = "__dlpack_device__", "__dlpack__"
-    name, where, export = (
-        names.value(f"{_ARRAY}.{attribute}") for attribute in ("platform", *exchange)
-    )
+    kind_of_memory: Any = optional("jax._src.dlpack:DLDeviceType", otherwise=int)
+
+    own_platform = names.value(f"{_ARRAY}.platform")
 
     def platform(self: Any) -> str:
-        return "gpu" if _ordinal(self) and not _is_inner() else str(name(self))
-
-    def device(self: Any) -> tuple[Any, int]:
-        found: tuple[Any, int] = where(self)
-        index = _ordinal(self)
-        return (type(found[0])(CUDA), index - 1) if index and not _is_inner() else found
-
-    def exported(self: Any, *, stream: Any = None, dl_device: Any = None, **options: Any) -> Any:
-        index = _ordinal(self)
-        if not index or _is_inner():
-            return export(self, stream=stream, dl_device=dl_device, **options)
-        if dl_device is not None and int(dl_device[0]) != CUDA:
-            return export(self, dl_device=dl_device, **options)  # to the host
-        gpu = index - 1 if dl_device is None else dl_device[1]
-        return labelled(export(jax.device_put(self, _gpu(gpu)), **options), CUDA, gpu)
+        return "gpu" if _ordinal(self) else str(own_platform(self))
 
     replace_name(f"{_ARRAY}.platform", platform)
-    for attribute, function in zip(exchange, (device, exported), strict=True):
-        replace_name(f"{_ARRAY}.{attribute}", function)
-    taken = _to_its_gpu(names.value("jax._src.dlpack:from_dlpack"))
+
+    @in_place_of(f"{_ARRAY}.__dlpack_device__")
+    def dlpack_device(own: Any, self: Any) -> tuple[Any, int]:
+        index = _ordinal(self)
+        if not index or len(self.sharding.device_set) > 1:  # of several, JAX raises its own error
+            return own(self)  # type: ignore[no-any-return]  # JAX's
+        return kind_of_memory(CUDA), index - 1
+
+    @in_place_of(f"{_ARRAY}.__dlpack__")
+    def dlpack(
+        own: Any, self: Any, *, stream: Any = None, dl_device: Any = None, **options: Any
+    ) -> Any:
+        index = _ordinal(self)
+        if not index:
+            return own(self, stream=stream, dl_device=dl_device, **options)
+        if dl_device is not None and int(dl_device[0]) != CUDA:
+            return own(self, dl_device=dl_device, **options)  # to the host
+        gpu = index - 1 if dl_device is None else dl_device[1]
+        return labelled(own(jax.device_put(self, _gpu(gpu)), **options), CUDA, gpu)
+
+    from_dlpack = _to_its_gpu(names.value("jax._src.dlpack:from_dlpack"))
     for path in ("jax._src.dlpack:from_dlpack", "jax.dlpack:from_dlpack"):
-        replace_name(path, taken)
+        replace_name(path, from_dlpack)
+
+
+def _keep_keras_from_cudnn() -> None:
+    """Let Keras use its recurrent layers' own code: on a GPU, Keras 3.15 would call cuDNN."""
+
+    def change(module: Any) -> None:
+        module._is_gpu_available = lambda: False
+
+    after_import("keras.src.backend.jax.rnn", change)
 
 
 def _to_its_gpu(take: Any) -> Any:
@@ -253,16 +280,8 @@ def _with_shown_ids(check: Any, *args: Any) -> Any:
         raise ValueError(said) from None
 
 
-def _face(attribute: Any, show: Any) -> property:
-    return property(
-        lambda self: (
-            attribute.__get__(self) if not hardware.ordinal(self) or _is_inner() else show(self)
-        )
-    )
-
-
 def _global_id(device: Any) -> int:
-    """Where it is among the GPUs of all processes."""
+    """The device's index among the GPUs of all processes."""
     return int(device.process_index * hardware.replaced_gpus.number + hardware.ordinal(device) - 1)
 
 

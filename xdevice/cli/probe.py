@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from xdevice.errors import NotSupportedError, XDeviceError
@@ -31,6 +30,7 @@ from xdevice.framework.adapters import (
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import devices_of, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
+from xdevice.hardware.virtual import are_provided, provider
 from xdevice.kit.private_names import hint, missing_features
 from xdevice.machine import usable_threads
 
@@ -184,10 +184,20 @@ def description(backend: Backend) -> Answer:
 
 
 def missing_of(backend: Backend) -> list[Answer]:
-    """The features that need private names which this version of the framework lacks."""
-    home = f"{backend.module}.private_names"
-    if find_spec(home) is None:
+    """The features that need private names which this version of the framework lacks, those of virtual GPUs too."""
+    features = missing_in(backend, backend.module)
+    of_virtual_gpus = provider().missing(backend) if are_provided() else []
+    return features + [feature for feature in of_virtual_gpus if feature not in features]
+
+
+def missing_in(backend: Backend, package: str) -> list[Answer]:
+    """The missing features of what the package lists in its module ``private_names``, if it has that module."""
+    module = f"{package}.private_names"
+    try:
+        listed: Any = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
         return []
-    listed: Any = import_module(home)
     cure = hint(package_of(backend), listed.LAST_TRIED)
-    return [{**each._asdict(), "cure": cure} for each in missing_features(listed.NAMES)]
+    return [{**feature._asdict(), "cure": cure} for feature in missing_features(listed.NAMES)]
