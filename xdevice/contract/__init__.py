@@ -1,26 +1,30 @@
-"""What an adapter must provide: one Protocol per capability, in a module of that name or the one in `MODULES`.
+"""What an adapter must provide: one Protocol for each capability.
 
-An adapter is a package of plain functions. It translates; the core decides. The core validates all arguments first: a
-device exists, a move is needed. What the framework cannot provide is left out; the adapter's ``CANNOT`` says why.
+The functions of a capability are in a module of its name, or in the one that `MODULES` names. An
+adapter is a package of plain functions. It translates; the core decides. The core validates all
+arguments first: the device exists, and a move is needed. An adapter leaves out what its framework
+cannot do, and its ``CANNOT`` gives the reason.
 """
 
-# ruff: noqa: F403, F405  (what the modules have in their `__all__`)
+# ruff: noqa: F403, F405  (a star imports the names in a module's `__all__`)
 
-from xdevice.contract import devices, engines, tensors, transfers
+from xdevice.contract import devices, engines, native, tensors, transfers
 from xdevice.contract.devices import *
 from xdevice.contract.engines import *
+from xdevice.contract.native import *
 from xdevice.contract.tensors import *
 from xdevice.contract.transfers import *
 
 __all__ = ["CAPABILITIES", "MODULES", "PREPARING", "PROVIDED", "Capabilities"]
 __all__ += devices.__all__
 __all__ += engines.__all__
+__all__ += native.__all__
 __all__ += tensors.__all__
 __all__ += transfers.__all__
 
 
 class Capabilities:
-    """What an adapter can have: all capabilities there are, by name."""
+    """All capabilities that an adapter can have, by name."""
 
     hardware: Hardware
     placement: Placement
@@ -54,8 +58,8 @@ class Capabilities:
 CAPABILITIES: dict[str, tuple[str, ...]] = {
     name: tuple(
         function
-        for each in protocol.__mro__
-        for function in vars(each)
+        for cls in protocol.__mro__
+        for function in vars(cls)
         if not function.startswith("_")
     )
     for name, protocol in Capabilities.__annotations__.items()
@@ -63,16 +67,26 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
 """Each capability with the functions that it may have."""
 
 PREPARING = frozenset(
-    name for name, p in Capabilities.__annotations__.items() if Preparation in p.__mro__
+    name
+    for name, protocol in Capabilities.__annotations__.items()
+    if Preparation in protocol.__mro__
 )
-"""The capabilities that count as no first use of a framework."""
+"""Capabilities that do not count as a framework's first use when they are opened."""
 
 MODULES = {
-    "trees": "models", "data": "placement", "sharing": "exchange", "linalg": "maths.linalg", "fft": "maths.fft",
-    "following": "compiling", "tracing": "compiling", "allocation": "memory", "arrivals": "streams",
-    "packing": "collectives", "races": "virtual",
-}  # fmt: skip
-"""Where an adapter has the functions of a capability, if not in the module of that name."""
+    "trees": "models",
+    "data": "placement",
+    "sharing": "exchange",
+    "linalg": "maths.linalg",
+    "fft": "maths.fft",
+    "following": "compiling",
+    "tracing": "compiling",
+    "allocation": "memory",
+    "arrivals": "streams",
+    "packing": "collectives",
+    "races": "virtual",
+}
+"""The module with a capability's functions, if it does not have the capability's name."""
 
 PROVIDED = {"virtual": "xdevice.virtual_gpus"}
-"""The entry-point group in which another package provides a module of that name for a framework."""
+"""Modules that another package may provide for an adapter, with its entry-point group."""

@@ -1,4 +1,4 @@
-"""Devices: what there is, its memory, and operations on several of them."""
+"""Devices: which exist, their memory, and operations on several of them."""
 
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypedDict
 
+from xdevice.contract.native import NativeDevice
 from xdevice.device import Device
 
 __all__ = [
@@ -27,7 +28,7 @@ class Build(TypedDict):
     """How a framework was built."""
 
     version: str
-    compute: str  # the GPU toolkit that it was built for: "cuda", "rocm", "mps", "xpu"; else "cpu"
+    compute: str  # the GPU toolkit of the build: "cuda", "rocm", "mps", "xpu"; else "cpu"
     toolkit: str | None  # that toolkit's version, "12.6"
 
 
@@ -49,9 +50,8 @@ class MemoryStats(TypedDict, total=False):
     allocated: int | None  # in live tensors of this process and framework
     reserved: int | None  # taken from the device by the framework's allocator
     peak: int | None  # the most that was ever allocated
-    holders: (
-        dict[str, int | None] | None
-    )  # of the device, by process: "this process", "process 4711 (python)"
+    # by the process that uses the memory: "this process", "process 4711 (python)"
+    holders: dict[str, int | None] | None
 
 
 class Preparation(Protocol):
@@ -62,82 +62,98 @@ class Preparation(Protocol):
 
 
 class Hardware(Protocol):
-    """What there is, and the framework's own objects for it."""
+    """The devices that exist, and the framework's own objects for them."""
 
     def build(self) -> Build: ...
     def kinds(self) -> tuple[str, ...]:
-        """The kinds that this framework can have at all, ``cpu`` first; without ``cpu`` nothing falls back to it."""
+        """The kinds of devices that this framework supports, ``cpu`` first.
+
+        Without ``cpu`` nothing falls back to the CPU.
+        """
 
     def count(self, kind: str) -> int:
-        """How many the framework can use now; 0 for an unknown kind. Creates no GPU context."""
+        """How many devices the framework can use now; 0 for an unknown kind.
 
-    def native(self, device: Device) -> Any: ...
-    def as_device(self, native: Any) -> Device:
-        """The device behind a native one; an index left open is the framework's current device.
+        Creates no GPU context.
+        """
 
-        Where `Placement.role` says that ``str`` is a device, strings come here too, except those that name a CPU, GPU
-        or TPU in any framework's spelling: ``Device(native)`` for a string of another framework.
+    def native(self, device: Device) -> NativeDevice: ...
+    def as_device(self, native: NativeDevice) -> Device:
+        """The device of a native device. Without an index, it is the framework's current device.
+
+        If `Placement.role` calls ``str`` a device, the argument may be a string, except one that
+        names a CPU, GPU or TPU in any framework's spelling. For a string of another framework,
+        return ``Device(native)``.
         """
 
     def scope(self, device: Device) -> AbstractContextManager[Any]:
-        """A fresh native context in which the framework's own factories use the device."""
+        """A new native context in which the framework's own factories use the device."""
 
     def synchronize(self, devices: Sequence[Device]) -> None:
         """Wait until all work queued on these devices is done."""
 
     def properties(self, device: Device) -> Mapping[str, object]:
-        """What the framework knows of `Properties`; the core fills in the rest, and the name of a processor."""
+        """The `Properties` that the framework knows; the core adds the others."""
 
 
 class Memory(Protocol):
     """What the framework's allocator knows."""
 
     def memory_stats(self, device: Device) -> MemoryStats:
-        """Only what the framework knows; the core fills in the rest, and the host's own figures."""
+        """What the framework knows; the core adds the other figures, and those of the host."""
 
     def empty_cache(self, device: Device | None) -> None: ...
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether this one error is the framework's word for no memory left."""
+        """Whether this error, its causes aside, says that the device has no memory left."""
 
 
 class Allocation(Preparation, Protocol):
     """How much of the GPUs' memory the framework takes."""
 
     def share(self, fraction: float | None) -> dict[str, str]:
-        """Take memory when it is needed, and at most that fraction of each GPU's; the settings made, with their values.
+        """Take memory when it is needed, and at most that fraction of each GPU's memory.
 
-        Raises `TooLateError` if the framework has taken its memory already.
+        Returns the settings that it made, with their values. Raises `TooLateError` if the framework
+        has taken its memory already.
         """
 
 
 class Virtual(Preparation, Protocol):
-    """GPUs that are not there: devices of their own, backed by host memory."""
+    """Virtual GPUs: devices of their own, backed by host memory."""
 
     def enable(self, n: int, force: bool, stand_in: bool) -> None:
         """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, for this framework.
 
-        With ``stand_in`` they also answer to the framework's own names for its GPUs, its questions about them
-        included, and GPU 0 is the default device where a real one would be. Called at most once with success.
-        Raises `VirtualDeviceError` if it is too late for that, or if real GPUs are there and ``force``, which hides
-        them, is not given; `NotSupportedError` if this system cannot.
+        With ``stand_in`` they also have the framework's own names for its GPUs, its functions that
+        ask about GPUs describe them, and GPU 0 is the default device where a real one would be.
+        After a successful call there is no second one. ``force`` hides real GPUs. Raises
+        `VirtualDeviceError` if it is too late, or if there are real GPUs without ``force``;
+        `NotSupportedError` if this system cannot have virtual GPUs.
         """
 
     def recipe(self) -> Any:
-        """What virtual GPUs are compiled from, a `xdevice.virtual.plugins.Recipe`; ``None`` where they need no plug-in.
+        """How the plug-in is compiled, an `xdevice.virtual.plugins.Recipe`.
 
-        Raises `NotSupportedError` if this version of the framework, or this system, cannot have them.
+        ``None`` if no plug-in is needed. Raises `NotSupportedError` if this version of the
+        framework, or this system, cannot have virtual GPUs.
         """
 
 
 class Races(Preparation, Protocol):
-    """Streams that programs order."""
+    """Races between streams, which programs have to synchronize."""
 
     def find_races(self) -> None:
-        """Let two that use one tensor, the later without waiting for the earlier, be an error on virtual GPUs."""
+        """From now on, a race between streams is an error on virtual GPUs.
+
+        There is a race if a stream uses a tensor of another one without waiting for it.
+        """
 
 
 class Mixing(Preparation, Protocol):
     """Operations on tensors of several devices."""
 
     def forbid(self) -> AbstractContextManager[Any]:
-        """A context in which such an operation raises `MixedDeviceError`, if it can be in every thread."""
+        """A context in which such an operation raises `MixedDeviceError`.
+
+        In every thread, if that is possible.
+        """

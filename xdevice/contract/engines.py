@@ -4,7 +4,9 @@
 # pyright: reportReturnType=false
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
+
+from xdevice.contract.native import Vector
 
 __all__ = ["Engine", "Job"]
 
@@ -13,23 +15,21 @@ __all__ = ["Engine", "Job"]
 class Job:
     """One process of a job, once all of its processes have met.
 
-    A block of ports belongs to the job, the same on every host: ``port`` is where the processes meet, ``port + 1``
-    is for the engine's own master, ``port + 2 + rank`` for each process, and as many again for what else an
-    engine starts beside one.
+    A block of ports belongs to the job, the same on every host. The processes meet at ``port``.
+    ``port + 1`` is for the engine's own master, ``port + 2 + rank`` for each process. As many more
+    follow for helpers that an engine starts beside each process.
     """
 
     rank: int
     world_size: int
     local_rank: int
-    hosts: tuple[str, ...]  # of each rank, as the others reach it
+    hosts: tuple[str, ...]  # of each rank, as the other processes reach it
     local_ranks: tuple[int, ...]  # of each rank
     port: int
-    address: str | None = None  # this process's own, as the other hosts reach it, where it is known
-    interface: str | None = None  # the network interface that has it, likewise
+    address: str | None = None  # this process's, as the other hosts reach it; None if unknown
+    interface: str | None = None  # the network interface with that address; None if unknown
     secret: str = ""  # random, the same in all processes, and known to no other
-    trusts_network: bool = (
-        False  # whether the engine may listen where any process can connect to it
-    )
+    trusts_network: bool = False  # whether the engine may listen where any process can connect
 
     @property
     def master(self) -> str:
@@ -38,32 +38,36 @@ class Job:
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Each rank's own ``host:port``."""
+        """The ``host:port`` of each rank."""
         return tuple(f"{host}:{self.port + 2 + rank}" for rank, host in enumerate(self.hosts))
 
     def helper_port(self, rank: int) -> int:
-        """A port on that rank's host for what its engine starts beside it."""
+        """A port on that rank's host for a helper that its engine starts."""
         return self.port + 2 + self.world_size + rank
 
 
 class Engine(Protocol):
     """The framework's own way to compute in several processes.
 
-    Vectors are made by `Collectives.pack`, of one dtype and length, one element at least, in every process, and may
-    be overwritten. A call comes back when its result is there, of the vector's dtype and on its device.
+    `Collectives.pack` makes the vectors. They have the same dtype and length in every process, and
+    at least one element. They may be overwritten. A call returns when its result is complete; the
+    result has the vector's dtype and device.
     """
 
     def start(self, job: Job, timeout: float) -> None:
-        """Join the other processes, all of which are there: they have met already. Seconds."""
+        """Join the other processes, which have all met already. ``timeout`` is in seconds."""
 
-    def all_reduce(self, vector: Any, op: str) -> Any:
-        """The ``sum``, ``mean``, ``max`` or ``min`` of every process's vector, a new one; NaN where one has NaN."""
+    def all_reduce(self, vector: Vector, op: str) -> Vector:
+        """A new vector: the ``sum``, ``mean``, ``max`` or ``min`` of the processes' vectors.
 
-    def broadcast(self, vector: Any, root: int) -> Any:
-        """The vector of process ``root``, bit for bit, a new one."""
+        It is NaN where one of them is.
+        """
 
-    def all_gather(self, vector: Any) -> list[Any]:
-        """Every process's vector, bit for bit, in the order of ranks."""
+    def broadcast(self, vector: Vector, root: int) -> Vector:
+        """A new vector with the bits of the vector of process ``root``."""
+
+    def all_gather(self, vector: Vector) -> list[Vector]:
+        """New vectors with the bits of every process's vector, in the order of ranks."""
 
     def stop(self) -> None:
-        """Leave. Every other process does so at the same time."""
+        """Leave the job. Every other process leaves at the same time."""

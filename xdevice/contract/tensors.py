@@ -1,4 +1,4 @@
-"""Tensors: where they are, what holds them, making, moving and exchanging them, and computing with them."""
+"""Tensors: where they are, what contains them, how they are made, moved, exchanged and computed."""
 
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from xdevice.contract.native import Model, NativeDtype, Node, Tensor, Vector
 from xdevice.device import Device
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ __all__ = [
     "Exchange",
     "Extension",
     "Fft",
-]
-__all__ += [
     "Following",
     "Gradients",
     "Linalg",
@@ -38,12 +37,16 @@ __all__ += [
     "Role",
     "Sharing",
     "Storage",
+    "Tracing",
+    "Trees",
 ]
-__all__ += ["Tracing", "Trees"]
 
 Role = Literal["tensor", "model", "device", "data"]
-"""What a class is to its framework: a tensor (or parameter), a holder of tensors, a native device, or
-something without tensors: a dtype, a shape, a layout."""
+"""What a class is to its framework.
+
+A ``tensor`` or parameter, a ``model`` or another object with tensors, a native ``device``, or
+``data``, which has no tensors: a dtype, a shape, a layout.
+"""
 
 
 class Placement(Protocol):
@@ -52,19 +55,23 @@ class Placement(Protocol):
     def role(self, cls: type) -> Role | None:
         """What this class is to the framework; ``None`` if it is not the framework's."""
 
-    def device_of(self, tensor: Any) -> Device:
-        """Where it is. `MixedDeviceError` for several, `UnknownPlacementError` where unknowable.
+    def device_of(self, tensor: Tensor) -> Device:
+        """The device of the tensor.
 
-        `TracedTensorError` where a compiler traces the tensor: `xdevice.device_of` then returns a device that is not
-        known yet. A framework whose arrays have no place, or are in memory that the CPU and the GPU share, has one
-        device: the kind that it computes on by default, ``count`` 1. Every array is there, and nothing is moved.
+        Raises `MixedDeviceError` for a tensor on several devices, `UnknownPlacementError` if the
+        device cannot be known, and `TracedTensorError` if a compiler traces the tensor:
+        `xdevice.device_of` then returns a device that is not known yet.
+
+        Some frameworks have arrays without a place, or in memory that the CPU and the GPU share.
+        They have one device, of the kind that computes by default, with ``count`` 1. Every array
+        is on it, and nothing is moved.
         """
 
-    def move(self, tensor: Any, device: Device, non_blocking: bool) -> Any:
-        """The tensor on another device, gradients flowing through. Blocks unless told not to."""
+    def move(self, tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
+        """The tensor on another device. Gradients flow through; blocks unless ``non_blocking``."""
 
-    def copy(self, tensor: Any) -> Any:
-        """The tensor in memory of its own on the same device, gradients flowing through."""
+    def copy(self, tensor: Tensor) -> Tensor:
+        """The tensor in memory of its own, on the same device. Gradients flow through."""
 
 
 class Trees(Protocol):
@@ -73,114 +80,127 @@ class Trees(Protocol):
     def is_node(self, cls: type) -> bool:
         """Whether the class is registered; Python's own containers do not count."""
 
-    def opened(self, node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
-        """Its parts, how each would be written behind it (``.x``, ``[0]``), what rebuilds it from new parts.
+    def opened(self, node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
+        """The parts of the node, their paths, a function, and the node's static fields.
 
-        Last, what it keeps besides: static fields, which stay as they are.
+        A path is what is written after the node for the part: ``.x``, ``[0]``. The function
+        rebuilds the node from new parts; the static fields stay as they are.
         """
 
 
 class Data(Protocol):
-    """Tensors that are not only of numbers."""
+    """Tensors that may contain something other than numbers."""
 
-    def is_data(self, tensor: Any) -> bool:
-        """Whether it is plain data where it is beside other tensors: a scalar, text, objects."""
+    def is_data(self, tensor: Tensor) -> bool:
+        """Whether the tensor, in a tree with others, is plain data: a scalar, text, objects."""
 
 
 class Models(Protocol):
-    """Models: what the framework keeps parameters in."""
+    """Models: the framework's objects that have parameters."""
 
-    def tensors_of(self, model: Any) -> Iterable[tuple[str, Any]]:
-        """Each parameter and buffer with its dotted name. `UnknownPlacementError` if not built."""
+    def tensors_of(self, model: Model) -> Iterable[tuple[str, Tensor]]:
+        """Each parameter and buffer, with its dotted name.
 
-    def move_model(self, model: Any, device: Device) -> Any:
-        """Move as the framework moves a model, in place where it does that."""
+        Raises `UnknownPlacementError` if the model is not built.
+        """
 
-    def keep(self, model: Any) -> Callable[[], None]:
-        """Remember the model's tensors; the function returned puts them back as they are now, where they are now."""
+    def move_model(self, model: Model, device: Device) -> Model:
+        """Move the model as the framework does, in place if the framework moves it in place."""
 
-    def copy_models(self, models: list[Any]) -> list[Any]:
-        """Models of their own with equal parameters, on the same devices; what they share stays shared."""
+    def keep(self, model: Model) -> Callable[[], None]:
+        """A function that restores the model's tensors: their values now, on their devices now."""
+
+    def copy_models(self, models: list[Model]) -> list[Model]:
+        """Copies of the models on the same devices. Parameters that models share stay shared."""
 
 
 class Compiling(Protocol):
-    """The framework's compiler of functions: what it sees of a `scope`."""
+    """The framework's compiler of functions, and `scope`."""
 
     def is_tracing(self) -> bool:
-        """Whether it traces a function in this thread."""
+        """Whether the compiler traces a function in this thread."""
 
 
 class Following(Protocol):
-    """Compiled functions that can follow a scope which the framework does not see."""
+    """Compiled functions that can follow a scope which is not a native one."""
 
     def follow(self, missing: Callable[[], AbstractContextManager[Any] | None]) -> None:
-        """Enter what ``missing`` gives, if anything, around each call of a compiled function from now on."""
+        """From now on, call each compiled function within the context that ``missing`` returns.
+
+        ``None`` stands for no context.
+        """
 
 
 class Tracing(Protocol):
-    """What compiled functions were traced with."""
+    """The caches of compiled functions."""
 
     def trace_apart(self, number: int) -> None:
-        """Keep what is traced from now on, in every thread, apart from what is traced under other numbers."""
+        """From now on, use a cache of traces that has this number, in every thread."""
 
 
 class Creation(Protocol):
-    """New tensors. A device of ``None`` is the framework's own default, a dtype likewise."""
+    """New tensors. A device or a dtype of ``None`` is the framework's default."""
 
-    def dtype(self, name: str) -> Any:
+    def dtype(self, name: str) -> NativeDtype | None:
         """The framework's dtype of that NumPy name (``float32``), or ``None`` if it has none."""
 
-    def tensor(self, data: Any, dtype: Any, device: Device | None) -> Any:
-        """Always a copy. ``data``: numbers, nested sequences, a NumPy array, an own tensor."""
+    def tensor(self, data: Any, dtype: NativeDtype, device: Device | None) -> Tensor:
+        """A copy of numbers, nested sequences, a NumPy array, or a tensor of the framework."""
 
-    def empty(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
-    def zeros(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
-    def ones(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
+    def empty(
+        self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None
+    ) -> Tensor: ...
+    def zeros(
+        self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None
+    ) -> Tensor: ...
+    def ones(self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None) -> Tensor: ...
     def full(
-        self, shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None
-    ) -> Any: ...
+        self, shape: tuple[int, ...], value: Any, dtype: NativeDtype, device: Device | None
+    ) -> Tensor: ...
     def arange(
-        self, start: Any, stop: Any, step: Any, dtype: Any, device: Device | None
-    ) -> Any: ...
-    def rand(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
-    def randn(self, shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any: ...
+        self, start: Any, stop: Any, step: Any, dtype: NativeDtype, device: Device | None
+    ) -> Tensor: ...
+    def rand(self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None) -> Tensor: ...
+    def randn(
+        self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None
+    ) -> Tensor: ...
     def seed(self, n: int) -> None:
         """Seed the framework's generators on every device."""
 
 
 class Exchange(Protocol):
-    """Out of the framework."""
+    """Copies of tensors in NumPy."""
 
-    def to_numpy(self, tensor: Any) -> np.ndarray[Any, Any]:
+    def to_numpy(self, tensor: Tensor) -> np.ndarray[Any, Any]:
         """A NumPy array on the host that shares no memory with the tensor and may be written."""
 
 
 class Sharing(Protocol):
-    """Memory on the CPU shared with other frameworks, through DLPack."""
+    """Memory on the CPU that frameworks share, through DLPack."""
 
-    def export(self, tensor: Any) -> tuple[Any, bool] | None:
-        """An object with ``__dlpack__`` on the memory of a tensor on the CPU, and whether the tensor may be written.
+    def export(self, tensor: Tensor) -> tuple[Any, bool] | None:
+        """An object with ``__dlpack__`` for the memory of a tensor on the CPU.
 
-        ``None`` where the memory cannot be shared, or sharing it could go wrong.
+        Also whether the tensor may be written. ``None`` if the memory cannot be shared safely.
         """
 
-    def adopt(self, exporter: Any, writable: bool) -> Any:
-        """A tensor on the memory of what `export` gave; ``None`` where this framework would have to copy it.
+    def adopt(self, exporter: Any, writable: bool) -> Tensor | None:
+        """A tensor on the memory that `export` exported; ``None`` if a copy would be needed.
 
-        A framework whose tensors may be written must not adopt memory that may not be, and one whose tensors
-        never change must not adopt memory that may be written. Whatever it raises means ``None`` too.
+        A framework with writable tensors must not adopt read-only memory, and one whose tensors
+        never change must not adopt writable memory. An exception means ``None``, too.
         """
 
 
 class Differentiation(Protocol):
-    """How a function is to be differentiated: hashable, and without the function itself."""
+    """How to differentiate a function. It is hashable and does not contain the function."""
 
     def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
-        """The call of a function with these arguments, to be differentiated in this way."""
+        """The call of a function with these arguments, which is differentiated in this way."""
 
 
 class Call(Protocol):
-    """A function with its arguments, called with variables in place of the tensors to differentiate for."""
+    """A function with its arguments. A call replaces the tensors to differentiate for."""
 
     fn: Callable[..., Any]
     args: Sequence[Any]
@@ -190,76 +210,83 @@ class Call(Protocol):
     def how(self) -> Differentiation: ...
 
     def paths(self) -> list[str]:
-        """Where the tensors to differentiate for are in their arguments, in order."""
+        """The paths of the tensors to differentiate for, in their arguments, in order."""
 
-    def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
-        """A tensor of one number, and whatever else the function returns."""
+    def __call__(self, variables: list[Tensor]) -> tuple[Tensor, Any]:
+        """A tensor with one number, and the function's other results."""
 
 
 class Gradients(Protocol):
     """The framework's automatic differentiation, as a function."""
 
-    def is_floating(self, tensor: Any) -> bool:
-        """Whether the tensor is of floating-point numbers, so that it can have a gradient."""
+    def is_floating(self, tensor: Tensor) -> bool:
+        """Whether the tensor has floating-point numbers, so that it can have a gradient."""
 
     def value_and_gradients(
-        self, call: Call, parameters: list[Any], nested: bool
-    ) -> tuple[Any, Any, list[Any]]:
-        """``call(variables)`` returns a tensor of one number, and more; its value, that, and the gradients.
+        self, call: Call, parameters: list[Tensor], nested: bool
+    ) -> tuple[Tensor, Any, list[Tensor]]:
+        """The value, the function's other results, and the gradients for the parameters.
 
-        The variables stand for the parameters one by one, each an object of its own. A gradient is on its
-        parameter's device, zeros where the value does not depend on it. The value is detached, unless this is
-        ``nested`` in another call: then value and gradients can be differentiated in their turn.
+        ``call(variables)`` returns a tensor with one number, the value, and the other results.
+        There is one variable for each parameter, each a different object. A gradient is on its
+        parameter's device, and zero if the value does not depend on the parameter. The value is
+        detached, unless the call is ``nested`` in another: then value and gradients can be
+        differentiated again.
         """
 
 
 class Collectives(Protocol):
-    """Several tensors at once: in parts, in one piece, added up. The core has checked that they fit."""
+    """Splitting, packing and reducing tensors. The core has checked that they fit together."""
 
-    def kind(self, tensor: Any) -> str:
-        """NumPy's letter for the dtype's kind: ``f`` (bfloat16 too), ``i``, ``u``, ``b``, ``c``; ``O`` for others.
+    def kind(self, tensor: Tensor) -> str:
+        """NumPy's letter for the dtype's kind: ``f``, ``i``, ``u``, ``b``, ``c``; ``O`` for others.
 
-        `ArgumentTypeError` for a tensor that is not one plain array: sparse, ragged, masked; it says how to make one.
+        bfloat16 has ``f``. Raises `ArgumentTypeError` for a tensor that is not a plain array, such
+        as a sparse, ragged or masked one; the error says how to make one.
         """
 
-    def split(self, tensor: Any, sizes: Sequence[int]) -> list[Any]:
-        """Parts of that many rows each along the first axis, on the tensor's device; they may share its memory.
+    def split(self, tensor: Tensor, sizes: Sequence[int]) -> list[Tensor]:
+        """Parts with that many rows each along the first axis, on the tensor's device.
 
-        `NotSupportedError` for a kind of tensor that the framework cannot split.
+        They may share its memory. Raises `NotSupportedError` for a kind of tensor that the
+        framework cannot split.
         """
 
-    def leaf(self, tensor: Any) -> Any:
-        """The tensor that was just copied, of no graph, and ready for gradients where the framework marks that."""
+    def leaf(self, tensor: Tensor) -> Tensor:
+        """A tensor that was just copied, as a leaf of the graph, which can have a gradient."""
 
-    def pack(self, tensors: Sequence[Any]) -> Any:
-        """One new vector of all their numbers, of no graph; they are on one device and of one dtype.
+    def pack(self, tensors: Sequence[Tensor]) -> Vector:
+        """One new, detached vector of all numbers of tensors on one device, with one dtype.
 
-        Gradients may be sparse where the framework makes such.
+        The tensors may be sparse gradients, if the framework makes those.
         """
 
-    def unpack(self, vector: Any, like: Sequence[Any]) -> list[Any]:
-        """The vector's numbers in the shapes of those tensors, in memory of their own where they can be written."""
+    def unpack(self, vector: Vector, like: Sequence[Tensor]) -> list[Tensor]:
+        """The vector's numbers in the shapes of those tensors.
 
-    def reduce(self, vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
-        """Their ``sum``, ``max`` or ``min``, element by element, each times its weight: a new vector.
+        Writable tensors have memory of their own.
+        """
 
-        They are on one device, of one dtype and length; there is one at least.
+    def reduce(self, vectors: Sequence[Vector], op: str, weights: Sequence[float] | None) -> Vector:
+        """A new vector: the elementwise ``sum``, ``max`` or ``min`` of the weighted vectors.
+
+        There is at least one. They are on one device and have one dtype and one length.
         """
 
     def threads(self) -> Callable[[], AbstractContextManager[Any]] | None:
-        """What another thread enters to compute as this one does now; its settings may be this thread's own.
+        """A function whose contexts give another thread this thread's settings as they are now.
 
-        ``None`` if gradients are not to be computed in several threads at once.
+        ``None`` if several threads must not compute gradients at once.
         """
 
 
 class Packing(Protocol):
-    """Which tensors travel to a device sooner as one vector, by `Collectives.pack` and ``unpack``."""
+    """Tensors that reach a device faster as one vector, by `Collectives.pack` and ``unpack``."""
 
-    def is_packable(self, tensor: Any, nbytes: int) -> bool:
-        """Whether a vector gives the tensor back as it is, and it has at most ``nbytes``.
+    def is_packable(self, tensor: Tensor, nbytes: int) -> bool:
+        """Whether a vector can carry the tensor unchanged, and it has at most ``nbytes``.
 
-        Then it is dense, of no graph, and not empty.
+        Such a tensor is dense, detached and not empty.
         """
 
 
@@ -267,23 +294,23 @@ class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
 
     def namespace(self) -> Mapping[str, Any]:
-        """Each of `xdevice.tensors.namespace.NAMES` that the framework has, with what it stands for."""
+        """The framework's functions, dtypes and constants, by `xdevice.tensors.namespace.NAMES`."""
 
     def module(self) -> ModuleType:
-        """The framework's module with the functions that are not in that list."""
+        """The framework's module, which has further functions under its own names."""
 
 
 class Linalg(Maths, Protocol):
-    """The same for the standard's extension ``linalg``, whose names are in `LINALG`."""
+    """The standard's extension ``linalg``, by the names in `LINALG`."""
 
 
 class Fft(Maths, Protocol):
-    """The same for the standard's extension ``fft``, whose names are in `FFT`."""
+    """The standard's extension ``fft``, by the names in `FFT`."""
 
 
 @dataclass(frozen=True)
 class Extension:
-    """An extension, in place of a module: what gives its functions by name, and the framework's own module."""
+    """An extension as a value, in place of a module with the functions of `Maths`."""
 
     functions: Callable[[], Mapping[str, Any]]
     own: ModuleType
@@ -296,12 +323,12 @@ class Extension:
 
 
 class Storage(Protocol):
-    """The bits of numbers that NumPy has no dtype for: bfloat16, floats of 8 bits."""
+    """The bits of numbers without a dtype in NumPy: bfloat16, floats of 8 bits."""
 
-    def to_bits(self, tensor: Any) -> np.ndarray[Any, Any]:
-        """The values' bytes on the host, in order: a vector of uint8."""
+    def to_bits(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+        """The bytes of the values, in order, on the host: a vector of uint8."""
 
     def from_bits(
-        self, bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
-    ) -> Any:
-        """A new tensor of what `to_bits` gave, of one of the framework's own dtypes."""
+        self, bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: NativeDtype, device: Device
+    ) -> Tensor:
+        """A new tensor with a dtype of the framework, from the bytes that `to_bits` returned."""

@@ -1,4 +1,4 @@
-"""Copies between devices: watching them, and making them beside computing."""
+"""Copies between devices: watching them, and making them while a device computes."""
 
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
@@ -8,104 +8,116 @@ from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol
 
 from xdevice.contract.devices import Preparation
+from xdevice.contract.native import Tensor
 from xdevice.device import Device
 
 __all__ = ["Arrivals", "Copy", "Event", "Kind", "Stream", "Streams", "Transfers", "Watcher"]
 
 
 Kind = Literal["copy", "number", "size", "index", "operand", "gradient", "print"]
-"""What makes the copy. Only ``copy`` is explicit: the program asks for it, by ``.to``, feeding or loading.
+"""What makes a copy.
 
-``number``: Python reads values (``float(x)``, ``if x``, ``.item()``, ``tolist``, ``np.asarray``). ``size``: the
-result's shape, or a yes or no, depends on values, so the CPU waits (a mask as an index, ``nonzero``). ``index``: an
-index, or a value to write, from the host, sent each time. ``operand``: copied by the framework because another operand
-is elsewhere. ``gradient``: in the backward pass. ``print``: a tensor is shown.
+``copy``
+    The program asks for it: ``.to``, feeding, loading. All other kinds are implicit.
+``number``
+    Python reads values: ``float(x)``, ``if x``, ``.item()``, ``tolist``, ``np.asarray``.
+``size``
+    The CPU waits for values that decide on a shape or a branch: a mask as an index, ``nonzero``.
+``index``
+    An index, or a value to write, is on the host and is sent each time.
+``operand``
+    The framework copies an operand, since another operand is on another device.
+``gradient``
+    The backward pass makes it.
+``print``
+    A tensor is printed.
 """
 
 
 class Copy(NamedTuple):
-    """One copy between the host and a device, or between two devices. The host is ``Device('cpu:0')``."""
+    """One copy between the host, which is ``Device('cpu:0')``, and a device, or between devices."""
 
     kind: Kind
-    operation: str  # the framework's name of what makes it: "aten::copy_", "item"
+    operation: str  # the framework's name for the operation: "aten::copy_", "item"
     nbytes: int
     source: Device
     target: Device
-    non_blocking: bool = False  # the program was told not to wait
+    non_blocking: bool = False  # the program does not wait for it
     pinned: bool = False  # the host's memory is page-locked
-    mark: int = 0  # of what the host sends, by `kit.marks`, where known: the same values sent twice are seen by it
+    mark: int = 0  # of the values that the host sends, by `kit.marks`: equal ones share a mark
 
 
 class Watcher(Protocol):
-    """What an adapter tells of copies."""
+    """The object that an adapter notifies of copies."""
 
     def see(self, copy: Copy, of: Any = None) -> None:
-        """A copy is about to be made by this thread, or by one that works for the place ``of``, which `here` gave.
+        """Called before this thread makes a copy.
 
-        Raises `TransferError` where the copy is forbidden: then it must not be made.
+        ``of`` is the place that the thread works for, as `here` returned it; by default its own.
+        Raises `TransferError` if the copy is forbidden: the adapter must not make it then.
         """
 
     def here(self, kind: Kind = "gradient") -> Any:
-        """This thread's place in the program and its levels, for a thread of the framework that will work for it.
+        """This thread's place in the program and its levels, for a thread that will work for it.
 
-        A ``copy`` by that thread, outside of all lines of the program, is of this kind.
+        A ``copy`` that the other thread makes outside of the program's own lines has this kind.
         """
 
     def stepped(self, optimizer: object) -> None:
-        """An optimizer has made a step."""
+        """Called after an optimizer's step."""
 
 
 class Transfers(Preparation, Protocol):
-    """Seeing copies, and hiding them behind computing."""
+    """Watching copies."""
 
     def watch(self, watcher: Watcher) -> AbstractContextManager[Any]:
-        """A context, for the whole process, in which the watcher is told of each copy and each optimizer's step.
+        """A context that notifies the watcher of each copy and optimizer's step in the process.
 
-        Leaving it leaves no trace: watching costs nothing while it is off.
+        Leaving it undoes all changes: watching costs nothing while it is off.
         """
 
     def unseen(self) -> Iterable[str]:
-        """What it cannot see, a sentence each, for the report."""
+        """The copies that cannot be watched, in sentences for the report."""
 
     def words(self) -> Mapping[str, str]:
-        """What to write instead, for rules of ``xdevice.tensors.transfers.rules``, in the framework's own words."""
+        """The framework's advice for rules of ``xdevice.tensors.transfers.rules``, by rule."""
 
 
 class Event(Protocol):
-    """A place in a stream: what was queued before it, with the tensors that it brings."""
+    """A point in a stream, after copies that are queued before it."""
 
     def synchronize(self) -> None:
-        """Wait until all of that is done, and its sources are read."""
+        """Wait until those copies are complete, and their sources have been read."""
 
     def wait(self) -> None:
-        """Let what this thread queues on the device from now on begin after it.
+        """Let work that this thread queues on the device from now on begin after the event.
 
-        The memory of the tensors is used again only after what uses them then.
+        The memory of the copies' tensors is not reused before that work is complete.
         """
 
 
 class Stream(AbstractContextManager[Any], Protocol):
-    """A queue of copies from the host to one device, beside the work that is queued there.
+    """A queue of copies from the host to one device, which run while the device computes.
 
-    As a context: this thread's copies are queued on it. It may be entered again.
+    As a context, it queues this thread's copies. It may be entered again.
     """
 
-    def pinned(self, tensor: Any) -> Any:
-        """The tensor in page-locked memory of the host, if the framework has such; else itself."""
+    def pinned(self, tensor: Tensor) -> Tensor:
+        """The tensor in page-locked memory of the host; the tensor itself if there is none."""
 
-    def record(self, tensors: Sequence[Any]) -> Event:
-        """The end of what is queued now, which brings these tensors."""
+    def record(self, tensors: Sequence[Tensor]) -> Event:
+        """An event after the copies queued so far, which make these tensors."""
 
 
 class Streams(Protocol):
-    """Copying beside computing."""
+    """Copying while a device computes."""
 
     def stream(self, device: Device) -> Stream | None:
-        """A new stream of copies to a GPU; ``None`` where copies cannot have one of their own."""
+        """A new stream of copies to a GPU; ``None`` if copies cannot have a stream of their own."""
 
 
 class Arrivals(Protocol):
-    """Waiting for tensors, under a framework whose calls return before they are made."""
+    """Waiting for tensors of a framework whose calls return before the tensors are complete."""
 
-    def wait(self, tensors: Sequence[Any]) -> None:
-        """Wait until these are made, and what they are made from is read."""
+    def wait(self, tensors: Sequence[Tensor]) -> None:
+        """Wait until the tensors are complete, and their sources have been read."""
