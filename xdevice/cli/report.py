@@ -20,7 +20,8 @@ from rich.text import Text
 from xdevice.device import parse
 from xdevice.errors import DeviceSpellingError
 from xdevice.kit.units import duration, size
-from xdevice.launcher.children import Child, Line
+from xdevice.launcher.children import Child
+from xdevice.launcher.output_buffer import Line
 from xdevice.launcher.terminal import ending, printable, signal_name, table
 
 COMPARED_LINES = 2000  # of each output; at worst, aligning two takes the square of this number
