@@ -28,7 +28,7 @@ from xdevice.hardware.devices import devices
 from xdevice.tensors.creation import make, place
 from xdevice.tensors.namespace_factories import Factories
 from xdevice.tensors.namespace_numbers import Numbers
-from xdevice.tensors.placement import device_of, one_of, owner_of
+from xdevice.tensors.placement import device_of, only_framework, owner_of
 from xdevice.typing import DeviceLike, FourierTransforms, LinearAlgebra
 
 __all__ = ["namespace"]
@@ -126,7 +126,7 @@ def _common_owner(xs: tuple[Any, ...]) -> Backend:
     for i, x in enumerate(xs):
         if x is not None and not isinstance(x, (int, float, complex)):
             found.setdefault(owner_of(x), f"argument {i}")
-    return one_of(found) if found else backend()
+    return only_framework(found) if found else backend()
 
 
 class Namespace:

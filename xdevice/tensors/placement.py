@@ -1,11 +1,11 @@
-"""Where tensors are, whose they are, and moving them.
+"""The device and the framework of tensors, models and trees, and `to_device`.
 
-The fast path of every question is one dictionary look-up by type and one call of the adapter.
+The fast path of every function is one dictionary look-up by type and one call of the adapter.
 """
 
 from collections.abc import Collection
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from xdevice.device import Device
 from xdevice.errors import (
@@ -40,34 +40,40 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+TensorOrTree: TypeAlias = Any
+"""A tensor, parameter or model of any framework, or nested containers of these."""
 
-_OPENED = frozenset({dict, list, tuple})
-# Bound once: Python does not speed up calls of a method of an imported name.
-_where, _where_in_trees = where_by_type.get, where_in_trees.get
+_PLAIN_CONTAINERS = frozenset({dict, list, tuple})
+
+# The adapter's `device_of` for a type. The methods are bound here, since Python does not speed up
+# calls of a method of an imported name.
+_locator_of = where_by_type.get
+_leaf_locator_of = where_in_trees.get
 
 
-def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
+def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
     """The device on which a tensor, parameter, model or tree is.
 
-    A model is where its parameters and buffers are; a tree is where its tensors are. Plain data in it has no device.
-    For a tensor that a framework's compiler or transformation traces the answer is a device that is not known yet:
-    ``device=`` takes it, and every other use raises `UnknownPlacementError`.
+    A model is where its parameters and buffers are; a tree is where its tensors are. Plain data
+    has no device. For a tensor that a framework's compiler or transformation traces, the result is
+    a device that is not known yet: ``device=`` takes it, and every other use raises
+    `UnknownPlacementError`.
 
     Parameters
     ----------
     obj
         A tensor, a model, or nested containers of these.
     skip
-        Names of keys and attributes, or paths, of a tree that are to be left out.
+        Names of keys and attributes of a tree, or paths in it, to leave out.
 
     Raises
     ------
     MixedDeviceError
-        On several devices: each is named with its path.
+        The tensors are on several devices; the error lists them with their paths.
     UnknownPlacementError
-        It cannot be known: symbolic in a graph, deleted, a model that is not built yet.
+        The device cannot be known: a tensor is symbolic or deleted, or a model is not built yet.
     NotATensorError
-        No tensor in it, or an object that may hold one and cannot be opened.
+        ``obj`` contains no tensor, or an object that may hold one and cannot be opened.
 
     Examples
     --------
@@ -77,28 +83,28 @@ def device_of(obj: Any, *, skip: Collection[str] = ()) -> Device:
     """
     try:
         try:
-            where = where_by_type[type(obj)]
+            locate = where_by_type[type(obj)]
         except KeyError:
             if tensor_owner(obj) is None:
-                found = devices_of(obj, skip=skip)
-                if len(found) > 1:
-                    raise _trees().mixed((("", obj),), skip) from None
-                return next(iter(found))
-            where = where_by_type[type(obj)]
-        return where(obj)
+                devices = devices_of(obj, skip=skip)
+                if len(devices) > 1:
+                    raise _tree_module().mixed((("", obj),), skip) from None
+                return next(iter(devices))
+            locate = where_by_type[type(obj)]
+        return locate(obj)
     except TracedTensorError:
         return TRACED
 
 
-def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
+def devices_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> frozenset[Device]:
     """All devices on which a tensor, parameter, model or tree is; ``skip`` is that of `device_of`.
 
     Raises
     ------
     UnknownPlacementError
-        It cannot be known, as for `device_of`.
+        The device cannot be known, as for `device_of`.
     NotATensorError
-        No tensor in it, or an object that may hold one and cannot be opened.
+        ``obj`` contains no tensor, or an object that may hold one and cannot be opened.
 
     Examples
     --------
@@ -106,30 +112,33 @@ def devices_of(obj: Any, *, skip: Collection[str] = ()) -> frozenset[Device]:
     >>> xdevice.devices_of({"x": numpy.ones(3), "label": "one"})
     frozenset({Device('cpu:0')})
     """
-    owned = owned_by(obj)
-    if owned is not None:
-        found = places_of(obj, owned)
-        if found:
-            return frozenset(found)
+    ownership = owned_by(obj)
+    if ownership is not None:
+        devices = places_of(obj, ownership)
+        if devices:
+            return frozenset(devices)
         raise NotATensorError(
             f"this {type(obj).__name__} has no parameters, so it has no device; ask about its input"
         )
-    try:
-        plain = None if skip else _plain_places(obj)
-    except XDeviceError:
-        plain = None  # a tensor on several devices, or on an unknown one
-    return frozenset(plain or _trees().devices_in(obj, skip))
+    if not skip:
+        try:
+            plain_devices = _devices_in_plain_tree(obj)
+        except XDeviceError:
+            plain_devices = None  # a tensor is on several devices, or on an unknown one
+        if plain_devices:
+            return frozenset(plain_devices)
+    return frozenset(_tree_module().devices_in(obj, skip))
 
 
-def is_same_device(*objs: Any) -> bool:
+def is_same_device(*objs: TensorOrTree | DeviceLike) -> bool:
     """Whether all arguments, of any framework, are on one device; an argument may be a device.
 
     Raises
     ------
     UnknownPlacementError
-        It cannot be known, as for `device_of`.
+        The device cannot be known, as for `device_of`.
     NotATensorError
-        No argument, or one without a tensor.
+        There is no argument, or one contains no tensor.
 
     Examples
     --------
@@ -138,24 +147,26 @@ def is_same_device(*objs: Any) -> bool:
     True
     """
     if len(objs) == 2:  # by far the most frequent
-        a, b = _where(type(objs[0])), _where(type(objs[1]))
-        if a is not None and b is not None:
+        first, second = objs
+        locate_first = _locator_of(type(first))
+        locate_second = _locator_of(type(second))
+        if locate_first is not None and locate_second is not None:
             try:
-                return a(objs[0]) is b(objs[1])
+                return locate_first(first) is locate_second(second)
             except MixedDeviceError:
                 return False
-    return len(_union(objs)) == 1
+    return len(_devices_of_all(objs)) == 1
 
 
-def check_same_device(*objs: Any) -> Device:
+def check_same_device(*objs: TensorOrTree | DeviceLike) -> Device:
     """The device of all arguments; an error if they are on several devices.
 
     Raises
     ------
     MixedDeviceError
-        On several devices: each is named with its argument and path.
+        They are on several devices; the error lists each argument and path.
     UnknownPlacementError, NotATensorError
-        As `device_of`; also where nothing is given.
+        As for `device_of`; also if there is no argument.
 
     Examples
     --------
@@ -163,10 +174,11 @@ def check_same_device(*objs: Any) -> Device:
     >>> xdevice.check_same_device(numpy.ones(3), numpy.zeros(2))
     Device('cpu:0')
     """
-    found = _union(objs)
-    if len(found) == 1:
-        return next(iter(found))
-    raise _trees().mixed(tuple((f"argument {i}", obj) for i, obj in enumerate(objs)))
+    devices = _devices_of_all(objs)
+    if len(devices) == 1:
+        return next(iter(devices))
+    named = tuple((f"argument {i}", obj) for i, obj in enumerate(objs))
+    raise _tree_module().mixed(named)
 
 
 def to_device(
@@ -179,9 +191,9 @@ def to_device(
 ) -> T:
     """The tensor, parameter, model or tree on the device; the same object if it is there already.
 
-    Gradients flow through a move. A tree keeps its types, a leaf that appears twice is moved once, and plain data
-    passes through. An object with a method ``to`` of its own is moved by that, and a model as its framework moves it,
-    in place under most. The framework stays the same.
+    Gradients flow through a move. A tree keeps its types, a leaf that appears twice is moved once,
+    and plain data passes through. An object with a method ``to`` is moved by that method. A model
+    is moved as its framework moves it, in place under most. The framework stays the same.
 
     Parameters
     ----------
@@ -192,20 +204,22 @@ def to_device(
     copy
         ``True``: always a copy in memory of its own; ``False``: never one; ``None``: where needed.
     non_blocking
-        Let a copy *to* a GPU run on while Python does; from a GPU to the host it always waits.
+        Let a copy *to* a GPU run while Python continues; a copy from a GPU to the host always waits.
     skip
-        Names of keys and attributes, or paths, of a tree that stay as they are.
+        Names of keys and attributes of a tree, or paths in it, that stay as they are.
 
     Raises
     ------
     DeviceNotFoundError
         The tensor's framework does not have the device. Nothing was moved.
     CopyNeededError
-        ``copy=False`` and it is elsewhere. Nothing was moved.
+        ``copy=False``, and a tensor is on another device. Nothing was moved.
     NotATensorError
         ``obj`` is not a tensor, model or container, or holds an object that cannot be moved.
-    UnknownPlacementError, MisplacedError
-        It cannot be known where it is, as for `device_of`; the framework did not put it there.
+    UnknownPlacementError
+        The device cannot be known, as for `device_of`.
+    MisplacedError
+        The framework put a tensor on another device.
 
     Examples
     --------
@@ -217,19 +231,18 @@ def to_device(
     False
     """
     if isinstance(device, TracedDevice) and not copy:
-        return obj  # the compiler brings it to the traced tensor with which it is used
-    target = device if type(device) is Device else _target(obj, device)
-    where = _where(type(obj))
+        return obj  # the compiler moves it to the device of the traced tensor with which it is used
+    target = device if type(device) is Device else _as_target(device, obj)
+    locate = _locator_of(type(obj))
     if copy is None and not skip:
         try:
-            if (
-                where(obj) is target
-                if where is not None
-                else _plain_places(obj, target) is not None
-            ):
+            if locate is not None:
+                if locate(obj) is target:
+                    return obj
+            elif _devices_in_plain_tree(obj, target) is not None:
                 return obj
         except XDeviceError:
-            pass  # on several devices, or unknown: `Move` brings it together, or raises an error with the path
+            pass  # on several devices, or an unknown one: `Move` moves it, or names the path
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={copy!r} is not True, False or None")
     from xdevice.tensors.moving import Move  # most calls have nothing to move
@@ -238,17 +251,17 @@ def to_device(
     return moved
 
 
-def backend_of(obj: Any) -> Backend:
+def backend_of(obj: TensorOrTree) -> Backend:
     """The framework that owns a tensor, parameter or model, or the tensors of a tree.
 
-    Beside tensors of another framework, what NumPy has that is plain data does not count.
+    NumPy scalars and arrays of text count only if the tree has no other tensors.
 
     Raises
     ------
     NotATensorError
-        No tensor in it, or an object that may hold one and cannot be opened.
+        ``obj`` contains no tensor, or an object that may hold one and cannot be opened.
     ArgumentTypeError
-        Tensors of several frameworks: each is named with its path.
+        The tensors are of several frameworks; the error lists them with their paths.
 
     Examples
     --------
@@ -258,78 +271,98 @@ def backend_of(obj: Any) -> Backend:
     >>> xdevice.backend_of({"x": numpy.ones(3), "label": "one"})
     'numpy'
     """
-    owned = owned_by(obj)
-    if owned is not None:
-        return owned.backend
-    return one_of({owner: f"at {path}" for owner, path in _trees().frameworks_in(obj).items()})
+    ownership = owned_by(obj)
+    if ownership is not None:
+        return ownership.backend
+    paths = _tree_module().frameworks_in(obj)
+    return only_framework({owner: f"at {path}" for owner, path in paths.items()})
 
 
-def one_of(found: dict[Backend, str]) -> Backend:
-    """The one framework that tensors are of; an error that says where one of each is, if they are of several."""
-    if len(found) > 1:
-        listed = ", ".join(f"{owner} ({where})" for owner, where in found.items())
+def only_framework(examples: dict[Backend, str]) -> Backend:
+    """The only framework in ``examples``, which maps each framework to a place of one tensor.
+
+    If there are several frameworks, an `ArgumentTypeError` lists them with these places.
+    """
+    if len(examples) > 1:
+        listed = ", ".join(f"{owner} ({place})" for owner, place in examples.items())
         raise ArgumentTypeError(
             f"tensors of several frameworks: {listed}; bring them to one with convert"
         )
-    return next(iter(found))
+    return next(iter(examples))
 
 
 def owner_of(obj: Any) -> Backend:
     """The framework that owns this tensor; `NotATensorError` if none does."""
     owner = tensor_owner(obj)
     if owner is None:
-        raise _trees().not_a_tensor(obj)
+        raise _tree_module().not_a_tensor(obj)
     return owner
 
 
-def _target(obj: Any, device: Any) -> Device:
+def _as_target(device: DeviceLike, obj: Any) -> Device:
+    """The device to move ``obj`` to; the error for swapped arguments says so."""
     try:
         return as_device(device)
     except XDeviceError:
-        if is_device(obj) and (type(device) in _OPENED or ownership_of(type(device)) is not None):
+        if not is_device(obj):
+            raise
+        cls = type(device)
+        if cls in _PLAIN_CONTAINERS or ownership_of(cls) is not None:
             raise ArgumentTypeError(
                 "to_device was given the device first; write to_device(x, device)"
             ) from None
         raise
 
 
-def _plain_places(tree: Any, only: Device | None = None) -> set[Device] | None:
-    """The devices of the tensors in plain containers; ``None`` where it takes a closer look, or one is elsewhere."""
-    if type(tree) not in _OPENED:
+def _devices_in_plain_tree(tree: Any, target: Device | None = None) -> set[Device] | None:
+    """The devices of all tensors in nested dicts, lists and tuples.
+
+    The result is ``None`` if the tree contains anything that takes more work to examine. With a
+    ``target``, it is also ``None`` if a tensor is on another device, else the empty set.
+    """
+    if type(tree) not in _PLAIN_CONTAINERS:
         return None
     nodes: list[Any] = [tree]
-    seen: set[int] = set()
-    found: set[Device] = set()
-    last = only
-    for node in nodes:  # grows while it is walked
+    containers: set[int] = set()
+    devices: set[Device] = set()
+    last_device = target
+    for node in nodes:  # the list grows during the loop
         cls = type(node)
-        where = _where_in_trees(cls)
-        if where is None and cls not in _OPENED and cls not in ATOMS:
-            where = where_in_tree(cls)  # the first of its type
-            if where is None:
+        locate = _leaf_locator_of(cls)
+        if locate is None and cls not in _PLAIN_CONTAINERS and cls not in ATOMS:
+            locate = where_in_tree(cls)  # the first object of its type
+            if locate is None:
                 return None
-        if where is not None:
-            here = where(node)
-            if here is not last:
-                if only is not None:
+        if locate is not None:
+            device = locate(node)
+            if device is not last_device:
+                if target is not None:
                     return None
-                found.add(here)
-                last = here
-        elif cls in _OPENED:
-            if id(node) in seen or (cls is dict and not ATOMS.issuperset(map(type, node))):
-                return None  # shared, or it contains itself; or a key may hold a tensor
-            seen.add(id(node))
+                devices.add(device)
+                last_device = device
+        elif cls in _PLAIN_CONTAINERS:
+            if id(node) in containers:
+                return None  # it is shared, or contains itself
+            if cls is dict and not ATOMS.issuperset(map(type, node)):
+                return None  # a key may hold a tensor
+            containers.add(id(node))
             nodes += node.values() if cls is dict else node
-    return found
+    return devices
 
 
-def _union(objs: tuple[Any, ...]) -> set[Device]:
+def _devices_of_all(objs: tuple[TensorOrTree | DeviceLike, ...]) -> set[Device]:
     if not objs:
         raise NotATensorError("nothing was given; pass the tensors, models or trees to compare")
-    return set().union(*({as_device(obj)} if is_device(obj) else devices_of(obj) for obj in objs))
+    devices: set[Device] = set()
+    for obj in objs:
+        if is_device(obj):
+            devices.add(as_device(obj))
+        else:
+            devices |= devices_of(obj)
+    return devices
 
 
-def _trees() -> ModuleType:
+def _tree_module() -> ModuleType:
     from xdevice.tensors.trees import tree  # many programs never need it
 
     return tree
