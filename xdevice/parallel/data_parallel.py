@@ -3,8 +3,9 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager
 from contextvars import copy_context
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
@@ -13,14 +14,14 @@ from xdevice.framework.choosing import using
 from xdevice.hardware.scopes import scope
 from xdevice.parallel.batches import split_arguments
 from xdevice.parallel.replicas import Replicas, check_alike, check_operation, checked_devices
-from xdevice.parallel.vectors import Column, in_order, reduced, spread
+from xdevice.parallel.vectors import Column, on_each_device, reduce_columns, results_of
 from xdevice.tensors.gradients import (
     Call,
-    How,
+    Differentiation,
     differentiate,
     differentiating,
+    notify_listeners,
     parameters_in,
-    tell_ended,
     with_tensors,
 )
 from xdevice.tensors.placement import device_of
@@ -28,10 +29,6 @@ from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
 __all__ = ["data_parallel"]
-
-_Result = tuple[
-    Any, Any, list[Any]
-]  # a device's loss of its rows, what comes beside it, and the gradients
 
 
 def data_parallel(
@@ -41,40 +38,41 @@ def data_parallel(
     reduction: str = "mean",
     has_aux: bool = False,
 ) -> Callable[..., tuple[Any, Any]]:
-    """A training step on all devices at once: ``step(params, *batch)`` returns the loss and its gradients.
+    """A training step on all devices: ``step(params, *batch)`` returns the loss and its gradients.
 
-    They equal those of ``value_and_grad(fn)(params, *batch)`` on one device: the batch is split over the
-    devices as by `split_batch`, and each device's result is weighted by its number of rows. ``fn`` runs once
-    per device, within a `scope` of it, and in several threads where the framework supports that. Random
-    numbers and statistics over the batch differ from those on one device.
+    They equal those of ``value_and_grad(fn)(params, *batch)`` on one device: the batch is split over
+    the devices as by `split_batch`, and each device's result is weighted by its number of rows.
+    ``fn`` runs once per device, within a `scope` of it, and in several threads if the framework
+    supports that. Random numbers and statistics over the batch differ from those on one device.
 
-    What `prefetch` gives for the same devices is a batch that is split already: ``step(params, parts)``.
+    A batch from `prefetch` for the same devices is split already: ``step(params, parts)``.
 
-    ``params`` is a tree of tensors, which is copied to each device that it is not on; the loss and the
-    gradients are on the parameters' own devices. Or it is `Replicas`, made by `replicate` for these devices and
-    used as they are: then the gradients are `Replicas`, too, with equal values, and the loss is on the first device.
+    ``params`` is either a tree of tensors or `Replicas`. A tree is copied to each device that it is
+    not on, and the loss and the gradients are on the parameters' own devices. `Replicas`, made by
+    `replicate` for these devices, are used as they are; then the gradients are `Replicas`, too, with
+    equal values, and the loss is on the first device.
 
     Parameters
     ----------
     fn
-        ``fn(params, *batch)`` returns the loss of its rows, a tensor of one number. The framework may have
-        compiled it.
+        ``fn(params, *batch)`` returns the loss of its rows, a tensor of one number. It may be a
+        function that the framework has compiled.
     devices
         The devices to compute on; a device may be listed twice.
     reduction
         Whether ``fn`` returns the ``"mean"`` over its rows, or the ``"sum"``.
     has_aux
-        Whether ``fn`` returns ``(loss, aux)``; the step then returns ``((loss, [aux, …]), gradients)``, with one
-        ``aux`` per device.
+        Whether ``fn`` returns ``(loss, aux)``; the step then returns
+        ``((loss, [aux, …]), gradients)``, with one ``aux`` per device.
 
     Raises
     ------
     ArgumentError
-        No devices, or an unknown reduction. On calling: as `split_batch` and `value_and_grad`, or the replicas
-        are not for these devices.
+        There are no devices, or the reduction is unknown. On calling: as for `split_batch` and
+        `value_and_grad`, or the replicas are not for these devices.
     ArgumentTypeError
-        ``fn`` cannot be called. On calling: a loss that is not of floating-point numbers; parameters in a set;
-        replicas in a plain list.
+        ``fn`` cannot be called. On calling: the loss is not of floating-point numbers, the
+        parameters are in a set, or the replicas are in a plain list.
     DeviceNotFoundError, DeviceSpellingError
         The chosen framework does not have the device, or the string does not name one.
     NotSupportedError
@@ -83,7 +81,8 @@ def data_parallel(
     Examples
     --------
     >>> import xdevice
-    >>> step = xdevice.data_parallel(lambda w, x: ((x - w) ** 2).mean(), xdevice.try_all_gpus())  # doctest: +SKIP
+    >>> loss_of = lambda w, x: ((x - w) ** 2).mean()
+    >>> step = xdevice.data_parallel(loss_of, xdevice.try_all_gpus())  # doctest: +SKIP
     >>> loss, gradient = step(xdevice.zeros(1), xdevice.ones(8, 1))  # doctest: +SKIP
     """
     if not callable(fn):
@@ -92,143 +91,204 @@ def data_parallel(
     return _Step(fn, checked_devices(devices), reduction == "mean", has_aux)
 
 
-def _computed(call: Call, device: Device, parameters: list[Any]) -> _Result:
-    with using(call.how.owner), scope(device):
-        return differentiate(call, parameters)
+class _ShardResult(NamedTuple):
+    loss: Any
+    aux: Any
+    gradients: list[Any]
+
+
+class _Shard(NamedTuple):
+    """The rows of the batch for one device, as a call of the loss, and the parameters there."""
+
+    call: Call
+    device: Device
+    parameters: list[Any]
+
+    def differentiate(self) -> _ShardResult:
+        with using(self.call.how.owner), scope(self.device):
+            return _ShardResult(*differentiate(self.call, self.parameters))
 
 
 class _Step:
     def __init__(
         self, fn: Callable[..., Any], devices: list[Device], mean: bool, has_aux: bool
     ) -> None:
-        self._fn, self._devices, self._mean, self._has_aux = fn, devices, mean, has_aux
-        self._pool: tuple[int, ThreadPoolExecutor] | None = (
-            None  # the process it belongs to; made when first needed
-        )
+        self._fn = fn
+        self._devices = devices
+        self._mean = mean
+        self._has_aux = has_aux
+        # made when first needed, by the process with this number
+        self._pool: tuple[int, ThreadPoolExecutor] | None = None
 
     def __call__(self, params: Any, *batch: Any) -> tuple[Any, Any]:
         if differentiating():
             raise NotSupportedError("data_parallel has no gradient; call it outside value_and_grad")
-        replicated = isinstance(params, Replicas)
-        flats = _checked_replicas(params, self._devices) if replicated else [flatten(params)]
-        if not replicated and flats[0].unordered:
+        if isinstance(params, Replicas):
+            return self._step_on_replicas(params, batch)
+        return self._step_on_tree(params, batch)
+
+    def _step_on_tree(self, tree: Any, batch: Sequence[Any]) -> tuple[Any, Any]:
+        """The loss and the gradients on the parameters' own devices."""
+        flat = flatten(tree)
+        if flat.unordered:
             raise ArgumentTypeError(
                 "data_parallel was given parameters in a set, which has no order; give a list"
             )
-        owner, parameters = parameters_in(flats[:1])
-        for tensor in parameters:
-            owner.collectives.kind(tensor)  # raises for one that is not a plain array
+        owner, parameters = _checked_parameters(flat)
+        calls, sizes = self._calls([flat] * len(self._devices), batch, owner)
+        copies = on_each_device(parameters, self._devices)
+        try:
+            results = self._compute(calls, copies, owner)
+        except (TypeError, LookupError, AttributeError) as error:
+            if _may_be_replicas(tree, len(self._devices)):
+                raise _not_replicas_error(tree, error) from error
+            raise
+        notify_listeners(self._fn)
+        homes = [owner.placement.device_of(parameter) for parameter in parameters]
+        homes.append(homes[0])  # the loss is on the first parameter's device
+        (tensors,) = self._reduce(results, sizes, owner, homes, [None])
+        *gradients, loss = tensors
+        (gradient_tree,) = with_tensors([flat], gradients)
+        return self._with_aux(loss, results), gradient_tree
+
+    def _step_on_replicas(self, replicas: Replicas, batch: Sequence[Any]) -> tuple[Any, Replicas]:
+        """The loss on the first device, and the gradients on every device."""
+        flats = _checked_replicas(replicas, self._devices)
+        owner, parameters = _checked_parameters(flats[0])
+        calls, sizes = self._calls(flats, batch, owner)
+        results = self._compute(calls, [parameters_in([flat])[1] for flat in flats], owner)
+        notify_listeners(self._fn)
+        homes = [self._devices[0]] * (len(parameters) + 1)
+        # on the first device the result of the reduction itself, on the others copies of it
+        destinations = [None, *range(1, len(flats))]
+        tensors_by_replica = self._reduce(results, sizes, owner, homes, destinations)
+        loss = tensors_by_replica[0][-1]
+        gradients = Replicas()
+        for flat, tensors in zip(flats, tensors_by_replica, strict=True):
+            gradients += with_tensors([flat], tensors[:-1])
+        return self._with_aux(loss, results), gradients
+
+    def _calls(
+        self, flats: list[Flat], batch: Sequence[Any], owner: Backend
+    ) -> tuple[list[Call], list[int]]:
+        """The call of the loss on each device, with these parameters; and the numbers of rows."""
         parts, sizes = split_arguments(batch, self._devices)
-        here = (
-            [parameters_in([flat])[1] for flat in flats]
-            if replicated
-            else spread(parameters, self._devices)
-        )
-        how = How((0,), owner, self._has_aux)
-        trees = flats if replicated else flats * len(parts)
+        how = Differentiation((0,), owner, self._has_aux)
         calls = [
             Call(self._fn, (flat.tree, *part), {}, how, [flat])
-            for flat, part in zip(trees, parts, strict=True)
+            for flat, part in zip(flats, parts, strict=True)
+        ]
+        return calls, sizes
+
+    def _compute(
+        self, calls: list[Call], parameters: list[list[Any]], owner: Backend
+    ) -> list[_ShardResult]:
+        """The result of each device, computed in threads if the framework supports that."""
+        shards = [_Shard(*shard) for shard in zip(calls, self._devices, parameters, strict=True)]
+        thread_context = owner.collectives.threads() if len(shards) > 1 else None
+        if thread_context is None:
+            return [shard.differentiate() for shard in shards]
+        return self._compute_in_threads(shards, thread_context)
+
+    def _compute_in_threads(
+        self, shards: list[_Shard], thread_context: Callable[[], AbstractContextManager[Any]]
+    ) -> list[_ShardResult]:
+        """The first shard is computed in this thread, and each other one in a thread of its own."""
+
+        def differentiate_in_thread(shard: _Shard) -> _ShardResult:
+            with thread_context():
+                return shard.differentiate()
+
+        pool = self._thread_pool()
+        futures = [
+            pool.submit(copy_context().run, differentiate_in_thread, shard) for shard in shards[1:]
         ]
         try:
-            found = self._compute(calls, here, owner)
-        except (TypeError, LookupError, AttributeError) as error:
-            may_be = [flatten(tree) for tree in params] if type(params) in (list, tuple) else []
-            if len(may_be) == len(self._devices) and all(map(may_be[0].same_structure, may_be)):
-                raise ArgumentTypeError(
-                    f"the loss cannot be computed with params, which is a plain {type(params).__name__} of "
-                    f"{len(params)}: {error}; if it has a replica for each device, pass Replicas(params), or make them "
-                    "with replicate(tree, devices)"
-                ) from error
-            raise
-        tell_ended(self._fn)
-        homes = [
-            self._devices[0] if replicated else owner.placement.device_of(tensor)
-            for tensor in parameters
-        ]
-        places = range(1, len(calls)) if replicated else ()
-        columns: list[Column] = list(
-            zip(*[[*gradients, value] for value, _, gradients in found], strict=True)
-        )
-        results = self._reduced(columns, sizes, owner, [*homes, homes[0]], [None, *places])
-        loss = (results[0][-1], [aux for _, aux, _ in found]) if self._has_aux else results[0][-1]
-        gradients = [
-            with_tensors([flat], new[:-1])[0] for flat, new in zip(flats, results, strict=True)
-        ]
-        return loss, Replicas(gradients) if replicated else gradients[0]
-
-    def _compute(self, calls: list[Call], here: list[list[Any]], owner: Backend) -> list[_Result]:
-        """What each device finds with the parameters that are there: in threads, if the framework can."""
-        work = list(zip(calls, self._devices, here, strict=True))
-        enter = owner.collectives.threads() if len(work) > 1 else None
-        if enter is None:
-            return [_computed(*one) for one in work]
-
-        def in_thread(one: tuple[Call, Device, list[Any]]) -> _Result:
-            with enter():
-                return _computed(*one)
-
-        if self._pool is None or self._pool[0] != os.getpid():  # a fork takes no threads along
-            self._pool = (
-                os.getpid(),
-                ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel"),
-            )
-        pool = self._pool[1]
-        futures = [pool.submit(copy_context().run, in_thread, one) for one in work[1:]]
-        try:
-            first = _computed(*work[0])
+            first = shards[0].differentiate()
         finally:
-            wait(futures)  # errors are raised once all have ended
+            wait(futures)  # errors are raised when all threads have ended
         return [first, *(future.result() for future in futures)]
 
-    def _reduced(
+    def _thread_pool(self) -> ThreadPoolExecutor:
+        process = os.getpid()
+        if self._pool is None or self._pool[0] != process:  # a forked process has no threads
+            pool = ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel")
+            self._pool = process, pool
+        return self._pool[1]
+
+    def _reduce(
         self,
-        columns: list[Column],
+        results: list[_ShardResult],
         sizes: list[int],
         owner: Backend,
         homes: list[Device],
-        places: list[int | None],
+        destinations: Sequence[int | None],
     ) -> list[list[Any]]:
-        """The gradients and then the loss of the whole batch, in each of these places; ``None`` is at home."""
-        where = owner.placement.device_of
-        if len(sizes) == 1 and all(
-            where(column[0]) is home for column, home in zip(columns, homes, strict=True)
-        ):
-            return [[column[0] for column in columns]]
+        """The gradients and then the loss of the whole batch, reduced on their homes.
+
+        There is one list for each destination: the number of a replica, or ``None`` for the homes.
+        """
+        tensors_by_shard = [[*result.gradients, result.loss] for result in results]
+        if len(results) == 1:
+            tensors = tensors_by_shard[0]
+            devices = [owner.placement.device_of(tensor) for tensor in tensors]
+            if all(device is home for device, home in zip(devices, homes, strict=True)):
+                return [tensors]
         weights = [rows / sum(sizes) for rows in sizes] if self._mean else None
-        buckets = reduced(columns, "sum", weights, homes)
-        return [in_order(buckets, place) for place in places]
+        columns: list[Column] = list(zip(*tensors_by_shard, strict=True))
+        buckets = reduce_columns(columns, "sum", weights, homes)
+        return [results_of(buckets, destination) for destination in destinations]
+
+    def _with_aux(self, loss: Any, results: list[_ShardResult]) -> Any:
+        if not self._has_aux:
+            return loss
+        return loss, [result.aux for result in results]
+
+
+def _checked_parameters(flat: Flat) -> tuple[Backend, list[Any]]:
+    """The tensors of a tree and their framework; an error for one that is not a plain array."""
+    owner, parameters = parameters_in([flat])
+    for tensor in parameters:
+        owner.collectives.kind(tensor)  # raises the error
+    return owner, parameters
+
+
+def _may_be_replicas(tree: Any, number_of_devices: int) -> bool:
+    """Whether it is a plain list or tuple of as many trees of one structure as there are devices."""
+    if type(tree) not in (list, tuple) or len(tree) != number_of_devices:
+        return False
+    flats = [flatten(part) for part in tree]
+    return all(flats[0].same_structure(flat) for flat in flats)
+
+
+def _not_replicas_error(tree: Any, error: Exception) -> ArgumentTypeError:
+    return ArgumentTypeError(
+        f"the loss cannot be computed with params, which is a plain {type(tree).__name__} of "
+        f"{len(tree)}: {error}; if it has a replica for each device, pass Replicas(params), or make "
+        "them with replicate(tree, devices)"
+    )
 
 
 def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
-    """The replicas, if there is one of a structure on each device."""
-    make_them = "make them with replicate(params, devices)"
+    """The flattened replicas, if there is one on each device and all have the same structure."""
+    hint = "make them with replicate(params, devices)"
     if len(replicas) != len(devices):
         raise ArgumentError(
-            f"there are {len(replicas)} replicas for {len(devices)} devices; {make_them}"
+            f"there are {len(replicas)} replicas for {len(devices)} devices; {hint}"
         )
-    for i, (place, device) in enumerate(zip(map(device_of, replicas), devices, strict=True)):
-        if place is not device:
-            raise ArgumentError(
-                f"replica {i} is on {place}, and was to be on {device}; {make_them}"
-            )
-    flats = [flatten(tree) for tree in replicas]
+    for i, (replica, device) in enumerate(zip(replicas, devices, strict=True)):
+        placement = device_of(replica)
+        if placement is not device:
+            raise ArgumentError(f"replica {i} is on {placement}, and was to be on {device}; {hint}")
+    flats = [flatten(replica) for replica in replicas]
     if len(flats) == 1:
         return flats
     check_alike(flats)
-    for leaves_alike in zip(*[flat.leaves for flat in flats], strict=True):
-        if (
-            len(
-                {
-                    (str(leaf.dtype), tuple(leaf.shape))
-                    for leaf in leaves_alike
-                    if hasattr(leaf, "dtype")
-                }
+    for leaves in zip(*[flat.leaves for flat in flats], strict=True):
+        tensors = [leaf for leaf in leaves if hasattr(leaf, "dtype")]
+        descriptions = dict.fromkeys(f"{leaf.dtype}{list(leaf.shape)}" for leaf in tensors)
+        if len(descriptions) > 1:
+            raise ArgumentError(
+                f"a parameter is {' and '.join(descriptions)} in the replicas; {hint}"
             )
-            > 1
-        ):
-            found = " and ".join(
-                dict.fromkeys(f"{leaf.dtype}{list(leaf.shape)}" for leaf in leaves_alike)
-            )
-            raise ArgumentError(f"a parameter is {found} in the replicas; {make_them}")
     return flats

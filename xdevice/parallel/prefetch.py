@@ -25,7 +25,7 @@ from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.snapshots import plain, snapshot
 from xdevice.parallel.vectors import moved, packs_of
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.leaves import what_is
+from xdevice.tensors.trees.leaves import kind_of
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
@@ -232,7 +232,7 @@ class _OnHost(NamedTuple):
         try:
             flat = flatten(batch)
             for leaf in flat.leaves:
-                what = what_is(leaf)
+                what = kind_of(leaf)
                 if what is not None:
                     if not (isinstance(what, Ownership) and what.is_tensor):
                         return None

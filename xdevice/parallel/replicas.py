@@ -1,7 +1,7 @@
-"""Trees on several devices: copies of one, made by `replicate`, and their reduction, `all_reduce`."""
+"""Replicas: copies of a tree on several devices, made by `replicate` and reduced by `all_reduce`."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from xdevice.device import Device
 from xdevice.errors import (
@@ -14,7 +14,7 @@ from xdevice.errors import (
 )
 from xdevice.framework.ownership import owned_by, tensor_owner
 from xdevice.hardware.devices import as_device, is_device
-from xdevice.parallel.vectors import Column, in_order, reduced
+from xdevice.parallel.vectors import Column, reduce_columns, results_of
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
 from xdevice.tensors.trees.tree import Flat, flatten
@@ -22,8 +22,10 @@ from xdevice.typing import DeviceLike
 
 __all__ = ["Replicas", "all_reduce", "replicate"]
 
+Leaf: TypeAlias = Any
+
 OPERATIONS = ("sum", "mean", "max", "min")
-PASSING = (type(None), str)  # leaves that may stand in a tree beside its tensors
+PASSING = (type(None), str)  # leaves that pass through, beside the tensors of a tree
 
 
 class Replicas(list[Any]):
@@ -45,21 +47,21 @@ class Replicas(list[Any]):
 def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
     """Copy a tree to each device, even if it is already there, and once per mention of a device.
 
-    Floating-point tensors in the copies require gradients, in the framework's own way, and are detached. A
-    leaf that appears twice is shared within each replica. Models are copied as by `to_device`.
+    Floating-point tensors in the copies are detached, and require gradients in the framework's own
+    way. A leaf that appears twice is shared within each replica. Models are copied as by `to_device`.
 
     Raises
     ------
     ArgumentError
-        No devices.
+        There are no devices.
     ArgumentTypeError
-        ``devices`` is not a list, or the tree has a set in it.
+        ``devices`` is not a list, or the tree contains a set.
     DeviceNotFoundError, DeviceSpellingError
         The chosen framework does not have the device, or the string does not name one.
     NotATensorError
-        No tensor in the tree.
+        The tree contains no tensor.
     NotSupportedError
-        Inside `value_and_grad`, where its gradients would be lost.
+        The call is inside `value_and_grad`, where gradients would be lost.
 
     Examples
     --------
@@ -71,83 +73,93 @@ def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
     """
     if differentiating():
         raise NotSupportedError("replicate has no gradient; make replicas outside value_and_grad")
-    wanted = checked_devices(devices)
+    destinations = checked_devices(devices)
     if flatten(tree).unordered:
         raise ArgumentTypeError(
             "replicate was given a set, whose order differs from replica to replica; give a list"
         )
-    devices_of(tree)  # raises where there is nothing to copy
-    return Replicas(flatten(to_device(tree, device, copy=True)).map(_ready) for device in wanted)
+    devices_of(tree)  # raises an error if there is nothing to copy
+    copies = (to_device(tree, device, copy=True) for device in destinations)
+    return Replicas(flatten(copy).map(_ready_for_gradients) for copy in copies)
 
 
 def checked_devices(devices: Any) -> list[Device]:
-    """The devices in a list, of which there must be one at least."""
+    """The devices in a list; an error if it is not a list, or empty."""
     if is_device(devices) or not hasattr(devices, "__iter__"):
         raise ArgumentTypeError(
             f"devices={shortened(devices)} is not a list of devices; write ['gpu:0', 'gpu:1']"
         )
-    found = [as_device(device) for device in devices]
-    if not found:
+    destinations = [as_device(device) for device in devices]
+    if not destinations:
         raise ArgumentError("there is no device in the list; try_all_gpus() is never empty")
-    return found
+    return destinations
 
 
 def check_alike(flats: Sequence[Flat]) -> None:
-    """Raise an error unless the trees have the same structure, in a definite order."""
+    """Raise an error unless the trees have the same structure, and no sets, which have no order."""
     for i, flat in enumerate(flats):
         if flat.unordered:
             raise ArgumentTypeError(
                 f"tree {i} has a set in it, whose order differs from tree to tree; give a list"
             )
         if not flats[0].same_structure(flat):
-            first, other = [
-                [path or "a single leaf" for path in each.paths] for each in (flats[0], flat)
-            ]
-            path = next(
-                iter([p for p in first if p not in other] or [p for p in other if p not in first]),
-                None,
-            )
-            if path is None:
-                raise ArgumentError(
-                    f"tree 0 and tree {i} have containers of different structure; make them alike"
-                )
-            having, lacking = (0, i) if path in first else (i, 0)
-            raise ArgumentError(
-                f"tree {having} has {path} and tree {lacking} has not; give trees of one structure"
-            )
+            raise _different_structure_error(flats[0], flat, i)
 
 
-def _ready(tensor: Any) -> Any:
-    """A leaf that was just copied, ready for gradients if it is a tensor."""
-    owner = tensor_owner(tensor)
-    return tensor if owner is None else owner.collectives.leaf(tensor)
+def _different_structure_error(first: Flat, other: Flat, i: int) -> ArgumentError:
+    """The error for tree 0 and tree ``i``, with a path that only one of them has."""
+    first_paths = [path or "a single leaf" for path in first.paths]
+    other_paths = [path or "a single leaf" for path in other.paths]
+    for path in first_paths:
+        if path not in other_paths:
+            return ArgumentError(
+                f"tree 0 has {path} and tree {i} has not; give trees of one structure"
+            )
+    for path in other_paths:
+        if path not in first_paths:
+            return ArgumentError(
+                f"tree {i} has {path} and tree 0 has not; give trees of one structure"
+            )
+    return ArgumentError(
+        f"tree 0 and tree {i} have containers of different structure; make them alike"
+    )
+
+
+def _ready_for_gradients(leaf: Leaf) -> Leaf:
+    """A leaf that was just copied, as a leaf of the framework's graph if it is a tensor."""
+    owner = tensor_owner(leaf)
+    return leaf if owner is None else owner.collectives.leaf(leaf)
 
 
 def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
-    """Reduce tensors over devices: one new tensor per input, on that input's device, with the reduced value.
+    """Reduce tensors over devices.
 
-    Trees of equal structure may be given instead of tensors; they travel as one vector per device and dtype. Results
-    share no memory, even on one device, and the inputs are not changed. The mean of equal numbers is that number, bit
-    for bit. `xdevice.distributed.all_reduce` reduces over processes: it takes the process's own tensor or tree.
+    The result is one new tensor per input, on that input's device, with the reduced value. Trees of
+    equal structure may be given instead of tensors; they travel as one vector per device and dtype.
+    Results share no memory, even on one device, and the inputs are not changed. The mean of equal
+    numbers is that number, bit for bit. `xdevice.distributed.all_reduce` reduces over processes: it
+    takes the process's own tensor or tree.
 
     Parameters
     ----------
     tensors
-        A list of tensors, or of trees of tensors, one for each device; for `Replicas` the result is `Replicas`.
-        ``None`` and strings in a tree pass through.
+        A list of tensors, or of trees of tensors, one for each device; for `Replicas` the result is
+        `Replicas`. ``None`` and strings in a tree pass through.
     op
         ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
 
     Raises
     ------
     ArgumentError
-        The operation is unknown, the list is empty, or the trees differ in structure, shapes, dtypes or frameworks.
+        The operation is unknown, the list is empty, or the trees differ in structure, shapes, dtypes
+        or frameworks.
     ArgumentTypeError
-        A tensor that is not of numbers or not a plain array (sparse, say), a mean of integers, or a set in a tree.
+        A tensor is not of numbers or not a plain array (it is sparse, for example), the mean is of
+        integers, or there is a set in a tree.
     NotATensorError
         A leaf is not a tensor, or there are no tensors.
     NotSupportedError
-        Inside `value_and_grad`.
+        The call is inside `value_and_grad`.
 
     Examples
     --------
@@ -157,9 +169,9 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
     """
     check_operation(op)
     if owned_by(tensors) is not None or not isinstance(tensors, (list, tuple)):
-        got = f"all_reduce got an object of type {type(tensors).__name__}"
         raise ArgumentTypeError(
-            f"{got}; give a list, with one tensor or tree of them for each device"
+            f"all_reduce got an object of type {type(tensors).__name__}; give a list, with one "
+            "tensor or tree of them for each device"
         )
     if not tensors:
         raise ArgumentError(
@@ -170,24 +182,36 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
         raise NotSupportedError(
             "all_reduce has no gradient; call it outside value_and_grad, on the gradients"
         )
-    columns = _columns(flats, op)
-    # a leaf that appears twice in every tree is reduced once, and shared in the results
-    distinct = {
-        tuple(map(id, column)): column for column in columns if not isinstance(column[0], PASSING)
-    }
-    weights = [1 / len(flats)] * len(flats) if op == "mean" else None
-    buckets = reduced(list(distinct.values()), "sum" if op == "mean" else op, weights)
-    results = []
-    for i, flat in enumerate(flats):
-        new = dict(zip(distinct, in_order(buckets, i), strict=True))
-        results.append(
-            flat.rebuild(new.get(tuple(map(id, column)), column[i]) for column in columns)
-        )
+    results = _reduce_trees(flats, op)
     return Replicas(results) if isinstance(tensors, Replicas) else results
 
 
+def _reduce_trees(flats: list[Flat], op: str) -> list[Any]:
+    columns = _checked_columns(flats, op)
+    # a leaf that appears twice in every tree is reduced once, and shared in the results
+    distinct: dict[tuple[int, ...], Column] = {}
+    for column in columns:
+        if not isinstance(column[0], PASSING):
+            distinct[_identity(column)] = column
+    weights = None
+    if op == "mean":
+        op, weights = "sum", [1 / len(flats)] * len(flats)
+    buckets = reduce_columns(list(distinct.values()), op, weights)
+    trees = []
+    for i, flat in enumerate(flats):
+        new_leaves = dict(zip(distinct, results_of(buckets, i), strict=True))
+        trees.append(
+            flat.rebuild(new_leaves.get(_identity(column), column[i]) for column in columns)
+        )
+    return trees
+
+
+def _identity(column: Column) -> tuple[int, ...]:
+    return tuple(map(id, column))
+
+
 def not_reducible(kind: str, op: str) -> str:
-    """Why numbers of that kind cannot be reduced; empty if they can."""
+    """The reason why numbers of that kind cannot be reduced; empty if they can."""
     if kind == "b":
         return "booleans are not numbers; convert them to integers first"
     if kind not in tuple("fiuc"):
@@ -203,22 +227,24 @@ def not_reducible(kind: str, op: str) -> str:
 
 def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
     if op not in known:
-        there = did_you_mean(op, known, f"there are {', '.join(map(repr, known))}")
-        raise ArgumentError(f"no operation {shortened(op)}; {there}")
+        hint = did_you_mean(op, known, f"there are {', '.join(map(repr, known))}")
+        raise ArgumentError(f"no operation {shortened(op)}; {hint}")
 
 
-def _columns(flats: list[Flat], op: str) -> list[Column]:
-    """Leaf by leaf, what the trees have there, if they are alike and can be reduced."""
+def _checked_columns(flats: list[Flat], op: str) -> list[Column]:
+    """The corresponding leaves of the trees, if these are alike and can be reduced."""
     check_alike(flats)
     flats[0].each(lambda _, leaf: _check_reducible(leaf, op))
     columns: list[Column] = list(zip(*[flat.leaves for flat in flats], strict=True))
     for n, column in enumerate(columns):
-        first = _described(column[0])
+        first = column[0]
+        signature = _signature(first)
         for i, leaf in enumerate(column):
-            if _described(leaf) != first:
+            if _signature(leaf) != signature:
                 raise ArgumentError(
-                    f"all_reduce was given {_said(column[0])}{flats[0].at(n)} in tree 0, and {_said(leaf)} in "
-                    f"tree {i}; give trees of the same shapes, dtypes and framework"
+                    f"all_reduce was given {_description(first)}{flats[0].at(n)} in tree 0, and "
+                    f"{_description(leaf)} in tree {i}; give trees of the same shapes, dtypes and "
+                    "framework"
                 )
     if all(isinstance(column[0], PASSING) for column in columns):
         trees = shortened([flat.tree for flat in flats])
@@ -228,24 +254,29 @@ def _columns(flats: list[Flat], op: str) -> list[Column]:
     return columns
 
 
-def _check_reducible(leaf: Any, op: str) -> None:
+def _check_reducible(leaf: Leaf, op: str) -> None:
     owner = tensor_owner(leaf)
-    if owner is not None and (why_not := not_reducible(owner.collectives.kind(leaf), op)):
-        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}: {why_not}")
-    if owner is None and not isinstance(leaf, PASSING):
-        raise NotATensorError(
-            f"all_reduce got an object of type {type(leaf).__name__}; give tensors"
-        )
+    if owner is None:
+        if not isinstance(leaf, PASSING):
+            raise NotATensorError(
+                f"all_reduce got an object of type {type(leaf).__name__}; give tensors"
+            )
+        return
+    reason = not_reducible(owner.collectives.kind(leaf), op)
+    if reason:
+        raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}: {reason}")
 
 
-def _described(leaf: Any) -> tuple[Any, ...]:
-    """What must be equal in leaves that are reduced together."""
+def _signature(leaf: Leaf) -> tuple[Any, ...]:
+    """A value that is equal for leaves that can be reduced together."""
     owner = tensor_owner(leaf)
-    return (owner, leaf.dtype, *leaf.shape) if owner is not None else (type(leaf),)
+    if owner is None:
+        return (type(leaf),)
+    return owner, leaf.dtype, *leaf.shape
 
 
-def _said(leaf: Any) -> str:
-    found = _described(leaf)
-    if len(found) == 1:
+def _description(leaf: Leaf) -> str:
+    owner = tensor_owner(leaf)
+    if owner is None:
         return f"an object of type {type(leaf).__name__}"
-    return f"a tensor of {found[0]}, {found[1]} and shape {found[2:]}"
+    return f"a tensor of {owner}, {leaf.dtype} and shape {tuple(leaf.shape)}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from xdevice.errors import NotSupportedError
 from xdevice.framework.ownership import Ownership
-from xdevice.tensors.trees.leaves import what_is
+from xdevice.tensors.trees.leaves import kind_of
 from xdevice.tensors.trees.tree import flatten
 
 
@@ -19,7 +19,7 @@ def snapshot(tree: Any, own: Container[int] = (), tensors: bool = True) -> Any:
     """
 
     def kept(leaf: Any) -> Any:
-        what = what_is(leaf)
+        what = kind_of(leaf)
         if what is None:
             return plain(leaf)
         if not tensors or id(leaf) in own or not isinstance(what, Ownership) or not what.is_tensor:

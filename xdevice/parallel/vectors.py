@@ -1,43 +1,49 @@
-"""Tensors that travel together: one vector, and so one transfer, per framework, dtype and device."""
+"""Tensors that travel together as one vector per framework, dtype and device: one transfer for all."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.device import Device
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.tensors.placement import owner_of
 
-Column = Sequence[Any]  # one leaf of a tree, in each of the replicas
+Tensor: TypeAlias = Any
+Vector: TypeAlias = Any
+"""A tensor with one axis: the numbers of several tensors."""
+
+Column: TypeAlias = Sequence[Any]
+"""A leaf of a tree in each of its replicas."""
 
 
 class Pack(NamedTuple):
-    """Tensors of one framework, dtype and device, which travel as one vector; ``members`` are their numbers."""
+    """Tensors of one framework, dtype and device, which travel as one vector."""
 
     owner: Backend
     device: Device
     members: list[int]
-    tensors: list[Any]
+    """The numbers of the tensors in the list from which they come."""
+    tensors: list[Tensor]
 
-    def packed(self) -> Any:
+    def packed(self) -> Vector:
         return self.owner.collectives.pack(self.tensors)
 
-    def unpacked(self, vector: Any, like: Sequence[Any] | None = None) -> list[Any]:
-        """A vector's numbers in the shapes of the tensors, or of others like them."""
+    def unpacked(self, vector: Vector, like: Sequence[Tensor] | None = None) -> list[Tensor]:
+        """The vector's numbers in the shapes of the tensors, or of others like them."""
         return self.owner.collectives.unpack(vector, self.tensors if like is None else like)
 
 
-def packs_of(tensors: Sequence[Any], and_by: Sequence[Any] | None = None) -> list[Pack]:
-    """The tensors in packs, in order; those that differ in ``and_by`` are kept apart, too."""
-    found: dict[Any, Pack] = {}
+def packs_of(tensors: Sequence[Tensor], labels: Sequence[Hashable] | None = None) -> list[Pack]:
+    """The tensors in packs, in order. Tensors with different labels are in different packs."""
+    packs: dict[Hashable, Pack] = {}
     for i, tensor in enumerate(tensors):
         owner = owner_of(tensor)
         device = owner.placement.device_of(tensor)
-        key = owner, tensor.dtype, device, and_by[i] if and_by is not None else None
-        pack = found.setdefault(key, Pack(owner, device, [], []))
+        label = None if labels is None else labels[i]
+        pack = packs.setdefault((owner, tensor.dtype, device, label), Pack(owner, device, [], []))
         pack.members.append(i)
         pack.tensors.append(tensor)
-    return list(found.values())
+    return list(packs.values())
 
 
 class Bucket(NamedTuple):
@@ -45,102 +51,114 @@ class Bucket(NamedTuple):
 
     pack: Pack
     columns: list[Column]
-    places: tuple[Device, ...]
+    devices: tuple[Device, ...]
+    """The device of each replica."""
     home: Device
-    vector: Any
+    """The device on which the pack was reduced."""
+    vector: Vector
 
-    def tensors(self, i: int | None = None) -> list[Any]:
-        """The result in the members' shapes: on the device of replica ``i``, or where it was reduced."""
-        pack, vector = self.pack, self.vector
-        if i is not None and self.places[i] is not self.home:
-            vector = moved(vector, pack.owner, self.places[i])
-        elif i:  # replica 0 has it already
-            vector = pack.owner.placement.copy(vector)
-        return pack.unpacked(vector, [column[i or 0] for column in self.columns])
+    def tensors(self, replica: int | None) -> list[Tensor]:
+        """The result in the members' shapes, on the replica's device, or on the home for ``None``.
 
-
-def _mean(owner: Backend, vectors: Sequence[Any], weights: Sequence[float]) -> Any:
-    """Their weighted mean, of weights that add up to 1; that of equal numbers is that number, bit for bit.
-
-    A sum of n numbers, or of n parts of them, is rounded on the way: what comes out is between the least and
-    the greatest of them, and so it is put there. Where n is a power of 2, dividing the sum is exact.
-    """
-    reduce = owner.collectives.reduce
-    n = len(vectors)
-    if (
-        n & (n - 1) == 0
-        and len(set(weights)) == 1
-        and "float16" not in str(vectors[0].dtype).replace("bfloat16", "")
-    ):
-        return reduce([reduce(vectors, "sum", None)], "sum", [weights[0]])
-    found = reduce(vectors, "sum", weights)
-    if owner.collectives.kind(found) != "f":
-        return found  # complex numbers have no order
-    least, greatest = reduce(vectors, "min", None), reduce(vectors, "max", None)
-    return reduce([reduce([found, greatest], "min", None), least], "max", None)
+        Replicas share no memory: replica 0 has the reduced vector itself, the others copies.
+        """
+        if replica is None:
+            return self.pack.unpacked(self.vector, [column[0] for column in self.columns])
+        vector = self.vector
+        if self.devices[replica] is not self.home:
+            vector = moved(vector, self.pack.owner, self.devices[replica])
+        elif replica > 0:
+            vector = self.pack.owner.placement.copy(vector)
+        return self.pack.unpacked(vector, [column[replica] for column in self.columns])
 
 
-def reduced(
+def reduce_columns(
     columns: Sequence[Column],
     op: str,
     weights: Sequence[float] | None,
     homes: Sequence[Device] | None = None,
 ) -> list[Bucket]:
-    """The columns in buckets, each reduced on the columns' homes, or else on the first replica's device.
+    """Reduce each column on its home, or else on the first replica's device.
 
-    With weights, which add up to 1, the reduction is their mean.
+    With weights, which add up to 1, the reduction is the weighted mean.
     """
-    where = [tuple(map(owner_of(column[0]).placement.device_of, column)) for column in columns]
-    homes = [places[0] for places in where] if homes is None else homes
-    packs = packs_of([column[0] for column in columns], list(zip(where, homes, strict=True)))
-    # all are packed, and that work queued, before the first result is waited for
-    members = [[columns[j] for j in pack.members] for pack in packs]
-    packed = [
-        list(map(pack.owner.collectives.pack, zip(*own, strict=True)))
-        for pack, own in zip(packs, members, strict=True)
+    devices = [tuple(map(owner_of(column[0]).placement.device_of, column)) for column in columns]
+    if homes is None:
+        homes = [devices_of_column[0] for devices_of_column in devices]
+    packs = packs_of([column[0] for column in columns], list(zip(devices, homes, strict=True)))
+    columns_of_packs = [[columns[i] for i in pack.members] for pack in packs]
+    # All packs are queued for packing before the first result is waited for.
+    vectors_of_packs = [
+        [pack.owner.collectives.pack(tensors) for tensors in zip(*pack_columns, strict=True)]
+        for pack, pack_columns in zip(packs, columns_of_packs, strict=True)
     ]
     buckets: list[Bucket] = []
-    for pack, own in zip(packs, members, strict=True):
-        owner, places, home = pack.owner, where[pack.members[0]], homes[pack.members[0]]
-        pairs = zip(packed.pop(0), places, strict=True)
-        there = [vector if place is home else moved(vector, owner, home) for vector, place in pairs]
-        vector = (
-            owner.collectives.reduce(there, op, None)
-            if weights is None
-            else _mean(owner, there, weights)
-        )
-        buckets.append(Bucket(pack, own, places, home, vector))
+    for pack, pack_columns in zip(packs, columns_of_packs, strict=True):
+        first_member = pack.members[0]
+        replica_devices, home = devices[first_member], homes[first_member]
+        vectors = vectors_of_packs.pop(0)  # so that their memory is freed after the reduction
+        vectors = [
+            vector if device is home else moved(vector, pack.owner, home)
+            for vector, device in zip(vectors, replica_devices, strict=True)
+        ]
+        if weights is None:
+            result = pack.owner.collectives.reduce(vectors, op, None)
+        else:
+            result = _weighted_mean(pack.owner, vectors, weights)
+        buckets.append(Bucket(pack, pack_columns, replica_devices, home, result))
     return buckets
 
 
-def in_order(buckets: Sequence[Bucket], i: int | None) -> list[Any]:
-    """The result for each column, on the device of replica ``i``, or where it was reduced."""
-    found = {
-        j: t
-        for bucket in buckets
-        for j, t in zip(bucket.pack.members, bucket.tensors(i), strict=True)
-    }
-    return [found[j] for j in range(len(found))]
+def _weighted_mean(owner: Backend, vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
+    """The weighted mean of vectors; the weights add up to 1.
+
+    The mean of equal numbers is that number, bit for bit. If the number of vectors is a power of 2
+    and the weights are equal, it is computed as the sum times the weight, which is exact. Else the
+    sum of the weighted vectors is rounded on the way, and is therefore limited to the range between
+    the least and the greatest of the vectors.
+    """
+    reduce = owner.collectives.reduce
+    n = len(vectors)
+    is_power_of_2 = n & (n - 1) == 0
+    is_float16 = "float16" in str(vectors[0].dtype).replace("bfloat16", "")  # its sums may overflow
+    if is_power_of_2 and len(set(weights)) == 1 and not is_float16:
+        total = reduce(vectors, "sum", None)
+        return reduce([total], "sum", [weights[0]])
+    mean = reduce(vectors, "sum", weights)
+    if owner.collectives.kind(mean) != "f":
+        return mean  # complex numbers have no order
+    least = reduce(vectors, "min", None)
+    greatest = reduce(vectors, "max", None)
+    mean = reduce([mean, greatest], "min", None)
+    return reduce([mean, least], "max", None)
 
 
-def spread(tensors: Sequence[Any], devices: Sequence[Device]) -> list[list[Any]]:
-    """One framework's tensors on each of the devices: detached copies where they have to move, else themselves."""
+def results_of(buckets: Sequence[Bucket], replica: int | None) -> list[Tensor]:
+    """The result for each column, on the replica's device, or on its home if ``replica`` is None."""
+    results: dict[int, Tensor] = {}
+    for bucket in buckets:
+        results.update(zip(bucket.pack.members, bucket.tensors(replica), strict=True))
+    return [results[i] for i in range(len(results))]
+
+
+def on_each_device(tensors: Sequence[Tensor], devices: Sequence[Device]) -> list[list[Tensor]]:
+    """One framework's tensors on each device: the tensors there, and detached copies of the others."""
     distinct = list({id(tensor): tensor for tensor in tensors}.values())
     packs = packs_of(distinct)
-    vectors: dict[int, Any] = {}  # by the number of the pack
-    found: list[list[Any]] = []
+    vectors: dict[int, Vector] = {}  # by the number of the pack
+    tensors_by_device: list[list[Tensor]] = []
     for device in devices:
-        there: dict[int, Any] = {}
-        for k, pack in enumerate(packs):
+        copies: dict[int, Tensor] = {}
+        for i, pack in enumerate(packs):
             if pack.device is not device:
-                if k not in vectors:
-                    vectors[k] = pack.packed()
-                parts = pack.unpacked(moved(vectors[k], pack.owner, device))
-                there.update(zip(map(id, pack.tensors), parts, strict=True))
-        found.append([there.get(id(tensor), tensor) for tensor in tensors])
-    return found
+                if i not in vectors:
+                    vectors[i] = pack.packed()
+                parts = pack.unpacked(moved(vectors[i], pack.owner, device))
+                copies.update(zip(map(id, pack.tensors), parts, strict=True))
+        tensors_by_device.append([copies.get(id(tensor), tensor) for tensor in tensors])
+    return tensors_by_device
 
 
-def moved(tensor: Any, owner: Backend, device: Device, non_blocking: bool = True) -> Any:
-    """The tensor on another device, where its framework is checked to have put it."""
+def moved(tensor: Tensor, owner: Backend, device: Device, non_blocking: bool = True) -> Tensor:
+    """The tensor on another device; `MisplacedError` if its framework put it elsewhere."""
     return check_arrival(owner.placement.move(tensor, device, non_blocking), owner, device)

@@ -1,12 +1,13 @@
 """New tensors of the chosen framework, or of the framework of the tensor ``like``.
 
-Without ``device=`` they go where ``like`` is, else where the innermost `scope` says, else where the framework's own
-default is. A dtype is a NumPy name (``"float32"``), a NumPy dtype, or the framework's own. What was made is checked.
+Without ``device=`` a new tensor is on the device of ``like``, else on the one of the innermost
+`scope`, else on the framework's default device. A dtype is a NumPy name (``"float32"``), a NumPy
+dtype, or a native dtype. The device of each new tensor is checked.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsFloat, SupportsIndex
+from typing import Any, SupportsFloat, SupportsIndex, TypeAlias
 
 from xdevice.device import Device, whole_number
 from xdevice.errors import (
@@ -23,8 +24,8 @@ from xdevice.hardware.devices import TracedDevice, as_device, has_cpu, require
 from xdevice.hardware.scopes import innermost, sees_scope
 from xdevice.tensors.arguments import (
     check_fit,
-    check_together,
-    filling,
+    check_same_device_in_list,
+    fill_value_for,
     native_dtype,
     number,
     number_for,
@@ -38,25 +39,29 @@ __all__ = ["arange", "empty", "full", "ones", "rand", "randn", "seed", "tensor",
 
 Shape = int | SupportsIndex | Sequence[int]
 Number = complex | SupportsFloat | SupportsIndex
+Tensor: TypeAlias = Any
+Dtype: TypeAlias = Any
+"""A NumPy name, a NumPy dtype, one of Python's types, or a native dtype."""
 
 
 def tensor(
-    data: Any, *, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
-) -> Any:
+    data: Any, *, dtype: Dtype = None, device: DeviceLike | None = None, like: Tensor = None
+) -> Tensor:
     """A tensor with the given data, always a copy.
 
-    ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor, whose copy is of its own framework
-    and stays on its device unless a device or scope says otherwise. Gradients do not flow through it, except under JAX;
-    through ``to_device(data, device, copy=True)`` they do.
+    ``data`` is a number, nested sequences of numbers, a NumPy array, or a tensor. The copy of a
+    tensor is of the same framework, and on the same device unless a device or scope says otherwise.
+    Gradients do not flow through the copy, except under JAX; they flow through
+    ``to_device(data, device, copy=True)``.
 
     Raises
     ------
     MixedDeviceError
-        A list of tensors on several devices, and neither ``device=`` nor a scope says where to.
+        The data is a list of tensors on several devices, and there is no ``device=`` and no scope.
     DeviceNotFoundError, DeviceSpellingError
         The framework does not have the device, or the string does not name one.
     ArgumentError
-        The data, or the dtype, cannot be a tensor's: also numbers of Python or NumPy that the dtype cannot hold.
+        There is no tensor of that data or dtype; or the dtype cannot hold a number in the data.
 
     Examples
     --------
@@ -69,7 +74,7 @@ def tensor(
     owner = tensor_owner(data)
     if owner is None:
         if device is None and like is None and innermost() is None:
-            check_together(data)
+            check_same_device_in_list(data)
         return create("tensor", dtype, device, like, data)
     if owner == "numpy":
         return create("tensor", dtype, device, like, plain_array(data))
@@ -83,8 +88,8 @@ def tensor(
 
 
 def empty(
-    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
-) -> Any:
+    *shape: Shape, dtype: Dtype = None, device: DeviceLike | None = None, like: Tensor = None
+) -> Tensor:
     """An uninitialized tensor of a shape, given as ``(2, 3)`` or as ``2, 3``.
 
     Raises
@@ -92,7 +97,7 @@ def empty(
     DeviceNotFoundError, DeviceSpellingError
         The framework does not have the device, or the string does not name one.
     ArgumentError
-        No such shape or dtype.
+        There is no such shape or dtype.
 
     Examples
     --------
@@ -105,8 +110,8 @@ def empty(
 
 
 def zeros(
-    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
-) -> Any:
+    *shape: Shape, dtype: Dtype = None, device: DeviceLike | None = None, like: Tensor = None
+) -> Tensor:
     """A tensor of a shape, filled with zeros. Shapes and errors are those of `empty`.
 
     Examples
@@ -120,8 +125,8 @@ def zeros(
 
 
 def ones(
-    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
-) -> Any:
+    *shape: Shape, dtype: Dtype = None, device: DeviceLike | None = None, like: Tensor = None
+) -> Tensor:
     """A tensor of a shape, filled with ones. Shapes and errors are those of `empty`.
 
     Examples
@@ -138,10 +143,10 @@ def full(
     shape: Shape,
     fill_value: Number,
     *,
-    dtype: Any = None,
+    dtype: Dtype = None,
     device: DeviceLike | None = None,
-    like: Any = None,
-) -> Any:
+    like: Tensor = None,
+) -> Tensor:
     """A tensor of a shape, filled with one number. Errors are those of `empty`.
 
     Examples
@@ -159,16 +164,17 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
     stop: Number | None = None,
     step: Number = 1,
     *,
-    dtype: Any = None,
+    dtype: Dtype = None,
     device: DeviceLike | None = None,
-    like: Any = None,
-) -> Any:
+    like: Tensor = None,
+) -> Tensor:
     """The numbers from ``start`` up to, but excluding, ``stop``; a single argument is ``stop``.
 
     Raises
     ------
     ArgumentError
-        A step of 0, no real numbers, or no such dtype. The other errors are those of `empty`.
+        The step is 0, a number is not real, or there is no such dtype. The other errors are those
+        of `empty`.
 
     Examples
     --------
@@ -177,23 +183,27 @@ def arange(  # noqa: PLR0913  (a range has three numbers)
     ...     xdevice.arange(2, 8, 3)
     array([2, 5])
     """
-    first, last = (0, start) if stop is None else (start, stop)
-    low, high, by = (number(value) for value in (first, last, step))
-    if by == 0 or not all(
-        isinstance(v, (int, float)) and math.isfinite(v) for v in (low, high, by)
-    ):
+    if stop is None:
+        start, stop = 0, start
+    low, high, increment = number(start), number(stop), number(step)
+    numbers = (low, high, increment)
+    are_real = all(isinstance(value, (int, float)) and math.isfinite(value) for value in numbers)
+    if increment == 0 or not are_real:
         raise ArgumentError(
-            f"arange({low!r}, {high!r}, {by!r}) never arrives; give real numbers, the step not 0"
+            f"arange({low!r}, {high!r}, {increment!r}) never arrives; give real numbers, "
+            "the step not 0"
         )
-    if (high - low) / by <= 0:
-        # nothing lies between: an empty tensor under every framework, of floats if any of the numbers is one
-        low = high = float(low) if any(isinstance(v, float) for v in (low, high, by)) else low
-    return create("arange", dtype, device, like, low, high, by)
+    if (high - low) / increment <= 0:
+        # an empty tensor under every framework, of floats if any of the numbers is a float
+        if any(isinstance(value, float) for value in numbers):
+            low = float(low)
+        high = low
+    return create("arange", dtype, device, like, low, high, increment)
 
 
 def rand(
-    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
-) -> Any:
+    *shape: Shape, dtype: Dtype = None, device: DeviceLike | None = None, like: Tensor = None
+) -> Tensor:
     """A tensor of uniform random numbers in [0, 1), repeatable with `seed`.
 
     Shapes and errors are those of `empty`.
@@ -209,8 +219,8 @@ def rand(
 
 
 def randn(
-    *shape: Shape, dtype: Any = None, device: DeviceLike | None = None, like: Any = None
-) -> Any:
+    *shape: Shape, dtype: Dtype = None, device: DeviceLike | None = None, like: Tensor = None
+) -> Tensor:
     """A tensor of normal random numbers with mean 0 and variance 1; otherwise as `rand`.
 
     Examples
@@ -229,7 +239,7 @@ def seed(n: int) -> None:
     Raises
     ------
     ArgumentError
-        No integer from 0 to ``2**32 - 1``, which is what every framework takes.
+        ``n`` is not an integer from 0 to ``2**32 - 1``, the range that every framework accepts.
 
     Examples
     --------
@@ -241,71 +251,75 @@ def seed(n: int) -> None:
     ...     bool((a == xdevice.rand(3)).all())
     True
     """
-    wrong = f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}"
-    backend().creation.seed(whole_number(n, wrong, end=2**32))
+    message = f"seed {n!r} is out of range; give an integer from 0 to {2**32 - 1}"
+    backend().creation.seed(whole_number(n, message, end=2**32))
 
 
-def create(factory: str, dtype: Any, device: Any, like: Any, *args: Any) -> Any:
-    """What a factory makes under the chosen framework, or under the one of the tensor ``like``."""
+def create(
+    factory: str, dtype: Dtype, device: DeviceLike | None, like: Tensor, *args: Any
+) -> Tensor:
+    """A new tensor of the framework of ``like``, or of the chosen framework."""
     owner = backend() if like is None else backend_of(like)
     return make(owner, factory, dtype, place(owner, device, like), *args)
 
 
-def place(owner: Backend, device: Any, like: Any = None) -> Device | None:
-    """Where a new tensor goes: as told, else beside ``like``, else as the scope says; ``None``: by its framework."""
+def place(owner: Backend, device: DeviceLike | None, like: Tensor = None) -> Device | None:
+    """The device of a new tensor: ``device``, else that of ``like``, else that of the scope.
+
+    ``None`` leaves the choice to the framework.
+    """
     if device is None and like is None:
-        where = innermost()
-        if (
-            where is not None
-            and owner.open("compiling").has("is_tracing")
-            and owner.compiling.is_tracing()
-        ):
-            if not sees_scope(owner):
-                raise NotSupportedError(
-                    f"a function that {owner} compiles would keep the scope of {where} from its first call, since a "
-                    "scope in a coroutine or generator is not the framework's own; give device=, or enter the scope in "
-                    "a plain function"
-                )
-            return (
-                None if owner.open("following").has("follow") else where
-            )  # each call follows its own scope
+        target = innermost()
+        if target is None:
+            return None
+        if owner.open("compiling").has("is_tracing") and owner.compiling.is_tracing():
+            return _place_while_tracing(owner, target)
     else:
-        where = device_of(like) if device is None else device
-        if isinstance(where, TracedDevice):
+        requested = device_of(like) if device is None else device
+        if isinstance(requested, TracedDevice):
             return None  # the compiler decides
-        where = as_device(where)
-    if where is not None:
-        require(owner, where)
-    return where
+        target = as_device(requested)
+    require(owner, target)
+    return target
 
 
-def make(owner: Backend, factory: str, dtype: Any, where: Device | None, *args: Any) -> Any:
-    """What that framework's factory makes on a device that is there, or on the framework's default device."""
-    produce: Callable[..., Any] = getattr(owner.creation, factory)
-    found = native_dtype(owner, dtype)
+def _place_while_tracing(owner: Backend, scope_device: Device) -> Device | None:
+    """The device of a new tensor in a scope, in a function that the framework is compiling."""
+    if not sees_scope(owner):
+        raise NotSupportedError(
+            f"a function that {owner} compiles would keep the scope of {scope_device} from its "
+            "first call, since a scope in a coroutine or generator is not the framework's own; "
+            "give device=, or enter the scope in a plain function"
+        )
+    if owner.open("following").has("follow"):
+        return None  # each call of the compiled function follows its own scope
+    return scope_device
+
+
+def make(owner: Backend, factory: str, dtype: Dtype, target: Device | None, *args: Any) -> Tensor:
+    """A new tensor on a device that the framework has, or on its default device if that is None."""
+    native_factory: Callable[..., Tensor] = getattr(owner.creation, factory)
+    new_dtype = native_dtype(owner, dtype)
     if factory == "full":
-        args = (args[0], filling(owner, args[1], found))
+        args = (args[0], fill_value_for(owner, args[1], new_dtype))
     try:
-        if found is not None:
-            check_fit(factory, args, found, owner)
+        if new_dtype is not None:
+            check_fit(factory, args, new_dtype, owner)
             if factory == "full":
-                args = (args[0], number_for(found, args[1], owner))
-        made = produce(*args, found, where)
-    except (
-        TypeError,
-        ValueError,
-        OverflowError,
-        SystemError,
-    ) as error:  # the last: of integers that are too long
-        given = ", ".join(shortened(arg) for arg in args)
-        raise ArgumentError(f"{factory}({given}) cannot be made under {owner}: {error}") from error
-    except RuntimeError:  # as of CUDA without a driver
-        if where is None and not has_cpu(owner):
+                args = (args[0], number_for(new_dtype, args[1], owner))
+        new_tensor = native_factory(*args, new_dtype, target)
+    # SystemError: Python's for integers that are too long
+    except (TypeError, ValueError, OverflowError, SystemError) as error:
+        arguments = ", ".join(shortened(arg) for arg in args)
+        message = f"{factory}({arguments}) cannot be made under {owner}: {error}"
+        raise ArgumentError(message) from error
+    except RuntimeError:  # CUDA's without a driver, for example
+        if target is None and not has_cpu(owner):
             require(owner, Device("gpu", 0))
         raise
-    if where is not None:
+    if target is not None:
         try:
-            check_arrival(made, owner, where)
+            check_arrival(new_tensor, owner, target)
         except UnknownPlacementError:
-            pass  # a node of a graph: it carries the device with it, and is not placed yet
-    return made
+            pass  # a node of a graph has no device before it is run
+    return new_tensor

@@ -1,8 +1,8 @@
-"""Out of the framework: to NumPy, on the host, or to another framework."""
+"""`to_numpy` and `convert`: a tensor as a NumPy array, or as a tensor of another framework."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, CopyNeededError, DeviceNotFoundError, NotSupportedError
@@ -13,7 +13,7 @@ from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
 from xdevice.tensors.creation import make
 from xdevice.tensors.placement import device_of, owner_of, to_device
-from xdevice.tensors.trees.leaves import SelfMoving, is_weak, what_is
+from xdevice.tensors.trees.leaves import Leaf, LeafKind, is_data_leaf, kind_of
 from xdevice.tensors.trees.tree import flatten, not_a_tensor
 from xdevice.typing import DeviceLike
 
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 
 __all__ = ["convert", "to_numpy"]
 
-NOT_NUMPYS = (
-    "bfloat",
-    "float8",
-)  # how the names of dtypes begin that NumPy has from other packages, if at all
+Tensor: TypeAlias = Any
+NativeDtype: TypeAlias = Any
+
+NOT_NUMPYS = ("bfloat", "float8")
+"""The prefixes of dtypes that NumPy has only from other packages, if at all."""
 
 
-def to_numpy(x: Any) -> np.ndarray[Any, Any]:
+def to_numpy(x: Tensor) -> np.ndarray[Any, Any]:
     """A NumPy array with the tensor's values: a writable copy on the host.
 
-    Waits for the device, and leaves gradients behind.
+    The call waits for the device. Gradients are left behind.
 
     Raises
     ------
@@ -60,8 +61,8 @@ def convert(
 ) -> Any:
     """A tensor, or a tree of tensors, converted to another framework.
 
-    Gradients stay behind. A tensor of that framework is treated as by `to_device`. In a tree, plain data passes
-    through, and a tensor that appears twice is converted once.
+    Gradients are left behind. A tensor of that framework is treated as by `to_device`. In a tree,
+    plain data passes through, and a tensor that appears twice is converted once.
 
     Parameters
     ----------
@@ -70,18 +71,19 @@ def convert(
     backend
         The name of the framework, as for `use`.
     device
-        Where the result is to be; without it, the device of the same name as the tensor's own.
+        The device of the result; by default the device of the same name as the tensor's own.
     copy
-        ``True``: always in memory of its own; ``False``: never; ``None``: memory is shared where that is safe,
-        on the CPU and through DLPack, so that writing to one of two writable tensors is seen in the other.
+        ``True``: the result has memory of its own. ``False``: it shares the tensor's memory.
+        ``None``: memory is shared if that is safe, on the CPU and through DLPack; a change of one of
+        two writable tensors then changes the other.
 
     Raises
     ------
     DeviceNotFoundError
         The framework does not have the device.
     CopyNeededError
-        ``copy=False``, and the memory cannot be shared: on another device, of another layout, or because only
-        one of the two frameworks allows a tensor to be written.
+        ``copy=False``, and the memory cannot be shared: the tensor is on another device or has
+        another layout, or only one of the two frameworks has writable tensors.
     NotSupportedError
         The framework lacks the dtype, or ``x`` is or holds a model.
     NotATensorError
@@ -103,98 +105,122 @@ def convert(
         raise ArgumentError(f"copy={copy!r} is not True, False or None")
     conversion = _Conversion(owner, None if device is None else as_device(device), copy)
     flat = flatten(x)
-    if flat.is_leaf and what_is(x) is None:
+    if flat.is_leaf and kind_of(x) is None:
         raise not_a_tensor(x)
-    made: dict[int, Any] = {}
+    new_leaves: dict[int, Leaf] = {}
 
-    def converted(_: int, leaf: Any) -> Any:
-        what = what_is(leaf)
-        if what is None or (not flat.is_leaf and is_weak(leaf, what)):
+    def converted(_: int, leaf: Leaf) -> Leaf:
+        kind = kind_of(leaf)
+        if kind is None:
             return leaf
-        if id(leaf) not in made:
-            made[id(leaf)] = conversion(leaf, what)
-        return made[id(leaf)]
+        if not flat.is_leaf and is_data_leaf(leaf, kind):
+            return leaf
+        if id(leaf) not in new_leaves:
+            new_leaves[id(leaf)] = conversion(leaf, kind)
+        return new_leaves[id(leaf)]
 
     return flat.rebuild(flat.each(converted))
 
 
-class _Conversion:
-    def __init__(self, owner: Backend, device: Device | None, copy: bool | None) -> None:
-        self.owner, self.device, self.copy = owner, device, copy
+class _Source(NamedTuple):
+    """A tensor to convert, its framework, and the NumPy name of its dtype."""
 
-    def __call__(self, tensor: Any, what: Ownership | SelfMoving) -> Any:
-        if not isinstance(what, Ownership) or what.is_model:
-            what_not = f"a {type(tensor).__name__} is not a tensor, and only tensors go from one framework to another"
-            raise NotSupportedError(f"{what_not}; convert its parameters")
-        source = what.backend
-        here = device_of(tensor)
-        there = here if self.device is None else self.device
-        if source == self.owner:
-            return to_device(tensor, there, copy=self.copy)
+    tensor: Tensor
+    framework: Backend
+    dtype: str
+
+
+class _Conversion:
+    """One call of `convert`."""
+
+    def __init__(self, owner: Backend, device: Device | None, copy: bool | None) -> None:
+        self.owner = owner
+        self.device = device
+        self.copy = copy
+
+    def __call__(self, tensor: Leaf, kind: LeafKind) -> Tensor:
+        if not isinstance(kind, Ownership) or kind.is_model:
+            raise NotSupportedError(
+                f"a {type(tensor).__name__} is not a tensor, and only tensors go from one framework "
+                "to another; convert its parameters"
+            )
+        device = device_of(tensor)
+        target = device if self.device is None else self.device
+        if kind.backend == self.owner:
+            return to_device(tensor, target, copy=self.copy)
+        self._require(target, device)
+        dtype = dtype_name(tensor.dtype, kind.backend).removesuffix("_")  # bool_ under NumPy 1
+        if self.owner == "numpy" and dtype.startswith(NOT_NUMPYS):
+            return self._as_array(tensor)
+        return self._converted(_Source(tensor, kind.backend, dtype), device, target)
+
+    def _require(self, target: Device, device: Device) -> None:
+        """Check that the framework has the target device."""
         try:
-            require(self.owner, there)
+            require(self.owner, target)
         except DeviceNotFoundError as error:
             if self.device is not None:
                 raise
             missing = str(error).partition(";")[0]
             raise DeviceNotFoundError(
-                f"{missing}; the tensor is on {here}: say where to, with device="
+                f"{missing}; the tensor is on {device}: say where to, with device="
             ) from None
-        dtype = dtype_name(tensor.dtype, source).removesuffix("_")  # bool_ under NumPy 1
-        if self.owner == "numpy" and dtype.startswith(NOT_NUMPYS):
-            return self._as_array(tensor)
-        native = self.owner.creation.dtype(dtype)
-        if native is None:  # or a framework might take it for another dtype of as many bits
-            raise NotSupportedError(
-                f"{self.owner} has no {dtype}; convert the dtype first, under {source}"
-            )
-        if not self.copy and here is there and here.kind == "cpu":
-            shared = self._shared(tensor, source, there)
-            if shared is not None:
-                return shared
-        if self.copy is False:
-            why_not = f"{self.owner} cannot share the memory of this {source} tensor on {here}"
-            raise CopyNeededError(f"copy=False, but {why_not}; leave copy out")
-        try:
-            return self._copied(tensor, source, dtype, native, there)
-        except ArgumentError as error:  # a dtype that must be enabled first
-            why = error.__cause__ or error
-            raise NotSupportedError(
-                f"{self.owner} cannot have this {dtype} tensor: {why}"
-            ) from error
 
-    def _as_array(self, tensor: Any) -> Any:
-        """An array of a dtype that NumPy has from another package, where the tensor's framework brings that."""
+    def _as_array(self, tensor: Tensor) -> Tensor:
+        """An array of a dtype that NumPy has from a package that the tensor's framework installs."""
         if self.copy is False:
             raise CopyNeededError(
                 f"copy=False, but an array of {tensor.dtype} shares no memory; leave copy out"
             )
         return to_numpy(tensor)
 
-    def _shared(self, tensor: Any, source: Backend, where: Device) -> Any:
-        """The tensor on the same memory; ``None`` if that cannot be, or would not be the same numbers."""
-        if not (source.open("sharing").has("export") and self.owner.open("sharing").has("adopt")):
+    def _converted(self, source: _Source, device: Device, target: Device) -> Tensor:
+        native_dtype = self.owner.creation.dtype(source.dtype)
+        if native_dtype is None:  # the framework might take it for another dtype of the same width
+            raise NotSupportedError(
+                f"{self.owner} has no {source.dtype}; convert the dtype first, under "
+                f"{source.framework}"
+            )
+        if not self.copy and device is target and device.kind == "cpu":
+            shared = self._shared(source, target)
+            if shared is not None:
+                return shared
+        if self.copy is False:
+            raise CopyNeededError(
+                f"copy=False, but {self.owner} cannot share the memory of this {source.framework} "
+                f"tensor on {device}; leave copy out"
+            )
+        try:
+            return self._copied(source, native_dtype, target)
+        except ArgumentError as error:  # a dtype that must be enabled first
+            raise NotSupportedError(
+                f"{self.owner} cannot have this {source.dtype} tensor: {error.__cause__ or error}"
+            ) from error
+
+    def _shared(self, source: _Source, target: Device) -> Tensor | None:
+        """A tensor on the same memory; ``None`` if that is impossible, or its dtype would differ."""
+        can_export = source.framework.open("sharing").has("export")
+        if not can_export or not self.owner.open("sharing").has("adopt"):
             return None
-        offer = source.sharing.export(tensor)
+        offer = source.framework.sharing.export(source.tensor)
         if offer is None:
             return None
         try:
-            made = self.owner.sharing.adopt(*offer)
-        except (
-            Exception
-        ):  # each framework refuses in its own way what it cannot take; a copy serves
+            shared = self.owner.sharing.adopt(*offer)
+        except Exception:  # frameworks raise various errors for memory that they cannot use
             return None
-        same = made is not None and dtype_name(made.dtype, self.owner) == dtype_name(
-            tensor.dtype, source
-        )
-        return check_arrival(made, self.owner, where) if same else None
+        if shared is None:
+            return None
+        source_dtype = dtype_name(source.tensor.dtype, source.framework)
+        if dtype_name(shared.dtype, self.owner) != source_dtype:
+            return None
+        return check_arrival(shared, self.owner, target)
 
-    def _copied(self, tensor: Any, source: Backend, dtype: str, native: Any, where: Device) -> Any:
-        if not dtype.startswith(NOT_NUMPYS):
-            return make(
-                self.owner, "tensor", native, where, plain_array(source.exchange.to_numpy(tensor))
-            )
-        bits, shape = source.storage.to_bits(tensor), tuple(tensor.shape)
-        return check_arrival(
-            self.owner.storage.from_bits(bits, shape, native, where), self.owner, where
-        )
+    def _copied(self, source: _Source, native_dtype: NativeDtype, target: Device) -> Tensor:
+        if not source.dtype.startswith(NOT_NUMPYS):
+            array = plain_array(source.framework.exchange.to_numpy(source.tensor))
+            return make(self.owner, "tensor", native_dtype, target, array)
+        bits = source.framework.storage.to_bits(source.tensor)
+        shape = tuple(source.tensor.shape)
+        copied = self.owner.storage.from_bits(bits, shape, native_dtype, target)
+        return check_arrival(copied, self.owner, target)

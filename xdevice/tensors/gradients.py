@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from typing import Any, NamedTuple, ParamSpec
+from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
 from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
@@ -15,13 +15,13 @@ from xdevice.tensors.trees.tree import Flat, flatten
 __all__ = ["value_and_grad"]
 
 P = ParamSpec("P")
+Tensor: TypeAlias = Any
+Function: TypeAlias = Callable[..., Any]
 
-_nested = ContextVar(
-    "xdevice.value_and_grad", default=False
-)  # within another call: it needs more care
-listeners: list[
-    Callable[[Callable[..., Any]], None]
-] = []  # called with each function differentiated, not within one
+listeners: list[Callable[[Function], None]] = []
+"""Called with each differentiated function when its call ends, except within another one."""
+
+_is_nested = ContextVar("xdevice.value_and_grad", default=False)
 
 
 def value_and_grad(
@@ -29,29 +29,32 @@ def value_and_grad(
 ) -> Callable[P, tuple[Any, Any]]:
     """A function that returns the value of ``fn`` and its gradient; ``fn`` returns a scalar.
 
-    The gradient has the structure of the argument: a tensor, or a tree of tensors, each gradient on its parameter's
-    device, and zero where the value does not depend on the parameter; ``None`` among the parameters stays ``None``.
-    The value is detached, and no gradient accumulates in the arguments. Tensors may be on several devices, and ``fn``
-    may move them: gradients flow through `to_device`. Calls may be nested, where the framework can.
+    The gradient has the structure of the argument: a tensor, or a tree of tensors. Each gradient is
+    on its parameter's device, and is zero if the value does not depend on the parameter. ``None``
+    among the parameters stays ``None``. The value is detached, and no gradient accumulates in the
+    arguments. Tensors may be on several devices, and ``fn`` may move them: gradients flow through
+    `to_device`. Calls may be nested if the framework supports that.
 
     Parameters
     ----------
     fn
         Returns a tensor of one number.
     argnums
-        Which positional argument to differentiate with respect to; for a tuple, the gradients are a tuple.
+        The number of the positional argument to differentiate with respect to; for a tuple of
+        numbers, the gradients are a tuple.
     has_aux
         Whether ``fn`` returns ``(value, aux)``; the result is then ``((value, aux), gradient)``.
 
     Raises
     ------
     ArgumentError
-        ``argnums`` is negative. On calling: there is no such argument, or ``fn`` returns several numbers.
+        ``argnums`` is negative. On calling: there is no such argument, or ``fn`` returns several
+        numbers.
     ArgumentTypeError
-        ``fn`` cannot be called, or ``argnums`` is not an integer or a tuple of integers. On calling: a parameter
-        is not of floating-point numbers, or ``fn`` does not return a tensor of them.
+        ``fn`` cannot be called, or ``argnums`` is not an integer or a tuple of integers. On calling:
+        a parameter is not of floating-point numbers, or ``fn`` does not return a tensor of them.
     NotATensorError
-        On calling: an argument to differentiate for has no tensor, or something that is not a tensor.
+        On calling: an argument to differentiate for has no tensor, or a leaf that is not a tensor.
     NotSupportedError
         On calling: the framework has no gradients, or no gradients of gradients.
 
@@ -67,86 +70,101 @@ def value_and_grad(
         raise ArgumentTypeError(
             f"{fn!r} cannot be called; pass the function that returns the value"
         )
-    wrong = f"argnums={argnums!r} is not the number of a positional argument; give 0, 1, … or a tuple of these"
-    chosen = tuple(
-        whole_number(i, wrong) for i in (argnums if isinstance(argnums, tuple) else (argnums,))
-    )
-    if len(set(chosen)) != len(chosen):
-        raise ArgumentError(f"argnums={argnums!r} names an argument twice; name each once")
+    chosen = _argument_numbers(argnums)
 
     def differentiated(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
-        last = max(chosen)
-        if last >= len(args):
+        if max(chosen) >= len(args):
             raise ArgumentError(
                 f"argnums={argnums!r}, but {len(args)} positional arguments were given; count from 0"
             )
         flats = [flatten(args[i]) for i in chosen]
         owner, parameters = parameters_in(flats)
-        call = Call(fn, args, kwargs, How(chosen, owner, has_aux), flats)
+        call = Call(fn, args, kwargs, Differentiation(chosen, owner, has_aux), flats)
         value, aux, gradients = differentiate(call, parameters)
-        tell_ended(fn)
-        trees = with_tensors(flats, gradients)
-        return (value, aux) if has_aux else value, tuple(trees) if isinstance(
-            argnums, tuple
-        ) else trees[0]
+        notify_listeners(fn)
+        trees = tuple(with_tensors(flats, gradients))
+        return (
+            (value, aux) if has_aux else value,
+            trees if isinstance(argnums, tuple) else trees[0],
+        )
 
     return differentiated
 
 
-class How(NamedTuple):
-    """For which arguments a function is differentiated, under which framework, and whether it returns more."""
+def _argument_numbers(argnums: int | tuple[int, ...]) -> tuple[int, ...]:
+    message = (
+        f"argnums={argnums!r} is not the number of a positional argument; give 0, 1, … or a tuple "
+        "of these"
+    )
+    numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    chosen = tuple(whole_number(number, message) for number in numbers)
+    if len(set(chosen)) != len(chosen):
+        raise ArgumentError(f"argnums={argnums!r} names an argument twice; name each once")
+    return chosen
+
+
+class Differentiation(NamedTuple):
+    """How a function is differentiated: for which arguments, under which framework."""
 
     chosen: tuple[int, ...]
     owner: Backend
     has_aux: bool
 
-    def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+    def bind(self, fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         return Call(fn, args, kwargs, self, [flatten(args[i]) for i in self.chosen])
 
 
 class Call:
-    """A function with its arguments, called with variables in place of the tensors in the chosen ones."""
+    """A function with its arguments, called with variables in place of the chosen arguments' tensors."""
 
     def __init__(
         self,
-        fn: Callable[..., Any],
+        fn: Function,
         args: Sequence[Any],
         kwargs: dict[str, Any],
-        how: How,
+        how: Differentiation,
         flats: list[Flat],
     ) -> None:
-        self.fn, self.args, self.kwargs, self.how, self.flats = fn, args, kwargs, how, flats
+        self.fn = fn
+        self.args = args
+        self.kwargs = kwargs
+        self.how = how
+        self.flats = flats
 
     def paths(self) -> list[str]:
         return [path for flat in self.flats for path in flat.paths]
 
-    def __call__(self, variables: list[Any]) -> tuple[Any, Any]:
-        new = list(self.args)
-        for i, tree in zip(self.how.chosen, with_tensors(self.flats, variables), strict=True):
-            new[i] = tree
-        return _checked_value(self.fn(*new, **self.kwargs), self.how.owner, self.how.has_aux)
+    def __call__(self, variables: list[Tensor]) -> tuple[Tensor, Any]:
+        new_args = list(self.args)
+        new_trees = with_tensors(self.flats, variables)
+        for i, tree in zip(self.how.chosen, new_trees, strict=True):
+            new_args[i] = tree
+        result = self.fn(*new_args, **self.kwargs)
+        return _checked_value(result, self.how.owner, self.how.has_aux)
 
 
-def with_tensors(flats: Sequence[Flat], tensors: Sequence[Any]) -> list[Any]:
-    """The trees with these tensors in place of their own, one after the other; ``None`` stays."""
-    rest = iter(tensors)
-    return [
-        flat.rebuild([None if leaf is None else next(rest) for leaf in flat.leaves])
-        for flat in flats
-    ]
+def with_tensors(flats: Sequence[Flat], tensors: Sequence[Tensor]) -> list[Any]:
+    """The trees with these tensors in place of their own, in order; ``None`` stays."""
+    remaining = iter(tensors)
+    trees = []
+    for flat in flats:
+        new_leaves = [None if leaf is None else next(remaining) for leaf in flat.leaves]
+        trees.append(flat.rebuild(new_leaves))
+    return trees
 
 
-def differentiate(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
-    """The call's value, what it returns beside that, and the gradient for each parameter."""
-    nested = _nested.get()
-    token = _nested.set(True)
+def differentiate(call: Call, parameters: list[Tensor]) -> tuple[Tensor, Any, list[Tensor]]:
+    """The call's value, its auxiliary result, and the gradient for each parameter."""
+    is_nested = _is_nested.get()
+    token = _is_nested.set(True)
     try:
-        return call.how.owner.gradients.value_and_gradients(call, parameters, nested)
+        return call.how.owner.gradients.value_and_gradients(call, parameters, is_nested)
     finally:
-        _nested.reset(token)
+        _is_nested.reset(token)
 
 
-def tell_ended(fn: Callable[..., Any]) -> None:
+def notify_listeners(fn: Function) -> None:
+    """Call the listeners after the end of a call, unless it is within another one."""
     if listeners and not differentiating():
         for listener in listeners:
             listener(fn)
@@ -154,42 +172,52 @@ def tell_ended(fn: Callable[..., Any]) -> None:
 
 def differentiating() -> bool:
     """Whether this is inside the function of a `value_and_grad`."""
-    return _nested.get()
+    return _is_nested.get()
 
 
-def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Any]]:
-    """The tensors to differentiate for, in order, and the framework that owns them; ``None`` is passed by."""
-    places = [(flat, i) for flat in flats for i, leaf in enumerate(flat.leaves) if leaf is not None]
-    tensors = [flat.leaves[i] for flat, i in places]
+def parameters_in(flats: Sequence[Flat]) -> tuple[Backend, list[Tensor]]:
+    """The framework and the tensors to differentiate for, in order; ``None`` is left out."""
+    tensors: list[Tensor] = []
     owners: dict[Backend, None] = {}
-    for (flat, i), tensor in zip(places, tensors, strict=True):
-        owner = tensor_owner(tensor)
-        if owner is None:
-            what = f"{flat.at(i)} there is an object of type {type(tensor).__name__}"
-            raise NotATensorError(
-                f"gradients are of tensors, and{what}; pass a tensor or a tree of tensors"
-            )
-        owners[owner] = None
+    for flat in flats:
+        for i, leaf in enumerate(flat.leaves):
+            if leaf is None:
+                continue
+            owner = tensor_owner(leaf)
+            if owner is None:
+                raise NotATensorError(
+                    f"gradients are of tensors, and{flat.at(i)} there is an object of type "
+                    f"{type(leaf).__name__}; pass a tensor or a tree of tensors"
+                )
+            tensors.append(leaf)
+            owners[owner] = None
     if len(owners) != 1:
-        found = " and ".join(owners) or "no tensor"
+        frameworks = " and ".join(owners) or "no tensor"
         raise NotATensorError(
-            f"gradients are of one framework's tensors, and here is {found}; pass its parameters"
+            f"gradients are of one framework's tensors, and here is {frameworks}; "
+            "pass its parameters"
         )
     owner = next(iter(owners))
-    for (flat, i), tensor in zip(places, tensors, strict=True):
-        if not owner.gradients.is_floating(tensor):
-            what = f"gradients are of floating-point tensors, and a parameter{flat.at(i)} is of {tensor.dtype}"
-            raise ArgumentTypeError(f"{what}; pass it as another argument, or convert it first")
+    for flat in flats:
+        _check_floating(flat, owner)
     return owner, tensors
 
 
-def _is_pair(
-    result: Any,
-) -> bool:  # not in a line below, where pyright would take either of the pair for a tuple
+def _check_floating(flat: Flat, owner: Backend) -> None:
+    for i, leaf in enumerate(flat.leaves):
+        if leaf is not None and not owner.gradients.is_floating(leaf):
+            raise ArgumentTypeError(
+                f"gradients are of floating-point tensors, and a parameter{flat.at(i)} is of "
+                f"{leaf.dtype}; pass it as another argument, or convert it first"
+            )
+
+
+def _is_pair(result: Any) -> bool:
+    # A function of its own: inline, pyright would take `value` or `aux` for a tuple.
     return isinstance(result, tuple) and len(result) == 2
 
 
-def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any]:
+def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Tensor, Any]:
     if has_aux and not _is_pair(result):
         raise ArgumentTypeError(
             f"has_aux=True, but fn returned a {type(result).__name__}; return (value, aux)"
@@ -203,7 +231,7 @@ def _checked_value(result: Any, owner: Backend, has_aux: bool) -> tuple[Any, Any
         raise ArgumentTypeError(
             f"the value is of {value.dtype}; return one of floating-point numbers"
         )
-    size = 1  # not by math.prod, which torch.compile cannot trace
+    size = 1  # without math.prod, which torch.compile cannot trace
     for length in value.shape:
         size *= length
     if size != 1:

@@ -1,7 +1,7 @@
 """The work behind `to_device`.
 
-What can be known to fail is found before anything is moved: a device that does not exist, a copy that is
-forbidden. Where a framework fails in the middle, what it moved in place is moved back.
+All checks come before the first move: whether the device exists, and whether a copy is allowed. If a
+framework fails in the middle, what was moved in place is moved back.
 """
 
 from collections.abc import Callable, Collection
@@ -18,155 +18,181 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Ownership, where_in_trees
+from xdevice.framework.ownership import where_in_trees
 from xdevice.hardware.devices import require
 from xdevice.tensors.trees.leaves import (
+    Leaf,
+    LeafKind,
     SelfMoving,
+    devices_of_leaf,
     framework_of,
-    is_weak,
-    moved_by_itself,
-    places,
-    what_is,
+    is_data_leaf,
+    kind_of,
+    move_with_own_method,
 )
 from xdevice.tensors.trees.tree import Flat, flatten, not_a_tensor
 
 
 class Item(NamedTuple):
-    """One thing to move: a tensor, a model, or an object that moves itself; and where it is now."""
+    """A leaf to move: a tensor, a model, or an object that moves itself."""
 
-    obj: Any
+    leaf: Leaf
     owner: Backend
     role: str
-    here: set[Device]
+    devices: set[Device]
+    """Where the leaf is before the move."""
 
 
 class Move:
+    """One call of `to_device`."""
+
     def __init__(self, target: Device, copy: bool | None, non_blocking: bool) -> None:
-        self.target, self.copy, self.non_blocking = target, copy, non_blocking
-        self.moved: dict[int, Any] = {}  # by the id of a leaf: what has become of it
-        self.undo: list[Callable[[], object]] = []
-        self._having: set[Backend] = set()  # frameworks that are known to have the device
+        self.target = target
+        self.copy = copy
+        self.non_blocking = non_blocking
+        self._new_leaves: dict[int, Leaf] = {}  # by the id of the old leaf
+        self._undo: list[Callable[[], object]] = []
+        self._checked_frameworks: set[Backend] = set()  # those that have the device
 
     def __call__(self, obj: Any, skip: Collection[str] = ()) -> Any:
         flat = flatten(obj, skip)
-        if flat.is_leaf and what_is(obj) is None:
+        if flat.is_leaf and kind_of(obj) is None:
             raise not_a_tensor(obj)
-        todo: dict[int, Item] = {}
+        items: dict[int, Item] = {}
 
-        def look(_: int, leaf: Any) -> None:
-            if id(leaf) not in todo and (self.copy or not self._is_there(leaf)):
-                what = what_is(leaf)
-                if what is not None and (item := self._checked(leaf, what, flat)) is not None:
-                    todo[id(leaf)] = item
+        def add_item(_: int, leaf: Leaf) -> None:
+            if id(leaf) in items or (not self.copy and self._is_on_target(leaf)):
+                return
+            kind = kind_of(leaf)
+            item = None if kind is None else self._item_for(leaf, kind, flat)
+            if item is not None:
+                items[id(leaf)] = item
 
-        flat.each(look)
-        if not todo:
+        flat.each(add_item)
+        if not items:
             return obj
-        moved = self._move_all(list(todo.values()))
+        new_leaves = self._move_all(list(items.values()))
         return flat.rebuild(
-            leaf if i in flat.skipped else moved.get(id(leaf), leaf)
+            leaf if i in flat.skipped else new_leaves.get(id(leaf), leaf)
             for i, leaf in enumerate(flat.leaves)
         )
 
-    def _is_there(self, leaf: Any) -> bool:
-        where = where_in_trees.get(type(leaf))
+    def _is_on_target(self, leaf: Leaf) -> bool:
+        locate = where_in_trees.get(type(leaf))
         try:
-            return where is not None and where(leaf) is self.target
+            return locate is not None and locate(leaf) is self.target
         except (MixedDeviceError, NotATensorError):
-            return False  # one tensor spread over several devices, which is brought together; or plain data
+            return False  # one tensor on several devices, to be moved to one; or plain data
 
-    def _checked(self, obj: Any, what: Ownership | SelfMoving, flat: Flat) -> Item | None:
-        """What there is to do for a leaf, if it can be done as far as can be known beforehand."""
-        here, several = places(obj, what), len(flat.leaves) > 1
-        if isinstance(what, SelfMoving):
-            if not here or (here == {self.target} and not self.copy):
+    def _item_for(self, leaf: Leaf, kind: LeafKind, flat: Flat) -> Item | None:
+        """The item of a leaf that has to be moved, after all checks; ``None`` for other leaves."""
+        has_siblings = len(flat.leaves) > 1
+        devices = devices_of_leaf(leaf, kind)
+        is_elsewhere = devices != {self.target}
+        if isinstance(kind, SelfMoving):
+            if not devices or not (is_elsewhere or self.copy):
                 return None
-        elif (
-            not flat.is_leaf and is_weak(obj, what) and several
-        ):  # alone, an array of objects is an array
-            return None
-        owner = framework_of(obj, what)
-        if here and here != {self.target} and self.copy is False:
-            where = f"is on {listed(here)} and only a copy gets it to {self.target}"
-            raise CopyNeededError(f"copy=False, but the {what.role} {where}; leave copy out")
-        if here != {self.target} and owner not in self._having:
-            self._require(owner, several)
-        return Item(obj, owner, what.role, here)
+        elif not flat.is_leaf:
+            is_data = is_data_leaf(leaf, kind)  # raises an error if it holds a tensor
+            if is_data and has_siblings:  # alone, an array of objects is a tensor
+                return None
+        owner = framework_of(leaf, kind)
+        if devices and is_elsewhere and self.copy is False:
+            raise CopyNeededError(
+                f"copy=False, but the {kind.role} is on {listed(devices)} and only a copy gets it "
+                f"to {self.target}; leave copy out"
+            )
+        if is_elsewhere and owner not in self._checked_frameworks:
+            self._require_target(owner, has_siblings)
+        return Item(leaf, owner, kind.role, devices)
 
-    def _require(self, owner: Backend, several: bool) -> None:
+    def _require_target(self, owner: Backend, has_siblings: bool) -> None:
         try:
             require(owner, self.target)
-            self._having.add(owner)
         except DeviceNotFoundError as error:
-            if several and owner.hardware.kinds() == ("cpu",):
+            if has_siblings and owner.hardware.kinds() == ("cpu",):
                 raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
             raise
+        self._checked_frameworks.add(owner)
 
-    def _move_all(self, todo: list[Item]) -> dict[int, Any]:
-        """Move models, whose own tensors move with them, then loose tensors."""
-        models = [item for item in todo if item.role == "model"]
-        inside = {
-            id(tensor) for item in models for _, tensor in item.owner.models.tensors_of(item.obj)
+    def _move_all(self, items: list[Item]) -> dict[int, Leaf]:
+        """Move the models with their tensors, and then the other leaves."""
+        models = [item for item in items if item.role == "model"]
+        tensors_of_models = {
+            id(tensor) for item in models for _, tensor in item.owner.models.tensors_of(item.leaf)
         }
         try:
             for owner in dict.fromkeys(item.owner for item in models):
                 self._move_models([item for item in models if item.owner is owner], owner)
-            for item in todo:
-                if item.role == "tensor" and id(item.obj) not in inside:
-                    # it may have moved with a model: a variable behind one of Keras's, or of an optimizer
-                    here = {self.target} if models and self._is_there(item.obj) else item.here
-                    self.moved[id(item.obj)] = self._move_tensor(item.obj, item.owner, here)
-                elif item.role == "object":
-                    self.moved[id(item.obj)] = self._move_object(item)
+            for item in items:
+                if item.role == "object":
+                    self._new_leaves[id(item.leaf)] = self._move_object(item)
+                elif item.role == "tensor" and id(item.leaf) not in tensors_of_models:
+                    devices = item.devices
+                    if models and self._is_on_target(item.leaf):
+                        # a model moved it: the variable behind one of Keras's, or of an optimizer
+                        devices = {self.target}
+                    self._new_leaves[id(item.leaf)] = self._move_tensor(
+                        item.leaf, item.owner, devices
+                    )
         except BaseException:
-            for undo in reversed(self.undo):
+            for undo in reversed(self._undo):
                 with suppress(Exception):  # the error that stopped the move says more
                     undo()
             raise
-        return self.moved
+        return self._new_leaves
 
-    def _move_tensor(self, tensor: Any, owner: Backend, here: set[Device]) -> Any:
-        source = (
-            owner.placement.copy(tensor) if self.copy else tensor
-        )  # a parameter may move in place
-        if here == {self.target}:
-            return self._verified(source, owner)
+    def _move_tensor(self, tensor: Leaf, owner: Backend, devices: set[Device]) -> Leaf:
+        source = tensor
+        if self.copy:  # before the move, because a parameter may be moved in place
+            source = owner.placement.copy(tensor)
+        if devices == {self.target}:
+            return self._checked_arrival(source, owner)
         moved = owner.placement.move(source, self.target, self.non_blocking)
-        if moved is tensor and len(here) == 1:
-            self.undo.append(lambda: owner.placement.move(tensor, next(iter(here)), False))
-        return self._verified(moved, owner)
+        if moved is tensor and len(devices) == 1:
+            (origin,) = devices
+            self._undo.append(lambda: owner.placement.move(tensor, origin, False))
+        return self._checked_arrival(moved, owner)
 
-    def _move_object(self, item: Item) -> Any:
-        """By its own method ``to``; in place under some libraries."""
-        moved = moved_by_itself(item.obj, self.target, bool(self.copy))
-        if moved is item.obj and len(item.here) == 1:
-            self.undo.append(lambda: moved_by_itself(item.obj, next(iter(item.here)), False))
-        what = what_is(moved)
-        there = places(moved, what) if what is not None else set()
-        if there - {self.target}:
-            raise misplaced(item.owner, self.target, there)
+    def _move_object(self, item: Item) -> Leaf:
+        """Move an object with its own method ``to``; some libraries move it in place."""
+        moved = move_with_own_method(item.leaf, self.target, bool(self.copy))
+        if moved is item.leaf and len(item.devices) == 1:
+            (origin,) = item.devices
+            self._undo.append(lambda: move_with_own_method(item.leaf, origin, False))
+        devices = _devices_after_move(moved)
+        if devices - {self.target}:
+            raise misplaced(item.owner, self.target, devices)
         return moved
 
     def _move_models(self, items: list[Item], owner: Backend) -> None:
-        """All models of one framework, so that copies share what the originals share."""
-        tensors_of, originals = owner.models.tensors_of, [item.obj for item in items]
-        before = [list(tensors_of(model)) for model in originals]
+        """Move all models of one framework, so that copies share what the originals share."""
+        tensors_of = owner.models.tensors_of
+        originals = [item.leaf for item in items]
+        old_tensors = [list(tensors_of(model)) for model in originals]
         models = owner.models.copy_models(originals) if self.copy else originals
-        for item, old, model in zip(items, before, models, strict=True):
+        for item, old, model in zip(items, old_tensors, models, strict=True):
             moved = model
-            if item.here and item.here != {self.target}:
+            if item.devices and item.devices != {self.target}:
                 if not self.copy:
-                    self.undo.append(owner.models.keep(model))
-                moved = self._verified(owner.models.move_model(model, self.target), owner)
-            self.moved[id(item.obj)] = moved
+                    self._undo.append(owner.models.keep(model))
+                moved = owner.models.move_model(model, self.target)
+                self._checked_arrival(moved, owner)
+            self._new_leaves[id(item.leaf)] = moved
             new = list(tensors_of(moved))
-            if len(new) == len(old):  # in their order: a copy may give them other names
-                self.moved.update((id(a), b) for (_, a), (_, b) in zip(old, new, strict=True))
+            if len(new) == len(old):  # in the same order, but a copy may have other names
+                for (_, old_tensor), (_, new_tensor) in zip(old, new, strict=True):
+                    self._new_leaves[id(old_tensor)] = new_tensor
 
-    def _verified(self, moved: Any, owner: Backend) -> Any:
-        if not self._is_there(moved):
-            what = what_is(moved)
-            there = set[Device]() if what is None else places(moved, what)
-            if there != {self.target}:
-                raise misplaced(owner, self.target, there)
+    def _checked_arrival(self, moved: Leaf, owner: Backend) -> Leaf:
+        """The leaf, if it is on the target; else `MisplacedError`."""
+        if not self._is_on_target(moved):
+            devices = _devices_after_move(moved)
+            if devices != {self.target}:
+                raise misplaced(owner, self.target, devices)
         return moved
+
+
+def _devices_after_move(leaf: Leaf) -> set[Device]:
+    kind = kind_of(leaf)
+    return set() if kind is None else devices_of_leaf(leaf, kind)

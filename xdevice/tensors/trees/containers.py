@@ -1,310 +1,341 @@
-"""Python's containers: their parts, by position or key, their attributes, and another one with others in their place.
+"""Python's containers: their parts, the paths to these, and how a container is rebuilt from new parts.
 
-Each kind reads and writes by the methods of Python's own class, since a subclass may mean others by them. Attributes
-are what is in ``__dict__`` and slots, past the class's ``__getattr__``, which may raise or invent anything.
+The parts of a container are its items, by position or key, and its attributes. Items are read and
+written by the methods of Python's own class, because a subclass may override them. Attributes are
+read from ``__dict__`` and slots and not by the class's ``__getattr__``, which may raise anything.
 """
 
 import copy
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from types import MemberDescriptorType, SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 from xdevice.errors import ArgumentError, shortened
 from xdevice.framework.ownership import ATOMS
 
-_FROM_USERS = (
-    TypeError,
-    ValueError,
-    AttributeError,
-    KeyError,
-    NotImplementedError,
-)  # what their classes may raise
-_dict_of: Any = object.__getattribute__
-_slots: dict[type, dict[str, MemberDescriptorType]] = {}  # of each class seen so far
+Node: TypeAlias = Any
+"""An object that is a container."""
+
+Parts: TypeAlias = list[Any]
+"""The items of a container, or its items and its attributes."""
+
+# The errors that the methods of users' classes may raise.
+_USER_ERRORS = (TypeError, ValueError, AttributeError, KeyError, NotImplementedError)
+
+_getattribute: Any = object.__getattribute__
+_slots: dict[type, dict[str, MemberDescriptorType]] = {}  # by class
 
 
-def _bracketed(self: Any, name: Any) -> str:
-    return (
-        f"[{shortened(name) if isinstance(name, int) else repr(name)}]"  # not every int has a repr
-    )
+def _in_brackets(self: Any, key: Any) -> str:
+    # `shortened`, because Python refuses the repr of very long integers
+    text = shortened(key) if isinstance(key, int) else repr(key)
+    return f"[{text}]"
 
 
 class Container:
-    """How objects of one class are opened, and rebuilt: into items, and attributes; this kind has attributes alone."""
+    """How objects of one class are opened and rebuilt. This base class has attributes and no items."""
 
     def __init__(self, cls: type, base: Any = object) -> None:
         self._base = base  # Python's own class
         self._has_attributes = bool(slots_of(cls)) or cls.__dictoffset__ != 0
 
-    def parts(self, node: Any) -> list[Any]:
-        """What is in it, in a fixed order."""
-        return (
-            [*self.items(node), *self.own(node).values()]
-            if self._has_attributes
-            else self.items(node)
-        )
+    def parts(self, node: Node) -> Parts:
+        """The items and then the values of the attributes, in a fixed order."""
+        if not self._has_attributes:
+            return self.items(node)
+        return [*self.items(node), *self.attributes(node).values()]
 
-    def keys(self, node: Any) -> list[str]:
-        """How each part would be written: ``[0]``, ``['x']``, ``.x``."""
-        return [*map(self.written, self.names(node)), *(f".{name}" for name in self.own(node))]
+    def paths(self, node: Node) -> list[str]:
+        """The path of each part within the container: ``[0]``, ``['x']``, ``.x``."""
+        paths = [self.path_of(key) for key in self.keys(node)]
+        paths += [f".{name}" for name in self.attributes(node)]
+        return paths
 
-    def outline(self, node: Any) -> Any:
-        """What is equal for containers of a kind whose parts correspond to one another."""
-        return self.names(node), tuple(self.own(node))
+    def outline(self, node: Node) -> Any:
+        """A value that is equal for containers whose parts correspond to one another."""
+        return self.keys(node), tuple(self.attributes(node))
 
-    def rebuilt(self, node: Any, parts: list[Any]) -> Any:
-        """Another of its class with these parts."""
-        own = self.own(node)
-        if not own:
-            return self.made(node, parts)
-        cut = len(parts) - len(own)
-        return self.made_with(node, parts[:cut], dict(zip(own, parts[cut:], strict=True)))
+    def rebuild(self, node: Node, parts: Parts) -> Node:
+        """A new container of the same class with these parts."""
+        attributes = self.attributes(node)
+        if not attributes:
+            return self.with_items(node, parts)
+        number_of_items = len(parts) - len(attributes)
+        new_attributes = dict(zip(attributes, parts[number_of_items:], strict=True))
+        return self.with_items_and_attributes(node, parts[:number_of_items], new_attributes)
 
-    def own(self, node: Any) -> dict[str, Any]:
-        return attributes(node) if self._has_attributes else {}
+    def attributes(self, node: Node) -> dict[str, Any]:
+        """The attributes that are parts, by name."""
+        return attributes_of(node) if self._has_attributes else {}
 
-    def items(self, node: Any) -> list[Any]:
+    def items(self, node: Node) -> Parts:
         return []
 
-    def names(self, node: Any) -> Sequence[Any]:
+    def keys(self, node: Node) -> Sequence[Any]:
+        """The key or position of each item."""
         return ()
 
-    def written(self, name: Any) -> str:
-        return str(name)
+    def path_of(self, key: Any) -> str:
+        return str(key)
 
-    def fixed(self, node: Any) -> list[Any]:
-        return []  # what a rebuilt one keeps as it is
+    def static_parts(self, node: Node) -> Parts:
+        """What a rebuilt container keeps as it is: keys, for example."""
+        return []
 
-    def made(self, node: Any, items: list[Any]) -> Any:
-        return blank(node)
+    def with_items(self, node: Node, items: Parts) -> Node:
+        """A new container of the same class with these items."""
+        return new_without_attributes(node)
 
-    def made_with(self, node: Any, items: list[Any], own: dict[str, Any]) -> Any:
-        return with_attributes(self.made(node, items), node, own)
+    def with_items_and_attributes(
+        self, node: Node, items: Parts, attributes: dict[str, Any]
+    ) -> Node:
+        return set_attributes(self.with_items(node, items), node, attributes)
 
 
 class SequenceContainer(Container):
-    written = _bracketed
+    path_of = _in_brackets
 
-    def items(self, node: Any) -> list[Any]:
+    def items(self, node: Node) -> Parts:
         return [*node] if type(node) is self._base else list(self._base.__iter__(node))
 
-    def names(self, node: Any) -> Sequence[Any]:
+    def keys(self, node: Node) -> Sequence[Any]:
         return range(self._base.__len__(node))
 
-    def made(self, node: Any, items: list[Any]) -> Any:
+    def with_items(self, node: Node, items: Parts) -> Node:
         if type(node) is list:
             return list(items)
-        new = copied(node)
+        new_node = shallow_copy(node)
         if self._base is list:
-            list.__setitem__(new, slice(None), items)
-        else:
-            self._base.clear(new)
-            (set.update if self._base is set else deque.extend)(new, items)
-        return new
+            list.__setitem__(new_node, slice(None), items)
+            return new_node
+        self._base.clear(new_node)
+        extend = set.update if self._base is set else deque.extend
+        extend(new_node, items)
+        return new_node
 
 
 class TupleContainer(SequenceContainer):
-    def names(self, node: Any) -> Sequence[Any]:
+    def keys(self, node: Node) -> Sequence[Any]:
         fields = getattr(type(node), "_fields", ())
-        return fields if fields and isinstance(fields, tuple) else super().names(node)
+        return fields if fields and isinstance(fields, tuple) else super().keys(node)
 
-    def written(self, name: Any) -> str:
-        return f".{name}" if isinstance(name, str) else f"[{name}]"
+    def path_of(self, key: Any) -> str:
+        return f".{key}" if isinstance(key, str) else f"[{key}]"
 
-    def made(self, node: Any, items: list[Any]) -> Any:
+    def with_items(self, node: Node, items: Parts) -> Node:
         cls: Any = type(node)
         if cls is tuple:
             return tuple(items)
-        return (
-            cls(items) if hasattr(cls, "n_sequence_fields") else tuple.__new__(cls, items)
-        )  # C's named tuples
+        if hasattr(cls, "n_sequence_fields"):  # a named tuple made in C
+            return cls(items)
+        return tuple.__new__(cls, items)
 
 
 class SetContainer(SequenceContainer):
-    def written(self, name: Any) -> str:
-        return f".{{{name}}}"
+    def path_of(self, key: Any) -> str:
+        return f".{{{key}}}"
 
-    def made(self, node: Any, items: list[Any]) -> Any:
+    def with_items(self, node: Node, items: Parts) -> Node:
         if self._base is frozenset:
             return frozenset.__new__(type(node), items)
-        return set(items) if type(node) is set else super().made(node, items)
+        return set(items) if type(node) is set else super().with_items(node, items)
 
 
 class DictContainer(Container):
-    """A dict: its items in the order of sorted keys, if these are strings or integers, so that dicts correspond."""
+    """A dict. Its items are in the order of sorted keys if these are all strings or all integers.
 
-    written = _bracketed
+    Dicts with the same keys in another order therefore correspond to one another.
+    """
 
-    def own(self, node: Any) -> dict[str, Any]:
-        return {} if dict_of(node) is node else super().own(node)  # where they are its items
+    path_of = _in_brackets
 
-    def names(self, node: Any) -> list[Any]:
+    def attributes(self, node: Node) -> dict[str, Any]:
+        if dict_of(node) is node:  # its items are its attributes
+            return {}
+        return super().attributes(node)
+
+    def keys(self, node: Node) -> list[Any]:
         keys = [*node] if type(node) is dict else list(self._base.__iter__(node))
-        kinds = set(map(type, keys))
-        is_sorted = self._base is dict and (
-            kinds <= {str} or kinds <= {int}
-        )  # others may compare as they like
-        return sorted(keys) if is_sorted else keys
+        key_types = set(map(type, keys))
+        # keys of other classes may define their comparison
+        if self._base is dict and (key_types <= {str} or key_types <= {int}):
+            keys.sort()
+        return keys
 
-    def items(self, node: Any) -> list[Any]:
-        keys = self.names(node)
-        return (
-            [node[key] for key in keys]
-            if type(node) is dict
-            else [dict.__getitem__(node, key) for key in keys]
-        )
+    def items(self, node: Node) -> Parts:
+        keys = self.keys(node)
+        if type(node) is dict:
+            return [node[key] for key in keys]
+        return [dict.__getitem__(node, key) for key in keys]
 
-    def fixed(self, node: Any) -> list[Any]:
+    def static_parts(self, node: Node) -> Parts:
         keys = list(dict.__iter__(node))
         if ATOMS.issuperset(map(type, keys)):  # nearly always
             keys = []
         return [*keys, node.default_factory] if isinstance(node, defaultdict) else keys
 
-    def made(self, node: Any, items: list[Any]) -> Any:
+    def with_items(self, node: Node, items: Parts) -> Node:
+        new_items = zip(self.keys(node), items, strict=True)
         if type(node) is dict:
-            return {**node, **dict(zip(self.names(node), items, strict=True))}
-        new = copied(node)
-        for key, item in zip(self.names(node), items, strict=True):
-            self._base.__setitem__(new, key, item)  # past what the class forbids
-        if dict_of(node) is node:  # attributes and items are one
-            new.__dict__ = new
-        return new
+            return {**node, **dict(new_items)}
+        new_node = shallow_copy(node)
+        for key, item in new_items:
+            self._base.__setitem__(new_node, key, item)  # the class may forbid assignments
+        if dict_of(node) is node:  # its items are its attributes
+            new_node.__dict__ = new_node
+        return new_node
 
 
 class MappingContainer(Container):
-    """A mapping that is not a dict: rebuilt by its class from a dict, else by assigning to a copy."""
+    """A mapping that is not a dict: rebuilt by its class from a dict, or by assigning to a copy."""
 
-    written = _bracketed
+    path_of = _in_brackets
 
-    def items(self, node: Any) -> list[Any]:
+    def items(self, node: Node) -> Parts:
         return [node[key] for key in node]
 
-    def names(self, node: Any) -> list[Any]:
+    def keys(self, node: Node) -> list[Any]:
         return list(node)
 
-    fixed = names
+    static_parts = keys
 
-    def made(self, node: Any, items: list[Any]) -> Any:
+    def with_items(self, node: Node, items: Parts) -> Node:
         try:
-            new = self._from_dict(node, dict(zip(node, items, strict=True)))
-        except _FROM_USERS:
-            new = None
-        if new is None or not self._agrees(new, node, items):
+            new_node = self._from_dict(node, dict(zip(node, items, strict=True)))
+        except _USER_ERRORS:
+            new_node = None
+        if new_node is None or not self._has_items(new_node, node, items):
             raise ArgumentError(
                 f"this {type(node).__name__} cannot be made from a dict; pass a dict of its items"
             )
-        return new
+        return new_node
 
-    def made_with(self, node: Any, items: list[Any], own: dict[str, Any]) -> Any:
-        new = with_attributes(blank(node), node, own)  # its items are usually in an attribute
-        return new if self._agrees(new, node, items) else super().made_with(node, items, own)
+    def with_items_and_attributes(
+        self, node: Node, items: Parts, attributes: dict[str, Any]
+    ) -> Node:
+        # the items are usually in one of the attributes
+        new_node = set_attributes(new_without_attributes(node), node, attributes)
+        if self._has_items(new_node, node, items):
+            return new_node
+        return super().with_items_and_attributes(node, items, attributes)
 
-    def _agrees(self, new: Any, node: Any, items: list[Any]) -> bool:
-        """Whether the new mapping has the node's keys and these items."""
+    def _has_items(self, new_node: Node, node: Node, items: Parts) -> bool:
+        """Whether the new mapping has the keys of ``node`` and these items."""
         try:
-            return list(new) == list(node) and all(
-                new[k] is item for k, item in zip(node, items, strict=True)
-            )
-        except _FROM_USERS:
+            if list(new_node) != list(node):
+                return False
+            return all(new_node[key] is item for key, item in zip(node, items, strict=True))
+        except _USER_ERRORS:
             return False
 
-    def _from_dict(self, node: Any, contents: dict[Any, Any]) -> Any:
-        if not hasattr(type(node), "__setitem__") or (
-            attributes(node) and not hasattr(type(node), "__copy__")
-        ):
-            return type(node)(contents)  # a copy would share the attribute in which the items are
-        new = copied(node)
+    def _from_dict(self, node: Node, contents: dict[Any, Any]) -> Node:
+        cls: Any = type(node)
+        # a copy without `__copy__` would share the attribute that holds the items
+        may_share_items = attributes_of(node) and not hasattr(cls, "__copy__")
+        if may_share_items or not hasattr(cls, "__setitem__"):
+            return cls(contents)
+        new_node = shallow_copy(node)
         for key, item in contents.items():
-            new[key] = item
-        return new
+            new_node[key] = item
+        return new_node
 
 
 class PartialContainer(Container):
-    def items(self, node: Any) -> list[Any]:
+    """A `functools.partial`: its function and its arguments."""
+
+    def items(self, node: Node) -> Parts:
         return [node.func, *node.args, *node.keywords.values()]
 
-    def names(self, node: Any) -> list[str]:
-        return [
-            ".func",
-            *(f".args[{i}]" for i in range(len(node.args))),
-            *(f".keywords[{k!r}]" for k in node.keywords),
-        ]
+    def keys(self, node: Node) -> list[str]:
+        positional = [f".args[{i}]" for i in range(len(node.args))]
+        keywords = [f".keywords[{name!r}]" for name in node.keywords]
+        return [".func", *positional, *keywords]
 
-    def made(self, node: Any, items: list[Any]) -> Any:
-        cut = 1 + len(node.args)
-        return type(node)(*items[:cut], **dict(zip(node.keywords, items[cut:], strict=True)))
+    def with_items(self, node: Node, items: Parts) -> Node:
+        first_keyword = 1 + len(node.args)
+        keywords = dict(zip(node.keywords, items[first_keyword:], strict=True))
+        return type(node)(*items[:first_keyword], **keywords)
 
 
-def attributes(node: Any) -> dict[str, Any]:
-    """The values in the object's ``__dict__`` and slots, by the names under which they are kept."""
-    found = dict(dict_of(node))
+def attributes_of(node: Node) -> dict[str, Any]:
+    """The values in the object's ``__dict__`` and slots, by the names under which they are stored."""
+    attributes = dict(dict_of(node))
     for name, member in slots_of(type(node)).items():
         try:
-            found.setdefault(name, member.__get__(node))
-        except AttributeError:  # it has no value
+            attributes.setdefault(name, member.__get__(node))
+        except AttributeError:  # the slot has no value
             continue
-    return found
+    return attributes
 
 
-def dict_of(node: Any) -> dict[str, Any]:
-    """The object's ``__dict__``; empty where it has none."""
+def dict_of(node: Node) -> dict[str, Any]:
+    """The object's ``__dict__``; empty if the object has none."""
     if type(node).__dictoffset__ == 0:
         return {}
     try:
-        found: dict[str, Any] = _dict_of(node, "__dict__")
-    except TypeError:  # of a proxy, as of a `tf.TensorArray`: a class with another one's descriptor
-        found = dict(vars(node))
-    return found
+        attributes: dict[str, Any] = _getattribute(node, "__dict__")
+    except TypeError:  # a proxy, such as `tf.TensorArray`, has the descriptor of another class
+        attributes = dict(vars(node))
+    return attributes
 
 
 def slots_of(cls: type) -> dict[str, MemberDescriptorType]:
-    """All slots, those of base classes and private ones by the name under which they are kept: ``_Base__name``."""
-    known = _slots.get(cls)
-    if known is None:
-        known = _slots[cls] = {
-            name: member
-            for base in cls.__mro__
-            if "__slots__" in vars(base) or "__struct_fields__" in vars(base)
-            for name, member in vars(base).items()
-            if isinstance(member, MemberDescriptorType)
-        }
-    return known
+    """All slots, also those of base classes, by the names under which they are stored.
+
+    The name of a private slot is ``_Base__name``.
+    """
+    slots = _slots.get(cls)
+    if slots is None:
+        slots = {}
+        for base in cls.__mro__:
+            if "__slots__" in vars(base) or "__struct_fields__" in vars(base):
+                members = vars(base).items()
+                slots |= {
+                    name: member
+                    for name, member in members
+                    if isinstance(member, MemberDescriptorType)
+                }
+        _slots[cls] = slots
+    return slots
 
 
-def blank(node: Any) -> Any:
+def new_without_attributes(node: Node) -> Node:
     """An object of the same class without attributes; its ``__init__`` is not called."""
     cls: Any = type(node)
     base: Any = SimpleNamespace if issubclass(cls, SimpleNamespace) else object
     try:
         return base.__new__(cls)
-    except TypeError:  # it has data of its own in C
-        return copied(node)
+    except TypeError:  # the class has data of its own in C
+        return shallow_copy(node)
 
 
-def with_attributes(new: Any, node: Any, attributes: dict[str, Any]) -> Any:
-    """The new object with these attributes, past its class's own ``__setattr__``: frozen ones too."""
-    own, slots = dict_of(node), slots_of(type(node))
+def set_attributes(new_node: Node, node: Node, attributes: dict[str, Any]) -> Node:
+    """Store attributes where ``node`` stores those of the same names, and return ``new_node``.
+
+    The class's ``__setattr__`` is not called, so that frozen objects can be rebuilt, too.
+    """
+    in_dict, slots = dict_of(node), slots_of(type(node))
     for name, value in attributes.items():
-        if name in own:
-            dict_of(new)[name] = value
+        if name in in_dict:
+            dict_of(new_node)[name] = value
         else:
-            slots[name].__set__(new, value)
-    return new
+            slots[name].__set__(new_node, value)
+    return new_node
 
 
-def copied(node: Any) -> Any:
-    """A shallow copy of the object; an error where copying it gives itself."""
+def shallow_copy(node: Node) -> Node:
+    """A shallow copy of the object; an error if its class returns the object itself as its copy."""
     try:
-        new = copy.copy(node)
-    except Exception:  # it refuses to be copied, or to be changed while it is
+        new_node = copy.copy(node)
+    except Exception:  # the class forbids copies, or changes to the object during the copy
         cls: Any = type(node)
-        new = cls.__new__(cls)
+        new_node = cls.__new__(cls)
         if isinstance(node, dict):
-            dict.update(new, node)
-        dict_of(new).update(dict_of(node))
-    if new is node:
+            dict.update(new_node, node)
+        dict_of(new_node).update(dict_of(node))
+    if new_node is node:
         raise ArgumentError(
             f"copying this {type(node).__name__} gives itself, so it cannot be moved; pass its parts"
         )
-    return new
+    return new_node

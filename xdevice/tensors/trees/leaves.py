@@ -1,7 +1,7 @@
-"""What a leaf of a tree is: a tensor, a model, an object that moves itself, or plain data; anything else is an error.
+"""What a leaf of a tree is: a tensor, a model, an object that moves itself, or plain data.
 
-Nothing that might hold a tensor is passed over: an object of an unknown class is searched, and one in which
-a tensor is found, or that cannot be searched, is named in an error.
+Any other leaf is an error, because it may hold a tensor that would not be moved. An object of an
+unknown class is searched. If a tensor is found in it, or if it cannot be searched, the error names it.
 """
 
 import gc
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from copy import deepcopy
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.device import Device
 from xdevice.errors import NotATensorError, NotSupportedError
@@ -28,258 +28,306 @@ from xdevice.framework.ownership import (
     sometimes_data,
 )
 from xdevice.hardware.devices import as_device, is_device, native_of
-from xdevice.tensors.trees.containers import Container, attributes
+from xdevice.tensors.trees.containers import Container, Node, attributes_of
 from xdevice.tensors.trees.opening import RegisteredContainer, container_of, moves_itself
 
-_DATA = (  # classes of plain data, which is not searched
+Leaf: TypeAlias = Any
+
+# Classes of plain data, which is not searched.
+_DATA_CLASSES = (
     *(str, bytes, int, float, complex, bytearray, memoryview, range, type, Enum),
-    *(
-        types.FunctionType,
-        types.BuiltinFunctionType,
-        types.MethodType,
-        types.MethodWrapperType,
-        types.ModuleType,
-    ),
-    *(types.WrapperDescriptorType, types.MethodDescriptorType, types.GenericAlias, types.CodeType),
+    *(types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.MethodWrapperType),
+    *(types.WrapperDescriptorType, types.MethodDescriptorType),
+    *(types.ModuleType, types.GenericAlias, types.CodeType),
     *(type(None), type(Ellipsis), type(NotImplemented)),
 )
-_METHODS = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
+_METHOD_CLASSES = (types.MethodType, types.BuiltinMethodType, types.MethodWrapperType)
+
 _HINT = (
     "take it out, give it a method to(device), register its class as a pytree, or name it in skip="
 )
-_MOST = 20_000  # objects that a search looks at
-_MADE_IN_PYTHON = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
-_ESTIMATOR = ("fit", "get_params", "set_params")  # scikit-learn's conventions
-_ARRAYS = (
-    "__dlpack__",
-    "__array_interface__",
-    "__cuda_array_interface__",
-    "__array__",
-)  # numbers of another library
+_MAX_SEARCHED_OBJECTS = 20_000
+_HEAP_TYPE = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE: the class is made in Python
+_ESTIMATOR_METHODS = ("fit", "get_params", "set_params")  # scikit-learn's conventions
+# An object with one of these holds numbers, of another library.
+_ARRAY_PROTOCOLS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__", "__array__")
 
 
 class SelfMoving:
-    """The ownership of an object with a method ``to`` of its own, by which it is moved."""
+    """The kind of an object that has its own method ``to``, which moves it."""
 
     role = "object"
 
 
 SELF_MOVING = SelfMoving()
 
+LeafKind: TypeAlias = Ownership | SelfMoving
+"""A tensor or a model, with its framework; or an object that moves itself."""
 
-def what_is(leaf: Any) -> Ownership | SelfMoving | None:
-    """What the leaf is: a tensor, a model, what moves itself, ``None`` for plain data; else an error."""
+
+class TensorInside(NamedTuple):
+    """A tensor or a model that was found in an object, and its path there."""
+
+    path: str
+    tensor: Any
+    ownership: Ownership
+
+
+def kind_of(leaf: Leaf) -> LeafKind | None:
+    """The kind of a leaf; ``None`` for plain data. `NotATensorError` if it may hold a tensor."""
     cls = type(leaf)
     if cls in ATOMS:
         return None
-    owned = ownership_of(cls)
-    if owned is not None:
-        return owned if owned.is_tensor or owned.is_model else None
+    ownership = ownership_of(cls)
+    if ownership is not None:
+        return ownership if ownership.is_tensor or ownership.is_model else None
     if moves_itself(cls):
         return SELF_MOVING
-    if isinstance(leaf, _METHODS):
+    if isinstance(leaf, _METHOD_CLASSES):
         _check_method(leaf)
-    elif not isinstance(leaf, _DATA):
+    elif not isinstance(leaf, _DATA_CLASSES):
         _check_data(leaf)
     return None
 
 
-def check_fixed(container: Container, node: Any, skip: Collection[str] = ()) -> None:
-    """An error if there is a tensor in a container's keys, or in what a registered class keeps beside its parts."""
-    kind = type(node).__name__
-    for fixed in container.fixed(node):
-        for _, tensor, _ in tensors_in(fixed):
-            what = "a key or the default_factory" if isinstance(node, defaultdict) else "a key"
-            if isinstance(container, RegisteredContainer):
-                what, parts = "the static part", container.keys(node)
-                static = [
-                    (name, value)
-                    for name, value in attributes(node).items()
-                    if f".{name}" not in parts
-                ]
-                names = [
-                    name
-                    for name, value in static
-                    if any(found is tensor for _, found, _ in tensors_in(value))
-                ]
-                if not set(names).isdisjoint(skip):
-                    continue
-                if names:
-                    raise NotATensorError(
-                        f"{kind}.{names[0]} holds a tensor ({type(tensor).__name__}), but is registered as static, so "
-                        "it does not move; make it an ordinary field, or name it in skip="
-                    )
-            why = "holds a tensor, and does not move; keep tensors in its values"
-            raise NotATensorError(f"{what} of this {kind} {why}")
+def is_data_leaf(leaf: Leaf, kind: LeafKind) -> bool:
+    """Whether a tensor is plain data in a tree: a NumPy scalar, an array of text or of objects.
 
-
-def is_weak(leaf: Any, what: Ownership | SelfMoving) -> bool:
-    """Whether the leaf is a tensor that is plain data beside others: a NumPy scalar, an array of text or objects."""
-    if not isinstance(what, Ownership) or not is_text(leaf, what):
+    `NotATensorError` if an array of objects holds a tensor.
+    """
+    if not isinstance(kind, Ownership) or not _is_data(leaf, kind):
         return False
     _check_nothing_inside(leaf)
     return True
 
 
-def places(leaf: Any, what: Ownership | SelfMoving) -> set[Device]:
-    """All devices that a tensor, model or self-moving object is on; empty where there is no tensor in it."""
-    if isinstance(what, Ownership):
-        return places_of(leaf, what)
-    with suppress(
-        Exception
-    ):  # no device, or an error, or a word of its own for something else: its tensors are asked
+def devices_of_leaf(leaf: Leaf, kind: LeafKind) -> set[Device]:
+    """All devices on which a tensor, model or self-moving object is; empty if it holds no tensor."""
+    if isinstance(kind, Ownership):
+        return places_of(leaf, kind)
+    # `.device` may be missing, raise an error, or be something else than a device
+    with suppress(Exception):
         if is_device(leaf.device):
             return {as_device(leaf.device)}
-    return set().union(*(places_of(tensor, owned) for _, tensor, owned in tensors_in(leaf)))
+    devices: set[Device] = set()
+    for inside in tensors_in(leaf):
+        devices |= places_of(inside.tensor, inside.ownership)
+    return devices
 
 
-def moved_by_itself(leaf: Any, device: Device, copy: bool) -> Any:
-    """What the object's own ``to`` returns for the device; the object itself where it moves in place."""
+def move_with_own_method(leaf: Leaf, device: Device, copy: bool) -> Leaf:
+    """Move an object with its own method ``to``; the object itself if that moves in place."""
     source = leaf
     if copy:
         source = leaf.clone() if callable(getattr(leaf, "clone", None)) else deepcopy(leaf)
     target = native_of(framework_of(leaf, SELF_MOVING), device)
     try:
         moved = source.to(target)
-    except TypeError as error:  # a method of another meaning, or of other arguments
+    except TypeError as error:  # the method takes other arguments, or has another meaning
         try:
             moved = source.to(device=target)
         except TypeError:
-            what = f"{type(leaf).__name__}.to({target!r}) failed ({error})"
-            raise NotSupportedError(f"{what}; move its parts, or name it in skip=") from error
+            failure = f"{type(leaf).__name__}.to({target!r}) failed ({error})"
+            raise NotSupportedError(f"{failure}; move its parts, or name it in skip=") from error
     return source if moved is None else moved
 
 
-def framework_of(leaf: Any, what: Ownership | SelfMoving) -> Backend:
-    """The framework of a tensor or model; of what moves itself its tensors', else its device's, or the chosen."""
-    if isinstance(what, Ownership):
-        return what.backend
-    for _, _, owned in tensors_in(leaf):
-        return owned.backend
-    by_device = ownership_of(type(getattr(leaf, "device", None)))
-    return by_device.backend if by_device is not None else backend()
+def framework_of(leaf: Leaf, kind: LeafKind) -> Backend:
+    """The framework of a tensor or model.
+
+    For an object that moves itself: the framework of its tensors, else the one of its device, else
+    the chosen framework.
+    """
+    if isinstance(kind, Ownership):
+        return kind.backend
+    for inside in tensors_in(leaf):
+        return inside.ownership.backend
+    device_ownership = ownership_of(type(getattr(leaf, "device", None)))
+    return backend() if device_ownership is None else device_ownership.backend
 
 
-def _check_data(leaf: Any) -> None:
-    """An error unless the object is plain data, as far as can be seen."""
+def check_static_parts(container: Container, node: Node, skip: Collection[str] = ()) -> None:
+    """Raise an error if a container's static parts hold a tensor, which would not be moved.
+
+    Static parts are keys, a default factory, and what a registered class stores beside its parts.
+    """
+    for static_part in container.static_parts(node):
+        for inside in tensors_in(static_part):
+            if isinstance(container, RegisteredContainer):
+                fields = _static_fields_with(inside.tensor, container, node)
+                if not set(fields).isdisjoint(skip):
+                    continue
+                raise _static_tensor_error(node, inside.tensor, fields)
+            location = "a key or the default_factory" if isinstance(node, defaultdict) else "a key"
+            raise _fixed_tensor_error(location, node)
+
+
+def _static_fields_with(tensor: Any, container: Container, node: Node) -> list[str]:
+    """The names of the attributes that are not parts of the node, and hold the tensor."""
+    paths = container.paths(node)
+    fields = []
+    for name, value in attributes_of(node).items():
+        if f".{name}" not in paths and any(each.tensor is tensor for each in tensors_in(value)):
+            fields.append(name)
+    return fields
+
+
+def _static_tensor_error(node: Node, tensor: Any, fields: list[str]) -> NotATensorError:
+    if not fields:
+        return _fixed_tensor_error("the static part", node)
+    return NotATensorError(
+        f"{type(node).__name__}.{fields[0]} holds a tensor ({type(tensor).__name__}), but is "
+        "registered as static, so it does not move; make it an ordinary field, or name it in skip="
+    )
+
+
+def _fixed_tensor_error(location: str, node: Node) -> NotATensorError:
+    return NotATensorError(
+        f"{location} of this {type(node).__name__} holds a tensor, and does not move; "
+        "keep tensors in its values"
+    )
+
+
+def _check_data(leaf: Leaf) -> None:
+    """Raise an error unless the object is plain data, as far as can be seen."""
     cls = type(leaf)
-    kind = f"an object of type {cls.__name__}"
+    description = f"an object of type {cls.__name__}"
     if any(base.__name__ == "NonCallableMock" for base in cls.__mro__):
         raise NotATensorError(
-            f"{kind} has every attribute that it is asked for, tensors too; {_HINT}"
+            f"{description} has every attribute that it is asked for, tensors too; {_HINT}"
         )
     if hasattr(cls, "__next__"):
-        raise NotATensorError(f"{kind} can be read only once; make it a list")
+        raise NotATensorError(f"{description} can be read only once; make it a list")
     _check_nothing_inside(leaf)
-    if any(hasattr(cls, mark) for mark in _ARRAYS):
-        raise NotATensorError(f"{kind} holds an array that no framework here owns; {_HINT}")
+    if any(hasattr(cls, name) for name in _ARRAY_PROTOCOLS):
+        raise NotATensorError(f"{description} holds an array that no framework here owns; {_HINT}")
     if not _can_be_searched(leaf):
-        raise NotATensorError(f"{kind} cannot be searched for tensors; {_HINT}")
+        raise NotATensorError(f"{description} cannot be searched for tensors; {_HINT}")
 
 
 def _check_method(method: Any) -> None:
-    """An error for the method of a tensor, a model, or an object that holds one: it would go on using these."""
-    found = None
-    with suppress(
-        NotATensorError
-    ):  # too much to be searched, such as all that a logger knows: as a function
-        found = next(tensors_in(method.__self__), None)
-    if found is not None:
-        path, tensor, owned = found
-        holds = (
-            f"holds a {owned.role} ({path.lstrip('.')}: {type(tensor).__name__})"
-            if path
-            else f"is a {owned.role}"
-        )
-        kind = f"{type(method.__self__).__name__}.{method.__name__}"
-        hint = "give the object, and take its method after the move; or name it in skip="
-        raise NotATensorError(
-            f"{kind} is a method of an object that {holds}, and does not move; {hint}"
-        )
+    """Raise an error for a method of a tensor, a model, or an object that holds one.
+
+    After a move the method would still use the old tensors.
+    """
+    try:
+        inside = next(tensors_in(method.__self__), None)
+    except NotATensorError:  # too much to search, as in a logger: treated as a function
+        return
+    if inside is None:
+        return
+    role = inside.ownership.role
+    relation = f"is a {role}"
+    if inside.path:
+        attribute = inside.path.lstrip(".")
+        relation = f"holds a {role} ({attribute}: {type(inside.tensor).__name__})"
+    raise NotATensorError(
+        f"{type(method.__self__).__name__}.{method.__name__} is a method of an object that "
+        f"{relation}, and does not move; give the object, and take its method after the move; "
+        "or name it in skip="
+    )
 
 
-def _check_nothing_inside(leaf: Any) -> None:
-    kind = type(leaf).__name__
-    for path, tensor, owned in tensors_in(leaf):
-        if owned.backend == "numpy" and all(hasattr(type(leaf), name) for name in _ESTIMATOR):
+def _check_nothing_inside(leaf: Leaf) -> None:
+    cls = type(leaf)
+    for path, tensor, ownership in tensors_in(leaf):
+        if ownership.backend == "numpy" and _is_estimator(cls):
             continue  # it computes on the host, wherever the other tensors are
-        found = f"{kind}{path} is a {owned.role} ({type(tensor).__name__})"
-        raise NotATensorError(f"{found}, and xdevice cannot rebuild {kind} objects; {_HINT}")
+        kind = cls.__name__
+        raise NotATensorError(
+            f"{kind}{path} is a {ownership.role} ({type(tensor).__name__}), and xdevice cannot "
+            f"rebuild {kind} objects; {_HINT}"
+        )
 
 
-def _can_be_searched(leaf: Any) -> bool:
+def _is_estimator(cls: type) -> bool:
+    return all(hasattr(cls, name) for name in _ESTIMATOR_METHODS)
+
+
+def _can_be_searched(leaf: Leaf) -> bool:
     """Whether all that the object holds can be seen: it is made in Python, or in C and holds nothing."""
     cls = type(leaf)
-    with suppress(Exception):  # its class raises another error than AttributeError
+    with suppress(Exception):  # its class may raise other errors than AttributeError
         if callable(leaf) and (hasattr(leaf, "__name__") or hasattr(leaf, "__wrapped__")):
             return True  # a function made in C
-    if bool(cls.__flags__ & _MADE_IN_PYTHON) and (cls.__dictoffset__ or "__slots__" in vars(cls)):
+    has_attributes = cls.__dictoffset__ != 0 or "__slots__" in vars(cls)
+    if cls.__flags__ & _HEAP_TYPE and has_attributes:
         return True
-    return cls.__module__ == "array" or (
-        is_pythons(cls) and not hasattr(cls, "__iter__")
-    )  # such as a lock, a slice
+    if cls.__module__ == "array":
+        return True
+    return _is_in_standard_library(cls) and not hasattr(cls, "__iter__")  # such as a lock, a slice
 
 
-def tensors_in(root: Any) -> Iterator[tuple[str, Any, Ownership]]:
-    """Each tensor and model that can be reached through containers, attributes and weak references, with its path."""
-    seen: set[int] = set()
-    ahead: deque[tuple[str, Any]] = deque([("", root)])
-    while ahead:
-        if len(seen) > _MOST:
-            kind = type(root).__name__
+def tensors_in(root: Any) -> Iterator[TensorInside]:
+    """Every tensor and model that can be reached from an object.
+
+    The search follows containers, attributes and weak references.
+    """
+    visited: set[int] = set()
+    queue: deque[tuple[str, Any]] = deque([("", root)])
+    while queue:
+        if len(visited) > _MAX_SEARCHED_OBJECTS:
             raise NotATensorError(
-                f"an object of type {kind} has too much in it to be searched for tensors; {_HINT}"
+                f"an object of type {type(root).__name__} has too much in it to be searched for "
+                f"tensors; {_HINT}"
             )
-        path, node = ahead.popleft()
-        if id(node) in seen or isinstance(node, _DATA):
+        path, node = queue.popleft()
+        if id(node) in visited or isinstance(node, _DATA_CLASSES):
             continue
-        seen.add(id(node))
-        owned = owned_by(node)
-        if owned is None and node.__class__ is not type(
-            node
-        ):  # a proxy, with the class of what it stands for
-            claimed = ownership_of(node.__class__)
-            owned = (
-                claimed if claimed is not None and (claimed.is_tensor or claimed.is_model) else None
-            )
-        if owned is None:
-            ahead.extend(_inside(node, path))
-        elif getattr(getattr(node, "dtype", None), "hasobject", False) is True and hasattr(
-            node, "flat"
-        ):  # NumPy's
-            ahead.extend((f"{path}.flat[{i}]", part) for i, part in enumerate(node.flat))
-        elif not is_text(node, owned):
-            yield path, node, owned
+        visited.add(id(node))
+        ownership = _ownership_through_proxy(node)
+        if ownership is None:
+            queue.extend(_objects_in(node, path))
+        elif _is_object_array(node):
+            queue.extend((f"{path}.flat[{i}]", item) for i, item in enumerate(node.flat))
+        elif not _is_data(node, ownership):
+            yield TensorInside(path, node, ownership)
 
 
-def is_text(node: Any, owned: Ownership) -> bool:
-    """Whether it is a tensor that is plain data beside others: a scalar, text, dates."""
-    return owned.is_tensor and type(node) in sometimes_data and owned.backend.data.is_data(node)
+def _ownership_through_proxy(node: Any) -> Ownership | None:
+    """The ownership of a tensor or model, or of a proxy, which has the class of what it stands for."""
+    ownership = owned_by(node)
+    if ownership is not None or node.__class__ is type(node):
+        return ownership
+    proxied = ownership_of(node.__class__)
+    if proxied is not None and (proxied.is_tensor or proxied.is_model):
+        return proxied
+    return None
 
 
-def is_pythons(cls: type) -> bool:
+def _is_object_array(node: Any) -> bool:
+    has_objects = getattr(getattr(node, "dtype", None), "hasobject", False) is True
+    return has_objects and hasattr(node, "flat")  # NumPy's arrays have it
+
+
+def _is_data(node: Any, ownership: Ownership) -> bool:
+    """Whether it is a tensor that is plain data in a tree: a scalar, text, dates."""
+    if not ownership.is_tensor or type(node) not in sometimes_data:
+        return False
+    return ownership.backend.data.is_data(node)
+
+
+def _is_in_standard_library(cls: type) -> bool:
     return cls.__module__.partition(".")[0] in sys.stdlib_module_names
 
 
-def _inside(node: Any, path: str) -> list[tuple[str, Any]]:
+def _objects_in(node: Any, path: str) -> list[tuple[str, Any]]:
+    """The objects that an object of an unknown class refers to, with their paths."""
     if isinstance(node, weakref.ReferenceType):
         return [(f"{path}()", node())]
-    if isinstance(node, types.FrameType):  # of a generator; its globals are not in it
+    if isinstance(node, types.FrameType):  # of a generator; without its globals
         return [(f"{path}.{name}", value) for name, value in node.f_locals.items()]
     container = container_of(node)
     if container is not None:
-        return [
-            (path + key, part)
-            for key, part in zip(container.keys(node), container.parts(node), strict=True)
-        ]
-    found = [(f"{path}.{name}", value) for name, value in attributes(node).items()]
+        parts = zip(container.paths(node), container.parts(node), strict=True)
+        return [(path + part_path, part) for part_path, part in parts]
+    objects = [(f"{path}.{name}", value) for name, value in attributes_of(node).items()]
     if isinstance(node, BaseException):
-        found += [(f"{path}.args[{i}]", part) for i, part in enumerate(node.args)]
-    if is_pythons(type(node)) and not callable(node):  # views and iterators too, which are not read
-        found += [(path, part) for part in gc.get_referents(node)]
+        objects += [(f"{path}.args[{i}]", argument) for i, argument in enumerate(node.args)]
+    if _is_in_standard_library(type(node)) and not callable(node):
+        # the garbage collector also knows what views and iterators refer to, without reading them
+        objects += [(path, referent) for referent in gc.get_referents(node)]
     if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
-        found += [
-            (f"{path}[{i}]", part)
-            for i, part in enumerate(node.values() if isinstance(node, dict) else node)
-        ]
-    return found
+        items = node.values() if isinstance(node, dict) else node
+        objects += [(f"{path}[{i}]", item) for i, item in enumerate(items)]
+    return objects

@@ -1,8 +1,9 @@
-"""How an object is opened into its parts, and rebuilt from others: same type, same attributes.
+"""How the class of an object is opened into parts, and rebuilt from new parts of the same structure.
 
-What is registered with optree, or with a framework that keeps a registry of its own, is opened as registered; other
-classes as what they are in Python: dicts, lists, tuples, sets, mappings, partials, and the attributes of dataclasses,
-attrs and pydantic models, msgspec structs, `types.SimpleNamespace` and of all these.
+A class that is registered with optree, or with a framework's own registry, is opened as registered.
+Other classes are opened as Python's containers are: dicts, lists, tuples, sets, mappings, partials,
+`types.SimpleNamespace`, and the attributes of dataclasses, attrs and pydantic models and msgspec
+structs.
 """
 
 import sys
@@ -11,53 +12,60 @@ from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from xdevice.errors import ArgumentError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import ATOMS, ownership_of, usable
 from xdevice.tensors.trees import containers
-from xdevice.tensors.trees.containers import Container, copied
+from xdevice.tensors.trees.containers import Container, Node, Parts, shallow_copy
 
-_WITH_FIELDS = (
+# Attributes of classes whose instances have declared fields.
+_FIELD_MARKS = (
     "__dataclass_fields__",
     "__attrs_attrs__",
     "__pydantic_fields__",
     "__struct_fields__",
 )
-_WEAK = (
-    weakref.WeakValueDictionary,
-    weakref.WeakKeyDictionary,
-    weakref.WeakSet,
-)  # what moves would be lost at once
 
-Opened = tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]
-"""An object's parts, how each is written, what rebuilds it from others, and what it keeps beside them."""
+# Not opened: nothing else refers to a moved copy, so that a rebuilt one would be empty at once.
+_WEAK_CONTAINERS = (weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)
+
+
+class Opened(NamedTuple):
+    """An object of a registered class, opened one level deep."""
+
+    parts: Parts
+    paths: list[str]
+    rebuild: Callable[[Parts], Node]
+    static: Any
+    """What a rebuilt object keeps as it is."""
 
 
 class RegisteredContainer(Container):
-    """A class that is registered as a node of trees: with what opens an object one level deep."""
+    """A class that is registered as a node of trees, with the function that opens its instances."""
 
-    def __init__(self, opened: Callable[[Any], Opened]) -> None:
+    def __init__(self, open_node: Callable[[Node], Opened]) -> None:
         super().__init__(object)
-        self._opened = opened
+        self._open = open_node
 
-    def items(self, node: Any) -> list[Any]:
-        return self._opened(node)[0]
+    def items(self, node: Node) -> Parts:
+        return self._open(node).parts
 
-    def names(self, node: Any) -> list[str]:
-        return self._opened(node)[1]
+    def keys(self, node: Node) -> list[str]:
+        return self._open(node).paths
 
-    def fixed(self, node: Any) -> list[Any]:
-        return [self._opened(node)[3]]
+    def static_parts(self, node: Node) -> Parts:
+        return [self._open(node).static]
 
-    def made(self, node: Any, items: list[Any]) -> Any:
-        return self._opened(node)[2](items)
+    def with_items(self, node: Node, items: Parts) -> Node:
+        return self._open(node).rebuild(items)
 
 
 class UserContainer(Container):
     """`collections.UserDict` and `UserList`: a container in the attribute ``data``."""
 
-    def _inner(self, node: Any) -> Container:
+    def _inner(self, node: Node) -> Container:
         inner = container_of(node.data)
         if inner is None:
             raise ArgumentError(
@@ -65,87 +73,107 @@ class UserContainer(Container):
             )
         return inner
 
-    def own(self, node: Any) -> dict[str, Any]:
-        return {name: value for name, value in super().own(node).items() if name != "data"}
+    def attributes(self, node: Node) -> dict[str, Any]:
+        attributes = dict(super().attributes(node))
+        attributes.pop("data", None)
+        return attributes
 
-    def items(self, node: Any) -> list[Any]:
+    def items(self, node: Node) -> Parts:
         return self._inner(node).parts(node.data)
 
-    def names(self, node: Any) -> list[str]:
-        return self._inner(node).keys(node.data)
+    def keys(self, node: Node) -> list[str]:
+        return self._inner(node).paths(node.data)
 
-    def fixed(self, node: Any) -> list[Any]:
-        return self._inner(node).fixed(node.data)
+    def static_parts(self, node: Node) -> Parts:
+        return self._inner(node).static_parts(node.data)
 
-    def made(self, node: Any, items: list[Any]) -> Any:
-        new = copied(node)
-        new.data = self._inner(node).rebuilt(node.data, items)
-        return new
+    def with_items(self, node: Node, items: Parts) -> Node:
+        new_node = shallow_copy(node)
+        new_node.data = self._inner(node).rebuild(node.data, items)
+        return new_node
 
 
 def container_of(node: Any) -> Container | None:
-    """How the object is opened; ``None`` for a leaf."""
+    """How the object is opened; ``None`` if it is a leaf."""
     cls = type(node)
     try:
-        return _known[cls]
+        return _containers[cls]
     except KeyError:
-        if ownership_of(cls) is None and not moves_itself(cls) and cls not in ATOMS:
-            # a partial that is registered, too, would leave the tensors of its function behind
-            in_python = cls.__module__ in ("builtins", "collections") or issubclass(cls, partial)
-            found = (None if in_python else _registered(cls)) or _in_python(cls)
-            if found is not None:
-                return _known.setdefault(cls, found)
-        return None  # not kept: a framework imported later may own it, and a class may yet be registered
+        container = _find_container(cls)
+    if container is None:
+        # not stored: a framework imported later may own the class, and it may yet be registered
+        return None
+    return _containers.setdefault(cls, container)
+
+
+def _find_container(cls: type) -> Container | None:
+    if cls in ATOMS or ownership_of(cls) is not None or moves_itself(cls):
+        return None
+    # A registered class may leave out the tensors of a partial's function.
+    is_python_class = cls.__module__ in ("builtins", "collections") or issubclass(cls, partial)
+    container = None if is_python_class else _registered_container(cls)
+    return container or _python_container(cls)
 
 
 def moves_itself(cls: type) -> bool:
-    """Whether objects of the class have a method ``to`` of their own: boxes, graphs, caches, TensorDicts."""
+    """Whether instances have their own method ``to``: boxes, graphs, caches, TensorDicts."""
     return callable(getattr(cls, "to", None)) and ownership_of(cls) is None
 
 
-def _in_python(cls: type) -> Container | None:
-    if issubclass(cls, _WEAK):
+def _python_container(cls: type) -> Container | None:
+    if issubclass(cls, _WEAK_CONTAINERS):
         return None
-    with_fields = Container(cls) if any(hasattr(cls, mark) for mark in _WITH_FIELDS) else None
-    return next(
-        (kind(cls, base) for base, kind in _KINDS.items() if issubclass(cls, base)), with_fields
-    )
-
-
-def _registered(cls: type) -> RegisteredContainer | None:
-    entry = _in_optree(cls)
-    if entry is not None and getattr(entry.kind, "name", "") == "CUSTOM":
-        return RegisteredContainer(lambda node: _opened_by_optree(entry, node))
-    for owner in usable(cls):
-        if owner.open("trees").has("is_node") and owner.trees.is_node(cls):
-            return RegisteredContainer(owner.trees.opened)
+    for base, kind in _KINDS.items():
+        if issubclass(cls, base):
+            return kind(cls, base)
+    if any(hasattr(cls, mark) for mark in _FIELD_MARKS):
+        return Container(cls)
     return None
 
 
-def _in_optree(cls: type) -> Any:
-    """How optree opens the class: as registered for all, else in a namespace, if there is one alone."""
+def _registered_container(cls: type) -> RegisteredContainer | None:
+    entry = _optree_entry(cls)
+    if entry is not None and getattr(entry.kind, "name", "") == "CUSTOM":
+        return RegisteredContainer(lambda node: _open_with_optree(entry, node))
+    for owner in usable(cls):
+        if owner.open("trees").has("is_node") and owner.trees.is_node(cls):
+            return RegisteredContainer(partial(_open_with_framework, owner))
+    return None
+
+
+def _open_with_framework(owner: Backend, node: Node) -> Opened:
+    return Opened(*owner.trees.opened(node))
+
+
+def _optree_entry(cls: type) -> Any:
+    """The class's entry in optree's global registry, or else in the only namespace that has one."""
     optree: Any = sys.modules.get("optree")
     if not hasattr(optree, "register_pytree_node"):
         return None
     entry = optree.register_pytree_node.get(cls)
-    if entry is None:  # it has no list of namespaces of its own (0.20)
-        registry = getattr(optree.registry, "_NODETYPE_REGISTRY", {})
-        found = [
-            registry[key] for key in list(registry) if isinstance(key, tuple) and key[-1] is cls
-        ]
-        entry = found[0] if len(found) == 1 else None
-    return entry
+    if entry is not None:
+        return entry
+    # optree 0.20 has no public list of namespaces
+    registry = getattr(optree.registry, "_NODETYPE_REGISTRY", {})
+    keys = [key for key in list(registry) if isinstance(key, tuple) and key[-1] is cls]
+    return registry[keys[0]] if len(keys) == 1 else None
 
 
-def _opened_by_optree(entry: Any, node: Any) -> Opened:
+def _open_with_optree(entry: Any, node: Node) -> Opened:
     children, metadata, *entries = entry.flatten_func(node)
     parts = list(children)
-    names = list(entries[0]) if entries and entries[0] is not None else range(len(parts))
-    keys = [
-        f".{name}" if isinstance(name, str) and name.isidentifier() else f"[{name!r}]"
-        for name in names
-    ]
-    return parts, keys, lambda new: entry.unflatten_func(metadata, new), metadata
+    names = list(range(len(parts)))
+    if entries and entries[0] is not None:
+        names = list(entries[0])
+    paths = [_path_of_entry(name) for name in names]
+    return Opened(
+        parts, paths, lambda new_parts: entry.unflatten_func(metadata, new_parts), metadata
+    )
+
+
+def _path_of_entry(name: Any) -> str:
+    is_attribute = isinstance(name, str) and name.isidentifier()
+    return f".{name}" if is_attribute else f"[{name!r}]"
 
 
 _KINDS: dict[type, type[Container]] = {
@@ -163,5 +191,6 @@ _KINDS: dict[type, type[Container]] = {
     SimpleNamespace: Container,
 }
 
-# each class of containers seen so far; the usual ones from the start, since compilers cannot trace the search
-_known: dict[type, Container] = {cls: _KINDS[cls](cls, cls) for cls in (dict, list, tuple)}
+# The container of each class opened so far. The usual ones are here from the start, since compilers
+# cannot trace the search.
+_containers: dict[type, Container] = {cls: _KINDS[cls](cls, cls) for cls in (dict, list, tuple)}

@@ -1,6 +1,6 @@
-"""Trees: nested containers with tensors as leaves, flattened once and rebuilt from the result; where the tensors are.
+"""Trees: nested containers with tensors as leaves, flattened into leaves and rebuilt from new leaves.
 
-A tensor or model is never opened, even where it happens to be a tuple. Errors name a leaf by its path.
+A tensor or model is never opened, even if it is a tuple. Errors name a leaf by its path.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 from operator import is_
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from xdevice.device import Device
 from xdevice.errors import (
@@ -22,233 +22,300 @@ from xdevice.errors import (
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import ATOMS, Ownership, owned_by, places_of, where_by_type
 from xdevice.hardware.devices import as_device, is_device
-from xdevice.tensors.trees.containers import Container
+from xdevice.tensors.trees.containers import Container, Node, Parts
 from xdevice.tensors.trees.leaves import (
-    SelfMoving,
-    check_fixed,
+    Leaf,
+    LeafKind,
+    check_static_parts,
+    devices_of_leaf,
     framework_of,
-    is_weak,
-    places,
-    what_is,
+    is_data_leaf,
+    kind_of,
 )
 from xdevice.tensors.trees.opening import container_of
 
 T = TypeVar("T")
 
-_DEEPEST = 5000  # containers within containers: a tree deeper than that contains itself
+_MAX_DEPTH = 5000  # containers within containers: a deeper tree contains itself
 
-_Item = tuple[Container, Any, list[Any]]  # a container: how it is opened, itself, and its parts
-_Names = tuple[
-    str, ...
-]  # what a part may be called: its path, that without the first dot, its last key
+
+# A container in a tree: what opens it, the container itself, and its parts. A plain tuple, since
+# each move makes one for each container.
+_OpenNode: TypeAlias = tuple[Container, Node, Parts]
+
+
+class _SkipNames(NamedTuple):
+    """The names by which ``skip`` can refer to a part of a tree."""
+
+    path: str
+    path_without_first_dot: str
+    last_key: str
 
 
 class Flat:
-    """A tree as its leaves, with the path of each and the way back; what ``skip`` names is a leaf to be left alone."""
+    """A flattened tree: its leaves in order, their paths, and what rebuilds the tree from new leaves.
 
-    __slots__ = ("_items", "_paths", "leaves", "skipped", "tree")
+    What ``skip`` names is a leaf, and its number is in ``skipped``.
+    """
+
+    __slots__ = ("_nodes", "_paths", "leaves", "skipped", "tree")
 
     def __init__(self, tree: Any, skip: Collection[str] = ()) -> None:
         self.tree = tree
-        self.leaves: list[Any] = []
-        self.skipped: set[int] = set()  # which leaves are to be left alone, whatever they are
-        self._items: list[_Item | None] = []  # each container before its parts; None for a leaf
+        self.leaves: list[Leaf] = []
+        self.skipped: set[int] = set()
+        # each container before its parts; None for a leaf
+        self._nodes: list[_OpenNode | None] = []
         self._paths: tuple[str, ...] | None = None
-        names = frozenset((skip,) if isinstance(skip, str) else skip)
-        for i, container, node in self._walk(names):
+        skip_names = frozenset((skip,) if isinstance(skip, str) else skip)
+        for i, container, node in self._walk(skip_names):
             try:
-                check_fixed(container, node, names)
+                check_static_parts(container, node, skip_names)
             except NotATensorError as error:
-                raise at_path(error, next(islice(self._all_paths(), i, None))) from error.__cause__
+                path = next(islice(self._paths_of_nodes(), i, None))
+                raise at_path(error, path) from error.__cause__
 
-    def _walk(self, skip: frozenset[str]) -> list[tuple[int, Container, Any]]:
-        """Find all leaves, with what has one of these names or paths; the containers that keep something as it is."""
-        leaves, items = self.leaves, self._items
-        with_fixed: list[tuple[int, Container, Any]] = []
-        ahead = [iter((self.tree,))]
-        names: list[Iterator[_Names]] = [iter([()])]  # of those ahead, if any are to be skipped
-        while ahead:
-            for node in ahead[-1]:
+    def _walk(self, skip: frozenset[str]) -> list[tuple[int, Container, Node]]:
+        """Find all nodes. The result is the containers with static parts, and their numbers."""
+        leaves, nodes = self.leaves, self._nodes
+        with_static_parts: list[tuple[int, Container, Node]] = []
+        # one iterator for each container on the way down to the current node
+        stack = [iter((self.tree,))]
+        # the names of the same nodes, only if some are to be skipped
+        names_stack: list[Iterator[_SkipNames | tuple[()]]] = [iter([()])]
+        while stack:
+            for node in stack[-1]:
                 cls = type(node)
-                named = next(names[-1]) if skip else ()
+                names = next(names_stack[-1]) if skip else ()
                 container = None
-                if named and not skip.isdisjoint(named):
+                if names and not skip.isdisjoint(names):
                     self.skipped.add(len(leaves))
                 elif cls not in where_by_type and cls not in ATOMS:
                     container = container_of(node)
                 if container is None:
                     leaves.append(node)
-                    items.append(None)
+                    nodes.append(None)
                     continue
                 parts = container.parts(node)
-                if container.fixed(node):
-                    with_fixed.append((len(items), container, node))
-                items.append((container, node, parts))
-                if len(ahead) > _DEEPEST:
+                if container.static_parts(node):
+                    with_static_parts.append((len(nodes), container, node))
+                nodes.append((container, node, parts))
+                if len(stack) > _MAX_DEPTH:
                     kind = type(self.tree).__name__
                     raise ArgumentError(
                         f"this {kind} is nested too deeply, or contains itself; pass its parts"
                     )
-                ahead.append(iter(parts))
+                stack.append(iter(parts))
                 if skip:
-                    names.append(_names_of_parts(container.keys(node), named))
+                    parent = names[0] if names else ""
+                    names_stack.append(_names_of_parts(container.paths(node), parent))
                 break
             else:
-                ahead.pop()
+                stack.pop()
                 if skip:
-                    names.pop()
-        return with_fixed
+                    names_stack.pop()
+        return with_static_parts
 
     @property
     def is_leaf(self) -> bool:
         """Whether the tree is a single leaf, and not a container."""
-        return self._items[0] is None
+        return self._nodes[0] is None
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The path of each leaf as one would write it: ``['batch'][0].mask``; empty for a tree that is a leaf."""
+        """The path of each leaf, as in Python code: ``['batch'][0].mask``.
+
+        The path is empty if the tree is a single leaf.
+        """
         if self._paths is None:
-            self._paths = tuple(
-                p for item, p in zip(self._items, self._all_paths(), strict=True) if item is None
-            )
+            paths = zip(self._nodes, self._paths_of_nodes(), strict=True)
+            self._paths = tuple(path for node, path in paths if node is None)
         return self._paths
 
-    def _all_paths(self) -> Iterator[str]:
-        ahead = [""]
-        for item in self._items:
-            path = ahead.pop()
+    def _paths_of_nodes(self) -> Iterator[str]:
+        stack = [""]
+        for open_node in self._nodes:
+            path = stack.pop()
             yield path
-            if item is not None:
-                ahead += [path + key for key in reversed(item[0].keys(item[1]))]
+            if open_node is not None:
+                container, node, _ = open_node
+                stack += [path + part_path for part_path in reversed(container.paths(node))]
 
     @property
     def unordered(self) -> bool:
-        """Whether it contains a set with several parts: their order differs between equal sets."""
-        return any(
-            item and isinstance(item[1], (set, frozenset)) and len(item[2]) > 1
-            for item in self._items
-        )
+        """Whether it contains a set with several parts, whose order differs between equal sets."""
+        for open_node in self._nodes:
+            if open_node is not None:
+                _, node, parts = open_node
+                if isinstance(node, (set, frozenset)) and len(parts) > 1:
+                    return True
+        return False
 
     def at(self, i: int) -> str:
-        """Where a leaf is, for a message: `` at ['batch'][0].mask``."""
+        """The place of a leaf, for a message: `` at ['batch'][0].mask``."""
         return f" at {self.paths[i]}" if self.paths[i] else ""
 
-    def named(self) -> Iterator[tuple[str, Any]]:
+    def named(self) -> Iterator[tuple[str, Leaf]]:
+        """The path and the value of each leaf."""
         return zip(self.paths, self.leaves, strict=True)
 
     def same_structure(self, other: Flat) -> bool:
         """Whether the other tree has leaves at the same paths."""
-        return (
-            list(map(_outline, self._items)) == list(map(_outline, other._items))
-            or self.paths == other.paths
-        )
+        outlines = [_outline(open_node) for open_node in self._nodes]
+        other_outlines = [_outline(open_node) for open_node in other._nodes]
+        return outlines == other_outlines or self.paths == other.paths
 
-    def each(self, fn: Callable[[int, Any], T]) -> list[T | None]:
-        """What ``fn`` returns for each leaf, and its number, but for those to be left alone; errors have its path."""
-        found: list[T | None] = []
+    def each(self, fn: Callable[[int, Leaf], T]) -> list[T | None]:
+        """The result of ``fn`` for the number and value of each leaf; ``None`` for skipped leaves.
+
+        The path of the leaf is added to an error.
+        """
+        results: list[T | None] = []
         for i, leaf in enumerate(self.leaves):
             try:
-                found.append(None if i in self.skipped else fn(i, leaf))
+                results.append(None if i in self.skipped else fn(i, leaf))
             except XDeviceError as error:
                 raise at_path(error, self.paths[i]) from error.__cause__
-        return found
+        return results
 
-    def map(self, fn: Callable[[Any], Any], afresh: bool = False) -> Any:
-        """The tree with ``fn`` applied to each leaf, once where one appears twice; itself where no leaf has changed."""
-        distinct = {id(leaf): leaf for leaf in self.leaves}
-        new = {key: fn(leaf) for key, leaf in distinct.items()}
-        return self.rebuild((new[id(leaf)] for leaf in self.leaves), afresh)
+    def map(self, fn: Callable[[Leaf], Any], afresh: bool = False) -> Any:
+        """The tree with ``fn`` applied to each leaf, once to a leaf that appears twice.
 
-    def rebuild(self, leaves: Iterable[Any], afresh: bool = False) -> Any:
-        """The tree with these leaves in place of its own, in their order; what nothing changed in stays itself.
-
-        ``afresh``: only if it is a tuple or a frozenset, to which nothing can be added, or cannot be rebuilt.
+        See `rebuild` for ``afresh``.
         """
-        new = list(leaves)
-        made: list[Any] = []  # the parts of containers that are yet to come
-        rebuilt: dict[
-            int, tuple[list[Any], Any]
-        ] = {}  # a container that appears twice stays shared
-        for item in reversed(self._items):
-            if item is None:
-                made.append(new.pop())
+        distinct = {id(leaf): leaf for leaf in self.leaves}
+        new_leaves = {key: fn(leaf) for key, leaf in distinct.items()}
+        return self.rebuild((new_leaves[id(leaf)] for leaf in self.leaves), afresh)
+
+    def rebuild(self, leaves: Iterable[Leaf], afresh: bool = False) -> Any:
+        """The tree with these leaves in place of its own, in their order.
+
+        Unchanged containers are returned as they are. With ``afresh`` they are rebuilt, too, except
+        tuples and frozensets, which cannot change, and containers that cannot be rebuilt.
+        """
+        new_leaves = list(leaves)
+        # From the last node to the first: the rebuilt nodes whose container comes later.
+        new_nodes: list[Any] = []
+        # A container that appears twice stays shared: its new parts and the new container, by id.
+        rebuilt: dict[int, tuple[Parts, Node]] = {}
+        for open_node in reversed(self._nodes):
+            if open_node is None:
+                new_nodes.append(new_leaves.pop())
                 continue
-            container, node, old = item
-            parts = made[: -len(old) - 1 : -1]
-            del made[len(made) - len(old) :]
-            is_same = all(map(is_, parts, old))
-            if is_same and (not afresh or isinstance(node, (tuple, frozenset))):
-                made.append(node)
+            container, node, old_parts = open_node
+            first_part = len(new_nodes) - len(old_parts)
+            parts = new_nodes[first_part:]
+            parts.reverse()
+            del new_nodes[first_part:]
+            is_unchanged = all(map(is_, parts, old_parts))
+            if is_unchanged and (not afresh or isinstance(node, (tuple, frozenset))):
+                new_nodes.append(node)
                 continue
             if id(node) not in rebuilt or not all(map(is_, rebuilt[id(node)][0], parts)):
                 try:
-                    rebuilt[id(node)] = parts, container.rebuilt(node, parts)
+                    rebuilt[id(node)] = parts, container.rebuild(node, parts)
                 except ArgumentError:
-                    if not is_same:
+                    if not is_unchanged:
                         raise
                     rebuilt[id(node)] = parts, node
-            made.append(rebuilt[id(node)][1])
-        return made[0]
-
-
-def _outline(item: _Item | None) -> Any:
-    """What is equal for leaves, and for containers whose parts correspond to one another."""
-    return item and (type(item[0]), item[0].outline(item[1]))
+            new_nodes.append(rebuilt[id(node)][1])
+        return new_nodes[0]
 
 
 flatten = Flat
 
 
-def _names_of_parts(keys: list[str], parent: _Names) -> Iterator[_Names]:
-    path = parent[0] if parent else ""
-    return ((path + key, (path + key).lstrip("."), key.strip("[].'\"")) for key in keys)
+def _outline(open_node: _OpenNode | None) -> Any:
+    """A value that is equal for leaves, and for containers whose parts correspond to one another."""
+    if open_node is None:
+        return None
+    container, node, _ = open_node
+    return type(container), container.outline(node)
+
+
+def _names_of_parts(part_paths: list[str], parent: str) -> Iterator[_SkipNames]:
+    for part_path in part_paths:
+        path = parent + part_path
+        yield _SkipNames(path, path.lstrip("."), part_path.strip("[].'\""))
 
 
 def devices_in(tree: Any, skip: Collection[str]) -> set[Device]:
     """All devices on which tensors of the tree are; `NotATensorError` if it has none."""
-    return set(_answers(flatten(tree, skip), places))
+    return set(_first_leaf_by_property(flatten(tree, skip), devices_of_leaf))
 
 
 def frameworks_in(tree: Any) -> dict[Backend, str]:
-    """Each framework of the tree's tensors, with the path of one; `NotATensorError` if there is none."""
+    """Each framework of the tree's tensors, with the path of one tensor.
+
+    `NotATensorError` if there is no tensor.
+    """
     flat = flatten(tree)
-    found = _answers(flat, lambda leaf, what: {framework_of(leaf, what)})
-    return {owner: flat.paths[i] for owner, i in found.items()}
+    numbers = _first_leaf_by_property(flat, lambda leaf, kind: {framework_of(leaf, kind)})
+    return {owner: flat.paths[i] for owner, i in numbers.items()}
 
 
-def _answers(flat: Flat, question: Callable[[Any, Ownership | SelfMoving], set[T]]) -> dict[T, int]:
-    """What is answered for the tensors, with the first's number; for plain data where there is nothing else."""
-    found: dict[T, int] = {}
-    weak: dict[T, int] = {}
+def _first_leaf_by_property(
+    flat: Flat, properties_of: Callable[[Leaf, LeafKind], set[T]]
+) -> dict[T, int]:
+    """The properties of the tensors, such as their devices, each with the number of the first leaf.
 
-    def look(i: int, leaf: Any) -> None:
-        what = what_is(leaf)
-        if what is not None:
-            kind = weak if is_weak(leaf, what) else found
-            for answer in question(leaf, what):
-                kind.setdefault(answer, i)
+    Plain data such as NumPy scalars counts only if the tree has no other tensors.
+    """
+    first_leaf: dict[T, int] = {}
+    first_data_leaf: dict[T, int] = {}
 
-    flat.each(look)
-    if not found and not weak:
+    def examine(i: int, leaf: Leaf) -> None:
+        kind = kind_of(leaf)
+        if kind is not None:
+            numbers = first_data_leaf if is_data_leaf(leaf, kind) else first_leaf
+            for value in properties_of(leaf, kind):
+                numbers.setdefault(value, i)
+
+    flat.each(examine)
+    if not first_leaf and not first_data_leaf:
         raise not_a_tensor(flat.tree)
-    return found or weak
+    return first_leaf or first_data_leaf
 
 
 def mixed(objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()) -> MixedDeviceError:
-    """The error for named objects on several devices; each tensor's path is under its device."""
-    placed = [(path, found) for name, obj in objs for path, found in _placements(name, obj, skip)]
-    devices: set[Device] = set().union(*(found for _, found in placed))
-    groups: dict[str, list[str]] = {}
-    for path, found in placed:
-        groups.setdefault(listed(found), []).append(path.lstrip(".") or "it")
-    where = "; ".join(
-        f"on {device}: {_shortened(paths)}" for device, paths in sorted(groups.items())
+    """The error for named objects on several devices, with the paths of the tensors on each device."""
+    all_devices: set[Device] = set()
+    paths_by_devices: dict[str, list[str]] = {}
+    for name, obj in objs:
+        for path, devices in _placements(name, obj, skip):
+            all_devices |= devices
+            paths_by_devices.setdefault(listed(devices), []).append(path.lstrip(".") or "it")
+    placements = "; ".join(
+        f"on {device}: {_shortened(paths)}" for device, paths in sorted(paths_by_devices.items())
     )
-    return mixed_devices(f"one device was expected, but there are {len(devices)}: {where}", devices)
+    return mixed_devices(
+        f"one device was expected, but there are {len(all_devices)}: {placements}", all_devices
+    )
+
+
+def _placements(
+    name: str, obj: Any, skip: Collection[str] = ()
+) -> Iterator[tuple[str, set[Device]]]:
+    """The path and the devices of each tensor in an object, those of a model's tensors one by one."""
+    if is_device(obj):
+        yield name, {as_device(obj)}
+        return
+    flat = flatten(obj, skip)
+    for i, (path, leaf) in enumerate(flat.named()):
+        kind = None if i in flat.skipped else kind_of(leaf)
+        if kind is None or is_data_leaf(leaf, kind):
+            continue
+        if isinstance(kind, Ownership) and kind.is_model:
+            for tensor_name, tensor in kind.backend.models.tensors_of(leaf):
+                ownership = owned_by(tensor)
+                devices = places_of(tensor, ownership) if ownership else set[Device]()
+                yield f"{name}{path}.{tensor_name}", devices
+        else:
+            yield name + path, devices_of_leaf(leaf, kind)
 
 
 def not_a_tensor(obj: Any) -> NotATensorError:
-    """The error for an object without a tensor; what a container holds instead is listed."""
+    """The error for an object without a tensor, with what a container holds instead."""
     kind = type(obj).__name__
     if is_device(obj) and not isinstance(obj, str):
         return NotATensorError(f"{obj!r} is a device, not a tensor; pass what is on it")
@@ -262,38 +329,18 @@ def not_a_tensor(obj: Any) -> NotATensorError:
             return NotATensorError(
                 f"a {kind} is not a tensor; pass what is in it one by one, at {path} for example"
             )
-    inside = [f"{path} is of type {type(leaf).__name__}" for path, leaf in flat.named()]
-    return NotATensorError(
-        f"no tensor in this {kind}: {_shortened(inside) if inside else 'it is empty'}"
-    )
+    contents = [f"{path} is of type {type(leaf).__name__}" for path, leaf in flat.named()]
+    summary = _shortened(contents) if contents else "it is empty"
+    return NotATensorError(f"no tensor in this {kind}: {summary}")
 
 
 def at_path(error: XDeviceError, path: str) -> XDeviceError:
-    """The same error, with the path of the leaf that it is about in its message."""
+    """The same error, with the path of the leaf in its message."""
     if path:
         error.args = (f"{error} (at {path})", *error.args[1:])
     return error
 
 
-def _placements(
-    path: str, obj: Any, skip: Collection[str] = ()
-) -> Iterator[tuple[str, set[Device]]]:
-    if is_device(obj):
-        yield path, {as_device(obj)}
-        return
-    flat = flatten(obj, skip)
-    for i, (key, leaf) in enumerate(flat.named()):
-        what = None if i in flat.skipped else what_is(leaf)
-        if what is None or is_weak(leaf, what):
-            continue
-        if isinstance(what, Ownership) and what.is_model:
-            for name, tensor in what.backend.models.tensors_of(leaf):
-                inside = owned_by(tensor)
-                yield f"{path}{key}.{name}", places_of(tensor, inside) if inside else set()
-        else:
-            yield path + key, places(leaf, what)
-
-
 def _shortened(items: list[str], most: int = 5) -> str:
-    more = f" and {len(items) - most} more" if len(items) > most else ""
-    return ", ".join(items[:most]) + more
+    text = ", ".join(items[:most])
+    return f"{text} and {len(items) - most} more" if len(items) > most else text
