@@ -1,1 +1,1 @@
-"""One program on many devices: batches in parts, replicas, reductions, and a step of training on all of them."""
+"""One program on many devices: split batches, replicas, reductions, and data-parallel training."""

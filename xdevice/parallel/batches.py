@@ -42,8 +42,8 @@ def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
 
     Rows are along the first axis, and all tensors have the same number of rows. If that cannot be
     divided evenly, the first devices get one more: 10 rows over 4 devices are 3, 3, 2 and 2. Plain
-    data is in every part; arrays of text and dates are split, and stay on the host. A part may share
-    memory with the batch if the batch is on its device. Gradients may not flow.
+    data is in every part; arrays of text and dates are split, and stay on the host. A part may
+    share memory with the batch if the batch is on its device. Gradients may not flow.
 
     Raises
     ------
@@ -55,8 +55,8 @@ def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
     DeviceNotFoundError, DeviceSpellingError
         The chosen framework does not have the device, or the string does not name one.
     NotATensorError
-        The batch contains no tensor, or an object without rows that holds tensors: a model, a packed
-        sequence.
+        The batch contains no tensor, or an object without rows that holds tensors: a model, a
+        packed sequence.
     NotSupportedError
         The framework cannot split such a tensor, a sparse one for example.
 
@@ -87,13 +87,13 @@ def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[li
 
 
 def split_arguments(batch: Sequence[Any], devices: Sequence[Device]) -> tuple[list[Any], list[int]]:
-    """A function's arguments for each device, and the numbers of rows. `Shards` are split already."""
+    """A function's arguments for each device, and the numbers of rows. `Shards` are not split."""
     prefetched = [argument for argument in batch if isinstance(argument, Shards)]
     if not prefetched:
         return shards(tuple(batch), devices, non_blocking=True)
     first = prefetched[0]
     has_other_arguments = len(prefetched) < len(batch)
-    if has_other_arguments or any(each.sizes != first.sizes for each in prefetched):
+    if has_other_arguments or any(part.sizes != first.sizes for part in prefetched):
         raise ArgumentTypeError(
             "a batch of prefetch comes alone; let prefetch move one tree of all that fn takes"
         )
@@ -145,8 +145,8 @@ def _splittable(_: int, leaf: Leaf) -> _Splittable | None:
     if not isinstance(kind, Ownership) and not devices_of_leaf(leaf, kind):
         return None  # it moves itself, but holds no tensor
     raise NotATensorError(
-        f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass the "
-        "tensors in it, or let the function know it from outside"
+        f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass "
+        "the tensors in it, or let the function know it from outside"
     )
 
 
@@ -173,7 +173,8 @@ def _sizes(flat: Flat, leaves: list[_Splittable | None], k: int) -> list[int]:
     for path, shape in shapes:
         if not shape:
             raise ArgumentError(
-                f"the tensor at {path} has no axis, so it has no rows; give it one, or pass a number"
+                f"the tensor at {path} has no axis, so it has no rows; give it one, or pass a "
+                "number"
             )
     numbers_of_rows = {shape[0] for _, shape in shapes}
     if len(numbers_of_rows) > 1:

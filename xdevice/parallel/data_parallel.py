@@ -40,8 +40,8 @@ def data_parallel(
 ) -> Callable[..., tuple[Any, Any]]:
     """A training step on all devices: ``step(params, *batch)`` returns the loss and its gradients.
 
-    They equal those of ``value_and_grad(fn)(params, *batch)`` on one device: the batch is split over
-    the devices as by `split_batch`, and each device's result is weighted by its number of rows.
+    They equal those of ``value_and_grad(fn)(params, *batch)`` on one device. The batch is split
+    over the devices as by `split_batch`, and the results are weighted by the numbers of rows.
     ``fn`` runs once per device, within a `scope` of it, and in several threads if the framework
     supports that. Random numbers and statistics over the batch differ from those on one device.
 
@@ -49,8 +49,8 @@ def data_parallel(
 
     ``params`` is either a tree of tensors or `Replicas`. A tree is copied to each device that it is
     not on, and the loss and the gradients are on the parameters' own devices. `Replicas`, made by
-    `replicate` for these devices, are used as they are; then the gradients are `Replicas`, too, with
-    equal values, and the loss is on the first device.
+    `replicate` for these devices, are used as they are; then the gradients are `Replicas`, too,
+    with equal values, and the loss is on the first device.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _checked_parameters(flat: Flat) -> tuple[Backend, list[Any]]:
 
 
 def _may_be_replicas(tree: Any, number_of_devices: int) -> bool:
-    """Whether it is a plain list or tuple of as many trees of one structure as there are devices."""
+    """Whether it is a plain list or tuple with one tree of the same structure for each device."""
     if type(tree) not in (list, tuple) or len(tree) != number_of_devices:
         return False
     flats = [flatten(part) for part in tree]
@@ -264,8 +264,8 @@ def _may_be_replicas(tree: Any, number_of_devices: int) -> bool:
 def _not_replicas_error(tree: Any, error: Exception) -> ArgumentTypeError:
     return ArgumentTypeError(
         f"the loss cannot be computed with params, which is a plain {type(tree).__name__} of "
-        f"{len(tree)}: {error}; if it has a replica for each device, pass Replicas(params), or make "
-        "them with replicate(tree, devices)"
+        f"{len(tree)}: {error}; if it has a replica for each device, pass Replicas(params), or "
+        "make them with replicate(tree, devices)"
     )
 
 

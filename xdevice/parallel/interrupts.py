@@ -9,7 +9,7 @@ from typing import Any
 
 
 def is_raised_by_handler(error: Exception) -> bool:
-    """Whether the handler of a signal has raised it, by its traceback and the handlers installed now."""
+    """Whether a signal handler has raised it, by its traceback and the handlers installed now."""
     handlers = set(_handlers())
     return any(frame.f_code in handlers for frame, _ in walk_tb(error.__traceback__))
 

@@ -1,4 +1,4 @@
-"""Replicas: copies of a tree on several devices, made by `replicate` and reduced by `all_reduce`."""
+"""Copies of a tree on several devices: `replicate` makes them, and `all_reduce` reduces them."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -48,7 +48,8 @@ def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
     """Copy a tree to each device, even if it is already there, and once per mention of a device.
 
     Floating-point tensors in the copies are detached, and require gradients in the framework's own
-    way. A leaf that appears twice is shared within each replica. Models are copied as by `to_device`.
+    way. A leaf that appears twice is shared within each replica. Models are copied as by
+    `to_device`.
 
     Raises
     ------
@@ -151,8 +152,8 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
     Raises
     ------
     ArgumentError
-        The operation is unknown, the list is empty, or the trees differ in structure, shapes, dtypes
-        or frameworks.
+        The operation is unknown, the list is empty, or the trees differ in structure, shapes,
+        dtypes or frameworks.
     ArgumentTypeError
         A tensor is not of numbers or not a plain array (it is sparse, for example), the mean is of
         integers, or there is a set in a tree.

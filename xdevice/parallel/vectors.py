@@ -1,4 +1,4 @@
-"""Tensors that travel together as one vector per framework, dtype and device: one transfer for all."""
+"""Several tensors in one transfer: a vector for each framework, dtype and device."""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -134,7 +134,7 @@ def _weighted_mean(owner: Backend, vectors: Sequence[Vector], weights: Sequence[
 
 
 def results_of(buckets: Sequence[Bucket], replica: int | None) -> list[Tensor]:
-    """The result for each column, on the replica's device, or on its home if ``replica`` is None."""
+    """The result for each column, on the replica's device, or on its home for ``None``."""
     results: dict[int, Tensor] = {}
     for bucket in buckets:
         results.update(zip(bucket.pack.members, bucket.tensors(replica), strict=True))
@@ -142,7 +142,10 @@ def results_of(buckets: Sequence[Bucket], replica: int | None) -> list[Tensor]:
 
 
 def on_each_device(tensors: Sequence[Tensor], devices: Sequence[Device]) -> list[list[Tensor]]:
-    """One framework's tensors on each device: the tensors there, and detached copies of the others."""
+    """One framework's tensors on each device: those that are there, and copies of the others.
+
+    Copies are detached.
+    """
     distinct = list({id(tensor): tensor for tensor in tensors}.values())
     packs = packs_of(distinct)
     vectors: dict[int, Vector] = {}  # by the number of the pack

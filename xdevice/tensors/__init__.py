@@ -1,1 +1,1 @@
-"""Tensors and trees of them: where they are, moving, making and exchanging them, their gradients and functions."""
+"""Tensors and trees: placement, moving, creation, exchange, gradients, and the array API."""

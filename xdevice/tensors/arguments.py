@@ -69,7 +69,7 @@ def native_dtype(owner: Backend, dtype: Dtype) -> NativeDtype | None:
 
 
 def _dtype_hint(dtype: Dtype) -> str:
-    """The hint for a dtype that does not exist: a similar name with the same digits, if there is one."""
+    """The hint for a dtype that is missing: a similar name with the same digits, or two names."""
     digits = sorted(filter(str.isdigit, str(dtype)))
     similar = [
         name for name in ("bool", *_NUMBER_DTYPES) if sorted(filter(str.isdigit, name)) == digits
@@ -81,7 +81,7 @@ def _dtype_hint(dtype: Dtype) -> str:
 
 
 def fill_value_for(owner: Backend, value: Number | Tensor, dtype: NativeDtype | None) -> Any:
-    """The fill value of `full`: a number, or a tensor of one number through which gradients flow."""
+    """The fill value of `full`: a number, or a tensor of one number that may need a gradient."""
     if tensor_owner(value) == owner and _is_one_number(value):
         name = "" if dtype is None else dtype_name(dtype, owner)
         is_integer = name.startswith(("bool", "int", "uint"))
@@ -199,10 +199,10 @@ def check_fit(factory: str, args: tuple[Any, ...], dtype: NativeDtype, owner: Ba
 
 
 def check_same_device_in_list(data: Any) -> None:
-    """Raise an error for a list of tensors on several devices, which a framework would copy to the host.
+    """Raise an error for a list of tensors on several devices.
 
-    A tensor that is not a plain array is an error, too: a mask would be lost, and some frameworks
-    crash with a list of sparse tensors.
+    A framework would copy them to the host. A tensor that is not a plain array is an error, too: a
+    mask would be lost, and some frameworks crash with a list of sparse tensors.
     """
     if not isinstance(data, (list, tuple)) or ATOMS.issuperset(map(type, data)):
         return
@@ -280,7 +280,7 @@ def misfit(value: Number, dtype: str) -> str:
 
 
 def wider(value: Number, dtype: str) -> str:
-    """A dtype of every framework that holds the numbers of a dtype and one that does not fit into it."""
+    """A dtype that holds the numbers of ``dtype`` and a value that ``dtype`` does not hold."""
     limits = limits_of(dtype)
     if limits is not None:
         for name in ("int32", "int64"):

@@ -234,7 +234,9 @@ def randn(
 
 
 def seed(n: int) -> None:
-    """Seed the chosen framework's random numbers on every device; frameworks draw different numbers.
+    """Seed the chosen framework's random numbers on every device.
+
+    Frameworks draw different numbers from the same seed.
 
     Raises
     ------

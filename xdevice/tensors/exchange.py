@@ -74,8 +74,8 @@ def convert(
         The device of the result; by default the device of the same name as the tensor's own.
     copy
         ``True``: the result has memory of its own. ``False``: it shares the tensor's memory.
-        ``None``: memory is shared if that is safe, on the CPU and through DLPack; a change of one of
-        two writable tensors then changes the other.
+        ``None``: memory is shared if that is safe, on the CPU and through DLPack; a change of one
+        of two writable tensors then changes the other.
 
     Raises
     ------
@@ -141,8 +141,8 @@ class _Conversion:
     def __call__(self, tensor: Leaf, kind: LeafKind) -> Tensor:
         if not isinstance(kind, Ownership) or kind.is_model:
             raise NotSupportedError(
-                f"a {type(tensor).__name__} is not a tensor, and only tensors go from one framework "
-                "to another; convert its parameters"
+                f"a {type(tensor).__name__} is not a tensor, and only tensors go from one "
+                "framework to another; convert its parameters"
             )
         device = device_of(tensor)
         target = device if self.device is None else self.device
@@ -167,7 +167,7 @@ class _Conversion:
             ) from None
 
     def _as_array(self, tensor: Tensor) -> Tensor:
-        """An array of a dtype that NumPy has from a package that the tensor's framework installs."""
+        """An array whose dtype is from another package than NumPy, which the framework installs."""
         if self.copy is False:
             raise CopyNeededError(
                 f"copy=False, but an array of {tensor.dtype} shares no memory; leave copy out"
@@ -198,7 +198,7 @@ class _Conversion:
             ) from error
 
     def _shared(self, source: _Source, target: Device) -> Tensor | None:
-        """A tensor on the same memory; ``None`` if that is impossible, or its dtype would differ."""
+        """A tensor on the same memory; ``None`` if that is impossible or the dtype differs."""
         can_export = source.framework.open("sharing").has("export")
         if not can_export or not self.owner.open("sharing").has("adopt"):
             return None

@@ -51,8 +51,9 @@ def value_and_grad(
         ``argnums`` is negative. On calling: there is no such argument, or ``fn`` returns several
         numbers.
     ArgumentTypeError
-        ``fn`` cannot be called, or ``argnums`` is not an integer or a tuple of integers. On calling:
-        a parameter is not of floating-point numbers, or ``fn`` does not return a tensor of them.
+        ``fn`` cannot be called, or ``argnums`` is not an integer or a tuple of integers. On
+        calling: a parameter is not of floating-point numbers, or ``fn`` does not return a tensor
+        of them.
     NotATensorError
         On calling: an argument to differentiate for has no tensor, or a leaf that is not a tensor.
     NotSupportedError
@@ -75,7 +76,8 @@ def value_and_grad(
     def differentiated(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         if max(chosen) >= len(args):
             raise ArgumentError(
-                f"argnums={argnums!r}, but {len(args)} positional arguments were given; count from 0"
+                f"argnums={argnums!r}, but {len(args)} positional arguments were given; "
+                "count from 0"
             )
         flats = [flatten(args[i]) for i in chosen]
         owner, parameters = parameters_in(flats)
@@ -115,7 +117,7 @@ class Differentiation(NamedTuple):
 
 
 class Call:
-    """A function with its arguments, called with variables in place of the chosen arguments' tensors."""
+    """A function and its arguments, to be called with variables in place of their tensors."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The work behind `to_device`.
 
-All checks come before the first move: whether the device exists, and whether a copy is allowed. If a
-framework fails in the middle, what was moved in place is moved back.
+All checks come before the first move: whether the device exists, and whether a copy is allowed.
+If a framework fails in the middle, what was moved in place is moved back.
 """
 
 from collections.abc import Callable, Collection

@@ -1,1 +1,1 @@
-"""Trees: nested containers with tensors as leaves. What is opened, how it is rebuilt, and what a leaf is."""
+"""Trees: nested containers with tensors as leaves, how they are opened and rebuilt."""

@@ -1,4 +1,4 @@
-"""Python's containers: their parts, the paths to these, and how a container is rebuilt from new parts.
+"""Python's containers: their parts, the paths to these, and rebuilding from new parts.
 
 The parts of a container are its items, by position or key, and its attributes. Items are read and
 written by the methods of Python's own class, because a subclass may override them. Attributes are
@@ -34,7 +34,7 @@ def _in_brackets(self: Any, key: Any) -> str:
 
 
 class Container:
-    """How objects of one class are opened and rebuilt. This base class has attributes and no items."""
+    """How objects of one class are opened and rebuilt; here, of a class without items."""
 
     def __init__(self, cls: type, base: Any = object) -> None:
         self._base = base  # Python's own class
@@ -259,7 +259,7 @@ class PartialContainer(Container):
 
 
 def attributes_of(node: Node) -> dict[str, Any]:
-    """The values in the object's ``__dict__`` and slots, by the names under which they are stored."""
+    """The values in the object's ``__dict__`` and slots, by the names that are used there."""
     attributes = dict(dict_of(node))
     for name, member in slots_of(type(node)).items():
         try:
@@ -336,6 +336,7 @@ def shallow_copy(node: Node) -> Node:
         dict_of(new_node).update(dict_of(node))
     if new_node is node:
         raise ArgumentError(
-            f"copying this {type(node).__name__} gives itself, so it cannot be moved; pass its parts"
+            f"copying this {type(node).__name__} gives itself, so it cannot be moved; pass its "
+            "parts"
         )
     return new_node

@@ -1,7 +1,7 @@
 """What a leaf of a tree is: a tensor, a model, an object that moves itself, or plain data.
 
 Any other leaf is an error, because it may hold a tensor that would not be moved. An object of an
-unknown class is searched. If a tensor is found in it, or if it cannot be searched, the error names it.
+unknown class is searched. It is an error if there is a tensor in it, or if it cannot be searched.
 """
 
 import gc
@@ -102,7 +102,7 @@ def is_data_leaf(leaf: Leaf, kind: LeafKind) -> bool:
 
 
 def devices_of_leaf(leaf: Leaf, kind: LeafKind) -> set[Device]:
-    """All devices on which a tensor, model or self-moving object is; empty if it holds no tensor."""
+    """All devices of a tensor, model or self-moving object; empty if it holds no tensor."""
     if isinstance(kind, Ownership):
         return places_of(leaf, kind)
     # `.device` may be missing, raise an error, or be something else than a device
@@ -167,7 +167,7 @@ def _static_fields_with(tensor: Any, container: Container, node: Node) -> list[s
     paths = container.paths(node)
     fields = []
     for name, value in attributes_of(node).items():
-        if f".{name}" not in paths and any(each.tensor is tensor for each in tensors_in(value)):
+        if f".{name}" not in paths and any(inside.tensor is tensor for inside in tensors_in(value)):
             fields.append(name)
     return fields
 
@@ -245,7 +245,10 @@ def _is_estimator(cls: type) -> bool:
 
 
 def _can_be_searched(leaf: Leaf) -> bool:
-    """Whether all that the object holds can be seen: it is made in Python, or in C and holds nothing."""
+    """Whether all that the object holds can be seen.
+
+    That is so if its class is made in Python, or if it is made in C and holds nothing.
+    """
     cls = type(leaf)
     with suppress(Exception):  # its class may raise other errors than AttributeError
         if callable(leaf) and (hasattr(leaf, "__name__") or hasattr(leaf, "__wrapped__")):
@@ -285,7 +288,7 @@ def tensors_in(root: Any) -> Iterator[TensorInside]:
 
 
 def _ownership_through_proxy(node: Any) -> Ownership | None:
-    """The ownership of a tensor or model, or of a proxy, which has the class of what it stands for."""
+    """The ownership of a tensor or model, or of a proxy for one."""
     ownership = owned_by(node)
     if ownership is not None or node.__class__ is type(node):
         return ownership

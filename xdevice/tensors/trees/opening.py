@@ -1,4 +1,4 @@
-"""How the class of an object is opened into parts, and rebuilt from new parts of the same structure.
+"""How an object of each class is opened into parts, and rebuilt from new parts.
 
 A class that is registered with optree, or with a framework's own registry, is opened as registered.
 Other classes are opened as Python's containers are: dicts, lists, tuples, sets, mappings, partials,

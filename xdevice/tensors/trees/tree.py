@@ -1,4 +1,4 @@
-"""Trees: nested containers with tensors as leaves, flattened into leaves and rebuilt from new leaves.
+"""Trees: nested containers with tensors as leaves, flattened, and rebuilt from new leaves.
 
 A tensor or model is never opened, even if it is a tuple. Errors name a leaf by its path.
 """
@@ -53,7 +53,7 @@ class _SkipNames(NamedTuple):
 
 
 class Flat:
-    """A flattened tree: its leaves in order, their paths, and what rebuilds the tree from new leaves.
+    """A flattened tree: its leaves in order, their paths, and how to rebuild it from new leaves.
 
     What ``skip`` names is a leaf, and its number is in ``skipped``.
     """
@@ -226,7 +226,7 @@ flatten = Flat
 
 
 def _outline(open_node: _OpenNode | None) -> Any:
-    """A value that is equal for leaves, and for containers whose parts correspond to one another."""
+    """A value that is equal for leaves, and for containers whose parts correspond."""
     if open_node is None:
         return None
     container, node, _ = open_node
@@ -278,7 +278,7 @@ def _first_leaf_by_property(
 
 
 def mixed(objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()) -> MixedDeviceError:
-    """The error for named objects on several devices, with the paths of the tensors on each device."""
+    """The error for named objects on several devices, with the paths of their tensors."""
     all_devices: set[Device] = set()
     paths_by_devices: dict[str, list[str]] = {}
     for name, obj in objs:
@@ -296,7 +296,7 @@ def mixed(objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()) -> Mixe
 def _placements(
     name: str, obj: Any, skip: Collection[str] = ()
 ) -> Iterator[tuple[str, set[Device]]]:
-    """The path and the devices of each tensor in an object, those of a model's tensors one by one."""
+    """The path and the devices of each tensor in an object, also of each tensor of a model."""
     if is_device(obj):
         yield name, {as_device(obj)}
         return
