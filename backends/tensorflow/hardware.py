@@ -11,18 +11,22 @@ from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
 from xdevice.kit.places import ReplacedGpus
 
-replaced_gpus = (
-    ReplacedGpus()
-)  # logical CPUs: of these the CPU is the first, or those into which a program has split it
+# Logical CPUs may take the place of GPUs. Before them stand the CPUs proper: one, or those into which a
+# program has split it.
+replaced_gpus = ReplacedGpus()
 # CPUs compute at once, unless set_synchronous_execution(False) was called
 _wait_for_cpus: Any = names.value("tensorflow.python.eager.context:async_wait")
-# which `virtual.interfaces` replaces
+# kept, since what replaces GPUs may replace it
 _build_info: Any = names.optional("tensorflow:sysconfig.get_build_info", otherwise=dict)
+
+
+_LOCALHOST = "/job:localhost/replica:0/task:0"
 
 
 def build() -> Build:
     info = _build_info()
-    compute = next((word for word in ("rocm", "cuda") if info.get(f"is_{word}_build")), "cpu")
+    toolkits = (word for word in ("rocm", "cuda") if info.get(f"is_{word}_build"))
+    compute = next(toolkits, "cpu")
     return {
         "version": tf.__version__,
         "compute": compute,
@@ -31,47 +35,45 @@ def build() -> Build:
 
 
 def kinds() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(("cpu", "gpu", "tpu", *(Device(word, 0).kind for word in _words()))))
+    others = (Device(word, 0).kind for word in _types())
+    return tuple(dict.fromkeys(("cpu", "gpu", "tpu", *others)))
 
 
 def count(kind: str) -> int:
     if replaced_gpus.number and kind in ("cpu", "gpu"):
         return replaced_gpus.number if kind == "gpu" else replaced_gpus.first
-    word = _word(kind)
+    device_type = _type_of(kind)
     if is_running():
-        return sum(is_own(device.name) for device in tf.config.list_logical_devices(word))
-    # Listing the logical devices would start the runtime, and that takes the GPUs' memory. What it will
-    # list is settled by what has been made visible, and into how many each of these is to be split.
-    return sum(_splits(physical) for physical in tf.config.get_visible_devices(word))
+        return sum(is_own(device.name) for device in tf.config.list_logical_devices(device_type))
+    # Listing the logical devices would start the runtime, which takes the GPUs' memory. Which there will be
+    # follows from the visible physical devices, and from the number into which each is to be split.
+    return sum(_splits(physical) for physical in tf.config.get_visible_devices(device_type))
 
 
 def native(device: Device) -> str:
     if replaced_gpus.number and device.kind == "gpu" and not replaced_gpus.under_own_names:
         return f"/CPU:{device.index + 1}"
-    return f"/{_word(device.kind)}:{device.index}"
+    return f"/{_type_of(device.kind)}:{device.index}"
 
 
 def as_device(native: tf.DeviceSpec | tf.config.LogicalDevice | tf.config.PhysicalDevice) -> Device:
     if isinstance(native, tf.config.PhysicalDevice):
-        before = 0  # logical devices of others
+        index = 0  # the logical devices of earlier physical ones come first
         for visible in tf.config.get_visible_devices(native.device_type):
             if visible == native:
-                return Device(native.device_type, before)
-            before += _splits(visible)
+                return Device(native.device_type, index)
+            index += _splits(visible)
         raise DeviceNotFoundError(
             f"{native.name} is hidden by tf.config.set_visible_devices; name one that is visible"
         )
     if native.device_type is None:
         hint = "write tf.DeviceSpec(device_type='GPU', device_index=0)"
         raise DeviceTypeError(f"{native!r} names no device type; {hint}")
-    spec = (
-        tf.DeviceSpec.from_string(native.name)
-        if isinstance(native, tf.config.LogicalDevice)
-        else native
-    )
-    return named(
-        f"/{spec.device_type}:{spec.device_index or 0}"
-    )  # without an index TensorFlow takes the first
+    spec = native
+    if isinstance(native, tf.config.LogicalDevice):
+        spec = tf.DeviceSpec.from_string(native.name)
+    # without an index TensorFlow takes the first device
+    return named(f"/{spec.device_type}:{spec.device_index or 0}")
 
 
 def scope(device: Device) -> Any:
@@ -81,11 +83,11 @@ def scope(device: Device) -> Any:
 def synchronize(devices: Sequence[Device]) -> None:
     if not is_running():
         return  # nothing has been asked of any device yet
-    with (
-        tf.init_scope()
-    ):  # inside a tf.function too: wait now, rather than add waiting to the graph
+    # within a tf.function, too, wait now rather than add an operation to the graph
+    with tf.init_scope():
         for device in devices:
-            if device.kind != "cpu" and not (replaced_gpus.number and device.kind == "gpu"):
+            is_cpu = device.kind == "cpu" or (device.kind == "gpu" and replaced_gpus.number > 0)
+            if not is_cpu:
                 with scope(device):
                     tf.raw_ops.SyncDevice()
     _wait_for_cpus()
@@ -94,37 +96,36 @@ def synchronize(devices: Sequence[Device]) -> None:
 def properties(device: Device) -> dict[str, object]:
     if device.kind == "cpu":
         return {}
-    behind = [
-        p for p in tf.config.get_visible_devices(_word(device.kind)) for _ in range(_splits(p))
-    ]
-    details = tf.config.experimental.get_device_details(
-        behind[device.index]
-    )  # which does not tell the memory
-    name, capability = (
-        details.get("device_name", device.kind),
-        details.get("compute_capability", ()),
-    )
-    return {"name": name, "compute_capability": ".".join(map(str, capability)) or None}
+    physical_devices: list[tf.config.PhysicalDevice] = []  # of each logical one
+    for physical in tf.config.get_visible_devices(_type_of(device.kind)):
+        physical_devices += [physical] * _splits(physical)
+    # the details do not tell the memory
+    details = tf.config.experimental.get_device_details(physical_devices[device.index])
+    capability = ".".join(map(str, details.get("compute_capability", ())))
+    return {
+        "name": details.get("device_name", device.kind),
+        "compute_capability": capability or None,
+    }
 
 
 def named(name: str) -> Device:
-    """The device behind TensorFlow's own name for it, which calls a virtual GPU a CPU."""
+    """The device with TensorFlow's own name; a logical CPU that takes the place of a GPU is a GPU."""
     device = Device(name)
-    is_gpu = (
-        replaced_gpus.number > 0 and device.kind == "cpu" and device.index >= replaced_gpus.first
-    )
-    return Device("gpu", device.index - replaced_gpus.first) if is_gpu else device
+    first = replaced_gpus.first
+    if replaced_gpus.number > 0 and device.kind == "cpu" and device.index >= first:
+        return Device("gpu", device.index - first)
+    return device
 
 
 def is_own(name: str) -> bool:
-    """Whether the device is one of this process: in a cluster TensorFlow knows the other processes' too.
+    """Whether the device belongs to this process: in a cluster, TensorFlow knows those of other processes, too.
 
-    There it has two names: results of operations are on ``localhost``, variables on the worker.
+    A device of this process has two names there: results of operations are on ``localhost``, variables on the worker.
     """
-    here = getattr(runtime(), "host_address_space", lambda: "/job:localhost/replica:0/task:0")()
-    return name.startswith((f"{here}/", "/job:localhost/replica:0/task:0/")) or not name.startswith(
-        "/job:"
-    )
+    if not name.startswith("/job:"):
+        return True
+    this_process = getattr(runtime(), "host_address_space", lambda: _LOCALHOST)()
+    return name.startswith((f"{this_process}/", f"{_LOCALHOST}/"))
 
 
 def is_running() -> bool:
@@ -132,18 +133,17 @@ def is_running() -> bool:
     return runtime()._context_handle is not None
 
 
-def _words() -> list[str]:
+def _types() -> list[str]:
     """TensorFlow's own words for the types of devices that are there."""
-    return [
-        p.device_type
-        for p in tf.config.list_physical_devices()
-        if not p.device_type.startswith("XLA_")
-    ]
+    types = (physical.device_type for physical in tf.config.list_physical_devices())
+    return [device_type for device_type in types if not device_type.startswith("XLA_")]
 
 
-def _word(kind: str) -> str:
-    if kind == "gpu":  # Intel's plug-in says XPU
-        return next((word for word in _words() if Device(word, 0).kind == "gpu"), "GPU")
+def _type_of(kind: str) -> str:
+    """TensorFlow's own word for a kind of device: Intel's plug-in calls its GPUs XPU."""
+    if kind == "gpu":
+        gpu_types = (word for word in _types() if Device(word, 0).kind == "gpu")
+        return next(gpu_types, "GPU")
     return kind.upper()
 
 

@@ -1,7 +1,7 @@
 """Where TensorFlow's tensors are, and moving them."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -17,22 +17,22 @@ from xdevice.errors import (
 )
 from xdevice.kit import keras
 
+Tensor: TypeAlias = Any  # of TensorFlow, whose classes have no types for checkers
+
 Eager: Any = tf.__internal__.EagerTensor  # making a tensor to ask its type would start TensorFlow
 _home = "tensorflow.python.ops.resource_variable_ops"
-_Variable: Any = names.optional(f"{_home}:ResourceVariable")  # what tf.Variable() makes
-_AnyVariable: Any = names.optional(
-    f"{_home}:BaseResourceVariable", otherwise=tf.Variable
-)  # and inside a tf.function
-_record: Any = names.value(
-    "tensorflow.python.eager.record:record_operation"
-)  # on the gradient tape
-_DENSE: dict[type, str] = {
+# the class of what tf.Variable() makes, and the one of variables inside a tf.function, too
+_Variable: Any = names.optional(f"{_home}:ResourceVariable")
+_AnyVariable: Any = names.optional(f"{_home}:BaseResourceVariable", otherwise=tf.Variable)
+# records an operation on the gradient tape
+_record: Any = names.value("tensorflow.python.eager.record:record_operation")
+_HOW_TO_DENSIFY: dict[type, str] = {
     tf.RaggedTensor: "a RaggedTensor; fill it up first with x.to_tensor()",
     tf.SparseTensor: "a SparseTensor; fill it up first with tf.sparse.to_dense(x)",
     tf.IndexedSlices: "an IndexedSlices; fill it up first with tf.convert_to_tensor(x)",
 }
-COMPOSITES = tuple(_DENSE)
-"""Tensors that are made of several."""
+COMPOSITES = tuple(_HOW_TO_DENSIFY)
+"""Tensors that are made of several tensors."""
 
 _ROLES: dict[Role, Any] = {
     "tensor": (tf.Tensor, tf.Variable, *COMPOSITES),
@@ -45,30 +45,30 @@ _ROLES: dict[Role, Any] = {
         tf.config.PhysicalDevice,
     ),
 }
-_known: dict[str, Device] = {}
+_device_by_name: dict[str, Device] = {}  # by the name that tensors give it
 
 
 def role(cls: type) -> Role | None:
-    own: Iterator[Role] = (word for word, kinds in _ROLES.items() if issubclass(cls, kinds))
-    return next(own, None) or keras.role(cls, "tensorflow")
+    roles: Iterator[Role] = (role for role, classes in _ROLES.items() if issubclass(cls, classes))
+    return next(roles, None) or keras.role(cls, "tensorflow")
 
 
-def device_of(tensor: Any) -> Device:
+def device_of(tensor: Tensor) -> Device:
     # A tensor has two devices: `device` is where the operation ran that made it, `backing_device` where
     # its memory is. They differ for what a GPU's kernel leaves on the host: int32, which TensorFlow takes
     # for shapes, and strings. Where a tensor *is* can only mean its memory; DLPack and NumPy agree.
     # A variable is a handle, itself always in host memory: there `device` is where the values are.
     try:
         if type(tensor) is Eager:
-            return _known[tensor.backing_device]
+            return _device_by_name[tensor.backing_device]
         if type(tensor) is _Variable:  # its own `device` costs three times as much
-            return _known[tensor._handle.device]
+            return _device_by_name[tensor._handle.device]
     except KeyError:
         pass
     return _place(tensor)
 
 
-def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     """The tensor on another device; a variable becomes a new variable."""
     _check_eager("move")
     if isinstance(tensor, COMPOSITES):
@@ -86,7 +86,7 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     )
 
 
-def copy(tensor: Any) -> Any:
+def copy(tensor: Tensor) -> Tensor:
     _check_eager("copy")
     if isinstance(tensor, COMPOSITES):
         return _map_parts(copy, tensor)
@@ -98,24 +98,23 @@ def copy(tensor: Any) -> Any:
     )
 
 
-def _copied(tensor: Any, device: Device) -> Any:
-    """The tensor in memory of its own: tf.identity, copy.copy and copy.deepcopy all give the same memory again."""
+def _copied(tensor: Tensor, device: Device) -> Tensor:
+    """The tensor in memory of its own; tf.identity, copy.copy and copy.deepcopy share memory with it."""
     if tensor.dtype.is_quantized:
         raise NotSupportedError(
             f"tensorflow cannot copy {tensor.dtype.name}; tf.bitcast it to integers first"
         )
-    here = device_of(tensor)
-    with unrecorded(), scope(here):
-        made = _deep_copy(tensor)
-        if device_of(made) is not device:
-            made = made._copy(None, native(device).removeprefix("/"))
-    _record_move(
-        made, tensor, here
-    )  # tf.custom_gradient would do the same and cost four times the copy
-    return made
+    source = device_of(tensor)
+    with unrecorded(), scope(source):
+        new_tensor = _deep_copy(tensor)
+        if device_of(new_tensor) is not device:
+            new_tensor = new_tensor._copy(None, native(device).removeprefix("/"))
+    # tf.custom_gradient would do the same, and takes four times as long as the copy
+    _record_move(new_tensor, tensor, source)
+    return new_tensor
 
 
-def _deep_copy(tensor: Any) -> Any:
+def _deep_copy(tensor: Tensor) -> Tensor:
     if tensor.dtype.name.startswith("float8"):  # TensorFlow 2.21 has no operation that copies them
         return tf.constant(tensor.numpy())
     return tf.raw_ops.DeepCopy(x=tensor)
@@ -123,28 +122,28 @@ def _deep_copy(tensor: Any) -> Any:
 
 def _check_eager(verb: str) -> None:
     if not tf.executing_eagerly():
-        said = f"tensorflow cannot {verb} a tensor while tracing a tf.function; {verb} it before the call"
-        raise NotSupportedError(said)
+        reason = f"tensorflow cannot {verb} a tensor while tracing a tf.function"
+        raise NotSupportedError(f"{reason}; {verb} it before the call")
 
 
-def arrived(tensor: Any, device: Device) -> Any:
-    """The tensor just made, on the device for which it was made: TensorFlow keeps int32 on the host."""
-    there = not isinstance(tensor, Eager) or device_of(tensor) is device
-    return tensor if there else move(tensor, device, False)
+def arrived(tensor: Tensor, device: Device) -> Tensor:
+    """The new tensor on the device for which it was made: TensorFlow keeps int32 on the host."""
+    is_there = not isinstance(tensor, Eager) or device_of(tensor) is device
+    return tensor if is_there else move(tensor, device, False)
 
 
-def value_apart(variable: tf.Variable, device: Device) -> Any:
-    """The variable's value for another one on that device, which must not share its memory."""
+def value_apart(variable: tf.Variable, device: Device) -> Tensor:
+    """The variable's value, for a variable on that device, with which it must not share memory."""
     value = variable.read_value()
     return copy(value) if _on_host(variable.device, native(device)) else value
 
 
 def new_variable(variable: tf.Variable, value: Any, device: Device | None = None) -> tf.Variable:
-    """Another variable like that one, with the value; on its device, or another."""
-    words = ("trainable", "dtype", "constraint", "synchronization", "aggregation", "shape")
-    like: dict[str, Any] = {word: getattr(variable, word) for word in words}
+    """A new variable with the value, and with the settings of the other; on its device, or the one that is named."""
+    settings = ("trainable", "dtype", "constraint", "synchronization", "aggregation", "shape")
+    same_settings: dict[str, Any] = {name: getattr(variable, name) for name in settings}
     with scope(device or device_of(variable)):
-        return tf.Variable(value, name=variable.name.partition(":")[0], **like)
+        return tf.Variable(value, name=variable.name.partition(":")[0], **same_settings)
 
 
 def variable_of(tensor: Any) -> Any:
@@ -173,69 +172,69 @@ def _place(tensor: Any) -> Device:
 
 def placed(name: str) -> Device:
     """The device of this process behind the name that a tensor gives it."""
-    if name in _known:
-        return _known[name]
+    if name in _device_by_name:
+        return _device_by_name[name]
     if not is_own(name):
         raise UnknownPlacementError(
             f"{name} belongs to another process; copy the tensor to this one first"
         )
-    return _known.setdefault(name, named(name))
+    return _device_by_name.setdefault(name, named(name))
 
 
-def _common(what: str, parts: Any) -> Device:
-    found = {device_of(part) for part in parts}
-    if len(found) != 1:
-        raise MixedDeviceError(
-            f"{what} is spread over {' and '.join(map(str, sorted(found)))}; ask devices_of", found
-        )
-    return found.pop()
+def _common(what: str, parts: Iterable[Tensor]) -> Device:
+    devices = {device_of(part) for part in parts}
+    if len(devices) != 1:
+        listed = " and ".join(map(str, sorted(devices)))
+        raise MixedDeviceError(f"{what} is spread over {listed}; ask devices_of", devices)
+    return devices.pop()
 
 
 def _parts(tensor: Any) -> list[Any]:
-    """The tensors inside, less the shape, which TensorFlow keeps on the host."""
+    """The tensors inside, without the shape, which TensorFlow keeps on the host."""
     shape = getattr(tensor, "dense_shape", None)
     return [part for part in tf.nest.flatten(tensor, expand_composites=True) if part is not shape]
 
 
 def _map_parts(fn: Callable[[Any], Any], tensor: Any) -> Any:
     parts = {id(part) for part in _parts(tensor)}
-    return tf.nest.map_structure(
-        lambda p: fn(p) if id(p) in parts else p, tensor, expand_composites=True
-    )
+
+    def change(part: Tensor) -> Tensor:
+        return fn(part) if id(part) in parts else part
+
+    return tf.nest.map_structure(change, tensor, expand_composites=True)
 
 
 def _with_variable(tensor: Any, fn: Callable[[tf.Variable], tf.Variable]) -> Any:
-    """The function's variable in place of the tensor's own: itself, or inside a Keras variable like it."""
+    """The function's result for the variable; for a Keras variable, a new one that holds the result."""
     variable = variable_of(tensor)
     if isinstance(variable, tf.distribute.DistributedValues):
         raise NotSupportedError(
             "a variable of a tf.distribute strategy stays where that puts it; make it outside"
         )
-    made = fn(variable)
-    _record_move(made._handle, variable._handle, device_of(variable))
-    return made if variable is tensor else keras.with_value(tensor, made)
+    new = fn(variable)
+    _record_move(new._handle, variable._handle, device_of(variable))
+    return new if variable is tensor else keras.with_value(tensor, new)
 
 
-def _record_move(moved: Any, origin: Any, here: Device) -> None:
-    """Let the tape hand the gradient of what was moved on to its origin, which is here."""
+def _record_move(result: Tensor, origin: Tensor, source: Device) -> None:
+    """Let the tape move the gradient of the result back to the device of its origin."""
 
-    def bring(gradient: Any) -> list[Any]:
-        # a tf.function is traced with the backward pass in it: nothing has a place yet
-        there = not tf.executing_eagerly() or (
-            isinstance(gradient, Eager) and device_of(gradient) is here
-        )
-        return [gradient if there else move(gradient, here, False)]
+    def backward(gradient: Tensor) -> list[Tensor]:
+        # a tf.function is traced with the backward pass in it: no tensor has a device then
+        is_traced = not tf.executing_eagerly()
+        is_there = isinstance(gradient, Eager) and device_of(gradient) is source
+        return [gradient if is_traced or is_there else move(gradient, source, False)]
 
-    _record("Move", [moved], [origin], bring)
-
-
-def described(tensor: Any) -> str:
-    """What a tensor of several parts is, and what to type to make it one."""
-    return next(said for cls, said in _DENSE.items() if isinstance(tensor, cls))
+    _record("Move", [result], [origin], backward)
 
 
-def check_values(tensor: Any) -> None:
-    """An error for a handle: the variable, table or dataset behind it would stay where it is."""
+def described(tensor: Tensor) -> str:
+    """What a tensor of several parts is, and what to type to make it one tensor."""
+    return next(text for cls, text in _HOW_TO_DENSIFY.items() if isinstance(tensor, cls))
+
+
+def check_values(tensor: Tensor) -> None:
+    """Raise an error for a handle: the variable, table or dataset behind it would stay where it is."""
     if tensor.dtype in (tf.resource, tf.variant):
         hint = "cannot be copied; pass the variable or the tensors behind it, or name it in skip="
         raise NotSupportedError(

@@ -1,8 +1,8 @@
-"""Copies that TensorFlow makes between devices, as they are about to be made.
+"""Copies that TensorFlow makes between devices, each before it is made.
 
-Seen are the reading of values, copies that are asked for, what is made of NumPy arrays and lists, operands that are
-elsewhere than the operation runs, and what a `tf.function` is given. TensorFlow keeps the copy of an operand for as
-long as the operand lives, so that it is told once.
+These are observed: reading values, copies that a program asks for, tensors made of NumPy arrays and lists, operands
+that are elsewhere than the operation runs, and the arguments of a `tf.function`. TensorFlow keeps the copy of an
+operand for as long as the operand lives, so that it is reported once.
 """
 
 import gc
@@ -13,15 +13,15 @@ from functools import lru_cache, partial, wraps
 from inspect import currentframe
 from math import prod
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from xdevice.backends.tensorflow import mixing
 from xdevice.backends.tensorflow.cpu_only import is_lacking
-from xdevice.backends.tensorflow.mixing import HOST, Operand, here
-from xdevice.backends.tensorflow.placement import Eager, placed, variable_of
+from xdevice.backends.tensorflow.mixing import HOST, Arguments, Operand, current_device
+from xdevice.backends.tensorflow.placement import Eager, Tensor, placed, variable_of
 from xdevice.backends.tensorflow.private_names import constants, iterators, names, ops
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
@@ -31,13 +31,21 @@ from xdevice.kit.private_names import replaced
 
 _SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueWithCounts", "Where"})
 """Operations whose results' sizes depend on values: on a GPU they read the size back."""
-_DTYPES = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex128}
+_DTYPE_OF = {int: tf.int32, float: tf.float32, bool: tf.bool, complex: tf.complex128}
 
-_FED = "IteratorGetNext"
-_SHORT = 64  # elements of a list whose values are looked at
+_NEXT_BATCH = "IteratorGetNext"
+_SHORT_LIST = 64  # elements; the values of a longer list are not compared
 
-_Calls = list[tuple[str, str]]
-"""The module and the name of each function of a library that is running, the innermost first."""
+
+class _Call(NamedTuple):
+    """A function of a library that is running."""
+
+    module: str
+    name: str
+
+
+_Calls: TypeAlias = list[_Call]  # the innermost first
+_Function: TypeAlias = Callable[..., Any]
 
 _LIBRARIES = frozenset(
     {"contextlib", "functools", "keras", "numpy", "tensorflow", "tf_keras", "xdevice"}
@@ -45,10 +53,10 @@ _LIBRARIES = frozenset(
 _HOOKS = tuple(
     f"xdevice.backends.tensorflow.{module}" for module in ("compiling", "mixing", "transfers")
 )
-_BETWEEN = frozenset(
+_OF_DECORATORS = frozenset(
     {"error_handler", "new_func", "op_dispatch_handler", "wrapped", "wrapper"}
-)  # decorators'
-_MAKES = frozenset(
+)
+_MAKE_TENSORS = frozenset(
     {
         "cast",
         "constant",
@@ -59,35 +67,38 @@ _MAKES = frozenset(
     }
 )
 """Functions of TensorFlow by which a program asks for a tensor, and so for its copy."""
-_FEEDS = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
-_COMPUTES = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
+_FEEDING = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
+_COMPUTING = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
 _LOOPS = ("keras.src.backend.tensorflow.trainer", "tensorflow.python.data.", "tf_keras.src.engine.")
 
-_optimizers: dict[str, list[weakref.ref[Any]]] = {}  # by function, those whose steps it makes
+# by the name of a tf.function, the optimizers whose steps it makes
+_optimizers: dict[str, list[weakref.ref[Any]]] = {}
 
 
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None, None, None]:
     names.require("watch_transfers()")
-    seen = _Seen(watcher)
+    reporter = _Reporter(watcher)
     with ExitStack() as stack:
-        for owner, name, instead in (
-            (ops._EagerTensorBase, "_numpy", seen.reading),
-            (ops._EagerTensorBase, "_copy_nograd", seen.copying),
-            (constants, "convert_to_eager_tensor", seen.making),
-            (iterators.OwnedIterator, "_next_internal", seen.feeding),
-            (np, "asarray", seen.exporting),
-            (np, "array", seen.exporting),
+        for owner, name, replacement in (
+            (ops._EagerTensorBase, "_numpy", reporter.reading),
+            (ops._EagerTensorBase, "_copy_nograd", reporter.copying),
+            (constants, "convert_to_eager_tensor", reporter.making),
+            (iterators.OwnedIterator, "_next_internal", reporter.feeding),
+            (np, "asarray", reporter.exporting),
+            (np, "array", reporter.exporting),
         ):
-            stack.enter_context(replaced(owner, name, partial(_given_to, instead)))
-        stack.enter_context(mixing.looked_at(seen.operation))
+            stack.enter_context(replaced(owner, name, partial(_around, replacement)))
+        stack.enter_context(mixing.observed(reporter.operation))
         yield
 
 
-def _given_to(instead: Callable[..., Any], own: Callable[..., Any]) -> Callable[..., Any]:
-    @wraps(own)
+def _around(replacement: _Function, original: _Function) -> _Function:
+    """The replacement as a function that is given the original one first."""
+
+    @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return instead(own, *args, **kwargs)
+        return replacement(original, *args, **kwargs)
 
     return call
 
@@ -104,14 +115,14 @@ def words() -> Mapping[str, str]:
     return advice.read(__file__)
 
 
-class _Seen:
-    """What is told to one watcher, and which operands have been copied."""
+class _Reporter:
+    """Reports copies to one watcher, and knows which operands have been copied."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._copies: dict[tuple[int, Device], Any] = {}
+        self._copies: dict[tuple[int, Device], weakref.ref[Any]] = {}
 
-    def _see(  # noqa: PLR0913, PLR0917  (what a `Copy` has)
+    def _report(  # noqa: PLR0913, PLR0917  (what a `Copy` has)
         self,
         kind: Kind,
         operation: str,
@@ -121,147 +132,148 @@ class _Seen:
         array: object = None,
     ) -> None:
         if source is not target and nbytes:
-            is_ahead = operation == _FED  # a dataset has sent it, which was told to
+            non_blocking = operation == _NEXT_BATCH  # a dataset sends it ahead
             self._watcher.see(
-                Copy(kind, operation, nbytes, source, target, is_ahead, mark=_mark(array))
+                Copy(kind, operation, nbytes, source, target, non_blocking, mark=_mark(array))
             )
 
-    def reading(self, read: Callable[..., Any], tensor: Any) -> Any:
-        """``EagerTensor._numpy``, by which TensorFlow reads values."""
+    def reading(self, read: _Function, tensor: Tensor) -> Any:
+        """In the place of ``EagerTensor._numpy``, by which TensorFlow reads values."""
         source = placed(tensor.backing_device)
         if source is not HOST and not _is_kept(tensor):
             calls = _calls_of_libraries()
-            # a boolean may say that there is another batch, which is known on the host
-            if not (
-                tensor.dtype == tf.bool and any(module.startswith(_LOOPS) for module, _ in calls)
-            ):
-                kind: Kind = "copy" if _is_asked(calls) else "number"
-                self._see(
-                    kind, calls[0][1].strip("_") if calls else "numpy", _size(tensor), source, HOST
-                )
+            if not _asks_for_next_batch(tensor, calls):
+                kind: Kind = "copy" if _is_asked_of_us(calls) else "number"
+                name = calls[0].name.strip("_") if calls else "numpy"
+                self._report(kind, name, _size(tensor), source, HOST)
         return read(tensor)
 
     def copying(
-        self, copy: Callable[..., Any], tensor: Any, ctx: Any = None, device_name: Any = None
+        self, copy: _Function, tensor: Tensor, ctx: Any = None, device_name: Any = None
     ) -> Any:
-        """``EagerTensor._copy_nograd``, by which we copy, and TensorFlow's gradient of a copy."""
+        """In the place of ``EagerTensor._copy_nograd``, by which we copy, and TensorFlow's gradient of a copy."""
         kind: Kind = "gradient" if _is_backward(_calls_of_libraries()) else "copy"
-        target = placed(device_name) if device_name else here()
-        self._see(kind, "copy", _size(tensor), placed(tensor.backing_device), target)
+        source = placed(tensor.backing_device)
+        target = placed(device_name) if device_name else current_device()
+        self._report(kind, "copy", _size(tensor), source, target)
         return copy(tensor, ctx, device_name)
 
-    def making(self, make: Callable[..., Any], value: Any, ctx: Any, dtype: Any = None) -> Any:
-        """``convert_to_eager_tensor``, for what is no tensor yet. Python's numbers are copied once, and kept."""
-        target = here()
+    def making(self, make: _Function, value: Any, ctx: Any, dtype: Any = None) -> Any:
+        """In the place of ``convert_to_eager_tensor``. Python's numbers are copied once, and kept."""
+        target = current_device()
         if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
-            nbytes = _size_made(value, dtype)
+            nbytes = _size_of_result(value, dtype)
             calls = _calls_of_libraries() if nbytes else []
-            # told when its operation took the short way, if the long one makes tensors of its arguments
-            if not (
-                type(value) is np.ndarray and any("_eager_fallback" in name for _, name in calls)
-            ):
-                self._see(_kind_of_made(calls), "convert_to_tensor", nbytes, HOST, target, value)
+            # an array that the long way converts was reported when its operation took the short way
+            is_fallback = any("_eager_fallback" in call.name for call in calls)
+            if not (is_fallback and type(value) is np.ndarray):
+                kind = _kind_of_conversion(calls)
+                self._report(kind, "convert_to_tensor", nbytes, HOST, target, value)
         return make(value, ctx, dtype)
 
-    def feeding(self, give: Callable[..., Any], iterator: Any) -> Any:
-        """``OwnedIterator._next_internal``: batches are made on the host."""
-        batch = give(iterator)
+    def feeding(self, next_batch: _Function, iterator: Any) -> Any:
+        """In the place of ``OwnedIterator._next_internal``: batches are made on the host."""
+        batch = next_batch(iterator)
         for tensor in tf.nest.flatten(batch, expand_composites=True):
             if type(tensor) is Eager:
-                self._see("copy", _FED, _size(tensor), HOST, placed(tensor.backing_device))
+                target = placed(tensor.backing_device)
+                self._report("copy", _NEXT_BATCH, _size(tensor), HOST, target)
         return batch
 
-    def exporting(self, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """``np.asarray`` and ``np.array``, which ask a tensor for its memory and no function of it."""
-        given: Any = args[0] if args else None
-        for tensor in given if isinstance(given, (list, tuple)) else (given,):
+    def exporting(self, make: _Function, *args: Any, **kwargs: Any) -> Any:
+        """In the place of ``np.asarray`` and ``np.array``, which read a tensor's memory by no function of its own."""
+        first: Any = args[0] if args else None
+        for tensor in first if isinstance(first, (list, tuple)) else (first,):
             if type(tensor) is not Eager or _is_kept(tensor):
                 continue
             if np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc":
-                self._see(
-                    "number", make.__name__, _size(tensor), placed(tensor.backing_device), HOST
-                )
+                source = placed(tensor.backing_device)
+                self._report("number", make.__name__, _size(tensor), source, HOST)
         return make(*args, **kwargs)
 
-    def operation(self, operation: str, arguments: Any, places: set[str]) -> None:
-        """An operation, with TensorFlow's names of the devices where its arguments are."""
-        special = _special(operation)
-        target = HOST if is_lacking(operation, arguments) else here()
-        if special == "indices" or any(placed(place) is not target for place in places):
-            self._operands(operation, arguments, target)
-        if special == "size" and target is not HOST:
-            self._see("size", operation, 8, target, HOST)
-        elif special == "count":
-            self._counted(arguments)
-        elif special == "function":
-            for optimizer in _steps_of(operation, arguments):
+    def operation(self, operation: str, arguments: Arguments, device_names: set[str]) -> None:
+        """An operation is about to run, on arguments on the devices of these names of TensorFlow's."""
+        feature = _feature(operation)
+        target = HOST if is_lacking(operation, arguments) else current_device()
+        is_crossing = any(placed(name) is not target for name in device_names)
+        if feature == "indices" or is_crossing:
+            self._report_operands(operation, arguments, target)
+        if feature == "size" and target is not HOST:
+            self._report("size", operation, 8, target, HOST)
+        elif feature == "count":
+            self._report_step(arguments)
+        elif feature == "function":
+            for optimizer in _optimizers_of(operation, arguments):
                 self._watcher.stepped(optimizer)
 
-    def _operands(self, operation: str, arguments: Any, scope: Device) -> None:
-        """Tell of the operands that are elsewhere than the operation runs."""
-        given, calls_function = (
-            list(mixing.operands(operation, arguments)),
-            _special(operation) == "function",
-        )
-        if calls_function:
-            crossing = [
-                (o, t)
-                for i, o in given
-                if not o.is_handle
-                for t in mixing.targets_of(operation, i, scope)
-            ]
-        else:  # it runs beside a variable that it is given
-            target = next((o.place for _, o in given if o.is_handle), scope)
-            crossing = [(o, target) for _, o in given]
-        for operand, target in crossing:
-            value, key = operand.value, (id(operand.value), target)
-            if operand.place is target or operand.is_small or key in self._copies:
+    def _report_operands(self, operation: str, arguments: Arguments, scope: Device) -> None:
+        """Report the operands that are elsewhere than the operation runs."""
+        is_function = _feature(operation) == "function"
+        for operand, target in _targets(operation, arguments, scope):
+            value = operand.value
+            key = (id(value), target)
+            if operand.device is target or operand.is_small or key in self._copies:
                 continue
             kind = _kind_of_operand(operation, operand, target, _calls_of_libraries())
             nbytes = prod(operand.shape, start=int(operand.dtype.size))
-            self._see(kind, mixing.spoken(operation), nbytes, operand.place, target, value)
-            if (
-                type(value) is Eager and not calls_function
-            ):  # which copies it in each call; else until the tensor goes
+            name = mixing.readable_name(operation)
+            self._report(kind, name, nbytes, operand.device, target, value)
+            # a function copies its arguments in each call; else a copy is kept while the tensor lives
+            if type(value) is Eager and not is_function:
                 self._copies[key] = weakref.ref(value, partial(self._copies.pop, key))
 
-    def _counted(self, arguments: Any) -> None:
-        """Tell of the optimizer that now sets the number of its steps."""
+    def _report_step(self, arguments: Arguments) -> None:
+        """Report the optimizer that sets the number of its steps, if that is what is assigned."""
         handle, value = arguments[:2]
         if getattr(value, "dtype", None) != tf.int64 or value.shape.rank:
             return
         for frame in _frames():
-            owner = (
-                frame.f_locals.get("self") if frame.f_code.co_varnames[:1] == ("self",) else None
-            )
+            if frame.f_code.co_varnames[:1] != ("self",):
+                continue
+            owner = frame.f_locals.get("self")
             if _counter_of(owner) is handle:
                 self._watcher.stepped(owner)
                 return
 
 
+def _targets(
+    operation: str, arguments: Arguments, scope: Device
+) -> Iterator[tuple[Operand, Device]]:
+    """Each operand with a device on which the operation needs it."""
+    operands = list(mixing.operands(operation, arguments))
+    if _feature(operation) == "function":
+        for number, operand in operands:
+            if not operand.is_handle:
+                for target in mixing.targets_of(operation, number, scope):
+                    yield operand, target
+        return
+    # an operation on a variable runs beside the variable
+    target = next((operand.device for _, operand in operands if operand.is_handle), scope)
+    for _, operand in operands:
+        yield operand, target
+
+
 @lru_cache(maxsize=4096)
-def _special(operation: str) -> str:
-    """What is to be looked at in an operation beside the places of its operands."""
+def _feature(operation: str) -> str:
+    """What counts in an operation beside the devices of its operands."""
     if operation in ("AssignAddVariableOp", "AssignVariableOp"):
         return "count"
     if operation in _SIZES:
         return "size"
     if operation.startswith("__"):  # the call of a tf.function, or a part of its gradient
         return "function"
-    return "" if mixing.INDICES.isdisjoint(mixing.names_in(operation)) else "indices"
+    has_indices = not mixing.INDICES.isdisjoint(mixing.names_in(operation))
+    return "indices" if has_indices else ""
 
 
-def _mark(sent: Any) -> int:
-    """That of an array, a tensor on the host, or a list of numbers that is short."""
-    if isinstance(sent, (list, tuple)):
-        return hash(repr(sent)) if len(sent) <= _SHORT else 0
-    if (
-        type(sent) is Eager
-        and placed(sent.backing_device) is HOST
-        and sent.dtype.is_numpy_compatible
-    ):
-        sent = sent._numpy_internal()
-    return mark_of(sent) if isinstance(sent, np.ndarray) else 0
+def _mark(value: Any) -> int:
+    """The mark of an array, a tensor on the host, or a short list of numbers; 0 for any other value."""
+    if isinstance(value, (list, tuple)):
+        return hash(repr(value)) if len(value) <= _SHORT_LIST else 0
+    is_on_host = type(value) is Eager and placed(value.backing_device) is HOST
+    if is_on_host and value.dtype.is_numpy_compatible:
+        value = value._numpy_internal()
+    return mark_of(value) if isinstance(value, np.ndarray) else 0
 
 
 def _size(tensor: Any) -> int:
@@ -270,35 +282,36 @@ def _size(tensor: Any) -> int:
     return int(tensor.dtype.size * tensor.shape.num_elements())
 
 
-def _size_made(value: Any, dtype: Any) -> int:
-    """The size of what is made of an array or a list; zero of text and int32, which stay on the host."""
-    leaf, count = value, 1
-    while type(leaf) in (list, tuple) and leaf:
-        count *= len(leaf)
-        leaf = next(
-            (each for each in leaf if type(each) is float), leaf[0]
-        )  # integers beside it become floats
-    if isinstance(leaf, (np.ndarray, np.generic)):
-        count, likely = count * leaf.size, leaf.dtype
+def _size_of_result(value: Any, dtype: Any) -> int:
+    """The size of the tensor made of an array or a list; 0 for text and int32, which stay on the host."""
+    element, count = value, 1
+    while type(element) in (list, tuple) and element:
+        count *= len(element)
+        # integers beside a float become floats
+        element = next((each for each in element if type(each) is float), element[0])
+    if isinstance(element, (np.ndarray, np.generic)):
+        count *= element.size
+        dtype = dtype or element.dtype
+    elif type(element) in _DTYPE_OF:
+        dtype = dtype or _DTYPE_OF[type(element)]
     else:
-        likely = _DTYPES.get(type(leaf))
-    if likely is None or (dtype or likely) == tf.int32 or not count:
         return 0
-    made = tf.as_dtype(dtype or likely)
-    return 0 if made == tf.string else count * int(made.size)
+    if not count:
+        return 0
+    result_dtype = tf.as_dtype(dtype)
+    return 0 if result_dtype in (tf.int32, tf.string) else int(count * result_dtype.size)
 
 
-def _is_kept(tensor: Any) -> bool:
-    """Whether values read are few int32, which most of a GPU's kernels keep in the host's memory."""
+def _is_kept(tensor: Tensor) -> bool:
+    """Whether the values are few int32, which most of a GPU's kernels keep in the host's memory."""
+    if tensor.dtype != tf.int32:
+        return False
     shape = tensor.shape
-    return bool(
-        tensor.dtype == tf.int32
-        and (not shape.rank or (shape.rank == 1 and shape[0] <= mixing.DIMENSIONS))
-    )
+    return not shape.rank or bool(shape.rank == 1 and shape[0] <= mixing.DIMENSIONS)
 
 
 def _frames() -> Iterator[FrameType]:
-    """The frames of libraries, the innermost first and our hooks' left out, to the program's own."""
+    """The frames of libraries, the innermost first, up to the program's own; those of our hooks are left out."""
     frame = currentframe()
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -310,63 +323,82 @@ def _frames() -> Iterator[FrameType]:
 
 
 def _calls_of_libraries() -> _Calls:
-    return [(frame.f_globals["__name__"], frame.f_code.co_name) for frame in _frames()]
+    return [_Call(frame.f_globals["__name__"], frame.f_code.co_name) for frame in _frames()]
 
 
-def _outermost(calls: _Calls) -> tuple[str, str]:
-    """The function that the program called, without its decorators."""
-    return next((call for call in reversed(calls) if call[1] not in _BETWEEN), ("", ""))
+def _outermost(calls: _Calls) -> _Call:
+    """The function that the program called; frames of decorators are left out."""
+    named = (call for call in reversed(calls) if call.name not in _OF_DECORATORS)
+    return next(named, _Call("", ""))
+
+
+def _asks_for_next_batch(tensor: Tensor, calls: _Calls) -> bool:
+    """Whether the value is a boolean that says whether there is another batch, which the host knows."""
+    return tensor.dtype == tf.bool and any(call.module.startswith(_LOOPS) for call in calls)
 
 
 def _is_backward(calls: _Calls) -> bool:
-    return any(name == "imperative_grad" for _, name in calls)
+    return any(call.name == "imperative_grad" for call in calls)
 
 
-def _is_asked(calls: _Calls) -> bool:
+def _is_asked_of_us(calls: _Calls) -> bool:
     """Whether the program asks xdevice for a copy, and not for computing."""
-    return _outermost(calls)[0].startswith("xdevice.") and not any(
-        m.startswith(_COMPUTES) for m, _ in calls
-    )
+    is_ours = _outermost(calls).module.startswith("xdevice.")
+    return is_ours and not any(call.module.startswith(_COMPUTING) for call in calls)
 
 
-def _kind_of_made(calls: _Calls) -> Kind:
+def _kind_of_conversion(calls: _Calls) -> Kind:
     if _is_backward(calls):
         return "gradient"
     module, name = _outermost(calls)
-    is_keras = module.startswith(("keras.", "tf_keras.")) and not module.startswith(_COMPUTES)
-    return (
-        "copy"
-        if name in _MAKES or is_keras or module.startswith(_FEEDS) or _is_asked(calls)
-        else "index"
-    )
+    is_keras = module.startswith(("keras.", "tf_keras.")) and not module.startswith(_COMPUTING)
+    is_feeding = is_keras or module.startswith(_FEEDING)
+    if name in _MAKE_TENSORS or is_feeding or _is_asked_of_us(calls):
+        return "copy"
+    return "index"
 
 
 def _kind_of_operand(operation: str, operand: Operand, target: Device, calls: _Calls) -> Kind:
+    is_identity = operation == "Identity"
     if _is_backward(calls):
         return "gradient"
-    is_made = operation == "Identity" and _outermost(calls)[1] in _MAKES
-    if operation == "AssignVariableOp" or is_made or _is_asked(calls):
+    if is_identity and _outermost(calls).name in _MAKE_TENSORS:
         return "copy"
-    if operation == "Identity" and target is HOST:
+    if operation == "AssignVariableOp" or _is_asked_of_us(calls):
+        return "copy"
+    if is_identity and target is HOST:
         return "number"
-    return "print" if operation == "StringFormat" else "index" if operand.is_kept else "operand"
+    if operation == "StringFormat":
+        return "print"
+    return "index" if operand.is_kept else "operand"
 
 
-def _steps_of(function: str, arguments: Any) -> Iterator[object]:
+def _optimizers_of(function: str, arguments: Arguments) -> Iterator[object]:
     """The optimizers that make a step in the function: they count it in a variable to which it assigns."""
     if function not in _optimizers:
         handles = {id(arguments[i]) for i in mixing.assigned_by(function) if i < len(arguments)}
-        found = gc.get_objects() if handles else []
-        kinds = {kind for kind in {type(each) for each in found} if _is_optimizer(kind)}
-        ours = [each for each in found if type(each) in kinds and id(_counter_of(each)) in handles]
-        _optimizers[function] = [weakref.ref(each) for each in ours]
-    yield from (optimizer for known in _optimizers[function] if (optimizer := known()) is not None)
+        _optimizers[function] = [weakref.ref(each) for each in _counting_in(handles)]
+    for reference in _optimizers[function]:
+        optimizer = reference()
+        if optimizer is not None:
+            yield optimizer
+
+
+def _counting_in(handles: set[int]) -> list[Any]:
+    """The optimizers that count their steps in a variable with one of these handles, which are given by their ids."""
+    if not handles:
+        return []
+    objects = gc.get_objects()
+    classes = {cls for cls in set(map(type, objects)) if _is_optimizer(cls)}
+    optimizers = [each for each in objects if type(each) in classes]
+    return [each for each in optimizers if id(_counter_of(each)) in handles]
 
 
 def _counter_of(optimizer: object) -> Any:
     """The handle of the variable in which an optimizer of Keras counts its steps; None for any other object."""
-    counter = getattr(optimizer, "_iterations", None) if _is_optimizer(type(optimizer)) else None
-    return getattr(variable_of(counter), "_handle", None)
+    if not _is_optimizer(type(optimizer)):
+        return None
+    return getattr(variable_of(getattr(optimizer, "_iterations", None)), "_handle", None)
 
 
 def _is_optimizer(cls: type) -> bool:
