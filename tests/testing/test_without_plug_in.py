@@ -122,4 +122,6 @@ def test_our_own_tests_may_skip_for_want_of_a_compiler(with_our_conftest, no_com
 def test_but_not_where_there_is_one(with_our_conftest, compiler):
     result = with_our_conftest()
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["there is a C++ compiler, and yet: Skipped: needs a C++ compiler"])
+    result.stdout.fnmatch_lines(
+        ["there is a C++ compiler, and the test was skipped: Skipped: needs a C++ compiler"]
+    )

@@ -1,78 +1,100 @@
-"""The frameworks that a run of pytest is for: those named, or all that have a device on this machine."""
+"""The frameworks that a run of pytest tests: those named, or all with a device on this machine."""
+
+from typing import NamedTuple
 
 import pytest
 
 from xdevice.errors import did_you_mean
 from xdevice.framework.adapters import available, has_device, is_installed, is_optional, registered
 
-_asked = pytest.StashKey[tuple[list[str], list[str]]]()
+
+class _Selection(NamedTuple):
+    """What --xdevice-backend selects on this machine."""
+
+    names: list[str]
+    notes: list[str]  # one for each framework that is left out
+
+
+_selection = pytest.StashKey[_Selection]()
 
 
 def backends_of(config: pytest.Config) -> list[str]:
-    """The names of the frameworks asked for; `pytest.UsageError` if one of them is not there."""
-    return _found(config)[0]
+    """The names of the frameworks to test; `pytest.UsageError` if one of them is missing."""
+    return _selected(config).names
 
 
 def left_out(config: pytest.Config) -> list[str]:
-    """What to say of each framework that ``all`` or ``installed`` does not stand for on this machine."""
-    return _found(config)[1]
+    """A note on each framework that ``all`` or ``installed`` leaves out on this machine."""
+    return _selected(config).notes
 
 
 def why_unusable(name: str) -> str | None:
-    """What to say of a framework that has no device on this machine; ``None`` of every other."""
+    """Why an installed framework has no device on this machine; ``None`` if it has one."""
     if name not in registered() or not is_installed(name) or has_device(registered()[name]):
         return None
-    return f"{_why_not(name)}; xdevice doctor says more"
+    return f"{_note(name)}; xdevice doctor says more"
 
 
-def _found(config: pytest.Config) -> tuple[list[str], list[str]]:
-    if _asked not in config.stash:
-        config.stash[_asked] = _named(config.getoption("--xdevice-backend") or "installed")
-    return config.stash[_asked]
+def _selected(config: pytest.Config) -> _Selection:
+    if _selection not in config.stash:
+        value = config.getoption("--xdevice-backend") or "installed"
+        config.stash[_selection] = _select(value)
+    return config.stash[_selection]
 
 
-def _named(given: str) -> tuple[list[str], list[str]]:
-    """The frameworks of the option's value, and what to say of those that it leaves out."""
-    several = {"all": list(registered()), "installed": available()}.get(given)
-    wanted = (
-        dict.fromkeys(filter(None, map(str.strip, given.split(","))))
-        if several is None
-        else several
-    )
-    missing = [name for name in several or () if is_optional(name) and not is_installed(name)]
-    names = [name for name in wanted if name not in missing]
-    wrong = [
-        f"{name!r} is not a backend{_meant(name)}" for name in names if name not in registered()
-    ]
-    wrong += [
-        f"{name} is not installed"
-        for name in names
-        if name in registered() and not is_installed(name)
-    ]
-    if wrong or not (names or given == "installed"):
-        raise pytest.UsageError(
-            f"--xdevice-backend={given}: {', '.join(wrong) or 'no framework is named'}; "
-            f"installed are {', '.join(available()) or 'none'}"
-        )
-    idle = [name for name in several or () if name in names and not has_device(registered()[name])]
-    out = [*map(_why_not, idle), *(f"{name}: not installed" for name in missing)]
-    return [name for name in names if name not in idle], out
+def _select(value: str) -> _Selection:
+    if value == "all":
+        return _with_device(value, list(registered()))
+    if value == "installed":
+        return _with_device(value, available())
+    return _named(value)
 
 
-def _meant(name: str) -> str:
+def _with_device(value: str, candidates: list[str]) -> _Selection:
+    """The candidates without those that have no device, and without optional ones not installed."""
+    missing = [name for name in candidates if is_optional(name) and not is_installed(name)]
+    names = [name for name in candidates if name not in missing]
+    _check(value, names)
+    unusable = [name for name in names if not has_device(registered()[name])]
+    notes = [_note(name) for name in unusable]
+    notes += [f"{name}: not installed" for name in missing]
+    return _Selection([name for name in names if name not in unusable], notes)
+
+
+def _named(value: str) -> _Selection:
+    names = list(dict.fromkeys(filter(None, map(str.strip, value.split(",")))))
+    if not names:
+        raise _usage_error(value, "no framework is named")
+    _check(value, names)
+    return _Selection(names, [])
+
+
+def _check(value: str, names: list[str]) -> None:
+    unknown = [name for name in names if name not in registered()]
+    problems = [f"{name!r} is not a backend{_suggestion(name)}" for name in unknown]
+    for name in names:
+        if name in registered() and not is_installed(name):
+            problems.append(f"{name} is not installed")
+    if problems:
+        raise _usage_error(value, ", ".join(problems))
+
+
+def _usage_error(value: str, problem: str) -> pytest.UsageError:
+    installed = ", ".join(available()) or "none"
+    return pytest.UsageError(f"--xdevice-backend={value}: {problem}; installed are {installed}")
+
+
+def _suggestion(name: str) -> str:
     hint = did_you_mean(name, registered(), "").rstrip("?")
     return f" ({hint})" if hint else ""
 
 
-def _why_not(name: str) -> str:
-    from xdevice.hardware.diagnosis import (
-        build_of,
-        diagnose,
-        facts_of,
-    )  # reads the machine: only where none is there
+def _note(name: str) -> str:
+    """Why the framework is installed, and not usable here."""
+    from xdevice.hardware.diagnosis import build_of, diagnose, facts_of  # it reads the machine
 
     owner = registered()[name]
-    problem, about = diagnose(facts_of(owner)), f"{name} {build_of(owner)['version']}".rstrip()
-    return (
-        f"{about}: installed, not usable here: {problem.reason if problem else 'it has no device'}"
-    )
+    problem = diagnose(facts_of(owner))
+    reason = problem.reason if problem else "it has no device"
+    version = f"{name} {build_of(owner)['version']}".rstrip()
+    return f"{version}: installed, not usable here: {reason}"

@@ -1,7 +1,8 @@
 """The pytest plugin: the frameworks and devices to test on, and what a test needs.
 
-It imports no framework until a test asks for one. A project may define fixtures named ``backend`` and ``device``, which
-here only return ``xdevice_backend`` and ``xdevice_device``, the ones that are parametrised.
+It imports no framework until a test asks for one. A project may define its own fixtures ``backend``
+and ``device``: those here only return ``xdevice_backend`` and ``xdevice_device``, which have the
+parameters.
 """
 
 import argparse
@@ -36,10 +37,16 @@ _waived = pytest.StashKey[dict[str, None]]()  # lines for the summary, in order
 pytest.register_assert_rewrite("xdevice.testing.contract")
 
 MARKS = {
-    "gpu": "gpu(n=1): needs n real GPUs under the framework; else it is skipped, or fails with --xdevice-require",
-    "multi_device": "multi_device(n=2): needs n GPUs, real or virtual; else as gpu",
-    "no_transfers": "no_transfers(level='forbid', max_copies=0, max_bytes=None): the test copies nothing between "
-    "devices, with 'forbid_implicit' nothing that it does not ask for; or at most so many copies and bytes",
+    "gpu": (
+        "gpu(n=1): needs n real GPUs under the framework; without them the test is skipped, "
+        "or fails with --xdevice-require"
+    ),
+    "multi_device": "multi_device(n=2): needs n GPUs, real or virtual; without them as gpu",
+    "no_transfers": (
+        "no_transfers(level='forbid', max_copies=0, max_bytes=None): the test copies nothing "
+        "between devices ('forbid_implicit': nothing but explicit moves), or at most so many "
+        "copies and bytes"
+    ),
 }
 
 
@@ -48,35 +55,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--xdevice-backend",
         metavar="NAMES",
-        help="frameworks to test: a,b or all or installed (the default); one that is missing is an error; "
-        "all and installed leave out what has no device on this machine",
+        help="frameworks to test: A,B, all or installed (the default); a missing one is an error; "
+        "all and installed leave out frameworks that have no device on this machine",
     )
     group.addoption(
         "--xdevice-virtual-gpus",
         metavar="N",
         type=_request,
         help=f"give every framework that can have them N virtual GPUs, as {ENV} does; 0: none; "
-        f"N:stand-in: they also answer to the framework's own names for its GPUs; "
-        f"N:stand-in,lenient: and compute what real GPUs refuse",
+        "N:stand-in: they answer to the framework's own names for its GPUs; "
+        "N:stand-in,lenient: they also compute what real GPUs refuse",
     )
-    fails = "a test that needs more GPUs than there are fails, not skips"
+    fails = "fail tests that need more GPUs than there are, instead of skipping them"
     group.addoption("--xdevice-require", action="store_true", help=fails)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Ask for virtual GPUs before any conftest.py can use a framework; subprocesses get them too."""
-    wanted: str | None = early_config.known_args_namespace.xdevice_virtual_gpus
-    if wanted is not None:
+    request: str | None = early_config.known_args_namespace.xdevice_virtual_gpus
+    if request is not None:
         environment = pytest.MonkeyPatch()
-        environment.setenv(ENV, wanted)
+        environment.setenv(ENV, request)
         early_config.add_cleanup(environment.undo)
         if are_asked_for():
             provider().ask_by_pytest()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks; frameworks asked for by name must be there."""
+    """Register the marks; raise an error if a framework that is named is missing."""
     for mark in MARKS.values():
         config.addinivalue_line("markers", mark)
     if config.getoption("--xdevice-backend") is not None:
@@ -85,27 +92,31 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_report_header(config: pytest.Config) -> str | None:
     """One line, if frameworks or devices were asked for."""
-    if all(
-        config.getoption(f"--xdevice-{option}") is None for option in ("backend", "virtual-gpus")
-    ):
+    names_frameworks = config.getoption("--xdevice-backend") is not None
+    if not names_frameworks and config.getoption("--xdevice-virtual-gpus") is None:
         return None
-    said = f"; {provider().described()}" if are_asked_for() else ""
-    if config.getoption("--xdevice-backend") is None:
-        return (
-            f"xdevice: {', '.join(available())}{said}"  # none is imported until a test asks for one
-        )
-    others = [*left_out(config), *without_plug_in.header(config)]
-    return "; ".join([f"xdevice: {', '.join(backends_of(config))}{said}", *others])
+    # `available` imports no framework.
+    frameworks = backends_of(config) if names_frameworks else available()
+    notes = [f"xdevice: {', '.join(frameworks)}"]
+    if are_asked_for():
+        notes.append(provider().described())
+    if names_frameworks:
+        notes += [*left_out(config), *without_plug_in.header(config)]
+    return "; ".join(notes)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test for each framework asked for, or for each device of each; in a class with ``backend = "a"`` for a."""
+    """Run a test for each framework asked for, or for each device of each.
+
+    A class that sets ``backend`` has its tests run for that framework alone.
+    """
     if "xdevice_backend" not in metafunc.fixturenames:
         return
-    own = getattr(metafunc.cls, "backend", None)
-    names = (
-        [own] if isinstance(own, str) else _asked(metafunc.config) or [""]
-    )  # none: the fixture says so
+    class_backend = getattr(metafunc.cls, "backend", None)
+    if isinstance(class_backend, str):
+        names = [class_backend]
+    else:
+        names = _tested_backends(metafunc.config) or [""]  # the fixture raises the error
     if "xdevice_device" in metafunc.fixturenames:
         pairs = [(name, device) for name in names for device in _devices_of(name)]
         ids = ["-".join(filter(None, pair)) for pair in pairs]
@@ -115,22 +126,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out a class's own framework where others were asked for, and promises that need what it has not got."""
-    kept = [
+    """Deselect the tests of other frameworks, and promises that do not apply or are waived."""
+    selected = [
         item
         for item in items
         if _is_asked_for(item) and _is_promised(item) and not _is_waived(item)
     ]
-    if len(kept) < len(items):
-        config.hook.pytest_deselected(items=list(set(items) - set(kept)))
-        items[:] = kept
+    if len(selected) < len(items):
+        config.hook.pytest_deselected(items=list(set(items) - set(selected)))
+        items[:] = selected
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(
     terminalreporter: Any, config: pytest.Config
 ) -> Generator[None, None, None]:
-    """Say last which promises were waived, and why; and what was left out without a compiler."""
+    """Print which promises were waived, and why; and what was left out for want of a compiler."""
     yield
     for line in [
         *config.stash.get(_waived, {}),
@@ -141,38 +152,42 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Look for a device of a class's own framework, and for the GPUs that a mark says are needed."""
-    why = why_unusable(_backend_of(item) or "")
-    if why:
-        _lack(item.config, why)
-    for mark, least, real in (("gpu", 1, True), ("multi_device", 2, False)):
-        found = item.get_closest_marker(mark)
-        if found is not None and _is_ours(item.config, mark):
-            given = found.args or found.kwargs
-            wanted = as_integer(found.args[0] if found.args else found.kwargs.get("n", least))
-            if wanted is None or wanted < 1:
-                pytest.fail(
-                    f"@pytest.mark.{mark}: {given} is not a number of GPUs; give 1 or more",
-                    pytrace=False,
-                )
-            with using(_backend_of(item) or choosing.backend()):
-                _need(item.config, wanted, real=real)
+    """Skip or fail a test whose framework has no device, or fewer GPUs than a mark needs."""
+    reason = why_unusable(_backend_of(item) or "")
+    if reason:
+        _skip_or_fail(item.config, reason)
+    _check_mark(item, "gpu", default=1, real=True)
+    _check_mark(item, "multi_device", default=2, real=False)
+
+
+def _check_mark(item: pytest.Item, name: str, *, default: int, real: bool) -> None:
+    mark = item.get_closest_marker(name)
+    if mark is None or not _is_ours(item.config, name):
+        return
+    number = as_integer(mark.args[0] if mark.args else mark.kwargs.get("n", default))
+    if number is None or number < 1:
+        argument = mark.args or mark.kwargs
+        pytest.fail(
+            f"@pytest.mark.{name}: {argument} is not a number of GPUs; give 1 or more",
+            pytrace=False,
+        )
+    with using(_backend_of(item) or choosing.backend()):
+        _check_gpus(item.config, number, real=real)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Choose a class's own framework, also for those of its tests that do not take the fixture."""
-    own = _own_backend(item)
-    with using(own) if own else nullcontext():
+    """Choose a class's own framework, also for its tests that do not take the fixture."""
+    name = _class_backend(item)
+    with using(name) if name else nullcontext():
         return (yield)
 
 
 @pytest.fixture
 def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each framework asked for, chosen while the test runs."""
-    with using(
-        getattr(request, "param", None) or _the_one(request) or choosing.backend()
-    ) as chosen:
+    name = getattr(request, "param", None) or _only_backend(request) or choosing.backend()
+    with using(name) as chosen:
         yield chosen
 
 
@@ -181,7 +196,8 @@ def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> 
     """Each device of each framework asked for."""
     if getattr(request, "param", None):
         return Device(request.param)
-    # a unittest class has no parameters, or it could not be asked at collection: then the error belongs to this test
+    # A unittest class has no parameters, or the framework could not list its devices at collection:
+    # then the error is raised here.
     return devices()[0]
 
 
@@ -199,17 +215,22 @@ def device(xdevice_device: Device) -> Device:
 
 @pytest.fixture
 def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[Device, Device]:
-    """Two GPUs, real or virtual, of each framework asked for; else a skip, or with --xdevice-require a failure."""
-    _need(request.config, 2, real=False)
+    """Two GPUs, real or virtual, of each framework asked for.
+
+    Without them the test is skipped, or fails with --xdevice-require.
+    """
+    _check_gpus(request.config, 2, real=False)
     return gpu(0), gpu(1)
 
 
-def _asked(config: pytest.Config) -> list[str]:
+def _tested_backends(config: pytest.Config) -> list[str]:
     """The frameworks asked for; one without a device is an error of the file that needs it."""
     names = backends_of(config)
     without_plug_in.go_without(config, names)
-    for why in filter(None, map(why_unusable, names)):
-        raise pytest.Collector.CollectError(why)
+    for name in names:
+        reason = why_unusable(name)
+        if reason:
+            raise pytest.Collector.CollectError(reason)
     return names
 
 
@@ -230,71 +251,68 @@ def _devices_of(name: str) -> list[str]:
 
 
 def _backend_of(item: pytest.Item) -> str | None:
-    """The framework for which this test runs, if the plugin has said so."""
+    """The framework that this test runs under, if the plugin has chosen it."""
     callspec = getattr(item, "callspec", None)
-    named: str | None = callspec.params.get("xdevice_backend") if callspec else None
-    return _own_backend(item) if named is None else named
+    name: str | None = callspec.params.get("xdevice_backend") if callspec else None
+    return _class_backend(item) if name is None else name
 
 
-def _own_backend(item: pytest.Item) -> str | None:
-    """The framework that a class names for its tests, if one of them does not come with the fixture's parameter."""
-    own = getattr(getattr(item, "cls", None), "backend", None)
-    takes = "xdevice_backend" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec")
-    return (
-        own
-        if isinstance(own, str) and not takes and own in registered() and is_installed(own)
-        else None
-    )
+def _class_backend(item: pytest.Item) -> str | None:
+    """The framework that a class sets for its tests, unless the test has the fixture's parameter."""
+    name = getattr(getattr(item, "cls", None), "backend", None)
+    if not isinstance(name, str):
+        return None
+    if "xdevice_backend" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec"):
+        return None
+    return name if name in registered() and is_installed(name) else None
 
 
-def _the_one(request: pytest.FixtureRequest) -> str | None:
+def _only_backend(request: pytest.FixtureRequest) -> str | None:
     """The framework of a test that cannot have parameters: one of unittest's classes."""
-    own = getattr(request.cls, "backend", None)
-    if isinstance(own, str):
-        return own
-    asked = (
-        backends_of(request.config)
-        if request.config.getoption("--xdevice-backend") is not None
-        else []
-    )
-    if len(asked) > 1:
+    name = getattr(request.cls, "backend", None)
+    if isinstance(name, str):
+        return name
+    if request.config.getoption("--xdevice-backend") is None:
+        return None
+    names = backends_of(request.config)
+    if len(names) > 1:
         pytest.fail(
-            f"a unittest class runs under one framework, and {', '.join(asked)} are asked for; "
-            f"run pytest for each of them, or set backend = {asked[0]!r} in the class",
+            f"a unittest class runs under one framework, and {', '.join(names)} are asked for; "
+            f"run pytest for each of them, or set backend = {names[0]!r} in the class",
             pytrace=False,
         )
-    return asked[0] if asked else None
+    return names[0] if names else None
 
 
 def _is_ours(config: pytest.Config, mark: str) -> bool:
-    """Whether the mark is the plugin's: another plugin or project may register one of that name."""
+    """Whether the mark is the plugin's: another plugin may register one of that name."""
     lines: list[str] = config.getini("markers")
-    return [line for line in lines if line.partition(":")[0].partition("(")[0].strip() == mark] == [
-        MARKS[mark]
-    ]
+    registered_lines = [line for line in lines if _mark_name(line) == mark]
+    return registered_lines == [MARKS[mark]]
+
+
+def _mark_name(line: str) -> str:
+    return line.partition(":")[0].partition("(")[0].strip()
 
 
 def _is_asked_for(item: pytest.Item) -> bool:
     name = _backend_of(item)
-    return (
-        not name
-        or item.config.getoption("--xdevice-backend") is None
-        or name in backends_of(item.config)
-    )
+    if not name or item.config.getoption("--xdevice-backend") is None:
+        return True
+    return name in backends_of(item.config)
 
 
 def _is_promised(item: pytest.Item) -> bool:
-    promised = getattr(
-        getattr(item, "cls", None), "xdevice_promised", None
-    )  # a part of the contract suite
+    """Whether a promise of the contract suite applies to the framework; true of other tests."""
+    applies = getattr(getattr(item, "cls", None), "xdevice_promised", None)
     name, callspec = _backend_of(item), getattr(item, "callspec", None)
-    return not (promised and name and callspec) or promised(
-        name, getattr(item, "function", None), callspec.params
-    )
+    if not applies or not name or not callspec:
+        return True
+    return bool(applies(name, getattr(item, "function", None), callspec.params))
 
 
 def _is_waived(item: pytest.Item) -> bool:
-    """Whether the class waives the promise; then the summary says so."""
+    """Whether the class waives the promise. The summary then prints the reason."""
     cls: Any = getattr(item, "cls", None)
     waived: dict[str, str] = getattr(cls, "waived", None) or {}
     for unknown in [name for name in waived if not hasattr(cls, name)]:
@@ -304,39 +322,48 @@ def _is_waived(item: pytest.Item) -> bool:
             f"{cls.__name__}.waived names {unknown}, which is not a promise; {hint}"
         )
     name = getattr(item, "originalname", item.name)
-    if name in waived:
-        item.config.stash.setdefault(_waived, {})[
-            f"xdevice: {cls.__name__} waives {name}: {waived[name]}"
-        ] = None
-    return name in waived
+    if name not in waived:
+        return False
+    line = f"xdevice: {cls.__name__} waives {name}: {waived[name]}"
+    item.config.stash.setdefault(_waived, {})[line] = None
+    return True
 
 
-def _need(config: pytest.Config, wanted: int, *, real: bool) -> None:
-    """Skip or fail the test unless the chosen framework has as many GPUs."""
-    there = devices("gpu")
-    virtual = bool(there) and properties(there[0])["virtual"]
-    if wanted <= (0 if real and virtual else len(there)):
+def _check_gpus(config: pytest.Config, number: int, *, real: bool) -> None:
+    """Skip or fail the test unless the chosen framework has so many GPUs."""
+    gpus = devices("gpu")
+    virtual = bool(gpus) and properties(gpus[0])["virtual"]
+    usable = 0 if real and virtual else len(gpus)
+    if number <= usable:
         return
-    seen = f"{len(there)} {'virtual' if virtual else 'real'}" if there else "none"
-    what = f"needs {wanted} {'real ' if real else ''}GPU{'s' if wanted > 1 else ''}, {choosing.backend()} sees {seen}"
-    if real:
-        why = (
-            "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
-        )
-        _lack(config, f"{what}; {why}")
-    why_none = without_plug_in.refusal(config, choosing.backend())
-    if why_none:
-        _lack(config, f"{what}; {why_none}")
-    hiding = "CUDA_VISIBLE_DEVICES= " if there and not virtual else ""
+    kind = "virtual" if virtual else "real"
+    available_gpus = f"{len(gpus)} {kind}" if gpus else "none"
+    plural = "s" if number > 1 else ""
+    real_gpu = "real GPU" if real else "GPU"
+    reason = f"needs {number} {real_gpu}{plural}, {choosing.backend()} sees {available_gpus}"
+    hint = _hint_for_real(virtual) if real else _hint_for_virtual(config, number, gpus, virtual)
+    _skip_or_fail(config, f"{reason}; {hint}")
+
+
+def _hint_for_real(virtual: bool) -> str:
+    return "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
+
+
+def _hint_for_virtual(config: pytest.Config, number: int, gpus: list[Device], virtual: bool) -> str:
+    """How the framework gets so many virtual GPUs, or why it cannot have them."""
+    refusal = without_plug_in.refusal(config, choosing.backend())
+    if refusal:
+        return refusal
     try:
         _ = choosing.backend().virtual.enable
     except NotSupportedError as error:
-        _lack(config, f"{what}; {error}")
-    _lack(config, f"{what}; {hiding}pytest --xdevice-virtual-gpus={wanted} gives it virtual ones")
+        return str(error)
+    hiding = "CUDA_VISIBLE_DEVICES= " if gpus and not virtual else ""
+    return f"{hiding}pytest --xdevice-virtual-gpus={number} gives it virtual ones"
 
 
-def _lack(config: pytest.Config, what: str) -> NoReturn:
+def _skip_or_fail(config: pytest.Config, reason: str) -> NoReturn:
     """Skip the test, or fail it with --xdevice-require."""
     if config.getoption("--xdevice-require"):
-        pytest.fail(what, pytrace=False)
-    raise pytest.skip.Exception(what, _use_item_location=True)  # as pytest does for its own marks
+        pytest.fail(reason, pytrace=False)
+    raise pytest.skip.Exception(reason, _use_item_location=True)  # as pytest does for its own marks

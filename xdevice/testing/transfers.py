@@ -1,6 +1,6 @@
-"""The pytest plugin's part about copies between devices: the mark ``no_transfers`` and the fixture ``transfers``.
+"""Copies between devices in tests: the mark ``no_transfers`` and the fixture ``transfers``.
 
-What watches is imported by the first test that needs it.
+The first test that needs a watcher imports it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,28 @@ if TYPE_CHECKING:
     from xdevice.tensors.transfers.report import Report
 
 
-_found = pytest.StashKey[list[Any]]()  # the lines that copied, where the baseline is to be written
+_copying_lines = pytest.StashKey[Any]()  # present if the baseline is to be written
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("xdevice", "frameworks and devices (xdevice)")
-    known = "lines that may copy: no_transfers is about others; xdevice run --baseline reads the same file"
-    group.addoption("--xdevice-baseline", metavar="FILE", help=known)
-    keeps = "with it: write the lines that copy in tests with the mark no_transfers into the file"
-    group.addoption("--xdevice-update-baseline", action="store_true", help=keeps)
+    baseline = "lines that may copy in spite of no_transfers; xdevice run --baseline reads the file"
+    group.addoption("--xdevice-baseline", metavar="FILE", help=baseline)
+    update = (
+        "with --xdevice-baseline: write the lines that copy in no_transfers tests into its FILE"
+    )
+    group.addoption("--xdevice-update-baseline", action="store_true", help=update)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Read the baseline; where it is to be written, tests with the mark may copy."""
+    """Read the baseline. If it is to be written, tests with the mark may copy."""
     file = session.config.getoption("--xdevice-baseline")
     updates = session.config.getoption("--xdevice-update-baseline")
     if updates and (file is None or hasattr(session.config, "workerinput")):
-        wanted = "--xdevice-baseline=FILE" if file is None else "one process, without pytest-xdist"
-        raise pytest.UsageError(f"--xdevice-update-baseline needs {wanted}")
+        need = "--xdevice-baseline=FILE" if file is None else "one process, without pytest-xdist"
+        raise pytest.UsageError(f"--xdevice-update-baseline needs {need}")
     if updates:
-        session.config.stash[_found] = []
+        session.config.stash[_copying_lines] = []
     elif file is not None:
         from xdevice.tensors.transfers.baseline import Baseline
         from xdevice.tensors.transfers.watching import accept
@@ -50,12 +52,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _found in session.config.stash:
+    if _copying_lines in session.config.stash:
         from xdevice.tensors.transfers.baseline import Baseline
 
         file = session.config.invocation_params.dir / session.config.getoption("--xdevice-baseline")
-        lines = session.config.stash[_found]
-        Baseline(file).write(lines)
+        Baseline(file).write(session.config.stash[_copying_lines])
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def transfers() -> Generator[Report, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Hold a test to what its mark allows: without a budget, the line that copies raises `TransferError`."""
+    """Hold a test to its mark: without a budget, the line that copies raises `TransferError`."""
     mark = item.get_closest_marker("no_transfers")
     if mark is None:
         return (yield)
@@ -75,39 +76,41 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         level, budget = _read(*mark.args, **mark.kwargs)
     except (TypeError, XDeviceError) as error:
         pytest.fail(f"@pytest.mark.no_transfers: {error}", pytrace=False)
-    found = item.config.stash.get(_found, None)
-    if found is not None:
+    copying_lines = item.config.stash.get(_copying_lines, None)
+    if copying_lines is not None:
         with watch_transfers() as report:
             try:
                 return (yield)
             finally:
-                found += report.lines
+                copying_lines += report.lines
     if not any(budget.values()):
         with transfer_guard(level):
             return (yield)
     with watch_transfers() as report:
         result = yield
-    _hold(report, level, budget)
+    _check_budget(report, level, budget)
     return result
 
 
 def _read(
     level: Level = "forbid", *, max_copies: Any = None, max_bytes: Any = None
 ) -> tuple[Level, dict[str, int]]:
-    """The level, and what may be copied; empty where nothing may."""
+    """The level, and the budget of copies and bytes; an empty one if nothing may be copied."""
     from xdevice.tensors.transfers.guard import checked_level
 
-    budget = {"max_copies": max_copies, "max_bytes": max_bytes}
-    words = "{}={!r} is not a whole number of 0 or more"
-    return checked_level(level), {
-        k: whole_number(n, words.format(k, n)) for k, n in budget.items() if n is not None
-    }
+    budget: dict[str, int] = {}
+    for name, limit in (("max_copies", max_copies), ("max_bytes", max_bytes)):
+        if limit is not None:
+            message = f"{name}={limit!r} is not a whole number of 0 or more"
+            budget[name] = whole_number(limit, message)
+    return checked_level(level), budget
 
 
-def _hold(report: Report, level: Level, budget: dict[str, int]) -> None:
-    """Fail with the report, if more was copied than the budget."""
-    counted = [each for each in report if level == "forbid" or each.kind != "copy"]
-    copies, nbytes = sum(each.copies for each in counted), sum(each.nbytes for each in counted)
+def _check_budget(report: Report, level: Level, budget: dict[str, int]) -> None:
+    """Fail with the report if more was copied than the budget allows."""
+    counted = [finding for finding in report if level == "forbid" or finding.kind != "copy"]
+    copies = sum(finding.copies for finding in counted)
+    nbytes = sum(finding.nbytes for finding in counted)
     if copies > budget.get("max_copies", copies) or nbytes > budget.get("max_bytes", nbytes):
         allowed = ", ".join(f"{name}={number}" for name, number in budget.items())
         pytest.fail(

@@ -1,4 +1,4 @@
-"""Frameworks whose virtual GPUs need a plug-in that this machine cannot have: they are tested without."""
+"""Testing frameworks without virtual GPUs if they need a plug-in that cannot be compiled here."""
 
 from typing import Any
 
@@ -11,48 +11,50 @@ _refused = pytest.StashKey[dict[str, str]]()
 
 
 def go_without(config: pytest.Config, names: list[str]) -> None:
-    """Let those of the frameworks that cannot have the virtual GPUs asked for do without, if there is no compiler."""
+    """Test a framework without the virtual GPUs asked for, if its plug-in cannot be compiled."""
     if _refused in config.stash:
         return
-    asked = are_asked_for() and provider().cannot_compile()
-    refused = {name: why for name in names if (why := _why_none(name))} if asked else {}
+    refused: dict[str, str] = {}
+    if are_asked_for() and provider().cannot_compile():
+        for name in names:
+            reason = _why_none(name)
+            if reason:
+                refused[name] = reason
+                provider().leave_out(name)
     config.stash[_refused] = refused
-    for name in refused:
-        provider().leave_out(name)
-    if refused and len(refused) == len(names):  # so that child processes do without, too
+    if refused and len(refused) == len(names):  # child processes do without them, too
         environment = pytest.MonkeyPatch()
         environment.setenv(ENV, "0")
         config.add_cleanup(environment.undo)
 
 
 def refusal(config: pytest.Config, name: str) -> str | None:
-    """Why the framework is tested without the virtual GPUs that were asked for; ``None`` if it has them."""
-    return _of(config).get(name)
+    """Why the framework is tested without virtual GPUs; ``None`` if it has those asked for."""
+    return _refusals(config).get(name)
 
 
 def header(config: pytest.Config) -> list[str]:
-    return [f"{name} is tested without virtual GPUs" for name in _of(config)]
+    return [f"{name} is tested without virtual GPUs" for name in _refusals(config)]
 
 
 def lines(config: pytest.Config, stats: dict[str, list[Any]]) -> list[str]:
-    """What the last lines of a run say: why a framework did without, and how many tests need a compiler."""
-    said = [
-        f"xdevice: {name} was tested without virtual GPUs: {why}"
-        for name, why in _of(config).items()
+    """The last lines of a run: frameworks without virtual GPUs, and tests that need a compiler."""
+    summary = [
+        f"xdevice: {name} was tested without virtual GPUs: {reason}"
+        for name, reason in _refusals(config).items()
     ]
     number = sum(
         "C++ compiler" in str(getattr(report, "longrepr", ""))
         for report in stats.get("skipped", ())
     )
     if number:
-        plural = "s were" if number > 1 else " was"
-        said.append(
-            f"xdevice: {number} test{plural} skipped without a C++ compiler: {provider().how_to_compile()}"
-        )
-    return said
+        tests = "1 test was" if number == 1 else f"{number} tests were"
+        advice = provider().how_to_compile()
+        summary.append(f"xdevice: {tests} skipped without a C++ compiler: {advice}")
+    return summary
 
 
-def _of(config: pytest.Config) -> dict[str, str]:
+def _refusals(config: pytest.Config) -> dict[str, str]:
     return config.stash.get(_refused, {})
 
 
@@ -62,6 +64,6 @@ def _why_none(name: str) -> str | None:
             count("gpu")
     except NotSupportedError as error:
         return str(error)
-    except XDeviceError:  # which the tests will see
+    except XDeviceError:  # the tests raise it again
         return None
     return None
