@@ -53,7 +53,7 @@ def share(fraction: float | None) -> dict[str, str]:
 
 
 def _part(fraction: float) -> int:
-    """That part of a GPU's memory, of the smallest one's, in MiB: TensorFlow is told no fractions."""
+    """The fraction of the smallest GPU's memory, in MiB: TensorFlow accepts no fractions."""
     totals = [
         gpu["total_memory"] for gpu in machine.gpus()["gpus"] if gpu["total_memory"] is not None
     ]
