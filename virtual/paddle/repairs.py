@@ -1,11 +1,12 @@
 """Operations of PaddlePaddle that go wrong on a custom device, replaced by ones that work on virtual GPUs.
 
-Limitation in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, as ``device_of`` says. As on
-real GPUs, optimizers, gradient clipping and recurrent layers create tensors on the default device: build and step them
-within ``scope(device)``, or an optimizer may move its model to the default device.
+Limitation in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, and ``device_of`` says so. As
+on real GPUs, optimizers, gradient clipping and recurrent layers create tensors on the default device. Build and step
+them within ``scope(device)``; otherwise an optimizer may move its model to the default device.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import paddle
 from paddle.base import core
@@ -14,26 +15,36 @@ from xdevice.backends.paddle import hardware
 from xdevice.backends.paddle.placement import device_of, move
 from xdevice.backends.paddle.private_names import in_place_of, names, replace_name
 
+NativePlace: TypeAlias = Any
+Operation: TypeAlias = Callable[..., Any]
+Tensor: TypeAlias = Any
+
 
 def apply() -> None:
+    _add_place_methods()
+    for path, repaired in _REPAIRED.items():
+        in_place_of(f"paddle.{path}")(repaired)
+
+
+def _add_place_methods() -> None:
+    """Add the methods of places that `Tensor.device` of PaddlePaddle 3.3.1 calls, if the version lacks them."""
     place: Any = core.Place
-    for name, known in (("type", "custom_device_type"), ("id", "custom_device_id")):
-        if not hasattr(
-            place, f"get_device_{name}"
-        ):  # PaddlePaddle 3.3.1 asks for them in `Tensor.device`
-            replace_name(f"paddle.base.core:Place.get_device_{name}", getattr(place, known))
-    for path, mended in _MENDED.items():
-        in_place_of(f"paddle.{path}")(mended)
+    for name, alternative in (
+        ("get_device_type", place.custom_device_type),
+        ("get_device_id", place.custom_device_id),
+    ):
+        if not hasattr(place, name):
+            replace_name(f"paddle.base.core:Place.{name}", alternative)
 
 
-def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
-    """Let an operation of the CPU write to a virtual GPU's tensors (PaddlePaddle 3.0 and 3.3.1).
+def _run_on_the_host(operation: Operation, *args: Any, **kwargs: Any) -> Any:
+    """Run an operation on host copies of a virtual GPU's tensors, and return the values (PaddlePaddle 3.0 and 3.3.1).
 
-    That of `RMSProp` refuses the separate copies that it is given of a tensor to read and to write; those of
-    `GradScaler`, and of recurrent layers when they are made, leave on the CPU what they wrote.
+    The operation of `RMSProp` refuses separate copies of a tensor that it reads and writes. The operations of
+    `GradScaler`, and of recurrent layers when they are created, leave their results on the CPU.
     """
     names.require("moves between devices")
-    copies: dict[int, tuple[Any, Any]] = {}
+    copies: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of a tensor: the tensor, and its copy
 
     def on_host(value: Any) -> Any:
         if isinstance(value, list):
@@ -42,69 +53,74 @@ def _on_the_host(operation: Any, *args: Any, **kwargs: Any) -> Any:
             return value
         if id(value) not in copies:
             copies[id(value)] = value, value._copy_to(core.CPUPlace(), True)
-        return copies[id(value)][1]
+        _, host_copy = copies[id(value)]
+        return host_copy
 
-    result = operation(
-        *map(on_host, args), **{name: on_host(value) for name, value in kwargs.items()}
-    )
-    for tensor, written in copies.values():
-        back = written._copy_to(tensor.place, True)
-        tensor.value().get_tensor()._share_data_with(back.value().get_tensor())
+    host_args = [on_host(value) for value in args]
+    host_kwargs = {name: on_host(value) for name, value in kwargs.items()}
+    result = operation(*host_args, **host_kwargs)
+    for tensor, host_copy in copies.values():
+        written = host_copy._copy_to(tensor.place, True)
+        tensor.value().get_tensor()._share_data_with(written.value().get_tensor())
     return result
 
 
-def _generator_of(generator: Any, place: Any) -> Any:
-    """That of the CPU, whose kernels draw a virtual GPU's numbers: checkpointing repeats dropout by its state."""
-    states: Any = core
-    return (
-        states.default_cpu_generator()
-        if place.get_device_type() == hardware.WORD
-        else generator(place)
-    )
+def _default_generator(native: Operation, place: NativePlace) -> Any:
+    """The CPU's generator, whose kernels draw a virtual GPU's numbers.
+
+    Recomputation (`paddle.distributed.fleet.utils.recompute`) repeats a dropout by saving and restoring its state.
+    """
+    if place.get_device_type() != hardware.WORD:
+        return native(place)
+    generators: Any = core
+    return generators.default_cpu_generator()
 
 
 class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
     """An embedding whose gradient is on its weight's device; PaddlePaddle 3.0 and 3.3.1 leave it on the CPU."""
 
     @staticmethod
-    def forward(ctx: Any, weight: Any, run: Any, x: Any, options: tuple[Any, ...]) -> Any:
+    def forward(
+        ctx: Any, weight: Tensor, native: Operation, x: Tensor, options: tuple[Any, ...]
+    ) -> Tensor:
         ctx.save_for_backward(weight, x)
-        ctx.run, ctx.options = run, options
-        return run(x, weight.detach(), *options)
+        ctx.native, ctx.options = native, options
+        return native(x, weight.detach(), *options)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         weight, x = ctx.saved_tensor()
-        own = weight.detach()
-        own.stop_gradient = False
+        leaf = weight.detach()
+        leaf.stop_gradient = False
         with paddle.enable_grad():
-            (found,) = paddle.grad(ctx.run(x, own, *ctx.options), own, gradients[0])
-        return move(found, device_of(weight), False)
+            output = ctx.native(x, leaf, *ctx.options)
+            (gradient,) = paddle.grad(output, leaf, gradients[0])
+        return move(gradient, device_of(weight), False)
 
 
 def _embedding(
-    embedding: Any, x: Any, weight: Any, padding_idx: int = -1, sparse: bool = False
-) -> Any:
-    learnt = isinstance(weight, paddle.Tensor) and not weight.stop_gradient
-    if learnt and not sparse and paddle.is_grad_enabled() and weight.place.is_custom_place():
-        return _Embedding.apply(weight, embedding, x, (padding_idx, sparse))
-    return embedding(x, weight, padding_idx, sparse)
+    native: Operation, x: Tensor, weight: Tensor, padding_idx: int = -1, sparse: bool = False
+) -> Tensor:
+    needs_gradient = (
+        isinstance(weight, paddle.Tensor) and not weight.stop_gradient and paddle.is_grad_enabled()
+    )
+    if needs_gradient and not sparse and weight.place.is_custom_place():
+        return _Embedding.apply(weight, native, x, (padding_idx, sparse))
+    return native(x, weight, padding_idx, sparse)
 
 
-def _cross_entropy(cross_entropy: Any, logits: Any, *args: Any) -> Any:
+def _cross_entropy(native: Operation, logits: Tensor, *args: Any) -> Any:
     """The loss of bfloat16 in float32, as CUDA's kernel computes it; the gradient's kernel expects it."""
-    is_half = logits.dtype == paddle.bfloat16 and logits.place.is_custom_place()
-    return cross_entropy(logits.astype("float32") if is_half else logits, *args)
+    if logits.dtype == paddle.bfloat16 and logits.place.is_custom_place():
+        logits = logits.astype("float32")
+    return native(logits, *args)
 
 
-_WRITING = (
-    "_C_ops:rmsprop_",
-    "_legacy_C_ops:check_finite_and_unscale",
-    "_legacy_C_ops:coalesce_tensor",
-)
-_MENDED: dict[str, Any] = {
+_REPAIRED: dict[str, Operation] = {
     "_C_ops:embedding": _embedding,
     "_C_ops:cross_entropy_with_softmax": _cross_entropy,
-    "base.core:default_custom_device_generator": _generator_of,
-    **dict.fromkeys(_WRITING, _on_the_host),
+    "_C_ops:rmsprop_": _run_on_the_host,
+    "_legacy_C_ops:check_finite_and_unscale": _run_on_the_host,
+    "_legacy_C_ops:coalesce_tensor": _run_on_the_host,
+    "base.core:default_custom_device_generator": _default_generator,
 }

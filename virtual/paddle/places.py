@@ -1,0 +1,153 @@
+"""The places of virtual GPUs that stand in: ``CUDAPlace(i)`` and ``CUDAPinnedPlace()``."""
+
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from typing import Any, TypeAlias
+
+import paddle
+from paddle.base import core as _core
+
+from xdevice.backends.paddle.hardware import WORD
+from xdevice.backends.paddle.private_names import in_place_of, names, replace_name
+from xdevice.virtual.paddle.answers import CORE, answer_by_caller, replace_in_core
+
+NativePlace: TypeAlias = Any
+Tensor: TypeAlias = Any
+
+core: Any = _core
+framework: Any = import_module("paddle.base.framework")
+
+_is_custom: Callable[[NativePlace], bool] = core.Place.is_custom_place
+_custom_type: Callable[[NativePlace], str] = core.Place.custom_device_type
+_custom_index: Callable[[NativePlace], int] = core.Place.custom_device_id
+_IS_PINNED = "_xdevice_is_pinned"  # an attribute of tensors in page-locked memory
+
+
+def replace_places(number: int) -> None:
+    _make_place_classes(number)
+    _describe_places()
+    _report_pinned_tensors()
+    # printing a tensor shows this
+    replace_name("paddle:Tensor._place_str", property(lambda self: str(self.place)))
+
+
+def current_gpu() -> int:
+    """The index of the current GPU; 0 where the current device is the CPU."""
+    place = framework._current_expected_place_()
+    return _custom_index(place) if isinstance(place, core.CUDAPlace) else 0
+
+
+def gpu_index(index: int) -> int:
+    """The index, or the current GPU's for a negative one."""
+    return current_gpu() if index < 0 else index
+
+
+def base_class_of(native: Any, is_instance: Callable[[Any], bool]) -> Any:
+    """A base class like the native one, for which ``isinstance`` accepts native objects with that property, too."""
+
+    class Meta(type(native)):  # type: ignore[misc]  # known at run time
+        def __instancecheck__(cls, value: Any) -> bool:  # pyright: ignore[reportSelfClsParameterName]  # of a metaclass
+            return type(value) is cls or (isinstance(value, native) and is_instance(value))
+
+    return Meta(native.__name__, (native,), {})
+
+
+def _is_virtual(place: NativePlace) -> bool:
+    return bool(_is_custom(place)) and _custom_type(place) == WORD
+
+
+def _make_place_classes(number: int) -> None:
+    class CUDAPlace(base_class_of(core.CustomPlace, _is_virtual)):  # type: ignore[misc]  # known at run time
+        def __init__(self, index: int) -> None:
+            if not 0 <= index < number:
+                bounds = (
+                    f"must inside [0, {number}), because GPU number on your machine is {number}."
+                )
+                raise ValueError(f"(InvalidArgument) Invalid CUDAPlace({index}), {bounds}")
+            super().__init__(WORD, index)
+
+    class CUDAPinnedPlace(core.CPUPlace):  # type: ignore[misc]  # likewise
+        """The host's memory, page-locked."""
+
+        def __repr__(self) -> str:
+            return "Place(gpu_pinned)"
+
+        __str__ = __repr__
+
+        def is_cpu_place(self) -> bool:
+            return False
+
+        def is_cuda_pinned_place(self) -> bool:
+            return True
+
+    names.replace_everywhere(f"{CORE}:CUDAPlace", CUDAPlace)
+    names.replace_everywhere(f"{CORE}:CUDAPinnedPlace", CUDAPinnedPlace)
+
+
+def _describe_places() -> None:
+    place = core.Place
+    native_repr, native_type = place.__repr__, place.get_device_type
+    native_is_gpu, native_index = place.is_gpu_place, place.gpu_device_id
+
+    def shown(self: NativePlace) -> str:
+        if _is_virtual(self):
+            return f"Place(gpu:{_custom_index(self)})"
+        return str(native_repr(self))
+
+    def get_device_type(self: NativePlace) -> str:
+        return "gpu" if _is_virtual(self) else str(native_type(self))
+
+    def is_gpu_place(self: NativePlace) -> bool:
+        return _is_virtual(self) or bool(native_is_gpu(self))
+
+    def is_custom_place(self: NativePlace) -> bool:
+        return bool(_is_custom(self)) and not _is_virtual(self)
+
+    def gpu_device_id(self: NativePlace) -> int:
+        return int(_custom_index(self) if _is_virtual(self) else native_index(self))
+
+    device_type = answer_by_caller(get_device_type, for_paddle=native_type)
+    for name in ("Place", "CustomPlace"):
+        replace_in_core({f"{name}.__repr__": shown, f"{name}.__str__": shown})
+        replace_in_core({f"{name}.get_device_type": device_type})
+    # CUDAPlace is a class of this module
+    core.CUDAPlace.__repr__ = core.CUDAPlace.__str__ = shown
+    core.CUDAPlace.get_device_type = device_type
+    replace_in_core(
+        {
+            "Place.is_gpu_place": is_gpu_place,
+            "Place.is_custom_place": answer_by_caller(is_custom_place, for_paddle=_is_custom),
+            "Place.gpu_device_id": gpu_device_id,
+        }
+    )
+
+
+def _report_pinned_tensors() -> None:
+    """Give ``gpu_pinned`` as the place of tensors that were made there; they are in the host's memory."""
+    native_place = names.value("paddle:Tensor.place")
+    pinned_place = names.value(f"{CORE}:CUDAPinnedPlace")
+    pinned = pinned_place()
+
+    def mark_pinned(tensor: Tensor, place: NativePlace) -> Tensor:
+        if isinstance(place, pinned_place):
+            setattr(tensor, _IS_PINNED, True)
+        return tensor
+
+    @in_place_of("paddle:Tensor._copy_to")
+    def copy_to(native_copy_to: Any, self: Tensor, place: NativePlace, *blocking: Any) -> Tensor:
+        return mark_pinned(native_copy_to(self, place, *blocking), place)
+
+    native_to_tensor: Any = paddle.to_tensor
+
+    @wraps(native_to_tensor)
+    def to_tensor(
+        data: Any, dtype: Any = None, place: NativePlace = None, stop_gradient: bool = True
+    ) -> Tensor:
+        return mark_pinned(native_to_tensor(data, dtype, place, stop_gradient), place)
+
+    def place_of(self: Tensor) -> NativePlace:
+        return pinned if hasattr(self, _IS_PINNED) else native_place.__get__(self)
+
+    replace_name("paddle:Tensor.place", property(place_of))
+    names.replace_everywhere("paddle.tensor.creation:to_tensor", to_tensor)
