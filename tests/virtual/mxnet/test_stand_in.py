@@ -312,7 +312,7 @@ def test_operations_that_exist_for_gpus_alone_compute_there_alone(program):
 
 def test_a_limit_of_memory_is_refused_by_name(monkeypatch):
     import xdevice
-    from xdevice.backends.mxnet import virtual
+    from xdevice.virtual import mxnet as virtual
 
     xdevice.backend("mxnet").framework  # noqa: B018  (imports MXNet under any NumPy)
     monkeypatch.setenv("XDEVICE_VIRTUAL_MEMORY", "1GiB")

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from xdevice.backends.paddle import virtual
+from xdevice.virtual import paddle as virtual
 from xdevice.virtual import plugins
 from xdevice.virtual.request import ENV
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.backends.paddle import virtual
+from xdevice.virtual import paddle as virtual
 
 paddle = xdevice.backend("paddle").framework
 

@@ -31,8 +31,8 @@ from torch.utils._pytree import tree_flatten, tree_map
 from torch.utils.dlpack import from_dlpack, to_dlpack
 
 import xdevice
-from xdevice.backends.torch import virtual
 from xdevice.virtual import plugins
+from xdevice.virtual import torch as virtual
 from xdevice.virtual.request import ENV
 
 LAYOUTS = ("sparse_coo", "sparse_csr", "sparse_csc", "sparse_bsr", "sparse_bsc")
