@@ -42,6 +42,7 @@ def virtual_gpus(n: int, *, force: bool, stand_in: bool) -> list[Device]:
         if stand_in and not earlier.stand_in:
             children.set_aside_visible_devices()
         replaced = request.make(number, force or earlier.force, stand_in or earlier.stand_in)
+        prepare_imports(_importing)  # the chosen framework may be imported by `_enable`
         try:
             chosen = decided()
             if chosen is not None and chosen not in numbers:
