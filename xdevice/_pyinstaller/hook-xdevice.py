@@ -1,4 +1,4 @@
-"""What PyInstaller cannot see: adapters are found by entry points, and modules are imported when first needed."""
+"""The modules that PyInstaller cannot find: those of entry points, and those imported on demand."""
 
 # mypy: ignore-errors
 # pyright: basic, reportMissingImports=false
@@ -25,9 +25,8 @@ LEFT_OUT = tuple(
 datas = copy_metadata("xdevice-tensors") + collect_data_files("xdevice")
 hiddenimports = collect_submodules("xdevice", filter=lambda name: not name.startswith(LEFT_OUT))
 for adapter in entry_points(group="xdevice.backends"):
-    if find_spec(
-        adapter.name
-    ):  # the framework: it is packed, too, unless --exclude-module names it
+    # The framework of an adapter is packed, too, unless --exclude-module names it.
+    if find_spec(adapter.name):
         datas += copy_metadata(adapter.dist.name)
         hiddenimports += collect_submodules(adapter.value)
 

@@ -1,4 +1,4 @@
-"""The experiments of the lessons and articles: when does a device pay, and what does it cost to go there?
+"""The experiments of the lessons: when does a device pay, and what do copies to it cost?
 
 An experiment is a generator of `Work` in `lessons`, with its title in its docstring.
 """

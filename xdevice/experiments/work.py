@@ -1,4 +1,4 @@
-"""What an experiment is made of: a setting, and pieces of work that are timed in turn."""
+"""The parts of an experiment: a setting, and pieces of work that are timed in turn."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -25,15 +25,15 @@ Row = dict[str, Any]  # one line of an experiment's result, as JSON can hold it
 Run = Callable[[int], Any]
 
 BYTES = 4  # of one number: all experiments compute in float32
-SHARE = 4  # an experiment's tensors may take one part in this many of the free memory
-LARGEST = 10.0  # scale
-TURNS = 5  # how many turns a work's number of times is divided into
-UNSTEADY = 2.0  # times of the same work that differ by more than this factor say nothing
+SHARE = 4  # an experiment's tensors take at most 1/SHARE of the free memory
+LARGEST = 10.0  # the largest scale
+TURNS = 5  # the repetitions of a work are divided into so many turns
+UNSTEADY = 2.0  # quartiles of a work's times that differ by a larger factor are unusable
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Where and how large: the device that is compared with the CPU, a second one if there is one."""
+    """The devices, the scale and the memory: the first device is compared with the CPU."""
 
     device: Device
     second: Device | None
@@ -44,7 +44,7 @@ class Setting:
         return max(floor, round(whole * self.scale))
 
     def fitting(self, size: int, bytes_each: float, power: int = 1) -> int:
-        """The size, or the largest that fits into memory where ``size ** power`` takes ``bytes_each`` times that."""
+        """The size, or the largest that fits into memory if it takes ``bytes_each * size ** power``."""
         if self.memory is None:
             return size
         return max(1, min(size, int((self.memory / SHARE / bytes_each) ** (1 / power))))
@@ -55,14 +55,19 @@ class Setting:
     def pair(self) -> tuple[Device, Device]:
         """The device and the second one; `NotSupportedError` if there is only one."""
         if self.second is None:
-            cure = "XDEVICE_VIRTUAL_GPUS=2 gives two virtual GPUs to frameworks that can have them"
-            raise NotSupportedError(f"{backend()} has no second {self.device.kind} here; {cure}")
+            raise NotSupportedError(
+                f"{backend()} has no second {self.device.kind} here; "
+                "XDEVICE_VIRTUAL_GPUS=2 gives two virtual GPUs to frameworks that can have them"
+            )
         return self.device, self.second
 
 
 @dataclass
 class Work:
-    """One line of a table: ``run(times)``, in the first device's scope, does the work and returns what to wait for."""
+    """One line of a table: ``run(times)``, in the first device's scope, does the work.
+
+    The timer waits for the result of ``run``.
+    """
 
     label: str
     devices: tuple[Device, ...]
@@ -73,7 +78,7 @@ class Work:
 
     @property
     def share(self) -> int:
-        """How many times in each turn: all turns together do the work's number, or nearly."""
+        """The repetitions in each turn. All turns together do about as many as ``times``."""
         return max(1, round(self.times / TURNS))
 
 
@@ -84,33 +89,39 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
             f"a scale of {scale!r} is not between 0 and {LARGEST:g}; 1 is the lesson's own size"
         )
     first = as_device(device) if device is not None else try_gpu()
-    properties(first)  # raises if it is not there
-    alike = [] if first.kind == "cpu" else hardware.devices(first.kind)
-    second = alike[(first.index + 1) % len(alike)] if len(alike) > 1 else None
-    used = (first, second) if second else (first,)
-    known = [host_memory()[1], *(memory_stats(device).get("free") for device in used)]
-    return Setting(
-        first, second, scale, min((free for free in known if free is not None), default=None)
-    )
+    properties(first)  # raises if the device does not exist
+    second = _next_of_kind(first)
+    free_memory = [host_memory()[1], memory_stats(first).get("free")]
+    if second is not None:
+        free_memory.append(memory_stats(second).get("free"))
+    scarcest = min((free for free in free_memory if free is not None), default=None)
+    return Setting(first, second, scale, scarcest)
+
+
+def _next_of_kind(device: Device) -> Device | None:
+    """The next device of the same kind, the first after the last; ``None`` for a CPU."""
+    if device.kind == "cpu":
+        return None
+    devices = hardware.devices(device.kind)
+    return devices[(device.index + 1) % len(devices)] if len(devices) > 1 else None
 
 
 def measured(
     works: Sequence[Work], before: Callable[[Work], object] = lambda work: None
 ) -> list[Row]:
-    """The rows of an experiment: each work has several turns, in which all take their part one after the other.
+    """The rows of an experiment: all works are timed one after the other, in several turns.
 
-    So a machine that is busy for a while slows all of them, and not one. A row has the median of its turns, and
-    the quartiles: a single turn that was disturbed does not count.
+    If the machine is busy for a while, all works get slower, and not one alone. A row has the median
+    and the quartiles of its turns, so a single disturbed turn does not count.
     """
-    found: list[list[float]] = [[] for _ in works]
+    times_of_works: list[list[float]] = [[] for _ in works]
     for turn in range(TURNS):
-        for work, each in zip(works, found, strict=True):
+        for work, times in zip(works, times_of_works, strict=True):
             if turn < work.times:
                 before(work)
-                each.append(_seconds(work, work.warm_up if turn == 0 else 0))
-    return [
-        _row(work, each, quartiles(found[0])[1]) for work, each in zip(works, found, strict=True)
-    ]
+                times.append(_seconds(work, work.warm_up if turn == 0 else 0))
+    _, reference, _ = quartiles(times_of_works[0])
+    return [_row(work, times, reference) for work, times in zip(works, times_of_works, strict=True)]
 
 
 def _seconds(work: Work, warm_up: int) -> float:
@@ -118,23 +129,22 @@ def _seconds(work: Work, warm_up: int) -> float:
         if warm_up:
             _ = work.run(warm_up)
         timer = Timer()
-        kept = work.run(work.share)
+        # Keep the result until the clock is read: a framework may not wait for one that is freed.
+        result = work.run(work.share)
         seconds = max(timer.stop(), 1e-9)  # no clock is finer
-    del (
-        kept
-    )  # held until the clock is read: a framework may not wait for a result that is already freed
+        del result
     return seconds / work.share
 
 
-def _row(work: Work, each: Sequence[float], reference: float) -> Row:
-    times = work.share * len(each)
-    low, middle, high = quartiles(each)
+def _row(work: Work, seconds: Sequence[float], reference: float) -> Row:
+    times = work.share * len(seconds)
+    low, middle, high = quartiles(seconds)
     return {
         "label": work.label,
-        "devices": [str(device) for device in work.devices],  # where it is computed
+        "devices": [str(device) for device in work.devices],  # that compute it
         "times": times,
-        "turns": len(each),  # in which they were done, in turn with the experiment's other work
-        "seconds": sum(each) * work.share,  # for all of them
+        "turns": len(seconds),
+        "seconds": sum(seconds) * work.share,  # for all times
         "seconds_each": middle,  # the median of the turns; half of them are between the quartiles
         "seconds_low": low,
         "seconds_high": high,
@@ -143,21 +153,24 @@ def _row(work: Work, each: Sequence[float], reference: float) -> Row:
     }
 
 
-def quartiles(each: Sequence[float]) -> tuple[float, float, float]:
-    """The first quartile, the median and the third quartile; of one time, itself three times."""
-    low, middle, high = quantiles(
-        [*each, *each] if len(each) == 1 else each, n=4, method="inclusive"
-    )
+def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
+    """The first quartile, the median and the third quartile; of a single time, itself."""
+    if len(times) == 1:
+        return times[0], times[0], times[0]
+    low, middle, high = quantiles(times, n=4, method="inclusive")
     return low, middle, high
 
 
-def too_busy(found: Iterable[Row]) -> str | None:
-    """Why the times of an experiment say nothing, if the machine was too busy; else ``None``."""
-    factor, label = max((row["seconds_high"] / row["seconds_low"], row["label"]) for row in found)
+def too_busy(rows: Iterable[Row]) -> str | None:
+    """Why the times of an experiment are unusable, if the machine was too busy; else ``None``."""
+    factor, label = max((row["seconds_high"] / row["seconds_low"], row["label"]) for row in rows)
     if factor <= UNSTEADY:
         return None
-    why = f"those of {label!r} differ by a factor of {factor:.1f}; close other programs, or give a larger --scale"
-    return f"the machine is too busy for these times to say anything: {why}"
+    return (
+        "the machine is too busy for these times to say anything: "
+        f"those of {label!r} differ by a factor of {factor:.1f}; "
+        "close other programs, or give a larger --scale"
+    )
 
 
 def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:
@@ -167,14 +180,16 @@ def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:
 
 
 def arrived(tensor: Any, device: Device) -> Any:
-    """The tensor, checked to be on the device that the timing is reported for."""
-    found = device_of(tensor)
-    if found != device:
-        where = f"the result is on {found} although its operands are on {device}"
-        raise MisplacedError(f"{where}; the time would be that of another device")
+    """The tensor, checked to be on the device that the time is reported for."""
+    actual = device_of(tensor)
+    if actual != device:
+        raise MisplacedError(
+            f"the result is on {actual} although its operands are on {device}; "
+            "the time would be that of another device"
+        )
     return tensor
 
 
 def named(device: Device) -> str:
-    """The device for a label: ``virtual gpu:0``, where it is that."""
+    """The device's name in a label, for example ``gpu:0`` or ``virtual gpu:0``."""
     return f"virtual {device}" if properties(device)["virtual"] else str(device)
