@@ -1,8 +1,7 @@
-"""Tensors in parts, in one piece and added up, by TensorFlow.
+"""Splitting, packing and reducing tensors, by TensorFlow.
 
-Operations run in the scope, wherever their operands are, so each is given the scope of its own. What
-tf.concat and tf.split make of a single tensor is that tensor; values never change, so parts may share
-memory with their whole.
+Operations run in the scope, wherever their operands are, so each is run in the scope of its operands' device. tf.concat
+and tf.split return a single tensor as it is. Values never change, so parts may share memory with the tensor.
 """
 
 import functools
@@ -33,7 +32,11 @@ def kind(tensor: Any) -> str:
         raise ArgumentTypeError(f"a plain array is needed, and this is {described(tensor)}")
     if dtype.is_integer:
         return "u" if dtype.is_unsigned else "i"
-    return "f" if dtype.is_floating else "c" if dtype.is_complex else "b" if dtype.is_bool else "O"
+    if dtype.is_floating:
+        return "f"
+    if dtype.is_complex:
+        return "c"
+    return "b" if dtype.is_bool else "O"
 
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
@@ -57,7 +60,7 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
 
 
 def leaf(tensor: Any) -> Any:
-    return tensor  # a tape watches what it is told to
+    return tensor  # a tape watches only what it is asked to watch
 
 
 def pack(tensors: Sequence[Any]) -> Any:
@@ -68,38 +71,34 @@ def pack(tensors: Sequence[Any]) -> Any:
 
 
 def is_packable(tensor: Any, nbytes: int) -> bool:
-    if (
-        type(tensor) is not tf.__internal__.EagerTensor
-        or np.dtype(tensor.dtype.as_numpy_dtype).kind not in "fc"
-    ):
+    if type(tensor) is not tf.__internal__.EagerTensor:
+        return False
+    if np.dtype(tensor.dtype.as_numpy_dtype).kind not in "fc":
         return False  # GPUs have no kernel that splits other vectors
     return bool(0 < tensor.dtype.size * tensor.shape.num_elements() <= nbytes)
 
 
 def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
-    device, shapes = device_of(vector), [tensor.shape for tensor in like]
+    device = device_of(vector)
+    shapes = [tensor.shape for tensor in like]
     with apart(device):
-        parts = (
-            tf.split(vector, [shape.num_elements() for shape in shapes])
-            if len(shapes) > 1
-            else [copy(vector)]
-        )
-        return [
-            arrived(_reshaped(part, shape, device), device)
-            for part, shape in zip(parts, shapes, strict=True)
-        ]
+        if len(shapes) > 1:
+            parts = tf.split(vector, [shape.num_elements() for shape in shapes])
+        else:
+            parts = [copy(vector)]
+        pairs = zip(parts, shapes, strict=True)
+        return [arrived(_reshaped(part, shape, device), device) for part, shape in pairs]
 
 
 def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
     device = device_of(vectors[0])
     with apart(device):
         if weights is not None:
-            vectors = [v * tf.constant(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
-        return (
-            arrived(functools.reduce(ELEMENTWISE[op], vectors), device)
-            if len(vectors) > 1
-            else copy(vectors[0])
-        )
+            pairs = zip(vectors, weights, strict=True)
+            vectors = [vector * tf.constant(weight, vector.dtype) for vector, weight in pairs]
+        if len(vectors) == 1:
+            return copy(vectors[0])
+        return arrived(functools.reduce(ELEMENTWISE[op], vectors), device)
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
@@ -108,13 +107,13 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
 
 @contextmanager
 def apart(device: Device) -> Generator[None]:
-    """Compute there, and tell no tape."""
+    """A block whose operations run on the device, and are not recorded on a tape."""
     with unrecorded(), scope(device):
         yield
 
 
 def _reshaped(tensor: Any, shape: Any, device: Device) -> Any:
-    """What `tf.reshape` gives in five times the time, mostly to make a tensor of the shape."""
+    """The same as `tf.reshape`, which takes five times as long, mostly to make a tensor of the shape."""
     return tf.raw_ops.Reshape(tensor=tensor, shape=_as_tensor(tuple(shape), device))
 
 

@@ -25,13 +25,16 @@ from xdevice.kit.private_names import replaced, resolved
 from xdevice.kit.reducing import summed_in
 from xdevice.kit.shared_memory import SharedMemory, join_on_one_host
 
-_REDUCED = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
-"""What the ring can add up; other integers are sent as 64 bits."""
+_REDUCIBLE = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
+"""The dtypes that the ring can add up; other integers are sent as 64 bits."""
 
-_MERGE = {"sum": "Add", "max": "Max", "min": "Min"}
+_MERGE_OP = {"sum": "Add", "max": "Max", "min": "Min"}
 _CPU = Device("cpu", 0)
-_HEALTH = "tensorflow.python.distribute.collective_all_reduce_strategy:CollectiveAllReduceExtended._enable_check_health"
-_WORD = tf.int64  # bits travel in these: TensorFlow keeps int32 on the host
+_HEALTH_CHECKS = (
+    "tensorflow.python.distribute.collective_all_reduce_strategy:"
+    "CollectiveAllReduceExtended._enable_check_health"
+)
+_WORD = tf.int64  # bits are sent as these, since TensorFlow keeps int32 on the host
 
 
 class _Ring:
@@ -48,30 +51,33 @@ class _Ring:
 
     @cached_property
     def device(self) -> Device:
-        """Where vectors meet: each process's own GPU, by NCCL, if every one has its own; else the CPU."""
+        """Where vectors are reduced: on each process's own GPU, by NCCL, if every process has one; else on the CPU."""
         if replaced_gpus.number or not tf.test.is_built_with_gpu_support():
             return _CPU
         with scope(_CPU):
-            own = tf.constant([int(count("gpu") > self._own_gpu.index)], tf.int64)
-            every = tf.raw_ops.CollectiveGatherV2(
-                input=own, **self.matching("GPUs", own, _CPU), ordering_token=[]
-            )
-        return self._own_gpu if int(tf.reduce_min(every)) else _CPU
+            has_own = tf.constant([int(count("gpu") > self._own_gpu.index)], tf.int64)
+            keys = self.matching("GPUs", has_own, _CPU)
+            of_all = tf.raw_ops.CollectiveGatherV2(input=has_own, **keys, ordering_token=[])
+        return self._own_gpu if int(tf.reduce_min(of_all)) else _CPU
 
     def matching(
         self, name: str, vector: tf.Tensor, device: Device | None = None
     ) -> dict[str, tf.Tensor]:
-        """The keys of this operation: TensorFlow wants one per operation, dtype and length."""
-        what = name, vector.dtype, vector.shape[0]
-        if (key := self._keys.get(what)) is None:
+        """The keys by which TensorFlow matches an operation: one for each name, dtype and length."""
+        operation = name, vector.dtype, vector.shape[0]
+        if operation not in self._keys:
             with scope(_CPU):
-                key = self._keys[what] = tf.constant(len(self._keys))
+                self._keys[operation] = tf.constant(len(self._keys))
         group = self._groups[(device or self.device).kind]
-        return {"group_size": self._size, "group_key": group, "instance_key": key}
+        return {
+            "group_size": self._size,
+            "group_key": group,
+            "instance_key": self._keys[operation],
+        }
 
 
 _memory: SharedMemory | None = None  # while a job of one host runs
-_ring: Any = None  # for good: TensorFlow joins one cluster, and never leaves it
+_ring: Any = None  # stays once it is made: TensorFlow joins one cluster, and never leaves it
 
 
 def start(job: Job, timeout: float) -> None:
@@ -81,10 +87,9 @@ def start(job: Job, timeout: float) -> None:
         return
     if _ring is None:
         if is_running():
-            hint = "call xdevice.distributed.init() before the first tensor is made"
-            raise DistributedError(
-                f"tensorflow has started already, and can no longer join other processes; {hint}"
-            )
+            reason = "tensorflow has started already, and can no longer join other processes"
+            cure = "call xdevice.distributed.init() before the first tensor is made"
+            raise DistributedError(f"{reason}; {cure}")
         _join(job)
         _ring = _Ring(job)
     elif (_ring.rank, _ring.addresses) != (job.rank, job.addresses):
@@ -96,46 +101,50 @@ def start(job: Job, timeout: float) -> None:
 def _join(job: Job) -> None:
     """Make the cluster, without its coordination service and its health checks.
 
-    The service, which runs in rank 0, makes every process that lives longer print errors, and the checks delay a
-    process's end by half a minute. xdevice itself notices which process has gone.
+    The service runs in rank 0; a process that outlives it prints errors. The checks delay the end of a process by half
+    a minute. xdevice itself notices when a process has ended.
     """
     names.require("jobs of several hosts")
     runtime().configure_coordination_service(service_type="")
     workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
     place: dict[str, Any] = {"task_type": "worker", "task_id": job.rank, "rpc_layer": "grpc"}
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(workers, **place)
-    with replaced(*resolved(_HEALTH), lambda _: False):
+    with replaced(*resolved(_HEALTH_CHECKS), lambda _: False):
         tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
 
 def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
     if _memory is not None:
         return _tensor(_memory.all_reduce(to_numpy(vector), op), vector)
-    here, dtype = device_of(vector), vector.dtype
+    device, dtype = device_of(vector), vector.dtype
     if op == "mean":
-        with apart(_ring.device):
-            total = all_reduce(
-                tf.cast(arrived(vector, _ring.device), summed_in(dtype.name, _ring.size)), "sum"
-            )
-            return arrived(tf.cast(total / tf.cast(_ring.size, total.dtype), dtype), here)
-    if op != "sum" and dtype not in _REDUCED:
+        return _mean(vector)
+    if op != "sum" and dtype not in _REDUCIBLE:
         vectors = all_gather(vector)
-        with apart(here):
-            return arrived(reduce(ELEMENTWISE[op], vectors), here)
+        with apart(device):
+            return arrived(reduce(ELEMENTWISE[op], vectors), device)
     with apart(_ring.device):
-        there = arrived(vector, _ring.device)
-        if dtype.is_complex:  # twice as many real ones
-            there = tf.reshape(tf.bitcast(there, dtype.real_dtype), [-1])
-        elif dtype not in _REDUCED:
-            there = tf.cast(there, tf.int64)
-        how = {"ordering_token": [], "merge_op": _MERGE[op], "final_op": "Id"}
-        found = tf.raw_ops.CollectiveReduceV2(input=there, **_ring.matching(op, there), **how)
-        total = (
-            tf.bitcast(tf.reshape(found, [-1, 2]), dtype)
-            if dtype.is_complex
-            else tf.cast(found, dtype)
-        )
-        return arrived(total, here)
+        operand = arrived(vector, _ring.device)
+        if dtype.is_complex:  # sent as twice as many real numbers
+            operand = tf.reshape(tf.bitcast(operand, dtype.real_dtype), [-1])
+        elif dtype not in _REDUCIBLE:
+            operand = tf.cast(operand, tf.int64)
+        settings = {"ordering_token": [], "merge_op": _MERGE_OP[op], "final_op": "Id"}
+        keys = _ring.matching(op, operand)
+        reduced = tf.raw_ops.CollectiveReduceV2(input=operand, **keys, **settings)
+        if dtype.is_complex:
+            result = tf.bitcast(tf.reshape(reduced, [-1, 2]), dtype)
+        else:
+            result = tf.cast(reduced, dtype)
+        return arrived(result, device)
+
+
+def _mean(vector: tf.Tensor) -> tf.Tensor:
+    with apart(_ring.device):
+        wide_dtype = summed_in(vector.dtype.name, _ring.size)
+        total = all_reduce(tf.cast(arrived(vector, _ring.device), wide_dtype), "sum")
+        mean = tf.cast(total / tf.cast(_ring.size, total.dtype), vector.dtype)
+        return arrived(mean, device_of(vector))
 
 
 def broadcast(vector: tf.Tensor, root: int) -> tf.Tensor:
@@ -143,12 +152,12 @@ def broadcast(vector: tf.Tensor, root: int) -> tf.Tensor:
         return _tensor(_memory.broadcast(to_numpy(vector), root), vector)
     with apart(_ring.device):
         words = _words(arrived(vector, _ring.device))
-        match = _ring.matching(f"from {root}", words)
+        keys = _ring.matching(f"from {root}", words)
         if _ring.rank == root:
-            found = tf.raw_ops.CollectiveBcastSendV2(input=words, **match)
+            received = tf.raw_ops.CollectiveBcastSendV2(input=words, **keys)
         else:
-            found = tf.raw_ops.CollectiveBcastRecvV2(shape=words.shape, T=words.dtype, **match)
-        return arrived(_unpacked(found, vector), device_of(vector))
+            received = tf.raw_ops.CollectiveBcastRecvV2(shape=words.shape, T=words.dtype, **keys)
+        return arrived(_unpacked(received, vector), device_of(vector))
 
 
 def all_gather(vector: tf.Tensor) -> list[tf.Tensor]:
@@ -156,13 +165,11 @@ def all_gather(vector: tf.Tensor) -> list[tf.Tensor]:
         return [_tensor(row, vector) for row in _memory.all_gather(to_numpy(vector))]
     with apart(_ring.device):
         words = _words(arrived(vector, _ring.device))
-        found = tf.raw_ops.CollectiveGatherV2(
-            input=words, **_ring.matching("gather", words), ordering_token=[]
-        )
-        return [
-            arrived(_unpacked(part, vector), device_of(vector))
-            for part in tf.split(found, _ring.size)
-        ]
+        keys = _ring.matching("gather", words)
+        gathered = tf.raw_ops.CollectiveGatherV2(input=words, **keys, ordering_token=[])
+        device = device_of(vector)
+        parts = tf.split(gathered, _ring.size)
+        return [arrived(_unpacked(part, vector), device) for part in parts]
 
 
 def stop() -> None:
@@ -179,19 +186,22 @@ def _tensor(array: Any, like: tf.Tensor) -> tf.Tensor:
 
 
 def _words(vector: tf.Tensor) -> tf.Tensor:
-    """The vector's bits, filled up with zeros."""
-    octets: Any = tf.reshape(
-        tf.bitcast(tf.cast(vector, tf.uint8) if vector.dtype.is_bool else vector, tf.uint8), [-1]
-    )
-    if missing := -octets.shape[0] % _WORD.size:
-        octets = tf.pad(octets, [[0, missing]])
+    """The vector's bits, padded with zeros."""
+    if vector.dtype.is_bool:
+        vector = tf.cast(vector, tf.uint8)
+    octets: Any = tf.reshape(tf.bitcast(vector, tf.uint8), [-1])
+    padding = -octets.shape[0] % _WORD.size
+    if padding:
+        octets = tf.pad(octets, [[0, padding]])
     return tf.bitcast(tf.reshape(octets, [-1, _WORD.size]), _WORD)
 
 
 def _unpacked(words: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """A vector of that one's dtype and length."""
+    """The vector whose bits these are, of the dtype and length of ``like``."""
     size = like.dtype.size
     octets = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[: like.shape[0] * size]
     if like.dtype.is_bool:
         return tf.cast(octets, tf.bool)
-    return tf.bitcast(tf.reshape(octets, [-1, size]) if size > 1 else octets, like.dtype)
+    if size > 1:
+        octets = tf.reshape(octets, [-1, size])
+    return tf.bitcast(octets, like.dtype)

@@ -1,8 +1,8 @@
 """Gradients, by tf.GradientTape.
 
-A tape computes all gradients in the scope in which it is asked for them. So that a network may be spread
-over devices, its asking is watched here: the gradient of each operation is computed where that of its
-result is, and crosses from device to device where the forward pass did.
+A tape computes all gradients in the scope in which it is asked for them. A network may be spread over devices, so
+TensorFlow's function for the gradient of one operation is replaced: each gradient is computed where the gradient of
+the operation's result is, and crosses from device to device where the forward pass did.
 """
 
 import threading
@@ -21,14 +21,15 @@ from xdevice.errors import NotSupportedError
 
 
 class _Thread(threading.local):
-    asks = 0  # how many tapes: one within another
+    active_tapes = 0  # that compute gradients now: one may do so within another
 
 
-_lock = (
-    threading.RLock()
-)  # tapes asked at once give operations one another's operands now and then (2.21)
+# two tapes that compute gradients at the same time may exchange operands (TensorFlow 2.21)
+_lock = threading.RLock()
 _thread = _Thread()
-_known: weakref.WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]] = weakref.WeakKeyDictionary()
+# compiled gradients, by the compiled function and the way in which it is called
+_compiled_gradients: weakref.WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]]
+_compiled_gradients = weakref.WeakKeyDictionary()
 
 
 def is_floating(tensor: Any) -> bool:
@@ -38,20 +39,20 @@ def is_floating(tensor: Any) -> bool:
 def value_and_gradients(
     call: Call, parameters: list[Any], nested: bool
 ) -> tuple[Any, Any, list[Any]]:
-    odd = next((p for p in parameters if isinstance(p, placement.COMPOSITES)), None)
-    if odd is not None:
-        raise NotSupportedError(f"tensorflow cannot differentiate for {placement.described(odd)}")
-    if (
-        isinstance(call.fn, tf.types.experimental.PolymorphicFunction)
-        and not nested
-        and tf.executing_eagerly()
-    ):
-        # tf.function takes mappings with the same keys for the same: one in another order has to be traced anew
+    for parameter in parameters:
+        if isinstance(parameter, placement.COMPOSITES):
+            reason = f"tensorflow cannot differentiate for {placement.described(parameter)}"
+            raise NotSupportedError(reason)
+    is_compiled = isinstance(call.fn, tf.types.experimental.PolymorphicFunction)
+    if is_compiled and not nested and tf.executing_eagerly():
+        # tf.function does not tell mappings with the same keys in another order apart: the order is an argument
         order = " ".join(call.paths())
-        value, aux, found = _compiled(call)(order, parameters, list(call.args), call.kwargs)
+        compiled = _compiled(call)
+        value, aux, gradients = compiled(order, parameters, list(call.args), call.kwargs)
     else:
-        value, aux, found = _differentiated(call, parameters)
-    return value, aux, [_beside(p, g) for p, g in zip(parameters, found, strict=True)]
+        value, aux, gradients = _differentiated(call, parameters)
+    pairs = zip(parameters, gradients, strict=True)
+    return value, aux, [_beside(parameter, gradient) for parameter, gradient in pairs]
 
 
 def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
@@ -59,67 +60,74 @@ def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[A
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value, aux = call(variables)
+    zero = tf.UnconnectedGradients.ZERO
     with _beside_forward(value) if tf.executing_eagerly() else nullcontext():
-        found = tape.gradient(value, variables, unconnected_gradients=tf.UnconnectedGradients.ZERO)
-    return value, aux, found
+        gradients = tape.gradient(value, variables, unconnected_gradients=zero)
+    return value, aux, gradients
 
 
 def _compiled(call: Call) -> Callable[..., Any]:
-    """The value and the gradients of a compiled function, compiled in their turn: else each half is, by itself."""
-    known, how = _known.setdefault(call.fn, {}), call.how
-    function: Any = weakref.ref(
-        call.fn
-    )  # weak: what is known of its fn keeps this; alive while it is called
+    """The value and the gradients of a compiled function, compiled together: else each is compiled by itself."""
+    compiled_ways = _compiled_gradients.setdefault(call.fn, {})
+    way = call.how
+    # weak, since the dictionary would keep its own key alive; the function is alive while it is called
+    function: Any = weakref.ref(call.fn)
 
     def compiled(order: str, parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        return _differentiated(how.bind(function(), args, kwargs), parameters)
+        return _differentiated(way.bind(function(), args, kwargs), parameters)
 
-    if how not in known:
-        known[how] = tf.function(
-            compiled, autograph=False
-        )  # which would wrap errors in its own words
-    return known[how]
+    if way not in compiled_ways:
+        # AutoGraph would put errors into words of its own
+        compiled_ways[way] = tf.function(compiled, autograph=False)
+    return compiled_ways[way]
 
 
 def _apart(value: Any) -> Any:
     with tf.device(value.device):
-        return tf.identity(value)  # an object of its own: one tensor given twice has two gradients
+        return tf.identity(value)  # a new object: a tensor that is given twice has two gradients
 
 
 def _beside(parameter: Any, gradient: Any) -> Any:
     """The gradient on its parameter's device: a tape computes it wherever the scope happens to be."""
     dense = tf.convert_to_tensor(gradient)  # that of a gather is a tf.IndexedSlices
     if not tf.executing_eagerly():
-        return dense  # in a graph nothing has a place yet
+        return dense  # in a graph no tensor has a device yet
     return placement.arrived(dense, placement.device_of(parameter))
 
 
 @contextmanager
 def _beside_forward(value: Any) -> Generator[None, None, None]:
-    """Let this thread's tape compute each gradient beside its forward pass, which has ended in the value."""
+    """A block in which this thread's tape computes each gradient where its forward pass was computed.
+
+    The forward pass has ended in the value.
+    """
     names.require("gradients beside the forward pass")
     with _lock:
-        _thread.asks += 1
+        _thread.active_tapes += 1
         engine.TFE_Py_RegisterGradientFunction(_gradient)
         try:
             with scope(placement.device_of(value)):
                 yield
         finally:
-            _thread.asks -= 1
-            if not _thread.asks:
+            _thread.active_tapes -= 1
+            if not _thread.active_tapes:
                 engine.TFE_Py_RegisterGradientFunction(backprop._gradient_function)
 
 
 def _gradient(*args: Any) -> Any:
-    """TensorFlow's own `_gradient_function`, where the gradients of the operation's results are: its argument 5."""
-    here = runtime().device_name
-    elsewhere = {gradient.device for gradient in args[5] if gradient is not None} - {here}
-    if not elsewhere or not _thread.asks:
+    """TensorFlow's `_gradient_function`, run on the device of the gradients of the results: its argument 5."""
+    current_name = runtime().device_name
+    other_names = {each.device for each in args[5] if each is not None} - {current_name}
+    if not other_names or not _thread.active_tapes:
         return backprop._gradient_function(*args)
-    there = placement.placed(elsewhere.pop())
-    # of a result that was never used, TensorFlow has made zeros here
-    results = [
-        g if g is None or g.device != here else placement.move(g, there, False) for g in args[5]
-    ]
-    with scope(there):
+    device = placement.placed(other_names.pop())
+
+    def moved(gradient: Any) -> Any:
+        # TensorFlow makes zeros on the current device for a result that was never used
+        if gradient is None or gradient.device != current_name:
+            return gradient
+        return placement.move(gradient, device, False)
+
+    results = [moved(gradient) for gradient in args[5]]
+    with scope(device):
         return backprop._gradient_function(*args[:5], results, *args[6:])

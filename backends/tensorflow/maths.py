@@ -56,11 +56,9 @@ def name_of(dtype: Any) -> str:
 
 
 def dtype_name(x: Any) -> str | None:
-    return (
-        name_of(x.dtype)
-        if isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None
-        else None
-    )
+    if isinstance(x, (tf.Tensor, tf.Variable)) or variable_of(x) is not None:
+        return name_of(x.dtype)
+    return None
 
 
 def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
@@ -68,11 +66,12 @@ def _beside(operation: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(operation)
     def call(*args: Any, **kwargs: Any) -> Any:
-        first = args[0]
-        where = getattr(first[0] if type(first) is list else first, "device", None)
-        if not where or where == runtime().device_name or not tf.executing_eagerly():
+        first = args[0][0] if type(args[0]) is list else args[0]
+        device_name = getattr(first, "device", None)
+        is_current = device_name == runtime().device_name
+        if not device_name or is_current or not tf.executing_eagerly():
             return operation(*args, **kwargs)
-        with tf.device(where):
+        with tf.device(device_name):
             return operation(*args, **kwargs)
 
     return call
@@ -99,16 +98,10 @@ def _number(like: Any, value: Any, name: str) -> Any:
 def _from_dlpack(x: Any, /) -> Any:
     try:
         address = np.from_dlpack(x).ctypes.data
-    except (
-        AttributeError,
-        BufferError,
-        RuntimeError,
-        TypeError,
-    ):  # not on the host, where alone this matters
-        address = 0
-    if (
-        address % _ALIGNED
-    ):  # TensorFlow 2.21 takes it, and then ends the process in the first operation that needs it
+    except (AttributeError, BufferError, RuntimeError, TypeError):
+        address = 0  # not on the host: the alignment matters there only
+    # TensorFlow 2.21 takes such memory, and aborts in the first operation that needs it aligned
+    if address % _ALIGNED:
         raise ValueError(
             f"the memory of the {type(x).__name__} does not begin at a multiple of {_ALIGNED} bytes"
         )
@@ -116,31 +109,35 @@ def _from_dlpack(x: Any, /) -> Any:
 
 
 def _extreme(op: Callable[..., Any], x: Any, axis: int, keepdims: bool) -> Any:
-    found = op(x, axis, tf.int64)
-    return tf.expand_dims(found, axis) if keepdims else found
+    indices = op(x, axis, tf.int64)
+    return tf.expand_dims(indices, axis) if keepdims else indices
 
 
 def _take(x: Any, indices: Any, axis: int) -> Any:
-    """By indices counted from 0: TensorFlow knows no others."""
+    """The elements at the indices, of which TensorFlow takes no negative ones."""
     length = tf.cast(tf.shape(x)[axis], indices.dtype)
     return tf.gather(x, tf.where(indices < 0, indices + length, indices), axis=axis)
 
 
 def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
-    found = tf.searchsorted(
-        ordered, tf.reshape(values, [-1]), "right" if right else "left", tf.int64
-    )
-    return tf.reshape(found, tf.shape(values))
+    side = "right" if right else "left"
+    indices = tf.searchsorted(ordered, tf.reshape(values, [-1]), side, tf.int64)
+    return tf.reshape(indices, tf.shape(values))
 
 
 def _like(make: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x, /, *, dtype=None: make(x, dtype=dtype)
 
 
-def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:  # 2.21 has none of booleans
-    return lambda x, /, *, k=0: (
-        cut(x, k) if x.dtype != tf.bool else tf.cast(cut(tf.cast(x, tf.uint8), k), tf.bool)
-    )
+def _triangle(cut: Callable[..., Any]) -> Callable[..., Any]:
+    """``tril`` or ``triu`` for booleans, too, which TensorFlow 2.21 lacks."""
+
+    def triangle(x: Any, /, *, k: int = 0) -> Any:
+        if x.dtype == tf.bool:
+            return tf.cast(cut(tf.cast(x, tf.uint8), k), tf.bool)
+        return cut(x, k)
+
+    return triangle
 
 
 _SAME = (

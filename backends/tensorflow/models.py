@@ -1,4 +1,4 @@
-"""Keras models, and all else that holds variables: layers, optimizers, metrics, `tf.Module`."""
+"""Keras models, and other objects that hold variables: layers, optimizers, metrics, `tf.Module`."""
 
 import copy
 import gc
@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import (
+    Tensor,
     device_of,
     new_variable,
     role,
@@ -28,147 +29,164 @@ _Traced: Any = names.value(
 )
 _TRACKABLE = "tensorflow.python.trackable.data_structures"
 _List = names.optional(f"{_TRACKABLE}:ListWrapper", otherwise=())
-_others = (names.optional(f"{_TRACKABLE}:{name}") for name in ("_DictWrapper", "_TupleWrapper"))
-_WRAPPERS: Any = tuple(filter(None, (_List, *_others)))
+_Dict = names.optional(f"{_TRACKABLE}:_DictWrapper")
+_Tuple = names.optional(f"{_TRACKABLE}:_TupleWrapper")
+_WRAPPERS: Any = tuple(filter(None, (_List, _Dict, _Tuple)))
 
 
 def _is_keras(part: Any) -> bool:
     return keras.role(type(part), "tensorflow") is not None
 
 
-def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
-    if not _is_keras(model):  # TensorFlow does not look into what Keras has
-        parts = model._flatten(
-            predicate=lambda p: isinstance(p, tf.Variable) or _is_keras(p), with_path=True
-        )
-        for path, found in parts:
-            name = ".".join(map(str, path))
-            inside = [("", found)] if role(type(found)) == "tensor" else tensors_of(found)
-            yield from ((f"{name}.{inner}".removesuffix("."), tensor) for inner, tensor in inside)
-        return
+def tensors_of(model: Any) -> Iterator[tuple[str, Tensor]]:
+    return _tensors_of_keras(model) if _is_keras(model) else _tensors_of_module(model)
+
+
+def _tensors_of_module(module: tf.Module) -> Iterator[tuple[str, Tensor]]:
+    def is_part(part: Any) -> bool:
+        # TensorFlow does not look into Keras's objects
+        return isinstance(part, tf.Variable) or _is_keras(part)
+
+    for path, part in module._flatten(predicate=is_part, with_path=True):
+        name = ".".join(map(str, path))
+        if role(type(part)) == "tensor":
+            yield name, part
+        else:
+            for inner_name, tensor in tensors_of(part):
+                yield f"{name}.{inner_name}", tensor
+
+
+def _tensors_of_keras(model: Any) -> Iterator[tuple[str, Tensor]]:
     weights = list(keras.weights(model))
     yield from weights
-    for layer in keras.layers(
-        model
-    ):  # a layer may have plain variables, which Keras does not track
+    tracked = {id(variable_of(weight)) for _, weight in weights}
+    # a layer may have plain variables, which Keras does not track
+    for layer in keras.layers(model):
         for name, value in vars(layer).items():
-            if isinstance(value, tf.Variable) and not any(
-                value is variable_of(w) for _, w in weights
-            ):
+            if isinstance(value, tf.Variable) and id(value) not in tracked:
                 yield f"{layer.name}.{name}", value
 
 
 def move_model(model: Any, device: Device) -> Any:
     """The same model, its variables the same objects, with their values on the device.
 
-    Neither Keras nor TensorFlow moves a model. A variable is a Python object with a handle to where
-    its values are, so the handle is exchanged; optimizers, metrics and checkpoints know the object.
+    Neither Keras nor TensorFlow moves a model. A variable is a Python object with a handle that refers to its values,
+    so the handle is exchanged; optimizers, metrics and checkpoints refer to the object.
     """
     variables = [variable for variable in _variables(model) if device_of(variable) is not device]
     if variables:
-        for holder in _holders(model):
-            keras.forget_compiled(holder)
+        for keras_object in _keras_objects(model):
+            keras.forget_compiled(keras_object)
         _check_untraced([variable._handle for variable in variables])
-    moved = [
-        new_variable(variable, value_apart(variable, device), device) for variable in variables
-    ]
-    for variable, new in zip(
-        variables, moved, strict=True
-    ):  # not before all are there: memory may run out
-        variable._handle = new._handle
+    # all are made before one is exchanged: memory may run out
+    handles = [_handle_on(variable, device) for variable in variables]
+    for variable, handle in zip(variables, handles, strict=True):
+        variable._handle = handle
     return model
 
 
+def _handle_on(variable: tf.Variable, device: Device) -> Tensor:
+    """The handle of a new variable like that one on the device."""
+    return new_variable(variable, value_apart(variable, device), device)._handle
+
+
 def keep(model: Any) -> Callable[[], None]:
-    kept = [(variable, device_of(variable)) for variable in _variables(model)]
+    devices = [(variable, device_of(variable)) for variable in _variables(model)]
 
     def put_back() -> None:
-        for variable, device in kept:
+        for variable, device in devices:
             if device_of(variable) is not device:
-                variable._handle = new_variable(
-                    variable, value_apart(variable, device), device
-                )._handle
+                variable._handle = _handle_on(variable, device)
 
     return put_back
 
 
 def copy_models(models: list[Any]) -> list[Any]:
-    before = [[tensor for _, tensor in tensors_of(model)] for model in models]
-    places = {device_of(tensor) for group in before for tensor in group}
-    with scope(min(places)) if places else nullcontext():
-        copied = _copied(models)
-        after = [[tensor for _, tensor in tensors_of(model)] for model in copied]
-    keras.check_sharing(before, after, models)
-    for old, new in zip(chain(*before), chain(*after), strict=True):
-        new.assign(old)
-        if device_of(new) is not device_of(old):
-            variable_of(new)._handle = new_variable(variable_of(new), new, device_of(old))._handle
-    return copied
+    originals = [[tensor for _, tensor in tensors_of(model)] for model in models]
+    devices = {device_of(tensor) for group in originals for tensor in group}
+    with scope(min(devices)) if devices else nullcontext():
+        new_models = _copied(models)
+        copies = [[tensor for _, tensor in tensors_of(model)] for model in new_models]
+    keras.check_sharing(originals, copies, models)
+    for original, new in zip(chain(*originals), chain(*copies), strict=True):
+        new.assign(original)
+        device = device_of(original)
+        if device_of(new) is not device:
+            variable = variable_of(new)
+            variable._handle = new_variable(variable, new, device)._handle
+    return new_models
 
 
 def _copied(models: list[Any]) -> list[Any]:
-    """Keras's as it copies them, other modules all at once."""
-    ours = [model for model in models if _is_keras(model)]
-    others = [model for model in models if not _is_keras(model)]
-    found = dict(zip(map(id, ours), keras.copies(ours), strict=True))
+    """Copies of Keras models as Keras makes them, and of other modules, all at once."""
+    keras_models = [model for model in models if _is_keras(model)]
+    modules = [model for model in models if not _is_keras(model)]
+    copies = dict(zip(map(id, keras_models), keras.copies(keras_models), strict=True))
     try:
-        found |= zip(map(id, others), copy.deepcopy(others), strict=True)
+        copies |= zip(map(id, modules), copy.deepcopy(modules), strict=True)
     except (NotImplementedError, TypeError, ValueError) as error:
-        raise keras.cannot_copy(others, " ".join(str(error).split())) from error
-    return [found[id(model)] for model in models]
+        raise keras.cannot_copy(modules, " ".join(str(error).split())) from error
+    return [copies[id(model)] for model in models]
 
 
-def _holders(model: Any) -> list[Any]:
+def _keras_objects(model: Any) -> list[Any]:
     """The model if it is Keras's, else the Keras layers in it."""
-    return (
-        [model]
-        if _is_keras(model)
-        else list(model._flatten(predicate=lambda p: hasattr(p, "_flatten_layers")))
-    )
+    if _is_keras(model):
+        return [model]
+    return list(model._flatten(predicate=lambda part: hasattr(part, "_flatten_layers")))
 
 
 def _variables(model: Any) -> list[Any]:
     """Each variable once, with those of optimizers, metrics and random numbers, which belong to training."""
-    found = [tensor for _, tensor in tensors_of(model)]
-    for holder in _holders(model):
-        found += keras.variables(holder)
-    variables = {id(variable): variable for variable in map(variable_of, found)}
-    if any(
-        isinstance(variable, tf.distribute.DistributedValues) for variable in variables.values()
-    ):
+    tensors = [tensor for _, tensor in tensors_of(model)]
+    for keras_object in _keras_objects(model):
+        tensors += keras.variables(keras_object)
+    variables = {id(variable): variable for variable in map(variable_of, tensors)}
+    if any(isinstance(each, tf.distribute.DistributedValues) for each in variables.values()):
         raise NotSupportedError(
             "a model made under a tf.distribute strategy stays where that puts it; make it outside"
         )
     return list(variables.values())
 
 
-def _check_untraced(handles: list[Any]) -> None:
-    """Refuse where a traced function holds on to values that would no longer be the model's.
+def _check_untraced(handles: list[Tensor]) -> None:
+    """Raise an error if a traced function refers to values that would no longer be the model's.
 
     Such a function would go on training and answering with the old values, without an error.
     """
-    if not _traced(handles):
+    if not _functions_that_capture(handles):
         return
-    wanted, model = set(map(id, handles)), tf.keras.Model
-    for found in [found for found in gc.get_objects() if issubclass(type(found), model)]:
-        # of other models that share these variables, drop what Keras has compiled; it compiles that anew
-        if any(id(variable_of(variable)._handle) in wanted for variable in keras.variables(found)):
-            keras.forget_compiled(found)
-    gc.collect()  # functions that cannot be called any more do no harm
-    if traced := _traced(handles):
-        what = f"a model that is traced into {' and '.join(sorted(traced))}, which would go on with the old values"
-        hint = "move it before the first call of a tf.function, or delete the function"
-        raise NotSupportedError(f"tensorflow cannot move {what}; {hint}")
+    handle_ids = set(map(id, handles))
+    for model in _objects_of(tf.keras.Model):
+        # another model that shares these variables: Keras compiles its functions again
+        if any(id(variable_of(each)._handle) in handle_ids for each in keras.variables(model)):
+            keras.forget_compiled(model)
+    gc.collect()  # functions that nothing can call any more do no harm
+    functions = _functions_that_capture(handles)
+    if functions:
+        listed = " and ".join(sorted(functions))
+        reason = f"a model that is traced into {listed}, which would go on with the old values"
+        cure = "move it before the first call of a tf.function, or delete the function"
+        raise NotSupportedError(f"tensorflow cannot move {reason}; {cure}")
 
 
-def _traced(handles: list[Any]) -> set[str]:
+def _functions_that_capture(handles: list[Tensor]) -> set[str]:
+    """The names of the traced functions that refer to one of these handles."""
     names.require("models that have been compiled")
-    wanted = {id(handle) for handle in handles}
-    # by its type, and without a walk through what each object refers to: TensorFlow's own objects may not survive one
-    functions: list[Any] = [found for found in gc.get_objects() if issubclass(type(found), _Traced)]
-    return {
-        f.graph.name for f in functions if any(id(outer) in wanted for outer in f.captured_inputs)
-    }
+    handle_ids = {id(handle) for handle in handles}
+
+    def captures(function: Any) -> bool:
+        return any(id(tensor) in handle_ids for tensor in function.captured_inputs)
+
+    return {function.graph.name for function in _objects_of(_Traced) if captures(function)}
+
+
+def _objects_of(cls: Any) -> list[Any]:
+    """The objects of a class that are alive.
+
+    They are found by their types: asking TensorFlow's own objects what they refer to may crash the process.
+    """
+    return [each for each in gc.get_objects() if issubclass(type(each), cls)]
 
 
 def is_node(cls: type) -> bool:
@@ -191,6 +209,6 @@ def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any],
             return type(node)(container)
 
         return list(inner.values()), [f"[{key!r}]" for key in keys], rebuild, keys
-    fields = getattr(inner, "_fields", None)
-    written = [f".{name}" for name in fields] if fields else [f"[{i}]" for i in range(len(inner))]
-    return list(inner), written, lambda new: type(node)(tuple.__new__(type(inner), new)), None
+    fields = getattr(inner, "_fields", None)  # of a named tuple
+    labels = [f".{name}" for name in fields or ()] or [f"[{i}]" for i in range(len(inner))]
+    return list(inner), labels, lambda new: type(node)(tuple.__new__(type(inner), new)), None
