@@ -1,8 +1,9 @@
 """Splitting a batch over devices: `split_batch`."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+from xdevice.contract import Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -21,9 +22,6 @@ from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
 __all__ = ["split_batch"]
-
-
-Tensor: TypeAlias = Any
 
 
 class Shards(list[Any]):

@@ -92,6 +92,8 @@ def data_parallel(
 
 
 class _ShardResult(NamedTuple):
+    """The result of one device for its rows."""
+
     loss: Any
     aux: Any
     gradients: list[Any]
@@ -110,6 +112,8 @@ class _Shard(NamedTuple):
 
 
 class _Step:
+    """The training step that `data_parallel` returns."""
+
     def __init__(
         self, fn: Callable[..., Any], devices: list[Device], mean: bool, has_aux: bool
     ) -> None:
@@ -285,10 +289,17 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
         return flats
     check_alike(flats)
     for leaves in zip(*[flat.leaves for flat in flats], strict=True):
-        tensors = [leaf for leaf in leaves if hasattr(leaf, "dtype")]
-        descriptions = dict.fromkeys(f"{leaf.dtype}{list(leaf.shape)}" for leaf in tensors)
+        descriptions = dict.fromkeys(_description(leaf) for leaf in leaves)
         if len(descriptions) > 1:
             raise ArgumentError(
                 f"a parameter is {' and '.join(descriptions)} in the replicas; {hint}"
             )
     return flats
+
+
+def _description(leaf: Any) -> str:
+    if leaf is None:
+        return "None"
+    if hasattr(leaf, "dtype"):
+        return f"{leaf.dtype}{list(leaf.shape)}"
+    return f"an object of type {type(leaf).__name__}"

@@ -3,14 +3,11 @@
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from xdevice.contract import Tensor, Vector
 from xdevice.device import Device
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import check_arrival
 from xdevice.tensors.placement import owner_of
-
-Tensor: TypeAlias = Any
-Vector: TypeAlias = Any
-"""A tensor with one axis: the numbers of several tensors."""
 
 Column: TypeAlias = Sequence[Any]
 """A leaf of a tree in each of its replicas."""

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any, TypeAlias
 
+from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device, as_integer
 from xdevice.errors import (
     ArgumentError,
@@ -20,8 +21,7 @@ from xdevice.tensors.placement import device_of, owner_of
 Number: TypeAlias = Any
 """A number of Python, NumPy or a framework."""
 Dtype: TypeAlias = Any
-NativeDtype: TypeAlias = Any
-Tensor: TypeAlias = Any
+"""A NumPy name, a NumPy dtype, one of Python's types, or a native dtype."""
 
 _MAX_SIZE = 2**60  # numbers in a tensor: in bytes its size still fits into 64 bits
 

@@ -7,8 +7,9 @@ dtype, or a native dtype. The device of each new tensor is checked.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, SupportsFloat, SupportsIndex, TypeAlias
+from typing import Any, SupportsFloat, SupportsIndex
 
+from xdevice.contract import Tensor
 from xdevice.device import Device, whole_number
 from xdevice.errors import (
     ArgumentError,
@@ -23,6 +24,7 @@ from xdevice.framework.ownership import check_arrival, tensor_owner
 from xdevice.hardware.devices import TracedDevice, as_device, has_cpu, require
 from xdevice.hardware.scopes import innermost, sees_scope
 from xdevice.tensors.arguments import (
+    Dtype,
     check_fit,
     check_same_device_in_list,
     fill_value_for,
@@ -39,9 +41,6 @@ __all__ = ["arange", "empty", "full", "ones", "rand", "randn", "seed", "tensor",
 
 Shape = int | SupportsIndex | Sequence[int]
 Number = complex | SupportsFloat | SupportsIndex
-Tensor: TypeAlias = Any
-Dtype: TypeAlias = Any
-"""A NumPy name, a NumPy dtype, one of Python's types, or a native dtype."""
 
 
 def tensor(

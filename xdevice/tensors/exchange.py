@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
+from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, CopyNeededError, DeviceNotFoundError, NotSupportedError
 from xdevice.framework import choosing
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = ["convert", "to_numpy"]
-
-Tensor: TypeAlias = Any
-NativeDtype: TypeAlias = Any
 
 NOT_NUMPYS = ("bfloat", "float8")
 """The prefixes of dtypes that NumPy has only from other packages, if at all."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
+from xdevice.contract import Tensor
 from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
 from xdevice.framework.adapters import Backend
@@ -15,7 +16,6 @@ from xdevice.tensors.trees.tree import Flat, flatten
 __all__ = ["value_and_grad"]
 
 P = ParamSpec("P")
-Tensor: TypeAlias = Any
 Function: TypeAlias = Callable[..., Any]
 
 listeners: list[Callable[[Function], None]] = []

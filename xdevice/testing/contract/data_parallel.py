@@ -307,6 +307,11 @@ class DataParallel(StepRefusals):
             "1 replicas for 2 devices": (
                 lambda: step_on_two(replicate(parameters(), [home()]), *batch())
             ),
+            r"a parameter is None and .* in the replicas; make them with replicate": (
+                lambda: step_on_two(
+                    Replicas({"in": rows(3), "bias": bias} for bias in (None, rows(3))), *batch()
+                )
+            ),
         },
     )
 
