@@ -16,10 +16,11 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch import hardware, placement
-from xdevice.backends.torch.private_names import core, names
+from xdevice.backends.torch.private_names import names as names_of_the_adapter
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit.import_hook import after_import
 from xdevice.virtual.plugins import Recipe
+from xdevice.virtual.torch.private_names import core, names
 
 
 def recipe() -> Recipe:
@@ -38,7 +39,8 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"use {'them' if real > 1 else 'it'}, or write virtual_gpus({n}, force=True)"
         )
     mode = ("STAND_IN",) if stand_in else ("VIRTUAL", "VGPU")
-    names.check(*mode, "OTHERS", imported_only=True)
+    for listed in (names, names_of_the_adapter):
+        listed.check(*mode, "OTHERS", imported_only=True)
     taken = core._get_privateuse1_backend_name()
     if taken != "privateuseone":
         raise VirtualDeviceError(

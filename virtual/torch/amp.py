@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.mixing import tensors_in
-from xdevice.backends.torch.private_names import core, kernels_of, overload_of
+from xdevice.virtual.torch.private_names import core, kernels_of, overload_of
 from xdevice.virtual.torch.runtime import NAME
 
 # CUDA's: torch's documentation of torch.amp, "CUDA Op-Specific Behavior"; all others that it casts it casts to float32

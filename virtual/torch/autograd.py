@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, names, own, replace_name
 from xdevice.backends.torch.transfers import WrappedEngine
+from xdevice.virtual.torch.private_names import core, names, own, replace_name
 
 _NO_THREADS = (
     "device_ready_queues_"  # in the engine's error, where it started before the devices were there

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import in_place_of, names
+from xdevice.virtual.torch.private_names import in_place_of, names
 from xdevice.virtual.torch.runtime import in_use
 
 

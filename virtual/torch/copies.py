@@ -5,12 +5,12 @@ from contextlib import contextmanager
 
 import torch
 
-from xdevice.backends.torch.private_names import core
 from xdevice.contract import Copy, Watcher
 from xdevice.device import Device
 from xdevice.kit.marks import mark
 from xdevice.virtual import bus
 from xdevice.virtual.torch import runtime
+from xdevice.virtual.torch.private_names import core
 from xdevice.virtual.torch.runtime import NAME, known
 
 _HOST = Device("cpu", 0)

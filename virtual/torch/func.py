@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from xdevice.backends.torch.private_names import in_place_of
+from xdevice.virtual.torch.private_names import in_place_of
 
 
 def refuse_crossing() -> None:

@@ -5,7 +5,6 @@ import warnings
 import torch
 
 from xdevice.backends.torch import transfers
-from xdevice.backends.torch.private_names import names
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.machine import host_memory
 from xdevice.virtual import plugins, request
@@ -23,6 +22,7 @@ from xdevice.virtual.torch import (
 )
 from xdevice.virtual.torch.distributed import process_groups
 from xdevice.virtual.torch.nn import attention, data_parallel, modules, sync_batch_norm
+from xdevice.virtual.torch.private_names import names
 from xdevice.virtual.torch.runtime import Runtime
 
 

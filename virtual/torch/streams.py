@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, names, replace_name
+from xdevice.virtual.torch.private_names import core, names, replace_name
 from xdevice.virtual.torch.runtime import NAME, Which, exchange, in_use, index_of
 
 CUDA = int(core._autograd.DeviceType.CUDA)

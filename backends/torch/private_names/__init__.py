@@ -1,9 +1,5 @@
-"""The names inside PyTorch that the adapter replaces or relies on, and does not find in its documentation.
+"""The private names of PyTorch that the adapter replaces or reads, with virtual GPUs and without: see ``names.txt``."""
 
-They are those of ``names.txt``, which alone `replace_name` and ``names.value`` take.
-"""
-
-from functools import cache
 from typing import Any
 
 import torch
@@ -11,48 +7,11 @@ import torch
 from xdevice.kit.private_names import PrivateNames
 
 LAST_TRIED = {"2.15.0": "3.11 3.12 3.13 3.14", "2.13.0": "3.10"}
-"""The newest version that has all of these names, and passed on virtual GPUs; by version, the Pythons with wheels."""
+"""The newest version that has all of these names, by the Pythons that have wheels of it."""
 
 own: Any = torch
 core: Any = torch._C  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
-aten: Any = torch.ops.aten
-storage_of: Any = torch.Tensor.untyped_storage  # identified by its ``_cdata``
 
-
-def untraced(kernel: Any) -> Any:
-    """The function, which Dynamo no longer follows: torch calls it while Dynamo looks at the program's frames."""
-    if hasattr(kernel, "__code__") and _is_compiling_known():
-        dynamo = core._dynamo.eval_frame
-        never = dynamo._FrameAction.SKIP
-        dynamo.set_code_exec_strategy(kernel.__code__, dynamo._FrameExecStrategy(never, never))
-    return kernel
-
-
-@cache
-def _is_compiling_known() -> bool:
-    return names.has("torch.compile")
-
-
-_registered: list[Any] = []  # registrations last as long as these objects
-
-
-def kernels_of(space: str, kind: str = "IMPL") -> Any:
-    """A library for kernels of operations in that namespace; it lasts as long as the process."""
-    _registered.append(own.library.Library(space, kind))
-    return _registered[-1]
-
-
-def overload_of(name: str) -> Any:
-    """The operation of ATen's, such as ``add.Tensor``."""
-    packet, _, overload = name.removeprefix("aten::").partition(".")
-    return getattr(getattr(aten, packet), overload or "default")
-
-
-FACTORIES = """
-arange as_tensor asarray empty empty_like empty_strided eye full full_like linspace logspace normal ones ones_like
-rand rand_like randint randint_like randn randn_like randperm tensor zeros zeros_like
-"""
-
-names = PrivateNames(__file__, "torch", "torch", LAST_TRIED, FACTORIES=" ".join(FACTORIES.split()))
-VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()
-in_place_of, replace_name = names.in_place_of, names.replace
+names = PrivateNames(__file__, "torch", "torch", LAST_TRIED)
+NAMES = names.of()
+replace_name = names.replace

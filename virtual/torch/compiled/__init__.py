@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from xdevice.backends.torch import mixing
-from xdevice.backends.torch.private_names import core, kernels_of, own, replace_name, untraced
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
 from xdevice.virtual import plugins, request
 from xdevice.virtual.torch import copies, streams, vgpu
+from xdevice.virtual.torch.private_names import core, kernels_of, own, replace_name, untraced
 from xdevice.virtual.torch.runtime import NAME, Runtime, in_use, known
 
 _BOOL, _INT, _NUMBER, _MASK = ctypes.c_bool, ctypes.c_int, ctypes.c_int64, ctypes.c_uint64

@@ -14,10 +14,10 @@ from typing import Any, NoReturn
 import torch
 from torch.multiprocessing import reductions
 
-from xdevice.backends.torch.private_names import core, in_place_of, names, own, replace_name
 from xdevice.kit.private_names import resolved
 from xdevice.virtual.torch import runtime, streams
 from xdevice.virtual.torch.compiled import REFUSE, WARN, compiled
+from xdevice.virtual.torch.private_names import core, in_place_of, names, own, replace_name
 from xdevice.virtual.torch.runtime import exchange, in_use
 
 _ASKED = "synchronizeDevice", "getDeviceStats", "resetPeakStats", "resetAccumulatedStats"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from xdevice.backends.torch.private_names import kernels_of, untraced
+from xdevice.virtual.torch.private_names import kernels_of, untraced
 
 
 def register() -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import aten, kernels_of
 from xdevice.virtual.torch import runtime
 from xdevice.virtual.torch.compiled import compiled
+from xdevice.virtual.torch.private_names import aten, kernels_of
 
 Tensor = torch.Tensor
 

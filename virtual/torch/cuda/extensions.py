@@ -7,9 +7,9 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from xdevice.backends.torch.private_names import core, in_place_of
 from xdevice.kit.import_hook import after_import
 from xdevice.virtual.torch.compiled import compiled
+from xdevice.virtual.torch.private_names import core, in_place_of
 
 
 def refuse() -> None:

@@ -10,15 +10,15 @@ from traceback import StackSummary
 from types import FrameType
 from typing import Any
 
-from xdevice.backends.torch.private_names import (
+from xdevice.tensors.transfers.callers import is_users
+from xdevice.virtual.torch.compiled import LATE, compiled
+from xdevice.virtual.torch.private_names import (
     in_place_of,
     kernels_of,
     names,
     replace_name,
     untraced,
 )
-from xdevice.tensors.transfers.callers import is_users
-from xdevice.virtual.torch.compiled import LATE, compiled
 
 _ELSEWHERE = "a thread of a library"
 

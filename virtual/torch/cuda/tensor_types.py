@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, in_place_of, replace_name
+from xdevice.virtual.torch.private_names import core, in_place_of, replace_name
 
 Tensor = torch.Tensor
 

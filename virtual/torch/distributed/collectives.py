@@ -13,8 +13,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from xdevice.backends.torch.private_names import core, in_place_of, kernels_of, untraced
 from xdevice.virtual.torch import runtime
+from xdevice.virtual.torch.private_names import core, in_place_of, kernels_of, untraced
 from xdevice.virtual.torch.runtime import in_use
 
 Tensor = torch.Tensor

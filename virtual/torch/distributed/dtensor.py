@@ -7,7 +7,7 @@ import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 
-from xdevice.backends.torch.private_names import aten, own, replace_name
+from xdevice.virtual.torch.private_names import aten, own, replace_name
 
 _plain: Any = own.distributed.tensor._random._PhiloxState
 

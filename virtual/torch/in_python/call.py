@@ -12,11 +12,11 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch import mixing
-from xdevice.backends.torch.private_names import core, storage_of
 from xdevice.errors import mixed
 from xdevice.virtual.torch import copies
 from xdevice.virtual.torch.in_python import memory, nested
 from xdevice.virtual.torch.in_python.randomness import check
+from xdevice.virtual.torch.private_names import core, storage_of
 from xdevice.virtual.torch.runtime import NAME, in_use, index_of, known
 
 _CPU = torch.device("cpu")

@@ -19,7 +19,9 @@ import torch
 from torch.jit import _builtins
 from torch.utils import _device, backend_registration  # pyright: ignore[reportPrivateUsage]
 
-from xdevice.backends.torch.private_names import (
+from xdevice.virtual.torch import autograd, runtime, streams, vgpu
+from xdevice.virtual.torch.in_python import kernels, memory, nested, nn, randomness
+from xdevice.virtual.torch.private_names import (
     FACTORIES,
     core,
     in_place_of,
@@ -28,8 +30,6 @@ from xdevice.backends.torch.private_names import (
     storage_of,
     untraced,
 )
-from xdevice.virtual.torch import autograd, runtime, streams, vgpu
-from xdevice.virtual.torch.in_python import kernels, memory, nested, nn, randomness
 from xdevice.virtual.torch.runtime import NAME, Runtime, existing, in_use
 
 _script: Any = _builtins

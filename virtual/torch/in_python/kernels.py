@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, overload_of, untraced
 from xdevice.virtual.torch.in_python import nested
 from xdevice.virtual.torch.in_python.call import Call, Plan, planned, refusal
+from xdevice.virtual.torch.private_names import core, overload_of, untraced
 from xdevice.virtual.torch.runtime import NAME
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import core, overload_of
 from xdevice.virtual.torch.in_python import memory
+from xdevice.virtual.torch.private_names import core, overload_of
 
 Tensor = torch.Tensor
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import aten
 from xdevice.virtual.torch.in_python.kernels import on_host
+from xdevice.virtual.torch.private_names import aten
 
 Tensor = torch.Tensor
 Maybe = torch.Tensor | None

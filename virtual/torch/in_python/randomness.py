@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import torch
 
-from xdevice.backends.torch.private_names import core
+from xdevice.virtual.torch.private_names import core
 from xdevice.virtual.torch.runtime import NAME, index_of
 
 _Plain: Any = core.Generator

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import aten, in_place_of, kernels_of, own
 from xdevice.virtual.torch import runtime
+from xdevice.virtual.torch.private_names import aten, in_place_of, kernels_of, own
 
 Tensor = torch.Tensor
 Maybe = torch.Tensor | None

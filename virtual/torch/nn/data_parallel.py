@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import in_place_of, replace_name
+from xdevice.virtual.torch.private_names import in_place_of, replace_name
 from xdevice.virtual.torch.runtime import in_use
 
 Tensor = torch.Tensor

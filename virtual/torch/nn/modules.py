@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.models import refill
-from xdevice.backends.torch.private_names import in_place_of, names, own
+from xdevice.virtual.torch.private_names import in_place_of, names, own
 from xdevice.virtual.torch.runtime import NAME
 
 _is_wrapper = names.value("torch.utils._python_dispatch:is_traceable_wrapper_subclass")

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from xdevice.backends.torch.private_names import kernels_of
+from xdevice.virtual.torch.private_names import kernels_of
 from xdevice.virtual.torch.runtime import key
 
 Tensor = torch.Tensor
