@@ -1,12 +1,12 @@
-"""An adapter that comes with xdevice is five edits: each has been made for every adapter, in full."""
+"""An adapter that comes with xdevice is five edits: all five are made for every adapter."""
 
 import re
 from pathlib import Path
 
 import pytest
 
-from xdevice.contract import CAPABILITIES, MODULES
-from xdevice.framework.adapters import ORDER
+from xdevice.contract import CAPABILITIES, MODULES, PROVIDED
+from xdevice.framework.adapters import ORDER, entry_points_of
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted(
@@ -61,18 +61,26 @@ def test_each_folder_is_a_package_with_words():
     assert sorted(file.stem for file in (ROOT / "tests" / "native").glob("*.py")) == ADAPTERS
 
 
-def provided(name, capability):
-    """Whether the adapter's module for the capability defines one of its functions, or the one around it an object."""
-    module = ROOT / "backends" / name / MODULES.get(capability, capability).replace(".", "/")
+def provides(name, capability):
+    """Whether the capability's module defines one of its functions, or an object that has them."""
+    module = module_of(name, MODULES.get(capability, capability))
     functions = "|".join(CAPABILITIES[capability])
     functions = rf"((def|class) ({functions})\b|({functions}) = )"
     return defines(module, functions) or defines(module.parent, rf"{module.name}\b.* = ")
 
 
+def module_of(name, home):
+    """The path of the adapter's module, or of the module provided for it, without a suffix."""
+    provided = entry_points_of(PROVIDED[home]).get(name) if home in PROVIDED else None
+    if provided is None:
+        return ROOT / "backends" / name / home.replace(".", "/")
+    return ROOT / provided.removeprefix("xdevice.").replace(".", "/")
+
+
 def defines(module, pattern):
     files = (module.with_suffix(".py"), module / "__init__.py")
-    found = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
-    return any(re.search(f"^{pattern}", each, re.MULTILINE) for each in found)
+    sources = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
+    return any(re.search(f"^{pattern}", source, re.MULTILINE) for source in sources)
 
 
 def test_each_capability_is_typed():
@@ -86,7 +94,7 @@ def test_each_capability_is_typed():
         (name, capability)
         for name in ADAPTERS
         for capability in CAPABILITIES
-        if provided(name, capability)
+        if provides(name, capability)
     }
 
 
