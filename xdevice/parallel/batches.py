@@ -159,32 +159,35 @@ def _shape(tensor: Tensor, owner: Backend) -> tuple[int, ...]:
 
 def _sizes(flat: Flat, leaves: list[_Splittable | None], k: int) -> list[int]:
     """The number of rows for each of ``k`` devices; an error if the tensors do not correspond."""
-    shapes = [
-        (path or "it", leaf.shape)
-        for path, leaf in zip(flat.paths, leaves, strict=True)
-        if leaf is not None
-    ]
+    shapes = [leaf.shape for leaf in leaves if leaf is not None]
     if not shapes:
         raise NotATensorError(
             f"there is no tensor to split in {shortened(flat.tree)}; give the batch's tensors"
         )
-    for path, shape in shapes:
-        if not shape:
-            raise ArgumentError(
-                f"the tensor at {path} has no axis, so it has no rows; give it one, or pass a "
-                "number"
-            )
-    numbers_of_rows = {shape[0] for _, shape in shapes}
-    if len(numbers_of_rows) > 1:
-        lengths = ", ".join(f"{shape[0]} at {path}" for path, shape in shapes)
-        raise ArgumentError(
-            f"the tensors of a batch have as many rows each, but here are {lengths}; give those of "
-            "one batch"
-        )
-    rows = int(numbers_of_rows.pop())
+    if not all(shapes) or len({shape[0] for shape in shapes}) > 1:
+        raise _shapes_error(flat, leaves)
+    rows = int(shapes[0][0])
     if rows < k:
         raise ArgumentError(
             f"a batch of {rows} rows is too small for {k} devices; give each one row at least, or "
             "name fewer devices"
         )
     return [rows // k + (i < rows % k) for i in range(k)]
+
+
+def _shapes_error(flat: Flat, leaves: list[_Splittable | None]) -> ArgumentError:
+    """The error for a tensor without axes, or for tensors with different numbers of rows."""
+    lengths = []
+    for path, leaf in zip(flat.paths, leaves, strict=True):
+        if leaf is None:
+            continue
+        if not leaf.shape:
+            return ArgumentError(
+                f"the tensor at {path or 'it'} has no axis, so it has no rows; give it one, or pass "
+                "a number"
+            )
+        lengths.append(f"{leaf.shape[0]} at {path or 'it'}")
+    return ArgumentError(
+        f"the tensors of a batch have as many rows each, but here are {', '.join(lengths)}; give "
+        "those of one batch"
+    )
