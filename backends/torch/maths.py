@@ -11,7 +11,7 @@ import torch
 
 from xdevice.backends.torch.creation import rounded
 from xdevice.contract import Extension
-from xdevice.kit.standard.axes import UniqueAll
+from xdevice.kit.standard.sets import UniqueAll
 
 linalg = Extension(lambda: vars(xp_linalg), torch.linalg)
 fft = Extension(lambda: vars(xp_fft), torch.fft)

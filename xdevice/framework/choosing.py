@@ -21,16 +21,13 @@ from xdevice.tracing import constant
 
 __all__ = ["backend", "use", "using"]
 
-_COMPANION = (
-    "numpy"  # every framework imports it, so its import says nothing about the user's choice
-)
+_COMPANION = "numpy"  # every framework imports it, so its import is not a user's choice
 
 _process_choice: Backend | None = None
 _guess: Backend | None = None
 _contextual: ContextVar[tuple[using, ...]] = ContextVar("xdevice.using", default=())
-_in_context = (
-    False  # whether `using` was ever entered: compilers that trace cannot ask a ContextVar
-)
+# Whether `using` was ever entered: a compiler that traces cannot read a ContextVar.
+_in_context = False
 
 
 def use(name: str) -> None:
@@ -95,9 +92,10 @@ def backend(name: str | None = None) -> Backend:
     """The framework with the given name, or the chosen framework.
 
     `using` beats `use` beats the environment variable ``XDEVICE_BACKEND`` beats the one framework
-    that is already imported beats the first that is installed, in the order of ``available()``. NumPy
-    is never guessed from being imported, since every framework imports it, nor is a framework without a
-    device on this machine. A guess, once made, stays. Functions of the chosen framework raise these errors, too.
+    that is already imported beats the first that is installed, in the order of ``available()``.
+    The import of NumPy does not count, since every framework imports it. A framework without a
+    device on this machine is not guessed. The first guess is kept for the process. Functions that
+    use the chosen framework raise these errors, too.
 
     Raises
     ------
@@ -116,14 +114,14 @@ def backend(name: str | None = None) -> Backend:
     global _guess
     if name is not None:
         return _installed(name)
-    found = _chosen() or _guess
-    if found is None:
-        found = _guess = registered()[_best_guess()]
-    return found
+    chosen = _chosen() or _guess
+    if chosen is None:
+        chosen = _guess = registered()[_best_guess()]
+    return chosen
 
 
 def decided() -> Backend | None:
-    """The framework that was chosen or guessed, or the only one imported; ``None`` where nothing is decided yet."""
+    """The framework that was chosen or guessed, or the only one imported; else ``None``."""
     return _chosen() or _guess or _only_one_imported()
 
 
@@ -133,12 +131,12 @@ def _chosen() -> Backend | None:
         return scopes[-1].backend
     if _process_choice is not None:
         return _process_choice
-    wanted = os.environ.get("XDEVICE_BACKEND")
-    return _installed(wanted) if wanted else None
+    name = os.environ.get("XDEVICE_BACKEND")
+    return _installed(name) if name else None
 
 
 def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
-    """The stack without the last occurrence of the entry, so that blocks may be left out of order."""
+    """The stack without the last occurrence of the entry: blocks may be left out of order."""
     for i in reversed(range(len(stack))):
         if stack[i] is entry:
             return stack[:i] + stack[i + 1 :]
@@ -151,23 +149,23 @@ def _installed(name: str) -> Backend:
 
 @constant
 def _checked(name: str) -> str:
-    found = find(name)
-    if not is_installed(found):
+    owner = find(name)
+    if not is_installed(owner):
         raise not_installed(name)
-    return str(found)
+    return str(owner)
 
 
 @constant
 def _best_guess() -> str:
-    found = _only_one_imported() or next(filter(is_installed, registered().values()), None)
-    if found is None:
-        known = ", ".join(registered())
+    guess = _only_one_imported() or next(filter(is_installed, registered().values()), None)
+    if guess is None:
+        names = ", ".join(registered())
         raise BackendNotInstalledError(
-            f"no framework is installed; xdevice knows {known}; {install_command('numpy')}"
+            f"no framework is installed; xdevice knows {names}; {install_command('numpy')}"
         )
-    return str(found)
+    return str(guess)
 
 
 def _only_one_imported() -> Backend | None:
-    here = [b for b in imported() if b != _COMPANION and has_device(b)]
-    return here[0] if len(here) == 1 else None
+    owners = [owner for owner in imported() if owner != _COMPANION and has_device(owner)]
+    return owners[0] if len(owners) == 1 else None

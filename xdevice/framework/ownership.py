@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from xdevice.contract import Role
+from xdevice.contract import Role, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     BrokenBackendError,
@@ -31,14 +31,15 @@ where_by_type: dict[type, Callable[[Any], Device]] = {}
 where_in_trees: dict[type, Callable[[Any], Device]] = {}
 """The same for a leaf of a tree, where plain data is an error: NumPy's arrays may be of text or objects."""
 
-sometimes_data: set[type] = set()  # the types of tensor that may be plain data
-_owners: dict[type, Ownership] = {}  # each type seen so far that a framework owns
-_unowned: dict[
-    type, list[Backend]
-] = {}  # types that no framework owns, and the frameworks that have said so
-_unusable: dict[
-    Backend, ModuleType
-] = {}  # modules with a framework's name that cannot be used as one
+sometimes_data: set[type] = set()
+"""The types of tensors that may be plain data."""
+
+# Each type so far that a framework owns.
+_owners: dict[type, Ownership] = {}
+# Types that no framework owns, with the frameworks that were imported when all of them were asked.
+_unowned: dict[type, list[Backend]] = {}
+# Modules with a framework's name whose adapter does not load: a user's own file, for example.
+_unusable: dict[Backend, ModuleType] = {}
 
 
 class Ownership:
@@ -47,45 +48,49 @@ class Ownership:
     __slots__ = ("backend", "is_device", "is_model", "is_tensor", "role")
 
     def __init__(self, backend: Backend, role: Role) -> None:
-        self.backend, self.role = backend, role
-        self.is_tensor, self.is_model, self.is_device = (
-            role == "tensor",
-            role == "model",
-            role == "device",
-        )
+        self.backend = backend
+        self.role = role
+        self.is_tensor = role == "tensor"
+        self.is_model = role == "model"
+        self.is_device = role == "device"
 
 
 def ownership_of(cls: type) -> Ownership | None:
     """The framework that owns objects of this type, and their role; ``None`` if none does.
 
-    Only frameworks that are already imported are asked, since no other can have made one.
+    Only the imported frameworks are asked: others cannot have made an object.
     """
-    known = _owners.get(cls)
-    if known is not None or cls in _PLAIN:
-        return known
-    name, role = _found(cls)
+    ownership = _owners.get(cls)
+    if ownership is not None or cls in _PLAIN:
+        return ownership
+    name, role = _owner_and_role(cls)
     return _remember(cls, Ownership(registered()[name], role)) if role else None
 
 
 @constant
-def _found(cls: type) -> tuple[str, Role | None]:
-    """The name of the framework that owns objects of this type, and their role; its adapter is loaded."""
-    here = imported()
-    if _unowned.get(cls) == here:
+def _owner_and_role(cls: type) -> tuple[str, Role | None]:
+    """The name of the framework that owns objects of this type, and their role.
+
+    The adapter's functions for them are loaded.
+    """
+    owners = imported()
+    if _unowned.get(cls) == owners:
         return "", None
-    asked = 0
+    usable_owners = 0
     for owner in usable(cls):
-        asked += 1
+        usable_owners += 1
         role = owner.placement.role(cls)
         if role is not None:
             owner.open("models" if role == "model" else "data")
             return str(owner), role
-    # not before all have been asked, and can know the class
+    # Remembered only if all frameworks were asked and the class's own package is imported.
     package = sys.modules.get(cls.__module__.partition(".")[0])
-    if asked + sum(b in _unusable for b in here) == len(here) and not _is_being_imported(package):
+    unusable_owners = sum(owner in _unusable for owner in owners)
+    all_asked = usable_owners + unusable_owners == len(owners)
+    if all_asked and not _is_being_imported(package):
         if len(_unowned) >= 4096:
-            _unowned.clear()  # a program may make classes without end
-        _unowned[cls] = here
+            _unowned.clear()  # a program may create any number of classes
+        _unowned[cls] = owners
     return "", None
 
 
@@ -94,59 +99,66 @@ def _is_being_imported(module: ModuleType | None) -> bool:
 
 
 def where_in_tree(cls: type) -> Callable[[Any], Device] | None:
-    """What answers for a tensor of this type in a tree, also at first sight; ``None`` for every other type."""
+    """The function for tensors of this type in a tree; ``None`` for every other type."""
     ownership_of(cls)
     return where_in_trees.get(cls)
 
 
 def owned_by(obj: Any) -> Ownership | None:
     """The ownership of a tensor or model; ``None`` for everything else."""
-    owned = _owners.get(type(obj)) or ownership_of(type(obj))
-    return owned if owned is not None and (owned.is_tensor or owned.is_model) else None
+    ownership = _owners.get(type(obj)) or ownership_of(type(obj))
+    if ownership is None or not (ownership.is_tensor or ownership.is_model):
+        return None
+    return ownership
 
 
 def tensor_owner(obj: Any) -> Backend | None:
     """The framework that owns this tensor; ``None`` if it is not a tensor."""
-    owned = _owners.get(type(obj)) or ownership_of(type(obj))
-    return owned.backend if owned is not None and owned.is_tensor else None
+    ownership = _owners.get(type(obj)) or ownership_of(type(obj))
+    if ownership is None or not ownership.is_tensor:
+        return None
+    return ownership.backend
 
 
-def places_of(obj: Any, owned: Ownership) -> set[Device]:
+def places_of(obj: Any, ownership: Ownership) -> set[Device]:
     """All devices that a tensor or model is on; empty for a model without parameters."""
-    if owned.is_tensor:
+    if ownership.is_tensor:
         try:
             return {where_by_type[type(obj)](obj)}
         except MixedDeviceError as error:
             return set(error.devices)
-    found: set[Device] = set()
-    for _, tensor in owned.backend.models.tensors_of(obj):
-        inside = owned_by(tensor)
-        if inside is not None:
-            found |= places_of(tensor, inside)
-    return found
+    devices: set[Device] = set()
+    for _, tensor in ownership.backend.models.tensors_of(obj):
+        tensor_ownership = owned_by(tensor)
+        if tensor_ownership is not None:
+            devices |= places_of(tensor, tensor_ownership)
+    return devices
 
 
-def _remember(cls: type, owned: Ownership) -> Ownership:
-    if owned.is_tensor:
-        where = where_by_type[cls] = where_in_trees[cls] = owned.backend.placement.device_of
-        if owned.backend.open("data").has("is_data"):
-            is_data = owned.backend.data.is_data
+def _remember(cls: type, ownership: Ownership) -> Ownership:
+    """Put the type into the tables, for the next object of it."""
+    if ownership.is_tensor:
+        owner = ownership.backend
+        device_of = owner.placement.device_of
+        where_by_type[cls] = where_in_trees[cls] = device_of
+        if owner.open("data").has("is_data"):
+            is_data = owner.data.is_data
 
-            def unless_data(tensor: Any) -> Device:
+            def device_unless_data(tensor: Tensor) -> Device:
                 if is_data(tensor):
                     raise NotATensorError("plain data")  # never shown: the caller examines the leaf
-                return where(tensor)
+                return device_of(tensor)
 
             sometimes_data.add(cls)
-            where_in_trees[cls] = unless_data
-    return _owners.setdefault(cls, owned)
+            where_in_trees[cls] = device_unless_data
+    return _owners.setdefault(cls, ownership)
 
 
-def check_arrival(tensor: Any, owner: Backend, device: Device) -> Any:
+def check_arrival(tensor: Tensor, owner: Backend, device: Device) -> Tensor:
     """The tensor, if its framework put it on the device; else `MisplacedError`."""
-    there = owner.placement.device_of(tensor)
-    if there is not device:
-        raise misplaced(owner, device, {there})
+    actual = owner.placement.device_of(tensor)
+    if actual is not device:
+        raise misplaced(owner, device, {actual})
     return tensor
 
 
@@ -160,8 +172,8 @@ def usable(cls: type) -> Iterator[Backend]:
             _ = owner.placement.role
         except (BrokenBackendError, NotSupportedError, VirtualDeviceError) as error:
             if cls.__module__.partition(".")[0] == owner:
-                raise  # the framework's own object: the caller has to know
+                raise  # the object is the framework's
             if isinstance(error, BrokenBackendError) and not _is_being_imported(module):
-                _unusable[owner] = module  # a user's own file of that name, say
+                _unusable[owner] = module
         else:
             yield owner

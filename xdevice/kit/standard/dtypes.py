@@ -1,4 +1,4 @@
-"""Dtypes by the array API standard's rules: which one a result has, and the standard's functions about them."""
+"""Dtypes by the array API standard's rules: the dtype of a result, and the functions of dtypes."""
 
 # a field may be any framework's dtype, and the body of a Protocol's method is its docstring
 # pyright: reportUntypedNamedTuple=false, reportReturnType=false
@@ -12,62 +12,51 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from xdevice.contract import NativeDtype, Tensor
 from xdevice.errors import ArgumentError, ArgumentTypeError, did_you_mean
 
 
 class Dtypes(Protocol):
-    """How a framework names and makes its numbers: an adapter's ``maths`` module has these."""
+    """A framework's dtypes and conversions: functions of an adapter's ``maths`` module."""
 
-    def dtype(self, name: str) -> Any:
+    def dtype(self, name: str) -> NativeDtype | None:
         """The framework's dtype of that NumPy name, or ``None`` if it has none."""
 
-    def name_of(self, dtype: Any) -> str:
+    def name_of(self, dtype: NativeDtype) -> str:
         """NumPy's name for one of the framework's dtypes."""
 
     def dtype_name(self, x: Any) -> str | None:
         """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
 
-    def cast(self, x: Any, dtype: Any) -> Any:
+    def cast(self, x: Tensor, dtype: NativeDtype | str) -> Tensor:
         """The tensor in another dtype, on its device; gradients flow through."""
 
-    def number(self, value: Any, name: str, like: Any) -> Any:
+    def number(self, value: complex, name: str, like: Tensor) -> Tensor:
         """A tensor of one number, on the device of another tensor."""
 
-    def operand(self, value: Any, name: str, like: Any) -> Any:
-        """The same for an operation on two tensors, if some take a plain number at less cost."""
+    def operand(self, value: complex, name: str, like: Tensor) -> Any:
+        """The same as an operand: a plain number, if the framework's operators take one faster."""
 
 
-FLOAT, INTEGER, UNSIGNED = (
-    "float32",
-    "int64",
-    "uint64",
-)  # what integers become in a function of real numbers, in sums
-BOOL, WHOLE, REAL, COMPLEX = range(
-    4
-)  # kinds of numbers: the highest among several operands decides the result's dtype
+FLOAT = "float32"  # integers become floats of this dtype in a function of real numbers
+INTEGER, UNSIGNED = "int64", "uint64"  # integers are added up in these
+# Kinds of numbers. The highest among several operands decides on the result's dtype.
+BOOL, WHOLE, REAL, COMPLEX = range(4)
 
 _SIGNED = ("int8", "int16", "int32", "int64")
 _UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
 REALS, COMPLEXES = ("float32", "float64"), ("complex64", "complex128")
-_FLOATS = ("bfloat16", "float16", *REALS)  # half precision too, which the standard has not
+_FLOATS = ("bfloat16", "float16", *REALS)  # the standard has no half precision
 
 _KINDS = {
     "bool": BOOL,
     **dict.fromkeys(_SIGNED + _UNSIGNED, WHOLE),
     **dict.fromkeys(COMPLEXES, COMPLEX),
 }
-_WIDER = {
-    "int16": "int32",
-    "uint16": "int32",
-    "uint32": "int64",
-    "uint64": "int64",
-}  # where a framework lacks one
-_LOWEST = {
-    bool: "bool",
-    int: INTEGER,
-    float: FLOAT,
-    complex: "complex64",
-}  # the dtypes of Python's numbers
+# what replaces a dtype that a framework lacks
+_WIDER = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
+# the lowest dtypes of Python's numbers; True is an int, too, so bool is first
+_LOWEST = {bool: "bool", int: INTEGER, float: FLOAT, complex: "complex64"}
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
     "signed integer": _SIGNED,
@@ -85,7 +74,7 @@ IntInfo = namedtuple("IntInfo", "bits max min dtype")
 
 
 def kind_of(name: str | None) -> int:
-    """The kind of a dtype: a float, unless it is known as something else."""
+    """The kind of a dtype. One that is not in the table is a float."""
     return _KINDS.get(str(name), REAL)
 
 
@@ -96,60 +85,70 @@ def bits_of(name: str) -> int:
 def one_of(value: Any, options: tuple[Any, ...], argument: str) -> None:
     if value not in options:
         listed = ", ".join(map(repr, options))
-        hint = did_you_mean(
-            value, [option for option in options if isinstance(option, str)], "give one of them"
-        )
+        words = [option for option in options if isinstance(option, str)]
+        hint = did_you_mean(value, words, "give one of them")
         raise ArgumentError(f"{argument}={value!r} is not one of {listed}; {hint}")
 
 
 @cache
 def common(*names: str) -> str:
-    """The dtype of a result: among dtypes of one kind one that holds both; of several kinds only the highest counts."""
+    """The dtype of a result of operands with these dtypes.
+
+    Only the dtypes of the highest kind count. The result can hold all of their values.
+    """
     highest = max(map(kind_of, names))
     counted = sorted({name for name in names if kind_of(name) == highest}, key=bits_of)
     if highest == COMPLEX:
         return "complex128" if {"complex128", "float64"} & set(names) else "complex64"
     if highest == REAL:
         return "float32" if {"bfloat16", "float16"} == set(counted) else counted[-1]
-    found = np.result_type(*counted).name
-    if kind_of(found) > WHOLE:  # a float, as NumPy has it
+    result = np.result_type(*counted).name
+    if kind_of(result) > WHOLE:  # NumPy's is a float
         signed = [name for name in counted if name not in _UNSIGNED][-1]
         raise ArgumentError(
             f"no integer dtype holds both uint64 and {signed}; convert one of them with astype"
         )
-    return found
+    return result
 
 
 def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list[Any]]:
-    """A function that brings tensors and Python's numbers to one dtype; the numbers follow the tensors."""
+    """A function that converts tensors and Python's numbers to one dtype.
+
+    ``number`` makes a tensor of a number. The tensors decide on the dtype within a kind.
+    """
     name_of, cast = dtypes.dtype_name, dtypes.cast
 
     @cache
     def joint(*names: str) -> str:
-        found = common(*names)
-        return found if dtypes.dtype(found) is not None else _WIDER.get(found, found)
+        name = common(*names)
+        if dtypes.dtype(name) is None:
+            return _WIDER.get(name, name)
+        return name
 
     def promote(*operands: Any, least: str | None = None) -> list[Any]:
         names = [name_of(operand) for operand in operands]
         if least is None and names[0] is not None and names.count(names[0]) == len(names):
-            return list(operands)
-        tensors = [
-            operand for operand, name in zip(operands, names, strict=True) if name is not None
-        ]
+            return list(operands)  # the common case, and the fast one
+        pairs = list(zip(operands, names, strict=True))
+        tensors = [operand for operand, name in pairs if name is not None]
         if not tensors:
             raise ArgumentError(f"{operands!r} has no tensor; give one, asarray makes it")
-        target, like = joint(*filter(None, names)), tensors[0]
-        for lowest in (_lowest(o) for o, name in zip(operands, names, strict=True) if name is None):
-            target = joint(target, lowest) if kind_of(target) < kind_of(lowest) else target
-        target = least if least is not None and kind_of(target) < kind_of(least) else target
+        target = joint(*filter(None, names))
+        for lowest in [_lowest(operand) for operand, name in pairs if name is None]:
+            if kind_of(target) < kind_of(lowest):
+                target = joint(target, lowest)
+        if least is not None and kind_of(target) < kind_of(least):
+            target = least
         if kind_of(target) == COMPLEX and dtypes.dtype(target) is None:
             raise ArgumentError(
                 "the framework has no dtype for a complex number; give its real part"
             )
-        return [
-            number(o, target, like) if name is None else o if name == target else cast(o, target)
-            for o, name in zip(operands, names, strict=True)
-        ]
+        return [converted(operand, name, target, tensors[0]) for operand, name in pairs]
+
+    def converted(operand: Any, name: str | None, target: str, like: Tensor) -> Any:
+        if name is None:
+            return number(operand, target, like)
+        return operand if name == target else cast(operand, target)
 
     return promote
 
@@ -165,13 +164,15 @@ def _lowest(value: Any) -> str:
 
 
 class Operations:
-    """A framework's ``raw`` operations and dtypes, and the functions ``f`` that need only a dtype or axis adjusted."""
+    """A framework's ``raw`` operations, its dtypes, and functions that are already complete, ``f``.
+
+    Those only adjust the dtype or the axis of one raw operation.
+    """
 
     def __init__(self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> None:
         self._raw, self._f, self._dtypes = raw, f, dtypes
-        self._promote, self._operands = (
-            _promotion(dtypes, number) for number in (dtypes.number, dtypes.operand)
-        )
+        self._promote = _promotion(dtypes, dtypes.number)
+        self._operands = _promotion(dtypes, dtypes.operand)
 
     def __iter__(self) -> Iterator[tuple[str, Any]]:
         """The functions, each with its name."""
@@ -180,23 +181,26 @@ class Operations:
     def _kind(self, x: Any) -> int:
         return kind_of(self._dtypes.dtype_name(x))
 
-    def _kept(self, x: Any, name: str | None) -> Any:
+    def _flat(self, x: Tensor) -> Tensor:
+        return self._raw["reshape"](x, (-1,))
+
+    def _kept(self, x: Tensor, name: str | None) -> Tensor:
         """The tensor, converted back to that dtype if an operation changed it."""
         return x if self._dtypes.dtype_name(x) == name else self._dtypes.cast(x, name)
 
-    def _real(self, x: Any) -> Any:
-        """The tensor, in floats if it was of integers or booleans."""
+    def _real(self, x: Tensor) -> Tensor:
+        """The tensor; integers and booleans become floats."""
         return self._dtypes.cast(x, FLOAT) if self._kind(x) <= WHOLE else x
 
-    def _wide(self, x: Any, dtype: Any) -> Any:
-        """The tensor in the dtype in which it is summed."""
+    def _wide(self, x: Tensor, dtype: NativeDtype) -> Tensor:
+        """The tensor in the dtype in which it is added up; ``dtype`` if that is given."""
+        if dtype is not None:
+            return self._dtypes.cast(x, dtype)
         name = self._dtypes.dtype_name(x)
-        if dtype is None and kind_of(name) > WHOLE:
+        if kind_of(name) > WHOLE:
             return x
-        unsigned = name in _UNSIGNED and self._dtypes.dtype(UNSIGNED) is not None
-        return self._dtypes.cast(
-            x, dtype if dtype is not None else UNSIGNED if unsigned else INTEGER
-        )
+        is_unsigned = name in _UNSIGNED and self._dtypes.dtype(UNSIGNED) is not None
+        return self._dtypes.cast(x, UNSIGNED if is_unsigned else INTEGER)
 
     def _truth(self, x: Any, like: Any = None) -> Any:
         """The tensor, or Python's number, as booleans."""
@@ -215,14 +219,14 @@ class DataTypes(Operations):
 
     def isdtype(self, dtype: Any, kind: Any) -> bool:
         if isinstance(kind, tuple):
-            return any(self.isdtype(dtype, each) for each in kind)
+            return any(self.isdtype(dtype, option) for option in kind)
         if not isinstance(kind, str):
             return bool(dtype == kind)
         one_of(kind, tuple(_OF_KIND), "kind")
         return self._dtypes.name_of(dtype) in _OF_KIND[kind]
 
     def finfo(self, type: Any, /) -> FloatInfo:
-        name = _part(self._named(type))
+        name = _real_part_of(self._named(type))
         if name not in _FORMATS:
             raise ArgumentTypeError(
                 f"{name} is not a floating-point dtype; iinfo knows the integers"
@@ -243,31 +247,31 @@ class DataTypes(Operations):
         return IntInfo(bits, 2**bits - 1 + least, least, self._dtypes.dtype(name))
 
     def result_type(self, *arrays_and_dtypes: Any) -> Any:
-        numbers = [_lowest(x) for x in arrays_and_dtypes if isinstance(x, tuple(_LOWEST))]
-        names = [self._named(x) for x in arrays_and_dtypes if not isinstance(x, tuple(_LOWEST))]
+        number_types = tuple(_LOWEST)
+        numbers = [_lowest(x) for x in arrays_and_dtypes if isinstance(x, number_types)]
+        names = [self._named(x) for x in arrays_and_dtypes if not isinstance(x, number_types)]
         if not names:
             raise ArgumentError("result_type needs a tensor or a dtype; give one")
-        found = common(*names)
-        return self._dtypes.dtype(
-            common(found, *(name for name in numbers if kind_of(found) < kind_of(name)))
-        )
+        result = common(*names)
+        higher = [name for name in numbers if kind_of(result) < kind_of(name)]
+        return self._dtypes.dtype(common(result, *higher))
 
     def can_cast(self, from_: Any, to: Any, /) -> bool:
-        given, wanted = self._named(from_), self._named(to)
-        if (
-            kind_of(given) == WHOLE and kind_of(wanted) >= REAL
-        ):  # exact, if the significand has as many bits
-            return bits_of(given) < _FORMATS[_part(wanted)][0] or _part(wanted) == "float64"
+        old, new = self._named(from_), self._named(to)
+        if kind_of(old) == WHOLE and kind_of(new) >= REAL:
+            real = _real_part_of(new)
+            significand_bits = _FORMATS[real][0]
+            return bits_of(old) < significand_bits or real == "float64"
         try:
-            return common(given, wanted) == wanted
+            return common(old, new) == new
         except ArgumentError:
             return False
 
     def _named(self, x: Any) -> str:
-        """The name of a dtype, or of a tensor's."""
+        """The name of a dtype, or of a tensor's dtype."""
         return self._dtypes.dtype_name(x) or self._dtypes.name_of(x)
 
 
-def _part(name: str) -> str:
-    """The dtype of a complex number's parts; any other as it is."""
+def _real_part_of(name: str) -> str:
+    """The dtype of a complex number's real part; another dtype is returned as it is."""
     return REALS[COMPLEXES.index(name)] if name in COMPLEXES else name

@@ -1,15 +1,16 @@
-"""Integers and booleans of every width, in operations that a framework has for a few of them."""
+"""Operations for every dtype, made of a framework's operations that support only some dtypes."""
 
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
+from xdevice.contract import Tensor
 from xdevice.errors import NotSupportedError
 from xdevice.kit.standard.dtypes import Dtypes, bits_of
 
-# The dtypes tried in place of one that an operation does not take; each holds all of its values, but float64, the last
-# resort, integers up to 2**53 only.
-_LADDER = {
+# The dtypes that are tried if an operation does not support a dtype. Each can hold all of its
+# values, except float64, the last resort, which holds integers up to 2**53.
+_WIDER = {
     "bool": ("uint8", "int32", "int64"),
     **dict.fromkeys(("uint8", "int8", "int16", "uint16"), ("int32", "int64", "float64")),
     **dict.fromkeys(("int32", "uint32"), ("int64", "float64")),
@@ -18,19 +19,21 @@ _LADDER = {
     "bfloat16": ("float32",),
 }
 
-# operations that return indices or booleans, and those whose second operand is an array of indices
-_OTHER_RESULTS = (
-    "all any argmax argmin argsort equal greater greater_equal isfinite isinf isnan less less_equal nonzero not_equal "
-    "searchsorted signbit"
-)
+# Operations that return indices or booleans.
+_WITH_OTHER_DTYPE = """
+    all any argmax argmin argsort equal greater greater_equal isfinite isinf isnan less less_equal
+    nonzero not_equal searchsorted signbit
+"""
+# Operations whose second operand is an array of indices.
 _INDEXED = ("take", "take_along_axis")
 
 
 class Widening:
     """A framework's operations, each for every dtype.
 
-    An operation that refuses a dtype, by one of the ``errors`` with some of the ``words``, is tried with wider ones,
-    and its result has the first dtype again. Which one it took is remembered. If it takes none, the error names both.
+    An operation refuses a dtype by one of the ``errors`` with some of the ``words`` in its message.
+    It is then tried with wider dtypes, and the result is converted back. The dtype that works is
+    remembered. If none works, the error names the operation and the dtype.
     """
 
     def __init__(
@@ -46,36 +49,38 @@ class Widening:
         return {name: self._widened(name, op) for name, op in raw.items()}
 
     def _widened(self, name: str, op: Callable[..., Any]) -> Callable[..., Any]:
-        taken: dict[str, str] = {}  # a dtype, and the one that the operation takes in place of it
-        first, is_other = int(name == "where"), name in _OTHER_RESULTS.split()
+        replacements: dict[str, str] = {}  # refused dtypes, with the wider one that works
+        first = 1 if name == "where" else 0  # the index of the first operand of that dtype
+        is_converted_back = name not in _WITH_OTHER_DTYPE.split()
 
-        def within(wider: str, dtype: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+        def widened(wider: str, dtype: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
             operands = args[first : first + 1] if name in _INDEXED else args[first:]
-            given = (self._to(x, dtype, wider) for x in operands)
-            found = op(*args[:first], *given, *args[first + len(operands) :], **options)
-            return found if is_other else self._to(found, wider, dtype)
+            wide_operands = [self._converted(x, dtype, wider) for x in operands]
+            other_operands = args[first + len(operands) :]
+            result = op(*args[:first], *wide_operands, *other_operands, **options)
+            return self._converted(result, wider, dtype) if is_converted_back else result
 
         @wraps(op)
         def call(*args: Any, **options: Any) -> Any:
             x = args[first]
             dtype = self._dtypes.dtype_name(x[0] if type(x) is list else x)
-            if dtype in taken:
-                return within(taken[dtype], dtype, args, options)
+            if dtype in replacements:
+                return widened(replacements[dtype], dtype, args, options)
             try:
                 return op(*args, **options)
             except Exception as error:
-                if dtype is None or not self._refused(error):
+                if dtype is None or not self._is_refusal(error):
                     raise
                 refusal = error
-            for wider in _LADDER.get(dtype, ()):
+            for wider in _WIDER.get(dtype, ()):
                 try:
-                    found = within(wider, dtype, args, options)
+                    result = widened(wider, dtype, args, options)
                 except Exception as error:
-                    if not self._refused(error):
+                    if not self._is_refusal(error):
                         raise
                 else:
-                    taken[dtype] = wider
-                    return found
+                    replacements[dtype] = wider
+                    return result
             wide = "float32" if bits_of(dtype) < bits_of("int64") else "float64"
             hint = f"convert the tensor, for example with astype(x, xp.{wide})"
             raise NotSupportedError(
@@ -85,11 +90,19 @@ class Widening:
         call.__name__ = call.__qualname__ = name
         return call
 
-    def _refused(self, error: Exception) -> bool:
-        return isinstance(error, self._errors) and any(words in str(error) for words in self._words)
+    def _is_refusal(self, error: Exception) -> bool:
+        if not isinstance(error, self._errors):
+            return False
+        message = str(error)
+        return any(words in message for words in self._words)
 
-    def _to(self, x: Any, given: str, wanted: str) -> Any:
-        """The tensor, or those in a list or tuple, in another dtype; anything else as it is."""
+    def _converted(self, x: Tensor | list[Tensor], old: str, new: str) -> Any:
+        """The tensor of dtype ``old``, or those in a list or tuple, in dtype ``new``.
+
+        Anything else is returned as it is.
+        """
         if isinstance(x, (list, tuple)) and any(map(self._dtypes.dtype_name, x)):
-            return [self._to(each, given, wanted) for each in x]
-        return self._dtypes.cast(x, wanted) if self._dtypes.dtype_name(x) == given else x
+            return [self._converted(item, old, new) for item in x]
+        if self._dtypes.dtype_name(x) != old:
+            return x
+        return self._dtypes.cast(x, new)

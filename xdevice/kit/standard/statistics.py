@@ -1,0 +1,93 @@
+"""The standard's functions that add up numbers along axes: variances, running sums, differences."""
+
+from typing import Any
+
+from xdevice.contract import NativeDtype, Tensor
+from xdevice.errors import ArgumentError
+from xdevice.kit.standard.axes import axes_of, one_axis, size_of
+from xdevice.kit.standard.dtypes import Operations
+
+
+class Statistics(Operations):
+    def var(
+        self, x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False
+    ) -> Tensor:
+        x = self._real(x)
+        deviation = self._f["subtract"](x, self._f["mean"](x, axis=axis, keepdims=True))
+        squared = self._f["multiply"](deviation, deviation)
+        variance = self._f["mean"](squared, axis=axis, keepdims=keepdims)
+        if not correction:
+            return variance
+        n = size_of(x.shape, axes_of(axis, len(x.shape)))
+        factor = n / (n - correction) if n > correction else float("inf")
+        return self._f["multiply"](variance, factor)
+
+    def std(
+        self, x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False
+    ) -> Tensor:
+        return self._f["sqrt"](self.var(x, axis=axis, correction=correction, keepdims=keepdims))
+
+    def count_nonzero(self, x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+        return self._f["sum"](self._truth(x), axis=axis, keepdims=keepdims)
+
+    def cumulative_sum(
+        self,
+        x: Tensor,
+        /,
+        *,
+        axis: int | None = None,
+        dtype: NativeDtype = None,
+        include_initial: bool = False,
+    ) -> Tensor:
+        initial = 0 if include_initial else None
+        return self._running("cumulative_sum", x, axis, dtype, initial)
+
+    def cumulative_prod(
+        self,
+        x: Tensor,
+        /,
+        *,
+        axis: int | None = None,
+        dtype: NativeDtype = None,
+        include_initial: bool = False,
+    ) -> Tensor:
+        initial = 1 if include_initial else None
+        return self._running("cumulative_prod", x, axis, dtype, initial)
+
+    def _running(
+        self, name: str, x: Tensor, axis: int | None, dtype: NativeDtype, initial: int | None
+    ) -> Tensor:
+        """The running sum or product, which begins with the initial number if there is one."""
+        along = one_axis(x, axis, name)
+        x = self._wide(x, dtype)
+        running = self._kept(self._raw[name](x, along), self._dtypes.dtype_name(x))
+        if initial is None:
+            return running
+        shape = tuple(1 if i == along else n for i, n in enumerate(x.shape))
+        first = self._raw["broadcast_to"](self._number(initial, running), shape)
+        return self._raw["concat"]([first, running], along)
+
+    def diff(
+        self,
+        x: Tensor,
+        /,
+        *,
+        axis: int = -1,
+        n: int = 1,
+        prepend: Tensor = None,
+        append: Tensor = None,
+    ) -> Tensor:
+        if n < 0:
+            raise ArgumentError(f"diff of order n={n!r}; give 0 or more")
+        along = one_axis(x, axis, "diff")
+        if n == 0:
+            return x
+        parts = self._promote(*(part for part in (prepend, x, append) if part is not None))
+        x = self._raw["concat"](parts, along) if len(parts) > 1 else parts[0]
+        is_boolean = self._dtypes.dtype_name(x) == "bool"
+        difference = self._f["not_equal" if is_boolean else "subtract"]
+        front = (slice(None),) * along
+        for _ in range(min(n, x.shape[along])):
+            last = x.shape[along] - 1
+            x = difference(x[(*front, slice(1, 1 + last))], x[(*front, slice(0, last))])
+        return x
