@@ -8,12 +8,13 @@ from typing import Any
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import is_running, named, replaced_gpus
-from xdevice.backends.tensorflow.private_names import Instead, names
+from xdevice.backends.tensorflow.private_names import names as names_of_the_adapter
 from xdevice.device import Device, spell
 from xdevice.errors import VirtualDeviceError
 from xdevice.virtual.request import refuse_memory_limit, refuse_to_hide
+from xdevice.virtual.tensorflow.private_names import Replacements, names
 
-_always, _not_standing_in = Instead(), Instead()
+_always, _not_standing_in = Replacements(), Replacements()
 
 
 def recipe() -> None:
@@ -33,11 +34,15 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     cpu = _cpu(n)
     real = [p for p in tf.config.get_visible_devices() if Device(p.device_type, 0).kind == "gpu"]
     refuse_to_hide(len(real), n, "tensorflow", force)
-    names.check(*(("STAND_IN", "READ") if stand_in else ("VIRTUAL",)), "OTHERS")
+    if stand_in:
+        names.check("STAND_IN", "READ")
+    else:
+        names.check("VIRTUAL")
+    names_of_the_adapter.check("OTHERS")
     for word in {physical.device_type for physical in real}:
         tf.config.set_visible_devices([], word)
     replaced_gpus.replace(n, under_own_names=stand_in)
-    _always.put()
+    _always.apply()
     if stand_in:
         from xdevice.virtual.tensorflow import (
             stand_in as gpus_of_tf,
@@ -48,7 +53,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     tf.config.set_logical_device_configuration(
         cpu, [tf.config.LogicalDeviceConfiguration() for _ in range(n + 1)]
     )
-    _not_standing_in.put()
+    _not_standing_in.apply()
     homes = "/", "/device:", "/job:localhost/replica:0/task:0/device:"
     for i in range(n):  # what TensorFlow, and only TensorFlow, calls this CPU
         spell(

@@ -25,8 +25,9 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.placement import Eager
-from xdevice.backends.tensorflow.private_names import Instead, names, runtime
+from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
+from xdevice.virtual.tensorflow.private_names import Replacements, names
 
 GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
 _HOST = re.compile(r"\bCPU:(\d+)$")
@@ -45,14 +46,14 @@ _meshes = signature(_tf.experimental.dtensor.Mesh.__init__)
 UNKNOWN = float(
     "nan"
 )  # not a number: the allocator of the host counts nothing, and programs format what they get
-_instead = Instead()
+_replacements = Replacements()
 
 
 def start() -> None:
     import_module(
         "tensorflow.python.data.ops.multi_device_iterator_ops"
     )  # it keeps references to `gen_dataset_ops`
-    _instead.put()
+    _replacements.apply()
     for shown in (
         "EagerTensor.device",
         "EagerTensor.backing_device",
@@ -105,7 +106,7 @@ def _show(path: str) -> None:
     names.replace(path, property(lambda self: to_shown(getter.__get__(self))))
 
 
-@_instead("tensorflow.python.framework.ops:_EagerTensorBase._copy_nograd")
+@_replacements("tensorflow.python.framework.ops:_EagerTensorBase._copy_nograd")
 def _copied(copy: Any, self: Any, ctx: Any = None, device_name: Any = None) -> Any:
     try:
         return copy(self, ctx, to_real(device_name))
@@ -113,24 +114,24 @@ def _copied(copy: Any, self: Any, ctx: Any = None, device_name: Any = None) -> A
         raise type(error)(_HOSTS.sub(_shown, str(error))) from None
 
 
-@_instead("tensorflow.python.framework.ops:Operation._set_device_from_string")
+@_replacements("tensorflow.python.framework.ops:Operation._set_device_from_string")
 def _set(name: Any, self: Any, device: Any) -> Any:
     return name(self, to_real(device))
 
 
-@_instead("tensorflow.python.ops.gen_dataset_ops:multi_device_iterator")
-@_instead("tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator")
-@_instead("tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator_v3")
+@_replacements("tensorflow.python.ops.gen_dataset_ops:multi_device_iterator")
+@_replacements("tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator")
+@_replacements("tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator_v3")
 def _iterated(run: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
     return run([to_real(d) for d in devices], *args, **kwargs)
 
 
-@_instead("tensorflow.python.ops.functional_ops:remote_call")
+@_replacements("tensorflow.python.ops.functional_ops:remote_call")
 def _called(call: Any, *args: Any, target: Any = None, **kwargs: Any) -> Any:
     return call(*args, target=to_real(target), **kwargs)
 
 
-@_instead(
+@_replacements(
     "tensorflow.python.framework.errors_impl:OpError.__init__"
 )  # of all errors, also those of sessions
 def _begin(begin: Any, self: Any, node_def: Any, op: Any, message: Any, *others: Any) -> None:
@@ -147,7 +148,7 @@ def _gpus() -> list[Any]:
     return list(runtime().list_logical_devices("GPU"))
 
 
-@_instead("tensorflow.python.client.device_lib:list_local_devices")
+@_replacements("tensorflow.python.client.device_lib:list_local_devices")
 def _list_local(listed: Any, session_config: Any = None) -> list[Any]:
     found = [device for device in listed(session_config) if device.name.endswith("CPU:0")]
     make, kind = type(found[0]), {"device_type": "GPU"}
@@ -158,7 +159,7 @@ def _list_local(listed: Any, session_config: Any = None) -> list[Any]:
     ]
 
 
-@_instead("tensorflow.python.eager.context:Context.get_memory_info")
+@_replacements("tensorflow.python.eager.context:Context.get_memory_info")
 def _tell_memory(known: Any, self: Any, device: str) -> dict[str, float]:
     name = _short(device)
     if name not in [_short(gpu.name) for gpu in _gpus()]:
@@ -172,7 +173,7 @@ def _tell_memory(known: Any, self: Any, device: str) -> dict[str, float]:
     return {"current": used, "peak": UNKNOWN}
 
 
-@_instead("tensorflow.python.eager.context:Context.reset_memory_stats")
+@_replacements("tensorflow.python.eager.context:Context.reset_memory_stats")
 def _forget_peak(forget: Any, self: Any, device: str) -> None:
     if _short(device) not in [_short(gpu.name) for gpu in _gpus()]:
         forget(self, device)
@@ -199,7 +200,7 @@ def _counted(config: Any) -> Any:
     return made
 
 
-@_instead("tensorflow.python.client.session:BaseSession.__init__")
+@_replacements("tensorflow.python.client.session:BaseSession.__init__")
 def _begin_session(
     begin: Any, self: Any, target: Any = "", graph: Any = None, config: Any = None
 ) -> None:
@@ -207,7 +208,7 @@ def _begin_session(
     begin(self, target, graph, _counted(config) if here else config)
 
 
-@_instead("tensorflow.python.client.session:BaseSession.list_devices")
+@_replacements("tensorflow.python.client.session:BaseSession.list_devices")
 def _list_of_session(listed: Any, self: Any) -> list[Any]:
     make, found = (
         _sessions._DeviceAttributes,
@@ -219,20 +220,20 @@ def _list_of_session(listed: Any, self: Any) -> list[Any]:
     ]
 
 
-@_instead("tensorflow.python.training.server_lib:_make_server_def")
+@_replacements("tensorflow.python.training.server_lib:_make_server_def")
 def _serve(make: Any, *args: Any, **kwargs: Any) -> Any:
     server = make(*args, **kwargs)
     server.default_session_config.CopyFrom(_counted(server.default_session_config))
     return server
 
 
-@_instead("tensorflow.dtensor.python.config:num_local_devices")
+@_replacements("tensorflow.dtensor.python.config:num_local_devices")
 def _count_local(counted: Any, device_type: str) -> int:
     word = device_type.lower()
     return hardware.count(word) if word in ("cpu", "gpu") else int(counted(device_type))
 
 
-@_instead("tensorflow.dtensor.python.layout:Mesh.__init__")
+@_replacements("tensorflow.dtensor.python.layout:Mesh.__init__")
 def _begin_mesh(begin: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     given = _meshes.bind(self, *args, **kwargs)
     for word in ("local_devices", "global_devices"):
@@ -243,24 +244,24 @@ def _begin_mesh(begin: Any, self: Any, *args: Any, **kwargs: Any) -> None:
     begin(*given.args, **given.kwargs)
 
 
-@_instead("tensorflow.dtensor.python.layout:Mesh.local_devices")
+@_replacements("tensorflow.dtensor.python.layout:Mesh.local_devices")
 def _list_of_mesh(listed: Any, self: Any) -> list[Any]:
     return [to_shown(name) for name in listed(self)]
 
 
-@_instead("tensorflow.python.pywrap_tfe:TFE_ToDlpackCapsule")
+@_replacements("tensorflow.python.pywrap_tfe:TFE_ToDlpackCapsule")
 def _export(export: Any, tensor: Any) -> Any:
     index, capsule = _gpu_of(tensor), export(tensor)
     return capsule if index is None else labelled(capsule, CUDA, index)
 
 
-@_instead("tensorflow.python.pywrap_tfe:TFE_DlpackDevice")
+@_replacements("tensorflow.python.pywrap_tfe:TFE_DlpackDevice")
 def _tell_device(where: Any, tensor: Any, *more: Any) -> tuple[int, int]:
     index = _gpu_of(tensor)
     return where(tensor, *more) if index is None else (CUDA, index)
 
 
-@_instead("tensorflow.python.pywrap_tfe:TFE_FromDlpackCapsule")
+@_replacements("tensorflow.python.pywrap_tfe:TFE_FromDlpackCapsule")
 def _take(take: Any, capsule: Any, ctx: Any) -> Any:
     kind, index = device_in(capsule)
     if kind != CUDA:

@@ -16,7 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.cpu_only import is_lacking, is_lacking_for
-from xdevice.backends.tensorflow.private_names import Instead, context, names, runtime
+from xdevice.backends.tensorflow.private_names import runtime
+from xdevice.virtual.tensorflow.private_names import Replacements, context, names
 
 IMAGES = {
     "input": "conv2d conv3d depthwise_conv2d_native max_pool max_pool3d avg_pool3d depth_to_space space_to_depth",
@@ -37,7 +38,7 @@ PER_AXIS = ("strides", "ksize", "dilations", "explicit_paddings", "input_sizes")
 _HOST = "CPU:0"
 _DEVICE = "tensorflow.python.framework.ops:EagerTensor.device"
 _OF_SPACE = "depth_to_space", "space_to_depth"
-_instead = Instead()
+_replacements = Replacements()
 
 
 def start(lenient: bool) -> None:
@@ -49,7 +50,7 @@ def start(lenient: bool) -> None:
             names.replace(path, _with_channels_last(names.value(path), image))
     if lenient:
         return
-    _instead.put()
+    _replacements.apply()
     shown = names.value(_DEVICE).fget
 
     def device(tensor: Any) -> Any:
@@ -63,7 +64,7 @@ def start(lenient: bool) -> None:
     names.replace(_DEVICE, property(device))
 
 
-@_instead("tensorflow.python.pywrap_tfe:TFE_Py_FastPathExecute")
+@_replacements("tensorflow.python.pywrap_tfe:TFE_Py_FastPathExecute")
 def _eager(run: Callable[..., Any], running: Any, operation: str, name: Any, *args: Any) -> Any:
     if running.device_spec.device_type == "CPU" or not is_lacking(operation, args):
         return run(running, operation, name, *args)
@@ -72,8 +73,8 @@ def _eager(run: Callable[..., Any], running: Any, operation: str, name: Any, *ar
         return run(running, operation, name, *args)
 
 
-@_instead("tensorflow.python.pywrap_tfe:TFE_Py_Execute")
-@_instead("tensorflow.python.pywrap_tfe:TFE_Py_ExecuteCancelable")
+@_replacements("tensorflow.python.pywrap_tfe:TFE_Py_Execute")
+@_replacements("tensorflow.python.pywrap_tfe:TFE_Py_ExecuteCancelable")
 def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
     run: Callable[..., Any],
     handle: Any,
@@ -92,7 +93,7 @@ def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
     return run(handle, device, operation, inputs, attributes, *rest)
 
 
-@_instead("tensorflow.python.framework.ops:Graph._create_op_helper")
+@_replacements("tensorflow.python.framework.ops:Graph._create_op_helper")
 def _in_graph(
     create: Callable[..., Any], self: Any, operation: Any, compute_device: bool = True
 ) -> None:

@@ -20,10 +20,11 @@ from typing import Any
 import tensorflow as tf
 
 from xdevice.backends.tensorflow import hardware
-from xdevice.backends.tensorflow.private_names import Instead, context, names, ops, runtime
+from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.virtual import request
 from xdevice.virtual.tensorflow import interfaces, kernels
 from xdevice.virtual.tensorflow.interfaces import to_real, to_shown
+from xdevice.virtual.tensorflow.private_names import Replacements, context, names, ops
 
 NAME = "xdevice virtual GPU"
 KERNELS = {
@@ -35,7 +36,7 @@ KERNELS = {
 
 _TYPED = re.compile(r"device:|PU:")
 _gpus: list[Any] = []
-_instead = Instead()
+_replacements = Replacements()
 
 
 def start(n: int) -> None:
@@ -49,7 +50,7 @@ def start(n: int) -> None:
         _set_default(runtime())
         begin(self)
 
-    _instead.put()
+    _replacements.apply()
     if runtime()._physical_devices is not None:
         _add(runtime())
     threading.Thread._bootstrap_inner = begin_thread  # type: ignore[attr-defined]  # where a thread begins
@@ -58,7 +59,7 @@ def start(n: int) -> None:
     kernels.start(request.current().lenient)
 
 
-@_instead("tensorflow.python.eager.context:Context._initialize_physical_devices")
+@_replacements("tensorflow.python.eager.context:Context._initialize_physical_devices")
 def _find_physical(find: Any, self: Any, reinitialize: bool = False) -> None:
     if reinitialize or self._physical_devices is None:
         find(self, reinitialize)
@@ -80,12 +81,12 @@ def _counted(running: Any, config: Any) -> Any:
     return config
 
 
-@_instead("tensorflow.python.eager.context:Context.get_device_details")
+@_replacements("tensorflow.python.eager.context:Context.get_device_details")
 def _tell_details(known: Any, self: Any, device: Any) -> Any:
     return {"device_name": NAME} if device in _gpus else known(self, device)
 
 
-@_instead("tensorflow.python.eager.context:Context.set_logical_device_configuration")
+@_replacements("tensorflow.python.eager.context:Context.set_logical_device_configuration")
 def _split(split: Any, self: Any, device: Any, parts: Any) -> None:
     split(self, device, parts)
     if (
@@ -96,7 +97,7 @@ def _split(split: Any, self: Any, device: Any, parts: Any) -> None:
         _set_default(self)  # GPU 0 has another name from now on
 
 
-@_instead("tensorflow.python.eager.context:Context._initialize_logical_devices")
+@_replacements("tensorflow.python.eager.context:Context._initialize_logical_devices")
 def _list_logical(logical: Any, self: Any) -> None:
     logical(self)
     shown = [to_shown(device.name) for device in self._logical_devices]
@@ -114,8 +115,8 @@ def _list_logical(logical: Any, self: Any) -> None:
     hardware.replaced_gpus.number = self._num_gpus
 
 
-@_instead("tensorflow.python.eager.context:Context.list_physical_devices")
-@_instead("tensorflow.python.eager.context:Context.list_logical_devices")
+@_replacements("tensorflow.python.eager.context:Context.list_physical_devices")
+@_replacements("tensorflow.python.eager.context:Context.list_logical_devices")
 def _list(every: Callable[..., list[Any]], self: Any, device_type: str | None = None) -> list[Any]:
     """The list of devices, without GPUs where a module asks that chooses kernels by it."""
     found = every(self, device_type)
@@ -128,7 +129,7 @@ def _set_default(running: Any) -> None:
     running._set_device("", running.device_spec)
 
 
-@_instead("tensorflow.python.eager.context:Context._set_device")
+@_replacements("tensorflow.python.eager.context:Context._set_device")
 def _set_device(put: Any, self: Any, name: str, spec: Any) -> None:
     real = to_real(_existing(self, name)) or ""
     put(
@@ -155,13 +156,13 @@ def _existing(running: Any, name: Any) -> Any:
     )
 
 
-@_instead("tensorflow.python.distribute.device_util:current")
+@_replacements("tensorflow.python.distribute.device_util:current")
 def _current(now: Any) -> Any:
     eager = ops.executing_eagerly_outside_functions()
     return to_shown(now()) if not eager or runtime().device_spec.device_type else ""
 
 
-@_instead("tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher.__init__")
+@_replacements("tensorflow.python.distribute.cross_device_utils:CollectiveReplicaLauncher.__init__")
 def _with_ring(launch: Any, self: Any, *others: Any) -> None:  # the last of which is the options
     *before, asked = others
     ring = tf.distribute.experimental.CommunicationImplementation.RING
@@ -169,12 +170,12 @@ def _with_ring(launch: Any, self: Any, *others: Any) -> None:  # the last of whi
     launch(self, *before, made(asked.bytes_per_pack, asked.timeout_seconds, ring))
 
 
-@_instead("tensorflow.python.distribute.cross_device_ops:AllReduceCrossDeviceOps.__init__")
+@_replacements("tensorflow.python.distribute.cross_device_ops:AllReduceCrossDeviceOps.__init__")
 def _with_copies(reduce: Any, self: Any, all_reduce_alg: str = "nccl", num_packs: int = 1) -> None:
     reduce(self, "hierarchical_copy" if all_reduce_alg == "nccl" else all_reduce_alg, num_packs)
 
 
-@_instead("tensorflow.python.ops.nccl_ops:_apply_all_reduce")
+@_replacements("tensorflow.python.ops.nccl_ops:_apply_all_reduce")
 def _reduce_on_each(_: Any, reduction: str, tensors: Any) -> list[Any]:
     reduced = []
     for tensor in tensors:
