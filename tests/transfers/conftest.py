@@ -16,8 +16,8 @@ from xdevice.device import Device
 from xdevice.framework.adapters import find
 from xdevice.hardware.bus import DEFAULT
 from xdevice.tensors.transfers import watching
+from xdevice.tensors.transfers.recorder import Recorder
 from xdevice.tensors.transfers.report import Report
-from xdevice.tensors.transfers.rules import Recorder
 
 HOST, GPU = Device("cpu", 0), Device("gpu", 0)
 
@@ -98,7 +98,7 @@ def reported(tmp_path, monkeypatch):
         file = folder / "main.py"
         file.write_text(textwrap.dedent(program), encoding="utf-8")
         recorder = Recorder()
-        teller = watching.Told(find("numpy"))
+        teller = watching.CopyNotifier(find("numpy"))
         framework = {
             "see": teller.see,
             "stepped": teller.stepped,

@@ -24,7 +24,7 @@ FETCH = Copy("copy", "cpu", 8, GPU, HOST)
 READ = Copy("number", "item", 4, GPU, HOST)
 SEND = Copy("copy", "to", 8, HOST, GPU)
 CROSS = Copy("copy", "to", 8, GPU, OTHER)
-TELLER = watching.Told(find("numpy"))
+TELLER = watching.CopyNotifier(find("numpy"))
 
 
 def make(copy):

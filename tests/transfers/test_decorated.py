@@ -22,7 +22,7 @@ from xdevice.framework.adapters import find
 from xdevice.tensors.transfers import watching
 
 FETCH = Copy("copy", "cpu", 8, Device("gpu", 0), Device("cpu", 0))
-TELLER = watching.Told(find("numpy"))
+TELLER = watching.CopyNotifier(find("numpy"))
 
 
 def is_guarded():

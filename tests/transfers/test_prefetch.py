@@ -456,7 +456,7 @@ def test_a_copy_is_that_of_the_line_that_takes_the_batch():
         def see(self, event):
             places.append(event.place.source)
 
-    names = {"told": watching.Told(find("numpy")), "sent": sent}
+    names = {"told": watching.CopyNotifier(find("numpy")), "sent": sent}
     names["copy"] = Copy("copy", "to", 8, Device("cpu", 0), Device("gpu", 0))
     framework = "def place(batch):\n    told.see(copy)\n    return sent(batch)"
     exec(compile(framework, "<framework>", "exec"), names)

@@ -1,4 +1,4 @@
-"""Who makes a copy: the user's frames, without those of libraries and generated code."""
+"""The user's frames that make a copy, without those of libraries and generated code."""
 
 import ast
 import linecache
@@ -12,39 +12,52 @@ from itertools import islice
 from types import CodeType, FrameType, ModuleType
 from typing import NamedTuple
 
-from xdevice.tensors.transfers.syntax import Place, Span, is_allowed, loops
+from xdevice.tensors.transfers.syntax import Place, Span, called_name, is_allowed, loops
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_BESIDE = os.path.dirname(_PACKAGE)
-# in a checkout, parts of the package stand beside it
-_OURS = _PACKAGE, os.path.join(_BESIDE, "backends"), os.path.join(_BESIDE, "virtual")
-_PREFETCH = os.path.join(_PACKAGE, "parallel", "prefetch.py")
-_STANDARD = (sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib"))
-_libraries = tuple(
-    os.path.realpath(path) + os.sep
-    for path in {*_STANDARD, *site.getsitepackages(), site.getusersitepackages(), *_OURS}
+_PACKAGE_PARENT = os.path.dirname(_PACKAGE)
+# in a checkout, backends and virtual GPUs are folders beside the package
+_OUR_FOLDERS = (
+    _PACKAGE,
+    os.path.join(_PACKAGE_PARENT, "backends"),
+    os.path.join(_PACKAGE_PARENT, "virtual"),
 )
+_PREFETCH = os.path.join(_PACKAGE, "parallel", "prefetch.py")
+_PYTHON_FOLDERS = [
+    sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")
+]
+_LIBRARY_FOLDERS = {
+    *_PYTHON_FOLDERS,
+    *site.getsitepackages(),
+    site.getusersitepackages(),
+    *_OUR_FOLDERS,
+}
+_library_prefixes = tuple(os.path.realpath(folder) + os.sep for folder in _LIBRARY_FOLDERS)
 _GENERATED = re.compile(
     r"<(?!ipython-input|stdin)|.*[/\\](?:__autograph_generated_file|(?:site|dist)-packages[/\\])"
 )
-_MOST = 12  # frames: a program that is deeper is cut at its outer end
-_MOST_SPOTS = 4096
+_MAX_FRAMES = 12  # a deeper program is cut at its outer end
+_MAX_SPOTS = 4096
+
+
+class Loop(NamedTuple):
+    """The lines of a loop in the user's program."""
+
+    file: str
+    first: int
+    last: int
 
 
 class Spot(NamedTuple):
     """An instruction of the user's program."""
 
     place: Place
-    called: str  # the function or method that it calls, ``tolist``, or ``[]``; empty where it is not known
-    allowed: bool  # the line says so
-    loops: tuple[
-        tuple[str, int, int], ...
-    ]  # file, first and last line of each loop around it, the innermost first
-
-
-_spots: dict[
-    tuple[int, int], tuple[CodeType, Spot]
-] = {}  # not by the code itself, whose hash is slow
+    called: str
+    """The function or method that it calls, ``tolist``, or ``[]``; empty where it is not known."""
+    allowed: bool
+    """Whether a comment in the line allows copies."""
+    loops: tuple[Loop, ...]
+    """The loops around it, the innermost first."""
 
 
 class Caller(NamedTuple):
@@ -55,36 +68,44 @@ class Caller(NamedTuple):
     inner: FrameType | None
 
 
+# By the id of a code object and the instruction: hashing the code itself is slow. The value keeps
+# the code object, so that no other one gets its id.
+_spots: dict[tuple[int, int], tuple[CodeType, Spot]] = {}
+
+
 @cache  # once for each framework
 def skip(*modules: ModuleType) -> None:
-    """Take these modules, or packages, for a library's, wherever they are: a framework and its adapter."""
-    global _libraries
-    paths = [os.path.realpath(module.__file__) for module in modules if module.__file__]
-    _libraries += tuple(
-        os.path.dirname(path) + os.sep if path.endswith("__init__.py") else path for path in paths
-    )
+    """Take these modules or packages, a framework and its adapter, for libraries."""
+    global _library_prefixes
+    for module in modules:
+        if not module.__file__:
+            continue
+        path = os.path.realpath(module.__file__)
+        if path.endswith("__init__.py"):
+            path = os.path.dirname(path) + os.sep
+        _library_prefixes += (path,)
     is_users.cache_clear()
 
 
 @cache
 def is_users(file: str) -> bool:
-    """Whether the file is the user's: no library's, none of ours, and not generated."""
-    return not _GENERATED.match(file) and not os.path.realpath(file).startswith(_libraries)
+    """Whether the file is the user's: not a library's, not ours, and not generated."""
+    return not _GENERATED.match(file) and not os.path.realpath(file).startswith(_library_prefixes)
 
 
 def callers(frame: FrameType | None) -> list[Caller]:
     """The user's frames from this one outwards, the innermost first."""
-    found: list[Caller] = []
+    user_frames: list[Caller] = []
     inner: FrameType | None = None
-    while frame is not None and len(found) < _MOST:
+    while frame is not None and len(user_frames) < _MAX_FRAMES:
         if is_users(frame.f_code.co_filename):
-            found.append(Caller(frame, spot(frame), inner))
+            user_frames.append(Caller(frame, spot(frame), inner))
         inner, frame = frame, frame.f_back
-    return found
+    return user_frames
 
 
-def is_ahead(frame: FrameType | None) -> bool:
-    """Whether `prefetch` is on the stack: what it takes from its source, and places, is ahead of the loop."""
+def is_prefetching(frame: FrameType | None) -> bool:
+    """Whether `prefetch` is on the stack: it reads and places batches ahead of the loop."""
     while frame is not None:
         if frame.f_code.co_filename == _PREFETCH:
             return True
@@ -92,59 +113,61 @@ def is_ahead(frame: FrameType | None) -> bool:
     return False
 
 
-def calls_before(frame: FrameType | None) -> list[str]:
-    """The names of the functions of libraries between this frame and the user's innermost, from inside; not ours."""
+def library_calls(frame: FrameType | None) -> list[str]:
+    """The functions of libraries between this frame and the user's innermost one, by name.
+
+    The innermost is first. xdevice's own functions are left out.
+    """
     names: list[str] = []
     while frame is not None and not is_users(frame.f_code.co_filename):
-        if not frame.f_code.co_filename.startswith(_OURS):
+        if not frame.f_code.co_filename.startswith(_OUR_FOLDERS):
             names.append(frame.f_code.co_name)
         frame = frame.f_back
     return names
 
 
 def spot(frame: FrameType) -> Spot:
+    """The instruction at which the frame is."""
     code, instruction = frame.f_code, frame.f_lasti
     key = id(code), instruction
-    known = _spots.get(key)
-    if known is None:
-        if len(_spots) > _MOST_SPOTS:
-            _spots.clear()
-        place = Place(code.co_filename, frame.f_lineno)
-        span = _span(code, instruction)
-        around = tuple((place.file, *lines) for lines in loops(place, span))
-        found = Spot(place, _named_at(code, span), is_allowed(place), around)
-        known = _spots[key] = code, found  # the code is kept, so that its id stays its own
-    return known[1]
+    cached = _spots.get(key)
+    if cached is not None:
+        return cached[1]
+    if len(_spots) > _MAX_SPOTS:
+        _spots.clear()
+    place = Place(code.co_filename, frame.f_lineno)
+    span = _span(code, instruction)
+    spot_loops = tuple(Loop(place.file, *lines) for lines in loops(place, span))
+    new_spot = Spot(place, _called_name(code, span), is_allowed(place), spot_loops)
+    _spots[key] = code, new_spot
+    return new_spot
 
 
 def _span(code: CodeType, instruction: int) -> Span | None:
-    """Where an instruction begins and ends; nothing where Python does not know it, as before 3.11."""
+    """Where an instruction begins and ends; None where Python does not know, as before 3.11."""
     if sys.version_info < (3, 11):
         return None
-    line, end, left, right = next(islice(code.co_positions(), instruction // 2, None))
-    return (
-        None
-        if line is None or end is None or left is None or right is None
-        else ((line, left), (end, right))
-    )
+    line, end_line, column, end_column = next(islice(code.co_positions(), instruction // 2, None))
+    if line is None or end_line is None or column is None or end_column is None:
+        return None
+    return (line, column), (end_line, end_column)
 
 
-def _named_at(code: CodeType, span: Span | None) -> str:
+def _called_name(code: CodeType, span: Span | None) -> str:
     if span is None:
         return ""
-    (line, left), (end, right) = span
-    lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : end]]
+    (line, column), (end_line, end_column) = span
+    lines = [text.encode() for text in linecache.getlines(code.co_filename)[line - 1 : end_line]]
     if not lines:
         return ""
-    lines[-1], lines[0] = (
-        lines[-1][:right],
-        lines[0][left:] if len(lines) > 1 else lines[0][left:right],
-    )
+    lines[-1] = lines[-1][:end_column]
+    lines[0] = lines[0][column:]
     try:
-        call = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
+        expression = ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
     except (SyntaxError, ValueError):
         return ""
-    if isinstance(call, ast.Subscript):
+    if isinstance(expression, ast.Subscript):
         return "[]"
-    function = call.func if isinstance(call, ast.Call) else None
-    return getattr(function, "attr", getattr(function, "id", ""))
+    if isinstance(expression, ast.Call):
+        return called_name(expression)
+    return ""

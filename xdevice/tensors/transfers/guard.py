@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 from xdevice.contract import Copy
 from xdevice.errors import ArgumentError, ArgumentTypeError, TransferError, did_you_mean, shortened
 from xdevice.framework.choosing import without_last
-from xdevice.tensors.transfers.watching import REMEDIES, Event, Listener, close_for, open_for
+from xdevice.tensors.transfers.watching import REMEDIES, CopyEvent, Listener, close_for, open_for
 
 __all__ = ["transfer_guard"]
 
@@ -101,7 +101,7 @@ class _Guard(Listener):
 
     forbids = True
 
-    def see(self, event: Event) -> None:
+    def see(self, event: CopyEvent) -> None:
         guards = _open.get() if event.context is None else event.context.get(_open, ())
         if not guards:
             return

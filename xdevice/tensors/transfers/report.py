@@ -15,7 +15,9 @@ from xdevice.framework.adapters import find, imported
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.kit.escaping import as_json, escaped
 from xdevice.kit.units import size
-from xdevice.tensors.transfers.rules import Facts, Recorder, Site, advice
+from xdevice.tensors.transfers.facts import Facts
+from xdevice.tensors.transfers.recorder import Recorder, Site
+from xdevice.tensors.transfers.rules import advice
 from xdevice.tensors.transfers.syntax import Place, shown
 from xdevice.tensors.transfers.watching import WORDS, accepting, close_for, open_for, watched
 

@@ -188,7 +188,7 @@ def _maker(place: Place, value: ast.expr, depth: int = 4) -> ast.expr | None:
         return _maker(place, parts[0], depth - 1) if len(parts) == 1 else None
     if not isinstance(value, ast.Call):
         return None
-    if _name(value.func) in FACTORIES:
+    if called_name(value) in FACTORIES:
         return value.func
     is_method = isinstance(value.func, ast.Attribute) and isinstance(
         value.func.value, (ast.Call, ast.BinOp)
@@ -244,7 +244,7 @@ def is_literal(place: Place) -> bool:
 
 def is_counted(place: Place) -> bool:
     """Whether the line repeats elements as often as a tensor says."""
-    return any(_name(call.func) in _COUNTED for call in _at(place, ast.Call))
+    return any(called_name(call) in _COUNTED for call in _at(place, ast.Call))
 
 
 def precedes_loop(place: Place) -> bool:
@@ -275,7 +275,7 @@ def trains(place: Place) -> bool:
 
 def builds(place: Place) -> bool:
     """Whether the line moves what a class makes, a layer say: ``Linear(3, 4).to(device)``."""
-    names = [_name(value.func) for value in _moved(place) if isinstance(value, ast.Call)]
+    names = [called_name(value) for value in _moved(place) if isinstance(value, ast.Call)]
     return any(name[:1].isupper() and not name.endswith(("Tensor", "Variable")) for name in names)
 
 
@@ -354,7 +354,7 @@ def _statements(place: Place) -> Iterator[Any]:
 def _moved(place: Place) -> Iterator[ast.expr]:
     """The expressions that calls in the line move."""
     for call in _at(place, ast.Call):
-        name = _name(call.func)
+        name = called_name(call)
         is_function = (
             name in _FUNCTIONS and len(call.args) > 1
         )  # ``xdevice.to_device(x, d)``, and no method of x
@@ -364,8 +364,13 @@ def _moved(place: Place) -> Iterator[ast.expr]:
             yield call.args[0]
 
 
-def _name(called: ast.expr) -> str:
-    return getattr(called, "attr", getattr(called, "id", ""))
+def called_name(call: ast.Call) -> str:
+    """The name of the function or method, without what it is an attribute of."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.attr
+    if isinstance(call.func, ast.Name):
+        return call.func.id
+    return ""
 
 
 def _bound(file: str, first: int, last: int) -> Iterator[str]:

@@ -1,9 +1,9 @@
-"""The one place where copies are told: to reports and guards, and to what lets them take time."""
+"""Notifying reports and guards of copies, and virtual GPUs that let copies take time."""
 
 import atexit
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import Context, copy_context
 from types import FrameType
@@ -18,8 +18,16 @@ from xdevice.framework.watched import Watched
 from xdevice.kit.units import size
 from xdevice.tensors.gradients import listeners
 from xdevice.tensors.transfers.baseline import Baseline
-from xdevice.tensors.transfers.callers import Caller, callers, calls_before, is_ahead, skip
+from xdevice.tensors.transfers.callers import (
+    Caller,
+    Loop,
+    callers,
+    is_prefetching,
+    library_calls,
+    skip,
+)
 from xdevice.tensors.transfers.syntax import Place, is_allowed, trains
+from xdevice.tensors.transfers.turns import LoopTurns
 
 WORDS: dict[Kind, str] = {
     "copy": "a copy",
@@ -30,6 +38,7 @@ WORDS: dict[Kind, str] = {
     "gradient": "a copy in the backward pass",
     "print": "shows a tensor, so Python waits for the GPU",
 }
+# for an error; a report knows more of the program, and has other advice
 REMEDIES: dict[Kind, str] = {
     "copy": "copy outside the block, or end the line with `# xdevice: allow`",
     "number": "keep it on the device as a tensor, and read it after the block",
@@ -38,66 +47,84 @@ REMEDIES: dict[Kind, str] = {
     "operand": "to_device(x, device) before the block",
     "gradient": "keep the forward pass on one device",
     "print": "show it after the block",
-}  # what to write instead, for an error; a report knows more and says more
+}
 
 
-def named(device: Device) -> str:
+def device_label(device: Device) -> str:
     """``host``, or the device."""
     return "host" if device.kind == "cpu" else str(device)
 
 
-class Event(NamedTuple):
+class CopyEvent(NamedTuple):
     """A copy, with the line of the program that makes it."""
 
     copy: Copy
-    owner: str  # the framework
-    place: Place | None  # None where no line of the user's is on the stack
-    callers: tuple[
-        Caller, ...
-    ]  # the innermost first; not to be kept, since frames keep what is in them
-    context: Context | None  # of the thread for which it is made, where that is another one
-    allowed: bool  # the line says so, or the baseline
-    is_ahead: bool  # `prefetch` makes it
-    replicates: bool = (
-        False  # it spreads a model over GPUs, or brings together what its replicas made
-    )
+    owner: str
+    """The framework."""
+    place: Place | None
+    """None where no line of the user's is on the stack."""
+    turns: Mapping[Loop, int]
+    """The turn of each loop around the line, for recorders."""
+    context: Context | None
+    """Of the thread for which the copy is made, where that is another one."""
+    allowed: bool
+    """By a comment in the line, or by the baseline."""
+    is_ahead: bool
+    """Whether `prefetch` makes it."""
+    replicates: bool = False
+    """Whether it spreads a model over GPUs, or brings together what its replicas made."""
 
     def described(self) -> str:
         """Where, what and how much: ``main.py:3: 4 B, gpu:0 → host: reads a number (.item)``."""
         copy = self.copy
         where = f"{self.place}: " if self.place else ""
-        route = f"{named(copy.source)} → {named(copy.target)}"
+        route = f"{device_label(copy.source)} → {device_label(copy.target)}"
         return f"{where}{size(copy.nbytes)}, {route}: {WORDS[copy.kind]} ({copy.operation})"
 
 
 class Listener:
-    """What is told of copies and steps."""
+    """A guard or a recorder, which hears of copies and steps."""
 
-    forbids = False  # whether it may raise: then it is told first
+    forbids = False  # whether it may raise: then it hears first
 
-    def see(self, event: Event) -> None:
+    def see(self, event: CopyEvent) -> None:
         """A copy is about to be made."""
 
     def stepped(self, optimizer: object) -> None:
         """An optimizer has made a step."""
 
     def stepped_by_hand(self, fn: Callable[..., Any]) -> None:
-        """A function has been differentiated, by which a program may make a step without an optimizer."""
+        """A program that makes steps without an optimizer has differentiated a function."""
 
 
-_guards: list[Listener] = []  # each as often as it is open
+# each as often as it is open
+_guards: list[Listener] = []
 _recorders: list[Listener] = []
 _followers: dict[Backend, Callable[[Copy], None]] = {}  # see `follow`
 
 _baseline: Baseline | None = None
+_turns = LoopTurns()
 
-# functions of a library, and functions that the user's line calls
-_SHOWING, _SHOWS = {"__repr__", "__str__", "__format__"}, {"print", "str", "repr", "format"}
-_NUMBERS = ("array", "float", "int", "index", "bool", "complex")
-_READING = {"item", "asscalar", "tolist", *(f"__{name}__" for name in _NUMBERS)}
-_READS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array"}
-_INDEXING = {"__getitem__", "__setitem__"}
-_REPLICATING = {"replicate", "broadcast_coalesced", "scatter", "gather", "reduce_add_coalesced"}
+# library functions on the stack during a copy
+_SHOWING_FUNCTIONS = {"__repr__", "__str__", "__format__"}
+_NUMBER_CONVERSIONS = ("array", "float", "int", "index", "bool", "complex")
+_READING_FUNCTIONS = {
+    "item",
+    "asscalar",
+    "tolist",
+    *(f"__{conversion}__" for conversion in _NUMBER_CONVERSIONS),
+}
+_INDEXING_FUNCTIONS = {"__getitem__", "__setitem__"}
+_REPLICATING_FUNCTIONS = {
+    "replicate",
+    "broadcast_coalesced",
+    "scatter",
+    "gather",
+    "reduce_add_coalesced",
+}
+# functions that the user's line calls
+_SHOWING_CALLS = {"print", "str", "repr", "format"}
+_READING_CALLS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array"}
 
 
 def accept(baseline: Baseline | None) -> None:
@@ -111,51 +138,62 @@ def accepting() -> str:
     return "`# xdevice: allow`" if _baseline is None else "`# xdevice: allow`, or by the baseline"
 
 
-class _Here(NamedTuple):
+class _ProgramPosition(NamedTuple):
+    """Where a thread of the program is, for a framework's thread that works for it."""
+
     callers: tuple[Caller, ...]
-    place: Place | None  # then: the thread goes on, and its frames with it
+    place: Place | None  # as it was then: the thread's frames go on
     context: Context
     kind: Kind
 
 
-class Told:
+class CopyNotifier:
+    """Notifies guards, recorders and the follower of a framework's copies: a contract's `Watcher`."""
+
     def __init__(self, owner: Backend) -> None:
         self._owner = owner
 
     def see(self, copy: Copy, of: Any = None) -> None:
-        """Tell the guards, then the recorders, then what follows the framework's copies."""
         if _guards or _recorders:
-            self._tell(copy, of, sys._getframe(1))  # pyright: ignore[reportPrivateUsage]  # who copies
+            caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+            self._notify(copy, of, caller)
         if self._owner in _followers:
             _followers[self._owner](copy)
 
-    def _tell(self, copy: Copy, of: Any, frame: FrameType) -> None:
-        own = tuple(callers(frame))
-        context, place = None if of is None else of.context, _line(own)
-        kind = None
-        if of is not None and not own:
-            own, place = of.callers, of.place
-            kind = of.kind if copy.kind == "copy" else None
-        if kind is None and copy.kind in ("copy", "number", "size"):
-            kind = _refined(copy, frame, own)
-        copy = copy if kind in (None, copy.kind) else copy._replace(kind=kind)
-        place = place or (None if own else _training())
-        allowed = own[0].spot.allowed if own else place is not None and is_allowed(place)
-        if _baseline is not None and place is not None:
-            allowed = allowed or _baseline.accepts(place, copy.kind)
-        is_across = "cpu" not in (copy.source.kind, copy.target.kind)
-        replicates = is_across and not _REPLICATING.isdisjoint(calls_before(frame))
-        event = Event(
-            copy, str(self._owner), place, own, context, allowed, is_ahead(frame), replicates
-        )
+    def _notify(self, copy: Copy, origin: _ProgramPosition | None, frame: FrameType) -> None:
+        event = self._event(copy, origin, frame)
         for listener in dict.fromkeys((*_guards, *_recorders)):
             listener.see(event)
 
-    def here(self, kind: Kind = "gradient") -> _Here:
+    def _event(self, copy: Copy, origin: _ProgramPosition | None, frame: FrameType) -> CopyEvent:
+        user_callers = tuple(callers(frame))
+        place = _innermost_place(user_callers)
+        kind_of_origin: Kind | None = None
+        if origin is not None and not user_callers:
+            user_callers, place = origin.callers, origin.place
+            kind_of_origin = origin.kind
+        if kind_of_origin is not None and copy.kind == "copy":
+            copy = copy._replace(kind=kind_of_origin)
+        elif copy.kind in ("copy", "number", "size"):
+            copy = _with_kind_by_functions(copy, frame, user_callers)
+        if place is None and not user_callers:
+            place = _training_place()
+        crosses_gpus = "cpu" not in (copy.source.kind, copy.target.kind)
+        return CopyEvent(
+            copy,
+            owner=str(self._owner),
+            place=place,
+            turns=_turns.at_copy(user_callers) if _recorders else {},
+            context=None if origin is None else origin.context,
+            allowed=_is_accepted(copy, place, user_callers),
+            is_ahead=is_prefetching(frame),
+            replicates=crosses_gpus and not _REPLICATING_FUNCTIONS.isdisjoint(library_calls(frame)),
+        )
+
+    def here(self, kind: Kind = "gradient") -> _ProgramPosition:
         """This thread's callers, and its context's variables."""
-        frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        own = tuple(callers(frame))
-        return _Here(own, _line(own), copy_context(), kind)
+        user_callers = tuple(callers(sys._getframe(1)))  # pyright: ignore[reportPrivateUsage]
+        return _ProgramPosition(user_callers, _innermost_place(user_callers), copy_context(), kind)
 
     def stepped(self, optimizer: object) -> None:
         for listener in _recorders:
@@ -170,41 +208,59 @@ def stepped_by_hand(fn: Callable[..., Any]) -> None:
 listeners.append(stepped_by_hand)
 
 
-def _refined(copy: Copy, frame: FrameType, own: Sequence[Caller]) -> Kind:
-    """What a library makes the copy for: to show a tensor, to read its values, or to index one."""
-    within = calls_before(frame)
-    name = own[0].spot.called if own else ""
+def _with_kind_by_functions(copy: Copy, frame: FrameType, user_callers: Sequence[Caller]) -> Copy:
+    """The copy, of the kind that the functions on the stack say.
+
+    A library may copy to show a tensor, to read its values, or to index one.
+    """
+    functions = library_calls(frame)
+    called = user_callers[0].spot.called if user_callers else ""
     if copy.target.kind != "cpu":
-        is_index = name == "[]" or not _INDEXING.isdisjoint(
-            within[-1:]
-        )  # a factory may assign, too
-        return "index" if is_index else copy.kind
-    if name in _SHOWS or not _SHOWING.isdisjoint(within):
-        return "print"
-    is_read = copy.kind == "copy" and (name in _READS or not _READING.isdisjoint(within))
-    return "number" if is_read else copy.kind
+        # only the outermost function counts: a factory may assign, too
+        is_index = called == "[]" or not _INDEXING_FUNCTIONS.isdisjoint(functions[-1:])
+        return copy._replace(kind="index") if is_index else copy
+    if called in _SHOWING_CALLS or not _SHOWING_FUNCTIONS.isdisjoint(functions):
+        return copy._replace(kind="print")
+    is_read = called in _READING_CALLS or not _READING_FUNCTIONS.isdisjoint(functions)
+    return copy._replace(kind="number") if copy.kind == "copy" and is_read else copy
 
 
-def _line(own: Sequence[Caller]) -> Place | None:
-    return own[0].spot.place if own else None
+def _is_accepted(copy: Copy, place: Place | None, user_callers: Sequence[Caller]) -> bool:
+    """Whether a comment in the line, or the baseline, allows the copy."""
+    if place is None:
+        return False
+    if user_callers and user_callers[0].spot.allowed:
+        return True
+    if not user_callers and is_allowed(place):
+        return True
+    return _baseline is not None and _baseline.accepts(place, copy.kind)
 
 
-def _training() -> Place | None:
-    """The main thread's line, while a library runs its loop there: the library's threads work for it."""
-    place = _line(callers(sys._current_frames().get(threading.main_thread().ident or 0)))  # pyright: ignore[reportPrivateUsage]
+def _innermost_place(user_callers: Sequence[Caller]) -> Place | None:
+    return user_callers[0].spot.place if user_callers else None
+
+
+def _training_place() -> Place | None:
+    """The main thread's line, while a library runs its loop there.
+
+    The library's threads work for that line.
+    """
+    frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
+    place = _innermost_place(callers(frames.get(threading.main_thread().ident or 0)))
     return place if place is not None and trains(place) else None
 
 
-def _manager(owner: Backend) -> AbstractContextManager[Any]:
+def _watching(owner: Backend) -> AbstractContextManager[Any]:
+    """The context in which the framework's copies are watched."""
     skip(owner.framework, owner.adapter)
-    return owner.transfers.watch(Told(owner))
+    return owner.transfers.watch(CopyNotifier(owner))
 
 
-_blocks = Watched(_manager)
+_blocks = Watched(_watching)
 
 
 def open_for(listener: Listener) -> None:
-    """Tell the listener of every copy in the process, from now on; also of a framework that is imported later."""
+    """Notify the listener of all copies, also of frameworks that are imported later."""
     at_import.watch(_blocks.watch)
     _blocks.open(decided())
     (_guards if listener.forbids else _recorders).append(listener)
@@ -213,10 +269,15 @@ def open_for(listener: Listener) -> None:
 def close_for(listener: Listener) -> None:
     (_guards if listener.forbids else _recorders).remove(listener)
     _blocks.close()
+    if not _recorders:
+        _turns.reset()
 
 
 def follow(owner: Backend, follower: Callable[[Copy], None]) -> None:
-    """Call ``follower`` with each copy of the framework, for the rest of the process, after all that watch it."""
+    """Call ``follower`` with each copy of the framework, for the rest of the process.
+
+    Guards and recorders hear of a copy first.
+    """
     _blocks.open(owner, owner)
     atexit.register(_blocks.close)
     _followers[owner] = follower

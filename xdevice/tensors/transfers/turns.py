@@ -1,0 +1,107 @@
+"""Turns of the loops around copies, told apart by the order of the copies.
+
+Two copies of one call, as by ``model.to(device)``, belong to one turn; two calls by the same
+instruction belong to two. So a call has to be recognized at its next copy. Its frame's id does not
+tell: Python uses ids again at once, two for a hundred calls. Keeping the frame would keep the
+program's tensors. A mark has to end with the call, and of a frame only ``f_trace`` does.
+
+A frame's trace function belongs to debuggers. While one traces the thread, no turn is counted. A
+trace function that a debugger left is not replaced, a mark removes itself when a debugger that
+starts later meets it, and `LoopTurns.reset` removes the marks of all running frames.
+"""
+
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Sequence
+from types import FrameType
+
+from xdevice.tensors.transfers.callers import Caller, Loop
+
+
+class LoopTurns:
+    """The current turn of each loop in which something was copied."""
+
+    def __init__(self) -> None:
+        self._turns = defaultdict[Loop, int](int)
+        self._lock = threading.Lock()
+
+    def at_copy(self, callers: Sequence[Caller]) -> dict[Loop, int]:
+        """The turn of each loop around the callers' lines; empty while a debugger traces."""
+        if sys.gettrace() is not None:
+            return {}
+        traceable = [caller for caller in callers if _is_traceable(caller)]
+        turns: dict[Loop, int] = {}
+        with self._lock:
+            for caller in traceable:
+                for loop in _loops_with_new_turn(caller):
+                    self._turns[loop] += 1
+                for loop in caller.spot.loops:
+                    turns[loop] = self._turns[loop]
+            for caller in traceable:
+                _mark(caller)
+        return turns
+
+    def reset(self) -> None:
+        """Forget all turns, and remove the marks of the frames that run now."""
+        with self._lock:
+            self._turns.clear()
+            for innermost in sys._current_frames().values():  # pyright: ignore[reportPrivateUsage]
+                _remove_marks(innermost)
+
+
+class _Position:
+    """The mark of a frame, as its trace function: where the frame was at its last copy."""
+
+    __slots__ = ("instruction", "line")
+
+    def __init__(self, instruction: int, line: int) -> None:
+        self.instruction, self.line = instruction, line
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        """A debugger that started after the last copy calls this, once."""
+        frame.f_trace = None
+
+
+def _is_traceable(caller: Caller) -> bool:
+    """Whether the frame can be in a new turn, and its ``f_trace`` is free."""
+    trace = caller.frame.f_trace
+    return bool(caller.spot.loops) and (trace is None or isinstance(trace, _Position))
+
+
+def _loops_with_new_turn(caller: Caller) -> tuple[Loop, ...]:
+    """The loops around the caller's line that have begun a turn since the frame's last copy.
+
+    A frame at an earlier instruction than before has begun a turn of the innermost loop that
+    encloses both. So has a frame at the same instruction, within another call.
+    """
+    loops = caller.spot.loops
+    last = caller.frame.f_trace
+    if not isinstance(last, _Position):
+        return loops
+    instruction = caller.frame.f_lasti
+    if instruction == last.instruction:
+        return loops[:1] if _is_new_call(caller.inner) else ()
+    shared = [loop for loop in loops if loop.first <= last.line <= loop.last]
+    entered = [loop for loop in loops if loop not in shared]
+    repeated = shared[:1] if instruction < last.instruction else []
+    return (*entered, *repeated)
+
+
+def _is_new_call(inner: FrameType | None) -> bool:
+    """Whether the call is another one than at the last copy; a call of C is."""
+    return inner is None or inner.f_trace is None
+
+
+def _mark(caller: Caller) -> None:
+    caller.frame.f_trace = _Position(caller.frame.f_lasti, caller.spot.place.line)
+    inner = caller.inner
+    if inner is not None and inner.f_trace is None:
+        inner.f_trace = _Position(instruction=-1, line=0)
+
+
+def _remove_marks(frame: FrameType | None) -> None:
+    while frame is not None:
+        if isinstance(frame.f_trace, _Position):
+            frame.f_trace = None
+        frame = frame.f_back
