@@ -1,6 +1,8 @@
 """Turns of loops are counted in every report, and debuggers and coverage tools see the same program."""
 
+import gc
 import sys
+import threading
 
 import pytest
 
@@ -148,3 +150,49 @@ def test_a_mark_goes_when_a_tracer_meets_it(item):
             sys.settrace(previous)
     assert often(report) == "1 each turn"
     assert during is None
+
+
+class Cycle:
+    """An object that only the garbage collector deletes; its finalizer runs a function."""
+
+    def __init__(self, finalizer):
+        self.cycle, self.finalizer = self, finalizer
+
+    def __del__(self):
+        self.finalizer()
+
+
+def other_line(item):
+    item()
+
+
+def open_and_close_a_block():
+    with watch_transfers():
+        pass
+
+
+@pytest.mark.parametrize("finalizer", ["item", "block"])
+def test_a_finalizer_may_copy_and_watch(item, finalizer):
+    finalizers = {"item": item, "block": open_and_close_a_block}
+    copies = []
+
+    def collect_often():
+        for allocations in range(1, 100):
+            gc.collect()
+            gc.set_threshold(allocations)  # the collector runs at another place of the copy
+            Cycle(finalizers[finalizer])
+            with watch_transfers() as report:
+                item()
+                other_line(item)
+            copies.append(report.copies)
+
+    thread = threading.Thread(target=collect_often, daemon=True)
+    thresholds = gc.get_threshold()
+    try:
+        thread.start()
+        thread.join(timeout=20)
+    finally:
+        gc.set_threshold(*thresholds)
+    assert not thread.is_alive()
+    assert len(copies) == 99
+    assert min(copies) >= 2

@@ -68,7 +68,7 @@ class Recorder(Listener):
         self._last_turns: dict[Loop, int] = {}
         self._stepping_id: int | None = None  # the id of the optimizer, or of the function's code
         self._is_by_hand = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer that runs within a copy may copy
 
     def see(self, event: CopyEvent) -> None:
         copy = event.copy

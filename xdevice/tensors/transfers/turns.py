@@ -24,7 +24,7 @@ class LoopTurns:
 
     def __init__(self) -> None:
         self._turns = defaultdict[Loop, int](int)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a finalizer that runs within a copy may copy
 
     def at_copy(self, callers: Sequence[Caller]) -> dict[Loop, int]:
         """The turn of each loop around the callers' lines; empty while a debugger traces."""
@@ -46,8 +46,8 @@ class LoopTurns:
         """Forget all turns, and remove the marks of the frames that run now."""
         with self._lock:
             self._turns.clear()
-            for innermost in sys._current_frames().values():  # pyright: ignore[reportPrivateUsage]
-                _remove_marks(innermost)
+        for innermost in sys._current_frames().values():  # pyright: ignore[reportPrivateUsage]
+            _remove_marks(innermost)
 
 
 class _Position:

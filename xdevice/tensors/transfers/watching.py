@@ -269,7 +269,7 @@ def open_for(listener: Listener) -> None:
 def close_for(listener: Listener) -> None:
     (_guards if listener.forbids else _recorders).remove(listener)
     _blocks.close()
-    if not _recorders:
+    if not listener.forbids and not _recorders:
         _turns.reset()
 
 
