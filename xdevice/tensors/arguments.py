@@ -189,12 +189,13 @@ def check_fit(factory: str, args: tuple[Any, ...], dtype: NativeDtype, owner: Ba
     name = dtype_name(dtype, owner)
     if factory not in ("tensor", "full", "arange") or name.startswith(("complex", "bool")):
         return
-    data = args[-1]
+    numbers = args[-1]
     if factory == "arange":
         start, stop, step = args
         count = math.ceil((stop - start) / step)
-        data = [start, start + (count - 1) * step] if count > 0 else []
-    numbers = data if isinstance(data, (list, tuple)) else (data,)
+        numbers = [start, start + (count - 1) * step] if count > 0 else []
+    elif not isinstance(numbers, (list, tuple)):
+        numbers = (numbers,)
     _check_numbers(numbers, name, limits_of(name))
 
 
@@ -276,7 +277,9 @@ def misfit(value: Number, dtype: str) -> str:
     """The message for a number that the dtype cannot hold."""
     limits = limits_of(dtype)
     message = f"{shortened(value)} does not fit into {dtype}"
-    return f"{message}, from {limits[0]} to {limits[1]}" if limits else message
+    if limits is not None:
+        message += f", from {limits[0]} to {limits[1]}"
+    return message
 
 
 def wider(value: Number, dtype: str) -> str:

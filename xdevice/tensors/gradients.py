@@ -85,10 +85,9 @@ def value_and_grad(
         value, aux, gradients = differentiate(call, parameters)
         notify_listeners(fn)
         trees = tuple(with_tensors(flats, gradients))
-        return (
-            (value, aux) if has_aux else value,
-            trees if isinstance(argnums, tuple) else trees[0],
-        )
+        result = (value, aux) if has_aux else value
+        gradient = trees if isinstance(argnums, tuple) else trees[0]
+        return result, gradient
 
     return differentiated
 

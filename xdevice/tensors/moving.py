@@ -64,7 +64,9 @@ class Move:
             if id(leaf) in items or (not self.copy and self._is_on_target(leaf)):
                 return
             kind = kind_of(leaf)
-            item = None if kind is None else self._item_for(leaf, kind, flat)
+            if kind is None:
+                return
+            item = self._item_for(leaf, kind, flat)
             if item is not None:
                 items[id(leaf)] = item
 

@@ -110,15 +110,19 @@ class SequenceContainer(Container):
             list.__setitem__(new_node, slice(None), items)
             return new_node
         self._base.clear(new_node)
-        extend = set.update if self._base is set else deque.extend
-        extend(new_node, items)
+        if self._base is set:
+            set.update(new_node, items)
+        else:
+            deque.extend(new_node, items)
         return new_node
 
 
 class TupleContainer(SequenceContainer):
     def keys(self, node: Node) -> Sequence[Any]:
         fields = getattr(type(node), "_fields", ())
-        return fields if fields and isinstance(fields, tuple) else super().keys(node)
+        if isinstance(fields, tuple) and fields:
+            return fields
+        return super().keys(node)
 
     def path_of(self, key: Any) -> str:
         return f".{key}" if isinstance(key, str) else f"[{key}]"
@@ -139,7 +143,9 @@ class SetContainer(SequenceContainer):
     def with_items(self, node: Node, items: Parts) -> Node:
         if self._base is frozenset:
             return frozenset.__new__(type(node), items)
-        return set(items) if type(node) is set else super().with_items(node, items)
+        if type(node) is set:
+            return set(items)
+        return super().with_items(node, items)
 
 
 class DictContainer(Container):
@@ -173,7 +179,9 @@ class DictContainer(Container):
         keys = list(dict.__iter__(node))
         if ATOMS.issuperset(map(type, keys)):  # nearly always
             keys = []
-        return [*keys, node.default_factory] if isinstance(node, defaultdict) else keys
+        if isinstance(node, defaultdict):
+            keys.append(node.default_factory)
+        return keys
 
     def with_items(self, node: Node, items: Parts) -> Node:
         new_items = zip(self.keys(node), items, strict=True)

@@ -80,7 +80,8 @@ def kind_of(leaf: Leaf) -> LeafKind | None:
         return None
     ownership = ownership_of(cls)
     if ownership is not None:
-        return ownership if ownership.is_tensor or ownership.is_model else None
+        has_tensors = ownership.is_tensor or ownership.is_model
+        return ownership if has_tensors else None
     if moves_itself(cls):
         return SELF_MOVING
     if isinstance(leaf, _METHOD_CLASSES):

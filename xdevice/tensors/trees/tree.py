@@ -101,16 +101,13 @@ class Flat:
                     with_static_parts.append((len(nodes), container, node))
                 nodes.append((container, node, parts))
                 if len(stack) > _MAX_DEPTH:
-                    kind = type(self.tree).__name__
-                    raise ArgumentError(
-                        f"this {kind} is nested too deeply, or contains itself; pass its parts"
-                    )
+                    raise _too_deep(self.tree)
                 stack.append(iter(parts))
                 if skip:
-                    parent = names[0] if names else ""
-                    names_stack.append(_names_of_parts(container.paths(node), parent))
-                break
-            else:
+                    parent_path = names[0] if names else ""
+                    names_stack.append(_names_of_parts(container.paths(node), parent_path))
+                break  # the parts are next
+            else:  # the innermost container has no more parts
                 stack.pop()
                 if skip:
                     names_stack.pop()
@@ -172,8 +169,11 @@ class Flat:
         """
         results: list[T | None] = []
         for i, leaf in enumerate(self.leaves):
+            if i in self.skipped:
+                results.append(None)
+                continue
             try:
-                results.append(None if i in self.skipped else fn(i, leaf))
+                results.append(fn(i, leaf))
             except XDeviceError as error:
                 raise at_path(error, self.paths[i]) from error.__cause__
         return results
@@ -225,6 +225,11 @@ class Flat:
 flatten = Flat
 
 
+def _too_deep(tree: Any) -> ArgumentError:
+    kind = type(tree).__name__
+    return ArgumentError(f"this {kind} is nested too deeply, or contains itself; pass its parts")
+
+
 def _outline(open_node: _OpenNode | None) -> Any:
     """A value that is equal for leaves, and for containers whose parts correspond."""
     if open_node is None:
@@ -233,9 +238,9 @@ def _outline(open_node: _OpenNode | None) -> Any:
     return type(container), container.outline(node)
 
 
-def _names_of_parts(part_paths: list[str], parent: str) -> Iterator[_SkipNames]:
+def _names_of_parts(part_paths: list[str], parent_path: str) -> Iterator[_SkipNames]:
     for part_path in part_paths:
-        path = parent + part_path
+        path = parent_path + part_path
         yield _SkipNames(path, path.lstrip("."), part_path.strip("[].'\""))
 
 
@@ -302,13 +307,17 @@ def _placements(
         return
     flat = flatten(obj, skip)
     for i, (path, leaf) in enumerate(flat.named()):
-        kind = None if i in flat.skipped else kind_of(leaf)
+        if i in flat.skipped:
+            continue
+        kind = kind_of(leaf)
         if kind is None or is_data_leaf(leaf, kind):
             continue
         if isinstance(kind, Ownership) and kind.is_model:
             for tensor_name, tensor in kind.backend.models.tensors_of(leaf):
+                devices: set[Device] = set()
                 ownership = owned_by(tensor)
-                devices = places_of(tensor, ownership) if ownership else set[Device]()
+                if ownership is not None:
+                    devices = places_of(tensor, ownership)
                 yield f"{name}{path}.{tensor_name}", devices
         else:
             yield name + path, devices_of_leaf(leaf, kind)
@@ -329,9 +338,10 @@ def not_a_tensor(obj: Any) -> NotATensorError:
             return NotATensorError(
                 f"a {kind} is not a tensor; pass what is in it one by one, at {path} for example"
             )
+    if not flat.leaves:
+        return NotATensorError(f"no tensor in this {kind}: it is empty")
     contents = [f"{path} is of type {type(leaf).__name__}" for path, leaf in flat.named()]
-    summary = _shortened(contents) if contents else "it is empty"
-    return NotATensorError(f"no tensor in this {kind}: {summary}")
+    return NotATensorError(f"no tensor in this {kind}: {_shortened(contents)}")
 
 
 def at_path(error: XDeviceError, path: str) -> XDeviceError:
@@ -343,4 +353,6 @@ def at_path(error: XDeviceError, path: str) -> XDeviceError:
 
 def _shortened(items: list[str], most: int = 5) -> str:
     text = ", ".join(items[:most])
-    return f"{text} and {len(items) - most} more" if len(items) > most else text
+    if len(items) > most:
+        text += f" and {len(items) - most} more"
+    return text
