@@ -1,4 +1,4 @@
-"""The adapters: one `Backend` per registered framework, which loads each capability when first needed."""
+"""The adapters: one `Backend` for each framework, which loads capabilities when they are used."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from xdevice import contract
+from xdevice.contract import NativeDevice
 from xdevice.device import Device
 from xdevice.errors import (
     BackendNotInstalledError,
@@ -25,50 +26,53 @@ from xdevice.tracing import constant
 
 __all__ = ["available"]
 
-GROUP = "xdevice.backends"  # the entry-point group; our own adapters are registered in it like those of others
+GROUP = "xdevice.backends"
+"""The entry-point group of adapters: xdevice's own and those of other distributions."""
 
 ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
-"""Which installed framework is taken when none is chosen; others come after these, by name. All of these have a CPU."""
+"""The order of preference if no framework is chosen; others follow by name. All have a CPU."""
 
-_MEANT = {
+# Other names of a framework, for the hint of an error.
+_ALIASES = {
     **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate", "transformers"), "torch"),
-    **dict.fromkeys(
-        ("tf", "keras", "keras-core", "tensorflow-cpu", "tensorflow-gpu"), "tensorflow"
-    ),
+    **dict.fromkeys(("tf", "keras", "keras-core"), "tensorflow"),
+    **dict.fromkeys(("tensorflow-cpu", "tensorflow-gpu"), "tensorflow"),
     **dict.fromkeys(("paddlepaddle", "paddlepaddle-gpu", "pd"), "paddle"),
     **dict.fromkeys(("mx", "gluon"), "mxnet"),
     **dict.fromkeys(("flax", "equinox", "haiku", "optax", "jaxlib", "jnp"), "jax"),
     **dict.fromkeys(("np", "scipy"), "numpy"),
     **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
-}  # other names of a framework, for the hint of an error
+}
 
+# Frameworks without an adapter of xdevice's own. Their names are not misspelt names of others.
 _WITHOUT_ADAPTER = frozenset(
     {"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"}
 )
-"""Frameworks, and no misspelt names of others, for which xdevice brings no adapter."""
 
-_PACKAGES = {
-    "paddle": "paddlepaddle",
-    "cupy": "cupy-cuda12x",
-}  # packages that are not named like the import
-_COMMANDS = {
-    "mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"
-}  # or NumPy gets old
+# Packages that do not have the name of the import.
+_PACKAGES = {"paddle": "paddlepaddle", "cupy": "cupy-cuda12x"}
+# With its dependencies, MXNet would replace NumPy by an old version.
+_COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}
 
+# What is missing without a capability, if its name does not say that.
 _NOUNS = {
-    "virtual": "virtual GPUs", "sharing": "memory to share", "mixing": "devices to mix",
-    "engine": "engine for several processes", "storage": "such numbers to store", "transfers": "transfers to watch",
+    "virtual": "virtual GPUs",
+    "sharing": "memory to share",
+    "mixing": "devices to mix",
+    "engine": "engine for several processes",
+    "storage": "such numbers to store",
+    "transfers": "transfers to watch",
     "allocation": "memory of GPUs to share",
-}  # fmt: skip  # capabilities with a name that does not say what is missing
+}
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 
 
 class Backend(str, contract.Capabilities):
-    """A framework as xdevice sees it: its import name, with the capabilities of its adapter as attributes.
+    """A framework's import name, with the capabilities of its adapter as attributes.
 
-    It is a string, so it prints and compares as the name. ``framework`` is the native module, imported
-    safely whatever else is in the process. A capability is loaded, and kept as an attribute, when it is first used.
+    It is a string, so it prints and compares as the name. ``framework`` is the native module, which
+    the adapter imports. A capability is loaded, and kept as an attribute, when it is first used.
 
     Examples
     --------
@@ -80,12 +84,13 @@ class Backend(str, contract.Capabilities):
     """
 
     module: str
-    native_devices: dict[Device, Any]  # the native objects of devices that are known to exist
+    native_devices: dict[Device, NativeDevice]  # of devices that are known to exist
 
     def __new__(cls, name: str, module: str) -> Backend:
-        new = super().__new__(cls, name)
-        new.module, new.native_devices = module, {}
-        return new
+        backend = super().__new__(cls, name)
+        backend.module = module
+        backend.native_devices = {}
+        return backend
 
     @property
     def adapter(self) -> ModuleType:
@@ -107,24 +112,23 @@ class Backend(str, contract.Capabilities):
 
     def open(self, name: str) -> Capability:
         """The capability, loaded and kept as an attribute; the hooks run before and after."""
-        found: Capability | None = self.__dict__.get(name)
-        if found is not None:
-            return found
+        capability: Capability | None = self.__dict__.get(name)
+        if capability is not None:
+            return capability
         _prepare(self, name)
         reasons = getattr(self.adapter, "CANNOT", {})
-        loaded = (
-            None if name in reasons else _module(self, name)
-        )  # this version of the framework may lack it
-        # threads agree on one
-        opened: Capability = self.__dict__.setdefault(
-            name, Capability(name, self, self.module, loaded, reasons)
+        # with a reason, the module may need what this version of the framework lacks
+        module = None if name in reasons else _module(self, name)
+        # `setdefault`: threads that load it at once get one object
+        capability = self.__dict__.setdefault(
+            name, Capability(name, self, self.module, module, reasons)
         )
         for callback in hooks.after_loading:
             callback(self, name)
-        return opened
+        return capability
 
     def close(self) -> None:
-        """Forget the capabilities and native devices: each is prepared again when it is next used."""
+        """Forget the capabilities and native devices, which are prepared again when next used."""
         self.native_devices.clear()
         for name in contract.CAPABILITIES:
             self.__dict__.pop(name, None)
@@ -134,12 +138,18 @@ class Backend(str, contract.Capabilities):
 
 
 class Capability:
-    """One capability of one adapter: its functions; ``reasons``, the adapter's ``CANNOT``, says why it lacks others."""
+    """The functions of one capability of one adapter.
+
+    ``reasons`` is the adapter's ``CANNOT``: the reasons for what it lacks.
+    """
 
     def __init__(
         self, name: str, backend: str, adapter: str, module: Any, reasons: dict[str, str]
     ) -> None:
-        self._name, self._backend, self._adapter, self._reasons = name, backend, adapter, reasons
+        self._name = name
+        self._backend = backend
+        self._adapter = adapter
+        self._reasons = reasons
         for function in contract.CAPABILITIES[name]:
             if hasattr(module, function):
                 setattr(self, function, getattr(module, function))
@@ -147,22 +157,23 @@ class Capability:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
-        whole = function not in self._reasons and (self._name in self._reasons or self._is_empty())
-        what = _NOUNS.get(self._name, self._name) if whole else function
-        raise NotSupportedError(f"{self._backend} has no {what}: {self.why_not(function)}")
+        subject = function
+        lacks_all = self._name in self._reasons or self._is_empty()
+        if lacks_all and function not in self._reasons:
+            subject = _NOUNS.get(self._name, self._name)
+        raise NotSupportedError(f"{self._backend} has no {subject}: {self.why_not(function)}")
 
     def has(self, function: str) -> bool:
         return function in self.__dict__
 
     def why_not(self, function: str) -> str:
-        """Why the adapter lacks the function or the whole capability: its own reason if it gives one."""
-        home = f"{self._adapter}.{contract.MODULES.get(self._name, self._name)}"
-        missing = home if self._is_empty() else f"{home}.{function}"
-        return (
-            self._reasons.get(function)
-            or self._reasons.get(self._name)
-            or f"its adapter has no {missing}"
-        )
+        """Why the adapter lacks the function, or the capability; its own reason if it gives one."""
+        reason = self._reasons.get(function) or self._reasons.get(self._name)
+        if reason:
+            return reason
+        module = f"{self._adapter}.{contract.MODULES.get(self._name, self._name)}"
+        missing = module if self._is_empty() else f"{module}.{function}"
+        return f"its adapter has no {missing}"
 
     def _is_empty(self) -> bool:
         return not any(map(self.has, contract.CAPABILITIES[self._name]))
@@ -182,25 +193,29 @@ def available() -> list[str]:
     >>> "numpy" in xdevice.available()
     True
     """
-    return [str(b) for b in registered().values() if is_installed(b)]
+    return [str(owner) for owner in registered().values() if is_installed(owner)]
 
 
 def registered() -> dict[str, Backend]:
-    """Every registered adapter by name, in order of preference, whether or not its framework is installed."""
+    """Every registered adapter by name, in order of preference; some frameworks may be missing."""
     if not _backends:
         modules = entry_points_of(GROUP)
         if not any(map(_is_own, modules.values())):
             raise BrokenBackendError(packed.without_metadata())
-        ranked = sorted(modules, key=lambda n: (ORDER.index(n) if n in ORDER else len(ORDER), n))
-        found = {name: Backend(name, modules[name]) for name in ranked}
+        backends = {name: Backend(name, modules[name]) for name in sorted(modules, key=_rank)}
         if not _backends:  # unless another thread was quicker
-            _backends.update(found)
+            _backends.update(backends)
     return _backends
+
+
+def _rank(name: str) -> tuple[int, str]:
+    place = ORDER.index(name) if name in ORDER else len(ORDER)
+    return place, name
 
 
 @cache
 def entry_points_of(group: str) -> dict[str, str]:
-    """The modules that installed distributions offer in an entry-point group, by their names in it."""
+    """The modules that distributions register in an entry-point group, by their names in it."""
     return {entry.name: entry.value for entry in _entry_points().select(group=group)}
 
 
@@ -216,18 +231,20 @@ def find(name: str) -> Backend:
     try:
         return registered()[name]
     except (KeyError, TypeError):
-        word = str(name).lower().replace("_", "-")
-        meant = _MEANT.get(word) or _MEANT.get(word.partition(".")[0], word.partition(".")[0])
-        hint = did_you_mean(meant, registered(), "xdevice info lists what is installed")
-        if (
-            meant == word
-            and word not in registered()
-            and (is_installed(word) or word in _WITHOUT_ADAPTER)
-        ):
-            hint = f"install an adapter for {name}: a package with an entry point in the group {GROUP!r}"
-        raise UnknownBackendError(
-            f"no backend {name!r}; there are {', '.join(registered())}; {hint}"
-        ) from None
+        message = f"no backend {name!r}; there are {', '.join(registered())}; {_hint_for(name)}"
+        raise UnknownBackendError(message) from None
+
+
+def _hint_for(name: str) -> str:
+    """What to type in place of a name that no adapter has."""
+    word = str(name).lower().replace("_", "-")
+    package = word.partition(".")[0]
+    framework = _ALIASES.get(word) or _ALIASES.get(package, package)
+    has_no_adapter = framework == word and word not in registered()
+    if has_no_adapter and (is_installed(word) or word in _WITHOUT_ADAPTER):
+        kind = f"a package with an entry point in the group {GROUP!r}"
+        return f"install an adapter for {name}: {kind}"
+    return did_you_mean(framework, registered(), "xdevice info lists what is installed")
 
 
 def is_installed(name: str) -> bool:
@@ -238,25 +255,24 @@ def is_installed(name: str) -> bool:
         spec = find_spec(name)
     except (ImportError, ValueError):  # ValueError: sys.modules[name] is None
         return False
-    return (
-        spec is not None and spec.origin is not None
-    )  # without an origin it is a bare folder of that name
+    # without an origin it is a bare folder of that name
+    return spec is not None and spec.origin is not None
 
 
 def is_optional(name: str) -> bool:
-    """Whether the adapter is xdevice's own and its framework is not in `ORDER`: "all" does not require it."""
+    """Whether "all" frameworks do not require it: one of xdevice's own that is not in `ORDER`."""
     return name not in ORDER and _is_own(registered()[name].module)
 
 
 def _is_own(module: str) -> bool:
-    return module.startswith(f"{GROUP}.")  # where our adapters are, too
+    return module.startswith(f"{GROUP}.")  # the package of xdevice's adapters has that name, too
 
 
 def has_device(owner: Backend) -> bool:
-    """Whether the framework has a device on this machine; one that is not in `ORDER` is imported and asked.
+    """Whether the framework has a device on this machine.
 
-    The hooks do not run, so that it may still get virtual GPUs. A broken framework counts as having a device:
-    using it raises the error.
+    A framework that is not in `ORDER` is imported for that. The hooks do not run, so that it may
+    still get virtual GPUs. A broken framework counts as having a device: using it raises the error.
     """
     if owner in ORDER:
         return True
@@ -264,16 +280,17 @@ def has_device(owner: Backend) -> bool:
         hardware = _load(owner, f"{owner.module}.hardware")
         kinds = hardware.kinds()
         return "cpu" in kinds or any(map(hardware.count, kinds))
-    except Exception:  # of an adapter from outside, any
+    except Exception:  # an adapter of another distribution may raise any
         return True
 
 
 def imported() -> list[Backend]:
-    return [b for b in registered().values() if sys.modules.get(b) is not None]
+    """The frameworks that this process has imported."""
+    return [owner for owner in registered().values() if sys.modules.get(owner) is not None]
 
 
 def package_of(name: str) -> str:
-    """The package that installs a framework: never one of our extras, which a package index may not have."""
+    """The package of the framework itself, and not an extra of xdevice."""
     return _PACKAGES.get(name, str(name))
 
 
@@ -282,32 +299,33 @@ def install_command(name: str) -> str:
 
 
 def not_installed(name: str) -> BackendNotInstalledError:
+    installed = ", ".join(available()) or "none"
     return BackendNotInstalledError(
-        f"backend {str(name)!r} needs the package {package_of(name)!r}, which is not installed; installed are "
-        f"{', '.join(available()) or 'none'}; {install_command(name)}",
+        f"backend {str(name)!r} needs the package {package_of(name)!r}, which is not installed; "
+        f"installed are {installed}; {install_command(name)}",
         name=str(name),
     )
 
 
 def _prepare(owner: Backend, capability: str) -> None:
-    """Do what was asked for before the framework is used."""
+    """Run the hooks before the framework is used."""
     for callback in hooks.before_loading:
         callback(owner, capability)
 
 
 def _module(owner: Backend, capability: str) -> Any:
-    """The module in which the adapter has the capability's functions, or an object in its place; if it has one."""
-    home = contract.MODULES.get(capability, capability)
-    if home in contract.PROVIDED:
-        provided = entry_points_of(contract.PROVIDED[home]).get(str(owner))
+    """The module, or the object, with the capability's functions; ``None`` if there is none."""
+    path = contract.MODULES.get(capability, capability)
+    if path in contract.PROVIDED:
+        provided = entry_points_of(contract.PROVIDED[path]).get(str(owner))
         if provided is not None:
             return _load(owner, provided)
-    found = owner.adapter
-    for part in home.split("."):  # one by one: `find_spec` raises where a parent is no package
-        if not hasattr(found, "__path__") or find_spec(f"{found.__name__}.{part}") is None:
-            return getattr(found, part, None)
-        found = _load(owner, f"{found.__name__}.{part}")
-    return found
+    module = owner.adapter
+    for part in path.split("."):  # one by one: `find_spec` raises if a parent is not a package
+        if not hasattr(module, "__path__") or find_spec(f"{module.__name__}.{part}") is None:
+            return getattr(module, part, None)
+        module = _load(owner, f"{module.__name__}.{part}")
+    return module
 
 
 def _load(owner: Backend, module: str) -> ModuleType:
@@ -322,40 +340,44 @@ def _load(owner: Backend, module: str) -> ModuleType:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing == owner:
             raise not_installed(owner) from error
-        if missing in _BESIDE and _found_beside():
+        if missing in _SIBLINGS and _extend_path():
             return _load(owner, module)
-        shows = (
-            f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure"
-        )
+        cure = packed.adding(missing)
+        if cure is None:
+            command = f"python -c 'import {owner}'"
+            cure = f"{command} shows the whole error, xdevice doctor may know the cure"
         raise BrokenBackendError(
-            f"{owner} is installed but fails to import ({type(error).__name__}: {error}); "
-            f"{packed.adding(missing) or shows}",
+            f"{owner} is installed but fails to import ({type(error).__name__}: {error}); {cure}",
             name=str(owner),
         ) from error
 
 
 def import_own(module: str) -> ModuleType:
-    """The module of a package that xdevice itself brings, which may stand beside this one."""
+    """A module of xdevice's own packages, some of which may be in the checkout's root."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
-        if error.name in _BESIDE and _found_beside():
+        if error.name in _SIBLINGS and _extend_path():
             return import_module(module)
         raise
 
 
-_BESIDE = ("xdevice.backends", "xdevice.virtual")
+_SIBLINGS = ("xdevice.backends", "xdevice.virtual")
 
 
-def _found_beside() -> bool:
-    """In a checkout, which a Python started there imports, these packages are beside this one and not in it."""
+def _extend_path() -> bool:
+    """Add the root of a checkout to this package's path, unless it is there; whether it was added.
+
+    A Python that is started in a checkout imports xdevice from there. The folders of `_SIBLINGS`
+    are beside this package then, and not in it.
+    """
     from os.path import dirname, isfile, join
 
     path = sys.modules["xdevice"].__path__
-    beside = dirname(path[0])
-    if beside in path or not all(
-        isfile(join(beside, name)) for name in ("pyproject.toml", "backends/__init__.py")
-    ):
+    root = dirname(path[0])
+    files_of_a_checkout = ("pyproject.toml", "backends/__init__.py")
+    is_checkout = all(isfile(join(root, name)) for name in files_of_a_checkout)
+    if root in path or not is_checkout:
         return False
-    path.append(beside)
+    path.append(root)
     return True

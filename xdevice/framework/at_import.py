@@ -1,6 +1,6 @@
-"""Running code right after a program's own import of a framework, by an import hook.
+"""An import hook that runs callbacks right after a program's own import of a framework.
 
-The adapter imports the framework, since it knows how, whichever module asks for it first.
+The adapter imports the framework, since it may have to prepare the import.
 """
 
 import sys
@@ -15,32 +15,33 @@ from xdevice.framework.adapters import ORDER, Backend, imported, registered
 from xdevice.kit.import_hook import ImportHook, WrappedLoader
 
 _hook: ImportHook | None = None
-_then: list[Callable[[Backend], None]] = []
+_callbacks: list[Callable[[Backend], None]] = []
 
 
 def by_adapters() -> None:
-    """Let the adapters import their frameworks, whichever module asks for one first: some are prepared before."""
+    """From now on, adapters import their frameworks, whichever module asks for one first."""
     global _hook
     if _hook is None:
-        _hook = ImportHook(_is_framework, lambda name, own: _ByAdapter(own, registered()[name]))
+        _hook = ImportHook(
+            _is_framework, lambda name, loader: _AdapterLoader(loader, registered()[name])
+        )
         sys.meta_path.insert(0, _hook)
 
 
-def watch(then: Callable[[Backend], None]) -> None:
-    """Call ``then`` with each framework right after its import; at once for those that are imported already."""
-    if then in _then:
+def watch(callback: Callable[[Backend], None]) -> None:
+    """Call the function with each framework right after its import, or now if it is imported."""
+    if callback in _callbacks:
         return
-    _then.append(then)
+    _callbacks.append(callback)
     by_adapters()
-    if not sys.modules.keys().isdisjoint(
-        ORDER
-    ):  # else the registry need not be read, which takes 20 ms
+    # without a framework the registry is not read, which takes 20 ms
+    if not sys.modules.keys().isdisjoint(ORDER):
         for owner in imported():
-            _succeeds(then, owner)
+            _succeeds(callback, owner)
 
 
 def _is_framework(name: str) -> bool:
-    """Whether a framework has that name; not while its adapter imports it, since xdevice then prepares it."""
+    """Whether the name is a framework's. False while its adapter is imported, which imports it."""
     if "." in name or name in sys.stdlib_module_names or name == "xdevice":
         return False
     owner = registered().get(name)
@@ -52,12 +53,13 @@ def _print(owner: Backend, error: XDeviceError) -> None:
 
 
 on_error: Callable[[Backend, XDeviceError], None] = _print
-"""Called with what a callback raises: the import succeeds all the same, and using xdevice raises the error again."""
+"""Called with a callback's error. The import goes on; using xdevice raises the error again."""
 
 
-def _succeeds(then: Callable[[Backend], object], owner: Backend) -> bool:
+def _succeeds(callback: Callable[[Backend], object], owner: Backend) -> bool:
+    """Call the function; whether it raised no error."""
     try:
-        then(owner)
+        callback(owner)
     except XDeviceError as error:
         on_error(owner, error)
         return False
@@ -65,11 +67,11 @@ def _succeeds(then: Callable[[Backend], object], owner: Backend) -> bool:
 
 
 class RefusedExit(SystemExit):
-    """The process ends, since a framework is refused what the process needs; the reason has been printed."""
+    """Ends the process: a framework cannot have what the process needs. The reason is printed."""
 
 
 class RefusedImportError(ImportError):
-    """A framework that may be meant to have virtual GPUs is refused them, which has been said.
+    """A framework cannot have the virtual GPUs that were requested. The reason is printed.
 
     Uncaught, it ends the program without a traceback.
     """
@@ -87,12 +89,16 @@ class RefusedImportError(ImportError):
         sys.excepthook = show
 
 
-class _ByAdapter(WrappedLoader):
-    """Lets the adapter import the framework; where it cannot, the framework is imported as without xdevice."""
+class _AdapterLoader(WrappedLoader):
+    """Lets the adapter import the framework.
 
-    def __init__(self, own: Any, owner: Backend) -> None:
-        super().__init__(own)
-        self._owner, self._is_imported = owner, False
+    If the adapter fails, the framework is imported as it is without xdevice.
+    """
+
+    def __init__(self, loader: Any, owner: Backend) -> None:
+        super().__init__(loader)
+        self._owner = owner
+        self._is_imported = False
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         self._is_imported = _succeeds(lambda owner: import_module(owner.module), self._owner)
@@ -100,7 +106,7 @@ class _ByAdapter(WrappedLoader):
 
     def execute(self, module: ModuleType) -> None:
         if self._is_imported:
-            for then in _then:
-                _succeeds(then, self._owner)
+            for callback in _callbacks:
+                _succeeds(callback, self._owner)
         else:
             super().execute(module)

@@ -29,7 +29,7 @@ where_by_type: dict[type, Callable[[Any], Device]] = {}
 """The fast path: each type of tensor seen so far, with its adapter's `device_of`."""
 
 where_in_trees: dict[type, Callable[[Any], Device]] = {}
-"""The same for a leaf of a tree, where plain data is an error: NumPy's arrays may be of text or objects."""
+"""The same for leaves of trees. It raises for plain data: NumPy's arrays may have text."""
 
 sometimes_data: set[type] = set()
 """The types of tensors that may be plain data."""
@@ -43,7 +43,7 @@ _unusable: dict[Backend, ModuleType] = {}
 
 
 class Ownership:
-    """A framework, and what objects of a type are to it: a tensor, a model, a device, or plain data."""
+    """A framework, and the role of a type in it: a tensor, a model, a device, or plain data."""
 
     __slots__ = ("backend", "is_device", "is_model", "is_tensor", "role")
 

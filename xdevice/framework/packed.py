@@ -1,34 +1,41 @@
-"""A program packed by PyInstaller or Nuitka, or a copied folder: what is missing there, and what adds it."""
+"""Packed programs (PyInstaller, Nuitka) and copied folders: what adds a missing module."""
 
 from __future__ import annotations
 
 import sys
 from os.path import abspath, dirname, isfile, join
 
-_WHOLE = {
+_PACK_XDEVICE = {
     "pyinstaller": "pyinstaller --copy-metadata xdevice-tensors --collect-all xdevice",
     "nuitka": "nuitka --include-distribution-metadata=xdevice-tensors --include-package=xdevice",
 }
-_MODULE = {"pyinstaller": "pyinstaller --hidden-import {}", "nuitka": "nuitka --include-package={}"}
+_PACK_MODULE = {
+    "pyinstaller": "pyinstaller --hidden-import {}",
+    "nuitka": "nuitka --include-package={}",
+}
 
 
 def adding(module: str | None) -> str | None:
-    """What packs a module; of xdevice's, all with the metadata. ``None`` where nothing is packed."""
+    """The command that packs a module as well; ``None`` in a program that is not packed.
+
+    For a module of xdevice, it packs all of them, with the metadata.
+    """
     packer = _packer()
     if module is None or packer is None:
         return None
-    return (
-        _WHOLE[packer] if module.partition(".")[0] == "xdevice" else _MODULE[packer].format(module)
-    )
+    if module.partition(".")[0] == "xdevice":
+        return _PACK_XDEVICE[packer]
+    return _PACK_MODULE[packer].format(module)
 
 
 def without_metadata() -> str:
-    """The message where none of xdevice's own adapters is registered."""
-    above = dirname(abspath(sys.modules["xdevice"].__path__[0]))
+    """The message if none of xdevice's own adapters is registered."""
+    root = dirname(abspath(sys.modules["xdevice"].__path__[0]))
     cure = adding("xdevice") or "pip install xdevice-tensors, or copy that folder too"
-    if isfile(join(above, "pyproject.toml")):
-        cure = f"pip install -e {above}"
-    return f"no adapter is registered: the metadata of xdevice-tensors (xdevice_tensors-*.dist-info) is missing; {cure}"
+    if isfile(join(root, "pyproject.toml")):
+        cure = f"pip install -e {root}"
+    reason = "the metadata of xdevice-tensors (xdevice_tensors-*.dist-info) is missing"
+    return f"no adapter is registered: {reason}; {cure}"
 
 
 def _packer() -> str | None:

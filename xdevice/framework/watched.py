@@ -1,4 +1,4 @@
-"""What is watched in every framework while a block is open, in those loaded meanwhile too; ``strict()`` is a block."""
+"""Blocks in which every framework is watched, those imported meanwhile too; ``strict()`` is one."""
 
 from __future__ import annotations
 
@@ -21,10 +21,12 @@ _all: list[Watched] = []
 
 
 class Watched:
-    """Blocks of one sort: while any is open in the process, ``manager(framework)`` is entered for each framework."""
+    """Blocks of one kind. While any is open, each framework's ``manager`` is entered."""
 
     def __init__(self, manager: Callable[[Backend], AbstractContextManager[Any]]) -> None:
-        self._manager, self._lock, self._blocks = manager, RLock(), 0
+        self._manager = manager
+        self._lock = RLock()
+        self._blocks = 0
         self._entered: dict[Backend, AbstractContextManager[Any]] = {}
         _all.append(self)
 
@@ -32,25 +34,26 @@ class Watched:
         return owner in self._entered
 
     def open(self, needed: Backend | None, first: Backend | None = None) -> None:
-        """Open a block; only the framework ``first`` is watched at once, where it is given.
+        """Open a block. With ``first``, only that framework is watched at once.
 
-        An error where the framework ``needed`` has several devices, and its adapter cannot watch it.
+        Raises an error if the framework ``needed`` has several devices and cannot be watched.
         """
         with self._lock:
             self._blocks += 1
             try:
-                for owner in imported() if first is None else [first]:
+                owners = imported() if first is None else [first]
+                for owner in owners:
                     self.watch(owner)
-                if (
-                    needed is not None
-                    and needed not in self._entered
-                    and needed in imported()
-                    and _has_several(needed)
-                ):
-                    self._manager(needed)  # raises the error, with the adapter's reason
+                if needed is not None and needed not in self._entered:
+                    self._check_watchable(needed)
             except BaseException:
                 self.close()
                 raise
+
+    def _check_watchable(self, owner: Backend) -> None:
+        """Raise the adapter's error if a framework with several devices cannot be watched."""
+        if owner in imported() and _has_several(owner):
+            self._manager(owner)
 
     def close(self) -> None:
         """Close a block; after the last one nothing is watched."""
@@ -60,7 +63,7 @@ class Watched:
                 self._entered.popitem()[1].__exit__(None, None, None)
 
     def watch(self, owner: Backend) -> None:
-        """Watch the framework, if a block is open and its adapter can."""
+        """Watch the framework, if a block is open and its adapter is able to."""
         if not self._blocks or owner in self._entered:
             return
         with self._lock:
@@ -96,11 +99,12 @@ _mixing = Watched(lambda owner: owner.mixing.forbid())
 class strict:  # noqa: N801  (reads as a verb: `with strict():`)
     """Within a ``with`` block, or a decorated function, no operation may mix devices.
 
-    An operation on tensors of two devices raises `MixedDeviceError`, which names the operation and the devices, also
-    under frameworks that otherwise copy without an error. It holds for every framework, in the forward and the backward
-    pass, and in every thread of the process while a block is open anywhere (in threads that cannot be watched, the
-    framework's own error is raised). `to_device` and the framework's own functions that copy are allowed. A scalar on
-    the CPU counts as a number where the framework treats it as one.
+    An operation on tensors of two devices raises `MixedDeviceError`, which names the operation and
+    the devices, also under frameworks that otherwise copy without an error. This holds for every
+    framework, in the forward and the backward pass, and in every thread of the process while a
+    block is open anywhere. In threads that cannot be watched, the framework's own error is raised.
+    `to_device` and the framework's own functions that copy are allowed. A scalar on the CPU counts
+    as a number if the framework treats it as one.
 
     Blocks may be nested and reused. Nothing is watched while no block is open.
 
@@ -109,7 +113,7 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
     ArgumentTypeError
         The decorated object is not a function.
     NotSupportedError
-        On entering: the chosen framework has several devices, and its adapter cannot watch operations.
+        On entering: the chosen framework has several devices, and operations cannot be watched.
 
     Examples
     --------
