@@ -1,1 +1,5 @@
-"""Copies between devices: seen (`watch_transfers`), forbidden (`transfer_guard`) and hidden (`prefetch`)."""
+"""Copies between devices.
+
+`watch_transfers` reports them, `transfer_guard` forbids them, and `prefetch` hides them behind
+computing.
+"""

@@ -1,6 +1,7 @@
-"""A file of the lines whose copies are accepted, so that a report, a budget or a test is about new ones alone.
+"""A file of accepted lines, whose copies a report, a budget and a test leave out.
 
-A line is known by its file, its text and the kind of its copies, and not by its number, which other changes move.
+A line is identified by its file, its text and the kind of its copies. Its number does not count,
+because other changes move it.
 """
 
 import json
@@ -16,7 +17,7 @@ from xdevice.kit.escaping import as_json
 from xdevice.tensors.transfers.syntax import Place
 
 _FORMAT = 1
-_WRITES = "--update-baseline writes one"
+_HINT = "--update-baseline writes one"
 
 
 class _Line(NamedTuple):
@@ -26,15 +27,17 @@ class _Line(NamedTuple):
 
 
 class Baseline:
-    """The accepted lines of one file; a text that stands on several lines is accepted as often as it was found."""
+    """The accepted lines of one file.
+
+    A text that several lines have is accepted as often as it was found.
+    """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._accepted = Counter[_Line]()
-        self._seen = defaultdict[_Line, set[int]](
-            set
-        )  # the lines that have taken a place among the accepted
-        self._known: dict[tuple[Place, Kind], bool] = {}
+        # the numbers of the lines that count among the accepted ones
+        self._numbers = defaultdict[_Line, set[int]](set)
+        self._answers: dict[tuple[Place, Kind], bool] = {}
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> "Baseline":
@@ -47,43 +50,40 @@ class Baseline:
         """
         baseline = cls(path)
         try:
-            kept = json.loads(baseline.path.read_text(encoding="utf-8"))
-            for each in kept["accepted"]:
-                baseline._accepted[_Line(each["file"], each["source"], each["kind"])] += int(
-                    each["lines"]
-                )
+            content = json.loads(baseline.path.read_text(encoding="utf-8"))
+            for entry in content["accepted"]:
+                line = _Line(entry["file"], entry["source"], entry["kind"])
+                baseline._accepted[line] += int(entry["lines"])
         except OSError as error:
             raise ArgumentError(
-                f"no baseline in {str(path)!r}: {error.strerror}; {_WRITES}"
+                f"no baseline in {str(path)!r}: {error.strerror}; {_HINT}"
             ) from error
         except (ValueError, TypeError, KeyError) as error:
-            raise ArgumentError(
-                f"{str(path)!r} is not a baseline of transfers; {_WRITES}"
-            ) from error
+            raise ArgumentError(f"{str(path)!r} is not a baseline of transfers; {_HINT}") from error
         return baseline
 
     def accepts(self, place: Place, kind: Kind) -> bool:
         """Whether the line may make copies of this kind."""
-        known = self._known.get((place, kind))
-        if known is None:
-            known = self._known[place, kind] = self._takes(place, kind)
-        return known
+        answer = self._answers.get((place, kind))
+        if answer is None:
+            answer = self._answers[place, kind] = self._count(place, kind)
+        return answer
 
-    def _takes(self, place: Place, kind: Kind) -> bool:
+    def _count(self, place: Place, kind: Kind) -> bool:
+        """Count the line among the accepted ones with its text; False if there are no more."""
         line = self._line(place, kind)
-        seen = self._seen[line]
-        if len(seen) < self._accepted[line]:
-            seen.add(place.line)
-        return place.line in seen
+        numbers = self._numbers[line]
+        if len(numbers) < self._accepted[line]:
+            numbers.add(place.line)
+        return place.line in numbers
 
-    def write(self, found: Iterable[tuple[Place, Kind]]) -> int:
-        """Keep these lines, and no others, in the file; how many."""
-        counted = Counter(self._line(place, kind) for place, kind in set(found))
-        accepted = [{**line._asdict(), "lines": counted[line]} for line in sorted(counted)]
-        self.path.write_text(
-            f"{as_json({'format': _FORMAT, 'accepted': accepted})}\n", encoding="utf-8"
-        )
-        return counted.total()
+    def write(self, lines: Iterable[tuple[Place, Kind]]) -> int:
+        """Write these lines, and no others, to the file; how many."""
+        counts = Counter(self._line(place, kind) for place, kind in set(lines))
+        accepted = [{**line._asdict(), "lines": counts[line]} for line in sorted(counts)]
+        content = as_json({"format": _FORMAT, "accepted": accepted})
+        self.path.write_text(f"{content}\n", encoding="utf-8")
+        return counts.total()
 
     def _line(self, place: Place, kind: Kind) -> _Line:
         try:

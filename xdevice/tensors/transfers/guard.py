@@ -37,14 +37,20 @@ _log = logging.getLogger("xdevice.transfers")
 
 
 class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("forbid"):`)
-    """Within a ``with`` block, or a decorated function, copies between devices are allowed, logged or forbidden.
+    """Allow, log or forbid copies between devices, in a ``with`` block or a decorated function.
 
-    ``"allow"``; ``"log"``: each is logged as a warning of the logger ``xdevice.transfers``; ``"forbid_implicit"``: a
-    copy that the program did not ask for (``float(x)``, ``if x``, ``print(x)``, ``.item()``, ``np.asarray(x)``, a mask
-    as an index, …) raises `TransferError` at its line; ``"forbid"``: every copy does. What is forbidden is not made.
+    The levels:
 
-    A level holds for this thread or task, for the gradients that it computes, and not for others. Blocks may be nested
-    and reused: the innermost holds. A line that ends with ``# xdevice: allow`` may copy.
+    - ``"allow"``.
+    - ``"log"``: each copy is logged as a warning of the logger ``xdevice.transfers``.
+    - ``"forbid_implicit"``: a copy that the program did not ask for (``float(x)``, ``if x``,
+      ``print(x)``, ``.item()``, ``np.asarray(x)``, a mask as an index, …) raises `TransferError` at
+      its line.
+    - ``"forbid"``: every copy raises it.
+
+    A forbidden copy is not made. A level holds for this thread or task and for the gradients that
+    it computes. Blocks may be nested and reused: the innermost holds. A line that ends with
+    ``# xdevice: allow`` may copy.
 
     Parameters
     ----------
@@ -79,8 +85,9 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
         device_to_host: Level | None = None,
         device_to_device: Level | None = None,
     ) -> None:
-        given = (host_to_device, device_to_host, device_to_device)
-        self.levels = Levels(*map(checked_level, (level if one is None else one for one in given)))
+        by_direction = (host_to_device, device_to_host, device_to_device)
+        levels = [level if each is None else each for each in by_direction]
+        self.levels = Levels(*map(checked_level, levels))
 
     def __enter__(self) -> None:
         open_for(_guard)
@@ -97,21 +104,18 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
 
 
 class _Guard(Listener):
-    """Raises where a copy is forbidden; open as many times as there are blocks in the process."""
+    """Raises an error for a forbidden copy; it is open once for each block in the process."""
 
     forbids = True
 
     def see(self, event: CopyEvent) -> None:
         guards = _open.get() if event.context is None else event.context.get(_open, ())
-        if not guards:
+        if not guards or event.allowed:
             return
         copy = event.copy
         level = guards[-1].levels.of(copy)
-        if (
-            level == "allow"
-            or event.allowed
-            or (level == "forbid_implicit" and copy.kind == "copy")
-        ):
+        is_explicit = copy.kind == "copy"
+        if level == "allow" or (level == "forbid_implicit" and is_explicit):
             return
         if level == "log":
             _log.warning("%s", event.described())
@@ -125,9 +129,10 @@ _guard = _Guard()
 
 
 def checked_level(level: object) -> Level:
-    """The level, if there is one of that name; an error that lists them if not."""
+    """The level itself; an error that lists the levels if it is not one of them."""
     if level not in LEVELS:
-        kind = ArgumentError if isinstance(level, str) else ArgumentTypeError
-        there = did_you_mean(level, LEVELS, f"there are {', '.join(map(repr, LEVELS))}")
-        raise kind(f"no level {shortened(level)}; {there}")
+        error_type = ArgumentError if isinstance(level, str) else ArgumentTypeError
+        names = ", ".join(map(repr, LEVELS))
+        hint = did_you_mean(level, LEVELS, f"there are {names}")
+        raise error_type(f"no level {shortened(level)}; {hint}")
     return level

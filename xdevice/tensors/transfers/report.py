@@ -1,4 +1,4 @@
-"""``watch_transfers``: what a block copies, and what to do about it, in a report that reads like a linter's."""
+"""``watch_transfers``: what a block copies, what that costs, and what to write instead."""
 
 import shutil
 import textwrap
@@ -24,19 +24,31 @@ from xdevice.tensors.transfers.watching import WORDS, accepting, close_for, open
 __all__ = ["watch_transfers"]
 
 NO_GPU = (
-    "no framework had a GPU, so nothing could be copied; xdevice run --watch-transfers --virtual-gpus 2 --stand-in "
-    "SCRIPT runs a script on two virtual ones"
+    "no framework had a GPU, so nothing could be copied; "
+    "xdevice run --watch-transfers --virtual-gpus 2 --stand-in SCRIPT "
+    "runs a script on two virtual ones"
 )
 
-_FEW = 2  # sentences on what is not seen
-_MOST_BARS = 20
+_MAX_UNSEEN = 2  # sentences on what is not seen, in a summary
+_MAX_BARS = 20
+_ORANGE, _GREY = "#D55E00", "#999999"  # the orange of Okabe and Ito
+_HTML_COLUMNS = (
+    "line",
+    "copies",
+    "",
+    "bytes",
+    "from → to",
+    "what it is, and what to write",
+    "estimate",
+)
 
 
 @dataclass(frozen=True)
 class Finding:
     """A line that makes copies of one kind, from one device to another.
 
-    ``rule`` and ``advice`` are empty where there is nothing to mend, as where a model is moved once.
+    ``rule`` and ``advice`` are empty where there is nothing to mend, as where a program moves a
+    model once.
     """
 
     file: str
@@ -56,7 +68,10 @@ class Finding:
     per_step: float | None
     """Copies in a step of the optimizer; ``None`` where that is not known."""
     often: str
-    """How often, in words: ``1 a step``, or ``1 each turn of the loop in line 190``; empty where it is not known."""
+    """How often, in words: ``1 a step``, or ``1 each turn of the loop in line 190``.
+
+    Empty where it is not known.
+    """
     estimate: float
     """Seconds on the stated bus."""
 
@@ -77,7 +92,7 @@ class Finding:
         return f"{_number(self.copies)}{often}, {size(self.nbytes)}, {self.from_} → {self.to}"
 
     def wrapped(self, width: int) -> Iterator[str]:
-        """The program's line; below it what it copies and what to write instead, in lines of that width."""
+        """The program's line, what it copies and what to write instead, in lines of that width."""
         yield from _wrapped(f"{self.where}  {escaped(self.source)}".rstrip(), width)
         yield from _wrapped(f"    {self.how_much}: about {_duration(self.estimate)}", width)
         if self.kind != "copy":
@@ -87,21 +102,24 @@ class Finding:
 
 
 class Report:
-    """The lines that copied: first those with something to write instead, each group's worst first.
+    """The lines that copied: first those with advice, and the most expensive first.
 
-    ``str`` shows it in lines as wide as the terminal, of 80 columns where there is none, and a notebook shows a table;
-    ``len`` and iteration give the findings. It is there from the beginning of a block, and may be asked while the
-    block is open.
+    ``str`` shows the report in lines as wide as the terminal, or of 80 columns where there is none.
+    A notebook shows a table. ``len`` and iteration give the findings. The report can be used while
+    the block is open.
     """
 
     def __init__(self, recorder: Recorder, bus: Bus) -> None:
-        self._recorder, self.bus = recorder, bus
-        self._began, self._watched = perf_counter(), list[str]()
+        self.bus = bus
+        self._recorder = recorder
+        self._start = perf_counter()
+        self._watched: list[str] = []
         self.seconds = 0.0
         """How long the block was open."""
 
     def end(self) -> None:
-        self._watched, self.seconds = watched(), perf_counter() - self._began
+        self._watched = watched()
+        self.seconds = perf_counter() - self._start
 
     @property
     def frameworks(self) -> list[str]:
@@ -110,9 +128,10 @@ class Report:
 
     @property
     def findings(self) -> list[Finding]:
-        """The lines that copied, without those that are allowed: by ``# xdevice: allow``, or by a baseline."""
-        found = [self._finding(site) for site in self._sites if not site.allowed]
-        return sorted(found, key=lambda each: (not each.rule, -each.estimate, each.file, each.line))
+        """The lines that copied, without those that ``# xdevice: allow``, or a baseline, allows."""
+        findings = [self._finding(site) for site in self._sites if not site.allowed]
+        findings.sort(key=lambda each: (not each.rule, -each.estimate, each.file, each.line))
+        return findings
 
     @property
     def steps(self) -> int:
@@ -131,7 +150,7 @@ class Report:
 
     @property
     def allowed(self) -> int:
-        """How many more copies were made by lines that ``# xdevice: allow``, or a baseline, accepts."""
+        """How many more copies ``# xdevice: allow``, or a baseline, allowed."""
         return sum(site.copies for site in self._sites if site.allowed)
 
     @property
@@ -149,24 +168,26 @@ class Report:
         ]
 
     def unseen(self) -> list[str]:
-        """What could not be seen, a sentence each: of the frameworks that copied, or of all if none did."""
-        found, copied = ["other processes"], {site.owner for site in self._sites}
+        """What could not be seen, a sentence each.
+
+        It is about the frameworks that copied, or about all frameworks if none did.
+        """
+        sentences = ["other processes"]
+        frameworks = {site.owner for site in self._sites} or self.frameworks
         for owner in imported():
             try:
                 capability = owner.open("transfers")
-            except (
-                XDeviceError
-            ) as error:  # its virtual GPUs are refused, and nothing of it could be watched
-                found.append(f"{owner}: {error}")
+            except XDeviceError as error:  # its virtual GPUs are refused, so it was not watched
+                sentences.append(f"{owner}: {error}")
                 continue
-            if owner in (copied or self.frameworks) and capability.has("unseen"):
-                found += capability.unseen()
+            if owner in frameworks and capability.has("unseen"):
+                sentences += capability.unseen()
             elif not capability.has("watch") and _has_gpu(owner):
-                found.append(f"{owner}: {capability.why_not('watch')}")
-        return found
+                sentences.append(f"{owner}: {capability.why_not('watch')}")
+        return sentences
 
     def has_gpu(self) -> bool:
-        """Whether any framework has a device besides the CPU: else nothing can cross."""
+        """Whether any framework has a device besides the CPU; else nothing can be copied."""
         return bool(self._sites) or any(map(_has_gpu, imported()))
 
     @property
@@ -174,13 +195,24 @@ class Report:
         return list(self._recorder.sites.values())
 
     def _finding(self, site: Site) -> Finding:
-        at, place = Facts(site, self._recorder, self.bus), site.place
-        file, line, source = (place.file, place.line, place.source) if place else ("", 0, "")
-        rule, instead = advice(at, _words(site.owner))
-        what = site.owner, at.copies, site.nbytes, at.source, at.to
-        seconds = self.bus.seconds(at.copies, site.nbytes)
+        facts = Facts(site, self._recorder, self.bus)
+        rule, text = advice(facts, _words(site.owner))
+        place = site.place
         return Finding(
-            file, line, source, *what, site.kind, rule, instead, at.per_step, at.often, seconds
+            file=place.file if place else "",
+            line=place.line if place else 0,
+            source=place.source if place else "",
+            framework=site.owner,
+            copies=facts.copies,
+            nbytes=site.nbytes,
+            from_=facts.source,
+            to=facts.to,
+            kind=site.kind,
+            rule=rule,
+            advice=text,
+            per_step=facts.per_step,
+            often=facts.often,
+            estimate=self.bus.seconds(facts.copies, site.nbytes),
         )
 
     def __len__(self) -> int:
@@ -195,36 +227,34 @@ class Report:
     def to_text(self, width: int = 80) -> str:
         """The report as lines of at most ``width`` columns, of 40 at least.
 
-        Each finding is the line of the program; below it what it copies, and what to write instead. The last lines
-        are the totals, and what they leave out.
+        Each finding is the line of the program, what it copies, and what to write instead. The last
+        lines are the totals, and what they leave out.
         """
         columns = max(width, 40)
-        lines = [part for each in self for part in each.wrapped(columns)]
-        return "\n".join(
-            [*lines, *(part for line in self._summary() for part in _wrapped(line, columns))]
-        )
+        lines: list[str] = []
+        for finding in self:
+            lines += finding.wrapped(columns)
+        for line in self._summary():
+            lines += _wrapped(line, columns)
+        return "\n".join(lines)
 
     def to_json(self) -> str:
         """The report as JSON; its keys are stable."""
+        bus = {"bytes_per_second": self.bus.bandwidth, "seconds_per_copy": self.bus.latency}
         return as_json(
             {
                 "version": __version__,
                 "frameworks": self.frameworks,
-                "bus": {
-                    "bytes_per_second": self.bus.bandwidth,
-                    "seconds_per_copy": self.bus.latency,
-                },
+                "bus": bus,
                 "seconds": round(self.seconds, 3),
-                **{
-                    name: getattr(self, name)
-                    for name in ("steps", "copies", "nbytes", "estimate", "allowed")
-                },
+                "steps": self.steps,
+                "copies": self.copies,
+                "nbytes": self.nbytes,
+                "estimate": self.estimate,
+                "allowed": self.allowed,
                 "has_gpu": self.has_gpu(),
                 "unseen": self.unseen(),
-                "findings": [
-                    {name.rstrip("_"): value for name, value in asdict(finding).items()}
-                    for finding in self
-                ],
+                "findings": [_as_dict(finding) for finding in self],
             }
         )
 
@@ -240,81 +270,80 @@ class Report:
             from matplotlib.figure import Figure
         except ModuleNotFoundError as error:
             raise NotSupportedError("plot() needs matplotlib; pip install matplotlib") from error
-        found = sorted(self, key=lambda each: -each.estimate)[:_MOST_BARS][::-1]
-        figure = Figure(figsize=(9, 1.4 + 0.35 * len(found)), layout="constrained")
+        longest = sorted(self, key=lambda each: -each.estimate)[:_MAX_BARS]
+        bars = longest[::-1]  # the first one is at the bottom
+        figure = Figure(figsize=(9, 1.4 + 0.35 * len(bars)), layout="constrained")
         axes: Any = figure.subplots()
-        names = [f"{each.where}  {escaped(each.source[:48])}" for each in found]
-        colours = [
-            "#D55E00" if each.rule else "#999999" for each in found
-        ]  # Okabe and Ito's, with advice and without
-        axes.barh(range(len(found)), [each.estimate * 1e3 for each in found], color=colours)
-        axes.set_yticks(range(len(found)), names, family="monospace", fontsize=8)
+        milliseconds = [each.estimate * 1e3 for each in bars]
+        names = [f"{each.where}  {escaped(each.source[:48])}" for each in bars]
+        colours = [_ORANGE if each.rule else _GREY for each in bars]
+        axes.barh(range(len(bars)), milliseconds, color=colours)
+        axes.set_yticks(range(len(bars)), names, family="monospace", fontsize=8)
         axes.set_xlabel(f"ms at {self.bus}, a stated bus")
         axes.set_title("Copies between devices: orange can be mended")
         return figure
 
-    def _repr_html_(
-        self,
-    ) -> str:  # notebooks show it; without colours, so that it is read in a light and a dark theme
+    def _repr_html_(self) -> str:
+        """A table for notebooks, without colours: it is read in light and in dark themes."""
         from html import escape
 
-        heads = (
-            "line",
-            "copies",
-            "",
-            "bytes",
-            "from → to",
-            "what it is, and what to write",
-            "estimate",
-        )
-        rows = [
-            (
-                f"<b>{escape(each.where)}</b><br><code>{escape(escaped(each.source))}</code>",
-                str(each.copies),
-                escape(each.often),
-                size(each.nbytes),
-                f"{each.from_} → {each.to}",
-                escape(each.what.rpartition(": ")[2])
-                + (f"<br><i>{escape(each.advice)}</i>" if each.advice else ""),
-                _duration(each.estimate),
-            )
-            for each in self
-        ]
-        head = "".join(f"<th>{each}</th>" for each in heads)
-        body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
-        table = (
-            f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>" if rows else ""
-        )
-        return table + "".join(f"<p>{escape(line)}</p>" for line in self._summary())
+        paragraphs = "".join(f"<p>{escape(line)}</p>" for line in self._summary())
+        if not len(self):
+            return paragraphs
+        head = "".join(f"<th>{name}</th>" for name in _HTML_COLUMNS)
+        body = "".join(_html_row(finding) for finding in self)
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return table + paragraphs
 
     def _summary(self) -> list[str]:
         """The totals and the stated bus, what is allowed, and what was not seen."""
         if not self.has_gpu():
             return [NO_GPU]
-        took = f": {_duration(self.estimate)} at {self.bus}, a stated bus" if self.copies else ""
-        accepted = (
-            f"; {_number(self.allowed)} more allowed by {accepting()}" if self.allowed else ""
-        )
-        total = f"in all {_number(self.copies)}, {size(self.nbytes)}{took}{accepted}"
-        unseen = self.unseen()
-        more = f"; {len(unseen) - _FEW} more in to_json()" if len(unseen) > _FEW else ""
-        return [
-            total,
-            f"not seen: {'; '.join(sentence.rstrip('.') for sentence in unseen[:_FEW])}{more}",
-        ]
+        total = f"in all {_number(self.copies)}, {size(self.nbytes)}"
+        if self.copies:
+            total += f": {_duration(self.estimate)} at {self.bus}, a stated bus"
+        if self.allowed:
+            total += f"; {_number(self.allowed)} more allowed by {accepting()}"
+        sentences = [sentence.rstrip(".") for sentence in self.unseen()]
+        unseen = f"not seen: {'; '.join(sentences[:_MAX_UNSEEN])}"
+        if len(sentences) > _MAX_UNSEEN:
+            unseen += f"; {len(sentences) - _MAX_UNSEEN} more in to_json()"
+        return [total, unseen]
+
+
+def _as_dict(finding: Finding) -> dict[str, object]:
+    return {name.rstrip("_"): value for name, value in asdict(finding).items()}
+
+
+def _html_row(finding: Finding) -> str:
+    from html import escape
+
+    what = escape(finding.what.rpartition(": ")[2])
+    if finding.advice:
+        what += f"<br><i>{escape(finding.advice)}</i>"
+    cells = (
+        f"<b>{escape(finding.where)}</b><br><code>{escape(escaped(finding.source))}</code>",
+        str(finding.copies),
+        escape(finding.often),
+        size(finding.nbytes),
+        f"{finding.from_} → {finding.to}",
+        what,
+        _duration(finding.estimate),
+    )
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 class watch_transfers:  # noqa: N801  (reads as a verb: `with watch_transfers() as report:`)
     """Within a ``with`` block, record every copy between the host and a device, or between devices.
 
-    The framework's own copies and ours, of every thread, each with the line of the program that makes it. The report
-    says what each costs and what to write instead; it changes while the block is open. Nothing is watched, and nothing
-    costs anything, while no block is open.
+    These are the framework's own copies and those of xdevice, in every thread, each with the line of
+    the program that makes it. The report says what each copy costs and what to write instead. It
+    changes while the block is open. While no block is open, nothing is watched and there is no cost.
 
     Parameters
     ----------
     bus
-        What a copy is said to cost, since no time is measured: a bandwidth, and a time for each copy.
+        A bandwidth, and a time for each copy: what a copy is assumed to cost. No time is measured.
 
     Raises
     ------

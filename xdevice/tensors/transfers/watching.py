@@ -148,7 +148,7 @@ class _ProgramPosition(NamedTuple):
 
 
 class CopyNotifier:
-    """Notifies guards, recorders and the follower of a framework's copies: a contract's `Watcher`."""
+    """The contract's `Watcher`: notifies guards, recorders and the follower of a framework."""
 
     def __init__(self, owner: Backend) -> None:
         self._owner = owner
