@@ -183,8 +183,8 @@ def _shapes_error(flat: Flat, leaves: list[_Splittable | None]) -> ArgumentError
             continue
         if not leaf.shape:
             return ArgumentError(
-                f"the tensor at {path or 'it'} has no axis, so it has no rows; give it one, or pass "
-                "a number"
+                f"the tensor at {path or 'it'} has no axis, so it has no rows; give it one, or "
+                "pass a number"
             )
         lengths.append(f"{leaf.shape[0]} at {path or 'it'}")
     return ArgumentError(

@@ -5,8 +5,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from contextvars import copy_context
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from xdevice.contract import Tensor
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
 from xdevice.framework.adapters import Backend
@@ -29,6 +30,9 @@ from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
 __all__ = ["data_parallel"]
+
+Tree: TypeAlias = Any
+"""A tensor, or nested containers of tensors."""
 
 
 def data_parallel(
@@ -94,9 +98,9 @@ def data_parallel(
 class _ShardResult(NamedTuple):
     """The result of one device for its rows."""
 
-    loss: Any
+    loss: Tensor
     aux: Any
-    gradients: list[Any]
+    gradients: list[Tensor]
 
 
 class _Shard(NamedTuple):
@@ -104,7 +108,7 @@ class _Shard(NamedTuple):
 
     call: Call
     device: Device
-    parameters: list[Any]
+    parameters: list[Tensor]
 
     def differentiate(self) -> _ShardResult:
         with using(self.call.how.owner), scope(self.device):
@@ -124,14 +128,14 @@ class _Step:
         # made when first needed, by the process with this number
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
 
-    def __call__(self, params: Any, *batch: Any) -> tuple[Any, Any]:
+    def __call__(self, params: Tree | Replicas, *batch: Tree) -> tuple[Any, Any]:
         if differentiating():
             raise NotSupportedError("data_parallel has no gradient; call it outside value_and_grad")
         if isinstance(params, Replicas):
             return self._step_on_replicas(params, batch)
         return self._step_on_tree(params, batch)
 
-    def _step_on_tree(self, tree: Any, batch: Sequence[Any]) -> tuple[Any, Any]:
+    def _step_on_tree(self, tree: Tree, batch: Sequence[Tree]) -> tuple[Any, Tree]:
         """The loss and the gradients on the parameters' own devices."""
         flat = flatten(tree)
         if flat.unordered:
@@ -155,7 +159,7 @@ class _Step:
         (gradient_tree,) = with_tensors([flat], gradients)
         return self._with_aux(loss, results), gradient_tree
 
-    def _step_on_replicas(self, replicas: Replicas, batch: Sequence[Any]) -> tuple[Any, Replicas]:
+    def _step_on_replicas(self, replicas: Replicas, batch: Sequence[Tree]) -> tuple[Any, Replicas]:
         """The loss on the first device, and the gradients on every device."""
         flats = _checked_replicas(replicas, self._devices)
         owner, parameters = _checked_parameters(flats[0])
@@ -173,7 +177,7 @@ class _Step:
         return self._with_aux(loss, results), gradients
 
     def _calls(
-        self, flats: list[Flat], batch: Sequence[Any], owner: Backend
+        self, flats: list[Flat], batch: Sequence[Tree], owner: Backend
     ) -> tuple[list[Call], list[int]]:
         """The call of the loss on each device, with these parameters; and the numbers of rows."""
         parts, sizes = split_arguments(batch, self._devices)
@@ -185,7 +189,7 @@ class _Step:
         return calls, sizes
 
     def _compute(
-        self, calls: list[Call], parameters: list[list[Any]], owner: Backend
+        self, calls: list[Call], parameters: list[list[Tensor]], owner: Backend
     ) -> list[_ShardResult]:
         """The result of each device, computed in threads if the framework supports that."""
         shards = [_Shard(*shard) for shard in zip(calls, self._devices, parameters, strict=True)]
@@ -227,7 +231,7 @@ class _Step:
         owner: Backend,
         homes: list[Device],
         destinations: Sequence[int | None],
-    ) -> list[list[Any]]:
+    ) -> list[list[Tensor]]:
         """The gradients and then the loss of the whole batch, reduced on their homes.
 
         There is one list for each destination: the number of a replica, or ``None`` for the homes.
@@ -243,13 +247,13 @@ class _Step:
         buckets = reduce_columns(columns, "sum", weights, homes)
         return [results_of(buckets, destination) for destination in destinations]
 
-    def _with_aux(self, loss: Any, results: list[_ShardResult]) -> Any:
+    def _with_aux(self, loss: Tensor, results: list[_ShardResult]) -> Any:
         if not self._has_aux:
             return loss
         return loss, [result.aux for result in results]
 
 
-def _checked_parameters(flat: Flat) -> tuple[Backend, list[Any]]:
+def _checked_parameters(flat: Flat) -> tuple[Backend, list[Tensor]]:
     """The tensors of a tree and their framework; an error for one that is not a plain array."""
     owner, parameters = parameters_in([flat])
     for tensor in parameters:
@@ -257,7 +261,7 @@ def _checked_parameters(flat: Flat) -> tuple[Backend, list[Any]]:
     return owner, parameters
 
 
-def _may_be_replicas(tree: Any, number_of_devices: int) -> bool:
+def _may_be_replicas(tree: Tree, number_of_devices: int) -> bool:
     """Whether it is a plain list or tuple with one tree of the same structure for each device."""
     if type(tree) not in (list, tuple) or len(tree) != number_of_devices:
         return False
@@ -265,7 +269,7 @@ def _may_be_replicas(tree: Any, number_of_devices: int) -> bool:
     return all(flats[0].same_structure(flat) for flat in flats)
 
 
-def _not_replicas_error(tree: Any, error: Exception) -> ArgumentTypeError:
+def _not_replicas_error(tree: Tree, error: Exception) -> ArgumentTypeError:
     return ArgumentTypeError(
         f"the loss cannot be computed with params, which is a plain {type(tree).__name__} of "
         f"{len(tree)}: {error}; if it has a replica for each device, pass Replicas(params), or "
