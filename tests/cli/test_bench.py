@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import xdevice
-from xdevice.cli.bench import now
+from xdevice.cli.bench import progress_text
 from xdevice.experiments import EXPERIMENTS, Work, measured, setting, too_busy
 from xdevice.experiments.work import quartiles
 
@@ -244,8 +244,8 @@ def test_sizes_fit_the_free_memory():
 
 
 def test_progress_names_what_runs():
-    assert now([], 9) == "0 of 9, importing the framework"
+    assert progress_text([], 9) == "0 of 9, importing the framework"
     assert (
-        now([{"about": {}}, {"experiment": "tiny", "title": "", "working": "10 × 10"}], 9)
+        progress_text([{"about": {}}, {"experiment": "tiny", "title": "", "working": "10 × 10"}], 9)
         == "0 of 9, tiny: 10 × 10"
     )
