@@ -16,9 +16,9 @@ def kind(tensor: Any) -> str:
     dtype = tensor.dtype
     if dtype.kind in "fiubc":
         return str(dtype.kind)
-    return (
-        "f" if dtype.name.startswith(("bfloat", "float")) else "O"
-    )  # the dtypes of ml_dtypes have the kind void
+    # the floating-point dtypes of ml_dtypes have the kind void
+    is_float = dtype.name.startswith(("bfloat", "float"))
+    return "f" if is_float else "O"
 
 
 def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:

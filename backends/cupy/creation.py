@@ -10,33 +10,33 @@ import numpy as np
 from xdevice.backends.cupy.hardware import count, native
 
 _NUMBERS = "biufc"  # numeric kinds of dtype
-_DTYPES = "?bBhHiIlLqQefdFD"  # NumPy's characters for the numbers that CuPy has kernels for: no long doubles
+_DTYPES = "?bBhHiIlLqQefdFD"  # NumPy's characters of the dtypes with kernels: no long doubles
 
 
 def dtype(name: str) -> Any:
     try:
-        found = np.dtype(name)
+        dtype = np.dtype(name)
     except TypeError:
         return None
-    return found if found.char in _DTYPES and found.name == name else None  # not "f4", nor "d"
+    is_full_name = dtype.name == name  # not "f4", nor "d"
+    return dtype if is_full_name and dtype.char in _DTYPES else None
 
 
 def _placed(make: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, called on the device that is given last."""
+    """The function, with a device as its last argument, on which it is called."""
 
-    def made(*arguments: Any) -> Any:
+    def call(*arguments: Any) -> Any:
         device = arguments[-1]
         with nullcontext() if device is None else native(device):
             return make(*arguments[:-1])
 
-    return made
+    return call
 
 
 @_placed
 def tensor(data: Any, dtype: Any) -> Any:
-    array = cupy.array(
-        data, dtype=dtype, blocking=True
-    )  # else NumPy's memory is still read when this returns
+    # without blocking, NumPy's memory may still be read when this returns
+    array = cupy.array(data, dtype=dtype, blocking=True)
     if array.dtype.kind not in _NUMBERS:
         raise TypeError(f"{array.dtype} is not a numeric dtype")
     return array
@@ -52,29 +52,30 @@ full, arange = map(_placed, (cupy.full, cupy.arange))
 
 def _random(sample: Callable[..., Any]) -> Callable[..., Any]:
     @_placed
-    def drawn(shape: tuple[int, ...], dtype: Any) -> Any:
-        wanted = np.dtype(float if dtype is None else dtype)
-        if wanted.kind != "f":
-            raise TypeError(f"random numbers are floats, not {wanted}")
-        if 0 in shape:  # cuRAND is asked for no numbers
-            return cupy.empty(shape, wanted)
-        return sample(shape).astype(wanted, copy=False)
+    def random_array(shape: tuple[int, ...], dtype: Any) -> Any:
+        dtype = np.dtype(float if dtype is None else dtype)
+        if dtype.kind != "f":
+            raise TypeError(f"random numbers are floats, not {dtype}")
+        if 0 in shape:  # cuRAND cannot generate zero numbers
+            return cupy.empty(shape, dtype)
+        return sample(shape).astype(dtype, copy=False)
 
-    return drawn
+    return random_array
 
 
-randn, _up_to_one = _random(cupy.random.standard_normal), _random(cupy.random.random_sample)
+randn = _random(cupy.random.standard_normal)
+_up_to_one = _random(cupy.random.random_sample)
 
 
 @_placed
 def rand(shape: tuple[int, ...], dtype: Any) -> Any:
-    numbers = _up_to_one(
-        shape, dtype, None
-    )  # a narrower float may round to 1, which is not in [0, 1)
-    return cupy.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0)))
+    numbers = _up_to_one(shape, dtype, None)
+    # a narrower float may round to 1, which is not in [0, 1)
+    number = numbers.dtype.type
+    return cupy.minimum(numbers, np.nextafter(number(1), number(0)))
 
 
 def seed(n: int) -> None:
-    for i in range(count("gpu")):  # a generator for each
+    for i in range(count("gpu")):  # each GPU has a generator
         with cupy.cuda.Device(i):
             cupy.random.seed(n)

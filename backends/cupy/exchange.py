@@ -6,8 +6,7 @@ import numpy as np
 
 
 def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
-    with tensor.device:  # whose current stream computes it
+    with tensor.device:  # its current stream computes the tensor
         array: np.ndarray[Any, Any] = tensor.get()
-    return (
-        array if array.flags.owndata else array.copy()
-    )  # with CUPY_ENABLE_UMP it is the array's own memory
+    # with CUPY_ENABLE_UMP, `get` returns the tensor's own memory
+    return array if array.flags.owndata else array.copy()

@@ -49,13 +49,12 @@ def synchronize(devices: Sequence[Device]) -> None:
 
 
 def properties(device: Device) -> dict[str, object]:
-    found = runtime.getDeviceProperties(device.index)
-    uuid = found.get("uuid", b"")
+    values = runtime.getDeviceProperties(device.index)
+    uuid = values.get("uuid", b"")
+    is_complete = len(uuid) == 16  # CuPy 14.2 cuts it at a zero byte
     return {
-        "name": found["name"].decode(),
-        "total_memory": found["totalGlobalMem"],
-        "compute_capability": f"{found['major']}.{found['minor']}",
-        "uuid": str(UUID(bytes=uuid))
-        if len(uuid) == 16
-        else None,  # CuPy 14.2 cuts it at a byte of 0
+        "name": values["name"].decode(),
+        "total_memory": values["totalGlobalMem"],
+        "compute_capability": f"{values['major']}.{values['minor']}",
+        "uuid": str(UUID(bytes=uuid)) if is_complete else None,
     }

@@ -1,6 +1,6 @@
-"""CuPy's functions under the array API standard's names, by array-api-compat, each computed where its arrays are.
+"""CuPy's functions under the array API standard's names, by array-api-compat.
 
-CuPy's own compute on the current device.
+Each computes on the device of its arrays; CuPy's own functions compute on the current device.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,13 +28,12 @@ def module() -> Any:
 
 
 def _placed(functions: Mapping[str, Any]) -> dict[str, Any]:
-    """The functions of a module, each on the device of its first array; what is not a function stays as it is."""
-    made = {
-        name: found
-        for name, found in functions.items()
-        if callable(found) and not isinstance(found, type)
-    }
-    return {**functions, **{name: _beside_arrays(_named(found)) for name, found in made.items()}}
+    """The contents of a module; its functions compute on the device of their first array."""
+    contents = dict(functions)
+    for name, value in functions.items():
+        if callable(value) and not isinstance(value, type):
+            contents[name] = _beside_arrays(_with_signature(value))
+    return contents
 
 
 def _beside_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -49,15 +48,16 @@ def _beside_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _named(function: Any) -> Any:
+def _with_signature(function: Any) -> Any:
     """The function with the standard's signature: a ufunc of CuPy 14.2 has none."""
-    is_ufunc = isinstance(function, cupy.ufunc)
-    return elementwise(function, function.name.removeprefix("cupy_")) if is_ufunc else function
+    if not isinstance(function, cupy.ufunc):
+        return function
+    return elementwise(function, function.name.removeprefix("cupy_"))
 
 
 def _first_array(values: Iterable[Any]) -> Any:
     for value in values:
-        found = _first_array(value) if isinstance(value, (list, tuple)) else value
-        if isinstance(found, cupy.ndarray):
-            return found
+        array = _first_array(value) if isinstance(value, (list, tuple)) else value
+        if isinstance(array, cupy.ndarray):
+            return array
     return None

@@ -11,17 +11,11 @@ def memory_stats(device: Device) -> MemoryStats:
     pool = cupy.get_default_memory_pool()
     with native(device) as current:
         free, total = current.mem_info
-        if cupy.cuda.get_allocator() != pool.malloc:
-            return {
-                "total": total,
-                "free": free,
-            }  # another allocator, which the pool knows nothing of
-        return {
-            "total": total,
-            "free": free,
-            "allocated": pool.used_bytes(),
-            "reserved": pool.total_bytes(),
-        }
+        stats: MemoryStats = {"total": total, "free": free}
+        if cupy.cuda.get_allocator() == pool.malloc:  # else the pool's numbers mean nothing
+            stats["allocated"] = pool.used_bytes()
+            stats["reserved"] = pool.total_bytes()
+        return stats
 
 
 def empty_cache(device: Device | None) -> None:

@@ -9,15 +9,15 @@ from xdevice.backends.cupy.hardware import native
 from xdevice.contract import Role
 from xdevice.device import Device
 
-_gpu = cache(partial(Device, "gpu"))  # by its number; making one takes longer than asking the array
+_gpu = cache(partial(Device, "gpu"))  # by index: creating a Device takes longer than reading it
 
 
 def role(cls: type) -> Role | None:
     if issubclass(cls, cupy.ndarray):
         return "tensor"
-    return (
-        "device" if issubclass(cls, cupy.cuda.Device) else None
-    )  # its dtypes and scalars are NumPy's
+    if issubclass(cls, cupy.cuda.Device):
+        return "device"
+    return None  # CuPy's dtypes and scalars are NumPy's
 
 
 def device_of(tensor: Any) -> Device:
@@ -26,9 +26,8 @@ def device_of(tensor: Any) -> Device:
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     if not non_blocking:
-        with (
-            tensor.device
-        ):  # what computes its numbers is queued there, and the copy on the other device's stream
+        # the copy is on a stream of the other device and would not wait for this one
+        with tensor.device:
             cupy.cuda.get_current_stream().synchronize()
     with native(device):
         moved = tensor.copy()

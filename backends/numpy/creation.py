@@ -13,11 +13,13 @@ _NUMBERS = "biufc"  # numeric kinds of dtype: neither text nor objects
 
 def dtype(name: str) -> Any:
     try:
-        found = np.dtype(name)
+        dtype = np.dtype(name)
     except TypeError:
         return None
-    # not "f4", nor "d"; nor float8_e5m2, which is of the kind "f" where a package has registered it
-    return found if found.kind in _NUMBERS and found.isbuiltin == 1 and found.name == name else None
+    # a package may register dtypes of its own with the kind "f", such as float8_e5m2
+    is_numpys = dtype.isbuiltin == 1 and dtype.kind in _NUMBERS
+    is_full_name = dtype.name == name  # not "f4", nor "d"
+    return dtype if is_numpys and is_full_name else None
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
@@ -30,20 +32,21 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Array:
     return array
 
 
-def _made_by(make: Any) -> Callable[..., Array]:
-    return lambda *arguments: make(*arguments[:-1])  # without the device, which is always the CPU
+def _without_device(factory: Any) -> Callable[..., Array]:
+    """The factory of NumPy, with a device as its last argument, which it ignores: it is the CPU."""
+    return lambda *arguments: factory(*arguments[:-1])
 
 
-_makers: tuple[Any, ...] = np.empty, np.zeros, np.ones, np.full, np.arange
-empty, zeros, ones, full, arange = map(_made_by, _makers)
+_factories: tuple[Any, ...] = np.empty, np.zeros, np.ones, np.full, np.arange
+empty, zeros, ones, full, arange = map(_without_device, _factories)
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:
     numbers = _floats(np.random.random_sample(shape), dtype)
     # a narrower float may round to 1, which is not in [0, 1)
-    return np.asarray(
-        np.minimum(numbers, np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0)))
-    )
+    number = numbers.dtype.type
+    below_one = np.nextafter(number(1), number(0))
+    return np.asarray(np.minimum(numbers, below_one))
 
 
 def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Array:

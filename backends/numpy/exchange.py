@@ -17,19 +17,16 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
 
 def export(tensor: Any) -> tuple[Any, bool] | None:
     """Not with negative strides: torch would abort the process, and Paddle read other memory."""
-    plain = (
-        type(tensor) is np.ndarray
-        and tensor.size
-        and tensor.dtype.isnative
-        and tensor.dtype.kind in "biufc"
-    )
-    if not plain or min(tensor.strides, default=1) <= 0:
+    if type(tensor) is not np.ndarray or not tensor.size:
+        return None
+    if not tensor.dtype.isnative or tensor.dtype.kind not in "biufc":
+        return None
+    if min(tensor.strides, default=1) <= 0:
         return None
     return tensor, tensor.flags.writeable
 
 
 def adopt(exporter: Any, writable: bool) -> Any:
-    made = np.from_dlpack(exporter)
-    return (
-        made if made.flags.writeable or not writable else None
-    )  # read-only where the source never changes
+    array = np.from_dlpack(exporter)
+    # the array is read-only where the source never changes
+    return array if array.flags.writeable or not writable else None

@@ -20,9 +20,8 @@ def namespace() -> Mapping[str, Any]:
 
 
 def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
-    return x.astype(
-        dtype, copy=copy
-    )  # `numpy.astype` looks at the arguments first, which takes as long again
+    # the method, since the function `numpy.astype` checks its arguments and takes twice as long
+    return x.astype(dtype, copy=copy)
 
 
 def module() -> ModuleType:

@@ -13,9 +13,10 @@ _CPU = Device("cpu", 0)
 def role(cls: type) -> Role | None:
     if issubclass(cls, (np.ndarray, np.number, np.bool_)):
         return "tensor"
-    # scalars of text and dates; generators, whose module NumPy need not have imported
-    is_data = issubclass(cls, (np.generic, np.dtype)) or cls.__module__.startswith("numpy.random.")
-    return "data" if is_data else None
+    if issubclass(cls, (np.generic, np.dtype)):  # also scalars of text and dates
+        return "data"
+    # random generators, by name: NumPy may not have imported their module
+    return "data" if cls.__module__.startswith("numpy.random.") else None
 
 
 def device_of(tensor: Any) -> Device:

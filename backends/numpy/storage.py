@@ -15,5 +15,5 @@ def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
 def from_bits(
     bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
 ) -> np.ndarray[Any, Any]:
-    made: np.ndarray[Any, Any] = bits.view(np.dtype(dtype)).reshape(shape).copy()
-    return made
+    array: np.ndarray[Any, Any] = bits.view(np.dtype(dtype)).reshape(shape).copy()
+    return array
