@@ -1,5 +1,6 @@
 """Splitting, packing and reducing PyTorch tensors."""
 
+import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -11,18 +12,15 @@ from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.placement import plain
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-_UNSIGNED = tuple(
-    getattr(torch, f"uint{bits}") for bits in (8, 16, 32, 64) if hasattr(torch, f"uint{bits}")
-)
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
-_USUAL = {
-    torch.float16,
-    torch.bfloat16,
-    torch.float32,
-    torch.float64,
-    torch.bool,
-    torch.uint8,
-    *_SIGNED,
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+_PACKABLE = {*_FLOATS, *_SIGNED, torch.bool, torch.uint8}
+_UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+_KINDS = {
+    torch.bool: "b",
+    **dict.fromkeys(_SIGNED, "i"),
+    # older versions of torch have only some of these
+    **{getattr(torch, name): "u" for name in _UNSIGNED if hasattr(torch, name)},
 }
 
 
@@ -35,17 +33,11 @@ def kind(tensor: torch.Tensor) -> str:
         raise ArgumentTypeError(
             f"a plain array is needed, and this is of {dtype}; take its dequantize() first"
         )
-    if dtype.is_floating_point or dtype.is_complex:
-        return "f" if dtype.is_floating_point else "c"
-    return (
-        "b"
-        if dtype is torch.bool
-        else "u"
-        if dtype in _UNSIGNED
-        else "i"
-        if dtype in _SIGNED
-        else "O"
-    )
+    if dtype.is_floating_point:
+        return "f"
+    if dtype.is_complex:
+        return "c"
+    return _KINDS.get(dtype, "O")
 
 
 def split(tensor: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
@@ -59,28 +51,28 @@ def leaf(tensor: Any) -> Any:
     with torch.inference_mode(False):
         if not isinstance(tensor, torch.Tensor):
             return tensor  # a Keras variable knows whether it is trained
-        own = tensor.clone() if tensor.is_inference() else tensor
-        return own.detach().requires_grad_(own.is_floating_point() or own.is_complex())
+        source = tensor.clone() if tensor.is_inference() else tensor
+        takes_gradients = source.is_floating_point() or source.is_complex()
+        return source.detach().requires_grad_(takes_gradients)
 
 
 def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     with torch.no_grad():
-        flat = map(plain, tensors)  # the gradient of an embedding may be sparse
-        return torch.cat(
-            [(x if x.layout is torch.strided else x.to_dense()).reshape(-1) for x in flat]
-        )
+        return torch.cat([_dense(plain(tensor)).reshape(-1) for tensor in tensors])
+
+
+def _dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, made dense if it is sparse, as the gradient of an embedding may be."""
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
 
 
 def is_packable(tensor: torch.Tensor, nbytes: int) -> bool:
     if type(tensor) is not torch.Tensor or not is_array(tensor) or tensor.requires_grad:
         return False
-    is_usual = (
-        tensor.dtype in _USUAL
-        and tensor.is_contiguous()
-        and not tensor.is_conj()
-        and not tensor.is_neg()
-    )
-    return is_usual and 0 < tensor.numel() * tensor.element_size() <= nbytes
+    if tensor.dtype not in _PACKABLE or tensor.is_conj() or tensor.is_neg():
+        return False
+    size = tensor.numel() * tensor.element_size()
+    return tensor.is_contiguous() and 0 < size <= nbytes
 
 
 def unpack(vector: torch.Tensor, like: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -95,13 +87,13 @@ def reduce(
         raise NotSupportedError(
             f"torch does not compute with {vectors[0].dtype}; convert it to float32 first"
         )
-    found = vectors[0].clone() if weights is None else vectors[0] * weights[0]
+    if op != "sum":
+        select = torch.maximum if op == "max" else torch.minimum
+        return functools.reduce(select, vectors[1:], vectors[0].clone())
+    total = vectors[0].clone() if weights is None else vectors[0] * weights[0]
     for i, vector in enumerate(vectors[1:], 1):
-        if op == "sum":
-            found.add_(vector) if weights is None else found.add_(vector, alpha=weights[i])
-        else:
-            found = torch.maximum(found, vector) if op == "max" else torch.minimum(found, vector)
-    return found
+        total.add_(vector, alpha=1 if weights is None else weights[i])
+    return total
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:
@@ -113,10 +105,10 @@ def threads() -> Callable[[], AbstractContextManager[Any]] | None:
     ]
     cached = torch.is_autocast_cache_enabled()
 
-    def entered() -> AbstractContextManager[Any]:
+    def same_autocast() -> AbstractContextManager[Any]:
         stack = ExitStack()
         for kind, dtype in casts:
             stack.enter_context(torch.autocast(kind, dtype, cache_enabled=cached))
         return stack
 
-    return entered
+    return same_autocast

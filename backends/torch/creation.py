@@ -24,35 +24,44 @@ _LARGEST_HALF = torch.finfo(torch.float16).max
 
 
 def dtype(name: str) -> Any:
-    found = getattr(torch, name, None)
-    return found if isinstance(found, torch.dtype) else None
+    value = getattr(torch, name, None)
+    return value if isinstance(value, torch.dtype) else None
 
 
 def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    if isinstance(data, torch.Tensor) or (
-        type(data) is not list and keras.role(type(data), "torch") == "tensor"
-    ):
+    if isinstance(data, torch.Tensor) or _is_variable(data):
         source = plain(data).detach()
         if source.is_mkldnn:
             raise NotSupportedError(f"torch makes plain tensors, and this is {described(source)}")
         return source.to(_native(device), dtype, copy=True)
     try:
-        return _made(torch.tensor, data, dtype=dtype, device=_native(device))
+        return _call(torch.tensor, data, dtype=dtype, device=_native(device))
     except (TypeError, ValueError):
-        if not isinstance(data, (list, tuple)) or not any(
-            isinstance(x, torch.Tensor) and x.ndim for x in data
-        ):
+        if not _has_arrays(data):
             raise
-    return _made(
-        torch.stack, [tensor(each, dtype, device) for each in data]
-    )  # torch.tensor takes numbers alone
+    # torch.tensor takes a sequence of numbers, and not one of arrays
+    return _call(torch.stack, [tensor(item, dtype, device) for item in data])
+
+
+def _is_variable(data: Any) -> bool:
+    """Whether it is a variable of Keras."""
+    return type(data) is not list and keras.role(type(data), "torch") == "tensor"
+
+
+def _has_arrays(data: Any) -> bool:
+    """Whether it is a sequence with tensors that are not single numbers."""
+    if not isinstance(data, (list, tuple)):
+        return False
+    return any(isinstance(item, torch.Tensor) and item.ndim for item in data)
 
 
 def _of_shape(name: str) -> Callable[..., torch.Tensor]:
-    """torch's factory of that name, looked up when it is called: virtual GPUs may replace it."""
-    return lambda shape, dtype, device: _made(
-        getattr(torch, name), shape, dtype=dtype, device=_native(device)
-    )
+    """torch's factory of that name, looked up at each call, since another function may take its place."""
+
+    def create(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
+        return _call(getattr(torch, name), shape, dtype=dtype, device=_native(device))
+
+    return create
 
 
 empty, zeros, ones, rand, randn = map(_of_shape, ("empty", "zeros", "ones", "rand", "randn"))
@@ -61,8 +70,8 @@ empty, zeros, ones, rand, randn = map(_of_shape, ("empty", "zeros", "ones", "ran
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> torch.Tensor:
     if isinstance(value, torch.Tensor):  # torch.full takes numbers only
         return value.to(device=_native(device), dtype=dtype).reshape(()).expand(shape).clone()
-    filling = rounded(value, dtype)
-    return _made(torch.full, shape, filling, dtype=dtype, device=_native(device))
+    number = rounded(value, dtype)
+    return _call(torch.full, shape, number, dtype=dtype, device=_native(device))
 
 
 def rounded(value: Any, dtype: torch.dtype | None) -> Any:
@@ -78,23 +87,22 @@ def _is_inexact(dtype: torch.dtype) -> bool:
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> torch.Tensor:
-    counted = (
-        torch.int64 if dtype in (torch.uint16, torch.uint32, torch.uint64) else dtype
-    )  # torch 2.13 has no others
-    found = _made(torch.arange, start, stop, step, dtype=counted, device=_native(device))
-    return found if counted is dtype else found.to(dtype)
+    # torch 2.13 cannot count in these dtypes
+    is_wide_unsigned = dtype in (torch.uint16, torch.uint32, torch.uint64)
+    counted = torch.int64 if is_wide_unsigned else dtype
+    numbers = _call(torch.arange, start, stop, step, dtype=counted, device=_native(device))
+    return numbers.to(dtype) if is_wide_unsigned else numbers
 
 
 def seed(n: int) -> None:
     torch.manual_seed(n)  # every device's generator
 
 
-def _made(make: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
+def _call(factory: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
+    """Call torch's factory; raise a ValueError for wrong arguments, as other frameworks do."""
     try:
-        return make(*args, **options)
-    except (
-        RuntimeError
-    ) as error:  # where other frameworks raise ValueError; NotImplementedError is a subclass
+        return factory(*args, **options)
+    except RuntimeError as error:  # also NotImplementedError, a subclass
         if any(words in str(error) for words in _ABOUT_ARGUMENTS):
             raise ValueError(str(error).splitlines()[0]) from error
         raise

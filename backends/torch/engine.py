@@ -18,7 +18,7 @@ from xdevice.kit.private_names import replaced
 from xdevice.kit.reducing import summed_in
 
 _LATER = 60.0
-"""Seconds by which gloo's timeouts are longer than xdevice's, which then ends the job and names the right rank."""
+"""Seconds by which gloo's timeouts are longer than xdevice's, so that xdevice reports the failing rank first."""
 
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _FLOAT8 = dict.fromkeys((torch.float8_e4m3fn, torch.float8_e5m2), torch.float32)
@@ -28,7 +28,7 @@ _SUMMED_AS = {
     torch.uint32: torch.int64,
     **_FLOAT8,
 }
-"""The dtypes that gloo cannot add up, and in which it adds up their numbers."""
+"""For each dtype that gloo cannot add, the dtype in which it adds."""
 
 
 def start(job: Job, timeout: float) -> None:
@@ -41,17 +41,18 @@ def start(job: Job, timeout: float) -> None:
             (host, int(port)), backlog=job.world_size
         ).detach()
     tcp_store: Any = vars(dist)["TCPStore"]  # public, and not among what torch's types export
-    store = tcp_store(host, int(port), job.world_size, **options)  # at which the processes meet
-    by = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+    store = tcp_store(host, int(port), job.world_size, **options)
+    has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
+    backend = "cpu:gloo,cuda:nccl" if has_nccl else "gloo"
     with _gloo_at(job), environment(gloo.settings(job.hosts, job.address, job.interface)):
         dist.init_process_group(
-            by, store=store, rank=job.rank, world_size=job.world_size, timeout=patience
+            backend, store=store, rank=job.rank, world_size=job.world_size, timeout=patience
         )
         dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
 
 
 def _gloo_at(job: Job) -> AbstractContextManager[None]:
-    """Between hosts, let gloo use this process's address: of an interface with several, it uses the first."""
+    """Let gloo use this process's address between hosts: it uses the first one of the interface."""
     own: Any = dist.ProcessGroupGloo
     if gloo.INTERFACE in os.environ or job.address is None or len(set(job.hosts)) == 1:
         return nullcontext()
@@ -69,11 +70,8 @@ def _gloo_at(job: Job) -> AbstractContextManager[None]:
 
 
 def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
-    if (
-        vector.dtype is torch.uint64
-    ):  # gloo has none: sums are int64's, bit for bit; so is the order of the others,
-        turn = 0 if op == "sum" else -(2**63)  # whose highest bit is flipped
-        return (all_reduce(vector.view(torch.int64) ^ turn, op) ^ turn).view(torch.uint64)
+    if vector.dtype is torch.uint64:
+        return _reduced_as_int64(vector, op)
     there = _reachable(vector)
     if op == "mean":
         size = dist.get_world_size()
@@ -88,20 +86,31 @@ def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
     return _waited(there.to(vector.device, vector.dtype))
 
 
+def _reduced_as_int64(vector: torch.Tensor, op: str) -> torch.Tensor:
+    """The result for uint64, which gloo lacks.
+
+    Sums have the same bits in int64. For the other operations the highest bit is flipped, which keeps the order.
+    """
+    flipped = 0 if op == "sum" else -(2**63)
+    return (all_reduce(vector.view(torch.int64) ^ flipped, op) ^ flipped).view(torch.uint64)
+
+
 def _extreme(vector: torch.Tensor, op: str) -> torch.Tensor:
-    """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
+    """The greatest or least floating-point numbers.
+
+    gloo loses NaN, so it is given the bits as integers of the same order.
+    """
     wide = vector.to(torch.float32) if vector.itemsize < torch.float32.itemsize else vector
     integer = torch.int64 if wide.dtype is torch.float64 else torch.int32
-    ends = torch.iinfo(integer)
-    keys = _in_order(wide.view(integer)).masked_fill_(
-        wide.isnan(), ends.max if op == "max" else ends.min
-    )
+    limits = torch.iinfo(integer)
+    nan_key = limits.max if op == "max" else limits.min
+    keys = _in_order(wide.view(integer)).masked_fill_(wide.isnan(), nan_key)
     dist.all_reduce(keys, _OPERATIONS[op])
     return _in_order(keys).view(wide.dtype)
 
 
 def _in_order(bits: torch.Tensor) -> torch.Tensor:
-    """The bits of floating-point numbers as integers of the same order, and back: the ends of their range are NaNs."""
+    """The bits of floating-point numbers as integers of the same order, and back."""
     return torch.where(bits < 0, bits ^ torch.iinfo(bits.dtype).max, bits)
 
 
@@ -113,9 +122,9 @@ def broadcast(vector: torch.Tensor, root: int) -> torch.Tensor:
 
 def all_gather(vector: torch.Tensor) -> list[torch.Tensor]:
     there = _reachable(vector)
-    found = [torch.empty_like(there) for _ in range(dist.get_world_size())]
-    dist.all_gather([tensor.view(torch.uint8) for tensor in found], there.view(torch.uint8))
-    return [_waited(tensor.to(vector.device)) for tensor in found]
+    vectors = [torch.empty_like(there) for _ in range(dist.get_world_size())]
+    dist.all_gather([each.view(torch.uint8) for each in vectors], there.view(torch.uint8))
+    return [_waited(each.to(vector.device)) for each in vectors]
 
 
 def stop() -> None:
@@ -123,7 +132,7 @@ def stop() -> None:
 
 
 def _reachable(vector: torch.Tensor) -> torch.Tensor:
-    """The vector, which may be overwritten, where an engine works: on a GPU, or the CPU for all other devices."""
+    """The vector where gloo or NCCL can read it: on a GPU, else on the CPU. It may be overwritten."""
     return vector if vector.device.type == "cuda" and dist.is_nccl_available() else vector.cpu()
 
 

@@ -17,8 +17,9 @@ def is_array(tensor: torch.Tensor) -> bool:
 
 
 def _is_masked(tensor: torch.Tensor) -> bool:
-    masked = sys.modules.get("torch.masked.maskedtensor.core")  # imported where there is one
-    return masked is not None and isinstance(tensor, masked.MaskedTensor)
+    # the module is imported if the program has such a tensor
+    module = sys.modules.get("torch.masked.maskedtensor.core")
+    return module is not None and isinstance(tensor, module.MaskedTensor)
 
 
 def described(tensor: torch.Tensor) -> str:
@@ -47,10 +48,13 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
     try:
         array: np.ndarray[Any, Any] = host.numpy()
     except (TypeError, RuntimeError) as error:
-        what, hint = f"{host.dtype} tensor", "convert it first, for example with .float()"
         if isinstance(error, RuntimeError):  # a subclass without memory of its own
-            what, hint = type(tensor).__name__, "give an ordinary tensor, which has values"
-        raise NotSupportedError(f"NumPy cannot hold this {what} ({error}); {hint}") from error
+            kind = type(tensor).__name__
+            hint = "give an ordinary tensor, which has values"
+        else:
+            kind = f"{host.dtype} tensor"
+            hint = "convert it first, for example with .float()"
+        raise NotSupportedError(f"NumPy cannot hold this {kind} ({error}); {hint}") from error
     return array
 
 
@@ -58,19 +62,17 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
     """Plain tensors only: a subclass may hold its values elsewhere."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not is_array(tensor):
         return None
-    if (
-        not tensor.numel()
-        or tensor.is_quantized
-        or tensor.is_conj()
-        or tensor.is_neg()
-        or tensor.is_inference()
-    ):
+    if not tensor.numel() or tensor.is_quantized or tensor.is_inference():
         return None
-    if any(
-        stride == 0 and size > 1 for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
-    ):
-        return None  # expanded: several elements in one place
+    if tensor.is_conj() or tensor.is_neg() or _is_expanded(tensor):
+        return None
     return tensor.detach(), True
+
+
+def _is_expanded(tensor: torch.Tensor) -> bool:
+    """Whether several elements share memory, as after ``expand``."""
+    axes = zip(tensor.shape, tensor.stride(), strict=True)
+    return any(stride == 0 and size > 1 for size, stride in axes)
 
 
 def adopt(exporter: Any, writable: bool) -> Any:

@@ -9,10 +9,9 @@ from torch.autograd.function import once_differentiable
 from xdevice.backends.torch.placement import plain
 from xdevice.errors import NotSupportedError
 
-_marked: Any = once_differentiable
-_ONCE_DIFFERENTIABLE = _marked(
-    lambda: None
-).__code__  # the code of every ``backward`` that is marked so
+# The decorator gives every ``backward`` that it marks the same code.
+_decorate: Any = once_differentiable
+_ONCE_DIFFERENTIABLE = _decorate(lambda: None).__code__
 
 
 def is_floating(tensor: torch.Tensor) -> bool:
@@ -28,17 +27,17 @@ def value_and_gradients(
         if not value.requires_grad:  # it depends on no variable
             return value, aux, [torch.zeros_like(p) for p in variables]
         once = _only_once(value.grad_fn) if nested else ""
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             value, variables, create_graph=nested, allow_unused=True, materialize_grads=True
         )
         if once:
-            checked: Any = _Once.apply
-            found = tuple(checked(gradient, value, once) for gradient in found)
-    return value if nested else value.detach(), aux, list(found)
+            refuse_second: Any = _Once.apply
+            gradients = tuple(refuse_second(gradient, value, once) for gradient in gradients)
+    return value if nested else value.detach(), aux, list(gradients)
 
 
 class _Once(torch.autograd.Function):
-    """A gradient that cannot be differentiated for what the value depends on: it would be zero (2.13.0)."""
+    """The identity, of which a second gradient raises an error: torch 2.13.0 would return zero."""
 
     @staticmethod
     def forward(ctx: Any, gradient: torch.Tensor, value: torch.Tensor, once: str) -> torch.Tensor:
@@ -57,28 +56,27 @@ def _refused(what: str) -> NotSupportedError:
 
 
 def _only_once(node: Any) -> str:
-    """The operation that can be differentiated once only; empty if there is none."""
-    seen, left = set[Any](), [node]
-    while left:
-        node = left.pop()
-        if node is None or node in seen:
+    """The operation in the graph that can be differentiated once only; empty if there is none."""
+    visited = set[Any]()
+    pending = [node]
+    while pending:
+        node = pending.pop()
+        if node is None or node in visited:
             continue
         if node.name() == "CompiledFunctionBackward":
-            raise _refused(
-                "what torch.compile has compiled"
-            )  # torch may refuse a graph of its first gradient, too
+            # torch may refuse a graph of its first gradient, too
+            raise _refused("what torch.compile has compiled")
         backward = getattr(getattr(node, "_forward_cls", None), "backward", None)
         if getattr(backward, "__code__", None) is _ONCE_DIFFERENTIABLE:
             return f"{node.name().removesuffix('Backward')}, which is marked once_differentiable"
-        seen.add(node)
-        left += [before for before, _ in node.next_functions]
+        visited.add(node)
+        pending += [following for following, _ in node.next_functions]
     return ""
 
 
 def _variable(parameter: torch.Tensor, nested: bool) -> torch.Tensor:
     if nested and parameter.requires_grad:
-        return parameter.view_as(
-            parameter
-        )  # a separate object through which the outer gradient flows
-    own = parameter.clone() if parameter.is_inference() else parameter
-    return own.detach().requires_grad_()
+        # a separate object through which the outer gradient flows
+        return parameter.view_as(parameter)
+    source = parameter.clone() if parameter.is_inference() else parameter
+    return source.detach().requires_grad_()

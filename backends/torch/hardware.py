@@ -11,14 +11,13 @@ from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.tracing import constant
 
-_cuda: str | None = getattr(
-    torch.version, "cuda", None
-)  # the build's; virtual GPUs that stand in have a version too
-_replacement: tuple[str, int] = "", 0  # see `replace_gpus`
+# The build's version of CUDA: other devices may set torch.version.cuda later.
+_cuda: str | None = getattr(torch.version, "cuda", None)
+_replacement: tuple[str, int] = "", 0  # the device type and the number: see `replace_gpus`
 
 
 def replace_gpus(kind: str, number: int) -> None:
-    """Let so many devices of that device type take the place of the GPUs."""
+    """Let ``number`` devices of the device type ``kind`` take the place of the GPUs."""
     global _replacement
     _replacement = kind, number
 
@@ -29,14 +28,19 @@ def are_replaced() -> bool:
 
 
 def is_hidden(kind: str) -> bool:
-    """Whether GPUs of that device type are real ones, whose place other devices have taken."""
-    return are_replaced() and kind in ("cuda", "xpu", "mps") and kind != _replacement[0]
+    """Whether devices of this type are GPUs whose place other devices have taken."""
+    is_gpu = kind in ("cuda", "xpu", "mps")
+    return are_replaced() and is_gpu and kind != _replacement[0]
 
 
 def build() -> Build:
-    built = {"rocm": torch.version.hip, "cuda": _cuda, "mps": torch.backends.mps.is_built()}
-    built["xpu"] = getattr(torch.version, "xpu", None)
-    compute = next((word for word, toolkit in built.items() if toolkit), "cpu")
+    toolkits = {
+        "rocm": torch.version.hip,
+        "cuda": _cuda,
+        "mps": torch.backends.mps.is_built(),
+        "xpu": getattr(torch.version, "xpu", None),
+    }
+    compute = next((platform for platform, toolkit in toolkits.items() if toolkit), "cpu")
     return {"version": torch.__version__, "compute": compute, "toolkit": torch.version.hip or _cuda}
 
 
@@ -66,48 +70,53 @@ def scope(device: Device) -> AbstractContextManager[Any]:
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    kind, seen = gpus()
-    if not seen or not _in_use(kind):
+    kind, number = gpus()
+    if not number or not _in_use(kind):
         return  # the CPU is synchronous; an unused GPU has nothing queued
     for device in devices:
         if device.kind != "cpu":
-            getattr(torch, kind).synchronize(*(() if kind == "mps" else (device.index,)))
+            index = () if kind == "mps" else (device.index,)
+            getattr(torch, kind).synchronize(*index)
 
 
 def properties(device: Device) -> dict[str, object]:
     kind = gpus()[0]
     if device.kind == "cpu" or kind == "mps":
         return {}
-    found = runtime(kind, device).get_device_properties(device.index)
-    capability = f"{found.major}.{found.minor}" if hasattr(found, "major") else None
-    uuid = str(found.uuid) if hasattr(found, "uuid") else None
+    values = runtime(kind, device).get_device_properties(device.index)
+    capability = f"{values.major}.{values.minor}" if hasattr(values, "major") else None
+    uuid = str(values.uuid) if hasattr(values, "uuid") else None
     return {
-        "name": found.name,
-        "total_memory": found.total_memory,
+        "name": values.name,
+        "total_memory": values.total_memory,
         "compute_capability": capability,
         "uuid": uuid,
     }
 
 
 def gpus() -> tuple[str, int]:
-    """The framework's name for its GPUs, and their number; asks NVML, so it creates no context."""
-    return _replacement if _replacement[1] and _replacement[0] != "cuda" else _real_gpus()
+    """torch's type of its GPUs, and their number."""
+    if _replacement[1] and _replacement[0] != "cuda":
+        return _replacement
+    return _counted_by_torch()
 
 
-@constant  # torch.compile cannot trace the questions
-def _real_gpus() -> tuple[str, int]:
-    seen = torch.cuda.device_count()
-    if not seen and torch.backends.mps.is_available():
+@constant  # torch.compile cannot trace these calls
+def _counted_by_torch() -> tuple[str, int]:
+    """The same, as torch counts them: it asks NVML, which creates no context."""
+    number = torch.cuda.device_count()
+    if number:
+        return "cuda", number
+    if torch.backends.mps.is_available():
         return "mps", 1
-    others = torch.xpu.device_count() if not seen and hasattr(torch, "xpu") else 0
-    return ("xpu", others) if others else ("cuda", seen)
+    number = torch.xpu.device_count() if hasattr(torch, "xpu") else 0
+    return ("xpu", number) if number else ("cuda", 0)
 
 
 def runtime(kind: str, device: Device) -> Any:
-    """``torch.cuda``, or the module of that kind of GPU, to be asked about the device."""
-    if kind == "cuda" and not (
-        _replacement[1] or _cuda or torch.version.hip
-    ):  # FakeTensorMode and tests replace the count
+    """``torch.cuda``, or the module of that kind of GPU, which has functions about the device."""
+    is_built = bool(_cuda or torch.version.hip) or are_replaced()
+    if kind == "cuda" and not is_built:  # FakeTensorMode and tests replace the number of GPUs
         raise NotSupportedError(
             f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
             "about it; install a build for CUDA"
@@ -118,9 +127,9 @@ def runtime(kind: str, device: Device) -> Any:
 def _current(kind: str) -> int:
     if kind in ("cuda", "xpu", _replacement[0]) and _in_use(kind):
         return int(getattr(torch, kind).current_device())
-    return 0  # the initial value; and the only one where there is a single device
+    return 0  # the current device at the start, or the only one
 
 
 def _in_use(kind: str) -> bool:
-    """Whether the GPUs have been used; asking more would create a context."""
+    """Whether the GPUs have been used. Other questions would create a context."""
     return kind == "mps" or bool(getattr(torch, kind).is_initialized())

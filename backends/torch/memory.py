@@ -1,6 +1,5 @@
 """Memory statistics of PyTorch's allocators."""
 
-from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -11,15 +10,15 @@ from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
 # Messages of the CUDA and ROCm drivers, cuBLAS and cuDNN, the allocators, and for sizes beyond 64 bits.
-_WORDS = (
-    *(
-        "CUDA out of memory",
-        "error: out of memory",
-        "_STATUS_ALLOC_FAILED",
-        "MPS backend out of memory",
-    ),
-    *("DefaultCPUAllocator: can't allocate memory", "DefaultCPUAllocator: not enough memory"),
-    *("Storage size calculation overflowed", "numel: integer multiplication overflow"),
+_MESSAGES = (
+    "CUDA out of memory",
+    "error: out of memory",
+    "_STATUS_ALLOC_FAILED",
+    "MPS backend out of memory",
+    "DefaultCPUAllocator: can't allocate memory",
+    "DefaultCPUAllocator: not enough memory",
+    "Storage size calculation overflowed",
+    "numel: integer multiplication overflow",
 )
 
 
@@ -28,44 +27,47 @@ def memory_stats(device: Device) -> MemoryStats:
     if device.kind == "cpu":
         return {}  # the host allocator keeps no statistics
     if kind == "mps":
-        mps = torch.mps
-        taken: MemoryStats = {
-            "allocated": mps.current_allocated_memory(),
-            "reserved": mps.driver_allocated_memory(),
+        return {
+            "total": torch.mps.recommended_max_memory(),
+            "allocated": torch.mps.current_allocated_memory(),
+            "reserved": torch.mps.driver_allocated_memory(),
         }
-        return {"total": mps.recommended_max_memory(), **taken}
-    module, i = runtime(kind, device), device.index
-    free, total = module.mem_get_info(i)
-    used: MemoryStats = {
-        "allocated": module.memory_allocated(i),
-        "reserved": module.memory_reserved(i),
+    module = runtime(kind, device)
+    free, total = module.mem_get_info(device.index)
+    return {
+        "total": total,
+        "free": free,
+        "allocated": module.memory_allocated(device.index),
+        "reserved": module.memory_reserved(device.index),
+        "peak": module.max_memory_allocated(device.index),
     }
-    return {"total": total, "free": free, **used, "peak": module.max_memory_allocated(i)}
 
 
 def empty_cache(device: Device | None) -> None:
-    kind, seen = gpus()
-    if not seen or (device is not None and device.kind == "cpu"):
+    kind, number = gpus()
+    if not number or (device is not None and device.kind == "cpu"):
         return
-    module = runtime(kind, device) if device is not None else getattr(torch, kind)
-    with (
-        module.device(device.index) if kind == "cuda" and device is not None else nullcontext()
-    ):  # restored afterwards
+    if device is None or kind != "cuda":
+        getattr(torch, kind).empty_cache()
+        return
+    module = runtime(kind, device)
+    with module.device(device.index):
         module.empty_cache()
 
 
 def share(fraction: float | None) -> dict[str, str]:
-    kind, seen = gpus()
-    if fraction is None or kind != "cuda" or are_replaced():
-        return {}  # PyTorch takes memory when it is needed
-    later = names.value("torch.cuda:_lazy_call")
-    for i in range(
-        seen
-    ):  # now, or when CUDA starts, which would be too early for a program that is to fork
-        later(partial(torch.cuda.set_per_process_memory_fraction, fraction, i))
-    return {"torch.cuda.set_per_process_memory_fraction": f"{fraction:g}"} if seen else {}
+    kind, number = gpus()
+    if fraction is None or kind != "cuda" or not number or are_replaced():
+        return {}  # PyTorch allocates memory when it is needed
+    # the setting starts CUDA, after which the program could not fork: so set it when CUDA starts
+    call_when_started = names.value("torch.cuda:_lazy_call")
+    for i in range(number):
+        call_when_started(partial(torch.cuda.set_per_process_memory_fraction, fraction, i))
+    return {"torch.cuda.set_per_process_memory_fraction": f"{fraction:g}"}
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    said = isinstance(error, RuntimeError) and any(words in str(error) for words in _WORDS)
-    return said or isinstance(error, torch.OutOfMemoryError)
+    if isinstance(error, torch.OutOfMemoryError):
+        return True
+    is_message = any(message in str(error) for message in _MESSAGES)
+    return isinstance(error, RuntimeError) and is_message

@@ -1,8 +1,8 @@
 """Operations on tensors of several devices: torch raises an error, which becomes a `MixedDeviceError` here.
 
-Virtual GPUs raise it themselves, in every thread. Errors that torch raises
-earlier, and all errors on real GPUs, are translated by a mode of the thread that opened the block; other threads
-get torch's own error. Operations in which torch copies by itself, such as ``x[0] = y``, are allowed.
+A mode of the thread that opened the block translates torch's errors; other threads get torch's own error. Operations
+in which torch copies by itself, such as ``x[0] = y``, are allowed. Devices that replace the GPUs may raise the error
+themselves, in every thread (`is_forbidden`).
 """
 
 import re
@@ -24,7 +24,7 @@ _forbidden = False
 
 
 def is_forbidden() -> bool:
-    """Whether a strict block is open, in any thread: virtual GPUs ask before they raise their error."""
+    """Whether a strict block is open in any thread."""
     return _forbidden
 
 
@@ -33,29 +33,32 @@ def forbid() -> Generator[None]:
     global _forbidden
     names.require("strict()")
     mode: Any = _Translate()
-    _forbidden, thread = True, get_ident()
+    thread = get_ident()
+    _forbidden = True
     is_used = gpus()[1] > 0  # with one device there is nothing to mix
     if is_used:
         mode.__enter__()
     try:
         yield
     finally:
-        _forbidden, mode.over = False, True  # the mode stack of another thread is out of reach
-        if (
-            is_used and thread == get_ident()
-        ):  # from anywhere in the stack: modes entered later stay
-            stack = [
-                core._pop_torch_function_stack() for _ in range(core._len_torch_function_stack())
-            ]
-            for other in reversed(stack):
-                if other is not mode:
-                    core._push_on_torch_function_stack(other)
+        _forbidden = False
+        mode.is_closed = True  # another thread cannot remove it from this thread's stack
+        if is_used and thread == get_ident():
+            _remove(mode)
+
+
+def _remove(mode: Any) -> None:
+    """Take the mode off this thread's stack, and leave those that were entered later."""
+    stack = [core._pop_torch_function_stack() for _ in range(core._len_torch_function_stack())]
+    for other in reversed(stack):
+        if other is not mode:
+            core._push_on_torch_function_stack(other)
 
 
 class _Translate(TorchFunctionMode):
     """Translates torch's error for mixed devices, in each call of torch."""
 
-    over = False
+    is_closed = False
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -63,19 +66,22 @@ class _Translate(TorchFunctionMode):
         try:
             return func(*args, **kwargs) if kwargs else func(*args)
         except RuntimeError as error:
-            found = set() if self.over else _found(error, args)
-            if len(found) < 2:
+            devices = set() if self.is_closed else _devices_in(error, args)
+            if len(devices) < 2:
                 raise
-            raise mixed(resolve_name(func) or getattr(func, "__name__", "torch"), found) from error
+            name = resolve_name(func) or getattr(func, "__name__", "torch")
+            raise mixed(name, devices) from error
 
 
-def _found(error: RuntimeError, args: tuple[Any, ...]) -> set[Device]:
-    """The devices named in torch's error; empty for other errors, and for those already translated."""
+def _devices_in(error: RuntimeError, args: tuple[Any, ...]) -> set[Device]:
+    """The devices of torch's error about devices; empty for other errors, and for those already translated."""
     text = str(error)
     if "device" not in text.lower() or hasattr(error, "devices"):
         return set()
-    named = {as_device(torch.device(word)) for word in _DEVICE.findall(text)}
-    return named if len(named) > 1 else {as_device(tensor.device) for tensor in tensors_in(args)}
+    devices = {as_device(torch.device(word)) for word in _DEVICE.findall(text)}
+    if len(devices) > 1:
+        return devices
+    return {as_device(tensor.device) for tensor in tensors_in(args)}
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:

@@ -21,18 +21,24 @@ from xdevice.kit import keras
 
 def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(model, PackedSequence):
-        yield "data", model.data  # its lengths always stay on the host
+        yield "data", model.data  # its lengths are always on the host
     elif _is_keras(model):
         yield from ((name, keras.value_of(variable)) for name, variable in keras.weights(model))
-        if isinstance(model, torch.nn.Module):  # then what only PyTorch knows
-            # also those of random numbers and of metrics
-            known = {id(keras.value_of(variable)) for variable in keras.variables(model)}
-            named = (*model.named_parameters(), *model.named_buffers())
-            yield from ((name, tensor) for name, tensor in named if id(tensor) not in known)
+        if isinstance(model, torch.nn.Module):
+            yield from _tensors_without_variable(model)
     else:
         yield from model.named_parameters()
         yield from model.named_buffers()
         yield from _constants(model)
+
+
+def _tensors_without_variable(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of a Keras model that PyTorch's module has and no variable of Keras."""
+    # with the variables of random numbers and of metrics, which are no weights
+    variables = {id(keras.value_of(variable)) for variable in keras.variables(model)}
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if id(tensor) not in variables:
+            yield name, tensor
 
 
 def _is_keras(model: Any) -> bool:
@@ -40,35 +46,46 @@ def _is_keras(model: Any) -> bool:
 
 
 def _constants(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """What is neither a parameter nor a buffer and does not move: weights packed for int8, constants of TorchScript."""
+    """Tensors that are neither parameters nor buffers, and do not move.
+
+    They are weights packed for int8 and constants of TorchScript.
+    """
     for name, module in model.named_modules():
         tensors: list[torch.Tensor] = []
         if isinstance(module, torch.jit.ScriptModule):
-            graph: Any = getattr(module, "graph", None)
-            nodes = graph.findAllNodes("prim::Constant") if graph is not None else ()
-            values = [
-                n.t("value") for n in nodes if n.hasAttribute("value") and n.kindOf("value") == "t"
-            ]
-            tensors = [value for value in values if value.ndim]  # a number may be anywhere
+            tensors = _script_constants(module)
         elif "quantized" in type(module).__module__:
-            tensors = [tensor for value in vars(module).values() for tensor in _packed(value)]
-        yield from ((f"{name}.constant{i}".lstrip("."), tensor) for i, tensor in enumerate(tensors))
+            tensors = list(_packed_weights(list(vars(module).values())))
+        for i, tensor in enumerate(tensors):
+            yield f"{name}.constant{i}".lstrip("."), tensor
 
 
-def _packed(value: Any) -> Iterator[torch.Tensor]:
+def _script_constants(module: Any) -> list[torch.Tensor]:
+    """The tensors among the constants of a TorchScript graph, without those of a single number."""
+    graph: Any = getattr(module, "graph", None)
+    nodes = graph.findAllNodes("prim::Constant") if graph is not None else ()
+    tensors = [
+        node.t("value")
+        for node in nodes
+        if node.hasAttribute("value") and node.kindOf("value") == "t"
+    ]
+    return [tensor for tensor in tensors if tensor.ndim]
+
+
+def _packed_weights(value: Any) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.ScriptObject):
         value = value.__getstate__()
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (tuple, list)):
         for part in value:
-            yield from _packed(part)
+            yield from _packed_weights(part)
 
 
 def move_model(model: Any, device: Device) -> Any:
-    """Move as torch does, and keep buffers shared that several modules share; torch copies each.
+    """Move as torch does. Buffers that several modules share stay shared; torch alone would copy each.
 
-    With a Keras model its optimizer, metrics and random state move, whose variables no module knows.
+    A Keras model's optimizer, metrics and random state move, too, though they are in no module.
     """
     there = native(device)
     if _is_keras(model):
@@ -78,17 +95,16 @@ def move_model(model: Any, device: Device) -> Any:
             f"a {type(model).__name__} on meta:0 has no values to move; "
             f"its to_empty(device='{there}') allocates memory for them"
         )
-    shared: dict[
-        int, list[tuple[torch.nn.Module, str]]
-    ] = {}  # buffers, by the modules and names that refer to them
+    # for each buffer, the modules and the names that refer to it
+    shared: dict[int, list[tuple[torch.nn.Module, str]]] = {}
     for module in _modules(model):
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 shared.setdefault(id(buffer), []).append((module, name))
     moved = model.to(there)
-    for (first, name), *others in shared.values():
-        for module, other in others:
-            setattr(module, other, getattr(first, name))  # a buffer's name stays a buffer's
+    for (first, name), *references in shared.values():
+        for module, other_name in references:
+            setattr(module, other_name, getattr(first, name))  # it remains a buffer
     return moved
 
 
@@ -100,18 +116,12 @@ def _move_keras(model: Any, there: torch.device) -> Any:
     if isinstance(model, torch.nn.Module):
         model.to(there)
     keras.forget_compiled(model)
-    _bring(
-        [
-            variable
-            for variable in keras.variables(model)
-            if keras.value_of(variable).device != there
-        ],
-        there,
-    )
+    elsewhere = [v for v in keras.variables(model) if keras.value_of(v).device != there]
+    _move_variables(elsewhere, there)
     return model
 
 
-def _bring(variables: list[Any], there: torch.device) -> None:
+def _move_variables(variables: list[Any], there: torch.device) -> None:
     moved = torch.nn.ParameterList(keras.value_of(variable) for variable in variables).to(there)
     for variable, value in zip(variables, moved, strict=True):
         variable._value = value
@@ -119,27 +129,20 @@ def _bring(variables: list[Any], there: torch.device) -> None:
 
 def keep(model: Any) -> Callable[[], None]:
     if _is_keras(model):
-        places = [
-            (variable, keras.value_of(variable).device) for variable in keras.variables(model)
-        ]
-
-        def put_back_keras() -> None:
-            for variable, there in places:
-                _bring([variable], there)
-
-        return put_back_keras
-    modules = _modules(model)
-    parameters = [
-        (m, name, p) for m in modules for name, p in m._parameters.items() if p is not None
-    ]
-    buffers = [(m, name, buffer) for m in modules for name, buffer in m._buffers.items()]
-    kept = {
-        id(p): (p, p.data, p.grad, None if p.grad is None else p.grad.data)
-        for _, _, p in parameters
-    }
+        return _keep_keras(model)
+    parameters, buffers = [], []
+    values_of = {}
+    for module in _modules(model):
+        buffers += [(module, name, buffer) for name, buffer in module._buffers.items()]
+        for name, parameter in module._parameters.items():
+            if parameter is not None:
+                parameters.append((module, name, parameter))
+                grad = parameter.grad
+                values = None if grad is None else grad.data
+                values_of[id(parameter)] = (parameter, parameter.data, grad, values)
 
     def put_back() -> None:
-        for parameter, data, grad, values in kept.values():
+        for parameter, data, grad, values in values_of.values():
             if parameter.device != data.device:
                 parameter.grad = None
                 refill(parameter, data)
@@ -154,25 +157,35 @@ def keep(model: Any) -> Callable[[], None]:
     return put_back
 
 
+def _keep_keras(model: Any) -> Callable[[], None]:
+    devices = [(variable, keras.value_of(variable).device) for variable in keras.variables(model)]
+
+    def put_back() -> None:
+        for variable, device in devices:
+            _move_variables([variable], device)
+
+    return put_back
+
+
 def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
-    if parameter.device.type != data.device.type:
-        names.require("models that move in place")
-    if parameter.device.type == data.device.type or own._has_compatible_shallow_copy_type(
-        parameter, data
-    ):
+    """Give the parameter these data, on another device perhaps."""
+    if parameter.device.type == data.device.type:
+        parameter.data = data
+        return
+    names.require("models that move in place")
+    if own._has_compatible_shallow_copy_type(parameter, data):
         parameter.data = data
         return
     if data.is_inference() and (is_lazy(parameter) or not parameter.is_inference()):
         with torch.inference_mode(False):
-            data = data.clone()  # or the parameter would take no gradient from now on
+            data = data.clone()  # the parameter could have no gradient otherwise
     _exchange(parameter, torch.nn.Parameter(data, parameter.requires_grad))
 
 
 def _exchange(parameter: Any, other: torch.Tensor) -> None:
     """Swap the C++ tensors of two parameters. Existing graphs keep the tensor that they refer to."""
-    if parameter.requires_grad and not (
-        is_lazy(parameter) or parameter.is_inference()
-    ):  # no graph knows these
+    may_be_in_graph = not (is_lazy(parameter) or parameter.is_inference())
+    if parameter.requires_grad and may_be_in_graph:
         with torch.inference_mode(False):
             torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
     inside: Any = parameter
@@ -189,61 +202,65 @@ def _refuse(gradients: Any) -> Any:
 
 
 def copy_models(models: list[Any]) -> list[Any]:
-    ours = [model for model in models if _is_keras(model)]
-    found = dict(zip(map(id, ours), _copies_by_keras(ours), strict=True))
-    for packed in (model for model in models if isinstance(model, PackedSequence)):
-        make: Any = type(packed)  # torch makes deep copies of leaves of its graph only
-        found[id(packed)] = make(*(None if part is None else part.clone() for part in packed))
-    others = [model for model in models if id(model) not in found]
+    of_keras = [model for model in models if _is_keras(model)]
+    copies = dict(zip(map(id, of_keras), _copies_by_keras(of_keras), strict=True))
+    for model in models:
+        if isinstance(model, PackedSequence):
+            copies[id(model)] = _copy_packed(model)
+    modules = [model for model in models if id(model) not in copies]
     try:
-        copied = copy.deepcopy(others)
+        copied = copy.deepcopy(modules)
     except (RuntimeError, TypeError, ValueError) as error:
         raise NotSupportedError(
             f"torch cannot copy this model ({error}); build another and load_state_dict"
         ) from error
-    for old, new in zip(others, copied, strict=True):
-        if any(map(_is_keras, _modules(old))):  # Keras copies its layers to a device of its own
-            _settle(old, new)
-    found |= zip(map(id, others), copied, strict=True)
-    return [found[id(model)] for model in models]
+    for source, target in zip(modules, copied, strict=True):
+        if any(map(_is_keras, _modules(source))):  # Keras copies its layers to its own device
+            _copy_values(source, target)
+    copies |= zip(map(id, modules), copied, strict=True)
+    return [copies[id(model)] for model in models]
+
+
+def _copy_packed(packed: Any) -> Any:
+    """A copy of a packed sequence; `copy.deepcopy` takes only leaves of torch's graph."""
+    return type(packed)(*(None if part is None else part.clone() for part in packed))
 
 
 def _copies_by_keras(models: list[Any]) -> list[Any]:
-    copied = keras.copies(models)
-    before, after = (
-        [[tensor for _, tensor in tensors_of(m)] for m in each] for each in (models, copied)
-    )
-    keras.check_sharing(before, after, models)
-    for model, new, tensors in zip(models, copied, before, strict=True):
+    copies = keras.copies(models)
+    sources = [[tensor for _, tensor in tensors_of(model)] for model in models]
+    targets = [[tensor for _, tensor in tensors_of(model)] for model in copies]
+    keras.check_sharing(sources, targets, models)
+    for model, copied, tensors in zip(models, copies, sources, strict=True):
         if len({tensor.device for tensor in tensors}) == 1:
-            _move_keras(new, tensors[0].device)
-        _settle(model, new)
-    return copied
+            _move_keras(copied, tensors[0].device)
+        _copy_values(model, copied)
+    return copies
 
 
-def _settle(model: Any, copied: Any) -> None:
+def _copy_values(model: Any, copied: Any) -> None:
+    """Give each tensor of the copy the values and the device of the model's."""
     with torch.no_grad():
         for (_, old), (_, new) in zip(tensors_of(model), list(tensors_of(copied)), strict=True):
             torch.nn.ParameterList([new]).to(old.device)
             new.copy_(old)
 
 
-_knows_nodes = names.has("containers that are registered with PyTorch")
-_nodes: Any = names.value("torch.utils._pytree:SUPPORTED_NODES") if _knows_nodes else {}
-_named: Any = names.value("torch.utils._pytree:keystr")
+_has_registry = names.has("containers that are registered with PyTorch")
+_registry: Any = names.value("torch.utils._pytree:SUPPORTED_NODES") if _has_registry else {}
+_keystr: Any = names.value("torch.utils._pytree:keystr")
 
 
 def is_node(cls: type) -> bool:
-    return cls in _nodes
+    return cls in _registry
 
 
 def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
-    definition = _nodes[type(node)]
+    definition = _registry[type(node)]
     parts, context = definition.flatten_fn(node)
-    named = definition.flatten_with_keys_fn
-    keys = (
-        [_named((k,)) for k, _ in named(node)[0]]
-        if named
-        else [f"[{i}]" for i in range(len(parts))]
-    )
+    if definition.flatten_with_keys_fn:
+        pairs, _ = definition.flatten_with_keys_fn(node)
+        keys = [_keystr((key,)) for key, _ in pairs]
+    else:
+        keys = [f"[{i}]" for i in range(len(parts))]
     return list(parts), keys, lambda new: definition.unflatten_fn(new, context), context

@@ -1,6 +1,5 @@
 """Where PyTorch's tensors are, and moving them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -14,33 +13,33 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit import keras
 
 _CPU = Device("cpu", 0)
-_TOOLS: Any = torch.Stream, torch.Event, names.optional("torch:Generator", otherwise=torch.Stream)
+_GENERATOR: Any = names.optional("torch:Generator", otherwise=torch.Stream)
+_DATA: tuple[Any, ...] = (
+    *(torch.dtype, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo),
+    *(torch.Stream, torch.Event, _GENERATOR),
+)
 _ROLES: dict[Role, Any] = {
     "tensor": torch.Tensor,
     "model": (torch.nn.Module, PackedSequence),
-    "data": (
-        torch.dtype,
-        torch.layout,
-        torch.memory_format,
-        torch.Size,
-        torch.finfo,
-        torch.iinfo,
-        *_TOOLS,
-    ),
+    "data": _DATA,
     "device": torch.device,
 }
 _known: dict[torch.device, Device] = {}
 
 
 def role(cls: type) -> Role | None:
-    own: Iterator[Role] = (word for word, kinds in _ROLES.items() if issubclass(cls, kinds))
-    return next(own, None) or keras.role(cls, "torch")
+    for role, classes in _ROLES.items():
+        if issubclass(cls, classes):
+            return role
+    return keras.role(cls, "torch")
 
 
 def plain(tensor: Any) -> torch.Tensor:
-    """PyTorch's own tensor, which a Keras variable has inside."""
-    found: torch.Tensor = tensor if isinstance(tensor, torch.Tensor) else keras.value_of(tensor)
-    return found
+    """The tensor, or the tensor of a Keras variable."""
+    if isinstance(tensor, torch.Tensor):
+        return tensor
+    value: torch.Tensor = keras.value_of(tensor)
+    return value
 
 
 def device_of(tensor: torch.Tensor) -> Device:
@@ -60,7 +59,7 @@ def device_of(tensor: torch.Tensor) -> Device:
 
 
 def forget() -> None:
-    """Forget the devices seen so far: their names may change."""
+    """Empty the cache of devices, which may get other names."""
     _known.clear()
 
 

@@ -15,16 +15,13 @@ def to_bits(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
         raise UnknownPlacementError(
             "a tensor on meta:0 has a shape and no values; make it on a real device"
         )
-    found: np.ndarray[Any, Any] = (
-        tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    )
-    return found
+    on_cpu = tensor.detach().cpu().contiguous()
+    bits: np.ndarray[Any, Any] = on_cpu.reshape(-1).view(torch.uint8).numpy()
+    return bits
 
 
 def from_bits(
     bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
 ) -> torch.Tensor:
-    made = (
-        torch.tensor(bits, device="cpu").view(dtype).reshape(shape)
-    )  # a copy, on the CPU in every scope
-    return made.to(native(device))
+    copied = torch.tensor(bits, device="cpu")  # on the CPU in every scope
+    return copied.view(dtype).reshape(shape).to(native(device))

@@ -1,4 +1,4 @@
-"""Copies to a GPU beside what it computes: on a stream of their own."""
+"""Copies to a GPU on a stream of their own, while the GPU computes."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,12 +12,13 @@ from xdevice.device import Device
 
 def stream(device: Device) -> Stream | None:
     kind, _ = gpus()
-    can = kind in ("cuda", "xpu") and not are_replaced()
-    return _Side(runtime(kind, device), device) if can else None
+    if kind not in ("cuda", "xpu") or are_replaced():
+        return None
+    return _CopyStream(runtime(kind, device), device)
 
 
-class _Side:
-    """A side stream for copies from the host: they run beside what is computed on the GPU."""
+class _CopyStream:
+    """A stream for copies from the host, which run while the GPU computes on its other streams."""
 
     def __init__(self, module: Any, device: Device) -> None:
         self._module, self._device = module, native(device)
@@ -35,11 +36,11 @@ class _Side:
         return tensor.pin_memory() if tensor.is_cpu and not tensor.is_pinned() else tensor
 
     def record(self, tensors: Sequence[Any]) -> Event:
-        return _Recorded(self._module, self._device, self._stream.record_event(), tensors)
+        return _CopyEvent(self._module, self._device, self._stream.record_event(), tensors)
 
 
-class _Recorded(NamedTuple):
-    """An event behind what was queued."""
+class _CopyEvent(NamedTuple):
+    """An event behind the copies of these tensors."""
 
     module: Any
     device: torch.device
@@ -52,5 +53,6 @@ class _Recorded(NamedTuple):
     def wait(self) -> None:
         current = self.module.current_stream(self.device)
         current.wait_event(self.event)
-        for tensor in self.tensors:  # the side stream's memory, which would be used again at once
+        # their memory belongs to the copy stream, which would otherwise use it again too early
+        for tensor in self.tensors:
             tensor.record_stream(current)
