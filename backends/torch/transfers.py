@@ -1,7 +1,7 @@
-"""Copies between devices, as torch lets them be seen; and copies beside computing.
+"""Copies between devices.
 
-On real GPUs torch's sync-debug mode warns of the copies for which Python waits, and a warning may become an error:
-untried. A source that is added (`add_source`) tells of each copy before it is made.
+On real GPUs torch's sync-debug mode warns of the copies for which Python waits. That a block of forbidden copies turns
+these warnings into errors has not been tried on a GPU. A source (`add_source`) reports each copy before it is made.
 """
 
 import linecache
@@ -26,7 +26,7 @@ from xdevice.kit.places import CopySources
 from xdevice.kit.private_names import replaced
 
 _ENGINE = "torch.autograd:Variable._execution_engine"
-_KEY = "xdevice.transfers"  # in the state of a thread that torch gives to those that work for it
+_KEY = "xdevice.transfers"  # of thread-local state, which torch copies to autograd's threads
 
 _SYNCHRONIZING = "called a synchronizing CUDA operation"
 _COPIES = re.compile(r"\.(?:to|cuda|cpu|copy_|load_state_dict)\(")
@@ -40,21 +40,20 @@ def watch(watcher: Watcher) -> Generator[None]:
     names.require("watch_transfers()")
 
     def see(copy: Copy) -> None:
-        find_keras()  # which may be imported later
+        find_keras()  # Keras may be imported within the block
         caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]  # inspect's is slower
-        if copy.kind == "copy" and _is_autograds(caller):
+        if copy.kind == "copy" and _is_made_by_autograd(caller):
             copy = copy._replace(kind="gradient")
-        stashed = _stashed()  # in a thread of autograd's, for which place it works
-        watcher.see(
-            copy, None if stashed is None or stashed.thread == get_ident() else stashed.here
-        )
+        backward = _current_backward()
+        is_elsewhere = backward is not None and backward.thread != get_ident()
+        watcher.see(copy, backward.here if is_elsewhere else None)
 
     with ExitStack() as stack:
-        find_keras = _tell_of_steps(watcher, stack)
-        stack.callback(_Watched(watcher).end)
+        find_keras = _report_steps(watcher, stack)
+        stack.callback(_WatchedEngine(watcher).end)
         stack.enter_context(_sources.watching(see, watcher))
         if gpus()[0] == "cuda" and gpus()[1] and not _sources:
-            stack.enter_context(_warned(see))
+            stack.enter_context(_reporting_warnings(see))
         yield
 
 
@@ -72,34 +71,38 @@ def words() -> Mapping[str, str]:
     return advice.read(__file__)
 
 
-def _tell_of_steps(watcher: Watcher, stack: ExitStack) -> Callable[[], None]:
-    """Tell of the steps of torch's optimizers, and of Keras's once the function that comes back finds it on torch."""
+def _report_steps(watcher: Watcher, stack: ExitStack) -> Callable[[], None]:
+    """Report the steps of torch's optimizers, and of Keras's.
+
+    The function that is returned looks for Keras on torch, if it has not been found yet.
+    """
     hook = register_optimizer_step_post_hook(
         lambda optimizer, args, kwargs: watcher.stepped(optimizer)
     )
     stack.callback(hook.remove)
-    homes: list[type] = []
+    keras_classes: list[type] = []
 
-    def telling(apply: Callable[..., Any]) -> Callable[..., Any]:
-        def applied(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    def reporting(apply: Callable[..., Any]) -> Callable[..., Any]:
+        def apply_and_report(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             result = apply(optimizer, *args, **kwargs)
             watcher.stepped(optimizer)
             return result
 
-        return applied
+        return apply_and_report
 
     def find_keras() -> None:
-        module = None if homes else keras.running_on("torch")
+        module = None if keras_classes else keras.running_on("torch")
         if module is not None:
-            homes.extend(cls for cls in module.optimizers.Optimizer.__mro__ if "apply" in vars(cls))
-            stack.enter_context(replaced(homes[0], "apply", telling))
+            bases = module.optimizers.Optimizer.__mro__
+            keras_classes.extend(cls for cls in bases if "apply" in vars(cls))
+            stack.enter_context(replaced(keras_classes[0], "apply", reporting))
 
     find_keras()
     return find_keras
 
 
 class WrappedEngine:
-    """The autograd engine, to be run in another way."""
+    """The autograd engine; a subclass runs it in another way."""
 
     def __init__(self, engine: Any) -> None:
         self._engine = engine
@@ -108,8 +111,11 @@ class WrappedEngine:
         return getattr(self._engine, name)
 
 
-class _Watched(WrappedEngine):
-    """The autograd engine, whose threads know for which place in the program they work; it takes the other's place."""
+class _WatchedEngine(WrappedEngine):
+    """The autograd engine whose threads know which line of the program has called backward.
+
+    It takes the place of the engine that torch has.
+    """
 
     def __init__(self, watcher: Watcher) -> None:
         super().__init__(own.autograd.Variable._execution_engine)
@@ -117,45 +123,45 @@ class _Watched(WrappedEngine):
         replace_name(_ENGINE, self)
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
-        outer = _stashed()
-        if self._watcher is None or (outer is not None and outer.thread != get_ident()):
-            return self._engine.run_backward(
-                *args, **kwargs
-            )  # not watched, or within a thread of another backward
-        place = SimpleNamespace(thread=get_ident(), here=self._watcher.here())
-        core._stash_obj_in_tls(_KEY, place)
+        outer = _current_backward()
+        is_in_autograds_thread = outer is not None and outer.thread != get_ident()
+        if self._watcher is None or is_in_autograds_thread:
+            return self._engine.run_backward(*args, **kwargs)
+        backward = SimpleNamespace(thread=get_ident(), here=self._watcher.here())
+        core._stash_obj_in_tls(_KEY, backward)
         try:
             return self._engine.run_backward(*args, **kwargs)
         finally:
-            place.here = None  # autograd's threads may keep the rest for a moment
+            backward.here = None  # autograd's threads may refer to the object for a moment
             if outer is None and hasattr(core, "_remove_obj_from_tls"):  # new in torch 2.13
                 core._remove_obj_from_tls(_KEY)
             else:
                 core._stash_obj_in_tls(_KEY, outer)
 
     def end(self) -> None:
-        """Watch no more, where another has been wrapped around it."""
+        """Stop watching, and restore torch's engine unless another has been wrapped around this one."""
         self._watcher = None
         if own.autograd.Variable._execution_engine is self:
             replace_name(_ENGINE, self._engine)
 
 
-def _is_autograds(frame: FrameType | None) -> bool:
-    """Whether autograd itself makes the copy for which this frame was called, and no function in Python."""
+def _is_made_by_autograd(frame: FrameType | None) -> bool:
+    """Whether autograd's C++ code makes the copy that this frame reports, and not a function in Python."""
     while frame is not None and _sources.made_in(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
-    return frame is None or frame.f_code is _Watched.run_backward.__code__
+    return frame is None or frame.f_code is _WatchedEngine.run_backward.__code__
 
 
-def _stashed() -> Any:
-    """Who calls backward: the thread, and its place in the program while it waits; ``None`` outside of any."""
+def _current_backward() -> Any:
+    """The thread that has called backward, and its place in the program; ``None`` outside of backward."""
     return core._get_obj_in_tls(_KEY) if core._is_key_in_tls(_KEY) else None
 
 
 @contextmanager
-def _warned(see: Callable[[Copy], None]) -> Generator[None]:
-    """Tell of each copy for which Python waits, once torch warns of it: its size is not known."""
-    mode, show = torch.cuda.get_sync_debug_mode(), warnings.showwarning
+def _reporting_warnings(see: Callable[[Copy], None]) -> Generator[None]:
+    """Report each copy for which Python waits, when torch warns of it. Its size is not known."""
+    mode = torch.cuda.get_sync_debug_mode()
+    show = warnings.showwarning
 
     def showwarning(
         message: Any, category: Any, filename: str, lineno: int, *rest: Any, **options: Any
@@ -164,15 +170,8 @@ def _warned(see: Callable[[Copy], None]) -> Generator[None]:
             show(message, category, filename, lineno, *rest, **options)
             return
         kind: Kind = "copy" if _COPIES.search(linecache.getline(filename, lineno)) else "number"
-        see(
-            Copy(
-                kind,
-                "cudaStreamSynchronize",
-                0,
-                Device("gpu", torch.cuda.current_device()),
-                Device("cpu", 0),
-            )
-        )
+        gpu = Device("gpu", torch.cuda.current_device())
+        see(Copy(kind, "cudaStreamSynchronize", 0, gpu, Device("cpu", 0)))
 
     with warnings.catch_warnings():
         warnings.filterwarnings("always", _SYNCHRONIZING)
