@@ -1,16 +1,18 @@
 """TensorFlow's interfaces beside its eager context, while virtual GPUs stand in, and the names of devices in them.
 
-Names are translated where they cross into TensorFlow's runtime and back, its errors included. The runtime has logical
-CPUs: ``CPU:0`` is the host, ``CPU:i+1`` stands for ``GPU:i``; where a program splits the CPU, they follow its parts.
-All of Python says ``GPU``.
+Names are translated where they cross into TensorFlow's runtime and back, its errors included. The
+runtime has logical CPUs: ``CPU:0`` is the host, ``CPU:i+1`` stands for ``GPU:i``; where a program
+splits the CPU, they follow its parts. All of Python says ``GPU``.
 
-`tf.test`, ``device_lib`` and the build answer for the GPUs. Their memory is that of the tensors and variables that
-Python's collector knows; what operations use meanwhile is not in it, and the peak is ``nan``. Sessions of TensorFlow 1
-and servers of a cluster are given as many logical CPUs as the context has. DTensor's meshes of GPUs are made of the
-CPUs that stand for them, so their ``device_type()`` is ``CPU``.
+`tf.test`, ``device_lib`` and the build answer for the GPUs. Their memory is that of the tensors and
+variables that Python's garbage collector knows. It does not include the temporary memory of
+operations, and the peak is ``nan``. Sessions of TensorFlow 1 and servers of a cluster are given as
+many logical CPUs as the context has. DTensor's meshes of GPUs are made of the CPUs that stand for
+them, so their ``device_type()`` is ``CPU``.
 
-DLPack's capsule of a virtual GPU's tensor says that its memory is on a GPU, so NumPy refuses it, as it refuses a GPU's.
-What arrives is copied to its GPU: to TensorFlow, the memory that it had is the host's.
+DLPack's capsule of a virtual GPU's tensor says that its memory is on a GPU, so NumPy refuses it, as
+it refuses a GPU's. What arrives is copied to its GPU: to TensorFlow, the memory that it had is the
+host's.
 """
 
 import gc
@@ -30,78 +32,93 @@ from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
 from xdevice.virtual.tensorflow.private_names import Replacements, names
 
 GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
-_HOST = re.compile(r"\bCPU:(\d+)$")
-_HOSTS = re.compile(r"\bCPU:(\d+)\b")
+_CPU_AT_END = re.compile(r"\bCPU:(\d+)$")
+_CPU = re.compile(r"\bCPU:(\d+)\b")
 _tf: Any = tf
-_sessions, _meshes_of, _test_util, _test = (
-    names.module(f"tensorflow.{home}")
-    for home in (
-        "python.client.session",
-        "dtensor.python.config",
-        "python.framework.test_util",
-        "python.platform.test",
-    )
-)
-_meshes = signature(_tf.experimental.dtensor.Mesh.__init__)
-UNKNOWN = float(
-    "nan"
-)  # not a number: the allocator of the host counts nothing, and programs format what they get
+_sessions = names.module("tensorflow.python.client.session")
+_dtensor_config = names.module("tensorflow.dtensor.python.config")
+_test_util = names.module("tensorflow.python.framework.test_util")
+_test = names.module("tensorflow.python.platform.test")
+_mesh_parameters = signature(_tf.experimental.dtensor.Mesh.__init__)
+# the host's allocator counts nothing; not None, since programs format it as a number
+UNKNOWN = float("nan")
 _replacements = Replacements()
 
 
 def start() -> None:
-    import_module(
-        "tensorflow.python.data.ops.multi_device_iterator_ops"
-    )  # it keeps references to `gen_dataset_ops`
+    # imported first, since it keeps references to functions of `gen_dataset_ops`
+    import_module("tensorflow.python.data.ops.multi_device_iterator_ops")
     _replacements.apply()
-    for shown in (
+    for attribute in (
         "EagerTensor.device",
         "EagerTensor.backing_device",
         "SymbolicTensor.device",
         "Operation.device",
     ):
-        _show(f"tensorflow.python.framework.ops:{shown}")
+        _show(f"tensorflow.python.framework.ops:{attribute}")
+    if names.has("tf.test"):
+        _answer_tests()
+    if names.has("tf.sysconfig.get_build_info"):
+        _answer_build_info()
+    if names.has("DTensor"):
+        _tf.experimental.dtensor.num_local_devices = _dtensor_config.num_local_devices
+
+
+def _answer_tests() -> None:
+    """Let `tf.test` say that there are GPUs."""
+
+    def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
+        return bool(_gpus())
+
+    def gpu_device_name() -> str:
+        gpus = _gpus()
+        return gpus[0].name.replace("/job:localhost/replica:0/task:0", "") if gpus else ""
+
     answers: dict[str, Callable[..., Any]] = {
-        "is_gpu_available": lambda cuda_only=False, min_cuda_compute_capability=None: bool(_gpus()),
-        "gpu_device_name": lambda: (
-            _gpus()[0].name.replace("/job:localhost/replica:0/task:0", "") if _gpus() else ""
-        ),
+        "is_gpu_available": is_gpu_available,
+        "gpu_device_name": gpu_device_name,
         "is_built_with_cuda": lambda: True,
         "is_built_with_gpu_support": lambda: True,
     }
-    for home in (_test_util, _test, _tf.test, _tf.compat.v1.test) if names.has("tf.test") else ():
+    for home in (_test_util, _test, _tf.test, _tf.compat.v1.test):
         for name in answers.keys() & vars(home).keys():
             setattr(home, name, answers[name])
-    if names.has("tf.sysconfig.get_build_info"):  # programs print these before they train
-        known, asked = (
-            tf.sysconfig.get_build_info,
-            dict.fromkeys(("cuda_version", "cudnn_version"), "virtual"),
-        )
-        for home in (_tf.sysconfig, _tf.compat.v1.sysconfig):
-            home.get_build_info = lambda: {**known(), "is_cuda_build": True, **asked}
-    if names.has("DTensor"):
-        _tf.experimental.dtensor.num_local_devices = _meshes_of.num_local_devices
+
+
+def _answer_build_info() -> None:
+    """Let `tf.sysconfig` say what programs print before they train."""
+    build_info = tf.sysconfig.get_build_info
+    versions = {"cuda_version": "virtual", "cudnn_version": "virtual"}
+    for home in (_tf.sysconfig, _tf.compat.v1.sysconfig):
+        home.get_build_info = lambda: {**build_info(), "is_cuda_build": True, **versions}
 
 
 def to_real(name: Any) -> Any:
-    """The runtime's name: GPU:i is its CPU:i+1, if the CPU is not split; what is real already stays."""
+    """The runtime's name of a device: GPU:i is its CPU:i+1, if the CPU is not split; other names stay."""
     if not isinstance(name, str):
         return name
     first = hardware.replaced_gpus.first
-    return GPU.sub(lambda m: f"CPU:{int(m[1]) + first if (m[1] or '*') != '*' else first}", name)
+
+    def cpu(gpu: re.Match[str]) -> str:
+        index = 0 if gpu[1] in (None, "*") else int(gpu[1])
+        return f"CPU:{index + first}"
+
+    return GPU.sub(cpu, name)
 
 
-@lru_cache(maxsize=1024)  # each operand of each operation is asked for its device
+@lru_cache(maxsize=1024)  # it is called for each operand of each operation
 def to_shown(name: Any) -> Any:
-    return _HOST.sub(_shown, name) if isinstance(name, str) else name
+    """The name of a device as a program sees it."""
+    return _CPU_AT_END.sub(_shown, name) if isinstance(name, str) else name
 
 
-def _shown(host: re.Match[str]) -> str:
-    index = int(host[1]) - hardware.replaced_gpus.first
-    return f"GPU:{index}" if index >= 0 else host[0]
+def _shown(cpu: re.Match[str]) -> str:
+    index = int(cpu[1]) - hardware.replaced_gpus.first
+    return f"GPU:{index}" if index >= 0 else cpu[0]
 
 
 def _show(path: str) -> None:
+    """Let the property give the name that a program sees."""
     getter = names.value(path)
     names.replace(path, property(lambda self: to_shown(getter.__get__(self))))
 
@@ -111,7 +128,7 @@ def _copied(copy: Any, self: Any, ctx: Any = None, device_name: Any = None) -> A
     try:
         return copy(self, ctx, to_real(device_name))
     except RuntimeError as error:  # of a device that does not exist
-        raise type(error)(_HOSTS.sub(_shown, str(error))) from None
+        raise type(error)(_CPU.sub(_shown, str(error))) from None
 
 
 @_replacements("tensorflow.python.framework.ops:Operation._set_device_from_string")
@@ -131,17 +148,12 @@ def _called(call: Any, *args: Any, target: Any = None, **kwargs: Any) -> Any:
     return call(*args, target=to_real(target), **kwargs)
 
 
-@_replacements(
-    "tensorflow.python.framework.errors_impl:OpError.__init__"
-)  # of all errors, also those of sessions
-def _begin(begin: Any, self: Any, node_def: Any, op: Any, message: Any, *others: Any) -> None:
-    begin(
-        self,
-        node_def,
-        op,
-        _HOSTS.sub(_shown, message) if isinstance(message, str) else message,
-        *others,
-    )
+# the base of all errors, those of sessions included
+@_replacements("tensorflow.python.framework.errors_impl:OpError.__init__")
+def _init_error(init: Any, self: Any, node_def: Any, op: Any, message: Any, *others: Any) -> None:
+    if isinstance(message, str):
+        message = _CPU.sub(_shown, message)
+    init(self, node_def, op, message, *others)
 
 
 def _gpus() -> list[Any]:
@@ -150,13 +162,13 @@ def _gpus() -> list[Any]:
 
 @_replacements("tensorflow.python.client.device_lib:list_local_devices")
 def _list_local(listed: Any, session_config: Any = None) -> list[Any]:
-    found = [device for device in listed(session_config) if device.name.endswith("CPU:0")]
-    make, kind = type(found[0]), {"device_type": "GPU"}
-    said = "device: {}, name: xdevice virtual GPU, compute capability: 8.0"
-    numbers = range(len(_gpus()))
-    return found + [
-        make(name=f"/device:GPU:{i}", physical_device_desc=said.format(i), **kind) for i in numbers
-    ]
+    devices = [device for device in listed(session_config) if device.name.endswith("CPU:0")]
+    make = type(devices[0])
+    for i in range(len(_gpus())):
+        description = f"device: {i}, name: xdevice virtual GPU, compute capability: 8.0"
+        name = f"/device:GPU:{i}"
+        devices.append(make(name=name, physical_device_desc=description, device_type="GPU"))
+    return devices
 
 
 @_replacements("tensorflow.python.eager.context:Context.get_memory_info")
@@ -164,13 +176,10 @@ def _tell_memory(known: Any, self: Any, device: str) -> dict[str, float]:
     name = _short(device)
     if name not in [_short(gpu.name) for gpu in _gpus()]:
         return dict(known(self, device))
-    living = [
-        thing
-        for thing in gc.get_objects()
-        if isinstance(thing, (Eager, tf.Variable)) and _home(thing) == name
-    ]
-    used = sum((thing.shape.num_elements() or 0) * thing.dtype.size for thing in living)
-    return {"current": used, "peak": UNKNOWN}
+    tensors = [each for each in gc.get_objects() if isinstance(each, (Eager, tf.Variable))]
+    on_device = [tensor for tensor in tensors if _device_name(tensor) == name]
+    nbytes = sum((tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in on_device)
+    return {"current": nbytes, "peak": UNKNOWN}
 
 
 @_replacements("tensorflow.python.eager.context:Context.reset_memory_stats")
@@ -183,47 +192,50 @@ def _short(name: str) -> str:
     return str(to_real(name)).lower().rpartition("device:")[2].removeprefix("/")
 
 
-def _home(thing: Any) -> str:
+def _device_name(tensor: Any) -> str:
     try:
-        return _short(str(thing.device))
+        return _short(str(tensor.device))
     except (AttributeError, ValueError):  # a variable that is being made, or one of a graph
         return ""
 
 
-def _counted(config: Any) -> Any:
-    """The configuration with CPUs for the GPUs; a program that asks for none, or for fewer, gets so many."""
-    made = _tf.compat.v1.ConfigProto()
-    made.CopyFrom(config)
-    there, asked = hardware.count("gpu"), config.device_count
-    gpus = min(asked["GPU"], there) if "GPU" in asked else there
-    made.device_count["CPU"], made.device_count["GPU"] = gpus + hardware.replaced_gpus.first, 0
-    return made
+def _with_cpus_for_gpus(config: Any) -> Any:
+    """The configuration with CPUs for the GPUs, of which a program may ask for fewer than there are."""
+    new_config = _tf.compat.v1.ConfigProto()
+    new_config.CopyFrom(config)
+    number = hardware.count("gpu")
+    if "GPU" in config.device_count:
+        number = min(number, config.device_count["GPU"])
+    new_config.device_count["CPU"] = number + hardware.replaced_gpus.first
+    new_config.device_count["GPU"] = 0
+    return new_config
 
 
 @_replacements("tensorflow.python.client.session:BaseSession.__init__")
 def _begin_session(
     begin: Any, self: Any, target: Any = "", graph: Any = None, config: Any = None
 ) -> None:
-    here = not target and isinstance(config, _tf.compat.v1.ConfigProto)
-    begin(self, target, graph, _counted(config) if here else config)
+    if not target and isinstance(config, _tf.compat.v1.ConfigProto):
+        config = _with_cpus_for_gpus(config)
+    begin(self, target, graph, config)
 
 
 @_replacements("tensorflow.python.client.session:BaseSession.list_devices")
 def _list_of_session(listed: Any, self: Any) -> list[Any]:
-    make, found = (
-        _sessions._DeviceAttributes,
-        [(to_shown(device.name), device) for device in listed(self)],
-    )
-    return [
-        make(name, name.split(":")[-2], device.memory_limit_bytes, device.incarnation)
-        for name, device in found
-    ]
+    def renamed(device: Any) -> Any:
+        name = to_shown(device.name)
+        device_type = name.split(":")[-2]
+        return _sessions._DeviceAttributes(
+            name, device_type, device.memory_limit_bytes, device.incarnation
+        )
+
+    return [renamed(device) for device in listed(self)]
 
 
 @_replacements("tensorflow.python.training.server_lib:_make_server_def")
 def _serve(make: Any, *args: Any, **kwargs: Any) -> Any:
     server = make(*args, **kwargs)
-    server.default_session_config.CopyFrom(_counted(server.default_session_config))
+    server.default_session_config.CopyFrom(_with_cpus_for_gpus(server.default_session_config))
     return server
 
 
@@ -235,13 +247,13 @@ def _count_local(counted: Any, device_type: str) -> int:
 
 @_replacements("tensorflow.dtensor.python.layout:Mesh.__init__")
 def _begin_mesh(begin: Any, self: Any, *args: Any, **kwargs: Any) -> None:
-    given = _meshes.bind(self, *args, **kwargs)
-    for word in ("local_devices", "global_devices"):
-        devices = given.arguments.get(word)
-        given.arguments[word] = devices and [
-            to_real(d if isinstance(d, str) else d.to_string()) for d in devices
-        ]
-    begin(*given.args, **given.kwargs)
+    bound = _mesh_parameters.bind(self, *args, **kwargs)
+    for parameter in ("local_devices", "global_devices"):
+        devices = bound.arguments.get(parameter)
+        if devices:
+            device_names = [d if isinstance(d, str) else d.to_string() for d in devices]
+            bound.arguments[parameter] = [to_real(name) for name in device_names]
+    begin(*bound.args, **bound.kwargs)
 
 
 @_replacements("tensorflow.dtensor.python.layout:Mesh.local_devices")
@@ -251,7 +263,8 @@ def _list_of_mesh(listed: Any, self: Any) -> list[Any]:
 
 @_replacements("tensorflow.python.pywrap_tfe:TFE_ToDlpackCapsule")
 def _export(export: Any, tensor: Any) -> Any:
-    index, capsule = _gpu_of(tensor), export(tensor)
+    index = _gpu_of(tensor)
+    capsule = export(tensor)
     return capsule if index is None else labelled(capsule, CUDA, index)
 
 
@@ -271,5 +284,8 @@ def _take(take: Any, capsule: Any, ctx: Any) -> Any:
 
 
 def _gpu_of(tensor: Any) -> int | None:
-    found = hardware.named(tensor.backing_device) if isinstance(tensor, tf.Tensor) else None
-    return found.index if found is not None and found.kind == "gpu" else None
+    """The index of the GPU where the tensor is; ``None`` if it is elsewhere."""
+    if not isinstance(tensor, tf.Tensor):
+        return None
+    device = hardware.named(tensor.backing_device)
+    return device.index if device.kind == "gpu" else None
