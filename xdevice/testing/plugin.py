@@ -28,6 +28,7 @@ from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend, is_installed, registered
 from xdevice.hardware.virtual import ENV, are_asked_for, provider
 from xdevice.testing import without_plug_in
+from xdevice.testing.former_names import PRESENT_NAME
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 
 pytest_plugins = ["xdevice.testing.transfers"]
@@ -314,7 +315,8 @@ def _is_promised(item: pytest.Item) -> bool:
 def _is_waived(item: pytest.Item) -> bool:
     """Whether the class waives the promise. The summary then prints the reason."""
     cls: Any = getattr(item, "cls", None)
-    waived: dict[str, str] = getattr(cls, "waived", None) or {}
+    named: dict[str, str] = getattr(cls, "waived", None) or {}
+    waived = {PRESENT_NAME.get(name, name): reason for name, reason in named.items()}
     for unknown in [name for name in waived if not hasattr(cls, name)]:
         promises = [name for name in dir(cls) if name.startswith("test_")]
         hint = did_you_mean(unknown, promises, "a promise is a test of the class", least=0.8)

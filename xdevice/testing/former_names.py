@@ -1,0 +1,90 @@
+"""Former names of promises: an adapter that waives a promise by such a name still waives it."""
+
+_FORMER_AND_PRESENT = """
+test_a_batch_is_what_its_source_had_yielded
+    test_a_batch_keeps_what_its_source_yielded
+test_a_copy_is_seen_with_its_line_its_devices_and_its_bytes
+    test_a_copy_is_reported_with_its_line_devices_and_bytes
+test_a_factory_makes_its_tensor_on_the_device
+    test_a_factory_creates_its_tensor_on_the_device
+test_a_forbidden_move_leaves_everything_where_it_was
+    test_a_forbidden_move_moves_nothing
+test_a_forbidden_move_of_a_model_leaves_it
+    test_a_forbidden_move_leaves_the_model_in_place
+test_a_kind_is_a_word
+    test_a_malformed_kind_is_an_error
+test_a_native_dtype_will_do
+    test_factories_accept_native_dtypes
+test_a_number_is_all_that_full_may_send
+    test_full_sends_only_its_number_to_the_device
+test_a_part_on_the_host_is_what_its_source_had_yielded
+    test_a_part_on_the_host_keeps_what_its_source_yielded
+test_a_scope_is_no_excuse
+    test_strict_holds_inside_a_scope
+test_a_step_passes_none_by
+    test_a_step_keeps_none_among_parameters
+test_a_value_of_no_floats_is_an_error
+    test_a_value_without_floats_is_an_error
+test_an_error_of_the_source_comes_where_its_batch_would
+    test_a_source_error_is_raised_in_place_of_its_batch
+test_an_unmoved_tree_is_returned_itself
+    test_a_tree_already_there_is_returned
+test_an_unused_timer_says_zero
+    test_an_unused_timer_reads_zero
+test_data_parallel_takes_the_parts
+    test_data_parallel_accepts_prefetched_parts
+test_every_pattern_of_bits_comes_back
+    test_files_keep_every_bit_pattern
+test_every_shape_survives
+    test_to_numpy_keeps_every_shape
+test_gpus_are_counted_listed_and_tried
+    test_gpus_are_counted_listed_and_chosen
+test_implicit_levels_allow_what_the_program_asks_for
+    test_forbid_implicit_allows_explicit_moves
+test_it_holds_in_backward
+    test_strict_holds_in_the_backward_pass
+test_it_holds_in_other_threads
+    test_strict_holds_in_other_threads
+test_levels_are_of_the_thread_and_nest
+    test_guard_levels_belong_to_a_thread_and_nest
+test_memory_is_told_of_each_device
+    test_memory_is_counted_for_each_device
+test_namespaces_and_partials_open
+    test_tensors_in_namespaces_and_partials_move
+test_no_gradients_is_said_clearly
+    test_a_framework_without_gradients_says_so
+test_none_among_parameters_stays
+    test_none_among_parameters_is_kept
+test_objects_with_a_method_to_move
+    test_an_object_with_a_to_method_moves_itself
+test_out_of_memory_is_told_from_others
+    test_out_of_memory_errors_are_recognized
+test_short_floats_become_numpys_or_are_refused_alike
+    test_short_floats_convert_to_numpy_or_are_refused
+test_the_build_is_told
+    test_the_build_names_its_version_and_compute
+test_the_data_is_copied_always
+    test_tensor_always_copies_its_data
+test_the_mean_of_equals_is_exact
+    test_the_mean_of_equal_tensors_is_exact
+test_the_source_runs_as_the_loop_does
+    test_the_source_runs_in_the_thread_and_context_of_the_loop
+test_the_source_runs_so_many_batches_ahead
+    test_the_source_runs_size_batches_ahead
+test_there_and_back_are_two_copies_which_log_says
+    test_a_round_trip_is_two_logged_copies
+test_values_are_what_was_asked_for
+    test_factories_fill_in_the_requested_values
+test_values_that_are_read_are_one_copy_at_the_callers_line
+    test_reading_values_is_a_copy_at_the_callers_line
+test_waiting_for_the_cpu_is_no_error
+    test_synchronizing_the_cpu_is_allowed
+test_what_is_no_tensor_is_an_error
+    test_to_numpy_rejects_other_objects
+test_what_is_there_is_passed_on
+    test_batches_already_on_the_device_are_passed_on
+"""
+
+_WORDS = _FORMER_AND_PRESENT.split()
+PRESENT_NAME = dict(zip(_WORDS[::2], _WORDS[1::2], strict=True))
+"""The present name of a promise by its former one."""
