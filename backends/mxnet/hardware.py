@@ -10,14 +10,14 @@ from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.kit.places import ReplacedGpus
 
-FIRST_VIRTUAL = 1001  # the CPU context that stands for gpu:0; those before it, such as mx.cpu(1), are a program's own
+# The index of the CPU context that stands for gpu:0. Contexts before it, such as mx.cpu(1), are left to programs.
+FIRST_VIRTUAL = 1001
 replaced_gpus = ReplacedGpus()
 
 
 def build() -> Build:
-    compute = (
-        "cuda" if Features().is_enabled("CUDA") and not replaced_gpus.under_own_names else "cpu"
-    )
+    has_cuda = Features().is_enabled("CUDA") and not replaced_gpus.under_own_names
+    compute = "cuda" if has_cuda else "cpu"
     return {"version": mx.__version__, "compute": compute, "toolkit": None}
 
 
@@ -28,7 +28,9 @@ def kinds() -> tuple[str, ...]:
 def count(kind: str) -> int:
     if kind == "cpu":
         return 1
-    return (replaced_gpus.number or gpus()) if kind == "gpu" else 0
+    if kind == "gpu":
+        return replaced_gpus.number or gpus()
+    return 0
 
 
 def native(device: Device) -> Any:
@@ -38,22 +40,19 @@ def native(device: Device) -> Any:
 
 
 def as_device(native: mx.Context) -> Device:
-    if (
-        native.device_type == "cpu"
-        and FIRST_VIRTUAL <= native.device_id < FIRST_VIRTUAL + replaced_gpus.number
-    ):
-        return Device("gpu", native.device_id - FIRST_VIRTUAL)
-    return Device(
-        native.device_type, native.device_id
-    )  # cpu_pinned and cpu_shared are kinds of their own
+    index = native.device_id - FIRST_VIRTUAL
+    if native.device_type == "cpu" and 0 <= index < replaced_gpus.number:
+        return Device("gpu", index)
+    # cpu_pinned and cpu_shared are kinds of their own
+    return Device(native.device_type, native.device_id)
 
 
 def scope(device: Device) -> Any:
-    return native(device)  # fresh: one entered twice never leaves
+    return native(device)  # a new context, since one that is entered twice cannot be left
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    mx.nd.waitall()  # all devices: MXNet cannot wait for one. Raises errors of queued work
+    mx.nd.waitall()  # for all devices, since MXNet cannot wait for one; it raises errors of queued work
 
 
 def properties(device: Device) -> dict[str, object]:

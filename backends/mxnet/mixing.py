@@ -1,9 +1,9 @@
 """Operations on arrays of several contexts, which MXNet copies to one context without an error.
 
-Every operation goes through one of four functions of MXNet's library: for an operator, the graph of a hybridized block,
-a call of the newer interface, the backward pass. While a strict block is open, these check the contexts of their
-arguments first, in every thread. Memory of the host that is shared or pinned is the CPU's. `copyto`, `as_in_ctx` and
-assignment are MXNet's own words for a copy, and allowed.
+Every operation calls one of four functions of MXNet's library: for an operator, the graph of a hybridized block, a call
+of the newer interface, the backward pass. While a strict block is open, these first check the contexts of their
+arguments, in every thread. Shared and pinned memory of the host counts as the CPU. `copyto`, `as_in_ctx` and assignment
+are MXNet's own functions for copies, and allowed.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import mxnet as mx
 from mxnet import base  # whose library every operation goes through
@@ -24,14 +24,18 @@ from xdevice.device import Device
 from xdevice.errors import mixed
 from xdevice.kit.private_names import replaced
 
-Look = Callable[[str, Any], None]  # given the name of a function of the library, and its arguments
+Arguments: TypeAlias = Any  # of a function of the library: a tuple of ctypes' objects
+Function: TypeAlias = Callable[..., Any]
+Handle: TypeAlias = Any  # of an array: an address
+Observer: TypeAlias = Callable[[str, Arguments], None]
+"""It receives the name of a function of the library, and its arguments."""
 
 _base: Any = base
 _library: Any = _base._LIB
 _ARRAY = names.value(
     "mxnet._ffi._ctypes.types:TypeCode.NDARRAYHANDLE"
-)  # marks an argument that is an array
-_HOST = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
+)  # the type of an array argument
+_HOST_TYPES = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
 _PREFIX = re.compile(r"^_(npi?_|npx_|contrib_)?")
 OPERATIONS = "MXImperativeInvokeEx", "MXInvokeCachedOpEx", "MXNetFuncCall", "MXAutogradBackwardEx"
 OPERATOR, GRAPH, FUNCTION, BACKWARD = OPERATIONS
@@ -44,139 +48,144 @@ COPYING = (
 COPIES = frozenset({"_copyto", "_npi_copyto", "_npi_copy", "_copy"})
 
 _lock = threading.Lock()
-_looks: list[Look] = []
+_observers: list[Observer] = []
 _replaced = ExitStack()
 
 
 @contextmanager
-def looking(look: Look) -> Generator[None]:
-    """Within the block, the look sees each operation and copy before it is made. What it raises, the call raises."""
-    global _looks
+def observing(observer: Observer) -> Generator[None]:
+    """A block in which the observer receives each operation and copy before it runs. A call raises its errors."""
+    global _observers
     names.require("strict() and watch_transfers()")
     with _lock:
-        if not _looks:
-            _looks = []  # those before may still be called, by what others have put over them
+        if not _observers:
+            # a new list: functions of an earlier block may still be called by wrappers of other code
+            _observers = []
             for name in (*OPERATIONS, *COPYING):
-                getattr(_library, name)  # it has a function once it was asked for it
-                _replaced.enter_context(replaced(_library, name, partial(_looked_at, name, _looks)))
-        _looks.append(look)
+                getattr(_library, name)  # ctypes creates the attribute at its first use
+                observed = partial(_observed, name, _observers)
+                _replaced.enter_context(replaced(_library, name, observed))
+        _observers.append(observer)
     try:
         yield
     finally:
         with _lock:
-            _looks.remove(look)
-            if not _looks:
+            _observers.remove(observer)
+            if not _observers:
                 _replaced.close()
 
 
-def _looked_at(name: str, looks: list[Look], run: Callable[..., Any]) -> Callable[..., Any]:
+def _observed(name: str, observers: list[Observer], function: Function) -> Function:
     def call(*args: Any) -> Any:
-        for look in tuple(looks):
-            look(name, args)
-        return run(*args)
+        for observer in tuple(observers):
+            observer(name, args)
+        return function(*args)
 
     return call
 
 
 @contextmanager
 def forbid() -> Generator[None]:
-    with looking(_check), ExitStack() as stack:
+    with observing(_check), ExitStack() as stack:
         for cls in (mx.nd.NDArray, mx.np.ndarray):
             for name in ("__getitem__", "__setitem__"):
                 stack.enter_context(replaced(cls, name, _checking_index))
         yield
 
 
-def _check(call: str, args: Any) -> None:
+def _check(call: str, args: Arguments) -> None:
     if call == OPERATOR and name_of(args[0].value) in COPIES:
         return
     results = results_of(*args[3:5]) if call == OPERATOR else []
-    for given in operands(call, args):
-        if are_apart([*given, *results]):
-            raise mixed(name_in(call, args), _devices([*given, *results]))
+    for handles in operands(call, args):
+        arrays = [*handles, *results]
+        if are_apart(arrays):
+            raise mixed(name_in(call, args), _devices(arrays))
 
 
-def _checking_index(index: Callable[..., Any]) -> Callable[..., Any]:
-    """``x[key]`` and ``x[key] = value``: MXNet copies a key, and a value, to where the array is."""
+def _checking_index(index: Function) -> Function:
+    """``x[key]`` and ``x[key] = value``: MXNet copies a key, and a value, to the array's device."""
 
     def call(array: Any, key: Any, *value: Any) -> Any:
-        if not (key is Ellipsis or (isinstance(key, slice) and key == slice(None))):
-            keys: tuple[Any, ...] = key if isinstance(key, tuple) else (key,)
-            held: list[Any] = [
-                part.handle for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)
+        is_everything = key is Ellipsis or (isinstance(key, slice) and key == slice(None))
+        if not is_everything:
+            keys = key if isinstance(key, tuple) else (key,)
+            arrays: list[Any] = [
+                part for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)
             ]
-            given = [handle.value for handle in held]
-            if are_apart(given):
-                raise mixed("indexing", _devices(given))
+            handles = [each.handle.value for each in arrays]
+            if are_apart(handles):
+                raise mixed("indexing", _devices(handles))
         return index(array, key, *value)
 
     return call
 
 
-def operands(call: str, args: Any) -> list[Sequence[Any]]:
-    """The handles of the arrays that an operation computes with, together; of the backward pass in pairs."""
+def operands(call: str, args: Arguments) -> list[Sequence[Handle]]:
+    """The handles of the arrays that an operation computes with, in groups that are computed with together.
+
+    The backward pass has a group for each output that has an initial gradient: the two.
+    """
     if call == BACKWARD:
-        n, heads, gradients = args[:3]
-        given = gradients[:n] if isinstance(gradients, ctypes.Array) else ()
-        return [pair for pair in zip(heads[:n], given, strict=False) if all(pair)]
+        count, outputs, gradients = args[:3]
+        if not isinstance(gradients, ctypes.Array):
+            return []
+        pairs = zip(outputs[:count], gradients[:count], strict=False)
+        return [pair for pair in pairs if all(pair)]
     if call == FUNCTION:
-        _, values, kinds, count = args[:4]
-        return [[values[i].v_handle for i in range(count.value) if kinds[i] == _ARRAY]]
+        _, values, types, count = args[:4]
+        return [[values[i].v_handle for i in range(count.value) if types[i] == _ARRAY]]
     return [args[2][: args[1].value]] if call in OPERATIONS else []
 
 
-def results_of(n_out: Any, outputs: Any) -> list[Any]:
-    """Where an operator is to put its results: the handles of arrays that were given as ``out``."""
-    return outputs._obj[: n_out._obj.value] if n_out._obj.value else []
+def results_of(count: Any, outputs: Any) -> list[Handle]:
+    """The handles of the arrays that an operator received as ``out``."""
+    return outputs._obj[: count._obj.value] if count._obj.value else []
 
 
-def are_apart(handles: Sequence[Any]) -> bool:
-    """Whether the arrays behind the handles are in more than one place."""
+def are_apart(handles: Sequence[Handle]) -> bool:
+    """Whether the arrays are in more than one context."""
     return len(handles) > 1 and len(set(map(context_of, handles))) > 1
 
 
-def context_of(handle: Any) -> tuple[int, int]:
-    """Where the array behind the handle is: MXNet's number for the type of device, and the index."""
-    kind, index = ctypes.c_int(), ctypes.c_int()
+def context_of(handle: Handle) -> tuple[int, int]:
+    """The context of the array: MXNet's number for the type of device, and the index."""
+    device_type, index = ctypes.c_int(), ctypes.c_int()
     _library.MXNDArrayGetContext(
-        _base.NDArrayHandle(handle), ctypes.byref(kind), ctypes.byref(index)
+        _base.NDArrayHandle(handle), ctypes.byref(device_type), ctypes.byref(index)
     )
-    return (1, index.value) if kind.value in _HOST else (kind.value, index.value)
+    is_host = device_type.value in _HOST_TYPES
+    return 1 if is_host else device_type.value, index.value
 
 
-def _devices(handles: Sequence[Any]) -> set[Device]:
-    return {
-        as_device(mx.Context(mx.Context.devtype2str[kind], index))
-        for kind, index in map(context_of, handles)
-    }
+def _devices(handles: Sequence[Handle]) -> set[Device]:
+    contexts = map(context_of, handles)
+    return {as_device(mx.Context(mx.Context.devtype2str[kind], index)) for kind, index in contexts}
 
 
-def name_in(call: str, args: Any) -> str:
+def name_in(call: str, args: Arguments) -> str:
     """The operation's name as an author writes it: ``add``."""
     if call == OPERATOR:
         return _PREFIX.sub("", name_of(args[0].value))
-    return (
-        _function_name(args[0].value)
-        if call == FUNCTION
-        else {GRAPH: "a hybridized block"}.get(call, "backward")
-    )
+    if call == FUNCTION:
+        return _function_name(args[0].value)
+    return "a hybridized block" if call == GRAPH else "backward"
 
 
 def _function_name(function: int) -> str:
-    """What MXNet calls a function of its newer interface, `tensordot` above all."""
-    modules = [
-        module
-        for name, module in list(sys.modules.items())
-        if re.search(r"^mxnet\..*_api_internal$", name)
-    ]
-    functions = [(name, each) for module in modules for name, each in vars(module).items()]
-    known = {each.handle.value: name for name, each in functions if hasattr(each, "handle")}
-    return known.get(function, "a function of mxnet.np")
+    """MXNet's name for a function of its newer interface, such as `tensordot`."""
+    for module_name, module in list(sys.modules.items()):
+        if not re.search(r"^mxnet\..*_api_internal$", module_name):
+            continue
+        for name, value in vars(module).items():
+            if hasattr(value, "handle") and value.handle.value == function:
+                return name
+    return "a function of mxnet.np"
 
 
 @cache
 def name_of(operator: int) -> str:
-    """What MXNet calls the operator."""
+    """MXNet's name for the operator."""
     name = ctypes.c_char_p()
     _library.MXSymbolGetAtomicSymbolName(ctypes.c_void_p(operator), ctypes.byref(name))
     return str(_base.py_str(name.value))

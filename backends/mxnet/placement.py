@@ -3,7 +3,7 @@
 import copy as copying
 from collections.abc import Iterable
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import mxnet as mx
 from mxnet import autograd
@@ -15,11 +15,13 @@ from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
 
+Tensor: TypeAlias = Any  # an NDArray, or a Parameter
+
 
 @cache
-def known(kind: int, index: int) -> Device:
-    """The device of a context of that type, in MXNet's numbers, and index: hashing a Context takes longer."""
-    return holder(mx.Context(mx.Context.devtype2str[kind], index))
+def device_at(device_type: int, index: int) -> Device:
+    """The device of a context, given by MXNet's number for its type, and its index; a Context is slower to hash."""
+    return device_of_context(mx.Context(mx.Context.devtype2str[device_type], index))
 
 
 def role(cls: type) -> Role | None:
@@ -30,65 +32,70 @@ def role(cls: type) -> Role | None:
     return "device" if issubclass(cls, mx.Context) else None
 
 
-def device_of(tensor: Any) -> Device:
+def device_of(tensor: Tensor) -> Device:
     if not isinstance(tensor, NDArray):
         return _device_of_parameter(tensor)
-    where = tensor.ctx
-    return known(where.device_typeid, where.device_id)
+    context = tensor.ctx
+    return device_at(context.device_typeid, context.device_id)
 
 
-def holder(context: mx.Context) -> Device:
-    """The device whose memory an array is in, as its context tells."""
+def device_of_context(context: mx.Context) -> Device:
+    """The device of an array with this context."""
     if replaced_gpus.number and context.device_type == "gpu" and not replaced_gpus.under_own_names:
-        hidden = "is on a real GPU, which virtual ones hide; copy it with .as_in_ctx(mx.cpu())"
-        raise UnknownPlacementError(f"an array on {context} {hidden}")
+        raise UnknownPlacementError(
+            f"an array on {context} is on a real GPU, which virtual ones hide; "
+            f"copy it with .as_in_ctx(mx.cpu())"
+        )
     return as_device(context)
 
 
-def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
-    there = native(device)
+def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
+    context = native(device)
     if isinstance(tensor, Parameter):
-        reset(tensor, there)
+        reset(tensor, context)
         return tensor
-    with mx.util.np_shape(True):  # without it MXNet takes scalars and empty arrays for unknown ones
-        moved = tensor.copyto(there)
+    # without NumPy's shapes, MXNet treats the shapes of scalars and empty arrays as unknown
+    with mx.util.np_shape(True):
+        moved = tensor.copyto(context)
     if not non_blocking or device.kind != "gpu":
         moved.wait_to_read()
     return moved
 
 
-def reset(parameter: Parameter, there: mx.Context) -> None:
+def reset(parameter: Parameter, context: mx.Context) -> None:
     """Move the parameter in place, as Gluon does, and its gradient, which Gluon would set to zero."""
-    before = vars(parameter)["_grad"] or []
-    is_np = (
-        isinstance(before[0], mx.np.ndarray) if before else mx.util.is_np_array()
-    )  # the class of the gradient
-    with mx.util.np_shape(True), mx.util.np_array(is_np):
-        parameter.reset_ctx(there)
-        if before:
-            (new,) = parameter.list_grad()
-            before[0].copyto(new)
-            for other in before[1:]:  # one on each device: their sum, as Gluon's Trainer takes it
-                (new + other.copyto(there)).copyto(new)
+    gradients = vars(parameter)["_grad"] or []
+    if gradients:
+        uses_np_arrays = isinstance(gradients[0], mx.np.ndarray)
+    else:
+        uses_np_arrays = mx.util.is_np_array()
+    with mx.util.np_shape(True), mx.util.np_array(uses_np_arrays):
+        parameter.reset_ctx(context)
+        if not gradients:
+            return
+        (new_gradient,) = parameter.list_grad()
+        gradients[0].copyto(new_gradient)
+        # with a gradient on each device, Gluon's Trainer uses the sum
+        for gradient in gradients[1:]:
+            total = new_gradient + gradient.copyto(context)
+            total.copyto(new_gradient)
 
 
-def copy(tensor: Any) -> Any:
+def copy(tensor: Tensor) -> Tensor:
     with mx.util.np_shape(True):
-        return (
-            copy_parameters(tensor, [tensor], {})
-            if isinstance(tensor, Parameter)
-            else tensor.copy()
-        )
+        if isinstance(tensor, Parameter):
+            return copy_parameters(tensor, [tensor], {})
+        return tensor.copy()
 
 
-def arrays(tensor: Any) -> list[NDArray]:
-    """The array itself, or those of a parameter, one for each device that it is on."""
+def arrays(tensor: Tensor) -> list[NDArray]:
+    """The array itself, or the arrays of a parameter, one for each of its devices."""
     if isinstance(tensor, NDArray):
         return [tensor]
     _check_not_symbolic(tensor)
     try:
         return list(tensor.list_data())
-    except RuntimeError as error:  # and DeferredInitializationError, which is one
+    except RuntimeError as error:  # DeferredInitializationError is one, too
         hint = "initialize() it, and give its layer one batch if its shape is not known"
         raise UnknownPlacementError(
             f"parameter {tensor.name!r} has no values yet; {hint}"
@@ -96,41 +103,45 @@ def arrays(tensor: Any) -> list[NDArray]:
 
 
 def copy_parameters(holder: Any, parameters: Iterable[Parameter], memo: dict[int, Any]) -> Any:
-    """A deep copy of a holder of parameters, without their Trainer and with its own gradients."""
+    """A deep copy of an object with parameters, without their Trainer and with gradients of its own."""
     for parameter in parameters:
         trainer = vars(parameter)["_trainer"]
-        if trainer is not None:  # it would drag its optimizer and every other parameter along
+        if trainer is not None:  # it refers to its optimizer and all other parameters
             memo[id(trainer)] = None
     copied = copying.deepcopy(holder, memo)
     for parameter in parameters:
-        twin = memo[id(parameter)]
-        if (
-            vars(twin)["_grad"] is not None
-        ):  # the arrays are copied, and not which is whose gradient
-            autograd.mark_variables(twin.list_data(), twin.list_grad(), twin.grad_req)
+        copied_parameter = memo[id(parameter)]
+        # deepcopy copies the arrays of gradients, but does not mark them as gradients
+        if vars(copied_parameter)["_grad"] is not None:
+            autograd.mark_variables(
+                copied_parameter.list_data(),
+                copied_parameter.list_grad(),
+                copied_parameter.grad_req,
+            )
     return copied
 
 
-def _device_of_parameter(parameter: Any) -> Device:
+def _device_of_parameter(parameter: Parameter) -> Device:
     _check_not_symbolic(parameter)
     try:
-        found = {holder(context) for context in parameter.list_ctx()}
+        devices = {device_of_context(context) for context in parameter.list_ctx()}
     except RuntimeError as error:
         hint = "call initialize(ctx=…) on it or its model first"
         raise UnknownPlacementError(
             f"parameter {parameter.name!r} has no device yet; {hint}"
         ) from error
-    if len(found) == 1:
-        return found.pop()
-    where = f"has a copy on each of {', '.join(map(str, sorted(found)))}"
+    if len(devices) == 1:
+        return devices.pop()
     raise MixedDeviceError(
-        f"parameter {parameter.name!r} {where}; ask devices_of, or bring it to one device", found
+        f"parameter {parameter.name!r} has a copy on each of {', '.join(map(str, sorted(devices)))}; "
+        f"ask devices_of, or bring it to one device",
+        devices,
     )
 
 
 def _check_not_symbolic(tensor: Any) -> None:
     if isinstance(tensor, mx.sym.Symbol):
-        hint = "ask about the arrays it is bound to"
         raise UnknownPlacementError(
-            f"symbol {tensor.name!r} is a node of a graph and has no device; {hint}"
+            f"symbol {tensor.name!r} is a node of a graph and has no device; "
+            f"ask about the arrays it is bound to"
         )

@@ -1,13 +1,13 @@
 """Copies between MXNet's devices: calls of its library that send and fetch arrays, and operators that copy.
 
-A number that an operator is given (``x + 1``, ``x[0] = 3.``) is an argument of its kernel, and no copy. The library
-makes the backward pass's copies itself: one for each copy that was recorded, the other way.
+A number as an operand (``x + 1``, ``x[0] = 3.``) is an argument of the operator's kernel, not a copy. The library
+itself makes the copies of a backward pass: one for each recorded copy, in the other direction.
 """
 
 import ctypes
 import math
 import threading
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from mxnet import autograd, base
 
 from xdevice.backends.mxnet import mixing, placement
+from xdevice.backends.mxnet.mixing import Arguments, Function, Handle
 from xdevice.backends.mxnet.private_names import names
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
@@ -27,33 +28,32 @@ _base: Any = base
 _library: Any = _base._LIB
 _ndarray: Any = mx.nd.ndarray
 _HOST = Device("cpu", 0)
-_RECORDED = '"op": "_copyto"'  # as a graph is written
-_COUNT = 4  # bytes: an int32
+_RECORDED_COPY = '"op": "_copyto"'  # in the JSON of a graph
+_COUNT_BYTES = 4  # a count is an int32
 _FETCHING = {
     "MXNDArraySyncCopyToCPU": "asnumpy",
     "MXNDArraySaveRawBytes": "pickle",
     "MXNDArraySave": "save",
 }
-"""Functions that bring an array to the host, with what a report calls them."""
-_WAIT = {  # operators that fetch a count first, by which the size of their result, or of their work, is known
-    *(
-        "_contrib_boolean_mask",
-        "_npi_boolean_mask_assign_scalar",
-        "_npi_boolean_mask_assign_tensor",
-    ),
-    *("_npx_nonzero", "_npi_unique", "_npi_bincount"),
+"""Functions that copy an array to the host, with their names in reports."""
+# Operators that first fetch a count, which gives the size of their result, or of their work
+_COUNTING = {
+    "_contrib_boolean_mask",
+    "_npi_bincount",
+    "_npi_boolean_mask_assign_scalar",
+    "_npi_boolean_mask_assign_tensor",
+    "_npi_unique",
+    "_npx_nonzero",
 }
 
 
 @contextmanager
 def watch(watcher: Watcher) -> Generator[None]:
     names.require("watch_transfers()")
-    told = _Told(watcher)
-    step, update = (
-        replaced(mx.gluon.Trainer, "_update", told.stepping),
-        replaced(mx.mod.Module, "update", told.stepping),
-    )
-    with mixing.looking(told.look), step, update:
+    reporter = _Reporter(watcher)
+    trainers = replaced(mx.gluon.Trainer, "_update", reporter.counting_steps)
+    modules = replaced(mx.mod.Module, "update", reporter.counting_steps)
+    with mixing.observing(reporter.observe), trainers, modules:
         yield
 
 
@@ -66,88 +66,110 @@ def words() -> Mapping[str, str]:
     return advice.read(__file__)
 
 
-class _Told:
-    """Tells the watcher of what is called."""
+class _Recorded(threading.local):
+    """The copies of this thread that the backward pass will make in the other direction."""
+
+    copies: tuple[Copy, ...] = ()
+
+
+class _Reporter:
+    """Reports to the watcher the copies that calls of the library make."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._thread = (
-            threading.local()
-        )  # with its copies that the backward pass will make the other way
+        self._recorded = _Recorded()
 
-    def stepping(self, update: Callable[..., Any]) -> Callable[..., Any]:
+    def counting_steps(self, update: Function) -> Function:
+        """The method of an optimizer, which also counts a step."""
+
         def call(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
             self._watcher.stepped(optimizer)
             return update(optimizer, *args, **kwargs)
 
         return call
 
-    def look(self, call: str, args: Any) -> None:
+    def observe(self, call: str, args: Arguments) -> None:
         if call == "MXNDArraySyncCopyFromCPU":
             array, memory = args[0].value, args[1].value
-            self._tell("copy", "array", array, _HOST, _place(array), mark(memory, _nbytes(array)))
+            copied_mark = mark(memory, _nbytes(array))
+            self._report("copy", "array", array, _HOST, _device(array), copied_mark)
         elif call in _FETCHING:
-            for array in args[2] if call == "MXNDArraySave" else (args[0].value,):
-                self._tell("copy", _FETCHING[call], array, _place(array), _HOST)
-        elif call != mixing.OPERATOR or not self._copied_or_counted(args):
-            for given in mixing.operands(call, args):
-                self._mix(given, call, args)
+            arrays = args[2] if call == "MXNDArraySave" else (args[0].value,)
+            for array in arrays:
+                self._report("copy", _FETCHING[call], array, _device(array), _HOST)
+        elif call != mixing.OPERATOR or not self._report_operator(args):
+            for handles in mixing.operands(call, args):
+                self._report_operands(handles, call, args)
             if call == mixing.BACKWARD:
-                self._turn_copies(args[1][: args[0]])
+                self._report_gradients(args[1][: args[0]])
 
-    def _copied_or_counted(self, args: Any) -> bool:
-        operator, _, inputs, n_out, outputs = args[:5]
+    def _report_operator(self, args: Arguments) -> bool:
+        """Report an operator that copies, or fetches a count; whether the operator is one of these."""
+        operator, _, inputs, output_count, outputs = args[:5]
         name = mixing.name_of(operator.value)
         if name in mixing.COPIES:
-            for result in mixing.results_of(n_out, outputs):
-                copy = self._tell("copy", "copyto", inputs[0], _place(inputs[0]), _place(result))
+            for result in mixing.results_of(output_count, outputs):
+                copy = self._report(
+                    "copy", "copyto", inputs[0], _device(inputs[0]), _device(result)
+                )
                 if copy and autograd.is_recording() and _graph(inputs[0]) is not None:
-                    self._thread.recorded = [*getattr(self._thread, "recorded", ()), copy]
+                    self._recorded.copies += (copy,)
             return True
-        if name in _WAIT and (place := _place(inputs[0])).kind != "cpu":
-            self._watcher.see(
-                Copy("size", mixing.name_in(mixing.OPERATOR, args), _COUNT, place, _HOST)
-            )
-            return True
+        if name in _COUNTING:
+            device = _device(inputs[0])
+            if device.kind != "cpu":
+                shown_name = mixing.name_in(mixing.OPERATOR, args)
+                self._watcher.see(Copy("size", shown_name, _COUNT_BYTES, device, _HOST))
+                return True
         return False
 
-    def _turn_copies(self, heads: Any) -> None:
-        recorded, self._thread.recorded = getattr(self._thread, "recorded", ()), ()
-        if recorded:
-            most = sum(
-                graph.tojson().count(_RECORDED) for graph in map(_graph, heads) if graph is not None
-            )
-            for copy in reversed(recorded[-most:] if most else ()):
-                self._watcher.see(
-                    copy._replace(kind="gradient", source=copy.target, target=copy.source)
-                )
+    def _report_gradients(self, outputs: Sequence[Handle]) -> None:
+        """Report the copies of a backward pass: the recorded ones that the outputs depend on, reversed."""
+        recorded, self._recorded.copies = self._recorded.copies, ()
+        if not recorded:
+            return
+        graphs = [graph for graph in map(_graph, outputs) if graph is not None]
+        number = sum(graph.tojson().count(_RECORDED_COPY) for graph in graphs)
+        if not number:
+            return
+        for copy in reversed(recorded[-number:]):
+            gradient = copy._replace(kind="gradient", source=copy.target, target=copy.source)
+            self._watcher.see(gradient)
 
-    def _mix(self, arrays: Sequence[Any], call: str, args: Any) -> None:
-        """Of arrays on several GPUs, the operator runs where the first is; the CPU's beside a GPU's are refused."""
+    def _report_operands(self, arrays: Sequence[Handle], call: str, args: Arguments) -> None:
+        """Report operands that are copied to the first one's GPU, where the operator runs.
+
+        MXNet raises an error for operands of the CPU beside those of a GPU.
+        """
         if len(arrays) < 2:
             return
-        first, *others = map(mixing.context_of, arrays)
-        for array, context in zip(arrays[1:], others, strict=True):
+        first, *contexts = map(mixing.context_of, arrays)
+        for array, context in zip(arrays[1:], contexts, strict=True):
             if context != first and context[0] == first[0]:
-                self._tell(
-                    "operand", mixing.name_in(call, args), array, _place(array), _place(arrays[0])
-                )
+                name = mixing.name_in(call, args)
+                self._report("operand", name, array, _device(array), _device(arrays[0]))
 
-    def _tell(  # noqa: PLR0913, PLR0917  (what a `Copy` has)
-        self, kind: Kind, name: str, array: Any, source: Device, target: Device, sent: int = 0
+    def _report(  # noqa: PLR0913, PLR0917  (the fields of a `Copy`)
+        self,
+        kind: Kind,
+        name: str,
+        array: Handle,
+        source: Device,
+        target: Device,
+        copied_mark: int = 0,
     ) -> Copy | None:
         if source == target or source.kind == target.kind == "cpu":
             return None
-        copy = Copy(kind, name, _nbytes(array), source, target, mark=sent)
+        copy = Copy(kind, name, _nbytes(array), source, target, mark=copied_mark)
         self._watcher.see(copy)
         return copy
 
 
-def _place(array: Any) -> Device:
-    return placement.known(*mixing.context_of(array))
+def _device(array: Handle) -> Device:
+    return placement.device_at(*mixing.context_of(array))
 
 
-def _nbytes(array: Any) -> int:
+def _nbytes(array: Handle) -> int:
     handle = _base.NDArrayHandle(array)
     axes, shape, dtype = ctypes.c_int(), ctypes.POINTER(ctypes.c_int)(), ctypes.c_int()
     _library.MXNDArrayGetShapeEx(handle, ctypes.byref(axes), ctypes.byref(shape))
@@ -156,8 +178,8 @@ def _nbytes(array: Any) -> int:
     return int(math.prod(shape[: max(axes.value, 0)]) * width)
 
 
-def _graph(array: Any) -> Any:
-    """What was recorded of the array, as a symbol; ``None`` if nothing was."""
-    found = _base.SymbolHandle()
-    status = _library.MXAutogradGetSymbol(_base.NDArrayHandle(array), ctypes.byref(found))
-    return None if status else mx.sym.Symbol(found)
+def _graph(array: Handle) -> mx.sym.Symbol | None:
+    """The recorded graph that computes the array; ``None`` if nothing was recorded."""
+    symbol = _base.SymbolHandle()
+    status = _library.MXAutogradGetSymbol(_base.NDArrayHandle(array), ctypes.byref(symbol))
+    return None if status else mx.sym.Symbol(symbol)

@@ -9,15 +9,16 @@ from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import TooLateError
 
-# Paddle's allocators raise MemoryError; these are messages of the libraries that it calls (2 is
-# cudaErrorMemoryAllocation), of a wrapper that raises it again, and of the plug-in, whose C_FAILED means nothing else.
-_WORDS = (
-    "CUDA error(2)",
+# Paddle's allocators raise MemoryError. These are messages of the libraries that it calls, and of a wrapper that raises
+# the error again.
+_MESSAGES = (
+    "CUDA error(2)",  # cudaErrorMemoryAllocation
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
     "ResourceExhausted",
 )
-_VIRTUAL = "CustomDevice error, the error code is : 2"
+# The C_FAILED of virtual GPUs' plug-in, which it returns when memory is short
+_VIRTUAL_MESSAGE = "CustomDevice error, the error code is : 2"
 
 
 def memory_stats(device: Device) -> MemoryStats:
@@ -25,15 +26,10 @@ def memory_stats(device: Device) -> MemoryStats:
         if paddle.__version__.startswith("2."):
             return {}  # 2.6 counts nothing of a plug-in's devices
         names.require("memory_stats")
-        now, peak, i = (
-            core.device_memory_stat_current_value,
-            core.device_memory_stat_peak_value,
-            device.index,
-        )
         return {
-            "allocated": now("Allocated", i),
-            "reserved": now("Reserved", i),
-            "peak": peak("Allocated", i),
+            "allocated": core.device_memory_stat_current_value("Allocated", device.index),
+            "reserved": core.device_memory_stat_current_value("Reserved", device.index),
+            "peak": core.device_memory_stat_peak_value("Allocated", device.index),
         }
     if device.kind != "gpu" or not paddle.is_compiled_with_cuda():
         return {}  # the host allocator keeps no statistics
@@ -48,7 +44,7 @@ def memory_stats(device: Device) -> MemoryStats:
 
 def empty_cache(device: Device | None) -> None:
     if device is None or device.kind == "gpu":
-        paddle.device.cuda.empty_cache()  # of every GPU; does nothing in a CPU build
+        paddle.device.cuda.empty_cache()  # for all GPUs; does nothing in a CPU build
 
 
 def share(fraction: float | None) -> dict[str, str]:
@@ -58,8 +54,9 @@ def share(fraction: float | None) -> dict[str, str]:
         )
     settings = {"FLAGS_allocator_strategy": "auto_growth"}
     if fraction is not None and not replaced_gpus.number and real_gpus():
-        least = min(properties(Device("gpu", i))["total_memory"] or 0 for i in range(real_gpus()))
-        settings["FLAGS_gpu_memory_limit_mb"] = str(int(fraction * least) >> 20)
+        gpus = [Device("gpu", i) for i in range(real_gpus())]
+        smallest = min(properties(gpu)["total_memory"] or 0 for gpu in gpus)
+        settings["FLAGS_gpu_memory_limit_mb"] = str(int(fraction * smallest) >> 20)
     paddle.set_flags({**settings})
     return settings
 
@@ -67,5 +64,7 @@ def share(fraction: float | None) -> dict[str, str]:
 def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
-    words = (*_WORDS, _VIRTUAL) if replaced_gpus.number else _WORDS
-    return isinstance(error, (RuntimeError, OSError)) and any(word in str(error) for word in words)
+    if not isinstance(error, (RuntimeError, OSError)):
+        return False
+    messages = (*_MESSAGES, _VIRTUAL_MESSAGE) if replaced_gpus.number else _MESSAGES
+    return any(message in str(error) for message in messages)

@@ -281,10 +281,10 @@ def test_scopes_may_be_left_out_of_order():
     before = paddle.device.get_device()
     first.__enter__()
     second.__enter__()
-    (block,) = xdevice.backends.paddle.hardware._open[1:]
-    block["before"] = "the first scope's device"
+    (block,) = xdevice.backends.paddle.hardware._open_scopes[1:]
+    block.previous = "the first scope's device"
     first.__exit__(None, None, None)
-    assert block["before"] == before
+    assert block.previous == before
     second.__exit__(None, None, None)
     assert paddle.device.get_device() == before
 

@@ -75,6 +75,9 @@ if NAME == "paddle":  # it loads the plug-in when it is imported
     connect()
     import_module("xdevice.backends.paddle")
     request.put_back(before)
+import_module(
+    f"xdevice.backends.{NAME}"
+)  # MXNet cannot be imported without its adapter under NumPy 2
 lists = lists_of(NAME)
 import_module(f"xdevice.backends.{NAME}")  # what the adapter itself changes does not count
 replaced = "STAND_IN" if STAND_IN else "VIRTUAL"

@@ -20,9 +20,13 @@ def lists_of(framework: str) -> list[Listed]:
     Other processes read the lists: the import of virtual GPUs imports the adapter, which would hold names before a
     test removes them.
     """
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        homes = f"xdevice.backends.{framework}", f"xdevice.virtual.{framework}"
+    homes = f"xdevice.backends.{framework}", f"xdevice.virtual.{framework}"
+    pool = multiprocessing.get_context("fork").Pool(1)
+    try:
         return [each for each in pool.map(_listed, homes) if each is not None]
+    finally:
+        pool.close()  # not terminate, which PaddlePaddle reports as a fatal signal
+        pool.join()
 
 
 def _listed(home: str) -> Listed | None:

@@ -15,7 +15,7 @@ import mxnet as mx
 import numpy as np
 
 from xdevice.backends.mxnet import mixing
-from xdevice.backends.mxnet.private_names import in_place_of, names
+from xdevice.virtual.mxnet.private_names import in_place_of, names
 
 WIDER = frozenset({  # with a kernel for float16 on GPUs and none on the CPU, MXNet 1.9.1
     *("FullyConnected", "Convolution", "Deconvolution", "RNN", "LRN", "dot", "batch_dot", "_np_dot", "_npi_matmul"),

@@ -32,18 +32,18 @@ from mxnet import base
 from mxnet.runtime import Feature, Features
 
 from xdevice.backends import mxnet as adapter
-from xdevice.backends.mxnet import mixing, private_names
+from xdevice.backends.mxnet import mixing
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, count, existing
-from xdevice.backends.mxnet.private_names import in_library, in_place_of
 from xdevice.kit import dlpack
 from xdevice.virtual.mxnet import kernels
+from xdevice.virtual.mxnet.private_names import DEVICE_AT, in_library, in_place_of, names
 
 CPU, GPU = 1, 2  # MXNet's numbers for types of devices
 _GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
 """Where the lists of types and indices that ``group2ctx`` gives begin, behind their length and names."""
 
 _base: Any = base
-_array_of: Any = private_names.names.value("mxnet.ndarray.sparse:_ndarray_cls")
+_array_of: Any = names.value("mxnet.ndarray.sparse:_ndarray_cls")
 _Handle = ctypes.c_void_p * 1
 _MAGIC = 0xF993FAC9, 0xF993FACA  # of an array, with the shapes of MXNet and with those of NumPy
 _HEADER = struct.calcsize("<QQQ")  # of a file, the last of which is the number of arrays
@@ -55,7 +55,7 @@ _updating = threading.local()
 
 
 def start(n: int) -> None:
-    for name, at in private_names.DEVICE_AT.items():
+    for name, at in DEVICE_AT.items():
         if hasattr(_base._LIB, name):  # builds differ
             in_library(name)(partial(_taking, at, _GROUPS.get(name)))
     in_library("MXNDArrayGetContext")(_giving)

@@ -155,10 +155,15 @@ def key(package: Path) -> str:
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
     from xdevice.backends.paddle import hardware, transfers
-    from xdevice.backends.paddle.private_names import names
+    from xdevice.backends.paddle.private_names import names as names_of_the_adapter
     from xdevice.virtual.paddle import repairs
+    from xdevice.virtual.paddle.private_names import names
 
-    names.check(*(("STAND_IN", "READ") if stand_in else ("VIRTUAL",)), "OTHERS")
+    if stand_in:
+        names.check("STAND_IN", "READ", "OTHERS")
+    else:
+        names.check("VIRTUAL", "OTHERS")
+    names_of_the_adapter.check("OTHERS")
     request.refuse_to_hide(hardware.real_gpus(), n, "paddle", force)
     if hardware.plugged_in(hardware.WORD) != n:
         raise VirtualDeviceError(

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeAlias
 
-from xdevice.backends.paddle.private_names import replace_name
+from xdevice.virtual.paddle.private_names import replace_name
 
 Function: TypeAlias = Callable[..., Any]
 

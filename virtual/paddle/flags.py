@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-from xdevice.backends.paddle.private_names import names, replace_name
+from xdevice.virtual.paddle.private_names import names, replace_name
 
 NativeFlags: TypeAlias = Any
 

@@ -9,8 +9,8 @@ import paddle
 from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
-from xdevice.backends.paddle.private_names import in_place_of, names, replace_name
 from xdevice.virtual.paddle.answers import CORE, answer_by_caller, replace_in_core
+from xdevice.virtual.paddle.private_names import in_place_of, names, replace_name
 
 NativePlace: TypeAlias = Any
 Tensor: TypeAlias = Any

@@ -13,7 +13,8 @@ from paddle.base import core
 
 from xdevice.backends.paddle import hardware
 from xdevice.backends.paddle.placement import device_of, move
-from xdevice.backends.paddle.private_names import in_place_of, names, replace_name
+from xdevice.backends.paddle.private_names import names as names_of_the_adapter
+from xdevice.virtual.paddle.private_names import in_place_of, replace_name
 
 NativePlace: TypeAlias = Any
 Operation: TypeAlias = Callable[..., Any]
@@ -43,7 +44,7 @@ def _run_on_the_host(operation: Operation, *args: Any, **kwargs: Any) -> Any:
     The operation of `RMSProp` refuses separate copies of a tensor that it reads and writes. The operations of
     `GradScaler`, and of recurrent layers when they are created, leave their results on the CPU.
     """
-    names.require("moves between devices")
+    names_of_the_adapter.require("moves between devices")
     copies: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of a tensor: the tensor, and its copy
 
     def on_host(value: Any) -> Any:

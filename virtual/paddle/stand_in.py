@@ -21,7 +21,6 @@ import paddle
 from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
-from xdevice.backends.paddle.private_names import in_place_of, names, replace_name
 from xdevice.virtual import request
 from xdevice.virtual.paddle.answers import CORE, answer_by_caller, replace_in_core
 from xdevice.virtual.paddle.flags import add_cuda_flags
@@ -32,6 +31,7 @@ from xdevice.virtual.paddle.places import (
     gpu_index,
     replace_places,
 )
+from xdevice.virtual.paddle.private_names import in_place_of, names, replace_name
 from xdevice.virtual.paddle.streams import replace_streams
 
 core: Any = _core

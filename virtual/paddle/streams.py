@@ -8,9 +8,9 @@ from typing import Any
 from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
-from xdevice.backends.paddle.private_names import names, replace_name
 from xdevice.virtual.paddle.answers import replace_in_core
 from xdevice.virtual.paddle.places import base_class_of, current_gpu, gpu_index
+from xdevice.virtual.paddle.private_names import names, replace_name
 
 core: Any = _core
 _device: Any = import_module("paddle.device")

@@ -1,4 +1,4 @@
-"""The private names of PaddlePaddle that this adapter replaces or reads: see ``names.txt``.
+"""The private names of PaddlePaddle that the adapter replaces or reads: see ``names.txt``.
 
 ``paddle.base.core`` is not public, and lacks on a build for the CPU what is optional there.
 """
@@ -6,8 +6,7 @@
 from xdevice.kit.private_names import PrivateNames
 
 LAST_TRIED = {"3.3.1": "3.10 3.11 3.12 3.13"}
-"""The newest version that has all of these names, and passed on virtual GPUs; by version, the Pythons with wheels."""
+"""The newest version that has all of these names, by the Pythons that have wheels of it."""
 
 names = PrivateNames(__file__, "paddle", "paddlepaddle", LAST_TRIED)
-VIRTUAL, STAND_IN, NAMES = names.of("VIRTUAL"), names.of("STAND_IN"), names.of()
-in_place_of, replace_name = names.in_place_of, names.replace
+NAMES = names.of()

@@ -38,12 +38,13 @@ def test_a_virtual_gpu_is_a_cpu_context_and_the_programs_own_stay_cpus():
 
 
 def test_what_is_on_a_real_gpu_is_never_taken_for_virtual():
-    from xdevice.backends.mxnet.placement import holder  # no array can be there on this machine
+    from xdevice.backends.mxnet.placement import device_of_context
 
+    # no array can be on a GPU of this machine, so the function is called instead of device_of
     with pytest.raises(
         xdevice.UnknownPlacementError, match="is on a real GPU, which virtual ones hide"
     ):
-        holder(mx.gpu(0))
+        device_of_context(mx.gpu(0))
 
 
 def test_mxnets_own_factories_and_blocks_take_the_native_device():
