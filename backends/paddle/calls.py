@@ -143,9 +143,9 @@ def _module_attributes(replacements: dict[int, tuple[Function, Function]]) -> It
         if module_name.partition(".")[0] != "paddle":
             continue
         for name, value in list(getattr(module, "__dict__", {}).items()):
-            original, replacement = replacements.get(id(value), (None, None))
-            if original is value and replacement is not None:
-                yield _EntryPoint(module, name, value, replacement)
+            if id(value) in replacements:
+                original, replacement = replacements[id(value)]
+                yield _EntryPoint(module, name, original, replacement)
 
 
 def _methods_and_engine_functions() -> Iterator[_EntryPoint]:
@@ -178,7 +178,9 @@ def _observed(function: Function, name: str) -> Function:
     return call
 
 
-_OBSERVED_CALL = _observed(len, "").__code__  # type: ignore[attr-defined]  # the code of each such function
+_OBSERVED_CALL = _observed(
+    len, ""
+).__code__  # all functions that `_observed` returns have this code
 
 
 def call_in(frame: FrameType) -> tuple[str, tuple[Any, ...]] | None:

@@ -1,30 +1,25 @@
 """MXNet programs written for GPUs, unedited: virtual GPUs answer to ``mx.gpu(i)``.
 
-To Python a virtual GPU is ``Context('gpu', i)`` in every respect; to MXNet's library it is ``cpu(1001 + i)``. The
-border between the two is crossed in few places, and only there is one put for the other: the functions of the library
-that take or give a device, which are replaced on ``mxnet.base._LIB``, and the text that operators make of a context.
+In Python a virtual GPU is ``Context('gpu', i)``; in MXNet's library it is ``cpu(1001 + i)``. One is converted to the
+other in two places: in the functions of the library that accept or return a device, which are replaced in
+``mxnet.base._LIB``, and in the text that operators make of a context.
 
-To the library arrays of the CPU and of a virtual GPU are the CPU's alike, so each operation is refused here that has
-both, as MXNet refuses it where GPUs are real. It never compares one GPU with another.
+For the library, arrays of the CPU and of a virtual GPU are both the CPU's. An operation on both is therefore refused
+here, as MXNet refuses it with real GPUs. Like MXNet, this does not compare one GPU with another.
 
-Saved arrays, pickles and DLPack's capsules hold ``gpu(i)``, as those of MXNet with CUDA do, and come back there: the
-library's contexts are rewritten after it has written them, and arrays that say ``gpu(i)`` are moved after it has read
-them, to the CPU.
+Saved arrays, pickles and DLPack's capsules contain ``gpu(i)``, as those of MXNet with CUDA do, and are loaded to that
+GPU (`files`).
 
-Differs from a GPU: DLPack copies; page-locked memory is the host's. There is no RTC and no cuDNN, whose environment
-variables do nothing, and a key-value store that is asked for as ``nccl`` is a ``device`` one.
+Differs from a GPU: DLPack copies; page-locked memory is the host's. There is no RTC and no cuDNN, so cuDNN's
+environment variables have no effect. A key-value store ``nccl`` is a ``device`` one.
 """
 
 import ctypes
-import math
 import os
 import re
-import struct
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from mmap import ACCESS_COPY, ACCESS_WRITE, mmap
-from pathlib import Path
 from typing import Any
 
 import mxnet as mx
@@ -34,250 +29,165 @@ from mxnet.runtime import Feature, Features
 from xdevice.backends import mxnet as adapter
 from xdevice.backends.mxnet import mixing
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, count, existing
-from xdevice.kit import dlpack
-from xdevice.virtual.mxnet import kernels
-from xdevice.virtual.mxnet.private_names import DEVICE_AT, in_library, in_place_of, names
-
-CPU, GPU = 1, 2  # MXNet's numbers for types of devices
-_GROUPS = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
-"""Where the lists of types and indices that ``group2ctx`` gives begin, behind their length and names."""
+from xdevice.backends.mxnet.mixing import Arguments, Function, Handle
+from xdevice.virtual.mxnet import files, float16, operators
+from xdevice.virtual.mxnet.files import CPU, GPU
+from xdevice.virtual.mxnet.private_names import DEVICE_AT, in_library, in_place_of
 
 _base: Any = base
-_array_of: Any = names.value("mxnet.ndarray.sparse:_ndarray_cls")
-_Handle = ctypes.c_void_p * 1
-_MAGIC = 0xF993FAC9, 0xF993FACA  # of an array, with the shapes of MXNet and with those of NumPy
-_HEADER = struct.calcsize("<QQQ")  # of a file, the last of which is the number of arrays
-_STORAGES = range(
-    3
-)  # dense, of sparse rows, and CSR: each is the number of arrays of indices that it has
-_BYTES = 4, 8, 2, 1, 4, 1, 8, 1, 2, 2, 4, 8, 2  # of each type, by MXNet's number
-_updating = threading.local()
+_GROUPS_AT = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
+"""The index of the argument ``group2ctx``'s names; its types and indices follow, and its length precedes it."""
 
 
-def start(n: int) -> None:
-    for name, at in DEVICE_AT.items():
-        if hasattr(_base._LIB, name):  # builds differ
-            in_library(name)(partial(_taking, at, _GROUPS.get(name)))
-    in_library("MXNDArrayGetContext")(_giving)
-    in_library("MXGetGPUCount")(lambda _, count: _tell(count, n))
-    in_library("MXGetGPUMemoryInformation64")(_memory)
-    in_library("MXKVStoreCreate")(_without_nccl)
+class _Update(threading.local):
+    """Whether this thread runs an updater of a key-value store."""
+
+    is_running = False
+
+
+_update = _Update()
+
+
+def start(number: int) -> None:
+    """Let the virtual GPUs stand in; ``number`` is how many there are."""
+    _convert_devices(number)
     for name in (mixing.OPERATOR, mixing.FUNCTION):
-        in_library(name)(partial(_checked, name))
-    in_place_of("mxnet.kvstore.kvstore:_updater_wrapper")(
-        lambda wrap, updater: wrap(partial(_unchecked, updater))
-    )
-    kernels.start()
-    in_library("MXGetLastError")(_in_gpus)
-    _keep_in_files()
+        in_library(name)(partial(_check_contexts, name))
+    in_place_of("mxnet.kvstore.kvstore:_updater_wrapper")(_wrap_updater)
+    in_library("MXKVStoreCreate")(_create_store)
+    float16.start()
+    operators.start()
+    files.start()
     Features()["CUDA"] = Feature(b"CUDA", True)
-    in_place_of("mxnet.runtime:feature_list")(_with_cuda)
-    adapter.translate(_in_text)
+    in_place_of("mxnet.runtime:feature_list")(_features)
 
 
-def _with_cuda(features: Any) -> list[Any]:
-    return [Feature(b"CUDA", True) if each.name == "CUDA" else each for each in features()]
+def _convert_devices(number: int) -> None:
+    """Replace what accepts or returns a device: ``gpu(i)`` in Python is ``cpu(1001 + i)`` in the library."""
+    for name, index in DEVICE_AT.items():
+        if hasattr(_base._LIB, name):  # builds differ
+            in_library(name)(partial(_call_with_device, index, _GROUPS_AT.get(name)))
+    in_library("MXNDArrayGetContext")(_get_context)
+    in_library("MXGetGPUCount")(lambda _, pointer: _return(pointer, number))
+    in_library("MXGetGPUMemoryInformation64")(_memory)
+    in_library("MXGetLastError")(_last_error)
+    adapter.translate(_context_in_text)
 
 
-def _in_text(value: Any) -> Any:
-    is_gpu = getattr(value, "device_typeid", None) == GPU
-    return f"cpu({FIRST_VIRTUAL + existing(value.device_id)})" if is_gpu else value
+def _features(native: Function) -> list[Any]:
+    cuda = Feature(b"CUDA", True)
+    return [cuda if feature.name == "CUDA" else feature for feature in native()]
 
 
-def _number(value: Any) -> int:
+def _context_in_text(value: Any) -> Any:
+    """The value that an operator's text has in place of a context."""
+    if getattr(value, "device_typeid", None) != GPU:
+        return value
+    return f"cpu({FIRST_VIRTUAL + existing(value.device_id)})"
+
+
+def _as_int(value: Any) -> int:
+    """The number in an argument, which is one of ctypes' integers or one of Python's."""
     return int(getattr(value, "value", value))
 
 
-def _taking(at: int, groups: int | None, function: Callable[..., int], *args: Any) -> int:
-    if _number(args[at]) == GPU:
-        index = existing(_number(args[at + 1]))
-        args = (*args[:at], ctypes.c_int(CPU), ctypes.c_int(FIRST_VIRTUAL + index), *args[at + 2 :])
-    if groups is not None:
-        length, (_, types, indices) = args[groups - 1], args[groups : groups + 3]
-        for k in range(_number(length) if length else 0):
-            if types[k] == GPU:
-                types[k], indices[k] = CPU, FIRST_VIRTUAL + existing(indices[k])
-    return function(*args)
+def _call_with_device(
+    device_at: int, groups_at: int | None, native: Callable[..., int], *args: Any
+) -> int:
+    if _as_int(args[device_at]) == GPU:
+        index = FIRST_VIRTUAL + existing(_as_int(args[device_at + 1]))
+        device = ctypes.c_int(CPU), ctypes.c_int(index)
+        args = (*args[:device_at], *device, *args[device_at + 2 :])
+    if groups_at is not None:
+        length = args[groups_at - 1]
+        _, types, indices = args[groups_at : groups_at + 3]
+        for i in range(_as_int(length) if length else 0):
+            if types[i] == GPU:
+                types[i], indices[i] = CPU, FIRST_VIRTUAL + existing(indices[i])
+    return native(*args)
 
 
-def _giving(function: Callable[..., int], handle: Any, kind: Any, index: Any) -> int:
-    status = function(handle, kind, index)
-    if kind._obj.value == CPU and 0 <= index._obj.value - FIRST_VIRTUAL < count("gpu"):
-        kind._obj.value, index._obj.value = GPU, index._obj.value - FIRST_VIRTUAL
+def _get_context(native: Callable[..., int], handle: Handle, device_type: Any, index: Any) -> int:
+    status = native(handle, device_type, index)
+    gpu_index = index._obj.value - FIRST_VIRTUAL
+    if device_type._obj.value == CPU and 0 <= gpu_index < count("gpu"):
+        device_type._obj.value, index._obj.value = GPU, gpu_index
     return status
 
 
-def _in_gpus(last_error: Callable[[], bytes]) -> bytes:
-    """What the library says of ``cpu(1002)`` is about ``gpu(1)``."""
+def _last_error(native: Callable[[], bytes]) -> bytes:
+    """The library's message, with ``gpu(1)`` in place of ``cpu(1002)``."""
 
-    def name(found: re.Match[bytes]) -> bytes:
-        index = int(found[1]) - FIRST_VIRTUAL
-        return b"gpu(%d)" % index if 0 <= index < count("gpu") else found[0]
+    def gpu_name(match: re.Match[bytes]) -> bytes:
+        index = int(match[1]) - FIRST_VIRTUAL
+        return b"gpu(%d)" % index if 0 <= index < count("gpu") else match[0]
 
-    return re.sub(rb"\bcpu\((\d+)\)", name, last_error())
-
-
-def _without_nccl(create: Callable[..., int], name: Any, out: Any) -> int:
-    """A store that sums on the devices stands in for NCCL's, and says so: its type is ``device``."""
-    return create(ctypes.c_char_p(b"device") if name.value == b"nccl" else name, out)
+    return re.sub(rb"\bcpu\((\d+)\)", gpu_name, native())
 
 
-def _tell(pointer: Any, value: int) -> int:
+def _create_store(native: Callable[..., int], name: Any, out: Any) -> int:
+    """A ``device`` store, which sums on the devices, in place of one that uses NCCL."""
+    if name.value == b"nccl":
+        name = ctypes.c_char_p(b"device")
+    return native(name, out)
+
+
+def _return(pointer: Any, value: int) -> int:
+    """Write a result of a function of the library, and return the status of success."""
     pointer._obj.value = value
     return 0
 
 
-def _memory(_: Any, index: Any, free: Any, total: Any) -> int:
-    existing(_number(index))
+def _memory(_: Function, index: Any, free: Any, total: Any) -> int:
+    existing(_as_int(index))
     page = os.sysconf("SC_PAGE_SIZE")
-    return _tell(free, page * os.sysconf("SC_AVPHYS_PAGES")) or _tell(
-        total, page * os.sysconf("SC_PHYS_PAGES")
+    _return(free, page * os.sysconf("SC_AVPHYS_PAGES"))
+    return _return(total, page * os.sysconf("SC_PHYS_PAGES"))
+
+
+def _check_contexts(call: str, native: Callable[..., int], *args: Any) -> int:
+    if not _update.is_running:
+        for handles in mixing.operands(call, args):
+            _check_operands(handles, call, args)
+    return native(*args)
+
+
+def _check_operands(handles: Sequence[Handle], call: str, args: Arguments) -> None:
+    """Raise MXNet's error if some operands are on the CPU, and others on GPUs."""
+    if len(handles) < 2:
+        return
+    contexts = [mixing.context_of(handle) for handle in handles]
+    is_cpu = [device_type == CPU for device_type, _ in contexts]
+    if len(set(is_cpu)) == 1:
+        return
+    other = is_cpu.index(not is_cpu[0])
+    if call == mixing.OPERATOR:
+        name = mixing.name_of(args[0].value)
+    else:
+        name = mixing.name_in(call, args)
+    first_context, other_context = _native(contexts[0]), _native(contexts[other])
+    raise mx.MXNetError(  # MXNet's own message
+        f"Operator {name} require all inputs live on the same context. But the first argument is on "
+        f"{first_context} while the {other + 1}-th argument is on {other_context}"
     )
 
 
-def _checked(call: str, function: Callable[..., int], *args: Any) -> int:
-    for handles in () if getattr(_updating, "now", False) else mixing.operands(call, args):
-        if len(handles) > 1:
-            _check(handles, call, args)
-    return function(*args)
+def _native(context: tuple[int, int]) -> mx.Context:
+    device_type, index = context
+    return mx.Context(mx.Context.devtype2str[device_type], index)
 
 
-def _check(handles: Sequence[Any], call: str, args: Any) -> None:
-    places = [mixing.context_of(handle) for handle in handles]
-    of_first = places[0][0] == CPU
-    other = next((i for i, (kind, _) in enumerate(places) if (kind == CPU) is not of_first), None)
-    if other is not None:
-        name = (
-            mixing.name_of(args[0].value) if call == mixing.OPERATOR else mixing.name_in(call, args)
-        )
-        first, second = (
-            mx.Context(mx.Context.devtype2str[kind], index)
-            for kind, index in (places[0], places[other])
-        )
-        raise mx.MXNetError(
-            f"Operator {name} require all inputs live on the same context. But the first argument is on {first} while "
-            f"the {other + 1}-th argument is on {second}"  # MXNet's own words
-        )
+def _wrap_updater(native: Function, updater: Callable[..., None]) -> Any:
+    """Let a key-value store update weights that are on the CPU with gradients of GPUs.
 
+    With real GPUs the store moves the weights to the GPU of the first gradient.
+    """
 
-def _unchecked(updater: Callable[..., None], *args: Any) -> None:
-    """Let a key-value store update weights that it has on the CPU: only real GPUs' gradients bring them to a GPU."""
-    _updating.now = True
-    try:
-        updater(*args)
-    finally:
-        _updating.now = False
+    def run(*args: Any) -> None:
+        _update.is_running = True
+        try:
+            updater(*args)
+        finally:
+            _update.is_running = False
 
-
-def _keep_in_files() -> None:
-    """Replace the library's functions that write and read arrays."""
-    _after("MXNDArraySave", lambda name, *_: _in_file(name, ACCESS_WRITE, _name_gpus))
-    _after("MXNDArraySaveRawBytes", _saved)
-    _after(
-        "MXNDArrayLoad",
-        lambda name, _, handles, *__: _in_file(name, ACCESS_COPY, partial(_put_all, handles._obj)),
-    )
-    _after(
-        "MXNDArrayLoadFromBuffer",
-        lambda data, _, __, handles, *___: _put_all(handles._obj, getattr(data, "value", data)),
-    )
-    _after(
-        "MXNDArrayLoadFromRawBytes",
-        lambda data, _, handle: _put_all(_Handle.from_buffer(handle._obj), data, 0, 1),
-    )
-    _after("MXNDArrayToDLPack", _exported)
-    in_library("MXNDArrayFromDLPackEx")(_take)
-
-
-def _after(name: str, change: Callable[..., None]) -> None:
-    """Let the library's function be followed by the other with the same arguments, if it succeeds."""
-
-    @in_library(name)
-    def call(function: Callable[..., int], *args: Any) -> int:
-        status = function(*args)
-        if status == 0:
-            change(*args)
-        return status
-
-
-def _saved(handle: Any, length: Any, pointer: Any) -> None:
-    address = ctypes.cast(pointer._obj, ctypes.c_void_p).value
-    if address is not None:
-        _name_gpus((ctypes.c_char * length._obj.value).from_address(address), 0, 1)
-
-
-def _exported(handle: Any, tensor: Any) -> None:
-    device = dlpack.device_at(tensor._obj.value)
-    if device[0] == dlpack.CPU and device[1] >= FIRST_VIRTUAL:
-        device[:] = [dlpack.CUDA, device[1] - FIRST_VIRTUAL]
-
-
-def _take(take: Any, tensor: Any, transient: Any, handle: Any) -> int:
-    device = dlpack.device_at(getattr(tensor, "value", None) or ctypes.addressof(tensor._obj))
-    kind, index = device
-    if kind == dlpack.CUDA:
-        device[:] = [dlpack.CPU, 0]
-    status: int = take(tensor, transient, handle)
-    if status == 0 and kind == dlpack.CUDA:
-        handle._obj.value = _moved(handle._obj.value, existing(index))
-    return status
-
-
-def _in_file(name: Any, access: int, change: Callable[[Any], None]) -> None:
-    path = Path(name.value.decode())
-    if path.is_file():
-        with (
-            path.open("r+b" if access == ACCESS_WRITE else "rb") as file,
-            mmap(file.fileno(), 0, access=access) as data,
-        ):
-            change(data)
-
-
-def _name_gpus(data: Any, *span: int) -> None:
-    for at, kind, index in _contexts(data, *span):
-        if kind == CPU and index >= FIRST_VIRTUAL:
-            struct.pack_into("<ii", data, at, GPU, index - FIRST_VIRTUAL)
-
-
-def _put_all(handles: Any, data: Any, *span: int) -> None:
-    for i, (_, kind, index) in enumerate(_contexts(data, *span)):
-        if kind == GPU:
-            handles[i] = _moved(handles[i], existing(index))
-
-
-def _moved(handle: Any, index: int) -> Any:
-    """The handle of a copy on a GPU; the first one is freed."""
-    there: Any = _array_of(ctypes.c_void_p(handle)).copyto(mx.gpu(index))
-    made = ctypes.c_void_p()
-    mx.base.check_call(_base._LIB.MXShallowCopyNDArray(there.handle, ctypes.byref(made)))
-    return made.value
-
-
-def _contexts(
-    data: Any, at: int = _HEADER, count: int | None = None
-) -> Iterator[tuple[int, int, int]]:
-    """Where the context of each array is, and the context; zeros for one without values; none in older files."""
-
-    def read(numbers: str) -> tuple[int, ...]:
-        nonlocal at
-        at += struct.calcsize("<" + numbers)
-        return struct.unpack_from("<" + numbers, data, at - struct.calcsize("<" + numbers))
-
-    def shape() -> tuple[int, ...] | None:
-        (rank,) = read("i")
-        return read(f"{rank}q") if rank >= 0 else None
-
-    for _ in range(struct.unpack_from("<Q", data, at - 8)[0] if count is None else count):
-        magic, storage = read("Ii")
-        if magic not in _MAGIC or storage not in _STORAGES:
-            return
-        stored = shape() if storage else None
-        whole = shape()
-        if whole is None or (not whole and magic == _MAGIC[0]):
-            yield 0, 0, 0
-            continue
-        where, (kind, index, dtype) = at, read("iii")
-        yield where, kind, index
-        parts = [(dtype, whole if stored is None else stored)]
-        parts += [(read("i")[0], shape() or ()) for _ in range(storage)]
-        at += sum(_BYTES[kind] * math.prod(sizes) for kind, sizes in parts)
+    return native(run)
