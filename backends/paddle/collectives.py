@@ -3,12 +3,14 @@
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, TypeAlias
 
 import paddle
 
 from xdevice.backends.paddle.placement import dense, dtype_name
 from xdevice.errors import ArgumentTypeError, NotSupportedError
+
+Tensor: TypeAlias = Any
 
 _ELEMENTWISE: dict[str, Any] = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
 _WIDER = {
@@ -24,64 +26,66 @@ _USUAL = {"bool", "uint8", "int32", "int64", "bfloat16", "float16", "float32", "
 _LETTERS = {"bool": "b", "uint": "u", "int": "i", "bfloat": "f", "float": "f", "complex": "c"}
 
 
-def kind(tensor: Any) -> str:
+def kind(tensor: Tensor) -> str:
     if not tensor.is_dense():
         raise ArgumentTypeError(
             "a plain array is needed, and this is a sparse tensor; take its to_dense() first"
         )
-    word = dtype_name(tensor).partition("_")[0].rstrip("0123456789")
-    return _LETTERS.get(word, "O")
+    family = dtype_name(tensor).partition("_")[0].rstrip("0123456789")  # of "float8_e5m2": "float"
+    return _LETTERS.get(family, "O")
 
 
-def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+def split(tensor: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     _check(tensor, "split")
     with paddle.no_grad():
         return list(paddle.split(dense(tensor, "split"), list(sizes)))
 
 
-def _check(tensor: Any, verb: str) -> None:
-    """`NotSupportedError` for a dtype that PaddlePaddle stores, and has no kernels for."""
+def _check(tensor: Tensor, verb: str) -> None:
+    """Raise an error for a dtype that PaddlePaddle can store, but not compute with."""
     if dtype_name(tensor) in _STORED:
         raise NotSupportedError(
             f"paddle cannot {verb} {dtype_name(tensor)}; convert it first with .astype('float32')"
         )
 
 
-def leaf(tensor: Any) -> Any:
-    own = tensor.detach()  # the clone of a parameter is not a leaf
-    own.stop_gradient = kind(own) not in "fc"
-    return own
+def leaf(tensor: Tensor) -> Tensor:
+    detached = tensor.detach()  # not a clone: the clone of a parameter is not a leaf
+    detached.stop_gradient = kind(detached) not in "fc"
+    return detached
 
 
-def pack(tensors: Sequence[Any]) -> Any:
+def pack(tensors: Sequence[Tensor]) -> Tensor:
     with paddle.no_grad():
         flat = [dense(tensor).detach().reshape([-1]) for tensor in tensors]
         return paddle.concat(flat) if len(flat) > 1 else flat[0].clone()
 
 
-def is_packable(tensor: Any, nbytes: int) -> bool:
+def is_packable(tensor: Tensor, nbytes: int) -> bool:
     if type(tensor) is not paddle.Tensor or not tensor.stop_gradient or not tensor.is_dense():
         return False
     is_usual = dtype_name(tensor) in _USUAL and tensor.is_contiguous()
     return is_usual and 0 < int(tensor.size) * tensor.element_size() <= nbytes
 
 
-def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
+def unpack(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
     with paddle.no_grad():
         sizes = [tensor.size for tensor in like]
         parts = paddle.split(vector, sizes) if len(sizes) > 1 else [vector.clone()]
         return [part.reshape(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
 
 
-def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+def reduce(vectors: Sequence[Tensor], op: str, weights: Sequence[float] | None) -> Tensor:
     _check(vectors[0], "reduce")
     with paddle.no_grad():
         wider = _WIDER.get(dtype_name(vectors[0]))
-        wide = [vector.astype(wider) for vector in vectors] if wider else vectors
-        weighted = wide if weights is None else [v * w for v, w in zip(wide, weights, strict=True)]
-        found = functools.reduce(_ELEMENTWISE[op], weighted)
-        found = found.clone() if found is vectors[0] else found
-        return found.astype(vectors[0].dtype) if wider else found
+        operands = [vector.astype(wider) for vector in vectors] if wider else vectors
+        if weights is not None:
+            operands = [v * weight for v, weight in zip(operands, weights, strict=True)]
+        result = functools.reduce(_ELEMENTWISE[op], operands)
+        if result is vectors[0]:
+            result = result.clone()
+        return result.astype(vectors[0].dtype) if wider else result
 
 
 def threads() -> Callable[[], AbstractContextManager[Any]] | None:

@@ -1,6 +1,6 @@
 """Gradients, by Paddle's autograd."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import paddle
 from paddle.autograd.py_layer import once_differentiable
@@ -9,10 +9,12 @@ from xdevice.backends.paddle import placement
 from xdevice.contract import Call
 from xdevice.errors import NotSupportedError
 
-_marked: Any = once_differentiable
-_ONCE_DIFFERENTIABLE = _marked(
-    lambda: None
-).__code__  # the code of every ``backward`` that is marked so
+Node: TypeAlias = Any  # of the graph of operations that PaddlePaddle records
+Tensor: TypeAlias = Any
+
+_decorator: Any = once_differentiable
+# All methods ``backward`` with this decorator have the same code
+_ONCE_DIFFERENTIABLE = _decorator(lambda: None).__code__
 
 
 def is_floating(tensor: Any) -> bool:
@@ -27,46 +29,60 @@ def value_and_gradients(
         value, aux = call(variables)
         if value.stop_gradient:  # it depends on no variable
             return value.detach(), aux, [paddle.zeros_like(p).detach() for p in variables]
-        once = _only_once(value.grad_fn) if nested else ""
-        if once:
-            raise NotSupportedError(
-                f"paddle has no gradients of gradients of {once}; differentiate another function"
-            )
-        found = paddle.grad(value, variables, create_graph=nested, allow_unused=True)
-    return (
-        value if nested else value.detach(),
-        aux,
-        [_beside(p, g) for p, g in zip(variables, found, strict=True)],
-    )
+        if nested:
+            _check_twice_differentiable(value.grad_fn)
+        native_gradients = paddle.grad(value, variables, create_graph=nested, allow_unused=True)
+    gradients = [
+        _gradient_beside(variable, gradient)
+        for variable, gradient in zip(variables, native_gradients, strict=True)
+    ]
+    return value if nested else value.detach(), aux, gradients
 
 
-def _only_once(node: Any) -> str:
-    """What of the operations can be differentiated once only: the gradient of its gradient would be zero (3.3.1)."""
-    seen, left = set[int](), [node]
-    while left:
-        node = left.pop()
-        if node is None or node.node_ptr() in seen:
+def _check_twice_differentiable(last_node: Node) -> None:
+    """Raise an error if an operation has no second gradient: PaddlePaddle 3.3.1 would return zeros."""
+    visited = set[int]()
+    nodes = [last_node]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node.node_ptr() in visited:
             continue
-        if node.name() in ("Dy2StGradNode", "GradNodeBase"):  # the latter before 3.3
-            return "what paddle.jit.to_static has compiled"
-        layer = node.name().removeprefix("GradNodePyLayer_")
-        if layer != node.name():  # a node says no more of its class than the name
-            classes = [cls for cls in subclasses(paddle.autograd.PyLayer) if cls.__name__ == layer]
-            if any(
-                getattr(cls.backward, "__code__", None) is _ONCE_DIFFERENTIABLE for cls in classes
-            ):
-                return f"{layer}, which is marked once_differentiable"
-        seen.add(node.node_ptr())
-        left += node.next_functions
-    return ""
+        operation = _once_differentiable(node.name())
+        if operation is not None:
+            raise NotSupportedError(
+                f"paddle has no gradients of gradients of {operation}; differentiate another function"
+            )
+        visited.add(node.node_ptr())
+        nodes += node.next_functions
+
+
+def _once_differentiable(node_name: str) -> str | None:
+    """A description of the node's operation, if it can be differentiated only once."""
+    if node_name in (
+        "Dy2StGradNode",
+        "GradNodeBase",
+    ):  # the second name is that of versions before 3.3
+        return "what paddle.jit.to_static has compiled"
+    layer = node_name.removeprefix("GradNodePyLayer_")
+    if layer == node_name:
+        return None
+    # a node gives only the name of its class
+    for cls in subclasses(paddle.autograd.PyLayer):
+        code = getattr(cls.backward, "__code__", None)
+        if cls.__name__ == layer and code is _ONCE_DIFFERENTIABLE:
+            return f"{layer}, which is marked once_differentiable"
+    return None
 
 
 def subclasses(cls: Any) -> list[Any]:
-    """The class, and all that derive from it."""
-    return [cls, *(each for subclass in cls.__subclasses__() for each in subclasses(subclass))]
+    """The class, and all classes that derive from it."""
+    classes = [cls]
+    for subclass in cls.__subclasses__():
+        classes += subclasses(subclass)
+    return classes
 
 
-def _variable(parameter: Any, nested: bool) -> Any:
+def _variable(parameter: Tensor, nested: bool) -> Tensor:
     if nested and not parameter.stop_gradient:
         return parameter.clone()  # a separate object through which the outer gradient flows
     variable = parameter.detach()
@@ -74,20 +90,16 @@ def _variable(parameter: Any, nested: bool) -> Any:
     return variable
 
 
-def _beside(parameter: Any, gradient: Any) -> Any:
-    """The gradient on its parameter's device, where some of Paddle's kernels do not put it."""
+def _gradient_beside(parameter: Tensor, gradient: Tensor | None) -> Tensor:
+    """The gradient, dense and on its parameter's device; some of Paddle's kernels leave it on another."""
     if gradient is None:
         return paddle.zeros_like(parameter).detach()
-    if (
-        gradient.is_selected_rows()
-    ):  # that of a sparse embedding, whose shape is of the rows that were looked up
+    # the gradient of a sparse embedding has only the rows that were looked up
+    if gradient.is_selected_rows():
         rows = paddle.to_tensor(gradient.rows(), dtype="int64").unsqueeze(1)
-        gradient = paddle.scatter_nd_add(
-            paddle.zeros_like(parameter), rows, gradient._get_tensor_from_selected_rows()
-        )
+        values = gradient._get_tensor_from_selected_rows()
+        gradient = paddle.scatter_nd_add(paddle.zeros_like(parameter), rows, values)
     device = placement.device_of(parameter)
-    return (
-        gradient
-        if placement.device_of(gradient) is device
-        else placement.move(gradient, device, False)
-    )
+    if placement.device_of(gradient) is device:
+        return gradient
+    return placement.move(gradient, device, False)

@@ -1,64 +1,75 @@
 """PaddlePaddle layers."""
 
 import copy
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 from xdevice.backends.paddle.hardware import device_at, spelling
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 
+Layer: TypeAlias = Any
+Tensor: TypeAlias = Any
+NativeTensor: TypeAlias = Any  # the object of PaddlePaddle's C++ library behind a tensor
 
-def tensors_of(model: Any) -> Iterator[tuple[str, Any]]:
+
+def tensors_of(model: Layer) -> Iterator[tuple[str, Tensor]]:
     yield from model.named_parameters()
     for name, buffer in model.named_buffers():
         if device_at(buffer.place) is not None:
             yield name, buffer
 
 
-def move_model(model: Any, device: Device) -> Any:
+def move_model(model: Layer, device: Device) -> Layer:
     dtype = model._dtype
-    empty = [  # an LSTM has such a buffer, filled on real GPUs only, which 3.3.1 fails to move
-        (layer._buffers, name, buffer)
-        for layer in model.sublayers(include_self=True)
-        for name, buffer in layer._buffers.items()
-        if buffer is not None and device_at(buffer.place) is None
-    ]
-    for buffers, name, _ in empty:
-        del buffers[name]
-    try:
-        moved = model.to(
-            spelling(device)
-        )  # in place; a string, since versions below 3.3 do not take a place
-    finally:
-        for buffers, name, buffer in empty:
-            buffers[name] = buffer
-    moved._dtype = dtype  # for parameters created later; 3.3.1 resets it
+    with _without_empty_buffers(model):
+        # in place; versions below 3.3 accept a string and not a place
+        moved = model.to(spelling(device))
+    moved._dtype = dtype  # for parameters that are created later; 3.3.1 resets it
     return moved
 
 
-def keep(model: Any) -> Callable[[], None]:
+@contextmanager
+def _without_empty_buffers(model: Layer) -> Generator[None]:
+    """Remove buffers without values for a block, since PaddlePaddle 3.3.1 fails to move them.
+
+    An LSTM has such a buffer, which has values on real GPUs only.
+    """
+    removed: list[tuple[dict[str, Tensor], str, Tensor]] = []
+    for layer in model.sublayers(include_self=True):
+        for name, buffer in list(layer._buffers.items()):
+            if buffer is not None and device_at(buffer.place) is None:
+                removed.append((layer._buffers, name, buffer))
+                del layer._buffers[name]
+    try:
+        yield
+    finally:
+        for buffers, name, buffer in removed:
+            buffers[name] = buffer
+
+
+def keep(model: Layer) -> Callable[[], None]:
     tensors = [tensor for _, tensor in tensors_of(model)]
     tensors += [tensor.grad for tensor in tensors if tensor.grad is not None]
-    kept = [
-        (inside, _shared(inside)) for inside in (tensor.value().get_tensor() for tensor in tensors)
-    ]
+    native_tensors = [tensor.value().get_tensor() for tensor in tensors]
+    saved = [(native, _with_same_memory(native)) for native in native_tensors]
 
     def put_back() -> None:
-        for inside, before in kept:
-            inside._share_data_with(before)
+        for native, previous in saved:
+            native._share_data_with(previous)
 
     return put_back
 
 
-def _shared(inside: Any) -> Any:
+def _with_same_memory(native: NativeTensor) -> NativeTensor:
     """Another tensor with the same memory."""
-    other = type(inside)()
-    other._share_data_with(inside)
+    other = type(native)()
+    other._share_data_with(native)
     return other
 
 
-def copy_models(models: list[Any]) -> list[Any]:
+def copy_models(models: list[Layer]) -> list[Layer]:
     try:
         return copy.deepcopy(models)
     except (RuntimeError, TypeError, ValueError) as error:

@@ -15,9 +15,8 @@ _STRIDES = "FLAGS_use_stride_kernel"
 
 def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
     array: np.ndarray[Any, Any] = placement.dense(tensor).numpy()
-    return (
-        np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    )  # a view of PaddlePaddle's keeps its strides
+    contiguous = np.ascontiguousarray(array)  # the array of a view has the view's strides
+    return contiguous.reshape(-1).view(np.uint8)
 
 
 def from_bits(
@@ -26,20 +25,21 @@ def from_bits(
     if not bits.size:
         return creation.empty(shape, dtype, device)
     width = "int16" if "16" in str(dtype) else "int8"
-    integers = creation.tensor(
-        bits.view(width).reshape(shape), getattr(paddle, width), Device("cpu", 0)
-    )
+    array = bits.view(width).reshape(shape)
+    integers = creation.tensor(array, getattr(paddle, width), Device("cpu", 0))
     with views():
-        made = paddle.view(integers, dtype).clone()
-    return made if placement.device_of(made) is device else placement.move(made, device, False)
+        tensor = paddle.view(integers, dtype).clone()
+    if placement.device_of(tensor) is device:
+        return tensor
+    return placement.move(tensor, device, False)
 
 
 @contextmanager
 def views() -> Generator[None]:
-    """Allow views as another dtype, which need the strides that virtual GPUs turn off; on the CPU they work."""
-    before = paddle.get_flags([_STRIDES])
+    """Allow views of CPU tensors as another dtype. They need kernels with strides, which virtual GPUs turn off."""
+    previous = paddle.get_flags([_STRIDES])
     paddle.set_flags({_STRIDES: True})
     try:
         yield
     finally:
-        paddle.set_flags(before)
+        paddle.set_flags(previous)
