@@ -178,9 +178,8 @@ def _observed(function: Function, name: str) -> Function:
     return call
 
 
-_OBSERVED_CALL = _observed(
-    len, ""
-).__code__  # all functions that `_observed` returns have this code
+# All functions that `_observed` returns have the same code
+_OBSERVED_CALL = _observed(len, "").__code__
 
 
 def call_in(frame: FrameType) -> tuple[str, tuple[Any, ...]] | None:
