@@ -28,9 +28,7 @@ MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 3
 _GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}  # what each maker calls its GPU
 _VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
-_OWN = frozenset(
-    {_VIRTUAL, "meta"}
-)  # words of one framework that are no misspelt ones: meta is not metal
+_OWN = frozenset({_VIRTUAL, "meta"})  # words of one framework; meta is not a misspelt metal
 
 _WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
@@ -43,7 +41,7 @@ _SPELLINGS = (
     rf"{_WORD}device\(id={_INDEX}(?:, [^()]*(?:\([^()]*\)[^()]*)*)?\)",  # CudaDevice(id=1)
 )
 
-_devices: dict[tuple[str, int], Device] = {}  # every Device there is: equal means identical
+_devices: dict[tuple[str, int], Device] = {}  # all Devices: equal ones are the same object
 _spelled: dict[str, Device] = {}
 _patterns: list[re.Pattern[str]] = []
 
@@ -55,10 +53,10 @@ class Device:
     own word. The index is always resolved, so ``gpu`` is ``gpu:0``. Any framework's spelling is
     accepted. There is one object per device, so comparing two devices compares identities.
 
-    ``==`` with a string or a native device compares what they name; a malformed string is unequal. Only
-    devices hash alike: in a set, or as keys of a dict, do not mix them with strings or native devices.
+    ``==`` with a string or a native device compares what they name; a malformed string is unequal.
+    Their hashes differ: do not mix devices with strings or native devices in a set or as keys.
 
-    Building a device says nothing about its existence; using one that is not there raises
+    A device can be built whether or not it exists; using one that does not exist raises
     `DeviceNotFoundError`. ``with device:`` is ``with scope(device):``.
 
     Raises
@@ -89,15 +87,17 @@ class Device:
     def __new__(cls, kind: str, index: int | None = None) -> Device:
         if not isinstance(kind, str):
             raise DeviceTypeError(
-                f"{shortened(kind)} is not a kind of device; write Device('gpu', 1), Device('gpu:1')"
+                f"{shortened(kind)} is not a kind of device; "
+                "write Device('gpu', 1), Device('gpu:1')"
             )
         if index is None:
             return parse(kind)
         return _device(own_kind(kind), check_index(index))
 
     def __repr__(self) -> str:
-        plain = f"Device('{self.kind}:{self.index}')"
-        return f"<virtual {plain}>" if self.kind == "gpu" and _VIRTUAL in _GPU_WORDS else plain
+        text = f"Device('{self.kind}:{self.index}')"
+        is_virtual = self.kind == "gpu" and _VIRTUAL in _GPU_WORDS
+        return f"<virtual {text}>" if is_virtual else text
 
     def _repr_html_(self) -> str:  # notebooks show it
         label = " <em>(virtual)</em>" if repr(self).startswith("<virtual") else ""
@@ -131,12 +131,12 @@ class Device:
         if isinstance(other, Device):
             return False  # equal devices are one object
         try:
-            named = parse(other) if isinstance(other, str) else None
-            if named is None or is_own_word(named):
-                named = hooks.device_named(other) or named
+            device = parse(other) if isinstance(other, str) else None
+            if device is None or is_own_word(device):
+                device = hooks.device_named(other) or device
         except XDeviceError:  # malformed, or of a framework that cannot be used
             return NotImplemented
-        return NotImplemented if named is None else named is self
+        return NotImplemented if device is None else device is self
 
     def __hash__(self) -> int:  # in Python, so that compilers of Python code can trace it
         return hash((self.kind, self.index))
@@ -166,17 +166,17 @@ class Device:
 
 def parse(spelling: str) -> Device:
     """The device that a string names, in any framework's spelling."""
-    found = _spelled.get(spelling)
-    if found is not None:
-        return found
-    # setdefault: two threads that parse at once agree on one object
+    device = _spelled.get(spelling)
+    if device is not None:
+        return device
+    # setdefault: two threads that parse at once get one object
     return _spelled.setdefault(spelling, _device(*_typed(spelling)))
 
 
 @constant
 def _typed(spelling: str) -> tuple[str, int]:
     kind, index = _read(spelling)
-    _check_meant(kind, spelling)
+    _check_spelling(kind, spelling)
     return kind, index
 
 
@@ -188,8 +188,8 @@ def _read(spelling: str) -> tuple[str, int]:
         _patterns.extend(re.compile(p, re.IGNORECASE | re.ASCII) for p in _SPELLINGS)
     match = next(filter(None, (pattern.fullmatch(spelling) for pattern in _patterns)), None)
     if match is None:
-        known = "'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
-        raise DeviceSpellingError(f"{shortened(spelling)} is not a device; write {known}")
+        examples = "'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
+        raise DeviceSpellingError(f"{shortened(spelling)} is not a device; write {examples}")
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
@@ -197,14 +197,17 @@ def _read(spelling: str) -> tuple[str, int]:
 
 
 def as_kind(word: str) -> str:
-    """The kind behind a framework's word for it: ``CUDA`` and ``mps`` are ``gpu``; a misspelt word is an error."""
+    """The kind that a framework's word means: ``CUDA`` and ``mps`` are ``gpu``.
+
+    A misspelt word is an error.
+    """
     kind = own_kind(word)
-    _check_meant(kind, word)
+    _check_spelling(kind, word)
     return kind
 
 
 def own_kind(word: str) -> str:
-    """The same for a word that need not be spelt like others: a framework may call its devices ``igpu``."""
+    """The same for a word that may resemble another: a framework may have devices ``igpu``."""
     if not isinstance(word, str):
         raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
     kind = _kind(word)
@@ -231,25 +234,28 @@ def check_index(index: Any) -> int:
     return number
 
 
-def name_virtual(there: bool = True) -> None:
-    """From now on ``vgpu`` is a word for a GPU, and the repr of one says that it is virtual."""
+def name_virtual(enabled: bool = True) -> None:
+    """From now on ``vgpu`` is a word for a GPU, and the repr of a GPU says that it is virtual."""
     for spelling in [s for s in _spelled if _VIRTUAL in s.lower()]:
         del _spelled[spelling]
-    _GPU_WORDS.add(_VIRTUAL) if there else _GPU_WORDS.discard(_VIRTUAL)
+    if enabled:
+        _GPU_WORDS.add(_VIRTUAL)
+    else:
+        _GPU_WORDS.discard(_VIRTUAL)
 
 
 def spell(device: Device, spellings: Iterable[str]) -> None:
-    """From now on these strings mean the device: the names that one framework gives to a virtual GPU."""
+    """From now on these strings mean the device: a framework's names for a virtual GPU."""
     _spelled.update(dict.fromkeys(spellings, device))
 
 
 def is_own_word(device: Device) -> bool:
-    """Whether the kind is a word that one framework alone may know, which may use it for a GPU."""
+    """Whether the kind is a word of one framework, which may use it for a GPU."""
     return device.kind not in _COMMON
 
 
 def as_integer(value: Any) -> int | None:
-    """The integer that the value is, if it is one; ``True`` and ``1.0`` are not."""
+    """The value as an int, if it is an integer; ``True`` and ``1.0`` are not."""
     if isinstance(value, bool):
         return None
     try:
@@ -259,10 +265,12 @@ def as_integer(value: Any) -> int | None:
 
 
 def whole_number(value: Any, message: str, least: int = 0, end: float = float("inf")) -> int:
-    """The integer that the value is, if it is one from ``least`` to below ``end``; else an error with that message."""
+    """The value as an int from ``least`` to below ``end``; else an error with that message."""
     number = as_integer(value)
-    if number is None or not least <= number < end:
-        raise (ArgumentTypeError if number is None else ArgumentError)(message)
+    if number is None:
+        raise ArgumentTypeError(message)
+    if not least <= number < end:
+        raise ArgumentError(message)
     return number
 
 
@@ -271,31 +279,30 @@ def _kind(word: str) -> str:
     return "gpu" if word in _GPU_WORDS else word
 
 
-def _check_meant(kind: str, spelling: str) -> None:
-    """Raise if the kind is nearly a known word, and so misspelt, unless a device of it has been made."""
-    if (
-        kind in _COMMON
-        or kind in _OWN
-        or len(kind) < 3
-        or any(kind == made for made, _ in list(_devices))
-    ):
+def _check_spelling(kind: str, spelling: str) -> None:
+    """Raise an error if the kind is like a common word, and so misspelt.
+
+    Not if there is a device of that kind already.
+    """
+    if kind in _COMMON or kind in _OWN or len(kind) < 3:
         return
-    meant = did_you_mean(kind, sorted(_COMMON | _GPU_WORDS), "", least=0.8)
-    if meant:
-        raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {meant}")
+    if any(kind == device_kind for device_kind, _ in list(_devices)):
+        return
+    hint = did_you_mean(kind, sorted(_COMMON | _GPU_WORDS), "", least=0.8)
+    if hint:
+        raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {hint}")
 
 
-def _too_large(what: str) -> str:
-    return (
-        f"{what} is over {MAX_INDEX}, the largest that a device can have; write gpu(0), gpu(1), …"
-    )
+def _too_large(index: str) -> str:
+    limit = f"{MAX_INDEX}, the largest that a device can have"
+    return f"{index} is over {limit}; write gpu(0), gpu(1), …"
 
 
 def _device(kind: str, index: int) -> Device:
-    found = _devices.get((kind, index))
-    if found is None:
-        new = object.__new__(Device)
-        object.__setattr__(new, "kind", kind)
-        object.__setattr__(new, "index", index)
-        found = _devices.setdefault((kind, index), new)
-    return found
+    device = _devices.get((kind, index))
+    if device is None:
+        new_device = object.__new__(Device)
+        object.__setattr__(new_device, "kind", kind)
+        object.__setattr__(new_device, "index", index)
+        device = _devices.setdefault((kind, index), new_device)
+    return device

@@ -45,7 +45,7 @@ __all__ = [
 
 
 class XDeviceError(Exception):
-    """The base class: ``except XDeviceError`` catches every exception that xdevice itself raises."""
+    """The base class of every exception that xdevice itself raises."""
 
     def _render_traceback_(self) -> list[str]:  # IPython calls it; nothing else does
         from xdevice.tracebacks import rendered
@@ -77,7 +77,7 @@ class MixedDeviceError(XDeviceError, RuntimeError):
 
 
 class UnknownPlacementError(XDeviceError, RuntimeError):
-    """The placement cannot be known: a symbolic tensor, a deleted buffer, a model that is not built yet."""
+    """The placement cannot be known: a symbolic tensor, a deleted buffer, an unbuilt model."""
 
 
 class TracedTensorError(UnknownPlacementError):
@@ -133,15 +133,15 @@ class NotSupportedError(XDeviceError, NotImplementedError):
 
 
 class MissingNameError(NotSupportedError, AttributeError):
-    """The framework has no function or dtype of that name, which others have; the message gives the reason."""
+    """The framework lacks a function or dtype that others have; the message gives the reason."""
 
 
 class OutOfMemoryError(XDeviceError, MemoryError):
-    """Even the smallest batch, or a file, does not fit in memory; ``__cause__`` is the framework's error."""
+    """A file or the smallest batch does not fit in memory; its cause is the framework's error."""
 
 
 class VirtualDeviceError(XDeviceError, RuntimeError):
-    """Virtual GPUs are not possible: it is too late, real GPUs exist, or their number is already fixed."""
+    """No virtual GPUs: it is too late, real GPUs exist, or their number is already fixed."""
 
 
 class TooLateError(XDeviceError, RuntimeError):
@@ -149,7 +149,7 @@ class TooLateError(XDeviceError, RuntimeError):
 
 
 class DistributedError(XDeviceError, RuntimeError):
-    """Another process of the job failed, ended, or made a different call; the message names its rank."""
+    """Another process failed, ended, or made a different call; the message names its rank."""
 
     rank: int | None = None  # of that process
 
@@ -167,22 +167,22 @@ class DeviceFallbackWarning(UserWarning):
 
 
 class NotPortableWarning(UserWarning):
-    """A name taken from a `namespace` is the framework's own: other frameworks may lack it or mean something else."""
+    """A name of a `namespace` is the framework's own; other frameworks may not have it."""
 
 
 def shortened(obj: object) -> str:
-    """The object for a message: its repr if that is short, else its type; of a long string its beginning."""
+    """The object for a message: a short repr, the beginning of a string, or the type's name."""
     if isinstance(obj, str):
         return repr(obj) if len(obj) <= 80 else f"{obj[:80]!r}…"
-    if (
-        isinstance(obj, int) and obj.bit_length() > 1000
-    ):  # Python does not print an int of over 4300 digits
+    # Python does not print an int of over 4300 digits
+    if isinstance(obj, int) and obj.bit_length() > 1000:
         return f"<integer of {obj.bit_length()} bits>"
+    type_name = f"an object of type {type(obj).__name__}"
     try:
         text = repr(obj)
-    except Exception:  # an object may hold such an int, or be broken
-        return f"an object of type {type(obj).__name__}"
-    return text if len(text) <= 80 else f"an object of type {type(obj).__name__}"
+    except Exception:  # the object may contain such an int, or its repr fails
+        return type_name
+    return text if len(text) <= 80 else type_name
 
 
 def listed(devices: Iterable[Device]) -> str:
@@ -190,31 +190,32 @@ def listed(devices: Iterable[Device]) -> str:
     return " and ".join(map(str, sorted(set(devices))))
 
 
-def did_you_mean(given: object, known: Iterable[str], otherwise: str, least: float = 0.5) -> str:
-    """The last part of a message: the known word most like the one given, or ``otherwise``."""
+def did_you_mean(word: object, options: Iterable[str], otherwise: str, least: float = 0.5) -> str:
+    """The last part of a message: the option most like the word, or ``otherwise``."""
     from difflib import get_close_matches  # 3 ms
 
-    close = get_close_matches(str(given).lower(), list(known), 1, least)
-    return f"did you mean {close[0]!r}?" if close else otherwise
+    matches = get_close_matches(str(word).lower(), list(options), 1, least)
+    return f"did you mean {matches[0]!r}?" if matches else otherwise
 
 
-def misplaced(owner: str, asked: Device, found: Iterable[Device]) -> MisplacedError:
+def misplaced(owner: str, requested: Device, actual: Iterable[Device]) -> MisplacedError:
     """The error for a framework that put a tensor on another device than the one requested."""
     return MisplacedError(
-        f"asked for {asked}, but {owner} chose {listed(found)}; it cannot hold this on {asked}"
+        f"asked for {requested}, but {owner} chose {listed(actual)}; "
+        f"it cannot hold this on {requested}"
     )
 
 
 def mixed(operation: str, devices: Iterable[Device]) -> MixedDeviceError:
     """The error for an operation, by its framework's name, on tensors of several devices."""
-    found = set(devices)
-    return mixed_devices(f"{operation} was given tensors on {listed(found)}", found)
+    places = set(devices)
+    return mixed_devices(f"{operation} was given tensors on {listed(places)}", places)
 
 
-def mixed_devices(what: str, devices: Iterable[Device]) -> MixedDeviceError:
-    """The error that says ``what`` is on several devices, and how to bring it together."""
-    found = sorted(set(devices))
-    target = next((device for device in found if device.kind == "gpu"), found[0])
+def mixed_devices(problem: str, devices: Iterable[Device]) -> MixedDeviceError:
+    """The error for tensors on several devices, with the call that brings them together."""
+    places = sorted(set(devices))
+    target = next((device for device in places if device.kind == "gpu"), places[0])
     return MixedDeviceError(
-        f"{what}; bring them together first, with to_device(x, '{target}')", found
+        f"{problem}; bring them together first, with to_device(x, '{target}')", places
     )

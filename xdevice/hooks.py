@@ -1,4 +1,4 @@
-"""Callbacks: what the lower layers call of the layers above them, which register it here when they are imported."""
+"""Callbacks of the upper layers, which register them here for the layers below."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Hooks:
         self.connect: Callable[[], None] = lambda: None
 
     def __getattr__(self, name: str) -> Any:
-        """A function that is not registered yet: the upper layers are asked to register all of them."""
+        """A function that is not registered yet: import the layers that register them."""
         if name not in Hooks.__annotations__:
             raise AttributeError(name)
         self.connect()

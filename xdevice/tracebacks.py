@@ -1,4 +1,4 @@
-"""Tracebacks in IPython and its notebooks: those of xdevice's errors show the frames of the caller's code."""
+"""Tracebacks of xdevice's errors in IPython and notebooks: they show the frames of the caller."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ if TYPE_CHECKING:
 
 
 def rendered(error: BaseException) -> list[str]:
-    """The lines that IPython shows of an error: in its own format, with the frames of the caller's code alone.
+    """The lines that IPython shows for an error: its own format, and only the caller's frames.
 
     ``error.__traceback__`` keeps all frames, for a debugger and for ``traceback.print_exc``.
     """
     import sys
 
     shell = sys.modules["IPython"].get_ipython()
-    kept = [(each, each.__traceback__) for each in _chain(error)]
-    modules = {module for _, trace in kept for module, _ in _steps(trace)}
+    original_traces = [(link, link.__traceback__) for link in _chain(error)]
+    modules = {module for _, trace in original_traces for module, _ in _steps(trace)}
     frameworks = {
         module.split(".")[2] for module in modules if module.startswith("xdevice.backends.")
     }
     try:
-        for each, trace in kept:
-            each.__traceback__ = _shortened(trace, frameworks, whole=each is error)
+        for link, trace in original_traces:
+            link.__traceback__ = _shortened(trace, frameworks, or_all=link is error)
         lines: list[str] = shell.InteractiveTB.structured_traceback(
             type(error), error, error.__traceback__
         )
     finally:
-        for each, trace in kept:
-            each.__traceback__ = trace
+        for link, trace in original_traces:
+            link.__traceback__ = trace
     return lines
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """The error and those that a traceback shows before it."""
-    seen: set[int] = set()
-    while error is not None and id(error) not in seen:
-        seen.add(id(error))
+    """The error, and those that a traceback shows before it."""
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         yield error
-        error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+        context = None if error.__suppress_context__ else error.__context__
+        error = error.__cause__ or context
 
 
 def _steps(trace: TracebackType | None) -> Iterator[tuple[str, TracebackType]]:
@@ -50,24 +51,25 @@ def _steps(trace: TracebackType | None) -> Iterator[tuple[str, TracebackType]]:
 
 
 def _shortened(
-    trace: TracebackType | None, frameworks: set[str], *, whole: bool
+    trace: TracebackType | None, frameworks: set[str], *, or_all: bool
 ) -> TracebackType | None:
-    """The traceback without the frames of this package, and without those of a framework that has called its adapter.
+    """The traceback without the frames of this package, and of frameworks that call their adapter.
 
-    If nothing is left, all of them where ``whole``, else none.
+    Without any other frame: the complete traceback if ``or_all``, else ``None``.
     """
     from types import TracebackType
 
     shown: TracebackType | None = None
-    below = ""  # the module that the frame called
+    callee = ""  # the module of the frame below
     for module, step in reversed([*_steps(trace)]):
-        hidden = _is_ours(module) or (
-            module == "contextlib" and _is_ours(below)
-        )  # `with` calls us through it
-        below = module
-        if not hidden and (shown or module.partition(".")[0] not in frameworks):
+        is_with_statement = module == "contextlib" and _is_ours(callee)  # `with` calls through it
+        is_hidden = _is_ours(module) or is_with_statement
+        callee = module
+        if not is_hidden and (shown or module.partition(".")[0] not in frameworks):
             shown = TracebackType(shown, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    return shown or (trace if whole else None)
+    if shown is None and or_all:
+        return trace
+    return shown
 
 
 def _is_ours(module: str) -> bool:

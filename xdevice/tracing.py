@@ -1,4 +1,4 @@
-"""For compilers that trace Python code: functions that they call while tracing, and treat as constants."""
+"""Functions that a compiler which traces Python code calls once, as constants."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 
 
 def constant(fn: F) -> F:
-    """Mark a function that a compiler calls once, while tracing: its arguments and result are plain values.
+    """Mark a function that a compiler calls once, while tracing.
 
-    It must return the same at every call, and change nothing that the traced code has read before.
+    Its arguments and its result are plain values. It must return the same at every call, and change
+    nothing that the traced code has read before.
     """
     fn._dynamo_marked_constant = True  # type: ignore[attr-defined]  # a function takes any attribute
     return fn
