@@ -2,7 +2,7 @@
 
 from typing import Any, NoReturn, cast
 
-from xdevice.contract import Properties
+from xdevice.contract import NativeDevice, Properties
 from xdevice.device import Device, as_kind, check_index, is_own_word, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, UnknownPlacementError, shortened
 from xdevice.framework.adapters import Backend, find, imported
@@ -73,8 +73,8 @@ def count(kind: str = "gpu") -> int:
     ...     xdevice.count("gpu"), xdevice.count("cpu")
     (0, 1)
     """
-    wanted = as_kind(kind)
-    return backend().hardware.count(wanted)
+    own_kind = as_kind(kind)
+    return backend().hardware.count(own_kind)
 
 
 def num_gpus() -> int:
@@ -100,8 +100,8 @@ def devices(kind: str | None = None) -> list[Device]:
     ...     xdevice.devices()
     [Device('cpu:0')]
     """
-    wanted = None if kind is None else as_kind(kind)
-    return devices_of(backend(), wanted)
+    own_kind = None if kind is None else as_kind(kind)
+    return devices_of(backend(), own_kind)
 
 
 def as_device(obj: DeviceLike) -> Device:
@@ -126,19 +126,21 @@ def as_device(obj: DeviceLike) -> Device:
         return obj
     if isinstance(obj, TracedDevice):
         obj.unknown()
-    spelled = parse(obj) if isinstance(obj, str) else None
-    named = (device_named(obj) or spelled) if spelled is None or is_own_word(spelled) else spelled
-    if named is None:
-        known = "gpu(1), 'gpu:1' or a framework's own device object"
-        raise DeviceTypeError(f"{shortened(obj)} is not a device; write {known}")
-    return named
+    device = parse(obj) if isinstance(obj, str) else None
+    if device is None or is_own_word(device):
+        device = device_named(obj) or device
+    if device is None:
+        examples = "gpu(1), 'gpu:1' or a framework's own device object"
+        raise DeviceTypeError(f"{shortened(obj)} is not a device; write {examples}")
+    return device
 
 
 def is_device(obj: Any) -> bool:
     """Whether the object names a device, rather than being on one."""
-    return isinstance(obj, (Device, str)) or (
-        (owned := ownership_of(type(obj))) is not None and owned.is_device
-    )
+    if isinstance(obj, (Device, str)):
+        return True
+    ownership = ownership_of(type(obj))
+    return ownership is not None and ownership.is_device
 
 
 def native(device: DeviceLike, backend: str | None = None) -> Any:
@@ -163,9 +165,9 @@ def native(device: DeviceLike, backend: str | None = None) -> Any:
 
 
 def properties(device: DeviceLike) -> Properties:
-    """What the chosen framework knows of the device: name, memory in bytes, compute capability, UUID.
+    """The device's name, memory in bytes, compute capability and UUID, as the framework knows them.
 
-    What is not known is ``None``.
+    Unknown ones are ``None``.
 
     Raises
     ------
@@ -179,9 +181,10 @@ def properties(device: DeviceLike) -> Properties:
     ...     xdevice.properties("cpu")["virtual"]
     False
     """
-    chosen, where = backend(), as_device(device)
-    require(chosen, where)
-    return properties_of(chosen, where)
+    owner = backend()
+    own_device = as_device(device)
+    require(owner, own_device)
+    return properties_of(owner, own_device)
 
 
 def synchronize(*devices: DeviceLike) -> None:
@@ -200,31 +203,37 @@ def synchronize(*devices: DeviceLike) -> None:
     >>> with xdevice.using("numpy"):
     ...     xdevice.synchronize()
     """
-    chosen = backend()
-    wanted = [as_device(d) for d in devices] or devices_of(chosen)
-    for device in wanted:
-        require(chosen, device)
-    chosen.hardware.synchronize(wanted)
+    owner = backend()
+    own_devices = [as_device(device) for device in devices] or devices_of(owner)
+    for device in own_devices:
+        require(owner, device)
+    owner.hardware.synchronize(own_devices)
     for callback in hooks.after_synchronizing:
-        callback(wanted)
+        callback(own_devices)
 
 
 def properties_of(owner: Backend, device: Device) -> Properties:
     """The properties of an existing device; a virtual one has the host's memory."""
     import platform  # not at import
 
-    unknown = dict.fromkeys(("total_memory", "compute_capability", "uuid"))
-    if not is_virtual(owner, device):
-        found = {"name": platform.processor() or platform.machine(), **unknown, "virtual": False}
-        return cast("Properties", {**found, **owner.hardware.properties(device)})
-    name = provider().name_of(device)
-    return cast(
-        "Properties", {"name": name, **unknown, "total_memory": host_memory()[0], "virtual": True}
-    )
+    properties: dict[str, object] = {
+        "name": platform.processor() or platform.machine(),
+        "total_memory": None,
+        "compute_capability": None,
+        "uuid": None,
+        "virtual": False,
+    }
+    if is_virtual(owner, device):
+        total_memory, _ = host_memory()
+        name = provider().name_of(device)
+        properties.update(name=name, total_memory=total_memory, virtual=True)
+    else:
+        properties.update(owner.hardware.properties(device))
+    return cast("Properties", properties)
 
 
-def native_of(owner: Backend, device: Device) -> Any:
-    """The native device of a framework, kept once it is known to exist."""
+def native_of(owner: Backend, device: Device) -> NativeDevice:
+    """The native device of a framework; it is kept once it is known to exist."""
     try:
         return owner.native_devices[device]
     except KeyError:
@@ -232,39 +241,47 @@ def native_of(owner: Backend, device: Device) -> Any:
         return owner.native_devices.setdefault(device, owner.hardware.native(device))
 
 
-def require(owner: Backend, device: Device, what: str = "") -> None:
-    """Raise `DeviceNotFoundError`, which lists what there is, unless the framework has the device."""
+def require(owner: Backend, device: Device, details: str = "") -> None:
+    """Raise `DeviceNotFoundError` unless the framework has the device.
+
+    The error lists the framework's devices, followed by the details.
+    """
     if device.index >= owner.hardware.count(device.kind):
-        raise DeviceNotFoundError(_missing(str(owner), device.kind, device.index, what))
+        raise DeviceNotFoundError(_missing(str(owner), device.kind, device.index, details))
 
 
 def has_cpu(owner: Backend) -> bool:
-    """Whether the framework computes on the CPU too: some know GPUs alone."""
+    """Whether the framework computes on the CPU, too; some only support GPUs."""
     return "cpu" in owner.hardware.kinds()
 
 
 @constant
-def _missing(name: str, kind: str, index: int, what: str) -> str:
+def _missing(name: str, kind: str, index: int, details: str) -> str:
+    """The message for a device that the framework does not have."""
     owner = find(name)
-    there = ", ".join(f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in devices_of(owner))
-    if not there:
-        from xdevice.hardware.diagnosis import (
-            diagnose,
-            facts_of,
-        )  # reads the machine: only for an error
-
-        problem = diagnose(facts_of(owner))
-        why = f"{problem.reason}; {problem.cure}" if problem else "xdevice doctor may know why"
-        return f"{kind}:{index} does not exist under {owner}, which sees no device{what}: {why}"
+    problem = f"{kind}:{index} does not exist under {owner}, which sees"
+    names = [f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in devices_of(owner)]
+    if not names:
+        return f"{problem} no device{details}: {_why_no_device(owner)}"
     hint = "use one of these"
     if kind == "gpu" and has_cpu(owner):
         fall_back = f"use try_gpu({index}) to fall back to the CPU"
-        hint = _for_another(owner) or why_none(owner) or fall_back
-    return f"{kind}:{index} does not exist under {owner}, which sees {there}{what}; {hint}"
+        hint = _how_to_convert(owner) or why_none(owner) or fall_back
+    return f"{problem} {', '.join(names)}{details}; {hint}"
 
 
-def _for_another(owner: Backend) -> str:
-    """What to write of an array that is on the CPU always, where another framework is chosen."""
+def _why_no_device(owner: Backend) -> str:
+    # reads the machine: only for an error
+    from xdevice.hardware.diagnosis import diagnose, facts_of
+
+    problem = diagnose(facts_of(owner))
+    if problem is None:
+        return "xdevice doctor may know why"
+    return f"{problem.reason}; {problem.cure}"
+
+
+def _how_to_convert(owner: Backend) -> str:
+    """The call that converts an array of a framework for CPUs to the chosen framework, if any."""
     chosen = decided()
     if chosen is None or chosen == owner or owner.hardware.kinds() != ("cpu",):
         return ""
@@ -279,24 +296,26 @@ def devices_of(owner: Backend, kind: str | None = None) -> list[Device]:
 
 
 def device_named(obj: Any) -> Device | None:
-    """The device that a framework's own object names; ``None`` if it is not one.
+    """The device that a framework's own object names; ``None`` if the object is not a device.
 
-    A string is one where the chosen framework's native devices are strings: then ``role(str)`` is ``device``.
+    A string is a native device if the chosen framework's ``role(str)`` is ``device``.
     """
     if isinstance(obj, str):
         chosen = decided()
         if chosen is None or chosen not in imported() or chosen.placement.role(str) != "device":
             return None
         return chosen.hardware.as_device(obj)
-    owned = ownership_of(type(obj))
-    return owned.backend.hardware.as_device(obj) if owned is not None and owned.is_device else None
+    ownership = ownership_of(type(obj))
+    if ownership is None or not ownership.is_device:
+        return None
+    return ownership.backend.hardware.as_device(obj)
 
 
 class TracedDevice(Device):
     """The device of a traced tensor, which is known when the compiled function runs.
 
-    A factory takes it as ``device=`` and leaves the placement to the compiler. Whatever would need to know the
-    device raises `UnknownPlacementError`: its kind, a comparison, a scope.
+    A factory takes it as ``device=`` and leaves the placement to the compiler. Its kind, its index,
+    a comparison and a scope raise `UnknownPlacementError`.
     """
 
     __slots__ = ()
@@ -322,7 +341,7 @@ class TracedDevice(Device):
     index: Any = property(unknown)
 
 
-TRACED = TracedDevice()  # one is enough: nothing is known of any of them
+TRACED = TracedDevice()  # one for all traced tensors
 
 
 hooks.device_named = device_named

@@ -1,4 +1,7 @@
-"""The only functions that fall back to the CPU, `try_gpu` and `try_all_gpus`; they warn of a GPU that is not seen."""
+"""`try_gpu` and `try_all_gpus`, the only functions that fall back to the CPU.
+
+They warn if the machine has a GPU that the framework does not see.
+"""
 
 import warnings
 
@@ -10,14 +13,14 @@ from xdevice.hardware.devices import cpu, devices, has_cpu, require
 
 __all__ = ["try_all_gpus", "try_gpu"]
 
-_warned: set[str] = set()  # frameworks that a warning was given for
+_warned: set[str] = set()  # frameworks with a warning already
 
 
 def try_gpu(i: int = 0) -> Device:
     """GPU number ``i`` if the chosen framework has it, else the CPU.
 
-    With `try_all_gpus` the only function that falls back to the CPU. If the machine has a GPU that the framework
-    cannot see, it says why, once, as a `DeviceFallbackWarning`.
+    This function and `try_all_gpus` are the only ones that fall back to the CPU. If the machine has
+    a GPU that the framework cannot see, a `DeviceFallbackWarning` gives the reason, once.
 
     Raises
     ------
@@ -35,9 +38,10 @@ def try_gpu(i: int = 0) -> Device:
     ...     xdevice.try_gpu(3)
     Device('cpu:0')
     """
-    wanted, chosen = Device("gpu", check_index(i)), backend()
-    seen = chosen.hardware.count("gpu")
-    return wanted if wanted.index < seen else _instead(chosen, wanted, seen)
+    gpu = Device("gpu", check_index(i))
+    owner = backend()
+    number = owner.hardware.count("gpu")
+    return gpu if gpu.index < number else _fallback(owner, gpu, number)
 
 
 def try_all_gpus() -> list[Device]:
@@ -55,26 +59,27 @@ def try_all_gpus() -> list[Device]:
     ...     xdevice.try_all_gpus()
     [Device('cpu:0')]
     """
-    return devices("gpu") or [_instead(backend(), Device("gpu", 0))]
+    return devices("gpu") or [_fallback(backend(), Device("gpu", 0), 0)]
 
 
-def _instead(chosen: Backend, wanted: Device, seen: int = 0) -> Device:
-    """The CPU, if the framework has one; a warning if it sees no GPU although there is one."""
-    if not has_cpu(chosen):
-        require(chosen, wanted)
-    if not seen and chosen not in _warned:
-        from xdevice.hardware.diagnosis import (
-            diagnose,
-            facts_of,
-        )  # reads the machine: only when no GPU is seen
+def _fallback(owner: Backend, gpu: Device, number: int) -> Device:
+    """The CPU in place of a GPU of a framework that sees this number of GPUs.
 
-        _warned.add(chosen)
-        facts = facts_of(chosen)
+    Warns if the framework sees none although the machine has one, and raises an error if it does
+    not support the CPU.
+    """
+    if not has_cpu(owner):
+        require(owner, gpu)
+    if not number and owner not in _warned:
+        # reads the machine: only without a GPU
+        from xdevice.hardware.diagnosis import diagnose, facts_of
+
+        _warned.add(owner)
+        facts = facts_of(owner)
         problem = diagnose(facts)
         if problem is not None:
-            there = (
-                " although this machine has one" if facts.gpus else ""
-            )  # a driver that fails may list none
-            text = f"{chosen} sees no GPU{there}: {problem.reason}; {problem.cure}"
+            # a driver that fails may list no GPU
+            although = " although this machine has one" if facts.gpus else ""
+            text = f"{owner} sees no GPU{although}: {problem.reason}; {problem.cure}"
             warnings.warn(text, DeviceFallbackWarning, stacklevel=3)
     return cpu()

@@ -1,6 +1,6 @@
-"""The door to virtual GPUs, which another package provides: `xdevice.virtual`, found by its entry point.
+"""The door to virtual GPUs, which the package `xdevice.virtual` provides by an entry point.
 
-What this package knows of them is which frameworks have some.
+The core only knows which frameworks have virtual GPUs, and how many.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ GROUP = "xdevice.virtual_gpus"  # the entry-point group of the package that prov
 ENV = "XDEVICE_VIRTUAL_GPUS"
 
 numbers: dict[Backend, int] = {}
-"""How many virtual GPUs each framework has that has some."""
+"""The number of virtual GPUs of each framework that has them."""
 
 
 class Provider(Protocol):
-    """What the package that provides virtual GPUs offers."""
+    """The functions of the package that provides virtual GPUs."""
 
     def virtual_gpus(self, n: int, *, force: bool, stand_in: bool) -> list[Device]: ...
     def apply_environment(self) -> None:
-        """Do what `ENV` asks for, right after the import of a framework, here and in child processes."""
+        """Make the virtual GPUs that `ENV` requests at each framework's import, in children too."""
 
     def why_none(self, owner: Backend) -> str:
-        """Why the framework has none although they were asked for; empty if it can, or none were asked for."""
+        """Why the framework cannot have those that are requested; empty if it can."""
 
     def name_of(self, device: Device) -> str:
         """The device's name, for its properties."""
@@ -48,7 +48,7 @@ class Provider(Protocol):
     def try_each(
         self, names: Sequence[str], timeout: float, quiet: bool
     ) -> tuple[dict[str, dict[str, Any]], int | None]:
-        """What the virtual GPUs of each framework can do here, and the signal that interrupted the question."""
+        """What each framework's virtual GPUs can do, and the signal that interrupted the test."""
 
     def missing(self, owner: Backend) -> list[dict[str, Any]]:
         """What virtual GPUs lack under this version of the framework."""
@@ -57,10 +57,10 @@ class Provider(Protocol):
         """Let child processes have virtual GPUs: ``xdevice run --virtual-gpus``."""
 
     def check_limits(self, names: Iterable[str]) -> None:
-        """Raise an error if one of the frameworks cannot have the virtual GPUs that are asked for."""
+        """Raise an error if one of the frameworks cannot have the requested virtual GPUs."""
 
     def require(self, names: Iterable[str]) -> None:
-        """Let the process, and its children, end if one of the frameworks is refused them; none means any."""
+        """End the process, or a child, if one of the frameworks (or any) cannot have them."""
 
     def described(self) -> str:
         """What the environment asks for, in words; empty if it asks for none."""
@@ -164,7 +164,7 @@ def is_virtual(owner: Backend, device: Device) -> bool:
 
 
 def why_none(owner: Backend) -> str:
-    """Why the framework has no virtual GPUs although they were asked for; empty if none were asked for."""
+    """Why the framework has no virtual GPUs although they are requested; else empty."""
     return "" if _provider is None else _provider.why_none(owner)
 
 
