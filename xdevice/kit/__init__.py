@@ -1,1 +1,1 @@
-"""What adapters share: environment variables, compiled libraries, shared memory, and the standard in `standard`."""
+"""What adapters share: DLPack, units, shared memory, Keras, the array API standard, and more."""

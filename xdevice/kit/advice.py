@@ -1,4 +1,7 @@
-"""Files of advice: a line for each rule, ``RULE: what to write instead``, which may name facts: ``{at.to}``."""
+"""Files of advice, with a line for each rule: ``RULE: what to write instead``.
+
+A line may refer to facts of a copy: ``{at.to}``.
+"""
 
 from functools import cache
 from pathlib import Path

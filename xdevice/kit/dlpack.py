@@ -1,4 +1,4 @@
-"""The device on which a DLPack capsule says that its memory is: behind the address, at the start of a ``DLTensor``."""
+"""The device of a DLPack capsule: two numbers after the address at the start of a ``DLTensor``."""
 
 import ctypes
 from typing import Any
@@ -17,7 +17,7 @@ def device_in(capsule: Any) -> tuple[int, int]:
 
 
 def labelled(capsule: Any, kind: int, index: int) -> Any:
-    """The capsule, which from now on says that its memory is on this device."""
+    """The capsule, changed so that its memory is on this device."""
     device_at(_tensor_in(capsule, b"dltensor"))[:] = [kind, index]
     return capsule
 

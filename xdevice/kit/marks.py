@@ -1,9 +1,10 @@
-"""A mark of what memory holds, by which the same values are known when they are sent again."""
+"""Marks of the values in memory, which are equal if the same values are sent again."""
 
 import ctypes
 from typing import Any
 
-_WHOLE = 4096  # bytes that are read as a whole: of more, as many are looked at, spread over all
+# Up to this number of bytes all are read, and of more bytes about as many, evenly spread.
+_SAMPLE = 4096
 
 
 def mark(address: int, nbytes: int) -> int:
@@ -11,16 +12,13 @@ def mark(address: int, nbytes: int) -> int:
     if not address or not nbytes:
         return 0
     memory: Any = (ctypes.c_char * nbytes).from_address(address)
-    step = (
-        1 if nbytes <= _WHOLE else nbytes // _WHOLE | 1
-    )  # odd, so that each byte of a number is looked at
+    # odd, so that every byte position of a number is read
+    step = 1 if nbytes <= _SAMPLE else nbytes // _SAMPLE | 1
     return hash((nbytes, memory[::step])) or 1
 
 
 def mark_of(array: Any) -> int:
-    """That of a NumPy array's memory; 0 where its elements are apart."""
-    return (
-        mark(array.ctypes.data, array.nbytes)
-        if array.flags.forc and not array.dtype.hasobject
-        else 0
-    )
+    """The mark of a NumPy array's memory; 0 if the memory is not contiguous, or has objects."""
+    if not array.flags.forc or array.dtype.hasobject:
+        return 0
+    return mark(array.ctypes.data, array.nbytes)

@@ -10,7 +10,7 @@ Wait = Callable[[Sequence[Any]], None]
 
 
 class OwnStream(nullcontext[None]):
-    """The stream of the framework itself, on which every copy already is; ``wait`` is its wait for tensors."""
+    """The framework's own stream, which has every copy; ``wait`` waits for tensors."""
 
     def __init__(self, wait: Wait) -> None:
         super().__init__()
@@ -20,11 +20,11 @@ class OwnStream(nullcontext[None]):
         return tensor
 
     def record(self, tensors: Sequence[Any]) -> Event:
-        return _Made(self._wait, tensors)
+        return _TensorsEvent(self._wait, tensors)
 
 
-class _Made(NamedTuple):
-    """The event that these tensors are made."""
+class _TensorsEvent(NamedTuple):
+    """The event that these tensors are complete."""
 
     block: Wait
     tensors: Sequence[Any]

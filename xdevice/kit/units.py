@@ -12,9 +12,11 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 def parsed_size(text: str) -> int:
-    """The bytes of ``4GiB``, ``512 MiB`` or ``1000``; 0 where the text is no size."""
-    found = _SIZE.fullmatch(text.strip())
-    return int(float(found[1]) * _UNITS.get(found[2].lower(), 0)) if found else 0
+    """The bytes of ``4GiB``, ``512 MiB`` or ``1000``; 0 where the text is not a size."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return 0
+    return int(float(match[1]) * _UNITS.get(match[2].lower(), 0))
 
 
 def size(count: int | None) -> str:
@@ -24,11 +26,8 @@ def size(count: int | None) -> str:
     number, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB"]
     while number >= 1024 and len(units) > 1:
         number, units = number / 1024, units[1:]
-    return (
-        f"{number:.0f} {units[0]}"
-        if number >= 100 or units[0] in ("B", "KiB")
-        else f"{number:.1f} {units[0]}"
-    )
+    is_rounded = number >= 100 or units[0] in ("B", "KiB")
+    return f"{number:.0f} {units[0]}" if is_rounded else f"{number:.1f} {units[0]}"
 
 
 def duration(seconds: float) -> str:
