@@ -334,11 +334,12 @@ def _html_row(finding: Finding) -> str:
 
 
 class watch_transfers:  # noqa: N801  (reads as a verb: `with watch_transfers() as report:`)
-    """Within a ``with`` block, record every copy between the host and a device, or between devices.
+    """Record every copy between the host and a device, or two devices, in a ``with`` block.
 
-    These are the framework's own copies and those of xdevice, in every thread, each with the line of
-    the program that makes it. The report says what each copy costs and what to write instead. It
-    changes while the block is open. While no block is open, nothing is watched and there is no cost.
+    These are the framework's own copies and those of xdevice, in every thread, each with the line
+    of the program that makes it. The report says what each copy costs and what to write instead.
+    It changes while the block is open. While no block is open, nothing is watched and there is no
+    cost.
 
     Parameters
     ----------
