@@ -1,11 +1,12 @@
-"""Python's numbers among the operands of a namespace's functions: those that the tensor's dtype cannot hold are errors.
+"""Python's numbers among the operands of a namespace's functions.
 
-Some frameworks raise; others compute with what is left of the number modulo a power of 2.
+A number that the tensor's dtype cannot hold is an error. Some frameworks raise one; others compute
+with the number modulo a power of 2.
 """
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import Backend
@@ -22,158 +23,176 @@ _WITH_OPTIONS = ("isin", "searchsorted")  # the same, with keywords beside the o
 _IN_FLOATS = "atan2 copysign divide hypot logaddexp nextafter"
 # functions of integers that have no integer for a negative second operand
 _NOT_NEGATIVE = ("bitwise_left_shift", "bitwise_right_shift", "pow")
-_OF_TRUTH = "logical_and logical_or logical_xor"
-_LEAST_MAXIMUM = 127  # every numeric dtype holds the integers from 0 to 127
-# beyond these not every framework makes a float of an integer beside floats
-_WIDE = (-(2**31), 2**31 - 1)
-_PLAIN = (int, float, complex)
+_LOGICAL = "logical_and logical_or logical_xor"
+_SMALLEST_MAXIMUM = 127  # every numeric dtype holds the integers from 0 to 127
+# not every framework converts integers outside of this range, beside floats, to a float
+_SAFE_BESIDE_FLOATS = (-(2**31), 2**31 - 1)
+_PLAIN_NUMBERS = (int, float, complex)
 _INFINITY = float("inf")
 
+Tensor: TypeAlias = Any
+DType: TypeAlias = Any
+Operand: TypeAlias = Any  # a tensor or a number
 Function = Callable[..., Any]
-# of a number, and of the operand beside it: the number to compute with
-Fitting = Callable[[Any, Any], Any]
+# from an integer and the operand beside it, the number to compute with
+IntegerConversion = Callable[[int, Operand], Any]
 
 
 class Range(NamedTuple):
-    """The integers that a tensor of a dtype is computed with as they are."""
+    """The integers that need no conversion beside a tensor of a dtype."""
 
     low: int
     high: int
-    name: str  # of the dtype
+    dtype_name: str
     is_integer: bool
 
 
 class Numbers:
-    """The functions of a namespace that take numbers beside tensors, each with a check of the numbers."""
+    """The functions of a namespace that take numbers beside tensors, with a check of the numbers."""
 
-    def __init__(self, owner: Backend, own: Mapping[str, Any]) -> None:
-        self._owner, self._own = owner, own
-        self._ranges: dict[Any, Range] = {}  # of the dtypes that were met
+    def __init__(self, owner: Backend, native: Mapping[str, Function]) -> None:
+        self._owner = owner
+        self._native = native
+        self._ranges: dict[DType, Range] = {}
 
     def functions(self) -> dict[str, Function]:
         """The framework's functions, by name, that check the numbers among their arguments."""
-        own = self._own
-        fits = dict.fromkeys(_IN_DTYPE.split(), self.held)
-        fits |= dict.fromkeys(_IN_FLOATS.split(), self._real)
-        made = {name: _of_two(own[name], fit) for name, fit in fits.items() if name in own}
-        made |= {
-            name: self._not_negative(name, made[name]) for name in _NOT_NEGATIVE if name in own
+        native = self._native
+        conversions = dict.fromkeys(_IN_DTYPE.split(), self.held)
+        conversions |= dict.fromkeys(_IN_FLOATS.split(), self._real)
+        functions = {
+            name: _of_two(native[name], conversion)
+            for name, conversion in conversions.items()
+            if name in native
         }
-        made |= {name: _of_truth(own[name]) for name in _OF_TRUTH.split() if name in own}
-        made |= {name: _among(own[name], self.held) for name in _WITH_OPTIONS if name in own}
-        if "where" in own:
-            made["where"] = _chosen(own["where"], self.held)
-        if "clip" in own:
-            made["clip"] = self._clip(own["clip"])
-        return made
+        for name in _NOT_NEGATIVE:
+            if name in native:
+                functions[name] = self._not_negative(name, functions[name])
+        for name in _LOGICAL.split():
+            if name in native:
+                functions[name] = _logical(native[name])
+        for name in _WITH_OPTIONS:
+            if name in native:
+                functions[name] = _with_options(native[name], self.held)
+        if "where" in native:
+            functions["where"] = _where(native["where"], self.held)
+        if "clip" in native:
+            functions["clip"] = self._clip(native["clip"])
+        return functions
 
-    def held(self, value: int, operand: Any) -> Any:
+    def held(self, value: int, operand: Operand) -> Any:
         """The integer, if the operand's dtype can hold it; a long one beside floats as a float."""
-        found = self._range_of(operand)
-        if found is not None and found.low <= value <= found.high:
+        limits = self._range_of(operand)
+        if limits is not None and limits.low <= value <= limits.high:
             return value
-        if found is not None and found.is_integer:
-            raise self._misfit(value, found.name)
-        if (found is None or found.name == "bool") and not isinstance(operand, (float, complex)):
+        if limits is not None and limits.is_integer:
+            raise self._misfit(value, limits.dtype_name)
+        is_beside_bool = limits is None or limits.dtype_name == "bool"
+        if is_beside_bool and not isinstance(operand, (float, complex)):
             return self._default_integer(value)
         return _as_float(value)
 
-    def filling(self, value: Any, dtype: Any) -> Any:
-        """The number as a tensor of that dtype is filled with it; ``None`` if it needs a closer look."""
-        found = self._range(dtype)
-        if type(value) is float and not found.is_integer:
+    def filling(self, value: Any, dtype: DType) -> int | float | None:
+        """The number with which a tensor of that dtype is filled; None if it has to be checked."""
+        limits = self._range(dtype)
+        if type(value) is float and not limits.is_integer:
             return value
-        is_plain = type(value) is int or type(value) is float
-        return int(value) if is_plain and found.low <= value <= found.high else None
+        is_real = type(value) is int or type(value) is float
+        if is_real and limits.low <= value <= limits.high:
+            return int(value)
+        return None
 
-    def _bound(self, value: Any, x: Any) -> Any:
+    def _bound(self, value: Any, x: Tensor) -> Any:
         """A number that is a bound of `clip`, if the tensor's dtype can hold it."""
-        found = self._range(x.dtype)
+        limits = self._range(x.dtype)
         if type(value) is complex:
-            raise ArgumentError(complex_among_reals(found.name))
-        if found.name == "bool":
+            raise ArgumentError(complex_among_reals(limits.dtype_name))
+        if limits.dtype_name == "bool":
             raise ArgumentError("clip of booleans is not defined; convert them with astype")
         if type(value) is int:
             return self.held(value, x)
-        if not found.is_integer:
+        if not limits.is_integer:
             return value
-        if not found.low - 1 < value < found.high + 1:
-            raise self._misfit(value, found.name)
+        if not limits.low - 1 < value < limits.high + 1:
+            raise self._misfit(value, limits.dtype_name)
         if not value.is_integer():
             raise ArgumentError(
-                f"clip of {found.name} keeps the dtype, which does not hold {value!r}; "
+                f"clip of {limits.dtype_name} keeps the dtype, which does not hold {value!r}; "
                 f"give an integer, or convert the tensor, for example with astype(x, xp.float32)"
             )
         return int(value)
 
-    def _tensor_bound(self, bound: Any, x: Any) -> Any:
+    def _tensor_bound(self, bound: Tensor, x: Tensor) -> Tensor:
         """A tensor that is a bound of `clip`, in the dtype of the tensor that is clipped."""
         if bound.dtype == x.dtype or tensor_owner(bound) != self._owner:
             return bound
-        given, kept = self._range(bound.dtype), self._range(x.dtype)
-        fits = given.is_integer and kept.low <= given.low and given.high <= kept.high
-        if kept.is_integer and not fits:
+        source, target = self._range(bound.dtype), self._range(x.dtype)
+        fits = source.is_integer and target.low <= source.low and source.high <= target.high
+        if target.is_integer and not fits:
             raise ArgumentError(
-                f"clip of {kept.name} keeps the dtype, which does not hold all of {given.name}; "
-                f"convert the bound, or the tensor, with astype"
+                f"clip of {target.dtype_name} keeps the dtype, which does not hold all of "
+                f"{source.dtype_name}; convert the bound, or the tensor, with astype"
             )
-        return self._own["astype"](bound, x.dtype)
+        return self._native["astype"](bound, x.dtype)
 
-    def _real(self, value: int, operand: Any) -> Any:
+    def _real(self, value: int, operand: Operand) -> int | float:
         """The integer, as a float if the operand's dtype cannot hold it."""
-        found = self._range_of(operand)
-        low, high = _WIDE if found is None else found[:2]
+        limits = self._range_of(operand)
+        if limits is None:
+            low, high = _SAFE_BESIDE_FLOATS
+        else:
+            low, high = limits.low, limits.high
         return value if low <= value <= high else _as_float(value)
 
-    def _clip(self, own: Function) -> Function:
-        def fitted(bound: Any, x: Any, unbounded: float) -> Any:
-            if type(bound) in _PLAIN:
+    def _clip(self, native_clip: Function) -> Function:
+        def converted(bound: Operand, x: Tensor, unbounded: float) -> Any:
+            if type(bound) in _PLAIN_NUMBERS:
                 return None if bound == unbounded else self._bound(bound, x)
             return self._tensor_bound(bound, x) if hasattr(bound, "dtype") else bound
 
-        @wraps(own)
-        def call(x: Any, /, min: Any = None, max: Any = None, **kwargs: Any) -> Any:
-            lowest = None if min is None else fitted(min, x, -_INFINITY)
-            highest = None if max is None else fitted(max, x, _INFINITY)
-            return own(x, lowest, highest, **kwargs)
+        @wraps(native_clip)
+        def call(x: Tensor, /, min: Any = None, max: Any = None, **kwargs: Any) -> Tensor:
+            lowest = None if min is None else converted(min, x, -_INFINITY)
+            highest = None if max is None else converted(max, x, _INFINITY)
+            return native_clip(x, lowest, highest, **kwargs)
 
         return call
 
-    def _not_negative(self, name: str, own: Function) -> Function:
-        """A function of two operands, which refuses a negative number as the second one of integers."""
+    def _not_negative(self, name: str, native: Function) -> Function:
+        """A function that refuses a negative number as the second operand of integers."""
 
-        @wraps(own)
-        def call(x1: Any, x2: Any, /) -> Any:
+        @wraps(native)
+        def call(x1: Operand, x2: Operand, /) -> Tensor:
             if type(x2) is int and x2 < 0:
-                found = self._range_of(x1)
-                if found is not None and found.is_integer:
+                limits = self._range_of(x1)
+                if limits is not None and limits.is_integer:
                     raise ArgumentError(
-                        f"{name} of {found.name} by {x2!r} is not an integer; convert "
+                        f"{name} of {limits.dtype_name} by {x2!r} is not an integer; convert "
                         f"the tensor, for example with astype(x, xp.float32)"
                     )
-            return own(x1, x2)
+            return native(x1, x2)
 
         return call
 
-    def _range_of(self, operand: Any) -> Range | None:
+    def _range_of(self, operand: Operand) -> Range | None:
         dtype = getattr(operand, "dtype", None)
         return None if dtype is None else self._range(dtype)
 
-    def _range(self, dtype: Any) -> Range:
+    def _range(self, dtype: DType) -> Range:
         try:
             return self._ranges[dtype]
         except KeyError:
             name = dtype_name(dtype, self._owner).removesuffix("_")  # bool_ under NumPy 1
         limits = limits_of(name)
-        found = Range(*(limits or _WIDE), name, limits is not None)
-        self._ranges[dtype] = found
-        return found
+        low, high = limits or _SAFE_BESIDE_FLOATS
+        self._ranges[dtype] = Range(low, high, name, is_integer=limits is not None)
+        return self._ranges[dtype]
 
     def _default_integer(self, value: int) -> int:
-        """The number, if it fits into the integers that become of booleans, and of numbers alone."""
-        dtype = self._own["result_type"](self._owner.creation.dtype("bool"), 0)
+        """The number, if the default integer dtype, that of a boolean and 0, can hold it."""
+        dtype = self._native["result_type"](self._owner.creation.dtype("bool"), 0)
         name = dtype_name(dtype, self._owner)  # int32 under JAX, unless 64 bits are enabled
-        low, high = limits_of(name) or _WIDE
+        low, high = limits_of(name) or _SAFE_BESIDE_FLOATS
         if not low <= value <= high:
             raise ArgumentError(f"{misfit(value, name)}; beside booleans, write it as a float")
         return value
@@ -192,50 +211,52 @@ def _as_float(value: int) -> float:
         ) from None
 
 
-def _of_two(own: Function, fit: Fitting) -> Function:
-    """A function of two operands, of which one may be a number."""
+def _of_two(native: Function, convert: IntegerConversion) -> Function:
+    """A function of two operands, one of which may be a number."""
 
-    @wraps(own)
-    def call(x1: Any, x2: Any, /) -> Any:
+    @wraps(native)
+    def call(x1: Operand, x2: Operand, /) -> Tensor:
         if type(x2) is int:
-            if not 0 <= x2 <= _LEAST_MAXIMUM:
-                x2 = fit(x2, x1)
-        elif type(x1) is int and not 0 <= x1 <= _LEAST_MAXIMUM:
-            x1 = fit(x1, x2)
-        return own(x1, x2)
+            if not 0 <= x2 <= _SMALLEST_MAXIMUM:
+                x2 = convert(x2, x1)
+        elif type(x1) is int and not 0 <= x1 <= _SMALLEST_MAXIMUM:
+            x1 = convert(x1, x2)
+        return native(x1, x2)
 
     return call
 
 
-def _of_truth(own: Function) -> Function:
-    """A function of two operands, of which an integer counts as true or false."""
+def _logical(native: Function) -> Function:
+    """A function of two operands, for which an integer is true or false."""
 
-    @wraps(own)
-    def call(x1: Any, x2: Any, /) -> Any:
+    @wraps(native)
+    def call(x1: Operand, x2: Operand, /) -> Tensor:
         first = bool(x1) if type(x1) is int else x1
         second = bool(x2) if type(x2) is int else x2
-        return own(first, second)
+        return native(first, second)
 
     return call
 
 
-def _among(own: Function, fit: Fitting) -> Function:
-    @wraps(own)
-    def call(x1: Any, x2: Any, /, **options: Any) -> Any:
-        return own(*_fitted(x1, x2, fit), **options)
+def _with_options(native: Function, convert: IntegerConversion) -> Function:
+    @wraps(native)
+    def call(x1: Operand, x2: Operand, /, **options: Any) -> Tensor:
+        return native(*_both_converted(x1, x2, convert), **options)
 
     return call
 
 
-def _chosen(own: Function, fit: Fitting) -> Function:
-    @wraps(own)
-    def call(condition: Any, x1: Any, x2: Any, /) -> Any:
-        return own(condition, *_fitted(x1, x2, fit))
+def _where(native: Function, convert: IntegerConversion) -> Function:
+    @wraps(native)
+    def call(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
+        return native(condition, *_both_converted(x1, x2, convert))
 
     return call
 
 
-def _fitted(x1: Any, x2: Any, fit: Fitting) -> tuple[Any, Any]:
-    first = fit(x1, x2) if type(x1) is int else x1
-    second = fit(x2, x1) if type(x2) is int else x2
+def _both_converted(
+    x1: Operand, x2: Operand, convert: IntegerConversion
+) -> tuple[Operand, Operand]:
+    first = convert(x1, x2) if type(x1) is int else x1
+    second = convert(x2, x1) if type(x2) is int else x2
     return first, second

@@ -346,7 +346,11 @@ def follows_loop(place: Place) -> bool:
 
 def _is_update(loop: Node) -> bool:
     """Whether the loop is over parameters."""
-    return "param" in ast.unparse(getattr(loop, "iter", loop)).lower()
+    if isinstance(loop, ast.While):
+        source = ast.unparse(loop)
+    else:
+        source = ast.unparse(loop.iter)
+    return "param" in source.lower()
 
 
 def _nodes_before(place: Place, kinds: type[Any] | tuple[type[Any], ...]) -> Iterator[Node]:
