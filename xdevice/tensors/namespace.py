@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, cast
 
 from xdevice import typing
 from xdevice.contract import Fft, Linalg, Maths
@@ -51,17 +51,19 @@ DTYPES: dict[str, tuple[str, ...]] = {  # the standard's, by their kind
 }
 DTYPE_NAMES: tuple[str, ...] = tuple(name for names in DTYPES.values() for name in names)
 
+# The function of the capability `creation` that makes a factory's tensors. Factories that are not
+# here use the framework's own function.
 MADE_WITH = {
     **{name: name for name in ("arange", "empty", "full", "ones", "zeros")},
     **dict.fromkeys(("asarray", "eye", "linspace"), "tensor"),
-}  # what makes the tensors of a factory: a function of the capability `creation`; the others are the framework's own
+}
 
 TUPLES = ("broadcast_arrays", "meshgrid", "unstack")  # functions that return a tuple of tensors
 
 
 def _declared(cls: type) -> tuple[str, ...]:
-    found = (*cls.__annotations__, *vars(cls))
-    return tuple(name for name in found if not name.startswith("_") or name.startswith("__array_"))
+    names = (*cls.__annotations__, *vars(cls))
+    return tuple(name for name in names if not name.startswith("_") or name.startswith("__array_"))
 
 
 NAMES = _declared(typing.Namespace)  # every name that means the same under every framework
@@ -69,7 +71,7 @@ LINALG, FFT = _declared(LinearAlgebra), _declared(FourierTransforms)
 EXTENSIONS = {"fft": FFT, "linalg": LINALG}
 
 _DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklearn"})
-"""Libraries that ask a namespace for its name, and use the framework's own functions where they know it."""
+"""Libraries that use a framework's own functions if they know the namespace's name."""
 
 _namespaces: dict[Backend, Namespace] = {}
 
@@ -85,14 +87,15 @@ def namespace(*xs: Any) -> typing.Namespace:
     Parameters
     ----------
     *xs
-        Tensors of one framework; numbers and ``None`` among them do not count. Without a tensor the namespace is the
-        chosen framework's.
+        Tensors of one framework; numbers and ``None`` among them do not count. Without a tensor the
+        namespace is the chosen framework's.
 
     Returns
     -------
     Namespace
-        An object with the functions as attributes, always the same one for a framework. Its ``__name__`` is that of
-        the framework's module, by which other libraries tell namespaces apart.
+        An object with the functions as attributes, always the same one for a framework. Its
+        ``__name__`` is that of the framework's module, by which other libraries tell namespaces
+        apart.
 
     Raises
     ------
@@ -101,7 +104,8 @@ def namespace(*xs: Any) -> typing.Namespace:
     ArgumentTypeError
         The tensors are of several frameworks.
     MissingNameError
-        A name is used that the framework cannot have: a `NotSupportedError` and an ``AttributeError``.
+        A name is used that the framework cannot have. It is a `NotSupportedError` and an
+        ``AttributeError``.
     AttributeError
         A name is used that neither the list nor the framework has.
 
@@ -115,49 +119,54 @@ def namespace(*xs: Any) -> typing.Namespace:
     owner = owner_of(xs[0]) if len(xs) == 1 and xs[0] is not None else _common_owner(xs)
     if owner not in _namespaces:
         _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
-    found: Any = _namespaces[
-        owner
-    ]  # a checker is told the standard's names, which are looked up at run time
-    return found  # type: ignore[no-any-return]
+    # its attributes are set at run time; checkers see the standard's names
+    return cast("typing.Namespace", _namespaces[owner])
 
 
 def _common_owner(xs: tuple[Any, ...]) -> Backend:
-    found: dict[Backend, str] = {}
+    owners: dict[Backend, str] = {}
     for i, x in enumerate(xs):
         if x is not None and not isinstance(x, (int, float, complex)):
-            found.setdefault(owner_of(x), f"argument {i}")
-    return only_framework(found) if found else backend()
+            owners.setdefault(owner_of(x), f"argument {i}")
+    return only_framework(owners) if owners else backend()
 
 
 class Namespace:
-    """The standard's names, or those of one of its extensions, as attributes; others are looked up in the framework."""
+    """The standard's names, or those of one of its extensions, as attributes.
+
+    Other names are looked up in the framework.
+    """
 
     def __init__(
         self, owner: Backend, extension: str = "", factories: Mapping[str, Any] | None = None
     ) -> None:
-        self._owner, self._extension = owner, extension
-        self._own: Maths | Linalg | Fft = getattr(owner, extension or "maths")
-        self._names = EXTENSIONS[extension] if extension else NAMES
-        made = {**self._own.namespace(), **(factories or {})} if extension else _functions(owner)
-        vars(self).update({name: made[name] for name in self._names if name in made})
-        if not extension:
+        self._owner = owner
+        self._extension = extension
+        self._capability: Maths | Linalg | Fft = getattr(owner, extension or "maths")
+        if extension:
+            self._names = EXTENSIONS[extension]
+            values = {**self._capability.namespace(), **(factories or {})}
+        else:
+            self._names = NAMES
+            values = _functions(owner)
             self.__name__ = owner.maths.module().__name__
+        vars(self).update({name: values[name] for name in self._names if name in values})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(f"{self!r} has no {name!r}")
         if name in self._names:
             raise MissingNameError(f"{self._owner} has no {name}: {self._why_not(name)}")
-        outside = self._own.module()
+        module = self._capability.module()
         try:
-            found = getattr(outside, name)
+            value = getattr(module, name)
         except AttributeError:
+            hint = did_you_mean(name, self._names, "dir() of the namespace lists its names")
             raise AttributeError(
-                f"{name!r} is neither in xdevice's list nor in {outside.__name__}; "
-                f"{did_you_mean(name, self._names, 'dir() of the namespace lists its names')}"
+                f"{name!r} is neither in xdevice's list nor in {module.__name__}; {hint}"
             ) from None
         if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] in _DISPATCHING:  # pyright: ignore[reportPrivateUsage]
-            return found
+            return value
         from warnings import warn
 
         warn(
@@ -166,8 +175,8 @@ class Namespace:
             NotPortableWarning,
             stacklevel=2,
         )
-        setattr(self, name, found)  # so that it is said once
-        return found
+        setattr(self, name, value)  # so that it warns once
+        return value
 
     def _why_not(self, name: str) -> str:
         if name in DTYPE_NAMES and self._owner.open("creation").has("dtype"):
@@ -176,40 +185,44 @@ class Namespace:
             return getattr(self._owner, name).why_not("namespace")  # type: ignore[no-any-return]  # a Capability
         if name in DTYPE_NAMES or name in MADE_WITH:
             return self._owner.creation.why_not(MADE_WITH.get(name, "dtype"))  # type: ignore[attr-defined, no-any-return]
-        return self._own.why_not(name)  # type: ignore[union-attr, no-any-return]  # a Capability
+        return self._capability.why_not(name)  # type: ignore[union-attr, no-any-return]  # a Capability
 
     def __dir__(self) -> list[str]:
         return [name for name in self._names if name in vars(self)]
 
     def __repr__(self) -> str:
-        of = f"{self._extension} of " if self._extension else ""
-        return f"<{of}xdevice.namespace of {self._owner}: {len(dir(self))} names of the array API standard>"
+        prefix = f"{self._extension} of " if self._extension else ""
+        names = f"{len(dir(self))} names of the array API standard"
+        return f"<{prefix}xdevice.namespace of {self._owner}: {names}>"
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        return (
-            (getattr, (_of(self._owner), self._extension))
-            if self._extension
-            else (_of, (self._owner,))
-        )
+        if self._extension:
+            return getattr, (_namespace_of(self._owner), self._extension)
+        return _namespace_of, (self._owner,)
 
 
 def _functions(owner: Backend) -> dict[str, Any]:
-    """What a namespace has: the framework's functions, and those that are the same under every framework."""
-    own = owner.maths.namespace()
-    numbers, creation = Numbers(owner, own), owner.open("creation")
-    factories = Factories(owner, own, numbers)
-    made = {name: own[name] for name in NAMES if name in own and name not in DTYPE_NAMES}
-    made |= numbers.functions()
-    made |= {name: _as_tuple(own[name]) for name in TUPLES if name in own} | CONSTANTS
+    """The framework's functions, and those that are the same under every framework, by name."""
+    native = owner.maths.namespace()
+    creation = owner.open("creation")
+    numbers = Numbers(owner, native)
+    factories = Factories(owner, native, numbers)
+    values = {name: native[name] for name in NAMES if name in native and name not in DTYPE_NAMES}
+    values |= numbers.functions()
+    values |= {name: _as_tuple(native[name]) for name in TUPLES if name in native}
+    values |= CONSTANTS
     if creation.has("dtype"):
         dtypes = {name: creation.dtype(name) for name in DTYPE_NAMES}
-        made |= {name: dtype for name, dtype in dtypes.items() if dtype is not None}
+        values |= {name: dtype for name, dtype in dtypes.items() if dtype is not None}
     for name, factory in factories.functions().items():
-        if creation.has(MADE_WITH[name]) if name in MADE_WITH else name in own:
-            made[name] = factory
-    there = [name for name in EXTENSIONS if owner.open(name).has("namespace")]
-    made |= {name: Namespace(owner, name, factories.extra(name)) for name in there}
-    return made | {"__array_namespace_info__": lambda: Info(owner, factories, own)}
+        is_possible = creation.has(MADE_WITH[name]) if name in MADE_WITH else name in native
+        if is_possible:
+            values[name] = factory
+    for name in EXTENSIONS:
+        if owner.open(name).has("namespace"):
+            values[name] = Namespace(owner, name, factories.extra(name))
+    values["__array_namespace_info__"] = lambda: Info(owner, factories, native)
+    return values
 
 
 def _as_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -222,38 +235,35 @@ def _as_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _of(owner: Backend) -> typing.Namespace:
+def _namespace_of(owner: Backend) -> typing.Namespace:
     with using(owner):
         return namespace()
 
 
 class Info:
-    """``__array_namespace_info__``: the standard's inspection functions. The devices are xdevice's."""
+    """``__array_namespace_info__``: the standard's inspection functions, with xdevice's devices."""
 
-    def __init__(self, owner: Backend, factories: Factories, own: Mapping[str, Any]) -> None:
-        self._owner, self._factories, self._own = owner, factories, own
+    def __init__(self, owner: Backend, factories: Factories, native: Mapping[str, Any]) -> None:
+        self._owner, self._factories, self._native = owner, factories, native
 
     def capabilities(self) -> dict[str, Any]:
-        """Results may have shapes that depend on the data; ``None``: the number of axes has no known limit."""
+        """What the framework can do; ``None``: the number of axes has no known limit."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
 
     def default_device(self) -> Device:
-        """Where new tensors go without ``device=``: the innermost `scope`, else the framework's own default."""
+        """Where new tensors go without ``device=``: to the innermost `scope`'s, or the default."""
         return device_of(self._factories.asarray([0.0]))
 
     def default_dtypes(self, *, device: DeviceLike | None = None) -> dict[str, Any]:
         """The dtypes of new tensors without ``dtype=``."""
-        made = {"real floating": [1.0], "complex floating": [1j], "integral": [1]}
+        examples = {"real floating": [1.0], "complex floating": [1j], "integral": [1]}
         if self._owner.creation.dtype("complex64") is None:
-            del made["complex floating"]
-        found = {
-            kind: self._factories.asarray(data, device=device).dtype for kind, data in made.items()
-        }
-        if "argmax" in self._own:
-            found["indexing"] = self._own["argmax"](
-                self._factories.asarray([1], device=device)
-            ).dtype
-        return found
+            del examples["complex floating"]
+        asarray = self._factories.asarray
+        dtypes = {kind: asarray(data, device=device).dtype for kind, data in examples.items()}
+        if "argmax" in self._native:
+            dtypes["indexing"] = self._native["argmax"](asarray([1], device=device)).dtype
+        return dtypes
 
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:
         """The dtypes, by their names, of a kind or of every kind, that a tensor there can have now.
@@ -267,19 +277,18 @@ class Info:
         ArgumentError
             There is no such kind.
         """
-        found = {name: self._owner.creation.dtype(name) for name in _names(kind)}
-        where = place(self._owner, device)
+        dtypes = {name: self._owner.creation.dtype(name) for name in _names(kind)}
+        target = place(self._owner, device)
         return {
             name: dtype
-            for name, dtype in found.items()
-            if dtype is not None and self._holds(where, dtype)
+            for name, dtype in dtypes.items()
+            if dtype is not None and self._can_hold(target, dtype)
         }
 
-    def _holds(self, where: Device | None, dtype: Any) -> bool:
+    def _can_hold(self, target: Device | None, dtype: Any) -> bool:
         try:
-            make(
-                self._owner, "ones", dtype, where, (1,)
-            )  # of no number, or of zero, some frameworks make any
+            # one number: some frameworks make an empty tensor, or a zero, of any dtype
+            make(self._owner, "ones", dtype, target, (1,))
         except (ArgumentError, MisplacedError, NotSupportedError):
             return False
         return True
@@ -299,7 +308,6 @@ def _names(kind: Any) -> tuple[str, ...]:
     numeric = integral + DTYPES["real floating"] + DTYPES["complex floating"]
     kinds = DTYPES | {"integral": integral, "numeric": numeric}
     if kind not in kinds:
-        raise ArgumentError(
-            f"{kind!r} is not a kind of dtypes; give one of {', '.join(map(repr, kinds))}"
-        )
+        names = ", ".join(map(repr, kinds))
+        raise ArgumentError(f"{kind!r} is not a kind of dtypes; give one of {names}")
     return kinds[kind]
