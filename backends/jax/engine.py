@@ -36,7 +36,7 @@ _REDUCED: dict[str, Any] = {"sum": jax.lax.psum, "max": jax.lax.pmax, "min": jax
 _Spec: Any = PartitionSpec
 _PARTS = _Spec("process")
 _COLLECTIVES = "jax_cpu_collectives_implementation"
-_LONG = 2**20  # numbers above which a vector is not rounded up: models' gradients have few lengths
+_LONGEST_PADDED = 2**20  # longer vectors are not padded: models' gradients have few lengths
 _LEAVING = 5  # seconds to wait for the others when leaving, which all do at the same time
 
 _job: Any = None  # the Job, from `start` to `stop`
@@ -74,21 +74,18 @@ def _join(job: Job, timeout: float) -> None:
     if getattr(_jax.config, _COLLECTIVES, None) in (None, "none"):  # before JAX 0.5
         _jax.config.update(_COLLECTIVES, "gloo")
     seconds = max(1, round(timeout))
-    wanted: dict[str, Any] = {
+    options: dict[str, Any] = {
         "initialization_timeout": seconds,
-        "heartbeat_timeout_seconds": max(
-            100, 2 * seconds
-        ),  # xdevice finds out sooner, and names the rank
+        # xdevice notices a lost process sooner, and names its rank
+        "heartbeat_timeout_seconds": max(100, 2 * seconds),
         "shutdown_timeout_seconds": _LEAVING,
     }
     if is_loopback(job.hosts[0]):
-        wanted["coordinator_bind_address"] = (
-            job.master
-        )  # JAX's service would listen on all interfaces
-    known = signature(
-        jax.distributed.initialize
-    ).parameters  # those of heartbeat and shutdown came after 0.4.34
-    options = {name: value for name, value in wanted.items() if name in known}
+        # JAX's service would listen on all interfaces
+        options["coordinator_bind_address"] = job.master
+    # JAX up to 0.4.34 has no options for the heartbeat and the shutdown
+    known_options = signature(jax.distributed.initialize).parameters
+    options = {name: value for name, value in options.items() if name in known_options}
     try:
         jax.distributed.initialize(job.master, job.world_size, job.rank, **options)
     except RuntimeError as error:
@@ -105,8 +102,8 @@ def all_reduce(vector: Any, op: str) -> Any:
 
 
 def broadcast(vector: Any, root: int) -> Any:
-    given = vector if _job.rank == root else np.zeros(vector.shape, vector.dtype)
-    return _computed(_bits_added, given, vector)
+    own = vector if _job.rank == root else np.zeros(vector.shape, vector.dtype)
+    return _computed(_bits_added, own, vector)
 
 
 def all_gather(vector: Any) -> list[Any]:
@@ -119,35 +116,34 @@ def stop() -> None:
     _jax.distributed.shutdown()  # does nothing if that has been done
 
 
-def _computed(function: Callable[..., Any], given: Any, vector: Any, *fixed: str) -> Any:
-    """The function's result in this process, complete, on the vector's device."""
-    (place,) = vector.devices()
-    mesh, device = _mesh(place.platform), device_of(vector)
+def _computed(function: Callable[..., Any], vector: Any, like: Any, *fixed: str) -> Any:
+    """The function of this process's vector and the others', complete, on the device of ``like``."""
+    (native,) = like.devices()
+    mesh, device = _mesh(native.platform), device_of(like)
     own: Any = mesh.local_devices[0]
     with enable_x64(True):  # or an array of 64 bits would lose half of them here
-        part = jax.device_put(_roomy(given) if own.platform == "cpu" else given, own)
-        whole = (mesh.size * part.size,)
-        rows = jax.make_array_from_single_device_arrays(whole, NamedSharding(mesh, _PARTS), [part])
-        found = jax.tree.map(
-            lambda row: row.addressable_data(0), _compiled(function, mesh, *fixed)(rows)
-        )
-        cut = jax.tree.map(
-            lambda row: row if row.size == vector.size else np.asarray(row)[: vector.size], found
-        )
-        return jax.tree.map(
-            lambda row: move(jnp.asarray(row), device, False), cut
-        )  # NumPy's on a CPU
+        part = jax.device_put(_padded(vector) if own.platform == "cpu" else vector, own)
+        shape = (mesh.size * part.size,)
+        parts = jax.make_array_from_single_device_arrays(shape, NamedSharding(mesh, _PARTS), [part])
+
+        def own_part(result: Any) -> Any:
+            row = result.addressable_data(0)
+            if row.size != like.size:
+                row = np.asarray(row)[: like.size]  # without the padding
+            return move(jnp.asarray(row), device, False)
+
+        return jax.tree.map(own_part, _compiled(function, mesh, *fixed)(parts))
 
 
-def _roomy(vector: Any) -> Any:
-    """The vector, zeros appended up to one of few lengths: each takes XLA a quarter of a second to compile."""
+def _padded(vector: Any) -> Any:
+    """The vector with zeros up to one of few lengths: XLA takes a quarter of a second to compile each."""
     step = max(64, 1 << vector.size.bit_length() >> 3)
     rounded = -(-vector.size // step) * step
-    if vector.size == rounded or vector.size > _LONG:
+    if vector.size == rounded or vector.size > _LONGEST_PADDED:
         return vector
-    longer = np.zeros(rounded, vector.dtype)
-    longer[: vector.size] = vector
-    return longer
+    padded = np.zeros(rounded, vector.dtype)
+    padded[: vector.size] = vector
+    return padded
 
 
 @cache
@@ -184,15 +180,19 @@ def _reduced(vector: Any, op: str) -> Any:
 
 
 def _extreme(vector: Any, op: str) -> Any:
-    """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
-    integer = np.dtype(f"int{8 * vector.dtype.itemsize}")
-    ends = np.iinfo(integer)
+    """The greatest or least floating-point numbers.
 
-    def in_order(bits: Any) -> Any:  # and back: the ends of the range are NaNs
-        return jnp.where(bits < 0, bits ^ ends.max, bits)
+    gloo loses NaN, so it is given the bits as integers of the same order.
+    """
+    integer = np.dtype(f"int{8 * vector.dtype.itemsize}")
+    limits = np.iinfo(integer)
+    nan_key = limits.max if op == "max" else limits.min
+
+    def in_order(bits: Any) -> Any:  # its own inverse
+        return jnp.where(bits < 0, bits ^ limits.max, bits)
 
     keys = in_order(jax.lax.bitcast_convert_type(vector, integer))
-    keys = jnp.where(jnp.isnan(vector), ends.max if op == "max" else ends.min, keys)
+    keys = jnp.where(jnp.isnan(vector), nan_key, keys)
     return jax.lax.bitcast_convert_type(in_order(_REDUCED[op](keys, "process")), vector.dtype)
 
 
@@ -201,7 +201,7 @@ def _gathered(vector: Any) -> tuple[Any, ...]:
 
 
 def _bits_added(vector: Any) -> Any:
-    """The bits of the one vector that is not all zeros, added as integers, so that NaNs and -0.0 arrive unchanged."""
+    """The sum of vectors of which all but one are zeros: of their bits, so that NaNs and -0.0 arrive unchanged."""
     if kind(vector) == "c":
         return jax.lax.complex(_bits_added(vector.real), _bits_added(vector.imag))
     if vector.dtype == jnp.bool_:

@@ -17,17 +17,15 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit.places import ReplacedGpus
 
 _successor = jax.jit(lambda number: number + 1)
-_nothing_traced: Any = optional(
-    "jax._src.core:trace_state_clean", otherwise=lambda: False
-)  # told cheaply nowhere else
+# JAX has no public function for it that is as quick
+_nothing_traced: Any = optional("jax._src.core:trace_state_clean", otherwise=lambda: False)
 _batch: Any = names.value("jax._src.interpreters.batching:BatchTrace")
 _has_started: Any = names.value("jax._src.xla_bridge:backends_are_initialized")
 # JAX's own, also while other devices replace the GPUs
 every_device: Any = jax.devices
 _ordinal: Any = names.value("jaxlib._jax:Device.local_hardware_id")
-replaced_gpus = (
-    ReplacedGpus()
-)  # host devices, of which the first is the CPU; those behind them are further CPUs
+# The devices that replace the GPUs are host devices: the first is the CPU, those after them are further CPUs.
+replaced_gpus = ReplacedGpus()
 
 
 def build() -> Build:
@@ -56,9 +54,8 @@ def as_device(native: Any) -> Device:
         kind = native.memory_kind
         (native,) = native.device_set
         if native.platform != "cpu" and kind is not None and kind.endswith("host"):
-            return Device(
-                kind, _position(native)
-            )  # pinned_host: memory of the host, kept for a GPU
+            # such as pinned_host: memory of the host that a GPU can read
+            return Device(kind, _position(native))
     position = _position(native)
     if replaced_gpus.number and native.platform == "cpu" and position:
         gpus = replaced_gpus.number
@@ -81,10 +78,10 @@ def is_tracing() -> bool:
 
 
 def is_mapping() -> bool:
-    """Whether ``jax.vmap`` maps a function in this thread: what is made in it is the same in each lane."""
+    """Whether ``jax.vmap`` maps a function in this thread: an array made in it is the same for each element."""
     if _nothing_traced():
         return False
-    names.require("random numbers in a function that JAX transforms")  # it is told nowhere else
+    names.require("random numbers in a function that JAX transforms")
     context = optional("jax._src.core:trace_ctx")
     if context is None:  # before JAX 0.4.36
         traces = optional("jax._src.core:thread_local_state").trace_state.trace_stack.stack
@@ -105,9 +102,8 @@ def synchronize(devices: Sequence[Device]) -> None:
             try:
                 array.block_until_ready()
             except RuntimeError:
-                if (
-                    not array.is_deleted()
-                ):  # another thread may delete it meanwhile; any other error is the work's
+                # another thread may delete the array meanwhile; other errors are those of the computation
+                if not array.is_deleted():
                     raise
     jax.effects_barrier()  # type: ignore[no-untyped-call]  # likewise
     with jax.ensure_compile_time_eval():  # or a call inside a traced function would be traced
@@ -118,10 +114,10 @@ def synchronize(devices: Sequence[Device]) -> None:
 def properties(device: Device) -> dict[str, object]:
     if device.kind == "cpu":
         return {}
-    there = native(device)
+    own = native(device)
     return {
-        "name": str(there.device_kind),
-        "compute_capability": getattr(there, "compute_capability", None),
+        "name": str(own.device_kind),
+        "compute_capability": getattr(own, "compute_capability", None),
     }
 
 
@@ -131,9 +127,9 @@ def has_started() -> bool:
 
 
 def ordinal(native: Any) -> int:
-    """Which of its process's host devices it is: ``i + 1`` stands for ``gpu:i``, and 0 for a CPU."""
+    """The number of a host device in its process: ``i + 1`` stands for ``gpu:i``, and 0 for a CPU."""
     number: int | None = _ordinal.__get__(native)
-    if number is None:  # of another process, which numbers its own in the same order
+    if number is None:  # a device of another process, which counts in the order of the ids
         peers = sorted(
             peer.id for peer in every_device("cpu") if peer.process_index == native.process_index
         )

@@ -16,35 +16,35 @@ _WORDS = (
     "CUBLAS_STATUS_ALLOC_FAILED",
     "CUDNN_STATUS_ALLOC_FAILED",
 )
-_ERROR: type[Exception] = getattr(
-    jax.errors, "JaxRuntimeError", RuntimeError
-)  # has the name since JAX 0.4.36
+# JAX up to 0.4.35 has no name for it
+_ERROR: type[Exception] = getattr(jax.errors, "JaxRuntimeError", RuntimeError)
 
 
 def memory_stats(device: Device) -> MemoryStats:
     if replaced_gpus.number and device.kind == "gpu":
         return {"allocated": sum(living_on(device))}
     try:
-        known = native(device).memory_stats()
-    except RuntimeError:  # not every platform has it
+        stats = native(device).memory_stats()
+    except RuntimeError:  # not every platform has statistics
         return {}
-    if not known:  # the CPU's allocator does not count
+    if not stats:  # the CPU's allocator does not count
         return {}
     return {
-        # what XLA may take at most, a share of the device's memory: JAX does not know the whole
-        "total": known.get("bytes_limit"),
-        "allocated": known.get("bytes_in_use"),
-        "reserved": known.get("pool_bytes"),
-        "peak": known.get("peak_bytes_in_use"),
+        # the limit of XLA's allocator, a part of the device's memory: JAX does not know the size of all
+        "total": stats.get("bytes_limit"),
+        "allocated": stats.get("bytes_in_use"),
+        "reserved": stats.get("pool_bytes"),
+        "peak": stats.get("peak_bytes_in_use"),
     }
 
 
 def living_on(device: Device) -> list[int]:
     """The bytes in each live array on a host device, whose allocator keeps no account; shared ones count once."""
-    there, sizes = native(device), dict[int, int]()
+    own = native(device)
+    sizes = dict[int, int]()
     for array in jax.live_arrays("cpu"):  # type: ignore[no-untyped-call]  # JAX has left it without types
         for shard in array.addressable_shards:
-            if shard.device == there and not array.is_deleted():
+            if shard.device == own and not array.is_deleted():
                 sizes[shard.data.unsafe_buffer_pointer()] = shard.data.nbytes
     return list(sizes.values())
 

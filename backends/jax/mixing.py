@@ -54,36 +54,41 @@ def _translating(run: Callable[..., Any]) -> Callable[..., Any]:
 
 def _translated(message: str, arguments: list[Any]) -> MixedDeviceError:
     operation = _OPERATION.search(message)
-    there = {(d.platform.lower(), d.id): as_device(d) for d in every_device()}
-    named = {
-        there.get((platform.lower(), int(number)))
-        or Device("gpu", int(number) % replaced_gpus.number)  # one that stands in
-        for numbers, platform in _PLACES.findall(message)
-        for number in numbers.split(",")
-    }
-    # of arrays that are being differentiated, JAX names one twice
-    found, name = named | _places(arguments), operation[1] if operation else "a jitted function"
-    if len(found) > 1:
-        return mixed(name, found)
-    known = (
-        "".join(map(str, found)) or "unknown"
-    )  # before JAX 0.4.36 the other may hide in a tracer
-    what = f"{name} was given arrays on several devices, one of them {known}"
-    return MixedDeviceError(f"{what}; bring them together with to_device", found)
+    name = operation[1] if operation else "a jitted function"
+    # of arrays that are being differentiated, JAX's message has one device twice
+    devices = _named_in(message) | _committed(arguments)
+    if len(devices) > 1:
+        return mixed(name, devices)
+    # before JAX 0.4.36 the other device may be that of a tracer
+    device = "".join(map(str, devices)) or "unknown"
+    problem = f"{name} was given arrays on several devices, one of them {device}"
+    return MixedDeviceError(f"{problem}; bring them together with to_device", devices)
 
 
-def _places(arguments: Iterable[Any]) -> set[Device]:
+def _named_in(message: str) -> set[Device]:
+    """The devices in JAX's message, by platform and number."""
+    devices = {(d.platform.lower(), d.id): as_device(d) for d in every_device()}
+    named = set()
+    for numbers, platform in _PLACES.findall(message):
+        for number in map(int, numbers.split(",")):
+            device = devices.get((platform.lower(), number))
+            # a device that replaces a GPU may have another number in JAX's messages
+            named.add(device or Device("gpu", number % replaced_gpus.number))
+    return named
+
+
+def _committed(arguments: Iterable[Any]) -> set[Device]:
+    """The devices of the arrays that JAX does not move by itself."""
     found = set()
     for argument in arguments:
         if isinstance(argument, (list, tuple)):
-            found |= _places(argument)
+            found |= _committed(argument)
         elif isinstance(argument, (jax.Array, Tracer)):
             try:
                 array = concrete(argument)
             except UnknownPlacementError:
                 continue
-            if getattr(
-                array, "committed", array._committed
-            ):  # has had the public name only since JAX 0.5
+            # the public name is new in JAX 0.5
+            if getattr(array, "committed", array._committed):
                 found.add(device_of(array))
     return found

@@ -19,9 +19,8 @@ _DATA = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, j
 
 
 def role(cls: type) -> Role | None:
-    if issubclass(
-        cls, (jax.Array, Tracer, *_sparse())
-    ):  # isinstance calls a tracer an Array, issubclass does not
+    # a tracer is an Array for isinstance, and not for issubclass
+    if issubclass(cls, (jax.Array, Tracer, *_sparse())):
         return "tensor"
     if issubclass(cls, (jax.Device, SingleDeviceSharding)):
         return "device"
@@ -103,9 +102,8 @@ def concrete(tensor: Any) -> Any:
     if value is None:
         hint = "ask, move and read outside jax.jit and jax.vmap"
         raise TracedTensorError(f"a {type(tensor).__name__} is traced and has no device; {hint}")
-    return (
-        value if isinstance(value, jax.Array) else jnp.asarray(value)
-    )  # jax.grad was given NumPy's, or a number
+    # jax.grad also takes NumPy's arrays, and numbers
+    return value if isinstance(value, jax.Array) else jnp.asarray(value)
 
 
 def check_alive(tensor: Any) -> Any:
