@@ -27,11 +27,14 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
         if not isinstance(data, (NDArray, mx.gluon.Parameter, mx.sym.Symbol)):
             numbers = _numbers(data, dtype)
             return mx.np.array(numbers, numbers.dtype, _context(device))
-        array = arrays(data)[0]  # a copy of the values alone
-        cast, there = array.astype(array.dtype if dtype is None else dtype), _context(device)
-        return (
-            cast if cast.ctx == there else cast.copyto(there)
-        )  # as_in_ctx is mx.np's, as_in_context deprecated
+        array = arrays(data)[0]
+        new_array = array.astype(array.dtype if dtype is None else dtype)  # always a copy
+        context = _context(device)
+        if new_array.ctx == context:
+            return new_array
+        return new_array.copyto(
+            context
+        )  # only mx.np has as_in_ctx, and as_in_context is deprecated
 
 
 def _of_shape(make: Callable[..., Any]) -> Any:
@@ -46,38 +49,49 @@ empty, zeros, ones = map(_of_shape, (mx.np.empty, mx.np.zeros, mx.np.ones))
 def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
     if isinstance(value, mx.nd.NDArray):  # its gradient flows through
         with mx.util.np_shape(True):
-            cast = value.as_np_ndarray() if dtype is None else value.as_np_ndarray().astype(dtype)
-            return mx.np.broadcast_to(
-                cast if device is None else move(cast, device, False), shape
-            ).copy()
+            scalar = value.as_np_ndarray()
+            if dtype is not None:
+                scalar = scalar.astype(dtype)
+            if device is not None:
+                scalar = move(scalar, device, False)
+            return mx.np.broadcast_to(scalar, shape).copy()
     number = _numbers(value, dtype)
-    negative_zero = (
-        number.dtype.kind == "f" and not number.any() and np.signbit(number).any()
-    )  # MXNet drops the sign
-    if number.ndim or negative_zero or (number.dtype.kind == "i" and abs(number.item()) > _EXACT):
+    if number.ndim or _loses_sign(number) or _is_rounded(number):
         return tensor(np.full(shape, number), number.dtype, device)
     with mx.util.np_shape(True):
         return mx.np.full(shape, number.item(), number.dtype, ctx=_context(device))
+
+
+def _loses_sign(number: np.ndarray[Any, Any]) -> bool:
+    """Whether this is a negative zero, which MXNet's operators make positive."""
+    return bool(number.dtype.kind == "f" and not number.any() and np.signbit(number).any())
+
+
+def _is_rounded(number: np.ndarray[Any, Any]) -> bool:
+    """Whether MXNet's operators round this integer, because they receive a 64-bit float."""
+    return bool(number.dtype.kind == "i" and abs(number.item()) > _EXACT)
 
 
 def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
     numbers = np.arange(start, stop, step, dtype=dtype)  # NumPy's is exact for every dtype
     if dtype is None and numbers.dtype.kind == "f":
         dtype = _FLOAT
-    given = np.dtype(dtype or numbers.dtype)
-    are_whole = all(float(each).is_integer() and abs(each) < _WHOLE for each in (start, stop, step))
-    if are_whole and numbers.size and given.name in ("int32", "int64", "float32", "float64"):
-        with mx.util.np_shape(True):  # exact, and made where it is to be
-            return mx.np.arange(start, stop, step, given.name, ctx=_context(device))
+    name = np.dtype(dtype or numbers.dtype).name
+    limits = start, stop, step
+    are_whole = all(float(limit).is_integer() and abs(limit) < _WHOLE for limit in limits)
+    if are_whole and numbers.size and name in ("int32", "int64", "float32", "float64"):
+        # MXNet's numbers are exact here, and made on the device
+        with mx.util.np_shape(True):
+            return mx.np.arange(start, stop, step, name, ctx=_context(device))
     return tensor(numbers, dtype, device)
 
 
 def rand(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    made = _draw(mx.np.random.uniform, shape, dtype, device)
+    numbers = _draw(mx.np.random.uniform, shape, dtype, device)
     with mx.util.np_shape(True), autograd.pause():
         # MXNet rounds to 1 now and then: one number in 4000 of float16, one in 2e7 of float32
-        largest = np.nextafter(made.dtype.type(1), made.dtype.type(0))
-        return mx.np.minimum(made, float(largest), out=made)
+        largest = np.nextafter(numbers.dtype.type(1), numbers.dtype.type(0))
+        return mx.np.minimum(numbers, float(largest), out=numbers)
 
 
 def randn(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
@@ -91,22 +105,19 @@ def seed(n: int) -> None:
 def _draw(
     sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, device: Device | None
 ) -> Any:
-    wanted = np.dtype(dtype or _FLOAT)
-    if wanted.kind != "f":
-        raise TypeError(f"random numbers are floats, not {wanted}")
+    float_dtype = np.dtype(dtype or _FLOAT)
+    if float_dtype.kind != "f":
+        raise TypeError(f"random numbers are floats, not {float_dtype}")
     with mx.util.np_shape(True):
-        return sample(size=shape, dtype=wanted.name, ctx=_context(device))
+        return sample(size=shape, dtype=float_dtype.name, ctx=_context(device))
 
 
 def _numbers(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
-    """The data as NumPy sees it, but Python's floats in 32 bits."""
+    """The data as a NumPy array; Python's floats get 32 bits."""
     try:
         array = np.asarray(data, dtype)
-    except (
-        TypeError,
-        ValueError,
-        Warning,
-    ):  # NumPy 1.23 warns of a ragged list, and a warning may be an error
+    # NumPy 1.23 warns about a ragged list, and a warning may be an error
+    except (TypeError, ValueError, Warning):
         array = np.asarray(None)
     if array.dtype.kind == "O":
         try:
@@ -121,9 +132,9 @@ def _numbers(data: Any, dtype: Any) -> np.ndarray[Any, Any]:
 
 
 def _plain(data: Any) -> Any:
-    """The list with NumPy's arrays in place of MXNet's, which NumPy takes for objects."""
+    """The list with NumPy's arrays in place of MXNet's, which NumPy would treat as objects."""
     if isinstance(data, (list, tuple)):
-        return [_plain(each) for each in data]
+        return [_plain(item) for item in data]
     return data.asnumpy() if isinstance(data, NDArray) else data
 
 

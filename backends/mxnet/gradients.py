@@ -20,39 +20,50 @@ def value_and_gradients(
     call: Call, parameters: list[Any], nested: bool
 ) -> tuple[Any, Any, list[Any]]:
     if nested:
-        hint = "call value_and_grad outside another's function"
-        raise NotSupportedError(f"mxnet has no gradients of gradients for most operations; {hint}")
-    with mx.util.np_shape(True):  # or MXNet takes a single number for an array of unknown shape
-        variables = [arrays(p)[0].detach() for p in parameters]
-        # which makes them variables; the gradients are returned, not left there, so nothing is to be filled with zeros
-        empty: Any = mx.np.empty  # its types say float32 alone
-        autograd.mark_variables(
-            variables, [empty(v.shape, dtype=v.dtype, ctx=v.ctx) for v in variables]
+        raise NotSupportedError(
+            "mxnet has no gradients of gradients for most operations; "
+            "call value_and_grad outside another's function"
         )
-        training = (
-            autograd.is_training() if autograd.is_recording() else True
-        )  # the mode of the surrounding record()
+    # without NumPy's shapes, MXNet treats the shape of a single number as unknown
+    with mx.util.np_shape(True):
+        variables = [arrays(parameter)[0].detach() for parameter in parameters]
+        _mark(variables)
+        # within record(), its mode
+        training = autograd.is_training() if autograd.is_recording() else True
         with autograd.record(training):
             value, aux = call(variables)
-        found = _gradients(value, variables, training)
-    pairs = zip(variables, found, strict=True)
-    found = [dense(g).as_np_ndarray() if isinstance(v, mx.np.ndarray) else g for v, g in pairs]
-    return value.detach(), aux, found
+        gradients = _gradients(value, variables, training)
+    for i, variable in enumerate(variables):
+        if isinstance(variable, mx.np.ndarray):
+            gradients[i] = dense(gradients[i]).as_np_ndarray()
+    return value.detach(), aux, gradients
+
+
+def _mark(variables: list[Any]) -> None:
+    """Let MXNet record what is computed with the variables.
+
+    Their gradients are returned by `autograd.grad`, so the arrays for gradients are not filled.
+    """
+    empty: Any = mx.np.empty  # its types allow float32 only
+    gradients = [empty(array.shape, dtype=array.dtype, ctx=array.ctx) for array in variables]
+    autograd.mark_variables(variables, gradients)
 
 
 def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
-    """Not by ``backward``, which would overwrite the gradients of arrays that the function has from elsewhere."""
+    """The gradients by `autograd.grad`; ``backward`` would overwrite those of other arrays in the graph."""
     try:
         return list(autograd.grad(value, variables, train_mode=training))
     except mx.MXNetError as error:
-        if "unreachable from the outputs" not in str(
-            error
-        ) and "not in a computational graph" not in str(error):
+        message = str(error)
+        is_independent = (
+            "unreachable from the outputs" in message or "not in a computational graph" in message
+        )
+        if not is_independent:
             raise
-    # the value depends not on all of them: add nothing of each
+    # the value does not depend on all variables: an empty sum of each is added
     with autograd.record(training):
         value = value.as_np_ndarray()
         for variable in variables:
-            nothing = variable.as_np_ndarray().reshape(-1)[:0].sum()
-            value = value + nothing.as_in_ctx(value.ctx).astype(value.dtype)
+            zero = variable.as_np_ndarray().reshape(-1)[:0].sum()
+            value = value + zero.as_in_ctx(value.ctx).astype(value.dtype)
     return list(autograd.grad(value, variables, train_mode=training))

@@ -1,4 +1,4 @@
-"""What MXNet's storage manager knows."""
+"""Memory statistics of MXNet's storage manager."""
 
 import os
 
@@ -8,47 +8,41 @@ from xdevice.backends.mxnet.hardware import gpus, native, replaced_gpus
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
-_WORDS = (  # of MXNet's storage managers, cuBLAS and cuDNN; a smaller batch helps with too many elements as well
-    *(
-        "Failed to allocate CPU Memory",
-        "out of memory",
-        "Memory allocation failed",
-        "CUBLAS_STATUS_ALLOC_FAILED",
-    ),
-    *(
-        "CUDNN_STATUS_ALLOC_FAILED",
-        "Size of tensor you are trying to allocate is larger than 2^31 elements",
-    ),
+# Messages of MXNet's storage managers, cuBLAS and cuDNN. A smaller batch helps with too many elements, too.
+_MESSAGES = (
+    "Failed to allocate CPU Memory",
+    "out of memory",
+    "Memory allocation failed",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "Size of tensor you are trying to allocate is larger than 2^31 elements",
 )
 
 
 def memory_stats(device: Device) -> MemoryStats:
     if device.kind == "cpu" or replaced_gpus.number:
-        return {}  # the storage manager of the host keeps no account
+        return {}  # the host's storage manager keeps no statistics
     free, total = mx.context.gpu_memory_info(device.index)
     return {"total": total, "free": free}
 
 
 def empty_cache(device: Device | None) -> None:
-    for each in (
-        [Device("gpu", i) for i in range(0 if replaced_gpus.number else gpus())]
-        if device is None
-        else [device]
-    ):
-        native(each).empty_cache()
+    if device is not None:
+        native(device).empty_cache()
+    elif not replaced_gpus.number:
+        for i in range(gpus()):
+            native(Device("gpu", i)).empty_cache()
 
 
 def share(fraction: float | None) -> dict[str, str]:
     if fraction is None:
-        return {}  # MXNet takes memory when it is needed
-    settings = {
-        "MXNET_GPU_MEM_POOL_RESERVE": str(round(100 * (1 - fraction)))
-    }  # the percentage that it leaves
-    os.environ.update(
-        settings
-    )  # read when a GPU is first used; whether one was, MXNet does not tell
+        return {}  # MXNet allocates memory when it is needed
+    free_percentage = round(100 * (1 - fraction))
+    settings = {"MXNET_GPU_MEM_POOL_RESERVE": str(free_percentage)}
+    # MXNet reads this when a GPU is first used, and does not report whether that has happened
+    os.environ.update(settings)
     return settings
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, mx.MXNetError) and any(words in str(error) for words in _WORDS)
+    return isinstance(error, mx.MXNetError) and any(text in str(error) for text in _MESSAGES)

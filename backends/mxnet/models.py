@@ -23,11 +23,11 @@ def move_model(model: Any, device: Device) -> Any:
 
 
 def keep(model: Any) -> Callable[[], None]:
-    kept = [(parameter, dict(vars(parameter))) for parameter in _parameters(model).values()]
+    saved = [(parameter, dict(vars(parameter))) for parameter in _parameters(model).values()]
 
     def put_back() -> None:
-        for parameter, before in kept:
-            vars(parameter).update(before)
+        for parameter, attributes in saved:
+            vars(parameter).update(attributes)
 
     return put_back
 
@@ -36,9 +36,8 @@ def copy_models(models: list[Any]) -> list[Any]:
     memo: dict[int, Any] = {}
 
     def leave_out_compiled_graph(block: Block) -> None:
-        compiled = getattr(
-            block, "_cached_op", None
-        )  # of a hybridized block; rebuilt when it is called
+        # the graph of a hybridized block; the copy builds its own when it is called
+        compiled = getattr(block, "_cached_op", None)
         if compiled is not None:
             memo[id(compiled)] = None
 

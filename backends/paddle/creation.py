@@ -122,8 +122,9 @@ def _placed(tensor: Tensor, device: Device | None) -> Tensor:
 
 def _default_dtype(data: Any, array: np.ndarray[Any, Any]) -> str:
     """The dtype if none is requested: NumPy's for arrays, Paddle's default for Python numbers."""
+    numpy_dtype: str = array.dtype.name
     if array.dtype.kind not in "fc" or isinstance(data, (np.ndarray, np.generic)):
-        return array.dtype.name
+        return numpy_dtype
     default = str(paddle.get_default_dtype())
     if array.dtype.kind == "f":
         return default
