@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from xdevice.cli.probe import asked as ask_framework
+from xdevice.cli.probe import ask_one
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import available, find, is_installed, not_installed
 from xdevice.machine import usable_threads
@@ -71,7 +71,7 @@ def _show_missing(names: list[str]) -> None:
     """Print a line for each feature that the installed versions of the frameworks lack."""
 
     def ask(name: str) -> dict[str, Any]:
-        return ask_framework(probe.missing, name, without=ENV)
+        return ask_one(probe.missing, name, without=ENV)
 
     for name, answer in _answers(names or available(), ask):
         if "error" in answer:
@@ -103,7 +103,7 @@ def _build(names: list[str], to: str | None) -> int:
     has_failed = False
 
     def ask(name: str) -> dict[str, Any]:
-        return ask_framework(probe.plugin, name, str(folder or ""), without=ENV)
+        return ask_one(probe.plugin, name, str(folder or ""), without=ENV)
 
     with _progress(frameworks):
         for name, answer in _answers(frameworks, ask):

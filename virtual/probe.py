@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from xdevice.cli.probe import Answer, ask_each, asked, missing_in, missing_of
+from xdevice.cli.probe import Answer, ask_each, ask_one, missing_in, missing_of
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.framework.adapters import Backend, entry_points_of, is_installed
 from xdevice.framework.choosing import use
@@ -30,7 +30,7 @@ def check(names: Iterable[str]) -> None:
     """Raise an error if one of the frameworks cannot have the virtual GPUs that the environment asks for."""
     for name in filter(is_installed, names):
         # in another process: an import may change the environment, which a script inherits
-        refused = asked(refusal, name).get("refused")
+        refused = ask_one(refusal, name).get("refused")
         if refused is not None:
             raise NotSupportedError(refused)
 

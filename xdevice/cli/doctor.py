@@ -1,15 +1,17 @@
 """``xdevice doctor``: why a framework does not see the GPU, one line each with what to type."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterator
 from importlib.metadata import distributions
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.cli.probe import probe_all
+from xdevice.cli.probe import Answer, probe_all
 from xdevice.framework.adapters import is_optional
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.hardware.virtual import are_provided, provider
@@ -17,9 +19,15 @@ from xdevice.kit.units import size
 from xdevice.launcher.terminal import printable, write, write_json
 from xdevice.machine import gpus, holders
 
-_GREEDY = (
-    0.7  # a part of a GPU's memory: JAX takes three quarters by default, and TensorFlow nearly all
-)
+if TYPE_CHECKING:
+    from xdevice.machine import Gpus
+
+_GREEDY = 0.7
+"""The fraction of a GPU's memory above which a process is reported.
+
+By default JAX takes three quarters, and TensorFlow nearly all.
+"""
+
 _SIGNS = {
     "good": ("✓", "green"),
     "note": ("–", "dim"),
@@ -29,6 +37,8 @@ _SIGNS = {
 
 
 class Finding(NamedTuple):
+    """A line of the result: what it is about, whether it is good, and what to type."""
+
     subject: str
     state: str
     reason: str
@@ -40,23 +50,21 @@ def main(options: argparse.Namespace) -> int:
     machine = gpus()
     backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     usable = [backend["name"] for backend in backends if backend["status"] == "ok"]
-    virtual: dict[str, dict[str, Any]] = {}
+    virtual: dict[str, Answer] = {}
     if are_provided() and not interrupted:
         virtual, interrupted = provider().try_each(usable, options.timeout, quiet=options.json)
     if interrupted:
         return 128 + interrupted
     findings = [*_of_installation(), _of_machine(machine), *_of_memory(machine)]
     for backend in backends:
+        name = backend["name"]
         findings.append(_of_backend(backend, bool(machine["gpus"])))
-        findings += [_of_missing(backend["name"], each) for each in backend.get("missing", ())]
-        if backend["name"] in virtual:
-            findings.append(
-                _of_virtual(f"{backend['name']} virtual GPUs", virtual[backend["name"]])
-            )
+        findings += [_of_missing(name, feature) for feature in backend.get("missing", ())]
+        if name in virtual:
+            findings.append(_of_virtual(f"{name} virtual GPUs", virtual[name]))
     if not any(backend["installed"] for backend in backends):
-        findings.append(
-            Finding("frameworks", "wrong", "no framework is installed", backends[0]["install"])
-        )
+        cure = backends[0]["install"]
+        findings.append(Finding("frameworks", "wrong", "no framework is installed", cure))
     wrong = any(finding.state == "wrong" for finding in findings)
     if options.json:
         write_json({"wrong": wrong, "findings": [finding._asdict() for finding in findings]})
@@ -66,15 +74,18 @@ def main(options: argparse.Namespace) -> int:
 
 
 def _of_installation() -> Iterator[Finding]:
-    """A finding where the index's `xdevice`, another project with our import name, is installed too."""
-    for other in islice(distributions(name="xdevice"), 1):
-        reason = f"another project's package 'xdevice' {other.version} is installed beside 'xdevice-tensors'"
+    """A finding if another project's package `xdevice`, with the same import name, is installed."""
+    for distribution in islice(distributions(name="xdevice"), 1):
         yield Finding(
-            "xdevice", "wrong", reason, "pip uninstall xdevice, then install xdevice-tensors again"
+            "xdevice",
+            "wrong",
+            f"another project's package 'xdevice' {distribution.version} is installed beside "
+            "'xdevice-tensors'",
+            "pip uninstall xdevice, then install xdevice-tensors again",
         )
 
 
-def _of_machine(machine: Any) -> Finding:
+def _of_machine(machine: Gpus) -> Finding:
     if machine["driver_error"]:
         problem = driver_problem(machine["driver_error"])
         return Finding("machine", "wrong", problem.reason, problem.cure)
@@ -87,68 +98,82 @@ def _of_machine(machine: Any) -> Finding:
     return Finding("machine", "good", f"{names}; {drivers or 'no driver'}")
 
 
-def _of_memory(machine: Any) -> Iterator[Finding]:
-    """A finding for each GPU of whose memory one process holds nearly all, as frameworks do by default."""
+def _of_memory(machine: Gpus) -> Iterator[Finding]:
+    """A finding for each process that holds nearly all of a GPU's memory.
+
+    That is the default of some frameworks.
+    """
     totals = {
         gpu["index"]: gpu["total_memory"] for gpu in machine["gpus"] if gpu["maker"] == "nvidia"
     }
-    cure = "xdevice.share_gpus() in that program, before it uses a framework, leaves others what it does not need"
-    for each in holders():
-        memory, total = each["memory"] or 0, totals.get(each["gpu"])
+    for holder in holders():
+        memory = holder["memory"] or 0
+        total = totals.get(holder["gpu"])
         if total and memory > _GREEDY * total:
-            reason = f"process {each['pid']} ({each['name'] or '?'}) holds {size(memory)} of its {size(total)}"
-            yield Finding(f"GPU {each['gpu']}", "note", reason, cure)
+            yield Finding(
+                f"GPU {holder['gpu']}",
+                "note",
+                f"process {holder['pid']} ({holder['name'] or '?'}) holds {size(memory)} "
+                f"of its {size(total)}",
+                "xdevice.share_gpus() in that program, before it uses a framework, leaves others "
+                "what it does not need",
+            )
 
 
-def _of_backend(backend: dict[str, Any], has_gpu: bool) -> Finding:
+def _of_backend(backend: Answer, has_gpu: bool) -> Finding:
     name = backend["name"]
     if not backend["installed"]:
-        if is_optional(name) and not has_gpu:  # it has no CPU
+        if is_optional(name) and not has_gpu:  # an optional framework does not compute on a CPU
             return Finding(name, "note", "not installed; it needs a GPU")
         return Finding(name, "note", "not installed", backend["install"])
     if backend["status"] != "ok":
-        cure = f"python -c 'import {name}' shows all of it; pip install --force-reinstall of it may mend that"
-        return Finding(name, "wrong", f"{backend['status']}: {backend['error']}", cure)
-    if backend["problem"]:
-        problem = backend["problem"]
-        return Finding(
-            name, "wrong" if problem["wrong"] else "note", problem["reason"], problem["cure"]
+        cure = (
+            f"python -c 'import {name}' shows all of it; "
+            "pip install --force-reinstall of it may mend that"
         )
-    devices = [device for device in backend["devices"] if not device["device"].startswith("cpu")]
-    seen = ", ".join(
-        ("virtual " if device.get("virtual") else "") + device["device"] for device in devices
-    )
-    return Finding(
-        name, "good", f"{backend['version']} {f'sees {seen}' if seen else 'works on the CPU'}"
-    )
+        return Finding(name, "wrong", f"{backend['status']}: {backend['error']}", cure)
+    problem = backend["problem"]
+    if problem:
+        state = "wrong" if problem["wrong"] else "note"
+        return Finding(name, state, problem["reason"], problem["cure"])
+    gpu_names = [
+        _name_of(device) for device in backend["devices"] if not device["device"].startswith("cpu")
+    ]
+    ability = f"sees {', '.join(gpu_names)}" if gpu_names else "works on the CPU"
+    return Finding(name, "good", f"{backend['version']} {ability}")
 
 
-def _of_missing(name: str, missing: dict[str, Any]) -> Finding:
-    """A feature for which this version of the framework lacks a private name: wrong only if virtual GPUs need it."""
-    if missing["essential"]:
-        reason = f"virtual GPUs do not work: {missing['reason']}, needed for {missing['feature']}"
-        return Finding(name, "wrong", reason, missing["cure"])
-    return Finding(
-        name,
-        "warning",
-        f"{missing['feature']}: not supported: {missing['reason']}",
-        missing["cure"],
-    )
+def _name_of(device: Answer) -> str:
+    name: str = device["device"]
+    return f"virtual {name}" if device.get("virtual") else name
 
 
-def _of_virtual(subject: str, tried: dict[str, Any]) -> Finding:
-    if tried["status"] != "ok":
-        return Finding(subject, "note", f"{tried['status']}: {tried['error']}")
-    if tried["stands_in"]:
+def _of_missing(name: str, feature: Answer) -> Finding:
+    """A feature for which this version of the framework lacks a private name.
+
+    That is wrong only if virtual GPUs need the feature.
+    """
+    if feature["essential"]:
+        reason = f"virtual GPUs do not work: {feature['reason']}, needed for {feature['feature']}"
+        return Finding(name, "wrong", reason, feature["cure"])
+    reason = f"{feature['feature']}: not supported: {feature['reason']}"
+    return Finding(name, "warning", reason, feature["cure"])
+
+
+def _of_virtual(subject: str, abilities: Answer) -> Finding:
+    if abilities["status"] != "ok":
+        return Finding(subject, "note", f"{abilities['status']}: {abilities['error']}")
+    if abilities["stands_in"]:
         return Finding(subject, "good", "work, and can stand in for real ones")
-    if tried["compiles"]:
+    if abilities["compiles"]:
         reason = (
             "work, and can stand in for real ones, by a plug-in that is compiled at the first use"
         )
         return Finding(subject, "good", reason, "xdevice virtual build compiles it now")
-    return Finding(
-        subject, "note", ("work, and cannot stand in: " if tried["works"] else "") + tried["reason"]
-    )
+    reason = abilities["reason"]
+    if abilities["works"]:
+        reason = f"work, and cannot stand in: {reason}"
+    return Finding(subject, "note", reason)
 
 
 def _lines(findings: list[Finding]) -> Table:
@@ -157,7 +182,7 @@ def _lines(findings: list[Finding]) -> Table:
     lines.add_column(overflow="fold")
     for subject, state, reason, cure in findings:
         sign, style = _SIGNS[state]
-        text = Text(printable(reason), style="dim" if style == "dim" else "")
+        text = Text(printable(reason), style="dim" if state == "note" else "")
         if cure:
             text.append("; ").append(cure, style="bold" if state == "wrong" else "")
         lines.add_row(Text(f"{sign} {subject}", style=style), text)

@@ -1,79 +1,100 @@
 """``xdevice info``: what the machine has, and what each framework sees of it."""
 
+from __future__ import annotations
+
 import argparse
 import platform
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from xdevice._version import __version__
-from xdevice.cli.probe import probe_all
+from xdevice.cli.probe import Answer, probe_all
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.kit.units import duration, size
 from xdevice.launcher.terminal import printable, table, write, write_json
 from xdevice.machine import gpus, host, same_gpu
 
+if TYPE_CHECKING:
+    from xdevice.machine import Gpu
+
 
 def main(options: argparse.Namespace) -> int:
-    """Show it; a framework that crashes is a row, and no reason to fail."""
+    """Show both; a framework that crashes is a row, and no reason to fail."""
     machine: dict[str, Any] = {"host": host(), **gpus()}
     backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
     if interrupted:
         return 128 + interrupted
-    # each framework's GPU is one of the machine's, as its UUID tells; ``None`` where that is unknown
-    for device in (
-        d
-        for backend in backends
-        for d in backend.get("devices", ())
-        if not d["device"].startswith("cpu")
-    ):
-        known = (g["index"] for g in machine["gpus"] if same_gpu(g["uuid"], device.get("uuid")))
-        device["machine_gpu"] = next(known, None)
+    for backend in backends:
+        _add_index_of_driver(backend, machine["gpus"])
     if options.json:
-        write_json({"xdevice": __version__, "python": platform.python_version(),
-                    "platform": platform.platform(), "machine": machine, "backends": backends})  # fmt: skip
+        write_json(
+            {
+                "xdevice": __version__,
+                "python": platform.python_version(),
+                "platform": platform.platform(),
+                "machine": machine,
+                "backends": backends,
+            }
+        )
         return 0
-    write(_machine(machine))
-    answered = [backend for backend in backends if backend["status"] == "ok"]
-    if answered:
-        write("", _answered(answered))
-    if len(answered) < len(backends):
-        write(
-            "", Group(*_without_answer(backends))
-        )  # printed by itself, a Text forgets that it is not to be wrapped
+    write(_table_of_machine(machine))
+    answers = [backend for backend in backends if backend["status"] == "ok"]
+    failures = [backend for backend in backends if backend["status"] != "ok"]
+    if answers:
+        write("", _table_of_frameworks(answers))
+    if failures:
+        # In a group, each Text keeps its own setting that it is not wrapped.
+        write("", Group(*_lines_of_failures(failures)))
     return 0
 
 
-def _machine(machine: dict[str, Any]) -> Table:
-    found = table("machine", "", "memory", right=("memory",))
+def _add_index_of_driver(backend: Answer, machine_gpus: list[Gpu]) -> None:
+    """Add to each GPU of the framework the driver's index of the GPU with its UUID, or ``None``."""
+    for device in backend.get("devices", ()):
+        if not device["device"].startswith("cpu"):
+            uuid = device.get("uuid")
+            indices = [gpu["index"] for gpu in machine_gpus if same_gpu(gpu["uuid"], uuid)]
+            device["machine_gpu"] = indices[0] if indices else None
+
+
+def _table_of_machine(machine: dict[str, Any]) -> Table:
+    new_table = table("machine", "", "memory", right=("memory",))
     cpu = machine["host"]
-    about = [cpu["name"] or "unknown"]
-    about += [
-        f"{n} {word}{'s' * (n != 1)}"
-        for n, word in ((cpu["cores"], "core"), (cpu["threads"], "thread"))
-        if n
-    ]
-    found.add_row("CPU", ", ".join(about), _with_free(cpu["total_memory"], cpu["available_memory"]))
+    memory = _with_free(cpu["total_memory"], cpu["available_memory"])
+    new_table.add_row("CPU", _about_cpu(cpu), memory)
     for gpu in machine["gpus"]:
-        driver = machine["drivers"].get(gpu["maker"])
-        about = [
-            gpu["name"] or f"{gpu['maker'].upper()} GPU",
-            f"driver {driver}" if driver else "no known driver",
-        ]
+        name = gpu["name"] or f"{gpu['maker'].upper()} GPU"
+        version = machine["drivers"].get(gpu["maker"])
+        driver = f"driver {version}" if version else "no known driver"
         memory = _with_free(gpu["total_memory"], gpu["free_memory"])
-        found.add_row(f"GPU {gpu['index']}", ", ".join(about), memory)
+        new_table.add_row(f"GPU {gpu['index']}", f"{name}, {driver}", memory)
     if not machine["gpus"]:
-        found.add_row("GPU", Text("none found", style="dim"), "")
+        new_table.add_row("GPU", Text("none found", style="dim"), "")
     if machine["driver_error"]:
-        found.add_row("", Text(driver_problem(machine["driver_error"]).reason, style="red"), "")
-    return found
+        reason = driver_problem(machine["driver_error"]).reason
+        new_table.add_row("", Text(reason, style="red"), "")
+    return new_table
 
 
-def _answered(backends: list[dict[str, Any]]) -> Table:
-    found = table(
+def _about_cpu(cpu: dict[str, Any]) -> str:
+    parts = [cpu["name"] or "unknown"]
+    if cpu["cores"]:
+        parts.append(_counted(cpu["cores"], "core"))
+    if cpu["threads"]:
+        parts.append(_counted(cpu["threads"], "thread"))
+    return ", ".join(parts)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _table_of_frameworks(backends: list[Answer]) -> Table:
+    new_table = table(
         "framework",
         "version",
         "built for",
@@ -84,42 +105,43 @@ def _answered(backends: list[dict[str, Any]]) -> Table:
         right=("import", "memory"),
     )
     for backend in backends:
-        built = " ".join(filter(None, (backend["compute"], backend["toolkit"])))
-        head = [
+        cells_of_framework = [
             backend["name"],
             backend["version"] or "?",
-            built or "?",
+            " ".join(filter(None, (backend["compute"], backend["toolkit"]))) or "?",
             duration(backend["import_seconds"]),
         ]
-        none: dict[str, Any] = {
-            "device": "none",
-            "name": (backend["problem"] or {"reason": None})["reason"],
-        }
-        for device in backend["devices"] or [none]:
-            memory = (
-                ""
-                if device["device"].startswith(("cpu", "none"))
-                else size(device.get("total_memory"))
-            )
-            found.add_row(*head, device["device"], _about(device), memory)
-            head = [""] * 4
-    return found
+        for device in backend["devices"] or [_no_device(backend)]:
+            memory = ""
+            if not device["device"].startswith(("cpu", "none")):
+                memory = size(device.get("total_memory"))
+            new_table.add_row(*cells_of_framework, device["device"], _about(device), memory)
+            # Only the first line of a framework names it.
+            cells_of_framework = ["", "", "", ""]
+    return new_table
 
 
-def _without_answer(backends: list[dict[str, Any]]) -> Iterator[Text]:
-    """A line for each framework that has not answered, never wrapped: a command in it can be copied."""
-    silent = [backend for backend in backends if backend["status"] != "ok"]
-    width = max((len(backend["name"]) for backend in silent), default=0)
-    for backend in silent:
+def _no_device(backend: Answer) -> Answer:
+    """The reason why the framework has no device, in the place of a device."""
+    problem = backend["problem"]
+    return {"device": "none", "name": problem["reason"] if problem else None}
+
+
+def _lines_of_failures(backends: list[Answer]) -> Iterator[Text]:
+    """A line for each framework, which is never wrapped: a command in it can be copied."""
+    width = max(len(backend["name"]) for backend in backends)
+    for backend in backends:
         if backend["installed"]:
-            sign, why, style = "✗", f"{backend['status']}: {printable(backend['error'])}", "red"
+            reason = f"✗ {backend['status']}: {printable(backend['error'])}"
+            style = "red"
         else:
-            sign, why, style = "–", f"not installed; {backend['install']}", "dim"
+            reason = f"– not installed; {backend['install']}"
+            style = "dim"
         name = f"{backend['name']:<{width}}  "
-        yield Text.assemble(name, (f"{sign} {why}", style), no_wrap=True, overflow="ignore")
+        yield Text.assemble(name, (reason, style), no_wrap=True, overflow="ignore")
 
 
-def _about(device: dict[str, Any]) -> str:
+def _about(device: Answer) -> str:
     notes = [device.get("name") or ""]
     if device.get("compute_capability"):
         notes.append(f"compute capability {device['compute_capability']}")
@@ -131,4 +153,6 @@ def _about(device: dict[str, Any]) -> str:
 
 
 def _with_free(total: int | None, free: int | None) -> str:
-    return size(total) + (f" ({size(free)} free)" if free is not None else "")
+    if free is None:
+        return size(total)
+    return f"{size(total)} ({size(free)} free)"

@@ -1,6 +1,7 @@
 """Asking a framework what it has, in a process of its own: it may crash, hang or print.
 
-The process that answers needs neither rich nor psutil, nor does `asked`, which waits for one answer.
+The process that answers needs neither rich nor psutil. Nor does `ask_one`, which waits for one
+answer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.framework.adapters import (
@@ -35,71 +36,101 @@ from xdevice.kit.private_names import hint, missing_features
 from xdevice.machine import usable_threads
 
 if TYPE_CHECKING:
+    from xdevice.device import Device
     from xdevice.launcher.children import Child
 
 PYTHON = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
-"""Python for a process of its own, where no module of the current folder is taken for a framework."""
+"""Python for a new process, which takes no module of the current folder for a framework."""
 
-Answer = dict[str, Any]
+Answer: TypeAlias = dict[str, Any]
+"""What a process tells of its framework: an object of JSON."""
+
+Question: TypeAlias = Callable[[Backend], Answer]
+"""A function of a module: the process imports it by its name, and calls it."""
 
 
-def probe_all(asked: Sequence[str], timeout: float, quiet: bool) -> tuple[list[Answer], int | None]:
-    """A report on each backend asked for, or on all, and the signal that interrupted it, if one did."""
-    names = [str(find(name)) for name in asked or registered()]
+def probe_all(
+    selection: Sequence[str], timeout: float, quiet: bool
+) -> tuple[list[Answer], int | None]:
+    """A report on each selected backend, or on all, and the signal that interrupted it, if any."""
+    names = [str(find(name)) for name in selection or registered()]
     title = None if quiet else "asking the frameworks"
-    installed = [*filter(is_installed, names)]
+    installed = [name for name in names if is_installed(name)]
     answers, interrupted = ask_each(installed, description, timeout, title)
-    missing = {"installed": False, "status": "not installed"}
-    rows = [
-        answers.get(name) or {"name": name, **missing, "install": install_command(name)}
-        for name in names
-    ]
-    return rows, interrupted
+    reports = [answers.get(name) or _not_installed(name) for name in names]
+    return reports, interrupted
 
 
-def frameworks(asked: Sequence[str]) -> list[str]:
-    """The frameworks asked for, or all that are installed and have a device on this machine."""
-    names = list(asked)
+def _not_installed(name: str) -> Answer:
+    return {
+        "name": name,
+        "installed": False,
+        "status": "not installed",
+        "install": install_command(name),
+    }
+
+
+def frameworks(selection: Sequence[str]) -> list[str]:
+    """The selected frameworks, or all that are installed and have a device on this machine."""
+    names = list(selection) or _with_devices(available())
     if not names:
-        names = available()
-        others = [name for name in names if name not in ORDER]  # those in it have a CPU
-        answers, _ = probe_all(others, 120.0, quiet=True) if others else ([], None)
-        for row in answers:
-            if row["status"] == "ok" and not row["devices"]:
-                why = row["problem"]["reason"] if row["problem"] else "it has no device"
-                print(f"xdevice: {row['name']} is left out: {why}", file=sys.stderr)
-                names.remove(row["name"])
-    return [str(backend(name)) for name in names] or [str(backend())]  # which says what to install
+        return [str(backend())]  # an error says what to install
+    return [str(backend(name)) for name in names]
+
+
+def _with_devices(names: Sequence[str]) -> list[str]:
+    """The frameworks without those that have no device; a line on stderr says why."""
+    # A framework that is in ORDER has a CPU.
+    uncertain_names = [name for name in names if name not in ORDER]
+    if not uncertain_names:
+        return list(names)
+    reports, _ = probe_all(uncertain_names, 120.0, quiet=True)
+    names_without: set[str] = set()
+    for report in reports:
+        if report["status"] == "ok" and not report["devices"]:
+            reason = report["problem"]["reason"] if report["problem"] else "it has no device"
+            print(f"xdevice: {report['name']} is left out: {reason}", file=sys.stderr)
+            names_without.add(report["name"])
+    return [name for name in names if name not in names_without]
 
 
 def ask_each(
     names: Sequence[str],
-    ask: Callable[[Backend], Answer],
+    question: Question,
     timeout: float,
     title: str | None,
     without: str = "",
 ) -> tuple[dict[str, Answer], int | None]:
-    """What each framework answers, in an environment ``without`` that variable, and the signal that interrupted it."""
+    """Each framework's answer, and the signal that interrupted the processes, if one did.
+
+    The processes have the environment of this one, ``without`` that variable.
+    """
     from xdevice.launcher.children import Child, run_all
     from xdevice.launcher.terminal import Progress
 
-    env = {key: value for key, value in os.environ.items() if key != without}
-    children = [Child(name, _command(ask, name), env) for name in names]
+    environment = _environment(without)
+    children = [Child(name, _command(question, name), environment) for name in names]
+    at_once = max(1, (usable_threads() or 2) // 2)
     with Progress(title or "", quiet=title is None) as progress:
-        interrupted = run_all(children, max(1, (usable_threads() or 2) // 2), timeout, progress)
+        interrupted = run_all(children, at_once, timeout, progress)
     return {child.name: _answer(child, timeout) for child in children}, interrupted
 
 
+def _environment(without: str) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != without}
+
+
 def _answer(child: Child, timeout: float) -> Answer:
-    row: Answer = {"name": child.name, "installed": True}
+    answer: Answer = {"name": child.name, "installed": True}
+    if child.status == "timed out":
+        return {**answer, "status": "timed out", "error": f"no answer after {timeout:g} s"}
+    if child.status == "stopped":
+        return {**answer, "status": "stopped", "error": "interrupted"}
     if child.status == "ok":
-        with suppress(ValueError):  # a framework that ends the process by itself
-            return {**row, **json.loads(child.output()[0])}
-    silent = {"timed out": f"no answer after {timeout:g} s", "stopped": "interrupted"}
-    if child.status in silent:
-        return {**row, "status": child.status, "error": silent[child.status]}
+        with suppress(ValueError):  # no JSON: the framework itself has ended the process
+            return {**answer, **json.loads(child.output()[0])}
     return {
-        **row,
+        **answer,
         "status": "crashed",
         "error": failure(child, " without an answer"),
         "exit_status": child.exit_status,
@@ -110,94 +141,108 @@ def failure(child: Child, without: str = "") -> str:
     """How the child has ended, and the last line that it has printed on stderr."""
     from xdevice.launcher.terminal import exit_text, printable
 
-    said = printable(child.output()[1].decode(errors="replace")).strip().splitlines()[-1:]
-    return (
-        exit_text(child.exit_status)
-        + without
-        + (f"; its last line: {said[0].strip()}" if said else "")
+    text = exit_text(child.exit_status) + without
+    lines = printable(child.output()[1].decode(errors="replace")).strip().splitlines()
+    if lines:
+        text += f"; its last line: {lines[-1].strip()}"
+    return text
+
+
+def ask_one(question: Question, name: str, *arguments: str, without: str = "") -> Answer:
+    """The framework's answer, or an ``error`` that says that its process has crashed.
+
+    The process has the environment of this one, ``without`` that variable.
+    """
+    process = subprocess.run(
+        _command(question, name, *arguments),
+        env=_environment(without),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
     )
-
-
-def asked(ask: Callable[[Backend], Answer], name: str, *more: str, without: str = "") -> Answer:
-    """What one framework answers, in an environment ``without`` that variable; ``error`` says that it has crashed."""
-    env = {key: value for key, value in os.environ.items() if key != without}
-    done = subprocess.run(
-        _command(ask, name, *more), env=env, stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8",
-        errors="replace", check=False,
-    )  # fmt: skip
     try:
-        found: Answer = json.loads(done.stdout)
-        return found
+        answer: Answer = json.loads(process.stdout)
     except ValueError:
-        said = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-        return {"error": f"fails: {said[0]}; xdevice doctor may know more", "path": None}
+        lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
+        return {"error": f"fails: {lines[-1]}; xdevice doctor may know more", "path": None}
+    return answer
 
 
-def _command(ask: Callable[[Backend], Answer], name: str, *more: str) -> list[str]:
-    """What prints the answer of the framework of that name as JSON."""
+def _command(question: Question, name: str, *arguments: str) -> list[str]:
+    """The command that prints the framework's answer to the question as JSON."""
     program = (
-        f"from {ask.__module__} import {ask.__name__} as ask; "
-        "from xdevice.cli.probe import answer; answer(ask)"
+        f"from {question.__module__} import {question.__name__} as question; "
+        "from xdevice.cli.probe import answer; answer(question)"
     )
-    return [*PYTHON, "-c", program, name, *more]
+    return [*PYTHON, "-c", program, name, *arguments]
 
 
-def answer(ask: Callable[[Backend], Answer]) -> None:
-    """Print what is answered of the framework in ``argv``, and nothing else on stdout; the process ends."""
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a framework prints belongs on stderr
+def answer(question: Question) -> None:
+    """Print the answer of the framework in ``argv``, and nothing else on stdout, and exit."""
+    stdout = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the framework prints goes to stderr
     try:
-        found = ask(find(sys.argv[1]))
+        result = question(find(sys.argv[1]))
     except XDeviceError as error:
         cause = error.__cause__
-        found = {
-            "status": "broken",
-            "error": f"{type(cause).__name__}: {cause}" if cause else str(error),
-        }
-    json.dump(found, answers)
-    answers.flush()
-    os._exit(0)  # a framework may crash while the process ends: the answer is written
+        message = f"{type(cause).__name__}: {cause}" if cause else str(error)
+        result = {"status": "broken", "error": message}
+    json.dump(result, stdout)
+    stdout.flush()
+    os._exit(0)  # without the interpreter's cleanup, in which a framework may crash
 
 
 def description(backend: Backend) -> Answer:
+    """What `xdevice info` and `xdevice doctor` show of the framework."""
     began = time.perf_counter()
-    _ = backend.framework
-    took = time.perf_counter() - began
+    framework = backend.framework
+    import_seconds = time.perf_counter() - began
     facts = facts_of(backend)
     problem = diagnose(facts)
-    devices: list[Answer] = [{"device": str(device)} for device in devices_of(backend)]
-    for row, device in zip(devices, devices_of(backend), strict=True):
-        with suppress(NotSupportedError):
-            row.update(properties_of(backend, device))
+    version = build_of(backend)["version"] or str(getattr(framework, "__version__", ""))
     return {
         "status": "ok",
-        "version": build_of(backend)["version"]
-        or str(getattr(backend.framework, "__version__", ""))
-        or None,
+        "version": version or None,
         "compute": facts.compute,
         "toolkit": facts.toolkit,
-        "import_seconds": round(took, 3),
-        "devices": devices,
+        "import_seconds": round(import_seconds, 3),
+        "devices": [_about(backend, device) for device in devices_of(backend)],
         "problem": asdict(problem) if problem else None,
         "missing": missing_of(backend),
     }
 
 
+def _about(backend: Backend, device: Device) -> Answer:
+    properties: Answer = {"device": str(device)}
+    with suppress(NotSupportedError):
+        properties.update(properties_of(backend, device))
+    return properties
+
+
 def missing_of(backend: Backend) -> list[Answer]:
-    """The features that need private names which this version of the framework lacks, those of virtual GPUs too."""
+    """The features that need private names which this version of the framework lacks.
+
+    The features of virtual GPUs are among them.
+    """
     features = missing_in(backend, backend.module)
-    of_virtual_gpus = provider().missing(backend) if are_provided() else []
-    return features + [feature for feature in of_virtual_gpus if feature not in features]
+    if are_provided():
+        features += [feature for feature in provider().missing(backend) if feature not in features]
+    return features
 
 
 def missing_in(backend: Backend, package: str) -> list[Answer]:
-    """The missing features of what the package lists in its module ``private_names``, if it has that module."""
-    module = f"{package}.private_names"
+    """The missing features by the private names in the package's module ``private_names``.
+
+    There are none if the package does not have the module.
+    """
+    module_name = f"{package}.private_names"
     try:
-        listed: Any = import_module(module)
+        module: Any = import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name != module:
+        if error.name != module_name:
             raise
         return []
-    cure = hint(package_of(backend), listed.LAST_TRIED)
-    return [{**feature._asdict(), "cure": cure} for feature in missing_features(listed.NAMES)]
+    cure = hint(package_of(backend), module.LAST_TRIED)
+    return [{**feature._asdict(), "cure": cure} for feature in missing_features(module.NAMES)]

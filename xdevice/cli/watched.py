@@ -1,6 +1,6 @@
-"""``xdevice run --watch-transfers``: the script's own process, which reports its copies when the script ends.
+"""``xdevice run --watch-transfers``: the script's process, which reports its copies at the end.
 
-As text, as JSON, as SARIF 2.1.0, or as annotations of GitHub's.
+The report is text, JSON, SARIF 2.1.0, or annotations for GitHub.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from io import open_code
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from xdevice._version import __version__
@@ -23,25 +23,24 @@ from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.hardware.virtual import are_asked_for
 from xdevice.kit.escaping import as_json, escaped
 from xdevice.tensors.transfers.baseline import Baseline
-from xdevice.tensors.transfers.report import Report, watch_transfers
+from xdevice.tensors.transfers.report import Finding, Report, watch_transfers
 from xdevice.tensors.transfers.rules import RULES
 from xdevice.tensors.transfers.watching import accept
 
-_OURS = (
-    __file__,
-    runpy.__file__,
-    "<frozen runpy>",
-)  # a traceback of the script's error is shown without these frames
+Settings: TypeAlias = dict[str, Any]  # what `by` passes to `main`, as JSON
+
+# A traceback of the script's error is shown without the frames of these files.
+_RUNNERS = (__file__, runpy.__file__, "<frozen runpy>")
 
 
 def by(options: argparse.Namespace) -> list[str]:
-    """What Python is given before a script, or ``-m`` and a module, for it to be watched."""
+    """The arguments for Python before a script, or ``-m`` and a module, so that it is watched."""
     if options.report is not None and not options.report.parent.is_dir():
         raise ArgumentError(
             f"--report {str(options.report)!r}: there is no folder {str(options.report.parent)!r}"
         )
     if options.baseline is not None and not options.update_baseline:
-        Baseline.read(options.baseline)  # a mistake is said before the script runs
+        Baseline.read(options.baseline)  # an error is raised before the script runs
     settings = {
         "bus": Bus.parsed(options.bus, "--bus") if options.bus is not None else DEFAULT,
         "format": options.format or "text",
@@ -56,52 +55,71 @@ def by(options: argparse.Namespace) -> list[str]:
 
 def main() -> None:
     """Run the script as Python would, report, and end as the script has ended."""
-    settings, process = json.loads(sys.argv[1]), os.getpid()
+    settings = json.loads(sys.argv[1])
+    process = os.getpid()
     del sys.argv[:2]
-    kept = settings["baseline"]
     try:
-        if kept and not settings["updates"]:
-            accept(Baseline.read(kept))
+        if settings["baseline"] and not settings["updates"]:
+            accept(Baseline.read(settings["baseline"]))
         watch = watch_transfers(Bus(*settings["bus"]))
         report = watch.__enter__()
     except XDeviceError as error:
         sys.exit(fail(str(error)))
-    ended = _run()
+    script_error = _run()
     watch.__exit__()
-    if isinstance(ended, RefusedExit | RefusedImportError):  # nothing was run to report on
-        sys.exit(2)
-    if isinstance(ended, VirtualDeviceError) and are_asked_for():
-        sys.exit(fail(str(ended)))
-    ours = os.getpid() == process  # else a fork has come to its end
-    if ours:
-        if ended is not None and not isinstance(ended, SystemExit):
-            trace = ended.__traceback__
-            while trace is not None and trace.tb_frame.f_code.co_filename in _OURS:
-                trace = trace.tb_next
-            ended.__traceback__ = trace
-            sys.excepthook(type(ended), ended, trace)
-        if kept and settings["updates"]:
-            number = Baseline(kept).write(report.lines)
-            print(
-                f"xdevice: {kept}: {number} {'line' if number == 1 else 'lines'} that copy",
-                file=sys.stderr,
-            )
-        _show(report, settings)
-    if ended is not None:
-        if not isinstance(ended, SystemExit):
-            sys.excepthook = lambda *shown: None  # it has been shown
-        raise ended
-    most = settings["most"]
-    if ours and most is not None and not report.has_gpu():
-        said = f"--max-copies {most} says nothing where no framework has a GPU; --virtual-gpus 2 gives it virtual ones"
-        sys.exit(fail(said))
-    if ours and most is not None and report.copies > most:
+    if isinstance(script_error, RefusedExit | RefusedImportError):
+        sys.exit(2)  # nothing has run that could be reported
+    if isinstance(script_error, VirtualDeviceError) and are_asked_for():
+        sys.exit(fail(str(script_error)))
+    is_fork = os.getpid() != process
+    if not is_fork:
+        _report(report, script_error, settings)
+    if script_error is not None:
+        if not isinstance(script_error, SystemExit):
+            sys.excepthook = lambda *error: None  # the error has been shown
+        raise script_error
+    if not is_fork:
+        _check_limit(report, settings["most"])
+
+
+def _report(report: Report, script_error: BaseException | None, settings: Settings) -> None:
+    """Show the script's error, if it ended with one, then update the baseline, then report."""
+    if script_error is not None and not isinstance(script_error, SystemExit):
+        _show_error(script_error)
+    baseline = settings["baseline"]
+    if baseline and settings["updates"]:
+        number = Baseline(baseline).write(report.lines)
+        noun = "line" if number == 1 else "lines"
+        print(f"xdevice: {baseline}: {number} {noun} that copy", file=sys.stderr)
+    _show(report, settings)
+
+
+def _show_error(error: BaseException) -> None:
+    """Show the error as Python would, without the frames that ran the script."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename in _RUNNERS:
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    sys.excepthook(type(error), error, trace)
+
+
+def _check_limit(report: Report, most: int | None) -> None:
+    """End the process if there are more copies than ``--max-copies`` allows."""
+    if most is None:
+        return
+    if not report.has_gpu():
+        message = (
+            f"--max-copies {most} says nothing where no framework has a GPU; "
+            "--virtual-gpus 2 gives it virtual ones"
+        )
+        sys.exit(fail(message))
+    if report.copies > most:
         fail(f"{report.copies} copies are more than --max-copies {most}")
         sys.exit(1)
 
 
 def _run() -> BaseException | None:
-    """Run the program in ``argv``, and return what it ended with."""
+    """Run the program in ``argv``, and return the exception that ended it, if any."""
     try:
         if sys.argv[0] == "-m":
             del sys.argv[0]
@@ -120,7 +138,7 @@ def _run() -> BaseException | None:
             with open_code(script) as file:
                 code = compile(file.read(), script, "exec")
             exec(code, vars(program))
-    except BaseException as error:  # KeyboardInterrupt, too: it is raised again, after the report
+    except BaseException as error:  # also KeyboardInterrupt: `main` raises it after the report
         return error
     return None
 
@@ -130,81 +148,84 @@ def _new_main() -> ModuleType:
     return program
 
 
-def _show(report: Report, settings: dict[str, Any]) -> None:
+def _show(report: Report, settings: Settings) -> None:
     sys.stdout.flush()
-    here = os.getcwd()
-    os.chdir(
-        settings["folder"]
-    )  # to which the report's paths are relative, wherever the script has gone
-    is_shown = settings["format"] == "text" and not settings["report"]
-    text = str(report) if is_shown else FORMATS[settings["format"]](report)
-    os.chdir(here)
+    text = _text(report, settings)
     if settings["report"]:
         Path(settings["report"]).write_text(f"{text}\n", encoding="utf-8")
     else:
         print(text, file=sys.stderr)
 
 
+def _text(report: Report, settings: Settings) -> str:
+    """The report in its format, with paths relative to the folder where the script was started."""
+    folder_of_script = os.getcwd()
+    os.chdir(settings["folder"])
+    if settings["format"] == "text" and not settings["report"]:
+        text = str(report)  # as wide as the terminal
+    else:
+        text = FORMATS[settings["format"]](report)
+    os.chdir(folder_of_script)
+    return text
+
+
 def sarif(report: Report) -> str:
     """The findings that have advice, in the format that code scanning reads."""
-    driver = {
-        "name": "xdevice",
-        "version": __version__,
-        "rules": [
-            {"id": name, "shortDescription": {"text": name.replace("-", " ").capitalize()}}
-            for name in RULES
-        ],
-    }
-    results: list[dict[str, Any]] = []
-    for finding in report:
-        if finding.rule and finding.file:
-            region = {"startLine": finding.line, "snippet": {"text": finding.source}}
-            place = {
-                "physicalLocation": {
-                    "artifactLocation": {"uri": _uri(finding.file)},
-                    "region": region,
-                }
-            }
-            message = {"text": f"{finding.what}; {finding.advice}"}
-            results.append(
-                {
-                    "ruleId": finding.rule,
-                    "level": "warning",
-                    "message": message,
-                    "locations": [place],
-                }
-            )
-    schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
-    runs: list[Any] = [
-        {"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}
+    rules = [
+        {"id": name, "shortDescription": {"text": name.replace("-", " ").capitalize()}}
+        for name in RULES
     ]
-    return as_json({"$schema": schema, "version": "2.1.0", "runs": runs})
+    driver = {"name": "xdevice", "version": __version__, "rules": rules}
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_sarif_result(finding) for finding in _with_advice(report)],
+    }
+    schema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/os/schemas/sarif-schema-2.1.0.json"
+    return as_json({"$schema": schema, "version": "2.1.0", "runs": [run]})
+
+
+def _with_advice(report: Report) -> list[Finding]:
+    """The findings with a line to change and what to write there."""
+    return [finding for finding in report if finding.rule and finding.file]
+
+
+def _sarif_result(finding: Finding) -> dict[str, Any]:
+    location = {
+        "artifactLocation": {"uri": _uri(finding.file)},
+        "region": {"startLine": finding.line, "snippet": {"text": finding.source}},
+    }
+    return {
+        "ruleId": finding.rule,
+        "level": "warning",
+        "message": {"text": f"{finding.what}; {finding.advice}"},
+        "locations": [{"physicalLocation": location}],
+    }
 
 
 def _uri(file: str) -> str:
-    """Relative to the working directory where it is below it: as code scanning finds it in a repository."""
+    """A path relative to the working directory if the file is below it, as code scanning needs."""
     path = Path(file).resolve()
-    return (
-        quote(path.relative_to(Path.cwd()).as_posix())
-        if path.is_relative_to(Path.cwd())
-        else path.as_uri()
-    )
+    if path.is_relative_to(Path.cwd()):
+        return quote(path.relative_to(Path.cwd()).as_posix())
+    return path.as_uri()
 
 
 def github(report: Report) -> str:
-    """A warning of a workflow for each finding that has advice: GitHub shows it beside the line."""
-    return "\n".join(
-        f"::warning file={_escaped(os.path.relpath(finding.file), ':,')},line={finding.line},"
-        f"title={finding.rule}::{_escaped(f'{finding.what}; {finding.advice}')}"
-        for finding in report
-        if finding.rule and finding.file
-    )
+    """A workflow's warning for each finding that has advice: GitHub shows it beside the line."""
+    return "\n".join(_github_warning(finding) for finding in _with_advice(report))
 
 
-def _escaped(words: str, more: str = "") -> str:
-    for character in "%\r\n" + more:
-        words = words.replace(character, f"%{ord(character):02X}")
-    return escaped(words)
+def _github_warning(finding: Finding) -> str:
+    path = _escaped(os.path.relpath(finding.file), ":,")
+    message = _escaped(f"{finding.what}; {finding.advice}")
+    return f"::warning file={path},line={finding.line},title={finding.rule}::{message}"
+
+
+def _escaped(text: str, separators: str = "") -> str:
+    for character in "%\r\n" + separators:
+        text = text.replace(character, f"%{ord(character):02X}")
+    return escaped(text)
 
 
 FORMATS: dict[str, Callable[[Report], str]] = {
