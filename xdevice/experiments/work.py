@@ -44,7 +44,7 @@ class Setting:
         return max(floor, round(whole * self.scale))
 
     def fitting(self, size: int, bytes_each: float, power: int = 1) -> int:
-        """The size, or the largest that fits into memory if it takes ``bytes_each * size ** power``."""
+        """The size, or the largest that fits into memory, taking ``bytes_each * size ** power``."""
         if self.memory is None:
             return size
         return max(1, min(size, int((self.memory / SHARE / bytes_each) ** (1 / power))))
@@ -111,8 +111,8 @@ def measured(
 ) -> list[Row]:
     """The rows of an experiment: all works are timed one after the other, in several turns.
 
-    If the machine is busy for a while, all works get slower, and not one alone. A row has the median
-    and the quartiles of its turns, so a single disturbed turn does not count.
+    If the machine is busy for a while, all works get slower, and not one alone. A row has the
+    median and the quartiles of its turns, so a single disturbed turn does not count.
     """
     times_of_works: list[list[float]] = [[] for _ in works]
     for turn in range(TURNS):
