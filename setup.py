@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the index's page, archives that are the same anywhere, one module."""
+"""What pyproject.toml cannot say: the index's page, reproducible archives, and one module."""
 
 import gzip
 import os
@@ -11,42 +11,51 @@ from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parent
 EPOCH = "315532800"  # 1980, the first year that a wheel's times can have
 os.environ.setdefault("SOURCE_DATE_EPOCH", EPOCH)  # setuptools reads it for the wheel
 
 
-def declared(file, pattern):
-    found = re.search(pattern, (HERE / file).read_text(encoding="utf-8"), re.MULTILINE)
-    return found and found[1]
+def value_in(file, pattern):
+    """The group of the pattern in the file's text, or ``None``."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    match = re.search(pattern, text, re.MULTILINE)
+    return match and match[1]
 
 
 def index_page():
-    """README with links to the repository as it is at the version's tag; as it is where no address is known."""
-    text = (HERE / "README.md").read_text(encoding="utf-8")
-    repository = declared("pyproject.toml", r'^Repository = "(.*?)/?"$')
+    """README with links to the repository at the version's tag.
+
+    Without the repository's address the links stay as they are.
+    """
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    repository = value_in("pyproject.toml", r'^Repository = "(.*?)/?"$')
     if repository is None:
         return text
-    tag = "v" + declared("xdevice/_version.py", r'^__version__ = "(.*)"$')
+    tag = "v" + value_in("xdevice/_version.py", r'^__version__ = "(.*)"$')
     text = re.sub(r"(!\[[^\]]*\]\()(?!\w+:|#)", rf"\g<1>{repository}/raw/{tag}/", text)
     return re.sub(r"(?<!!)(\[[^\]]*\]\()(?!\w+:|#)", rf"\g<1>{repository}/blob/{tag}/", text)
 
 
 def plain_mode(mode):
-    """The mode that git would give a file, whatever the umask."""
+    """The mode that git would give a file, independent of the umask."""
     return 0o755 if mode & 0o100 else 0o644
 
 
-class SameSource(sdist):
-    """The source archive is the same anywhere: its files sorted, with one time, no owner and plain modes."""
+class ReproducibleSource(sdist):
+    """The source archive has sorted files, all with the same time, no owner and plain modes."""
 
-    def make_archive(self, base_name, format, **of):
-        archive, time = f"{base_name}.tar.gz", int(os.environ["SOURCE_DATE_EPOCH"])
+    def make_archive(self, base_name, format, **options):
+        archive = f"{base_name}.tar.gz"
+        time = int(os.environ["SOURCE_DATE_EPOCH"])
 
         def plain(entry):
-            entry.mtime, entry.mode = time, plain_mode(entry.mode)
-            entry.uid = entry.gid = 0
-            entry.uname = entry.gname = ""
+            entry.mtime = time
+            entry.mode = plain_mode(entry.mode)
+            entry.uid = 0
+            entry.gid = 0
+            entry.uname = ""
+            entry.gname = ""
             return entry
 
         with (
@@ -54,40 +63,48 @@ class SameSource(sdist):
             gzip.GzipFile("", "wb", fileobj=file, mtime=time) as packed,
             tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as tree,
         ):
-            for path in sorted(Path(of["base_dir"]).rglob("*")):
+            for path in sorted(Path(options["base_dir"]).rglob("*")):
                 tree.add(path, arcname=path.as_posix(), recursive=False, filter=plain)
         return archive
 
 
-class SameWheel(bdist_wheel):
-    """setuptools sorts the files and gives them one time; their modes are left."""
+class ReproducibleWheel(bdist_wheel):
+    """The wheel has files with plain modes; setuptools sorts them and gives them the same time."""
 
     def write_wheelfile(self, *args, **options):
         super().write_wheelfile(*args, **options)  # the last of the files
-        for file in filter(Path.is_file, Path(self.bdist_dir).rglob("*")):
-            file.chmod(plain_mode(file.stat().st_mode))
+        for path in Path(self.bdist_dir).rglob("*"):
+            if path.is_file():
+                path.chmod(plain_mode(path.stat().st_mode))
 
 
-class BesideThePackage(build_py):
-    """``xdevice.py`` beside the folder ``xdevice``: Python imports it only where ``xdevice/__init__.py`` is gone."""
+class WithModuleBesidePackage(build_py):
+    """The wheel has ``xdevice.py`` beside the folder ``xdevice``.
+
+    Python imports it only if ``xdevice/__init__.py`` is missing.
+    """
 
     def run(self):
         super().run()
         if not self.editable_mode:
-            self.copy_file(HERE / "release" / "xdevice.py", self._beside())
+            self.copy_file(ROOT / "release" / "xdevice.py", self._module())
 
     def get_outputs(self, include_bytecode=1):
-        return [
-            *super().get_outputs(include_bytecode),
-            *([] if self.editable_mode else [self._beside()]),
-        ]
+        outputs = list(super().get_outputs(include_bytecode))
+        if not self.editable_mode:
+            outputs.append(self._module())
+        return outputs
 
-    def _beside(self):
+    def _module(self):
         return os.path.join(self.build_lib, "xdevice.py")
 
 
 setup(
     long_description=index_page(),
     long_description_content_type="text/markdown",
-    cmdclass={"sdist": SameSource, "bdist_wheel": SameWheel, "build_py": BesideThePackage},
+    cmdclass={
+        "sdist": ReproducibleSource,
+        "bdist_wheel": ReproducibleWheel,
+        "build_py": WithModuleBesidePackage,
+    },
 )
