@@ -2,11 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/virtual.py --backend torch,jax --rounds 101
 
-Each framework does the same work on its CPU and on a virtual GPU, with no strict block open and within
-one. As in `overhead.py`, the contenders take turns of about a millisecond, in an order shuffled anew in
-each round, and a ratio is the median over the rounds' own ratios. Virtual GPUs are backed by the host's
-memory and cores: the extra time is the cost of acting as a GPU. Under PyTorch two networks of its own layers
-are trained too (`parts/networks_torch.py`).
+Each framework does the same work on its CPU and on a virtual GPU, outside and in a strict block.
+As in `overhead.py`, the contenders take turns of about a millisecond, in an order that is shuffled
+anew in each round, and a ratio is the median of the rounds' ratios. Virtual GPUs are backed by the
+host's memory and cores: the extra time is the cost of acting as a GPU. Under PyTorch two networks
+of its own layers are trained too (`parts/networks_torch.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from time import perf_counter_ns, process_time_ns
 from timeit import Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from contenders import NATIVE
 from report import quartiles_of_ratio
@@ -29,11 +29,14 @@ import xdevice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+Times: TypeAlias = "dict[str, list[float]]"
+"""Nanoseconds of each contender, round by round."""
+
 NETWORKS = {"torch": "parts.networks_torch"}
 """The modules with networks in a framework's own layers."""
 
 SLICE = 1_000_000
-"""Nanoseconds for which a statement is repeated between two looks at the clock."""
+"""Nanoseconds for which a statement is repeated between two readings of the clock."""
 
 WORK = {
     "x + x, 6 numbers": "x + x",
@@ -63,40 +66,40 @@ def names_on(device: xdevice.Device) -> dict[str, Any]:
     }
 
 
-def measured(name: str, rounds: int, clock: Callable[[], int]) -> dict[str, dict[str, list[float]]]:
+def measured(name: str, rounds: int, clock: Callable[[], int]) -> dict[str, Times]:
     """Nanoseconds of each contender for each piece of work, round by round."""
     wait = NATIVE[name].get("wait", "")
-    found: dict[str, dict[str, list[float]]] = {}
+    results: dict[str, Times] = {}
     with xdevice.using(name):
-        values = {"cpu": names_on(xdevice.cpu()), "virtual": names_on(xdevice.gpu(0))}
+        devices = {"cpu": xdevice.cpu(), "virtual": xdevice.gpu(0)}
+        variables = {kind: names_on(device) for kind, device in devices.items()}
         work = dict(WORK)
         if name in NETWORKS:
             steps = importlib.import_module(NETWORKS[name]).steps
-            for where, device in (("cpu", xdevice.cpu()), ("virtual", xdevice.gpu(0))):
-                values[where]["networks"] = steps(xdevice.native(device))
-            work |= {title: f"networks[{title!r}]()" for title in values["cpu"]["networks"]}
+            for kind, device in devices.items():
+                variables[kind]["networks"] = steps(xdevice.native(device))
+            titles = variables["cpu"]["networks"]
+            work |= {title: f"networks[{title!r}]()" for title in titles}
         for title, statement in work.items():
             print(f"{name}: {title}", file=sys.stderr)
             timers = {
-                where: Timer(f"({statement}){wait}", timer=clock, globals=values[where])
-                for where in values
+                kind: Timer(f"({statement}){wait}", timer=clock, globals=variables[kind])
+                for kind in devices
             }
-            found[title] = rounds_of(timers, rounds)
-    return found
+            results[title] = rounds_of(timers, devices, rounds)
+    return results
 
 
-def rounds_of(timers: dict[str, Timer], rounds: int) -> dict[str, list[float]]:
-    repeats = {where: repeats_of(timer) for where, timer in timers.items()}
-    taken: dict[str, list[float]] = {contender: [] for contender in CONTENDERS}
-    shuffled = random.Random(0)
+def rounds_of(timers: dict[str, Timer], devices: dict[str, xdevice.Device], rounds: int) -> Times:
+    repeats = {kind: repeats_of(timer) for kind, timer in timers.items()}
+    times: Times = {contender: [] for contender in CONTENDERS}
+    generator = random.Random(0)
     for _ in range(rounds):
-        for contender in shuffled.sample(CONTENDERS, len(CONTENDERS)):
-            where, _, strict = contender.partition(" ")
-            with (
-                xdevice.cpu() if where == "cpu" else xdevice.gpu(0)
-            ):  # one framework computes where the scope is
-                taken[contender].append(turn(timers[where], repeats[where], bool(strict)))
-    return taken
+        for contender in generator.sample(CONTENDERS, len(CONTENDERS)):
+            kind, _, strict = contender.partition(" ")
+            with devices[kind]:  # one framework computes where the scope is
+                times[contender].append(turn(timers[kind], repeats[kind], bool(strict)))
+    return times
 
 
 def turn(timer: Timer, repeats: int, strict: bool) -> float:
@@ -109,16 +112,21 @@ def turn(timer: Timer, repeats: int, strict: bool) -> float:
 
 def repeats_of(timer: Timer) -> int:
     number = 1
-    while (taken := min(timer.repeat(3, number))) < SLICE / 4:
+    while (duration := min(timer.repeat(3, number))) < SLICE / 4:
         number *= 4
-    return max(1, round(number * SLICE / taken))
+    return max(1, round(number * SLICE / duration))
 
 
-def row(backend: str, title: str, taken: dict[str, list[float]]) -> list[str]:
-    cells = [ratio(taken["virtual"], taken["cpu"])]
-    cells += [ratio(taken[f"{where} strict"], taken[where]) for where in ("cpu", "virtual")]
-    microseconds = sorted(taken["cpu"])[len(taken["cpu"]) // 2] / 1000
-    return [backend, title, f"{microseconds:,.1f}", *cells]
+def row(backend: str, title: str, times: Times) -> list[str]:
+    microseconds = sorted(times["cpu"])[len(times["cpu"]) // 2] / 1000
+    return [
+        backend,
+        title,
+        f"{microseconds:,.1f}",
+        ratio(times["virtual"], times["cpu"]),
+        ratio(times["cpu strict"], times["cpu"]),
+        ratio(times["virtual strict"], times["virtual"]),
+    ]
 
 
 def ratio(times: list[float], base: list[float]) -> str:
@@ -136,32 +144,30 @@ def main() -> None:
         "--backend", default=",".join(virtual), help="a,b,c; all that are installed and have them"
     )
     parser.add_argument("--rounds", type=int, default=51)
-    own = "count the processor's time, not the clock's: on one thread, beside other work"
-    parser.add_argument("--processor-time", action="store_true", help=own)
+    help_on_clock = "count the processor's time, not the clock's: on one thread, beside other work"
+    parser.add_argument("--processor-time", action="store_true", help=help_on_clock)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
-    asked = parser.parse_args()
-    if asked.rounds < 2:
-        parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")
-    names = list(dict.fromkeys(asked.backend.split(",")))
+    options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error(f"--rounds {options.rounds} gives no spread; at least 2")
+    clock = process_time_ns if options.processor_time else perf_counter_ns
+    names = list(dict.fromkeys(options.backend.split(",")))
     results = {}
     try:
         with xdevice.using(names[0]):
             xdevice.virtual_gpus(1)
         for name in names:
-            results[name] = measured(
-                name, asked.rounds, process_time_ns if asked.processor_time else perf_counter_ns
-            )
+            results[name] = measured(name, options.rounds, clock)
     except xdevice.XDeviceError as error:
         parser.error(str(error))
-    print(
-        "| framework | work | CPU, µs | virtual GPU / CPU | strict / not, CPU | strict / not, virtual GPU |"
-    )
+    ratios = "virtual GPU / CPU | strict / not, CPU | strict / not, virtual GPU"
+    print(f"| framework | work | CPU, µs | {ratios} |")
     print("| --- | --- | ---: | ---: | ---: | ---: |")
     for name, works in results.items():
-        for title, taken in works.items():
-            print("| " + " | ".join(row(name, title, taken)) + " |")
-    if asked.json:
-        asked.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+        for title, times in works.items():
+            print("| " + " | ".join(row(name, title, times)) + " |")
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -6,34 +6,35 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from xml.etree import ElementTree
 
+Results: TypeAlias = dict[str, Any]  # of one part of the program, as JSON can hold them
 
-def read_lines(file: Path) -> dict[str, Any]:
-    """Lines of JSON, each a dict: those with a ``label`` are rows, the others are merged into one."""
-    found: dict[str, Any] = {"rows": []}
-    for told in _told(file):
-        if "label" in told:
-            found["rows"].append(told)
+
+def read_lines(file: Path) -> Results:
+    """Lines of JSON: those with a ``label`` are rows, and the others are merged."""
+    results: Results = {"rows": []}
+    for line in _lines_in(file):
+        if "label" in line:
+            results["rows"].append(line)
         else:
-            found |= told
-    return found
+            results |= line
+    return results
 
 
-def read_tests(file: Path) -> dict[str, Any]:
-    """How many tests passed, failed and were skipped, from JUnit's XML; failures and reasons by name."""
+def read_tests(file: Path) -> Results:
+    """The numbers of tests that passed, failed and were skipped, from JUnit's XML; the reasons."""
     failures: list[dict[str, str]] = []
     skips: Counter[str] = Counter()
     passed = 0
     for case in ElementTree.parse(file).iter("testcase"):
         name = f"{case.get('classname', '').rpartition('.')[2]}.{case.get('name')}"
-        wrong = [child for child in case if child.tag in ("failure", "error")]
+        problems = [child for child in case if child.tag in ("failure", "error")]
         skipped = case.find("skipped")
-        if wrong:
-            failures.append(
-                {"test": name, "message": (wrong[0].get("message") or "").partition("\n")[0][:300]}
-            )
+        if problems:
+            first_line = (problems[0].get("message") or "").partition("\n")[0]
+            failures.append({"test": name, "message": first_line[:300]})
         elif skipped is not None:
             skips[skipped.get("message") or ""] += 1
         else:
@@ -41,44 +42,54 @@ def read_tests(file: Path) -> dict[str, Any]:
     return {"passed": passed, "failed": len(failures), "failures": failures, "skipped": dict(skips)}
 
 
-def read_overhead(file: Path) -> dict[str, Any]:
-    """xdevice's own rows of `overhead.py`, with what each budget allows."""
+def read_overhead(file: Path) -> Results:
+    """xdevice's own rows of `overhead.py`, with the limit of each budget."""
     report = json.loads(file.read_text(encoding="utf-8"))
-    limits = {
-        title: (budget["limit"], budget["against"]) for title, budget in report["budget"].items()
-    }
+    limits = {title: budget["limit"] for title, budget in report["budget"].items()}
     rows = [
-        {"label": row["question"], "ns": row["ns"], "ratio": row["ratio"], "against_budget": row["against_budget"],
-         "limit": limits.get(row["question"], (None,))[0]}
-        for row in report["results"] if row["contender"] == "xdevice"
-    ]  # fmt: skip
+        {
+            "label": row["question"],
+            "ns": row["ns"],
+            "ratio": row["ratio"],
+            "against_budget": row["against_budget"],
+            "limit": limits.get(row["question"]),
+        }
+        for row in report["results"]
+        if row["contender"] == "xdevice"
+    ]
     return {"rows": rows, "missing": report["missing"]}
 
 
-def read_experiments(file: Path) -> dict[str, Any]:
-    """The rows of the lessons' experiments, and which were skipped or failed."""
-    rows, notes, failed = [], [], 0
-    for told in _told(file):
-        if "row" in told:
-            rows.append({**told["row"], "label": f"{told['experiment']}: {told['row']['label']}"})
-        elif "error" in told or "skipped" in told:
-            failed += "error" in told
-            notes.append(
-                f"{told.get('experiment', 'all')}: {told.get('error') or told.get('skipped')}"
-            )
-    return {"rows": rows, "notes": notes, "failed": failed}
+def read_experiments(file: Path) -> Results:
+    """The rows of the lessons' experiments, and those that were skipped or failed."""
+    rows: list[Results] = []
+    notes: list[str] = []
+    failures = 0
+    for event in _lines_in(file):
+        name = event.get("experiment", "all")
+        if "row" in event:
+            row = event["row"]
+            rows.append({**row, "label": f"{name}: {row['label']}"})
+        elif "error" in event:
+            failures += 1
+            notes.append(f"{name}: {event['error']}")
+        elif "skipped" in event:
+            notes.append(f"{name}: {event['skipped']}")
+    return {"rows": rows, "notes": notes, "failed": failures}
 
 
-def _told(file: Path) -> list[dict[str, Any]]:
-    """The lines that a process wrote; one that it had not finished is left out."""
+def _lines_in(file: Path) -> list[dict[str, Any]]:
+    """The lines that a process wrote, without a line that is not complete."""
     return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
 
 
 def headline(outcome: dict[str, Any]) -> str:
     """The part, how it ended, and why."""
-    why = f": {outcome['why']}" if outcome["why"] else ""
     title = f"{outcome['name']} {outcome['backend']}".strip()
-    return f"{title}: {outcome['status']}, {outcome['seconds']:.0f} s{why}"
+    text = f"{title}: {outcome['status']}, {outcome['seconds']:.0f} s"
+    if outcome["why"]:
+        text += f": {outcome['why']}"
+    return text
 
 
 def lines(report: dict[str, Any]) -> Iterator[str]:
@@ -92,60 +103,69 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
         yield from _DETAILS[part["name"]](part["found"])
 
 
-def _machine(found: dict[str, Any]) -> Iterator[str]:
-    for row in found.get("rows", ()):
+def _values(results: Results) -> Iterator[str]:
+    for row in results.get("rows", ()):
         yield f"  {row['label']}: {row['value']}"
 
 
-def _tests(found: dict[str, Any]) -> Iterator[str]:
-    if found:
-        yield f"  {found['passed']} passed, {found['failed']} failed, {sum(found['skipped'].values())} skipped"
-        yield from (f"  failed: {each['test']}: {each['message']}" for each in found["failures"])
-        yield from (f"  skipped {number}: {reason}" for reason, number in found["skipped"].items())
+def _tests(results: Results) -> Iterator[str]:
+    if not results:
+        return
+    skipped = sum(results["skipped"].values())
+    yield f"  {results['passed']} passed, {results['failed']} failed, {skipped} skipped"
+    for failure in results["failures"]:
+        yield f"  failed: {failure['test']}: {failure['message']}"
+    for reason, number in results["skipped"].items():
+        yield f"  skipped {number}: {reason}"
 
 
-def _transfers(found: dict[str, Any]) -> Iterator[str]:
-    bus = found.get("bus_gb_per_second")
-    if found:
-        yield f"  bus: {found.get('bus', 'unknown')}" + (
-            f", {bus:.1f} GB/s each way" if bus else ""
-        )
-    for row in found.get("rows", ()):
-        if "skipped" in row:
-            yield f"  {row['label']:<58} skipped: {row['skipped']}"
-        else:
-            share = f", {row['gb_per_second'] / bus:.0%} of the bus" if bus else ""
-            yield f"  {row['label']:<58}{row['gb_per_second']:>8.2f} GB/s{share}"
+def _transfers(results: Results) -> Iterator[str]:
+    if not results:
+        return
+    bus_speed = results.get("bus_gb_per_second")
+    bus = f"  bus: {results.get('bus', 'unknown')}"
+    if bus_speed:
+        bus += f", {bus_speed:.1f} GB/s each way"
+    yield bus
+    for row in results.get("rows", ()):
+        yield _transfer(row, bus_speed)
 
 
-def _memory(found: dict[str, Any]) -> Iterator[str]:
-    for row in found.get("rows", ()):
-        yield f"  {row['label']}: {row['value']}"
+def _transfer(row: Results, bus_speed: float | None) -> str:
+    if "skipped" in row:
+        return f"  {row['label']:<58} skipped: {row['skipped']}"
+    speed = row["gb_per_second"]
+    text = f"  {row['label']:<58}{speed:>8.2f} GB/s"
+    if bus_speed:
+        text += f", {speed / bus_speed:.0%} of the bus"
+    return text
 
 
-def _overhead(found: dict[str, Any]) -> Iterator[str]:
-    for row in found.get("rows", ()):
-        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f} × native"
-        judged = row["limit"] and row["against_budget"]
-        verdict = (
-            f", {'met' if judged <= row['limit'] else 'missed'} (at most {row['limit']:g})"
-            if judged
-            else ""
-        )
-        yield f"  {row['label']:<36}{row['ns']:>14,.0f} ns  {ratio}{verdict}"
+def _overhead(results: Results) -> Iterator[str]:
+    for row in results.get("rows", ()):
+        text = f"  {row['label']:<36}{row['ns']:>14,.0f} ns  "
+        text += "–" if row["ratio"] is None else f"{row['ratio']:.2f} × native"
+        limit = row["limit"]
+        if limit and row["against_budget"]:
+            verdict = "met" if row["against_budget"] <= limit else "missed"
+            text += f", {verdict} (at most {limit:g})"
+        yield text
 
 
-def _experiments(found: dict[str, Any]) -> Iterator[str]:
-    for row in found.get("rows", ()):
-        yield f"  {row['label']:<62}{row['seconds_each'] * 1e6:>14,.1f} µs  {row['ratio_to_cpu']:.2f} × CPU"
-    yield from (f"  {note}" for note in found.get("notes", ()))
+def _experiments(results: Results) -> Iterator[str]:
+    for row in results.get("rows", ()):
+        microseconds = row["seconds_each"] * 1e6
+        ratio = row["ratio_to_cpu"]
+        yield f"  {row['label']:<62}{microseconds:>14,.1f} µs  {ratio:.2f} × CPU"
+    for note in results.get("notes", ()):
+        yield f"  {note}"
 
 
 _DETAILS = {
-    "machine": _machine,
+    "machine": _values,
     "tests": _tests,
     "transfers": _transfers,
-    "memory": _memory,
+    "memory": _values,
     "overhead": _overhead,
     "bench": _experiments,
 }
