@@ -142,7 +142,7 @@ class PrivateNames:
         return [*dict.fromkeys(name for each in lists or self._lists for name in self._lists[each])]
 
     def check(self, *lists: str, imported_only: bool = False) -> None:
-        """Refuse virtual GPUs if an essential name of these lists is missing; the entrances of other features raise then.
+        """Refuse virtual GPUs if an essential name of these lists is missing; the entrances of other features raise.
 
         With ``imported_only``, names of modules that are not imported yet are left to `replace` and `value`.
         """
@@ -164,7 +164,7 @@ class PrivateNames:
             self._complete.add(feature)
 
     def has(self, feature: str) -> bool:
-        """Whether all that the feature needs is there, as far as it is imported; else its entrances raise from now on."""
+        """Whether all that the feature needs is there, as far as it is imported; else its entrances raise."""
         return not self._is_missing(feature, imported_only=True)
 
     def value(self, path: str) -> Any:

@@ -1,7 +1,7 @@
 """The work behind `to_device`.
 
-All checks come before the first move: whether the device exists, and whether a copy is allowed.
-If a framework fails in the middle, what was moved in place is moved back.
+The device and the permission to copy are checked before the first move. If a framework fails in the middle, or the
+tree cannot be rebuilt, what was moved in place is moved back.
 """
 
 from collections.abc import Callable, Collection
@@ -73,11 +73,15 @@ class Move:
         flat.each(add_item)
         if not items:
             return obj
-        new_leaves = self._move_all(list(items.values()))
-        return flat.rebuild(
-            leaf if i in flat.skipped else new_leaves.get(id(leaf), leaf)
-            for i, leaf in enumerate(flat.leaves)
-        )
+        try:
+            self._move_all(list(items.values()))
+            return flat.rebuild(
+                leaf if i in flat.skipped else self._new_leaves.get(id(leaf), leaf)
+                for i, leaf in enumerate(flat.leaves)
+            )
+        except BaseException:
+            self._move_back()
+            raise
 
     def _is_on_target(self, leaf: Leaf) -> bool:
         locate = where_in_trees.get(type(leaf))
@@ -117,32 +121,30 @@ class Move:
             raise
         self._checked_frameworks.add(owner)
 
-    def _move_all(self, items: list[Item]) -> dict[int, Leaf]:
+    def _move_back(self) -> None:
+        """Undo what was done in place."""
+        for undo in reversed(self._undo):
+            with suppress(Exception):  # the error that stopped the move says more
+                undo()
+
+    def _move_all(self, items: list[Item]) -> None:
         """Move the models with their tensors, and then the other leaves."""
         models = [item for item in items if item.role == "model"]
         tensors_of_models = {
             id(tensor) for item in models for _, tensor in item.owner.models.tensors_of(item.leaf)
         }
-        try:
-            for owner in dict.fromkeys(item.owner for item in models):
-                self._move_models([item for item in models if item.owner is owner], owner)
-            for item in items:
-                if item.role == "object":
-                    self._new_leaves[id(item.leaf)] = self._move_object(item)
-                elif item.role == "tensor" and id(item.leaf) not in tensors_of_models:
-                    devices = item.devices
-                    if models and self._is_on_target(item.leaf):
-                        # a model moved it: the variable behind one of Keras's, or of an optimizer
-                        devices = {self.target}
-                    self._new_leaves[id(item.leaf)] = self._move_tensor(
-                        item.leaf, item.owner, devices
-                    )
-        except BaseException:
-            for undo in reversed(self._undo):
-                with suppress(Exception):  # the error that stopped the move says more
-                    undo()
-            raise
-        return self._new_leaves
+        for owner in dict.fromkeys(item.owner for item in models):
+            self._move_models([item for item in models if item.owner is owner], owner)
+        for item in items:
+            if item.role == "object":
+                self._new_leaves[id(item.leaf)] = self._move_object(item)
+            elif item.role == "tensor" and id(item.leaf) not in tensors_of_models:
+                devices = item.devices
+                if models and self._is_on_target(item.leaf):
+                    # a model moved it: the variable behind one of Keras's, or of an optimizer
+                    devices = {self.target}
+                new_tensor = self._move_tensor(item.leaf, item.owner, devices)
+                self._new_leaves[id(item.leaf)] = new_tensor
 
     def _move_tensor(self, tensor: Leaf, owner: Backend, devices: set[Device]) -> Leaf:
         source = tensor

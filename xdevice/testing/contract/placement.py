@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -76,6 +76,24 @@ def check_unknown_device(symbol: Tensor, device: Device) -> None:
     assert not re.search(r"[cg]pu", f"{device!r} {device}")
     assert tuple(ones(2, device=device).shape) == (2,)
     assert to_device(symbol, device) is symbol
+
+
+class ReadOnlyMapping(Mapping[str, Tensor]):
+    """A mapping that cannot be rebuilt: its class does not take a dict, and no attribute has the items."""
+
+    __slots__ = ("_get",)
+
+    def __init__(self, get: Callable[[], dict[str, Tensor]]) -> None:
+        self._get = get
+
+    def __getitem__(self, key: str) -> Tensor:
+        return self._get()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._get())
+
+    def __len__(self) -> int:
+        return len(self._get())
 
 
 class Placement(Promises):
@@ -398,6 +416,16 @@ class SeveralPlacements(Promises):
                 output = native.output(model, tensor(data))
             assert device_of(output) == device
             assert np.allclose(to_numpy(output), expected, atol=1e-5)
+
+    @needs("model")
+    def test_a_model_is_moved_back_if_its_tree_cannot_be_rebuilt(
+        self, backend: str, model: Model
+    ) -> None:
+        with home():
+            items = {"x": ones(2)}
+        tree = [model, ReadOnlyMapping(lambda: items)]
+        raised(ArgumentError, "cannot be made from a dict")(to_device, tree, SECOND)
+        assert device_of(model) == home()
 
     @needs("model")
     def test_a_copied_model_stays_in_place(
