@@ -2,10 +2,11 @@
 
     python benchmarks/import_time.py --rounds 31
 
-A round starts every interpreter once, in an order shuffled anew. What is shown is the time beyond the bare
-interpreter's in the same round, as a ratio to it and in milliseconds: the median over the rounds, and half the
-distance between the quartiles. Each has been started once before, so that files are in the cache and bytecode is
-compiled. Install xdevice from a wheel: the finder of an editable install makes the bare interpreter slower.
+A round starts every interpreter once, in an order that is shuffled anew. The table has the time
+beyond that of the bare interpreter in the same round, as a ratio to it and in milliseconds: the
+median over the rounds, and half the distance between the quartiles. Each interpreter has been
+started once before, so that files are in the cache and bytecode is compiled. Install xdevice from a
+wheel: the finder of an editable install makes the bare interpreter slower.
 """
 
 from __future__ import annotations
@@ -51,27 +52,29 @@ def main() -> None:
     parser.add_argument(
         "--markdown", action="store_true", help="print the table as docs/project/costs.md has it"
     )
-    asked = parser.parse_args()
-    if asked.rounds < 2:
-        parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")
-    modules = list(dict.fromkeys(["xdevice", *asked.modules]))
-    missing = {name: why for name in modules if (why := problem(name))}
-    found = [name for name in modules if name not in missing]
-    times = interleaved(found, asked.rounds)
-    results = [Result.of(name, times[name], times[""]) for name in found]
-    print("\n".join(_lines(results, median(times[""]), missing, asked.markdown)))
-    if asked.json:
+    options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error(f"--rounds {options.rounds} gives no spread; at least 2")
+    modules = list(dict.fromkeys(["xdevice", *options.modules]))
+    problems = {name: problem(name) for name in modules}
+    missing = {name: reason for name, reason in problems.items() if reason is not None}
+    importable = [name for name in modules if name not in missing]
+    times = interleaved(importable, options.rounds)
+    bare = median(times[""])
+    results = [Result.of(name, times[name], times[""]) for name in importable]
+    print("\n".join(_lines(results, bare, missing, options.markdown)))
+    if options.json:
         report = {
-            "bare_ms": median(times[""]),
-            "results": [asdict(r) for r in results],
+            "bare_ms": bare,
+            "results": [asdict(result) for result in results],
             "missing": missing,
         }
-        asked.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
+        options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one import adds to a bare interpreter: quartiles of the ratio and of milliseconds, and the modules."""
+    """What one import adds to a bare interpreter, with quartiles of the ratio and of the time."""
 
     module: str
     ratio: list[float]
@@ -80,41 +83,40 @@ class Result:
 
     @classmethod
     def of(cls, module: str, times: list[float], bare: list[float]) -> Result:
-        over = [a - b for a, b in zip(times, bare, strict=True)]
-        ratio = [a / b for a, b in zip(over, bare, strict=True)]
-        return cls(module, _quartiles(ratio), _quartiles(over), modules_of(module))
+        over_bare = [a - b for a, b in zip(times, bare, strict=True)]
+        ratio = [a / b for a, b in zip(over_bare, bare, strict=True)]
+        return cls(module, _quartiles(ratio), _quartiles(over_bare), modules_of(module))
 
 
 def interleaved(modules: list[str], rounds: int) -> dict[str, list[float]]:
     """Milliseconds that each interpreter took, round by round; the bare one is named ``""``."""
-    shuffled, contenders = random.Random(0), ["", *modules]
-    taken: dict[str, list[float]] = {name: [] for name in contenders}
+    generator = random.Random(0)
+    contenders = ["", *modules]
+    times: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
-        for name in shuffled.sample(contenders, len(contenders)):
-            taken[name].append(_milliseconds(name))
-    return taken
+        for name in generator.sample(contenders, len(contenders)):
+            times[name].append(_milliseconds(name))
+    return times
 
 
 def modules_of(module: str) -> int:
     """How many modules the import adds to those of a bare interpreter."""
     code = f"import sys; n = len(sys.modules); import {module}; print(len(sys.modules) - n)"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=True)
-    return int(done.stdout.split()[-1])
+    process = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, check=True)
+    return int(process.stdout.split()[-1])
 
 
 def problem(module: str) -> str | None:
-    """Why the module cannot be imported, if it cannot; it is warm afterwards."""
-    done = subprocess.run(
+    """Why the module cannot be imported, or ``None``. This import is the one before the rounds."""
+    process = subprocess.run(
         _command(module), capture_output=True, encoding="utf-8", errors="replace", check=False
     )
-    if done.returncode == 0:
+    if process.returncode == 0:
         return None
-    last = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
-    return (
-        "not installed"
-        if last == f"ModuleNotFoundError: No module named {module!r}"
-        else last[:160]
-    )
+    lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
+    if lines[-1] == f"ModuleNotFoundError: No module named {module!r}":
+        return "not installed"
+    return lines[-1][:160]
 
 
 def _milliseconds(module: str) -> float:
@@ -124,7 +126,7 @@ def _milliseconds(module: str) -> float:
 
 
 def _command(module: str) -> list[str]:
-    # -I: neither the current folder nor the user's environment has a say
+    # -I: without the current folder and the user's environment
     return [sys.executable, "-I", "-c", f"import {module}" if module else "pass"]
 
 
@@ -136,19 +138,21 @@ def _lines(
             "| import | ratio to a bare interpreter | ms | modules |",
             "| --- | ---: | ---: | ---: |",
         )
-    for result in sorted(results, key=lambda each: each.ratio[1]):
+    for result in sorted(results, key=lambda result: result.ratio[1]):
         cells = _figure(result.ratio, 2), _figure(result.over_bare_ms, 1), f"{result.modules:,}"
         if markdown:
             yield f"| `{result.module}` | " + " | ".join(cells) + " |"
         else:
             yield f"{result.module:<20}{cells[0]:>16}{cells[1]:>18} ms{cells[2]:>8} modules"
-    mark = "- " if markdown else ""
+    bullet = "- " if markdown else ""
     yield ""
-    yield f"{mark}a bare interpreter starts in {bare:.1f} ms"
-    ours = next(result.ratio[1] for result in results if result.module == "xdevice")
-    word = "met" if ours <= BUDGET else "missed"
-    yield f"{mark}budget, import xdevice, at most {BUDGET:g} of a bare interpreter: {ours:.3g}, {word}"
-    yield from (f"{mark}no figure for {name}: {why}" for name, why in missing.items())
+    yield f"{bullet}a bare interpreter starts in {bare:.1f} ms"
+    ratio = next(result.ratio[1] for result in results if result.module == "xdevice")
+    verdict = "met" if ratio <= BUDGET else "missed"
+    budget = f"budget, import xdevice, at most {BUDGET:g} of a bare interpreter"
+    yield f"{bullet}{budget}: {ratio:.3g}, {verdict}"
+    for name, reason in missing.items():
+        yield f"{bullet}no figure for {name}: {reason}"
 
 
 def _quartiles(values: list[float]) -> list[float]:

@@ -2,7 +2,8 @@
 
     python benchmarks/on_gpu_parts.py PART FILE large|small BACKEND
 
-Each result is written at once to FILE as a line of JSON, so that the results of a process that crashes are kept.
+Each result is written at once to FILE as a line of JSON, so that the results of a process that
+crashes are kept.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable
 from importlib import metadata
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeAlias
 
 import xdevice
 from xdevice import machine
@@ -32,20 +33,26 @@ GENERATIONS = {
 }
 """Gigabits per second and lane of each generation of PCI Express, without what its encoding takes."""
 
-Tell = Callable[..., None]
+Tell: TypeAlias = Callable[..., None]
+"""Writes its keyword arguments as one line."""
+
+Move: TypeAlias = Callable[[], Any]
+"""Moves a tensor, and returns the new one."""
+
+PrepareMove: TypeAlias = Callable[[int, xdevice.Device], Move]
+"""Makes a tensor of that many numbers, and returns the move to be timed."""
 
 
 def tell_machine(tell: Tell, large: bool, name: str) -> None:
     """The host, its GPUs, and what the framework sees."""
-    host, there = machine.host(), machine.gpus()
+    host = machine.host()
+    gpus = machine.gpus()
     tell(label="CPU", value=f"{host['name']}, {host['threads']} threads")
-    for gpu in there["gpus"]:
-        tell(
-            label=f"GPU {gpu['index']}",
-            value=f"{gpu['name']}, {gpu['total_memory']} bytes, {there['drivers']}",
-        )
-    if there["driver_error"]:
-        tell(label="driver", value=there["driver_error"])
+    for gpu in gpus["gpus"]:
+        description = f"{gpu['name']}, {gpu['total_memory']} bytes, {gpus['drivers']}"
+        tell(label=f"GPU {gpu['index']}", value=description)
+    if gpus["driver_error"]:
+        tell(label="driver", value=gpus["driver_error"])
     for package in ("cupy-cuda13x", "cupy-cuda12x", "cupy", "numpy", "pytest", "nvidia-ml-py"):
         try:
             tell(label=package, value=metadata.version(package))
@@ -53,7 +60,7 @@ def tell_machine(tell: Tell, large: bool, name: str) -> None:
             continue
     try:
         xdevice.use(name)
-        facts = facts_of(xdevice.backend(), there)
+        facts = facts_of(xdevice.backend(), gpus)
         build = " ".join(filter(None, (facts.compute, facts.toolkit)))
         tell(label=name, value=f"{xdevice.backend().framework.__version__} for {build}")
         for device in xdevice.devices():
@@ -62,13 +69,11 @@ def tell_machine(tell: Tell, large: bool, name: str) -> None:
         tell(no_gpu=str(error))
         return
     if not facts.seen:
+        reason = "this machine has none; --virtual rehearses without"
         problem = diagnose(facts)
-        why = (
-            f"{problem.reason}; {problem.cure}"
-            if problem
-            else "this machine has none; --virtual rehearses without"
-        )
-        tell(no_gpu=f"{name} sees no GPU: {why}")
+        if problem:
+            reason = f"{problem.reason}; {problem.cure}"
+        tell(no_gpu=f"{name} sees no GPU: {reason}")
 
 
 def tell_transfers(tell: Tell, large: bool, name: str) -> None:
@@ -81,54 +86,54 @@ def tell_transfers(tell: Tell, large: bool, name: str) -> None:
             move = prepare(size // 4, gpu)
             _ = move()
             seconds = sorted(_timed(move) for _ in range(9))
-            tell(
-                label=label, bytes=size, seconds=seconds, gb_per_second=size / median(seconds) / 1e9
-            )
-        except Exception as error:  # the others can still be measured
-            tell(label=label, skipped=f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+            speed = size / median(seconds) / 1e9
+            tell(label=label, bytes=size, seconds=seconds, gb_per_second=speed)
+        except Exception as error:  # other transfers can still be measured
+            first_line = str(error).partition("\n")[0]
+            tell(label=label, skipped=f"{type(error).__name__}: {first_line}")
 
 
-def _timed(move: Callable[[], Any]) -> float:
+def _timed(move: Move) -> float:
     xdevice.synchronize()
     began = perf_counter()
-    kept = move()
+    tensor = move()
     xdevice.synchronize()
     seconds = perf_counter() - began
-    del kept
+    del tensor  # only now, so that freeing it is not timed
     return seconds
 
 
-def _transfers(name: str) -> dict[str, Callable[[int, Any], Callable[[], Any]]]:
-    """By label: a function that makes a tensor of n numbers and returns the move to be timed."""
+def _transfers(name: str) -> dict[str, PrepareMove]:
+    """The moves by their labels, xdevice's and the framework's own."""
 
-    def on(device: Any, n: int) -> Any:
+    def on(device: xdevice.Device | str, n: int) -> Any:
         return xdevice.ones(n, dtype="float32", device=device)
 
-    def to_gpu(n: int, gpu: Any) -> Callable[[], Any]:
+    def to_gpu(n: int, gpu: xdevice.Device) -> Move:
         x = on("cpu", n)
         return lambda: xdevice.to_device(x, gpu)
 
-    def to_cpu(n: int, gpu: Any) -> Callable[[], Any]:
+    def to_cpu(n: int, gpu: xdevice.Device) -> Move:
         x = on(gpu, n)
         return lambda: xdevice.to_device(x, "cpu")
 
-    def to_cpu_without_waiting(n: int, gpu: Any) -> Callable[[], Any]:
+    def to_cpu_without_waiting(n: int, gpu: xdevice.Device) -> Move:
         x = on(gpu, n)
         return lambda: xdevice.to_device(x, "cpu", non_blocking=True)
 
-    def to_host(n: int, gpu: Any) -> Callable[[], Any]:
+    def to_host(n: int, gpu: xdevice.Device) -> Move:
         x = on(gpu, n)
         return lambda: xdevice.to_numpy(x)
 
-    def within(n: int, gpu: Any) -> Callable[[], Any]:
+    def within(n: int, gpu: xdevice.Device) -> Move:
         x = on(gpu, n)
         return lambda: xdevice.to_device(x, gpu, copy=True)
 
-    def to_the_other(n: int, gpu: Any) -> Callable[[], Any]:
+    def to_the_other(n: int, gpu: xdevice.Device) -> Move:
         x = on(gpu, n)
         return lambda: xdevice.to_device(x, "gpu:1")
 
-    ours = {
+    moves: dict[str, PrepareMove] = {
         "to the GPU, pageable: to_device": to_gpu,
         "from the GPU, pageable: to_device": to_cpu,
         "from the GPU: to_device(non_blocking=True)": to_cpu_without_waiting,
@@ -136,27 +141,34 @@ def _transfers(name: str) -> dict[str, Callable[[int, Any], Callable[[], Any]]]:
         "within the GPU: to_device(copy=True)": within,
         "to the second GPU: to_device": to_the_other,
     }
-    return ours | {"torch": _torch, "jax": _jax}.get(name, dict)()
+    if name == "torch":
+        moves |= _torch()
+    if name == "jax":
+        moves |= _jax()
+    return moves
 
 
-def _torch() -> dict[str, Callable[[int, Any], Callable[[], Any]]]:
+def _torch() -> dict[str, PrepareMove]:
     import torch
 
-    def pinned(n: int, gpu: Any) -> Callable[[], Any]:
+    def pinned(n: int, gpu: xdevice.Device) -> Move:
         x = torch.ones(n).pin_memory()
         return lambda: xdevice.to_device(x, gpu, non_blocking=True)
 
-    def native_pinned(n: int, gpu: Any) -> Callable[[], Any]:
-        x, where = torch.ones(n).pin_memory(), xdevice.native(gpu)
-        return lambda: x.to(where, non_blocking=True)
+    def native_pinned(n: int, gpu: xdevice.Device) -> Move:
+        x = torch.ones(n).pin_memory()
+        device = xdevice.native(gpu)
+        return lambda: x.to(device, non_blocking=True)
 
-    def native_pinned_back(n: int, gpu: Any) -> Callable[[], Any]:
-        x, host = torch.ones(n, device=xdevice.native(gpu)), torch.empty(n).pin_memory()
+    def native_pinned_back(n: int, gpu: xdevice.Device) -> Move:
+        x = torch.ones(n, device=xdevice.native(gpu))
+        host = torch.empty(n).pin_memory()
         return lambda: host.copy_(x, non_blocking=True)
 
-    def native(n: int, gpu: Any) -> Callable[[], Any]:
-        x, where = torch.ones(n), xdevice.native(gpu)
-        return lambda: x.to(where)
+    def native(n: int, gpu: xdevice.Device) -> Move:
+        x = torch.ones(n)
+        device = xdevice.native(gpu)
+        return lambda: x.to(device)
 
     return {
         "to the GPU, pinned: to_device(non_blocking=True)": pinned,
@@ -166,18 +178,19 @@ def _torch() -> dict[str, Callable[[int, Any], Callable[[], Any]]]:
     }
 
 
-def _jax() -> dict[str, Callable[[int, Any], Callable[[], Any]]]:
+def _jax() -> dict[str, PrepareMove]:
     import jax
     import numpy as np
 
-    def native(n: int, gpu: Any) -> Callable[[], Any]:
-        x, where = np.ones(n, "float32"), xdevice.native(gpu)
-        return lambda: jax.device_put(x, where)
+    def native(n: int, gpu: xdevice.Device) -> Move:
+        x = np.ones(n, "float32")
+        device = xdevice.native(gpu)
+        return lambda: jax.device_put(x, device)
 
-    def pinned(n: int, gpu: Any) -> Callable[[], Any]:
-        where = xdevice.native(gpu)
-        on_host = jax.sharding.SingleDeviceSharding(where, memory_kind="pinned_host")
-        on_gpu = jax.sharding.SingleDeviceSharding(where, memory_kind="device")
+    def pinned(n: int, gpu: xdevice.Device) -> Move:
+        device = xdevice.native(gpu)
+        on_host = jax.sharding.SingleDeviceSharding(device, memory_kind="pinned_host")
+        on_gpu = jax.sharding.SingleDeviceSharding(device, memory_kind="device")
         x = jax.device_put(np.ones(n, "float32"), on_host).block_until_ready()
         return lambda: jax.device_put(x, on_gpu)
 
@@ -191,14 +204,14 @@ def bus() -> dict[str, Any]:
     """What the first GPU's bus can carry each way, by nvidia-smi."""
     query = "--query-gpu=pcie.link.gen.max,pcie.link.width.max"
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["nvidia-smi", query, "--format=csv,noheader,nounits"],
             capture_output=True,
             text=True,
             timeout=30,
             check=True,
         )
-        generation, lanes = (int(word) for word in done.stdout.splitlines()[0].split(","))
+        generation, lanes = (int(word) for word in process.stdout.splitlines()[0].split(","))
     except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
         return {"bus": f"unknown, since nvidia-smi does not answer ({type(error).__name__})"}
     speed = GENERATIONS[generation] * lanes / 8
@@ -217,29 +230,29 @@ def tell_memory(tell: Tell, large: bool, name: str) -> None:
     tell(label="free before", value=free)
     row = 16 * MEBI
     start = 4 * available // row
-    tried: list[int] = []
+    tried_sizes: list[int] = []
 
     @xdevice.find_batch_size(start=start)
     def train(batch: int) -> int:
-        tried.append(batch)
+        tried_sizes.append(batch)
         samples = xdevice.ones((batch, row // 4), dtype="float32", device=gpu)
         xdevice.synchronize(gpu)
         assert xdevice.device_of(samples) == gpu
         return batch
 
-    found = train()
+    size = train()
     again = train()
-    tell(label="batch sizes tried", value=tried, found=found, again=again, row_bytes=row)
+    tell(label="batch sizes tried", value=tried_sizes, found=size, again=again, row_bytes=row)
     tell(label="allocated after", value=xdevice.memory_stats(gpu).get("allocated"))
     tell(label="holders", value=xdevice.memory_stats(gpu).get("holders"))
-    refused = xdevice.find_batch_size(train.__wrapped__, start=start, minimum=start)
+    train_with_too_many = xdevice.find_batch_size(train.__wrapped__, start=start, minimum=start)
     try:
-        refused()
+        train_with_too_many()
     except xdevice.OutOfMemoryError as error:
         tell(label="a size that cannot fit", value=str(error), cause=type(error.__cause__).__name__)
     else:
         tell(label="a size that cannot fit", value="fitted", failed=1)
-    recovered = len(tried) > 2 and found == again < start
+    recovered = len(tried_sizes) > 2 and size == again < start
     tell(label="recovered", value=recovered)
     tell(failed=int(not recovered))
 
@@ -249,8 +262,9 @@ def _limit_memory(more: int) -> None:
     import resource
 
     with open("/proc/self/statm", encoding="ascii") as file:
-        now = int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    resource.setrlimit(resource.RLIMIT_AS, (now + more, resource.RLIM_INFINITY))
+        pages = int(file.read().split()[0])
+    used = pages * os.sysconf("SC_PAGE_SIZE")
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, resource.RLIM_INFINITY))
 
 
 PARTS = {"machine": tell_machine, "transfers": tell_transfers, "memory": tell_memory}
@@ -260,8 +274,8 @@ def main() -> int:
     part, path, size, name = sys.argv[1:]
     with open(path, "w", encoding="utf-8") as file:
 
-        def tell(**what: Any) -> None:
-            print(json.dumps(what, default=str), file=file, flush=True)
+        def tell(**values: Any) -> None:
+            print(json.dumps(values, default=str), file=file, flush=True)
 
         if part != "machine":
             xdevice.use(name)
