@@ -1,11 +1,12 @@
 """Virtual GPUs: torch's PrivateUse1 device, named ``vgpu``, whose memory is the host's.
 
-A tensor on ``vgpu:1`` uses memory allocated for a CPU tensor; only the device label differs. An operation
-runs on CPU tensors that share the memory of its arguments, so results equal the CPU's bit for bit. A plug-in does that
-(`compiled`), and where none can be had Python (`in_python`), five times slower for small operations. torch allows one
+A tensor on ``vgpu:1`` uses memory allocated for a CPU tensor; only the device label differs. An
+operation runs on CPU tensors that share the memory of its arguments, so results equal the CPU's
+bit for bit. A compiled plug-in does that (`compiled`). Where the plug-in cannot be built, Python
+code does it (`in_python`), which is five times slower for small operations. torch allows one
 PrivateUse1 device per process, and it cannot be removed.
 
-While they stand in for real GPUs, the device type is CUDA's instead; that needs the plug-in.
+Virtual GPUs that stand in for real GPUs use the CUDA device type instead; that needs the plug-in.
 
 Virtual GPUs can be enabled at any time; existing tensors stay where they are.
 """
@@ -32,35 +33,37 @@ def recipe() -> Recipe:
 
 def enable(n: int, force: bool, stand_in: bool) -> None:
     _check_version()
-    kind, real = hardware.gpus()
-    if real and not force:
+    device_type, real_gpus = hardware.gpus()
+    if real_gpus and not force:
+        plural, pronoun = ("s", "them") if real_gpus > 1 else ("", "it")
         raise VirtualDeviceError(
-            f"virtual_gpus({n}) would hide {real} real GPU{'s' * (real > 1)} ({kind}); "
-            f"use {'them' if real > 1 else 'it'}, or write virtual_gpus({n}, force=True)"
+            f"virtual_gpus({n}) would hide {real_gpus} real GPU{plural} ({device_type}); "
+            f"use {pronoun}, or write virtual_gpus({n}, force=True)"
         )
-    mode = ("STAND_IN",) if stand_in else ("VIRTUAL", "VGPU")
-    for listed in (names, names_of_the_adapter):
-        listed.check(*mode, "OTHERS", imported_only=True)
-    taken = core._get_privateuse1_backend_name()
-    if taken != "privateuseone":
+    sections = ("STAND_IN",) if stand_in else ("VIRTUAL", "VGPU")
+    for private_names in (names, names_of_the_adapter):
+        private_names.check(*sections, "OTHERS", imported_only=True)
+    privateuse1_name = core._get_privateuse1_backend_name()
+    if privateuse1_name != "privateuseone":
         raise VirtualDeviceError(
-            f"virtual GPUs need torch's PrivateUse1, which {taken!r} has taken in this process; "
-            f"start again without importing the package that provides {taken!r}"
+            f"virtual GPUs need torch's PrivateUse1, which {privateuse1_name!r} has taken in this "
+            "process; start again without importing the package that provides "
+            f"{privateuse1_name!r}"
         )
-    from xdevice.virtual.torch import start  # which imports much of torch
+    from xdevice.virtual.torch import start  # late: it imports much of torch
 
-    made = start.start(n, stand_in)
-    hardware.replace_gpus(made.name, n)
+    virtual = start.start(n, stand_in)
+    hardware.replace_gpus(virtual.name, n)
     placement.forget()
     if not stand_in:
-        _name_in_keras()
+        _keep_name_in_keras()
 
 
-def _name_in_keras() -> None:
-    """Let Keras pass PyTorch's name for virtual GPUs on: Keras 3.15 makes ``vcuda:1`` of ``vgpu:1``."""
+def _keep_name_in_keras() -> None:
+    """Make Keras accept ``vgpu:1``, which Keras 3.15 turns into ``vcuda:1``."""
 
     def change(module: Any) -> None:
-        # "gpu:1" and "cuda:1" mean them too, since there are no real GPUs
+        # "gpu:1" and "cuda:1" mean virtual GPUs too, since there are no real ones
         parse = module._parse_device_input
         module._parse_device_input = lambda name: re.sub(r"^v?cuda\b", "vgpu", parse(name))
 
@@ -68,16 +71,16 @@ def _name_in_keras() -> None:
 
 
 def find_races() -> None:
-    from xdevice.virtual.torch.cuda import faithful
+    from xdevice.virtual.torch.cuda import races
 
-    faithful.find_races()
+    races.find_races()
 
 
 def _check_version() -> None:
-    if tuple(map(int, torch.__version__.split(".")[:2])) < (
-        2,
-        10,
-    ):  # whose PrivateUse1 device can be written in Python
+    # since torch 2.10 the PrivateUse1 device can be written in Python
+    major, minor = torch.__version__.split(".")[:2]
+    if (int(major), int(minor)) < (2, 10):
         raise NotSupportedError(
-            f"virtual GPUs need torch 2.10 or newer, and this is {torch.__version__}; pip install --upgrade torch"
+            f"virtual GPUs need torch 2.10 or newer, and this is {torch.__version__}; "
+            "pip install --upgrade torch"
         )

@@ -1,4 +1,7 @@
-"""``torch.autograd`` on virtual GPUs: backward runs in its threads if it has some for them, else in the calling one."""
+"""``torch.autograd`` on virtual GPUs.
+
+Backward runs in autograd's threads if it has threads for the devices, else in the calling thread.
+"""
 
 import atexit
 import os
@@ -12,102 +15,113 @@ import torch
 from xdevice.backends.torch.transfers import WrappedEngine
 from xdevice.virtual.torch.private_names import core, names, own, replace_name
 
-_NO_THREADS = (
-    "device_ready_queues_"  # in the engine's error, where it started before the devices were there
-)
+# in the engine's error if it started before the devices existed
+_NO_THREADS = "device_ready_queues_"
+
 _ENGINE = "torch.autograd:Variable._execution_engine"
 
+_variable: Any = own.autograd.Variable
 
-_autograd: Any = own.autograd.Variable
-lost: Any = threading.local()  # its `error`, where one was set aside
+pending: Any = threading.local()
+"""This thread's exception that was set aside, as its attribute ``error``."""
+
+RunBackward = Callable[[Any], None]
+"""Runs backward through one graph with the engine that is its argument."""
 
 
-def compute_here() -> None:
-    """Run backward in the calling thread: torch has threads for one device only, the number that the guard reports."""
-    replace_name(_ENGINE, _Engine(_autograd._execution_engine))
+def run_in_calling_thread() -> None:
+    """Run backward in the calling thread.
 
-
-def prepare(on_each: Sequence[torch.Tensor]) -> None:
-    """Find out before the first backward whether autograd has threads for the devices, on each of which is a tensor.
-
-    It has none if it started before they were there. A backward now would tell, but starts it, and then torch refuses
-    to compute gradients in forked processes.
+    torch has threads for one device only: as many as the guard says that there are devices.
     """
-    # torch 2.11 and 2.12 compare streams of two devices, and warn that one waits for the other; virtual ones never do
+    replace_name(_ENGINE, _OneThreadEngine(_variable._execution_engine))
+
+
+def prepare(tensors: Sequence[torch.Tensor]) -> None:
+    """Check before the first backward whether autograd has threads for the devices.
+
+    There is one tensor on each device. Autograd has no threads for the devices if it started
+    before they existed. A backward at this time would start it, and after that torch refuses to
+    compute gradients in forked processes.
+    """
+    # torch 2.11 and 2.12 warn that a stream of one device waits for a stream of another; virtual
+    # streams never wait
     torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
-    engine = _autograd._execution_engine
-    if not isinstance(engine, _Engine):
-        replace_name(_ENGINE, _Unproved(engine, [_graph(x) for x in on_each]))
+    engine = _variable._execution_engine
+    if not isinstance(engine, _OneThreadEngine):
+        runs = [_empty_backward(tensor) for tensor in tensors]
+        replace_name(_ENGINE, _UncheckedEngine(engine, runs))
 
 
-def _graph(on: torch.Tensor) -> Callable[[Any], None]:
-    """An engine's run of a graph on that device: it computes nothing, and a thread keeps nothing that Python made."""
+def _empty_backward(tensor: torch.Tensor) -> RunBackward:
+    """A run of backward through a graph of empty tensors on the tensor's device."""
     with torch.inference_mode(False), torch.enable_grad():
-        x = on.detach()[:0].clone().requires_grad_()
-        y, gradient = x.clone(), x.detach()
-    wanted = {
-        "allow_unreachable": True,
-        "accumulate_grad": True,
-    }  # into x: results would be kept for Python
-    return lambda engine: engine.run_backward((y,), (gradient,), True, False, (), **wanted)
+        x = tensor.detach()[:0].clone().requires_grad_()
+        y = x.clone()
+        gradient = x.detach()
+    # the gradient is added to x: otherwise the thread would keep a result for Python
+    options = {"allow_unreachable": True, "accumulate_grad": True}
+    return lambda engine: engine.run_backward((y,), (gradient,), True, False, (), **options)
 
 
-class _Unproved(WrappedEngine):
-    """The autograd engine until its first backward, before which it goes through a graph that computes nothing.
+class _UncheckedEngine(WrappedEngine):
+    """The autograd engine before the first backward, which first runs an empty graph.
 
-    The program's own graph would not do: the engine may be half through it before it needs a thread for a device.
+    The program's own graph is no test: the engine may have run half of it before it needs a thread
+    for a device.
     """
 
-    def __init__(self, engine: Any, graphs: Sequence[Callable[[Any], None]]) -> None:
+    def __init__(self, engine: Any, runs: Sequence[RunBackward]) -> None:
         super().__init__(engine)
-        self._graphs, self._lock = graphs, threading.Lock()
+        self._runs = runs
+        self._lock = threading.Lock()
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         with self._lock:
-            if self._graphs:
-                self._engine, self._graphs = self._proved(), []
-            if (
-                _autograd._execution_engine is self
-            ):  # and not within another that has been wrapped around it
+            if self._runs:
+                self._engine = self._checked()
+                self._runs = []
+            # another engine that wraps this one stays in place
+            if _variable._execution_engine is self:
                 replace_name(_ENGINE, self._engine)
         return self._engine.run_backward(*args, **kwargs)
 
-    def _proved(self) -> Any:
-        with ThreadPoolExecutor(
-            1
-        ) as apart:  # without this thread's modes: a tracer would record the graph, or fail
-            error = apart.submit(self._graphs[-1], self._engine).exception()
+    def _checked(self) -> Any:
+        # in a new thread, which has none of this thread's modes: a tracer would record the graph
+        with ThreadPoolExecutor(1) as executor:
+            error = executor.submit(self._runs[-1], self._engine).exception()
         if error is None:
-            atexit.register(_wait, self._engine, self._graphs, os.getpid())
+            atexit.register(_wait_for_threads, self._engine, self._runs, os.getpid())
             return self._engine
         if _NO_THREADS not in str(error):
             raise error
-        return _Engine(self._engine)
+        return _OneThreadEngine(self._engine)
 
 
-def _wait(engine: Any, graphs: Sequence[Callable[[Any], None]], process: int) -> None:
-    """Wait until each device's thread has left what it did before: it goes through the graphs in turn.
+def _wait_for_threads(engine: Any, runs: Sequence[RunBackward], process: int) -> None:
+    """Run an empty graph on each device, so that its thread has left the previous graph.
 
-    A thread begins, and leaves a graph, with the interpreter's lock. Where it waits for that while the interpreter
-    ends, the process is aborted: 7 of 40 programs whose last line was a backward aborted (torch 2.13).
+    A thread takes the interpreter's lock when it starts, and when it leaves a graph. A thread that
+    waits for the lock while the interpreter exits aborts the process: 7 of 40 programs whose last
+    line was a backward aborted (torch 2.13).
     """
     if os.getpid() == process:  # a forked process has none of the threads
-        for graph in graphs:
-            graph(engine)
+        for run in runs:
+            run(engine)
 
 
-class _Engine(WrappedEngine):
+class _OneThreadEngine(WrappedEngine):
     """The autograd engine, limited to one thread."""
 
     def run_backward(self, *args: Any, **kwargs: Any) -> Any:
         names.require("backward in one thread")
-        before = core._is_multithreading_enabled()
+        was_enabled = core._is_multithreading_enabled()
         core._set_multithreading_enabled(False)
         try:
             return self._engine.run_backward(*args, **kwargs)
         except SystemError:  # torch reports a failure without an exception
-            if not hasattr(lost, "error"):
+            if not hasattr(pending, "error"):
                 raise
-            raise vars(lost).pop("error") from None
+            raise vars(pending).pop("error") from None
         finally:
-            core._set_multithreading_enabled(before)
+            core._set_multithreading_enabled(was_enabled)

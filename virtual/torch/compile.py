@@ -1,4 +1,4 @@
-"""``torch.compile`` on virtual GPUs: by aot_eager, since inductor has no code for them."""
+"""``torch.compile`` on virtual GPUs uses the backend aot_eager: inductor does not support them."""
 
 from typing import Any
 
@@ -9,14 +9,17 @@ from xdevice.virtual.torch.runtime import in_use
 
 
 def replace() -> None:
-    """Run graphs with tensors on virtual GPUs by aot_eager, and leave all others to inductor."""
+    """Compile graphs with tensors on virtual GPUs by aot_eager, and all others by inductor."""
 
     @in_place_of("torch:_TorchCompileInductorWrapper.__call__")
     def call(compile: Any, self: Any, model: Any, inputs: Any, **kwargs: Any) -> Any:
-        made = [
-            node.meta.get("example_value") for node in model.graph.nodes
-        ]  # a graph may go to a GPU by itself
-        held = [*inputs, *model.parameters(), *model.buffers(), *made]
-        if any(isinstance(x, torch.Tensor) and x.device.type == in_use().name for x in held):
+        # a graph may create tensors on a GPU that none of its inputs is on
+        intermediate = [node.meta.get("example_value") for node in model.graph.nodes]
+        values = [*inputs, *model.parameters(), *model.buffers(), *intermediate]
+        if any(map(_is_virtual, values)):
             return names.value("torch._dynamo.backends.debugging:aot_eager")(model, inputs)
         return compile(self, model, inputs, **kwargs)
+
+
+def _is_virtual(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == in_use().name

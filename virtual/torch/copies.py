@@ -1,4 +1,4 @@
-"""Copies between devices that virtual GPUs are about to make, and those that a real GPU would make there."""
+"""Copies between devices that virtual GPUs are about to make, or that real GPUs would make."""
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,10 +11,12 @@ from xdevice.kit.marks import mark
 from xdevice.virtual import bus
 from xdevice.virtual.torch import runtime
 from xdevice.virtual.torch.private_names import core
-from xdevice.virtual.torch.runtime import NAME, known
+from xdevice.virtual.torch.runtime import NAME, xdevice_device
+
+Tensor = torch.Tensor
 
 _HOST = Device("cpu", 0)
-_COUNT = 8  # bytes of a number of elements
+_COUNT_BYTES = 8  # the size of an int64, which holds a number of elements
 
 package = "xdevice.virtual.torch"
 
@@ -23,7 +25,7 @@ _see: Callable[[Copy], None] | None = None
 
 @contextmanager
 def watching(see: Callable[[Copy], None], watcher: Watcher) -> Generator[None]:
-    """A block in which this function, which may raise, is called with each copy before it is made."""
+    """A block in which ``see``, which may raise, is called with each copy before it is made."""
     global _see
     _see = see
     runtime.in_use().watch(True)
@@ -35,27 +37,30 @@ def watching(see: Callable[[Copy], None], watcher: Watcher) -> Generator[None]:
 
 
 def until(index: int) -> float:
-    """When the copies of the virtual GPU will have been made, by ``time.perf_counter``."""
+    """The time by ``time.perf_counter`` at which all copies of the virtual GPU will be complete."""
     return bus.until_of("torch", Device("gpu", index))
 
 
 def wait(until: float) -> None:
-    """Wait for such a time."""
+    """Wait until that time."""
     bus.wait_until(until)
 
 
-def look(operation: str, tensors: Sequence[torch.Tensor | None], flag: bool) -> None:
-    """An operation that may copy is about to run on these tensors; the flag is its first: non_blocking, accumulate."""
+def look(operation: str, tensors: Sequence[Tensor | None], flag: bool) -> None:
+    """Report the copies of an operation before it runs on these tensors.
+
+    The flag is the operation's first Boolean argument: ``non_blocking`` or ``accumulate``.
+    """
     see = _see
     if see is None:
         return
-    with core.DisableTorchFunction():  # subclasses and modes of the program have no part in this
-        found = [*_copies(operation, tensors, flag)]
-    for copy in found:
+    with core.DisableTorchFunction():  # do not call the program's tensor subclasses and modes
+        copies = [*_copies(operation, tensors, flag)]
+    for copy in copies:
         see(copy)
 
 
-def _copies(operation: str, tensors: Sequence[torch.Tensor | None], flag: bool) -> Iterator[Copy]:
+def _copies(operation: str, tensors: Sequence[Tensor | None], flag: bool) -> Iterator[Copy]:
     first, *others = tensors
     if operation.startswith("aten::copy_"):
         if first is not None and others[0] is not None:
@@ -65,62 +70,71 @@ def _copies(operation: str, tensors: Sequence[torch.Tensor | None], flag: bool) 
     elif "index" in operation:
         yield from _of_indices(operation, first, others, flag)
     elif not first.is_cpu:
+        device = xdevice_device(first.device)
         if operation == "aten::_local_scalar_dense":
-            yield Copy("number", operation, first.element_size(), known(first.device), _HOST)
+            yield Copy("number", operation, first.element_size(), device, _HOST)
         else:
-            yield Copy("size", operation, _COUNT, known(first.device), _HOST)
+            yield Copy("size", operation, _COUNT_BYTES, device, _HOST)
 
 
-def _between(
-    operation: str, source: torch.Tensor, target: torch.Tensor, non_blocking: bool
-) -> Iterator[Copy]:
+def _between(operation: str, source: Tensor, target: Tensor, non_blocking: bool) -> Iterator[Copy]:
     if source.device == target.device:
         return
-    parts = (
-        (source._indices(), source._values()) if source.layout is torch.sparse_coo else (source,)
-    )
-    size = sum(part.numel() * part.element_size() for part in parts)
-    host = next(
-        (tensor for tensor in (source, target) if tensor.is_cpu and tensor.layout is torch.strided),
-        None,
-    )
-    pinned = host is not None and host.is_pinned()
-    sent = _mark(source) if host is source else 0
+    host = None
+    for tensor in (source, target):
+        if tensor.is_cpu and tensor.layout is torch.strided:
+            host = tensor
+            break
     yield Copy(
         "copy",
         operation,
-        size,
-        known(source.device),
-        known(target.device),
+        _size_in_bytes(source),
+        xdevice_device(source.device),
+        xdevice_device(target.device),
         non_blocking,
-        pinned,
-        sent,
+        pinned=host is not None and host.is_pinned(),
+        mark=_mark(source) if host is source else 0,
     )
 
 
-def _mark(tensor: torch.Tensor) -> int:
-    dense = tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg()
-    return mark(tensor.data_ptr(), tensor.numel() * tensor.element_size()) if dense else 0
+def _size_in_bytes(tensor: Tensor) -> int:
+    if tensor.layout is torch.sparse_coo:
+        return _size_in_bytes(tensor._indices()) + _size_in_bytes(tensor._values())
+    return tensor.numel() * tensor.element_size()
+
+
+def _mark(tensor: Tensor) -> int:
+    """The mark of a dense tensor's content; 0 for other tensors."""
+    if not tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+        return 0
+    return mark(tensor.data_ptr(), _size_in_bytes(tensor))
 
 
 def _of_indices(
-    operation: str, tensor: torch.Tensor, others: Sequence[torch.Tensor | None], accumulate: bool
+    operation: str, tensor: Tensor, arguments: Sequence[Tensor | None], accumulate: bool
 ) -> Iterator[Copy]:
-    """Those of the host are sent, and a mask's number of elements is waited for."""
-    values = others[-1] if "put" in operation else None
-    indices = [each for each in (others if values is None else others[:-1]) if each is not None]
-    by_number = (
-        values is not None and values.numel() == 1 and (values.is_cpu or values.device.type == NAME)
-    )
-    if by_number and not accumulate and len(indices) == 1 and _is_mask(indices[0]):
-        indices = [each for each in indices if each.is_cpu]  # CUDA fills it, without waiting
+    """Indices on the host are copied, and the host waits for the number of elements of a mask."""
+    values = None
+    if "put" in operation:
+        *arguments, values = arguments
+    indices = [index for index in arguments if index is not None]
+    if len(indices) == 1 and not accumulate and _is_number(values) and _is_mask(indices[0]):
+        # CUDA fills the masked elements, and does not wait for their number
+        indices = [index for index in indices if index.is_cpu]
     for index in indices:
         if index.is_cpu and not tensor.is_cpu:
-            size = index.numel() * index.element_size()
-            yield Copy("index", operation, size, _HOST, known(tensor.device), mark=_mark(index))
+            device = xdevice_device(tensor.device)
+            size = _size_in_bytes(index)
+            yield Copy("index", operation, size, _HOST, device, mark=_mark(index))
         elif not index.is_cpu and _is_mask(index):
-            yield Copy("size", operation, _COUNT, known(index.device), _HOST)
+            yield Copy("size", operation, _COUNT_BYTES, xdevice_device(index.device), _HOST)
 
 
-def _is_mask(index: torch.Tensor) -> bool:
+def _is_number(values: Tensor | None) -> bool:
+    if values is None or values.numel() != 1:
+        return False
+    return values.is_cpu or values.device.type == NAME
+
+
+def _is_mask(index: Tensor) -> bool:
     return index.dtype in (torch.bool, torch.uint8)

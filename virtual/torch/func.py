@@ -5,17 +5,18 @@ from typing import Any
 from xdevice.virtual.torch.private_names import in_place_of
 
 
-def refuse_crossing() -> None:
-    """Say by name that autograd cannot send the gradients of torch.func from one GPU to another."""
+def explain_gradients_between_gpus() -> None:
+    """Replace autograd's error for gradients of torch.func that cross GPUs by one with a remedy."""
 
     @in_place_of("torch._functorch.eager_transforms:_autograd_grad")
-    def autograd_grad(gradients: Any, *args: Any, **kwargs: Any) -> Any:
+    def autograd_grad(compute_gradients: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return gradients(*args, **kwargs)
+            return compute_gradients(*args, **kwargs)
         except NotImplementedError as error:
             if "Cannot access storage of" not in str(error):
                 raise
             raise NotImplementedError(
-                "torch.func.grad, vjp and jacrev cannot send a gradient from one GPU to another, since autograd asks "
-                "for its memory; use torch.func.jacfwd or torch.autograd.functional.jacobian"
+                "torch.func.grad, vjp and jacrev cannot send a gradient from one GPU to another, "
+                "since autograd asks for its memory; use torch.func.jacfwd or "
+                "torch.autograd.functional.jacobian"
             ) from error

@@ -1,4 +1,4 @@
-"""The virtual GPUs of this process: what a way of making them provides, and the one in use."""
+"""The virtual GPUs of this process: the interface of their implementations, and the one in use."""
 
 from collections.abc import Callable
 from functools import cache
@@ -11,57 +11,65 @@ from xdevice.machine import host_memory
 from xdevice.virtual import request
 
 NAME = "vgpu"
-"""Their device type in torch, unless they stand in for CUDA's."""
+"""The device type of virtual GPUs in torch, unless they stand in for CUDA GPUs."""
 
-Which = torch.device | str | int | None
+DeviceLike = torch.device | str | int | None
 
 
 class Runtime:
-    """A way of making virtual GPUs; devices are given by index, and memory is in bytes."""
+    """An implementation of virtual GPUs; devices are given by index, and memory is in bytes."""
 
-    start: Callable[[], None]  # registers the devices with torch, and what computes on them
-    visible: Callable[
-        [], int
-    ]  # how many there are for the program, which hides others by CUDA_VISIBLE_DEVICES
-    current: Callable[
-        [], int
-    ]  # this thread's current device, meant by a device type without an index
-    exchange: Callable[
-        [int], int
-    ]  # makes another current, which exists, and returns the previous one; -1 changes none
-    is_used: Callable[
-        [], bool
-    ]  # whether one has been used: is_initialized() of torch.vgpu and torch.cuda
-    use: Callable[[bool], None]  # notes that one has been used, or that none has yet
-    is_forked: Callable[
-        [], bool
-    ]  # whether this process comes from one that had used them; they cannot be used here
-    allocated: Callable[[int], int]  # by live tensors
-    peak: Callable[
-        [int], int
-    ]  # the most so far, or since reset_peak, which lets it be what is allocated now
+    start: Callable[[], None]
+    """Register the devices and their kernels with torch."""
+
+    visible: Callable[[], int]
+    """The number of devices that the program sees; CUDA_VISIBLE_DEVICES hides others."""
+
+    current: Callable[[], int]
+    """This thread's current device, which a device type without an index means."""
+
+    exchange: Callable[[int], int]
+    """Make an existing device current and return the previous one; -1 changes nothing."""
+
+    is_used: Callable[[], bool]
+    """Whether a device has been used: `is_initialized` of torch.vgpu and torch.cuda."""
+
+    use: Callable[[bool], None]
+    """Note whether a device has been used."""
+
+    is_forked: Callable[[], bool]
+    """Whether a process that had used the devices forked this one, which cannot use them."""
+
+    allocated: Callable[[int], int]
+    """The memory that live tensors hold."""
+
+    peak: Callable[[int], int]
+    """The most memory allocated since the start, or since `reset_peak`."""
+
     reset_peak: Callable[[int], None]
-    watch: Callable[
-        [bool], None
-    ]  # whether to call copies.look before operations that may copy between devices
-    resize: Callable[[Any, int], None]  # resizes a storage, whose values stay
+    """Set the peak to what is allocated now."""
+
+    watch: Callable[[bool], None]
+    """Whether to call `copies.look` before operations that may copy between devices."""
+
+    resize: Callable[[Any, int], None]
+    """Resize a storage and keep its values."""
 
     def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
-        self.name = name  # their device type in torch: vgpu, or cuda while they stand in for CUDA's
+        self.name = name  # the device type in torch: vgpu, or cuda when standing in for CUDA GPUs
         self.count = count
-        self.capacity = capacity  # the memory of each, as far as it is told
-        self.limited = limited  # whether tensors may not exceed the capacity
-        self.generators: list[
-            torch.Generator
-        ] = []  # the defaults: as on real GPUs, the CPU's draws do not affect them
+        self.capacity = capacity  # the memory of each, where it is known
+        self.limited = limited  # whether the capacity is enforced
+        # the default generators: as on real GPUs, random numbers of the CPU do not affect them
+        self.generators: list[torch.Generator] = []
 
 
 _in_use: Runtime | None = None
 
 
-def use(made: Runtime) -> None:
+def use(runtime: Runtime) -> None:
     global _in_use
-    _in_use = made
+    _in_use = runtime
 
 
 def is_in_use() -> bool:
@@ -74,16 +82,16 @@ def in_use() -> Runtime:
 
 
 def is_faithful() -> bool:
-    """Whether virtual GPUs refuse what CUDA refuses: those that stand in for it do, unless they are lenient."""
+    """Whether virtual GPUs refuse what CUDA refuses: those that stand in do, unless lenient."""
     return in_use().name == "cuda" and not request.current().lenient
 
 
-def key() -> str:
+def dispatch_key() -> str:
     return "CUDA" if in_use().name == "cuda" else "PrivateUse1"
 
 
 def memory_info(index: int) -> tuple[int | None, int | None]:
-    """Free and total memory, of the host where the virtual GPU has no limit; ``None`` where unknown."""
+    """Free and total memory, ``None`` where unknown: the host's if the virtual GPU has no limit."""
     virtual = in_use()
     if virtual.limited:
         return max(virtual.capacity - virtual.allocated(index), 0), virtual.capacity
@@ -92,7 +100,7 @@ def memory_info(index: int) -> tuple[int | None, int | None]:
 
 
 def exchange(index: int) -> int:
-    """Set this thread's current device and return the previous one. A negative index changes nothing."""
+    """Set this thread's current device and return the previous one; -1 changes nothing."""
     return in_use().exchange(existing(index) if index >= 0 else index)
 
 
@@ -104,24 +112,32 @@ def existing(index: int) -> int:
     devices = f"{name}:0 to {name}:{count - 1}"
     if name != "cuda":
         raise RuntimeError(f"{name} error: invalid device ordinal {index}; there are {devices}")
-    words = "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?"
-    error: Any = torch.AcceleratorError(f"{words} There are {devices}")
-    error.error_code = 101  # CUDA's number of it
+    message = (
+        "CUDA error: invalid device ordinal\n"
+        f"GPU device may be out of range, do you have enough GPUs? There are {devices}"
+    )
+    error: Any = torch.AcceleratorError(message)
+    error.error_code = 101  # cudaErrorInvalidDevice
     raise error
 
 
-def index_of(device: Which) -> int:
-    """The index of the device, or of the current one where none is given."""
+def index_of(device: DeviceLike) -> int:
+    """The index of the device, or of the current device if none is given."""
     if isinstance(device, (str, torch.device)):
-        there = torch.device(device)
-        if there.type != in_use().name:
-            raise ValueError(f"expected a {in_use().name} device, but got {there}")
-        device = there.index
-    return in_use().current() if device is None or device < 0 else existing(device)
+        parsed = torch.device(device)
+        if parsed.type != in_use().name:
+            raise ValueError(f"expected a {in_use().name} device, but got {parsed}")
+        device = parsed.index
+    if device is None or device < 0:
+        return in_use().current()
+    return existing(device)
 
 
 @cache
-def known(device: torch.device) -> Device:
+def xdevice_device(device: torch.device) -> Device:
+    """The `xdevice.Device` of a device of torch."""
     if device.type == in_use().name:
         return Device("gpu", device.index)
-    return Device(device.type, 0 if device.type == "cpu" or device.index is None else device.index)
+    if device.type == "cpu" or device.index is None:
+        return Device(device.type, 0)
+    return Device(device.type, device.index)

@@ -1,4 +1,4 @@
-"""Starting virtual GPUs: which way of making them is taken, and the steps in order."""
+"""Start virtual GPUs: choose an implementation, and run the steps in order."""
 
 import warnings
 
@@ -27,32 +27,36 @@ from xdevice.virtual.torch.runtime import Runtime
 
 
 def start(n: int, stand_in: bool) -> Runtime:
-    """Make ``vgpu:0`` … ``vgpu:n-1`` devices of torch, or ``cuda:0`` … while they stand in for CUDA's."""
-    made = _made(n, stand_in)
-    runtime.use(made)
-    for step in (  # in this order: later ones compute on the devices, or wrap what earlier ones have put in place
-        made.start,
+    """Register the devices ``vgpu:0`` … with torch, or ``cuda:0`` … if they stand in for CUDA."""
+    virtual = _implementation(n, stand_in)
+    runtime.use(virtual)
+    steps_of_type = cuda.STEPS if stand_in else (amp.register, modules.replace)
+    faithful_steps = cuda.FAITHFUL_STEPS if runtime.is_faithful() else ()
+    # The order matters: later steps compute on the devices, or wrap what earlier steps replaced.
+    for step in (
+        virtual.start,
         attention.register,
         process_groups.replace,
-        *(cuda.STEPS if stand_in else (amp.register, modules.replace)),
+        *steps_of_type,
         data_parallel.replace,
         sync_batch_norm.register,
         storages.replace,
         compile.replace,
-        func.refuse_crossing,
+        func.explain_gradients_between_gpus,
         lambda: vgpu.manual_seed_all(torch.initial_seed()),
-        _compute,
+        _check_results,
         lambda: transfers.add_source(copies),
-        *(cuda.FAITHFUL_STEPS if runtime.is_faithful() else ()),
+        *faithful_steps,
     ):
         step()
-    return made
+    return virtual
 
 
-def _made(n: int, stand_in: bool) -> Runtime:
-    """Compiled virtual GPUs, or ones in Python where the plug-in cannot be had and they need not stand in."""
+def _implementation(n: int, stand_in: bool) -> Runtime:
+    """The compiled virtual GPUs; those in Python if there is no plug-in and ``stand_in`` is false."""
     limit = request.memory_limit()
-    name, capacity = "cuda" if stand_in else runtime.NAME, limit or host_memory()[0] or 0
+    capacity = limit or host_memory()[0] or 0
+    name = "cuda" if stand_in else runtime.NAME
     try:
         return compiled.load(name, n, capacity, limit is not None)
     except NotSupportedError as error:
@@ -68,27 +72,29 @@ def _made(n: int, stand_in: bool) -> Runtime:
                 stacklevel=2,
             )
         names.check("IN_PYTHON")
-        from xdevice.virtual.torch.in_python.devices import (
-            InPython,
-        )  # which imports what has been checked
+        # late: it imports the names of torch that have just been checked
+        from xdevice.virtual.torch.in_python.devices import InPython
 
         return InPython(name, n, capacity, limit is not None)
 
 
-def _compute() -> None:
-    """Compute, which fails where torch has changed."""
-    # made in a way that torch does not count as the first use of a GPU
+def _check_results() -> None:
+    """Add two numbers on a virtual GPU; an error if torch has changed so that the sum is wrong."""
     virtual = runtime.in_use()
-    ones = [torch.ops.xdevice_virtual.take(torch.ones(2), i) for i in range(virtual.count)]
+    # torch does not count this operation as the first use of a GPU
+    take = torch.ops.xdevice_virtual.take
+    ones = [take(torch.ones(2), index) for index in range(virtual.count)]
     try:
-        if (ones[-1] + ones[-1]).tolist() != [2, 2]:
-            raise RuntimeError(f"1 + 1 is {ones[-1] + ones[-1]}")
+        total = ones[-1] + ones[-1]
+        if total.tolist() != [2, 2]:
+            raise RuntimeError(f"1 + 1 is {total}")
         autograd.prepare(ones)
     except Exception as error:
         raise VirtualDeviceError(
-            f"virtual GPUs compute wrongly under torch {torch.__version__}, which has changed: {error}"
+            f"virtual GPUs compute wrongly under torch {torch.__version__}, which has changed: "
+            f"{error}"
         ) from error
-    del ones
-    for index in range(virtual.count):  # nothing that was done so far counts as use
+    del ones, total
+    for index in range(virtual.count):  # this check does not count as use
         virtual.reset_peak(index)
     virtual.use(False)

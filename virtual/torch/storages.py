@@ -9,7 +9,10 @@ from xdevice.virtual.torch.runtime import in_use
 
 
 def replace() -> None:
-    """Let them be made by themselves, as by pickle and torch.load: torch refuses, crashes, or forgets the index."""
+    """Let programs create storages without a tensor, as pickle and torch.load do.
+
+    torch's own functions raise an error, crash, or ignore the device index.
+    """
 
     @in_place_of("torch:UntypedStorage.resize_")
     def resize_(resize: Any, self: Any, size: int) -> Any:
@@ -23,8 +26,8 @@ def replace() -> None:
         device = kwargs.get("device")
         if device is None or torch.device(device).type != in_use().name:
             return make(cls, *args, **kwargs)
-        content = args[0] if args else kwargs.get("size", 0)
-        fill = torch.empty if isinstance(content, int) else torch.tensor  # how many bytes, or which
-        return fill(content, dtype=torch.uint8, device=device).untyped_storage()
+        size_or_bytes = args[0] if args else kwargs.get("size", 0)
+        create = torch.empty if isinstance(size_or_bytes, int) else torch.tensor
+        return create(size_or_bytes, dtype=torch.uint8, device=device).untyped_storage()
 
     replace_name("torch:UntypedStorage.new", lambda self: own.UntypedStorage(0, device=self.device))

@@ -1,4 +1,7 @@
-"""Streams and events of virtual GPUs, and those of ``torch.cuda``. Operations are synchronous: waiting does nothing."""
+"""Streams and events of virtual GPUs and of ``torch.cuda``.
+
+Operations are synchronous, so waiting does nothing.
+"""
 
 from __future__ import annotations
 
@@ -12,40 +15,40 @@ from typing import Any
 import torch
 
 from xdevice.virtual.torch.private_names import core, names, replace_name
-from xdevice.virtual.torch.runtime import NAME, Which, exchange, in_use, index_of
+from xdevice.virtual.torch.runtime import NAME, DeviceLike, exchange, in_use, index_of
 
 CUDA = int(core._autograd.DeviceType.CUDA)
-_TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": CUDA}
+_DEVICE_TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": CUDA}
 _get_stream, _set_stream = (
     names.value(f"torch._C:_accelerator_{name}Stream") for name in ("get", "set")
 )
-_numbers = itertools.count(1 << 32)  # streams that C++ makes have smaller ones
+_stream_ids = itertools.count(1 << 32)  # streams created in C++ have smaller ids
 
 
 class Event(torch.Event):
-    """Like ``torch.cuda.Event``: the time at which it was recorded."""
+    """Like ``torch.cuda.Event``: keeps the time at which it was recorded."""
 
-    _timed: bool
-    _at: float | None = None
+    _has_timing: bool
+    _time: float | None = None
 
     def __new__(
         cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
     ) -> Event:
-        made: Event = super().__new__(
+        event: Event = super().__new__(
             cls, in_use().name, enable_timing=enable_timing, blocking=blocking
         )
-        made._timed = enable_timing
-        return made
+        event._has_timing = enable_timing
+        return event
 
     def record(self, stream: torch.Stream | None = None) -> None:
-        self._at = time.perf_counter()
+        self._time = time.perf_counter()
 
     def elapsed_time(self, other: Any) -> float:
-        if not (self._timed and other._timed):
+        if not (self._has_timing and other._has_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
-        if self._at is None or other._at is None:
+        if self._time is None or other._time is None:
             raise ValueError("Both events must be recorded before calculating elapsed time.")
-        return float(1000 * (other._at - self._at))
+        return float(1000 * (other._time - self._time))
 
 
 class Stream(torch.Stream):
@@ -53,53 +56,59 @@ class Stream(torch.Stream):
 
     _Event: Any = Event
 
-    def __new__(cls, device: Which = None, priority: int = 0, **options: Any) -> Stream:
+    def __new__(cls, device: DeviceLike = None, priority: int = 0, **options: Any) -> Stream:
         if "stream_id" not in options:
-            options["stream_id"] = next(_numbers)
-        there = {"device_index": index_of(device), "device_type": _TYPES[in_use().name]}
-        made: Stream = super().__new__(cls, **there | options)
-        return made
+            options["stream_id"] = next(_stream_ids)
+        options.setdefault("device_index", index_of(device))
+        options.setdefault("device_type", _DEVICE_TYPES[in_use().name])
+        stream: Stream = super().__new__(cls, **options)
+        return stream
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
-        recorded: torch.Event = self._Event() if event is None else event
-        recorded.record(self)
-        return recorded
+        if event is None:
+            event = self._Event()
+        event.record(self)
+        return event
 
     def __enter__(self) -> Stream:
-        _open.before.append((in_use().current(), current_stream(self.device)))
+        previous = (in_use().current(), current_stream(self.device))
+        _of_thread.previous.append(previous)
         exchange(self.device.index)
         set_stream(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        index, stream = _open.before.pop()
+        index, stream = _of_thread.previous.pop()
         set_stream(stream)
         exchange(index)
 
 
-class _Open(threading.local):
-    """This thread's current stream of each device, and the state before each open block."""
+class _OfThread(threading.local):
+    """This thread's current stream of each device.
+
+    For each open ``with stream`` block it also keeps the previous device and stream.
+    """
 
     def __init__(self) -> None:
         self.current: dict[int, torch.Stream] = {}
-        self.before: list[tuple[int, torch.Stream]] = []
+        self.previous: list[tuple[int, torch.Stream]] = []
 
 
-_open = _Open()
+_of_thread = _OfThread()
 
 
-def current_stream(device: Which = None) -> torch.Stream:
+def current_stream(device: DeviceLike = None) -> torch.Stream:
     index = index_of(device)
-    return _open.current.get(index) or default_stream(index)
+    return _of_thread.current.get(index) or default_stream(index)
 
 
-def default_stream(device: Which = None) -> Stream:
+def default_stream(device: DeviceLike = None) -> Stream:
     return Stream(device, stream_id=0)
 
 
 def set_stream(stream: torch.Stream) -> None:
     """Make this the current stream of its device; the current device does not change."""
-    _open.current[stream.device.index] = stream
+    _of_thread.current[stream.device.index] = stream
 
 
 def stream(stream: Stream | None) -> AbstractContextManager[Any]:
@@ -108,7 +117,7 @@ def stream(stream: Stream | None) -> AbstractContextManager[Any]:
 
 
 class CudaEvent(Event):
-    """The time at which it was recorded, and the copies that are over by then."""
+    """An event that keeps its time, and that the plug-in uses to order copies."""
 
     def __new__(
         cls,
@@ -121,41 +130,46 @@ class CudaEvent(Event):
 
     _device: torch.device | None = None
     device: Any = property(
-        lambda self: self._device, doc="That of the stream that recorded it first; before, none."
+        lambda self: self._device,
+        doc="The device of the stream that first recorded the event; ``None`` until then.",
     )
     cuda_event: Any = property(lambda self: self.event_id)
     _as_parameter_: Any = property(lambda self: ctypes.c_void_p(self.event_id))
 
     def record(self, stream: torch.Stream | None = None) -> None:
-        device = torch.device("cuda", in_use().current()) if stream is None else stream.device
+        if stream is None:
+            device = torch.device("cuda", in_use().current())
+        else:
+            device = stream.device
         if self._device is not None and self._device != device:
-            there = f"does not match recording stream's device {device.index}."
-            raise RuntimeError(f"Event device {self._device.index} {there}")
+            raise RuntimeError(
+                f"Event device {self._device.index} does not match recording stream's device "
+                f"{device.index}."
+            )
         self._device = device
         super().record(stream)
         torch.Event.record(self, stream)
 
     def elapsed_time(self, other: Any) -> float:
-        if None not in (self._device, other.device) and self._device != other.device:
+        are_recorded = self._device is not None and other.device is not None
+        if are_recorded and self._device != other.device:
             raise RuntimeError("CUDA error: invalid resource handle; the events are of two devices")
         return super().elapsed_time(other)
 
     def ipc_handle(self) -> bytes:
-        """A word for another process: this event has happened when it arrives there."""
+        """A handle for another process, which contains nothing: the event has happened by then."""
         return b"virtual"
 
     @classmethod
     def from_ipc_handle(cls, device: torch.device | int, ipc_handle: bytes) -> Any:
-        made = cls()
-        made._device = torch.device("cuda", index_of(device))
-        return made
+        event = cls()
+        event._device = torch.device("cuda", index_of(device))
+        return event
 
     def __repr__(self) -> str:
-        return (
-            f"<torch.cuda.Event {self.cuda_event:#x}>"
-            if self.cuda_event
-            else "<torch.cuda.Event uninitialized>"
-        )
+        if not self.cuda_event:
+            return "<torch.cuda.Event uninitialized>"
+        return f"<torch.cuda.Event {self.cuda_event:#x}>"
 
 
 class CudaStream(Stream):
@@ -179,7 +193,7 @@ class CudaStream(Stream):
 
 
 def current_on_cuda(index: int) -> tuple[int, int, int]:
-    """The current stream of a device: its number, the device's and CUDA's."""
+    """The id, the device index and the device type of a device's current stream."""
     return _get_stream(index).stream_id, index, CUDA
 
 
@@ -191,7 +205,7 @@ def set_on_cuda(stream_id: int, device_index: int, device_type: int) -> None:
 
 
 def replace_on_cuda() -> None:
-    for name, ours in (("Event", CudaEvent), ("Stream", CudaStream)):
-        ours.__name__ = ours.__qualname__ = name
-        replace_name(f"torch.cuda:{name}", ours)
-        replace_name(f"torch.cuda:streams.{name}", ours)
+    for name, replacement in (("Event", CudaEvent), ("Stream", CudaStream)):
+        replacement.__name__ = replacement.__qualname__ = name
+        replace_name(f"torch.cuda:{name}", replacement)
+        replace_name(f"torch.cuda:streams.{name}", replacement)

@@ -1,6 +1,6 @@
 """``torch.vgpu``, the counterpart of ``torch.cuda`` for virtual GPUs.
 
-torch looks up some of these functions by name: for seeds, saving and loading, autocast and DataParallel.
+torch looks up some of these functions by name: for seeds, checkpoints, autocast and DataParallel.
 """
 
 from types import SimpleNamespace
@@ -9,14 +9,14 @@ from typing import Any
 import torch
 
 from xdevice.virtual.torch import runtime, streams
-from xdevice.virtual.torch.runtime import NAME, Which, exchange, in_use, index_of
+from xdevice.virtual.torch.runtime import NAME, DeviceLike, exchange, in_use, index_of
 
-Stream, Event, stream = streams.Stream, streams.Event, streams.stream
-current_stream, default_stream, set_stream = (
-    streams.current_stream,
-    streams.default_stream,
-    streams.set_stream,
-)
+Stream = streams.Stream
+Event = streams.Event
+stream = streams.stream
+current_stream = streams.current_stream
+default_stream = streams.default_stream
+set_stream = streams.set_stream
 
 
 def is_available() -> bool:
@@ -33,7 +33,7 @@ def init() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name == "_initialized":  # gradient checkpointing saves random states only where it is true
+    if name == "_initialized":  # gradient checkpointing saves random states only if it is true
         return in_use().is_used()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -47,12 +47,12 @@ def current_device() -> int:
     return in_use().current()
 
 
-def set_device(device: Which) -> None:
+def set_device(device: DeviceLike) -> None:
     exchange(index_of(device))
 
 
 class device:  # noqa: N801  (torch.cuda.device is written so)
-    def __init__(self, device: Which) -> None:
+    def __init__(self, device: DeviceLike) -> None:
         self.idx = -1 if isinstance(device, int) and device < 0 else index_of(device)
 
     def __enter__(self) -> None:
@@ -63,44 +63,47 @@ class device:  # noqa: N801  (torch.cuda.device is written so)
 
 
 class device_of(device):  # noqa: N801  (as in torch.cuda)
-    """Makes the tensor's device current within a ``with`` block; a tensor elsewhere changes nothing."""
+    """Make the tensor's device current within a ``with`` block, if it is a virtual GPU."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         super().__init__(tensor.get_device() if tensor.device.type == NAME else -1)
 
 
-def synchronize(device: Which = None) -> None:
+def synchronize(device: DeviceLike = None) -> None:
     """Does nothing but check the device: operations are synchronous."""
     index_of(device)
 
 
-def get_device_name(device: Which = None) -> str:
+def get_device_name(device: DeviceLike = None) -> str:
     return f"virtual GPU {index_of(device)}"
 
 
-def get_device_properties(device: Which = None) -> SimpleNamespace:
+def get_device_properties(device: DeviceLike = None) -> SimpleNamespace:
     return SimpleNamespace(
         name=get_device_name(device), total_memory=mem_get_info(device)[1], is_virtual=True
     )
 
 
-def mem_get_info(device: Which = None) -> tuple[int | None, int | None]:
-    """Free and total memory in bytes, of the host where the virtual GPU has no limit; ``None`` where unknown."""
+def mem_get_info(device: DeviceLike = None) -> tuple[int | None, int | None]:
+    """Free and total memory in bytes, ``None`` where unknown.
+
+    They are the host's if the virtual GPU has no limit.
+    """
     return runtime.memory_info(index_of(device))
 
 
-def memory_allocated(device: Which = None) -> int:
+def memory_allocated(device: DeviceLike = None) -> int:
     return in_use().allocated(index_of(device))
 
 
-def max_memory_allocated(device: Which = None) -> int:
+def max_memory_allocated(device: DeviceLike = None) -> int:
     return in_use().peak(index_of(device))
 
 
 memory_reserved = memory_allocated  # freed memory is returned to the host immediately
 
 
-def reset_peak_memory_stats(device: Which = None) -> None:
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
     in_use().reset_peak(index_of(device))
 
 
@@ -126,11 +129,11 @@ def initial_seed() -> int:
     return _generator().initial_seed()
 
 
-def _generator(device: Which = None) -> "torch.Generator":
+def _generator(device: DeviceLike = None) -> "torch.Generator":
     return in_use().generators[index_of(device)]
 
 
-def get_rng_state(device: Which = None) -> torch.Tensor:
+def get_rng_state(device: DeviceLike = None) -> torch.Tensor:
     return _generator(device).get_state()
 
 
@@ -138,7 +141,7 @@ def get_rng_state_all() -> list[torch.Tensor]:
     return [generator.get_state() for generator in in_use().generators]
 
 
-def set_rng_state(new_state: torch.Tensor, device: Which = None) -> None:
+def set_rng_state(new_state: torch.Tensor, device: DeviceLike = None) -> None:
     _generator(device).set_state(new_state)
 
 

@@ -12,7 +12,7 @@ from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
 from xdevice.virtual import plugins, request
 from xdevice.virtual.torch import copies, streams, vgpu
 from xdevice.virtual.torch.private_names import core, kernels_of, own, replace_name, untraced
-from xdevice.virtual.torch.runtime import NAME, Runtime, in_use, known
+from xdevice.virtual.torch.runtime import NAME, Runtime, in_use, xdevice_device
 
 _BOOL, _INT, _NUMBER, _MASK = ctypes.c_bool, ctypes.c_int, ctypes.c_int64, ctypes.c_uint64
 _POINTER, _TEXT, _ERROR = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p
@@ -98,7 +98,7 @@ def _raise(error: bytes | None, *call: object) -> None:
 def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> None:
     """Raise `MixedDeviceError` within a strict block; elsewhere C++ raises torch's error."""
     if mixing.is_forbidden():
-        raise mixed(operation, [known(a), known(b)])
+        raise mixed(operation, [xdevice_device(a), xdevice_device(b)])
 
 
 def compiled() -> Compiled:

@@ -1,7 +1,8 @@
 """Virtual GPUs that stand in for CUDA's, under torch's own CUDA device type.
 
-No name is translated, so ``cuda:1``, ``.cuda()``, ``is_cuda``, autocast, lazy modules, ``.data =``, checkpoints and
-pickles are torch's own. What ``torch.cuda`` asks of a build with CUDA is answered here.
+No name is translated, so ``cuda:1``, ``.cuda()``, ``is_cuda``, autocast, lazy modules, ``.data =``,
+checkpoints and pickles are torch's own. The functions that ``torch.cuda`` calls in a build with
+CUDA are replaced here.
 """
 
 from xdevice.virtual.torch import streams
@@ -10,19 +11,23 @@ from xdevice.virtual.torch.cuda import (
     checks,
     dtypes,
     extensions,
-    faithful,
+    late_copies,
+    nondeterministic,
     tensor_types,
 )
 
-_PARTS = (
+STEPS = (
+    checks.register,
+    dtypes.begin,
     api.replace,
     api.replace_unavailable,
     streams.replace_on_cuda,
-    api.replace_whole,
+    api.replace_users,
     extensions.refuse,
     tensor_types.replace,
+    dtypes.register_products,
 )
-STEPS = checks.register, dtypes.begin, *_PARTS, dtypes.register_products
-"""What makes up for CUDA, in this order: its kernels' dtypes, then the parts of ``torch.cuda`` that need it."""
+"""The steps that stand in for CUDA, in this order: dtypes of its kernels, then ``torch.cuda``."""
 
-FAITHFUL_STEPS = faithful.keep_copies_back, faithful.refuse_nondeterministic
+FAITHFUL_STEPS = (late_copies.delay, nondeterministic.refuse)
+"""What real GPUs delay or refuse; not done if the virtual GPUs are lenient."""

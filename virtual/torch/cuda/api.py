@@ -1,10 +1,10 @@
-"""What ``torch.cuda`` asks of ``torch._C`` in a build with CUDA, answered or refused here; and what uses it."""
+"""The functions of ``torch._C`` that ``torch.cuda`` calls in a build with CUDA, and their users."""
 
 import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -20,66 +20,62 @@ from xdevice.virtual.torch.compiled import REFUSE, WARN, compiled
 from xdevice.virtual.torch.private_names import core, in_place_of, names, own, replace_name
 from xdevice.virtual.torch.runtime import exchange, in_use
 
-_ASKED = "synchronizeDevice", "getDeviceStats", "resetPeakStats", "resetAccumulatedStats"
-_of_accelerator = (names.value(f"torch._C:_accelerator_{name}") for name in _ASKED)
-_synchronize, _stats, _reset_peak, _reset_accumulated = _of_accelerator
+_synchronize = names.value("torch._C:_accelerator_synchronizeDevice")
+_stats = names.value("torch._C:_accelerator_getDeviceStats")
+_reset_peak = names.value("torch._C:_accelerator_resetPeakStats")
+_reset_accumulated = names.value("torch._C:_accelerator_resetAccumulatedStats")
 
 
 def _zero(*args: Any) -> int:
     return 0
 
 
-_ZERO = """
-    major minor regs_per_multiprocessor L2_cache_size shared_memory_per_block shared_memory_per_block_optin
-    shared_memory_per_multiprocessor clock_rate memory_clock_rate memory_bus_width
-    pci_bus_id pci_device_id pci_domain_id
+_ZERO_PROPERTIES = """
+    major minor regs_per_multiprocessor L2_cache_size
+    shared_memory_per_block shared_memory_per_block_optin shared_memory_per_multiprocessor
+    clock_rate memory_clock_rate memory_bus_width pci_bus_id pci_device_id pci_domain_id
 """
-"""The properties that are 0."""
+"""The properties that are 0. Capability 0.0: no program for real GPUs can be compiled for it."""
 
 
 def _properties(index: int) -> SimpleNamespace:
-    """Capability 0.0, since no program for real GPUs can be compiled for it."""
-    name, uuid, memory = (
-        f"virtual GPU {index} (xdevice, on the CPU)",
-        f"virtual-{index}",
-        _memory_info(index)[1],
-    )
-    sizes = {
-        "max_threads_per_multi_processor": 1024,
-        "max_threads_per_block": 1024,
-        "warp_size": 32,
-    }
-    kind = {
-        "is_virtual": True,
-        "is_integrated": True,
-        "is_multi_gpu_board": False,
-        "gcnArchName": "",
-    }
-    none = dict.fromkeys(_ZERO.split(), 0)
     return SimpleNamespace(
-        name=name, uuid=uuid, total_memory=memory, multi_processor_count=1, **sizes, **kind, **none
+        name=f"virtual GPU {index} (xdevice, on the CPU)",
+        uuid=f"virtual-{index}",
+        total_memory=_memory_info(index)[1],
+        multi_processor_count=1,
+        max_threads_per_multi_processor=1024,
+        max_threads_per_block=1024,
+        warp_size=32,
+        is_virtual=True,
+        is_integrated=True,
+        is_multi_gpu_board=False,
+        gcnArchName="",
+        **dict.fromkeys(_ZERO_PROPERTIES.split(), 0),
     )
 
 
 def _memory_info(index: int) -> tuple[int, int]:
-    """Free and total bytes, by what is allocated where the host's are unknown."""
+    """Free and total bytes; where the host's memory is unknown, those of the capacity."""
     free, total = runtime.memory_info(runtime.existing(index))
     capacity = in_use().capacity
-    return capacity - in_use().allocated(index) if free is None else free, total or capacity
+    if free is None:
+        free = capacity - in_use().allocated(index)
+    return free, total or capacity
 
 
-_raw: dict[int, torch.Tensor] = {}  # memory without a tensor of the program's, by address
+_raw_allocations: dict[int, torch.Tensor] = {}
+"""Memory that the program allocated without a tensor, by address."""
 
 
 def _allocate(size: int, stream: int) -> int:
-    made = torch.empty(size, dtype=torch.uint8, device="cuda")
-    _raw[made.data_ptr()] = made
-    return made.data_ptr()
+    memory = torch.empty(size, dtype=torch.uint8, device="cuda")
+    _raw_allocations[memory.data_ptr()] = memory
+    return memory.data_ptr()
 
 
-_fractions: dict[
-    int, float
-] = {}  # the part of each virtual GPU's memory that may be used, where it is not all
+_fractions: dict[int, float] = {}
+"""The fraction of each virtual GPU's memory that the program may use, where it is not 1."""
 
 
 def _set_fraction(fraction: float, index: int) -> None:
@@ -93,45 +89,55 @@ def _init() -> None:
         raise RuntimeError("No CUDA GPUs are available")
 
 
-def _of_memory(ask: Callable[[int], Any], index: int) -> Any:
-    """What the allocator says of a device that exists."""
+def _of_allocator(function: Callable[[int], Any], index: int) -> Any:
+    """Call a function of the allocator for an existing device."""
     if not 0 <= index < compiled().visible():
         raise RuntimeError(f"Invalid device argument {index}: did you call init?")
-    return ask(index)
+    return function(index)
 
 
-_sync_debug_modes = [0]
-"""The one that is set, and once it has been, another."""
+_sync_debug_mode: int | None = None
+"""``None`` until the program sets it."""
+
+
+def _get_sync_debug_mode() -> int:
+    return _sync_debug_mode or 0
 
 
 def _set_sync_debug_mode(mode: int) -> None:
-    """0, or 1 to warn of what CUDA makes the host wait for, or 2 to refuse it: see late.h."""
+    """Set what happens when CUDA makes the host wait: nothing (0), a warning (1), an error (2)."""
+    global _sync_debug_mode
     if not 0 <= mode <= 2:
         raise RuntimeError("invalid value of debug_mode, expected one of 0,1,2")
-    if len(_sync_debug_modes) == 1:
-        words = "Synchronization debug mode is a prototype feature and does not yet detect all synchronizing operations"
-        warnings.warn(words, UserWarning, stacklevel=4)
-    _sync_debug_modes[:] = mode, mode
+    if _sync_debug_mode is None:
+        warnings.warn(
+            "Synchronization debug mode is a prototype feature and does not yet detect all "
+            "synchronizing operations",
+            UserWarning,
+            stacklevel=4,
+        )
+    _sync_debug_mode = mode
     compiled().check(WARN, mode == 1)
     compiled().check(REFUSE, mode == 2)
 
 
-_NOTHING = """
+_NO_EFFECT = """
     cudaCachingAllocator_enable sleep emptyCache ipc_collect
     clearCublasWorkspaces resetCublasWorkspaceSize resetCublasLtWorkspaceSize
     record_memory_history record_memory_history_legacy
 """
-"""What does nothing: an operation is done when its call returns, and freed memory is the host's at once."""
+"""The functions that do nothing: operations are synchronous, and freed memory is not cached."""
 
 
-def _answers() -> dict[str, Callable[..., Any]]:
+def _functions() -> dict[str, Callable[..., Any]]:
+    """The functions of ``torch._C``, by name without the prefix ``_cuda_``."""
     virtual = compiled()
     return {
-        **dict.fromkeys(_NOTHING.split(), lambda *args, **kwargs: None),
+        **dict.fromkeys(_NO_EFFECT.split(), lambda *args, **kwargs: None),
         **dict.fromkeys(("setDevice", "exchangeDevice", "maybeExchangeDevice"), exchange),
         "getCompiledVersion": _zero,
         "set_sync_debug_mode": _set_sync_debug_mode,
-        "get_sync_debug_mode": lambda: _sync_debug_modes[0],
+        "get_sync_debug_mode": _get_sync_debug_mode,
         **dict.fromkeys(("isHistoryEnabled", "isCurrentStreamCapturing"), lambda: False),
         "getDeviceCount": virtual.visible,
         "init": _init,
@@ -141,14 +147,14 @@ def _answers() -> dict[str, Callable[..., Any]]:
         "hasPrimaryContext": lambda index: True,
         "canDeviceAccessPeer": lambda a, b: True,
         "getArchFlags": lambda: "",
-        "memoryStats": partial(_of_memory, _stats),
-        "resetPeakMemoryStats": partial(_of_memory, _reset_peak),
-        "resetAccumulatedMemoryStats": partial(_of_memory, _reset_accumulated),
+        "memoryStats": partial(_of_allocator, _stats),
+        "resetPeakMemoryStats": partial(_of_allocator, _reset_peak),
+        "resetAccumulatedMemoryStats": partial(_of_allocator, _reset_accumulated),
         "memorySnapshot": lambda *args: {"segments": [], "device_traces": []},
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,
         "cudaCachingAllocator_raw_alloc": _allocate,
-        "cudaCachingAllocator_raw_delete": lambda address: _raw.pop(address, None),
+        "cudaCachingAllocator_raw_delete": lambda address: _raw_allocations.pop(address, None),
         "setMemoryFraction": _set_fraction,
         "getMemoryFraction": lambda index: _fractions.get(index, 1.0),
         "getCurrentStream": streams.current_on_cuda,
@@ -158,38 +164,40 @@ def _answers() -> dict[str, Callable[..., Any]]:
     }
 
 
-def _own(word: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of its own: torch.compile keeps one handler for each, and refuses a second."""
-    return lambda *args, **kwargs: word(*args, **kwargs)
+def _new_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A new function object: torch.compile accepts one handler for each, and refuses a second."""
+    return lambda *args, **kwargs: function(*args, **kwargs)
 
 
 def replace() -> None:
-    answers = {name: _own(word) for name, word in _answers().items()}
+    functions = {name: _new_function(function) for name, function in _functions().items()}
     if hasattr(core, "_cuda_getDeviceCount"):  # a build with CUDA
-        for name in [
-            name[6:]
-            for name in dir(core)
-            if name.startswith("_cuda_") and callable(getattr(core, name))
-        ]:
-            if name not in answers:
-                replace_name(
-                    f"torch._C:_cuda_{name}",
-                    _refused(f"torch.cuda {name}", "it needs CUDA's driver"),
-                )
-    for name, word in answers.items():
-        replace_name(f"torch._C:_cuda_{name}", word)
-    # 2.29.7, which PyTorch 2.13 for CUDA requires: programs ask whether it is new enough for what they do
+        _refuse_functions_except(functions)
+    for name, function in functions.items():
+        replace_name(f"torch._C:_cuda_{name}", function)
+    # Programs compare NCCL's version with what they need: 2.29.7 is that of PyTorch 2.13 for CUDA.
     replace_name("torch._C:_nccl_version", lambda: 2 << 32 | 29 << 16 | 7)
     replace_name("torch._C:_nccl_version_suffix", bytes)
-    replace_name(
-        "torch:version.cuda", getattr(own.version, "cuda", None) or "0.0"
-    )  # which programs split into numbers
-    _replace_python(answers)
+    # programs split the version into numbers
+    cuda_version = getattr(own.version, "cuda", None) or "0.0"
+    replace_name("torch:version.cuda", cuda_version)
+    _replace_in_torch_cuda(functions)
+
+
+def _refuse_functions_except(functions: Collection[str]) -> None:
+    prefix = "_cuda_"
+    for attribute in dir(core):
+        name = attribute.removeprefix(prefix)
+        if not attribute.startswith(prefix) or name in functions:
+            continue
+        if callable(getattr(core, attribute)):
+            refuse = _refused(f"torch.cuda {name}", "it needs CUDA's driver")
+            replace_name(f"torch._C:{attribute}", refuse)
 
 
 _ERRORS = {0: "no error", 1: "invalid argument", 2: "out of memory"}
 
-_MARKS = (
+_NVTX_FUNCTIONS = (
     "rangePushA",
     "rangePop",
     "rangeStartA",
@@ -198,163 +206,188 @@ _MARKS = (
     "deviceRangeStart",
     "deviceRangeEnd",
 )
-"""What ``torch.cuda.nvtx`` calls."""
+"""The functions that ``torch.cuda.nvtx`` calls."""
 
 
-def _replace_python(answers: dict[str, Callable[..., Any]]) -> None:
-    """The same where ``torch.cuda`` has taken it over while it was imported."""
-    left_out, queued = ("_check_cap", "_check_cub"), getattr(own.cuda, "_queued_calls", [])
-    queued[:] = [call for call in queued if not call[0].__name__.startswith(left_out)]
+def _replace_in_torch_cuda(functions: dict[str, Callable[..., Any]]) -> None:
+    """Replace what ``torch.cuda`` copied from ``torch._C`` when it was imported."""
+    queued_calls = getattr(own.cuda, "_queued_calls", [])
+    checks_of_build = ("_check_cap", "_check_cub")
+    queued_calls[:] = [
+        call for call in queued_calls if not call[0].__name__.startswith(checks_of_build)
+    ]
     for name, value in {
-        "_is_in_bad_fork": answers["isInBadFork"],
-        "_exchange_device": answers["exchangeDevice"],
-        "_maybe_exchange_device": answers["maybeExchangeDevice"],
+        "_is_in_bad_fork": functions["isInBadFork"],
+        "_exchange_device": functions["exchangeDevice"],
+        "_maybe_exchange_device": functions["maybeExchangeDevice"],
         "_get_device_properties": _properties,
         "_device_count_nvml": lambda: -1,
         "_cached_device_count": None,
         "default_generators": tuple(in_use().generators),
-        "graphs._cuda_isCurrentStreamCapturing": answers["isCurrentStreamCapturing"],
-        "_cudart": SimpleNamespace(
-            cudaError=type("cudaError", (int,), {"success": 0}),  # an enumeration
-            cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
-            cudaMemGetInfo=_memory_info,
-            cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
-            cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
-            cudaDeviceSynchronize=lambda: _synchronize(in_use().current()) or 0,
-            cudaProfilerStart=_zero,
-            cudaProfilerStop=_zero,
-        ),
-        "nvtx._nvtx": SimpleNamespace(**dict.fromkeys(_MARKS, _zero)),
+        "graphs._cuda_isCurrentStreamCapturing": functions["isCurrentStreamCapturing"],
+        "_cudart": _cuda_runtime(),
+        "nvtx._nvtx": SimpleNamespace(**dict.fromkeys(_NVTX_FUNCTIONS, _zero)),
     }.items():
         replace_name(f"torch.cuda:{name}", value)
 
 
-def _refused(name: str, instead: str) -> Callable[..., NoReturn]:
+def _cuda_runtime() -> SimpleNamespace:
+    """The functions of CUDA's runtime that ``torch.cuda.cudart()`` provides."""
+    return SimpleNamespace(
+        cudaError=type("cudaError", (int,), {"success": 0}),  # an enumeration
+        cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
+        cudaMemGetInfo=_memory_info,
+        cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
+        cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
+        cudaDeviceSynchronize=lambda: _synchronize(in_use().current()) or 0,
+        cudaProfilerStart=_zero,
+        cudaProfilerStop=_zero,
+    )
+
+
+def _refused(name: str, remedy: str) -> Callable[..., NoReturn]:
     def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-        raise NotImplementedError(f"virtual GPUs have no {name}; {instead}")
+        raise NotImplementedError(f"virtual GPUs have no {name}; {remedy}")
 
     return refuse
 
 
 def replace_unavailable() -> None:
-    for line in (
-        Path(__file__).with_name("unavailable.txt").read_text(encoding="utf-8").splitlines()
-    ):
-        if not line.startswith("#"):
-            names, called, instead = re.split(" {2,}", line)
-            paths: list[str] = names.split()
-            value: Any = _refused(called, instead)
-            if isinstance(getattr(*resolved(paths[0]), None), type):
-                value = type(called.rpartition(".")[2], (), {"__new__": value})
-            for path in paths:
-                replace_name(path, value)
+    """Make functions that virtual GPUs do not have raise an error that names an alternative."""
+    table = Path(__file__).with_name("unavailable.txt").read_text(encoding="utf-8")
+    for line in table.splitlines():
+        if line.startswith("#"):
+            continue
+        paths, public_name, remedy = re.split(" {2,}", line)
+        _replace_by_error(paths.split(), public_name, remedy)
     for name in torch.cuda.tunable.__all__:  # TunableOp is off, and cannot be turned on
-        refuse = _refused(
-            f"torch.cuda.tunable.{name}", "operations are the CPU's and are not tuned"
-        )
-        off = name in ("is_enabled", "tuning_is_enabled", "record_untuned_is_enabled")
-        replace_name(f"torch.cuda.tunable:{name}", (lambda: False) if off else refuse)
+        value: Callable[..., Any]
+        if name in ("is_enabled", "tuning_is_enabled", "record_untuned_is_enabled"):
+            value = _new_function(_false)
+        else:
+            remedy = "operations are the CPU's and are not tuned"
+            value = _refused(f"torch.cuda.tunable.{name}", remedy)
+        replace_name(f"torch.cuda.tunable:{name}", value)
 
 
-def replace_whole() -> None:
-    """Replace profilers, cuDNN, preferred libraries and what shares tensors, which stand on ``torch.cuda``."""
-    _profile()
-    _share()
-    kinds = ("linalg", "blas") if names.has("preferred libraries of linear algebra") else ()
-    preferred = {kind: getattr(core, f"_get_{kind}_preferred_backend")() for kind in kinds}
-    for (
-        kind
-    ) in preferred:  # which a program prefers: torch refuses those that its build does not have
-        replace_name(f"torch._C:_get_{kind}_preferred_backend", partial(preferred.get, kind))
-        replace_name(
-            f"torch._C:_set_{kind}_preferred_backend", partial(preferred.__setitem__, kind)
-        )
+def _replace_by_error(paths: list[str], public_name: str, remedy: str) -> None:
+    value: Any = _refused(public_name, remedy)
+    if isinstance(getattr(*resolved(paths[0]), None), type):
+        value = type(public_name.rpartition(".")[2], (), {"__new__": value})
+    for path in paths:
+        replace_name(path, value)
+
+
+def _false(*args: Any) -> bool:
+    return False
+
+
+def replace_users() -> None:
+    """Replace what uses ``torch.cuda``: profilers, shared tensors, cuDNN, linear algebra."""
+    _replace_profilers()
+    _replace_sharing()
+    _replace_preferred_libraries()
+    _replace_cudnn()
 
     @in_place_of("torch:ops.load_library")
     def load_library(load: Any, path: str) -> None:
         load(path)
-        compiled().cover()  # it may have kernels for real GPUs, as torchvision's: let the CPU's replace them
+        # the library may have kernels for real GPUs, as torchvision has: use those for the CPU
+        compiled().cover()
 
-    replace_name(
-        "torch._C:_has_cuda", True
-    )  # torch.backends.cuda.is_built(), which programs ask before they use GPUs
-    replace_name(
-        "torch._C:_has_cudnn", False
-    )  # who asks gets the truth, also on a build that has it
+    # torch.backends.cuda.is_built(), which programs call before they use GPUs
+    replace_name("torch._C:_has_cuda", True)
     if hasattr(core, "_jit_override_can_fuse_on_gpu"):
         core._jit_override_can_fuse_on_gpu(False)
-    # what cuDNN's functions read is behind a PropModule
-    for name, value in (
-        ("_cudnn", None),
-        ("_init", lambda: False),
-        ("is_acceptable", lambda tensor: False),
-    ):
-        replace_name(f"torch.backends.cudnn:m.{name}", value)
-    os.environ.setdefault(
-        "TRITON_INTERPRET", "1"
-    )  # Triton's kernels run in its interpreter, which reads this first
+    # Triton reads this when it is imported, and runs kernels in its interpreter
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
-def _profile() -> None:
+def _replace_preferred_libraries() -> None:
+    """Keep what the program prefers: torch refuses libraries that its build does not have."""
+    if not names.has("preferred libraries of linear algebra"):
+        return
+    preferred = {
+        "linalg": core._get_linalg_preferred_backend(),
+        "blas": core._get_blas_preferred_backend(),
+    }
+    for kind in preferred:
+        getter = partial(preferred.get, kind)
+        setter = partial(preferred.__setitem__, kind)
+        replace_name(f"torch._C:_get_{kind}_preferred_backend", getter)
+        replace_name(f"torch._C:_set_{kind}_preferred_backend", setter)
+
+
+def _replace_cudnn() -> None:
+    """There is no cuDNN, even in a build of torch that has it."""
+    replace_name("torch._C:_has_cudnn", False)
+    # the module that cuDNN's functions read is behind a PropModule
+    replace_name("torch.backends.cudnn:m._cudnn", None)
+    replace_name("torch.backends.cudnn:m._init", _new_function(_false))
+    replace_name("torch.backends.cudnn:m.is_acceptable", _new_function(_false))
+
+
+def _replace_profilers() -> None:
     """Profile the CPU, where everything runs: recording CUDA's events needs a driver."""
     from torch.profiler import ProfilerActivity
 
     @in_place_of("torch.profiler.profiler:_KinetoProfile.__init__")  # all profilers derive from it
-    def init(make: Any, self: Any, *, activities: Any = None, **kwargs: Any) -> None:
-        kept = set(activities or ()) - {ProfilerActivity.CUDA}
-        make(self, activities=kept or {ProfilerActivity.CPU}, **kwargs)
+    def init(torchs_init: Any, self: Any, *, activities: Any = None, **kwargs: Any) -> None:
+        without_cuda = set(activities or ()) - {ProfilerActivity.CUDA}
+        torchs_init(self, activities=without_cuda or {ProfilerActivity.CPU}, **kwargs)
 
     @in_place_of("torch.autograd.profiler:profile.__init__")
-    def init_legacy(make: Any, self: Any, enabled: bool = True, **kwargs: Any) -> None:
-        if kwargs.get("use_cuda"):  # which PyTorch 2.15 has no longer
+    def init_legacy(torchs_init: Any, self: Any, enabled: bool = True, **kwargs: Any) -> None:
+        if kwargs.get("use_cuda"):  # PyTorch 2.15 no longer has this parameter
             kwargs["use_cuda"] = False
         if kwargs.get("use_device") == "cuda":
             kwargs["use_device"] = None
-        make(self, enabled, **kwargs)
+        torchs_init(self, enabled, **kwargs)
 
     replace_name("torch.profiler.profiler:supported_activities", lambda: {ProfilerActivity.CPU})
     replace_name("torch.autograd.profiler:emit_nvtx.__enter__", lambda self: self)
     replace_name("torch.autograd.profiler:emit_nvtx.__exit__", lambda self, *error: None)
 
 
-def _share() -> None:
-    """Send tensors to other processes in shared memory of the host, instead of by CUDA's handles."""
+def _replace_sharing() -> None:
+    """Send tensors to other processes in shared memory of the host, not by handles of CUDA."""
     if not names.has("tensors sent to other processes"):
         return
-    plain: Any = reductions.reduce_tensor
+    torchs_reduce: Any = reductions.reduce_tensor
 
     def reduce_tensor(tensor: Any) -> Any:
-        whole = (
-            tensor.layout == torch.strided and not tensor.is_nested
-        )  # torch takes others apart, and sends the parts
-        refused = tensor.requires_grad and not tensor.is_leaf  # by torch
-        if (
-            refused
-            or not whole
-            or not tensor.is_cuda
-            or type(tensor) not in (torch.Tensor, torch.nn.Parameter)
-        ):
-            return plain(tensor)
+        if not _is_shareable(tensor):
+            return torchs_reduce(tensor)
         with torch.no_grad():
-            # the tensor's memory as a CPU tensor, where other processes find it
+            # the tensor's memory as a CPU tensor, which other processes can open
             host: torch.Tensor = torch.ops.xdevice_virtual.host(tensor.detach())
             host.untyped_storage().share_memory_()
             torch.ops.xdevice_virtual.refresh(tensor.detach())
-        return _received, (
-            host,
-            tensor.get_device(),
-            type(tensor) is torch.nn.Parameter,
-            tensor.requires_grad,
-        )
+        is_parameter = type(tensor) is torch.nn.Parameter
+        return _rebuild, (host, tensor.get_device(), is_parameter, tensor.requires_grad)
 
     replace_name("torch.multiprocessing.reductions:reduce_tensor", reduce_tensor)
     for cls in (torch.Tensor, torch.nn.Parameter):
         ForkingPickler.register(cls, reduce_tensor)
 
 
-def _received(host: torch.Tensor, index: int, parameter: bool, requires_grad: bool) -> torch.Tensor:
+def _is_shareable(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is on a GPU, dense and a leaf.
+
+    torch sends the parts of sparse and nested tensors, and refuses tensors that are not leaves.
+    """
+    if not tensor.is_cuda or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+        return False
+    if tensor.layout != torch.strided or tensor.is_nested:
+        return False
+    return tensor.is_leaf or not tensor.requires_grad
+
+
+def _rebuild(
+    host: torch.Tensor, index: int, is_parameter: bool, requires_grad: bool
+) -> torch.Tensor:
     own.cuda.init()
-    made: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
-    return (
-        torch.nn.Parameter(made, requires_grad) if parameter else made.requires_grad_(requires_grad)
-    )
+    tensor: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
+    if is_parameter:
+        return torch.nn.Parameter(tensor, requires_grad)
+    return tensor.requires_grad_(requires_grad)

@@ -1,4 +1,4 @@
-"""Extensions that programs compile: virtual GPUs cannot run kernels for CUDA, and refuse what has none."""
+"""Extensions that programs compile: sources for CUDA are refused."""
 
 import os
 from collections.abc import Generator
@@ -19,26 +19,27 @@ def refuse() -> None:
 def _replace(module: ModuleType) -> None:
     @in_place_of("torch.utils.cpp_extension:load")
     def load(compile_and_import: Any, *args: Any, **kwargs: Any) -> Any:
-        given = signature(compile_and_import).bind(*args, **kwargs).arguments
-        sources = given["sources"]
+        arguments = signature(compile_and_import).bind(*args, **kwargs).arguments
+        sources = arguments["sources"]
         files = [sources] if isinstance(sources, str) else sources
-        if given.get("with_cuda") or any(str(file).endswith((".cu", ".cuh")) for file in files):
+        has_cuda_files = any(str(file).endswith((".cu", ".cuh")) for file in files)
+        if arguments.get("with_cuda") or has_cuda_files:
             raise _refusal("load")
-        with _of_cpu_alone():
+        with _refusing_new_operations_on_cuda():
             return compile_and_import(*args, **kwargs)
 
     @in_place_of("torch.utils.cpp_extension:load_inline")
     def load_inline(compile_and_import: Any, *args: Any, **kwargs: Any) -> Any:
-        given = signature(compile_and_import).bind(*args, **kwargs).arguments
-        if given.get("with_cuda") or given.get("cuda_sources"):
+        arguments = signature(compile_and_import).bind(*args, **kwargs).arguments
+        if arguments.get("with_cuda") or arguments.get("cuda_sources"):
             raise _refusal("load_inline")
-        with _of_cpu_alone():
+        with _refusing_new_operations_on_cuda():
             return compile_and_import(*args, **kwargs)
 
     @in_place_of("torch.utils.cpp_extension:_get_cuda_arch_flags")
-    def get_cuda_arch_flags(of_visible_gpus: Any, *args: Any, **kwargs: Any) -> Any:
+    def get_cuda_arch_flags(torchs_function: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            return of_visible_gpus(*args, **kwargs)
+            return torchs_function(*args, **kwargs)
         except ValueError as error:
             if os.environ.get("TORCH_CUDA_ARCH_LIST", "native") != "native":
                 raise
@@ -49,17 +50,19 @@ def _replace(module: ModuleType) -> None:
 
 
 @contextmanager
-def _of_cpu_alone() -> Generator[None]:
-    """Let CUDA refuse the operations that are registered in the block with a kernel for the CPU."""
-    registered_for = core._dispatch_get_registrations_for_dispatch_key
-    earlier = set(registered_for("CPU"))
+def _refusing_new_operations_on_cuda() -> Generator[None]:
+    """Make virtual GPUs refuse operations that the block registers for the CPU only."""
+    operations_with_kernel = core._dispatch_get_registrations_for_dispatch_key
+    operations_before = set(operations_with_kernel("CPU"))
     yield
-    for operation in set(registered_for("CPU")) - earlier - set(registered_for("CUDA")):
+    new_operations = set(operations_with_kernel("CPU")) - operations_before
+    for operation in new_operations - set(operations_with_kernel("CUDA")):
         compiled().leave_on_cpu(operation.encode())
 
 
 def _refusal(function: str) -> NotImplementedError:
     return NotImplementedError(
-        f"virtual GPUs have no CUDA kernels of extensions, which torch.utils.cpp_extension.{function} "
-        "compiles for real GPUs; give it C++ sources alone, which call operations of torch"
+        "virtual GPUs have no CUDA kernels of extensions, which "
+        f"torch.utils.cpp_extension.{function} compiles for real GPUs; "
+        "give it C++ sources alone, which call operations of torch"
     )

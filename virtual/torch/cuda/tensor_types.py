@@ -1,5 +1,6 @@
-"""``torch.cuda.FloatTensor`` and the like, which a build for the CPU refuses to make, and the default type."""
+"""``torch.cuda.FloatTensor`` and the like, which builds for the CPU lack, and the default type."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -8,14 +9,14 @@ from xdevice.virtual.torch.private_names import core, in_place_of, replace_name
 
 Tensor = torch.Tensor
 
-_TYPES = {
+_DTYPES = {
     name: getattr(torch, name.lower())
     for name in ("Float", "Double", "Half", "BFloat16", "Long", "Int", "Short")
 } | {"Bool": torch.bool, "Char": torch.int8, "Byte": torch.uint8}
 
 
-class _Kind(type):
-    """The type of those types: a tensor on a GPU is an instance of the one of its dtype and layout."""
+class _TensorType(type):
+    """The metaclass of these types: a tensor on a GPU is an instance by its dtype and layout."""
 
     dtype: torch.dtype
     layout: torch.layout
@@ -29,84 +30,96 @@ class _Kind(type):
         return f"<class {cls.__name__!r}>"
 
     def __call__(cls, *args: Any, device: Any = None) -> Tensor:
-        there = torch.device("cuda" if device is None else device)
-        if there.type != "cuda":
+        if device is None:
+            device = "cuda"
+        device = torch.device(device)
+        if device.type != "cuda":
             raise RuntimeError(
-                f"legacy constructor expects device type: cuda but device type: {there.type} was passed"
+                "legacy constructor expects device type: cuda but device type: "
+                f"{device.type} was passed"
             )
         if cls.layout is torch.sparse_coo:
-            return cls._sparse(*args, device=there)
+            return cls._sparse(*args, device=device)
         if len(args) == 1 and isinstance(args[0], Tensor):
             cls._check(args[0])
             return args[0].detach()
         if len(args) == 1 and not isinstance(args[0], (int, torch.Size)):
-            return torch.tensor(args[0], dtype=cls.dtype, device=there)
-        size = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args or (0,)
-        return torch.empty(size, dtype=cls.dtype, device=there)
+            return torch.tensor(args[0], dtype=cls.dtype, device=device)
+        return torch.empty(_size(args), dtype=cls.dtype, device=device)
 
     def _sparse(cls, *args: Any, device: torch.device) -> Tensor:
-        """Of indices and values, and perhaps a size; or empty, of a size."""
+        """A tensor of indices, values and an optional size; or an empty tensor of a size."""
         if args and isinstance(args[0], Tensor):
             for tensor, dtype in zip(args, (torch.int64, cls.dtype), strict=False):
                 if isinstance(tensor, Tensor):
                     cls._check(tensor, dtype)
             return torch.sparse_coo_tensor(*args, device=device)
-        size = args[0] if len(args) == 1 and isinstance(args[0], torch.Size) else args or (0,)
-        return torch.empty(size, dtype=cls.dtype, device=device, layout=torch.sparse_coo)
+        return torch.empty(_size(args), dtype=cls.dtype, device=device, layout=torch.sparse_coo)
 
     def _check(cls, tensor: Tensor, dtype: torch.dtype | None = None) -> None:
         if not tensor.is_cuda or tensor.dtype != (dtype or cls.dtype):
             raise TypeError(f"expected {cls.__name__} (got {tensor.type()})")
 
 
+def _size(args: tuple[Any, ...]) -> Sequence[int]:
+    """The size that a constructor's arguments give: a `torch.Size`, numbers, or none for (0,)."""
+    if len(args) == 1 and isinstance(args[0], torch.Size):
+        return args[0]
+    return args or (0,)
+
+
 def replace() -> None:
-    for space, layout in ("torch.cuda", torch.strided), ("torch.cuda.sparse", torch.sparse_coo):
-        for name, dtype in _TYPES.items():
-            if layout is torch.strided or dtype is not torch.bool:
-                full = f"{space}.{name}Tensor"  # `Tensor.type` reads the name
-                made = {
-                    "dtype": dtype,
-                    "layout": layout,
-                    "is_cuda": True,
-                    "is_sparse": layout is torch.sparse_coo,
-                }
-                replace_name(
-                    f"{space}:{name}Tensor", _Kind(full, (), {**made, "__module__": space})
-                )
+    for name, dtype in _DTYPES.items():
+        _replace_type("torch.cuda", name, dtype, torch.strided)
+        if dtype is not torch.bool:
+            _replace_type("torch.cuda.sparse", name, dtype, torch.sparse_coo)
     _replace_default()
 
 
-_default: list[Any] = []
-"""The type that ``torch.Tensor(…)`` makes, where that is one of a GPU's."""
+def _replace_type(module: str, name: str, dtype: torch.dtype, layout: torch.layout) -> None:
+    attributes = {
+        "__module__": module,
+        "dtype": dtype,
+        "layout": layout,
+        "is_cuda": True,
+        "is_sparse": layout is torch.sparse_coo,
+    }
+    # `Tensor.type` reads the name
+    tensor_type = _TensorType(f"{module}.{name}Tensor", (), attributes)
+    replace_name(f"{module}:{name}Tensor", tensor_type)
+
+
+_default: _TensorType | None = None
+"""The type that ``torch.Tensor(…)`` makes, if the program has set one on a GPU."""
 
 
 def _replace_default() -> None:
-    """The default type, which factories without ``device=`` follow, and ``torch.Tensor(…)``."""
+    """Make the default type apply to factories without ``device=``, and to ``torch.Tensor(…)``."""
 
     @in_place_of("torch:set_default_tensor_type")
-    def set_default_tensor_type(plain: Any, t: Any) -> None:
+    def set_default_tensor_type(torchs_function: Any, t: Any) -> None:
+        global _default
         name = t if isinstance(t, str) else t.__name__
         if not name.startswith("torch.cuda."):
-            _default.clear()
+            _default = None
             torch.set_default_device(None)
-            plain(t)
+            torchs_function(t)
             return
-        kind = getattr(torch.cuda, name.rpartition(".")[2])
-        torch.set_default_dtype(kind.dtype)
+        tensor_type = getattr(torch.cuda, name.rpartition(".")[2])
+        torch.set_default_dtype(tensor_type.dtype)
         torch.set_default_device("cuda")
-        if "__new__" not in vars(
-            Tensor
-        ):  # from now on: it costs nothing where no program asks for it
+        # not earlier, so that programs that set no default type are not slower
+        if "__new__" not in vars(Tensor):
             replace_name("torch:Tensor.__new__", staticmethod(_new))
-        _default[:] = [kind]
+        _default = tensor_type
 
 
-def _new(
-    *given: Any, **options: Any
-) -> Tensor:  # with parameters that Dynamo takes for those of a C function
-    cls, *args = given
-    made_of = args[0] if args else None
-    if not _default or isinstance(made_of, (Tensor, torch.UntypedStorage, torch.TypedStorage)):
+# the parameters are those that Dynamo expects of a C function
+def _new(*cls_and_args: Any, **options: Any) -> Tensor:
+    cls, *args = cls_and_args
+    source = args[0] if args else None
+    is_view = isinstance(source, (Tensor, torch.UntypedStorage, torch.TypedStorage))
+    if _default is None or is_view:
         return core.TensorBase.__new__(cls, *args, **options)  # type: ignore[no-any-return]  # a C class
-    made: Tensor = _default[0](*args, **options)
-    return made if cls is Tensor else made.as_subclass(cls)
+    tensor = _default(*args, **options)
+    return tensor if cls is Tensor else tensor.as_subclass(cls)

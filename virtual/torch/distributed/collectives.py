@@ -29,7 +29,7 @@ def replace(check: Check | None) -> None:
     """Replace torch's kernels, futures, and what coalesces collectives; ``check`` raises NCCL's errors."""
     _replace_futures()
     _replace_coalescing()
-    ours, key = kernels_of("c10d"), runtime.key()
+    ours, key = kernels_of("c10d"), runtime.dispatch_key()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
         for full in core._dispatch_get_registrations_for_dispatch_key(key):

@@ -17,7 +17,7 @@ from xdevice.virtual.torch import copies
 from xdevice.virtual.torch.in_python import memory, nested
 from xdevice.virtual.torch.in_python.randomness import check
 from xdevice.virtual.torch.private_names import core, storage_of
-from xdevice.virtual.torch.runtime import NAME, in_use, index_of, known
+from xdevice.virtual.torch.runtime import NAME, in_use, index_of, xdevice_device
 
 _CPU = torch.device("cpu")
 _WAITS = {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
@@ -212,7 +212,9 @@ class Call:
     def _mixed(self) -> RuntimeError:
         there = {torch.device(NAME, self._here()), self.stranger}
         if mixing.is_forbidden():
-            return mixed(self.plan.name, [known(device) for device in there if device is not None])
+            return mixed(
+                self.plan.name, [xdevice_device(device) for device in there if device is not None]
+            )
         first, second = sorted(map(str, there), key=lambda name: (name.startswith("cpu"), name))
         return RuntimeError(
             f"Expected all tensors to be on the same device, but found at least two devices, {first} and {second}! "

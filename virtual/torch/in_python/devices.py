@@ -48,7 +48,7 @@ class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to c
         try:
             ctypes.pythonapi.PyErr_Occurred()  # ctypes raises the pending exception
         except BaseException as error:
-            autograd.lost.error = error
+            autograd.pending.error = error
         return core._autograd.DeviceType.PrivateUse1
 
 
@@ -98,7 +98,7 @@ class InPython(Runtime):
         _answer_for_accelerator()
         replace_name("torch:Generator", randomness.Generator)
         self.generators += [torch.Generator(f"{NAME}:{i}") for i in range(self.count)]
-        autograd.compute_here()
+        autograd.run_in_calling_thread()
         _replace_factories()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda: setattr(self, "_forked", self._used))

@@ -1,4 +1,4 @@
-"""Attention by the algorithms that torch has for the CPU, where it would choose among those for GPUs."""
+"""Attention by torch's algorithms for the CPU, in place of those for GPUs."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,9 +15,10 @@ _FLASH = 1  # torch.nn.attention.SDPBackend.FLASH_ATTENTION
 
 
 def register() -> None:
-    ours = kernels_of("aten")
-    for key in (runtime.key(), f"Autograd{runtime.key()}"):
-        ours.impl("scaled_dot_product_attention", _attention, key)
+    kernels = kernels_of("aten")
+    key = runtime.dispatch_key()
+    for each_key in (key, f"Autograd{key}"):
+        kernels.impl("scaled_dot_product_attention", _attention, each_key)
     in_place_of("torch.nested._internal.ops:jagged_scaled_dot_product_attention")(_jagged)
 
 
@@ -30,34 +31,48 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     causal: bool = False,
     **options: Any,
 ) -> Tensor:
-    """Attention by the algorithm that torch chooses on the CPU, and by the plain one where CUDA has no other."""
+    """Attention by the algorithm that torch chooses on the CPU, or by the one without fusion."""
     _check_attention(q, k, v, mask, causal)
-    choose, math = aten._fused_sdp_choice.default, aten._scaled_dot_product_attention_math.default
+    fused = _is_fused(q, k, v, mask, dropout, causal, **options)
+    if mask is not None and mask.dtype == torch.bool:
+        # both algorithms below would add a Boolean mask as numbers
+        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
+    results: tuple[Tensor, ...]
+    if not fused:
+        math = aten._scaled_dot_product_attention_math.default
+        results = math(q, k, v, mask, dropout, causal, None, **options)
+        return results[0]
+    # the fused kernel needs a batch dimension, and torch 2.15 chooses the kernel without one too
+    has_batch = q.dim() != 3
+    if not has_batch:
+        q, k, v = q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0)
+        if mask is not None and mask.dim() == 3:
+            mask = mask.unsqueeze(0)
+    flash = aten._scaled_dot_product_flash_attention_for_cpu.default
+    results = flash(q, k, v, dropout, causal, attn_mask=mask, scale=options.get("scale"))
+    return results[0] if has_batch else results[0].squeeze(0)
+
+
+def _is_fused(  # noqa: PLR0913, PLR0917  (torch's signature)
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Maybe,
+    dropout: float,
+    causal: bool,
+    **options: Any,
+) -> bool:
+    """Whether the fused algorithm for the CPU computes this attention."""
     if own.backends.cuda.math_sdp_enabled():
-        fused = choose(q, k, v, mask, dropout, causal, **options) == _FLASH
+        choose = aten._fused_sdp_choice.default
+        fused = bool(choose(q, k, v, mask, dropout, causal, **options) == _FLASH)
     else:
         _check_algorithms(q, mask)
-        fused = (
-            dropout == 0
-            and q.size(-1) == v.size(-1)
-            and not (mask is not None and mask.requires_grad)
-        )
-    if q.dtype == torch.float64 and runtime.in_use().name == "cuda":
-        fused = False  # as on CUDA, so that there is a second derivative
-    if (
-        mask is not None and mask.dtype == torch.bool
-    ):  # both algorithms below would add it as numbers
-        mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
-    found: tuple[Tensor, ...]
-    if not fused:
-        found = math(q, k, v, mask, dropout, causal, None, **options)
-        return found[0]
-    flash, kept = aten._scaled_dot_product_flash_attention_for_cpu.default, q.dim()
-    if kept == 3:  # the kernel is for a batch, and torch 2.15 chooses it without one too
-        q, k, v = q.unsqueeze(0), k.unsqueeze(0), v.unsqueeze(0)
-        mask = mask.unsqueeze(0) if mask is not None and mask.dim() == 3 else mask
-    found = flash(q, k, v, dropout, causal, attn_mask=mask, scale=options.get("scale"))
-    return found[0].squeeze(0) if kept == 3 else found[0]
+        mask_needs_grad = mask is not None and mask.requires_grad
+        fused = dropout == 0 and q.size(-1) == v.size(-1) and not mask_needs_grad
+    # as on CUDA, float64 is not fused, so that a second derivative exists
+    is_double_on_cuda = q.dtype == torch.float64 and runtime.in_use().name == "cuda"
+    return fused and not is_double_on_cuda
 
 
 def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
@@ -70,39 +85,49 @@ def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
     is_causal: bool = False,
     **options: Any,
 ) -> Tensor:
-    """Attention of jagged tensors: where each word sees those before it, torch has an algorithm for GPUs alone."""
-    whole, here = query.transpose(1, 2), query.device.type == runtime.in_use().name
-    if not is_causal or attn_mask is not None or not here or whole._ragged_idx != 1:
+    """Attention of jagged tensors: torch has an algorithm for causal attention on GPUs only."""
+    sequences = query.transpose(1, 2)
+    is_virtual = query.device.type == runtime.in_use().name
+    if not is_causal or attn_mask is not None or not is_virtual or sequences._ragged_idx != 1:
         return attend(query, key, value, attn_mask, dropout_p, is_causal, **options)
-    parts = zip(*(x.transpose(1, 2).unbind() for x in (query, key, value)), strict=True)
     attend_densely = own.nn.functional.scaled_dot_product_attention
-    made = [
-        attend_densely(*(x.transpose(0, 1) for x in part), None, dropout_p, True, **options)
-        for part in parts
-    ]
-    values = torch.cat([x.transpose(0, 1) for x in made])
-    return torch.nested.nested_tensor_from_jagged(values, whole.offsets()).transpose(1, 2)
+    queries, keys, values = (x.transpose(1, 2).unbind() for x in (query, key, value))
+    results = []
+    for sequence in zip(queries, keys, values, strict=True):
+        q, k, v = (x.transpose(0, 1) for x in sequence)
+        result = attend_densely(q, k, v, None, dropout_p, True, **options)
+        results.append(result.transpose(0, 1))
+    nested = torch.nested.nested_tensor_from_jagged(torch.cat(results), sequences.offsets())
+    return nested.transpose(1, 2)
 
 
 def _check_algorithms(q: Tensor, mask: Maybe) -> None:
-    """Raise torch's error where `sdpa_kernel` leaves no algorithm, or none that CUDA has for the tensors."""
-    allowed, faithful = own.backends.cuda, runtime.is_faithful()
-    short, batch = (
-        q.dtype in {torch.float16, torch.bfloat16} or not faithful,
-        q.dim() == 4 or not faithful,
-    )
-    cudnn = allowed.cudnn_sdp_enabled() and short
-    flash = allowed.flash_sdp_enabled() and short and (mask is None or not faithful)
-    efficient = allowed.mem_efficient_sdp_enabled() and (q.dtype != torch.float64 or not faithful)
-    if not (batch and (cudnn or flash or efficient)):
-        raise RuntimeError("No available kernel. Aborting execution.")
+    """Raise torch's error if `sdpa_kernel` allows no algorithm that CUDA has for the tensors."""
+    if _has_algorithm(q, mask):
+        return
+    raise RuntimeError("No available kernel. Aborting execution.")
+
+
+def _has_algorithm(q: Tensor, mask: Maybe) -> bool:
+    settings = own.backends.cuda
+    cudnn = settings.cudnn_sdp_enabled()
+    flash = settings.flash_sdp_enabled()
+    efficient = settings.mem_efficient_sdp_enabled()
+    if runtime.is_faithful():
+        is_half = q.dtype in {torch.float16, torch.bfloat16}
+        cudnn = cudnn and is_half
+        flash = flash and is_half and mask is None
+        efficient = efficient and q.dtype != torch.float64
+        if q.dim() != 4:
+            return False
+    return bool(cudnn or flash or efficient)
 
 
 def _check_attention(q: Tensor, k: Tensor, v: Tensor, mask: Maybe, causal: bool) -> None:
-    """Raise torch's errors, which it raises in the operation that is replaced here."""
-    alike = q.dtype == k.dtype == v.dtype and min(q.dim(), k.dim(), v.dim()) >= 2
-    if not alike or (
-        mask is not None and (causal or mask.dtype not in (torch.bool, torch.float, q.dtype))
-    ):
+    """Raise the errors of torch's own operation, which this module replaces."""
+    valid = q.dtype == k.dtype == v.dtype and min(q.dim(), k.dim(), v.dim()) >= 2
+    if mask is not None:
+        valid = valid and not causal and mask.dtype in (torch.bool, torch.float, q.dtype)
+    if not valid:  # torch's operation raises its error, on tensors without memory
         on_meta = [None if x is None else x.to("meta") for x in (q, k, v, mask)]
         aten.scaled_dot_product_attention.default(*on_meta, is_causal=causal)

@@ -1,4 +1,4 @@
-"""The functions under ``torch.nn.DataParallel``, which torch has for CUDA only."""
+"""The functions that ``torch.nn.DataParallel`` calls, which torch has for CUDA only."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,123 +9,147 @@ from xdevice.virtual.torch.private_names import in_place_of, replace_name
 from xdevice.virtual.torch.runtime import in_use
 
 Tensor = torch.Tensor
+Target = int | torch.device
+"""A GPU by its index, the CPU by -1, or a device."""
 
 
 def replace() -> None:
-    for name, ours in _FUNCTIONS.items():
-        replace_name(f"torch._C:{name}", ours)
+    for name, function in _FUNCTIONS.items():
+        replace_name(f"torch._C:{name}", function)
 
     @in_place_of("torch.cuda.nccl:is_available")
-    def is_available(
-        ask: Any, tensors: Any
-    ) -> bool:  # which warns where torch was built without NCCL
-        return not any(map(_is_ours, tensors)) and ask(tensors)
+    def is_available(torchs_answer: Any, tensors: Any) -> bool:
+        # torch's function warns if torch was built without NCCL
+        return not any(map(_is_virtual, tensors)) and torchs_answer(tensors)
 
 
-def _is_ours(tensor: Tensor) -> bool:
+def _is_virtual(tensor: Tensor) -> bool:
     return tensor.device.type == in_use().name
 
 
-def _device(index: int | torch.device) -> torch.device:
+def _device(index: Target) -> torch.device:
     if isinstance(index, torch.device):
         return index
-    return torch.device("cpu") if index < 0 else torch.device(in_use().name, index)
+    if index < 0:
+        return torch.device("cpu")
+    return torch.device(in_use().name, index)
 
 
-def _check(right: bool, words: str) -> None:
-    if not right:
-        raise RuntimeError(words)
-
-
-def _check_on_gpus(out: Sequence[Tensor]) -> None:
-    for i, made in enumerate(out):
-        _check(
-            _is_ours(made),
-            f"Expected all output tensors to be CUDA tensors, but output tensor at index {i} is not",
-        )
+def _check_on_gpus(outputs: Sequence[Tensor]) -> None:
+    for i, output in enumerate(outputs):
+        if not _is_virtual(output):
+            raise RuntimeError(
+                "Expected all output tensors to be CUDA tensors, but output tensor at index "
+                f"{i} is not"
+            )
 
 
 def _scatter(
-    tensor: Any, targets: Sequence[int], sizes: Any = None, dim: int = 0, streams: Any = None
+    tensor: Tensor,
+    targets: Sequence[int],
+    sizes: Sequence[int] | None = None,
+    dim: int = 0,
+    streams: Any = None,
 ) -> list[Tensor]:
-    _check(len(targets) > 0, "Expected at least one device to scatter to")
-    lengths = f"len(devices) = {len(targets)} and len(chunk_sizes) = {len(sizes or ())}"
-    same = not sizes or len(sizes) == len(targets)
-    _check(same, f"Expected devices and chunk_sizes to be of same length, but got {lengths}")
+    if not targets:
+        raise RuntimeError("Expected at least one device to scatter to")
+    if sizes and len(sizes) != len(targets):
+        raise RuntimeError(
+            "Expected devices and chunk_sizes to be of same length, but got "
+            f"len(devices) = {len(targets)} and len(chunk_sizes) = {len(sizes)}"
+        )
     parts = tensor.split(list(sizes), dim) if sizes else tensor.chunk(len(targets), dim)
-    return [
-        part.to(_device(target)) for part, target in zip(parts, targets, strict=False)
-    ]  # fewer rows than devices
-
-
-def _joined(tensors: Sequence[Tensor], dim: int, where: torch.device) -> Tensor:
-    _check(len(tensors) > 0, "Expected at least one tensor to gather from")
-    first = tensors[0]
-    for i, tensor in enumerate(tensors):
-        place = f"but tensor at index {i}"
-        there = f"{place} is on '{tensor.device}'"
-        _check(_is_ours(tensor), f"Expected all input tensors to be CUDA tensors, {there}")
-        dims = f"{place} has {tensor.dim()} dimensions, (expected {first.dim()})"
-        _check(
-            tensor.dim() == first.dim(),
-            f"Expected all input tensors to have the same number of dimensions, {dims}",
-        )
-        expected = list(first.shape)
-        expected[dim] = tensor.size(dim)
-        shapes = f"{list(tensor.shape)}, but expected {expected}"
-        _check(
-            list(tensor.shape) == expected, f"Input tensor at index {i} has invalid shape {shapes}"
-        )
-    return torch.cat([tensor.to(where) for tensor in tensors], dim)
+    # there are fewer parts than devices if the tensor has fewer rows
+    pairs = zip(parts, targets, strict=False)
+    return [part.to(_device(target)) for part, target in pairs]
 
 
 def _scatter_out(
-    tensor: Any, out: Sequence[Tensor], dim: int = 0, streams: Any = None
+    tensor: Tensor, outputs: Sequence[Tensor], dim: int = 0, streams: Any = None
 ) -> list[Tensor]:
-    _check(len(out) > 0, "Expected at least one output tensor to scatter to")
-    _check_on_gpus(out)
-    for i, made in enumerate(out):
+    if not outputs:
+        raise RuntimeError("Expected at least one output tensor to scatter to")
+    _check_on_gpus(outputs)
+    for i, output in enumerate(outputs):
         expected = list(tensor.shape)
-        expected[dim] = made.size(dim) if made.dim() == tensor.dim() else -1
-        _check(
-            list(made.shape) == expected,
-            f"Output tensor at index {i} has incorrect shape: {list(made.shape)}",
+        expected[dim] = output.size(dim) if output.dim() == tensor.dim() else -1
+        shape = list(output.shape)
+        if shape != expected:
+            raise RuntimeError(f"Output tensor at index {i} has incorrect shape: {shape}")
+    sizes = [output.size(dim) for output in outputs]
+    if sum(sizes) != tensor.size(dim):
+        raise RuntimeError(
+            f"Total size for output tensors along scatter dim {dim % tensor.dim()} does not match "
+            f"(got {sum(sizes)} but expected {tensor.size(dim)})"
         )
-    sizes = [made.size(dim) for made in out]
-    totals = f"(got {sum(sizes)} but expected {tensor.size(dim)})"
-    matches = sum(sizes) == tensor.size(dim)
-    _check(
-        matches,
-        f"Total size for output tensors along scatter dim {dim % tensor.dim()} does not match {totals}",
-    )
-    return [made.copy_(part) for made, part in zip(out, tensor.split(sizes, dim), strict=True)]
+    parts = tensor.split(sizes, dim)
+    return [output.copy_(part) for output, part in zip(outputs, parts, strict=True)]
 
 
-def _broadcast_out(tensor: Tensor, out: Sequence[Tensor]) -> list[Tensor]:
-    _check_on_gpus(out)
-    for i, made in enumerate(out):
-        shapes = (
-            f"{list(tensor.shape)}, but output tensor at index {i} has shape {list(made.shape)}"
-        )
-        same = made.shape == tensor.shape
-        _check(
-            same, f"Expected all output tensors to have same shape as the source tensor {shapes}"
-        )
-    return [made.copy_(tensor) for made in out]
+def _gather(tensors: Sequence[Tensor], dim: int, target: Target | None) -> Tensor:
+    index = in_use().current() if target is None else target
+    return _concatenated(tensors, dim, _device(index))
+
+
+def _gather_out(tensors: Sequence[Tensor], output: Tensor, dim: int) -> Tensor:
+    return output.copy_(_concatenated(tensors, dim, output.device))
+
+
+def _concatenated(tensors: Sequence[Tensor], dim: int, device: torch.device) -> Tensor:
+    if not tensors:
+        raise RuntimeError("Expected at least one tensor to gather from")
+    first = tensors[0]
+    for i, tensor in enumerate(tensors):
+        if not _is_virtual(tensor):
+            raise RuntimeError(
+                f"Expected all input tensors to be CUDA tensors, but tensor at index {i} "
+                f"is on '{tensor.device}'"
+            )
+        if tensor.dim() != first.dim():
+            raise RuntimeError(
+                "Expected all input tensors to have the same number of dimensions, but tensor at "
+                f"index {i} has {tensor.dim()} dimensions, (expected {first.dim()})"
+            )
+        expected = list(first.shape)
+        expected[dim] = tensor.size(dim)
+        shape = list(tensor.shape)
+        if shape != expected:
+            raise RuntimeError(
+                f"Input tensor at index {i} has invalid shape {shape}, but expected {expected}"
+            )
+    return torch.cat([tensor.to(device) for tensor in tensors], dim)
+
+
+def _broadcast(tensor: Tensor, targets: Sequence[Target]) -> list[Tensor]:
+    """The tensor on each device; the result on its own device is the tensor itself."""
+    return [tensor.to(_device(target)) for target in targets]
+
+
+def _broadcast_coalesced(
+    tensors: Sequence[Tensor], targets: Sequence[Target], buffer_size: int
+) -> list[list[Tensor]]:
+    devices = [_device(target) for target in targets]
+    return [[tensor.to(device) for tensor in tensors] for device in devices]
+
+
+def _broadcast_out(tensor: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:
+    _check_on_gpus(outputs)
+    for i, output in enumerate(outputs):
+        if output.shape != tensor.shape:
+            raise RuntimeError(
+                "Expected all output tensors to have same shape as the source tensor "
+                f"{list(tensor.shape)}, but output tensor at index {i} has shape "
+                f"{list(output.shape)}"
+            )
+    return [output.copy_(tensor) for output in outputs]
 
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "_scatter": _scatter,
     "_scatter_out": _scatter_out,
-    "_gather": lambda xs, dim, to: _joined(
-        xs, dim, _device(in_use().current() if to is None else to)
-    ),
-    "_gather_out": lambda xs, out, dim: out.copy_(_joined(xs, dim, out.device)),
-    "_broadcast": lambda x, targets: [
-        x.to(_device(to)) for to in targets
-    ],  # the first to where it is: itself
-    "_broadcast_coalesced": lambda xs, targets, size: [
-        [x.to(_device(to)) for x in xs] for to in targets
-    ],
+    "_gather": _gather,
+    "_gather_out": _gather_out,
+    "_broadcast": _broadcast,
+    "_broadcast_coalesced": _broadcast_coalesced,
     "_broadcast_out": _broadcast_out,
 }

@@ -1,9 +1,9 @@
-"""Modules, which move in place.
+"""Move modules in place.
 
-`Module.to` moves parameters in place, as on CUDA, so that an existing optimiser keeps them. On CUDA it sets their
-``.data``, which torch does not allow between the CPU and PrivateUse1; it would create new parameters. torch has an
-option for such devices that swaps tensors, but it fails while a graph refers to them, drops hooks, and changes
-`load_state_dict`.
+`Module.to` moves parameters in place, as on CUDA, so that an existing optimiser keeps them. On CUDA
+it sets their ``.data``, which torch does not allow between the CPU and PrivateUse1: it would create
+new parameters. torch has an option for such devices that swaps tensors, but it fails while a graph
+refers to them, drops hooks, and changes `load_state_dict`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _is_wrapper = names.value("torch.utils._python_dispatch:is_traceable_wrapper_sub
 
 
 def replace() -> None:
-    """Let modules move in place, and storages and lazy parameters by ``vgpu``, as they do by ``cuda``."""
+    """Make modules move in place, and give storages and lazy parameters the method ``vgpu``."""
 
     @in_place_of("torch.nn:Module._apply")
     def apply_in_place(
@@ -32,28 +32,29 @@ def replace() -> None:
             return _apply_to_script(self, fn)
         return apply(self, fn, *args, **kwargs)
 
-    others = dict.fromkeys(("for_tensor", "for_module", "for_packed_sequence"), False)
-    own.utils.generate_methods_for_privateuse1_backend(**others, for_storage=True)
+    own.utils.generate_methods_for_privateuse1_backend(
+        for_tensor=False, for_module=False, for_packed_sequence=False, for_storage=True
+    )
     if not names.has("lazy modules that move by vgpu()"):
         return
-    allowed, move = (
-        own.nn.parameter.UninitializedTensorMixin._allowed_methods,
-        getattr(torch.Tensor, NAME),
-    )
-    if move not in allowed:
-        allowed.append(move)
+    allowed_methods = own.nn.parameter.UninitializedTensorMixin._allowed_methods
+    vgpu_method = getattr(torch.Tensor, NAME)
+    if vgpu_method not in allowed_methods:
+        allowed_methods.append(vgpu_method)
 
 
 def _apply_to_script(module: Any, fn: _InPlace) -> Any:
-    """The same for TorchScript, which refers to the C++ tensor and so needs the new one."""
+    """Apply the function to a TorchScript module, which must be given each new C++ tensor."""
     for child in module.children():
         child._apply(fn)
     for name, parameter in list(module._parameters.items()):
-        made = fn.on_parameter(parameter)
-        if made is not parameter:
-            grad, parameter.grad = parameter.grad, None
-            parameter.data = made.detach()
-            parameter.grad = None if grad is None else fn(grad)
+        new_parameter = fn.on_parameter(parameter)
+        if new_parameter is not parameter:
+            grad = parameter.grad
+            parameter.grad = None
+            parameter.data = new_parameter.detach()
+            if grad is not None:
+                parameter.grad = fn(grad)
         module._c.setattr(name, parameter)
     for name, buffer in list(module._buffers.items()):
         if buffer is not None:
@@ -68,19 +69,19 @@ class _InPlace:
         self._fn = fn
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
-        return (
-            self.on_parameter(tensor)
-            if isinstance(tensor, torch.nn.Parameter)
-            else self._fn(tensor)
-        )
+        if isinstance(tensor, torch.nn.Parameter):
+            return self.on_parameter(tensor)
+        return self._fn(tensor)
 
     def on_parameter(self, parameter: torch.Tensor) -> torch.Tensor:
-        made = self._fn(parameter)
-        wrapper = bool(_is_wrapper(made))  # its tensors are inside it
-        if wrapper or {parameter.device.type, made.device.type} != {"cpu", NAME}:
-            return made
+        result = self._fn(parameter)
+        if bool(_is_wrapper(result)):  # a subclass that contains other tensors
+            return result
+        if {parameter.device.type, result.device.type} != {"cpu", NAME}:
+            return result
         grad = parameter.grad if parameter.is_leaf else None
-        grad = None if grad is None else self._fn(grad)
-        refill(parameter, made)
+        if grad is not None:
+            grad = self._fn(grad)
+        refill(parameter, result)
         parameter.grad = grad
         return parameter
