@@ -1,8 +1,9 @@
-"""Collectives of ``torch.distributed`` on virtual GPUs: gloo reads and writes their memory as the host's.
+"""Collectives of ``torch.distributed`` on virtual GPUs: gloo runs them in the host's memory.
 
-torch sends every collective through an operation of the dispatcher, such as ``c10d::allreduce_``. Those for virtual
-GPUs are replaced by kernels that call the same operation on CPU tensors that share the memory, with the backend that
-the group has for virtual GPUs. What NCCL computes and gloo does not is put together from what gloo has.
+torch sends every collective through an operation of the dispatcher, such as ``c10d::allreduce_``.
+The kernels for virtual GPUs are replaced by ones that call the same operation on CPU tensors that
+share the memory, with the group's backend for virtual GPUs. Collectives that NCCL has and gloo
+lacks are composed of those that gloo has.
 """
 
 import warnings
@@ -21,87 +22,104 @@ Tensor = torch.Tensor
 _operations: Any = torch.ops.c10d
 _CPU = torch.device("cpu")
 
-Check = Callable[[str, Any, tuple[Any, ...]], None]
-"""Raises the error that NCCL would for this operation of ``c10d``."""
+ProcessGroup = Any
+"""A `dist.ProcessGroup`; its private methods are unknown to type checkers."""
+
+BoxedGroup = Any
+"""A process group as the operations of ``c10d`` take it, a `torch.ScriptObject`."""
+
+BoxedWork = Any
+"""A `dist.Work` as the operations of ``c10d`` return it, a `torch.ScriptObject`."""
+
+Check = Callable[[str, ProcessGroup, tuple[Any, ...]], None]
+"""Raises NCCL's error for an operation of ``c10d``, its group and its arguments."""
 
 
 def replace(check: Check | None) -> None:
-    """Replace torch's kernels, futures, and what coalesces collectives; ``check`` raises NCCL's errors."""
+    """Replace torch's kernels, futures and coalescing; ``check`` raises NCCL's errors."""
     _replace_futures()
     _replace_coalescing()
-    ours, key = kernels_of("c10d"), runtime.dispatch_key()
+    kernels = kernels_of("c10d")
+    key = runtime.dispatch_key()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
-        for full in core._dispatch_get_registrations_for_dispatch_key(key):
-            space, _, name = full.partition("::")
-            if space == "c10d":
-                ours.impl(name, untraced(_kernel(name, check)), key, allow_override=True)
+        warnings.simplefilter("ignore")  # torch warns that its own kernels are replaced
+        for operation in core._dispatch_get_registrations_for_dispatch_key(key):
+            namespace, _, name = operation.partition("::")
+            if namespace == "c10d":
+                kernels.impl(name, untraced(_kernel(name, check)), key, allow_override=True)
 
 
 def _kernel(name: str, check: Check | None) -> Callable[..., Any]:
-    """The collective on CPU tensors in the virtual ones' memory."""
-    plain: Any = getattr(_operations, name).default
-    run: Any = _BY_HAND.get(name, plain)
-    returns_tensors = len(plain._schema.returns) > 1
-    names = [argument.name for argument in plain._schema.arguments]
-    if "process_group" not in names:  # check_for_nan, new in PyTorch 2.15
-        return lambda *args: plain(*map(_to_host, args))
-    at = names.index("process_group")
+    """The collective on CPU tensors that share the memory of the virtual ones."""
+    operation: Any = getattr(_operations, name).default
+    run: Any = _COMPOSED.get(name, operation)
+    returns_tensors = len(operation._schema.returns) > 1
+    parameters = [argument.name for argument in operation._schema.arguments]
+    if "process_group" not in parameters:  # check_for_nan, new in PyTorch 2.15
+        return lambda *args: operation(*map(_to_host, args))
+    group_position = parameters.index("process_group")
+    convert = _to_flat_host if name in _OF_ONE_TENSOR else _to_host
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        group = dist.ProcessGroup.unbox(args[at])
+        group = dist.ProcessGroup.unbox(args[group_position])
         backend = group._get_backend(torch.device(in_use().name))
         if check is not None and group.name() == "nccl":
             check(name, group, args)
-        here = [_mapped(_flat if name in _WHOLE else _to_host, arg) for arg in args]
-        here[at] = _on_cpu(group, backend)
-        if name == "reduce_" and group.rank() != args[names.index("root_rank")]:
-            here[0] = [
-                tensor.clone() for tensor in here[0]
-            ]  # gloo computes in them, and NCCL leaves them as they are
-        averages = "reduce_op" in names and _adapt(here, names)
-        result = run(*here, **kwargs)
+        host_args = [_mapped(convert, arg) for arg in args]
+        host_args[group_position] = _group_for_cpu(group, backend)
+        if name == "reduce_" and group.rank() != args[parameters.index("root_rank")]:
+            # gloo overwrites the tensors of all ranks, and NCCL those of the root only
+            host_args[0] = [tensor.clone() for tensor in host_args[0]]
+        divides = "reduce_op" in parameters and _replace_reduction(host_args, parameters)
+        result = run(*host_args, **kwargs)
         work = result[1] if returns_tensors else result
-        if averages:
-            work = _averaged(work, here[0], group.size())
+        if divides:
+            work = _divided(work, host_args[0], group.size())
         if _coalesced:
-            _coalesced.get(group.group_name, _Together()).append(dist.Work.unbox(work))
+            _coalesced.get(group.group_name, _CoalescedWork()).append(dist.Work.unbox(work))
         return (args[0], work) if returns_tensors else work
 
     return kernel
 
 
-def _on_cpu(group: Any, backend: Any) -> Any:
-    """The group with its backend for virtual GPUs as the CPU's, for one operation."""
-    make: Any = dist.ProcessGroup
-    twin = make(group.rank(), group.size())
-    twin.bound_device_id = group.bound_device_id  # which the backend takes over
-    twin._set_group_name(group.group_name)
-    twin._register_backend(_CPU, dist.ProcessGroup.BackendType.GLOO, backend)
-    return twin.boxed()
+def _group_for_cpu(group: ProcessGroup, backend: Any) -> BoxedGroup:
+    """A group for one operation on CPU tensors, with the group's backend for virtual GPUs."""
+    new_group: Any = dist.ProcessGroup
+    cpu_group = new_group(group.rank(), group.size())
+    cpu_group.bound_device_id = group.bound_device_id  # registering copies it to the backend
+    cpu_group._set_group_name(group.group_name)
+    cpu_group._register_backend(_CPU, dist.ProcessGroup.BackendType.GLOO, backend)
+    return cpu_group.boxed()
 
 
-_WHOLE = {f"{name}_" for name in ("_allgather_base", "_reduce_scatter_base")} | {
-    f"{name}_coalesced_" for name in ("allgather_into_tensor", "reduce_scatter_tensor")
+_OF_ONE_TENSOR = {
+    "_allgather_base_",
+    "_reduce_scatter_base_",
+    "allgather_into_tensor_coalesced_",
+    "reduce_scatter_tensor_coalesced_",
 }
-"""Collectives of one tensor for all processes: NCCL ignores its shape, and gloo splits its first dimension."""
+"""Collectives whose one tensor has the parts of all processes.
+
+NCCL ignores the tensor's shape, and gloo splits its first dimension.
+"""
 
 
-def _mapped(change: Callable[[Any], Any], value: Any) -> Any:
+def _mapped(function: Callable[[Any], Any], value: Any) -> Any:
+    """The function of each tensor in the value."""
     if isinstance(value, (list, tuple)):
-        return type(value)(_mapped(change, item) for item in value)
-    return change(value) if isinstance(value, Tensor) else value
+        return type(value)(_mapped(function, item) for item in value)
+    return function(value) if isinstance(value, Tensor) else value
 
 
-def _to_host(tensor: Tensor) -> Any:
+def _to_host(tensor: Tensor) -> Tensor:
     if tensor.device.type != in_use().name:
         return tensor
     alias: Any = torch.ops.xdevice_virtual.host(tensor.detach())
-    alias._virtual = tensor.detach()  # for those who ask the future for its value
-    return alias
+    alias._virtual = tensor.detach()  # which `_to_virtual` returns
+    return alias  # type: ignore[no-any-return]  # torch does not annotate its operations
 
 
-def _flat(tensor: Tensor) -> Any:
+def _to_flat_host(tensor: Tensor) -> Tensor:
     host = _to_host(tensor)
     return host.view(-1) if host.is_contiguous() else host
 
@@ -111,16 +129,16 @@ def _to_virtual(value: Any) -> Any:
 
 
 def _replace_futures() -> None:
-    """The value of a collective's future are the virtual tensors: hooks of DistributedDataParallel compute with it."""
+    """Make futures of collectives return virtual tensors, which DDP's hooks compute with."""
     in_place_of("torch.distributed:Work.result")(lambda result, self: _to_virtual(result(self)))
 
     @in_place_of("torch.distributed:Work.get_future")
-    def get_future(future: Any, self: Any) -> Any:
-        return future(self).then(lambda done: _to_virtual(done.value()))
+    def get_future(torchs_future: Any, self: Any) -> Any:
+        return torchs_future(self).then(lambda future: _to_virtual(future.value()))
 
 
-class _Together(list[Any]):
-    """All the work of such a block, which gloo has begun one by one."""
+class _CoalescedWork(list[Any]):
+    """All the work of a block that coalesces collectives; gloo starts each piece by itself."""
 
     def wait(self, *timeout: Any) -> bool:
         for work in self:
@@ -131,120 +149,158 @@ class _Together(list[Any]):
         return all(work.is_completed() for work in self)
 
 
-_coalesced: dict[str, _Together] = {}
-"""The work begun within a block that coalesces collectives, by the name of its group."""
+_coalesced: dict[str, _CoalescedWork] = {}
+"""The work of the open blocks that coalesce collectives, by the name of the group."""
 
 
 def _replace_coalescing() -> None:
-    """Let groups coalesce collectives on virtual GPUs, as NCCL's do, and gloo's do not."""
+    """Let groups coalesce collectives on virtual GPUs, as those of NCCL do."""
 
     @in_place_of("torch.distributed:ProcessGroup._start_coalescing")
     def start_coalescing(begin: Any, self: Any, device: torch.device) -> None:
         if torch.device(device).type != in_use().name:
             begin(self, device)
         else:
-            _coalesced[self.group_name] = _Together()
+            _coalesced[self.group_name] = _CoalescedWork()
 
     @in_place_of("torch.distributed:ProcessGroup._end_coalescing")
     def end_coalescing(end: Any, self: Any, device: torch.device) -> Any:
-        works = _coalesced.pop(self.group_name, None)
-        return end(self, device) if works is None else works
+        work = _coalesced.pop(self.group_name, None)
+        return end(self, device) if work is None else work
 
 
 _AVERAGE = 1  # as c10d::ReduceOp::RedOpType numbers it
 _INTEGERS = {torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
 
 
-def _adapt(args: list[Any], names: Sequence[str]) -> bool:
-    """Replace PREMUL_SUM, and AVG of integers, by a sum; returns whether the results are then to be divided."""
-    at, in_place = names.index("reduce_op"), "tensors" in names
-    kind, factor, sums = torch.ops.xdevice_virtual.reduction(args[at])
+def _replace_reduction(args: list[Any], parameters: Sequence[str]) -> bool:
+    """Replace PREMUL_SUM, and AVG of integers, by a sum.
+
+    Returns whether the result must be divided by the number of processes.
+    """
+    position = parameters.index("reduce_op")
+    kind, factor, reduction_as_sum = torch.ops.xdevice_virtual.reduction(args[position])
     if factor is not None:
-        given = next(i for i, name in enumerate(names) if name.startswith(("tensor", "input")))
-        args[given] = _mapped(
-            lambda x: x.mul_(factor.to(x)) if in_place else x * factor.to(x), args[given]
-        )
+        _multiply_inputs(args, parameters, factor)
     first = args[0][0] if isinstance(args[0], (list, tuple)) else args[0]
-    averages = kind == _AVERAGE and first.dtype in _INTEGERS
-    if averages or kind != _AVERAGE:
-        args[at] = sums
-    return averages
+    divides = bool(kind == _AVERAGE and first.dtype in _INTEGERS)
+    if divides or kind != _AVERAGE:
+        args[position] = reduction_as_sum
+    return divides
 
 
-def _averaged(work: Any, results: Any, size: int) -> Any:
-    """The work of an average, done: waiting once more for that of the sum would bring back the sum."""
+def _multiply_inputs(args: list[Any], parameters: Sequence[str], factor: Tensor) -> None:
+    """Multiply the inputs of a collective, in place if it reduces them in place."""
+    in_place = "tensors" in parameters
+
+    def multiply(x: Tensor) -> Tensor:
+        return x.mul_(factor.to(x)) if in_place else x * factor.to(x)
+
+    for i, parameter in enumerate(parameters):
+        if parameter.startswith(("tensor", "input")):
+            args[i] = _mapped(multiply, args[i])
+            return
+
+
+def _divided(work: BoxedWork, sums: Any, size: int) -> BoxedWork:
+    """The complete work of an average: to wait for the work of the sum again would undo it."""
     dist.Work.unbox(work).wait()
-    done = torch.futures.Future[Any]()
-    done.set_result(_mapped(lambda x: x.div_(size, rounding_mode="trunc"), results))
-    return _work(done)
+    future = torch.futures.Future[Any]()
+    future.set_result(_mapped(lambda x: x.div_(size, rounding_mode="trunc"), sums))
+    return _work_of(future)
 
 
-def _all_of(works: Sequence[Any], then: Callable[[], Any]) -> Any:
-    """The work that is done when all is, and what comes after it."""
+def _all_of(works: Sequence[BoxedWork], function: Callable[[], Any]) -> BoxedWork:
+    """The work that runs the function when all the works are complete."""
     futures = [dist.Work.unbox(work).get_future() for work in works]
-    return _work(torch.futures.collect_all(futures).then(lambda _: then()))
+    return _work_of(torch.futures.collect_all(futures).then(lambda _: function()))
 
 
-def _work(done: Any) -> Any:
-    return core._distributed_c10d._create_work_from_future(done).boxed()
+def _work_of(future: torch.futures.Future[Any]) -> BoxedWork:
+    return core._distributed_c10d._create_work_from_future(future).boxed()
 
 
-def _all_gather(outputs: Any, inputs: Any, group: Any, *options: Any) -> Any:
-    """Gather tensors; where sizes differ, each process sends its own to all in turn, as NCCL does."""
+def _all_gather(outputs: Any, inputs: Any, group: BoxedGroup, *options: Any) -> Any:
+    """Gather tensors; if sizes differ, each process broadcasts its own, as with NCCL."""
     if len({part.shape for part in outputs[0]}) == 1:
         return _operations.allgather_.default(outputs, inputs, group, *options)
     outputs[0][dist.ProcessGroup.unbox(group).rank()].copy_(inputs[0])
-    send = _operations.broadcast_.default
-    works = [send([part], group, root, 0, *options)[1] for root, part in enumerate(outputs[0])]
+    broadcast = _operations.broadcast_.default
+    works = []
+    for root, part in enumerate(outputs[0]):
+        _, work = broadcast([part], group, root, 0, *options)
+        works.append(work)
     return outputs, _all_of(works, lambda: outputs)
 
 
-def _all_to_all(outputs: Any, inputs: Any, group: Any, *options: Any) -> tuple[Any, Any]:
-    """Exchange tensors, each of its own size, as parts of one."""
-    sizes = [[part.numel() for part in parts] for parts in (outputs, inputs)]
-    sent = torch.cat([part.reshape(-1) for part in inputs])
-    received = sent.new_empty(sum(sizes[0]))
-    work = _operations.alltoall_base_.default(received, sent, group, *sizes, *options)
+def _all_to_all(
+    outputs: Any, inputs: Any, group: BoxedGroup, *options: Any
+) -> tuple[Any, BoxedWork]:
+    """Exchange tensors of different sizes as parts of one tensor."""
+    output_sizes = [part.numel() for part in outputs]
+    input_sizes = [part.numel() for part in inputs]
+    flat_inputs = torch.cat([part.reshape(-1) for part in inputs])
+    flat_outputs = flat_inputs.new_empty(sum(output_sizes))
+    exchange = _operations.alltoall_base_.default
+    work = exchange(flat_outputs, flat_inputs, group, output_sizes, input_sizes, *options)
 
-    def hand_out() -> Any:
-        for part, values in zip(outputs, torch.split(received, sizes[0]), strict=True):
+    def copy_to_outputs() -> Any:
+        for part, values in zip(outputs, torch.split(flat_outputs, output_sizes), strict=True):
             part.copy_(values.view_as(part))
         return outputs
 
-    return outputs, _all_of([work], hand_out)
+    return outputs, _all_of([work], copy_to_outputs)
 
 
-_messages: dict[Any, deque[tuple[Callable[..., Any], Tensor, Any]]] = defaultdict(deque)
-"""Those of this process to itself that wait for their other end, by group and tag."""
+_Key = tuple[str, int]
+"""The name of a group and a tag."""
+
+_unreceived: dict[_Key, deque[Tensor]] = defaultdict(deque)
+"""Messages that this process has sent to itself, and not yet received."""
+
+_receivers: dict[_Key, deque[tuple[Tensor, torch.futures.Future[Any]]]] = defaultdict(deque)
+"""The tensors in which this process waits for messages from itself."""
 
 
-def _message(pass_on: Any) -> Callable[..., Any]:
-    """A message; gloo has no connection of a process to itself."""
-
-    def message(tensors: Any, boxed: Any, peer: int, tag: int) -> Any:
-        group, tensor, done = (
-            dist.ProcessGroup.unbox(boxed),
-            tensors[0],
-            torch.futures.Future[Any](),
-        )
-        if peer != group.rank():
-            return pass_on(tensors, boxed, peer, tag)
-        sends, waiting = pass_on is _operations.send.default, _messages[group.group_name, tag]
-        if waiting and waiting[0][0] is not pass_on:
-            _, other, arrived = waiting.popleft()
-            (other if sends else tensor).copy_(tensor if sends else other)
-            if not arrived.done():
-                arrived.set_result(None)
-            done.set_result(None)
-        else:
-            waiting.append((pass_on, tensor.clone() if sends else tensor, done))
-            if sends:
-                done.set_result(None)
-        return _work(done)
-
-    return message
+def _send(tensors: Sequence[Tensor], boxed_group: BoxedGroup, peer: int, tag: int) -> BoxedWork:
+    """Send a message; gloo has no connection of a process to itself."""
+    group = dist.ProcessGroup.unbox(boxed_group)
+    if peer != group.rank():
+        return _operations.send.default(tensors, boxed_group, peer, tag)
+    key = (group.group_name, tag)
+    if _receivers[key]:
+        receiver, received = _receivers[key].popleft()
+        receiver.copy_(tensors[0])
+        received.set_result(None)
+    else:
+        _unreceived[key].append(tensors[0].clone())
+    return _completed_work()
 
 
-_BY_HAND: dict[str, Callable[..., Any]] = {"allgather_": _all_gather, "alltoall_": _all_to_all} | {
-    name: _message(getattr(_operations, name).default) for name in ("send", "recv_")
+def _receive(tensors: Sequence[Tensor], boxed_group: BoxedGroup, peer: int, tag: int) -> BoxedWork:
+    """Receive a message; gloo has no connection of a process to itself."""
+    group = dist.ProcessGroup.unbox(boxed_group)
+    if peer != group.rank():
+        return _operations.recv_.default(tensors, boxed_group, peer, tag)
+    key = (group.group_name, tag)
+    if _unreceived[key]:
+        tensors[0].copy_(_unreceived[key].popleft())
+        return _completed_work()
+    received = torch.futures.Future[Any]()
+    _receivers[key].append((tensors[0], received))
+    return _work_of(received)
+
+
+def _completed_work() -> BoxedWork:
+    future = torch.futures.Future[Any]()
+    future.set_result(None)
+    return _work_of(future)
+
+
+_COMPOSED: dict[str, Callable[..., Any]] = {
+    "allgather_": _all_gather,
+    "alltoall_": _all_to_all,
+    "send": _send,
+    "recv_": _receive,
 }
+"""The collectives that gloo lacks, or has only in part."""

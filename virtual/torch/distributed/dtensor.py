@@ -1,4 +1,4 @@
-"""DTensor on virtual GPUs: its random numbers, and how attention is sharded."""
+"""DTensor on virtual GPUs: random numbers, and the sharding of attention."""
 
 from functools import partial
 from typing import Any
@@ -9,21 +9,21 @@ from torch.distributed.tensor.experimental import register_sharding
 
 from xdevice.virtual.torch.private_names import aten, own, replace_name
 
-_plain: Any = own.distributed.tensor._random._PhiloxState
+_TorchsPhiloxState: Any = own.distributed.tensor._random._PhiloxState
 
 
-class _Place(_plain):  # type: ignore[misc]  # Any to checkers
-    """The seed and the offset that DTensor looks for in a random state: the last 16 bytes of a virtual GPU's."""
+class _PhiloxState(_TorchsPhiloxState):  # type: ignore[misc]  # Any to checkers
+    """A seed and an offset for DTensor, which are the last 16 bytes of a virtual GPU's state."""
 
     def __init__(self, state: torch.Tensor) -> None:
         super().__init__(state[-16:].clone())
 
 
 def replace() -> None:
-    """Teach DTensor; more than once does no harm."""
-    if own.distributed.tensor._random._PhiloxState is _Place:
+    """Add random states and the sharding of attention to DTensor, once."""
+    if own.distributed.tensor._random._PhiloxState is _PhiloxState:
         return
-    replace_name("torch.distributed.tensor._random:_PhiloxState", _Place)
+    replace_name("torch.distributed.tensor._random:_PhiloxState", _PhiloxState)
     handlers = own.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers
     handlers[aten._fused_sdp_choice.default] = _choose_attention
     flash = aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -33,16 +33,20 @@ def replace() -> None:
 
 
 def _choose_attention(op: Any, args: Any, options: Any) -> Any:
-    local = [x.to_local() if isinstance(x, DTensor) else x for x in args]
-    return op(*local, **options)
+    local_args = [arg.to_local() if isinstance(arg, DTensor) else arg for arg in args]
+    return op(*local_args, **options)
 
 
 def _by_batch_and_head(
-    made: int, taken: int, *args: Any, attn_mask: Any = None, **options: Any
+    outputs: int, tensors: int, *args: Any, attn_mask: Any = None, **options: Any
 ) -> Any:
-    """How attention may be sharded, as DTensor shards it by CUDA's kernels: a mask is whole everywhere."""
-    numbers, mask = [None] * (len(args) - taken), [] if attn_mask is None else [Replicate()]
+    """The placements of attention's outputs and inputs, as DTensor has them for CUDA's kernels.
+
+    The first arguments are tensors, and the others numbers. A mask is replicated.
+    """
+    numbers = [None] * (len(args) - tensors)
+    mask = [] if attn_mask is None else [Replicate()]
+    placements = (Replicate(), Shard(0), Shard(1))
     return [
-        ([place] * made, [place] * taken + numbers + mask)
-        for place in (Replicate(), Shard(0), Shard(1))
+        ([placement] * outputs, [placement] * tensors + numbers + mask) for placement in placements
     ]
