@@ -1,1 +1,1 @@
-"""Virtual GPUs written in Python, by torch's official way for devices: ``vgpu`` where no plug-in can be had."""
+"""Virtual GPUs in Python, by torch's interface for devices: ``vgpu`` without a compiled plug-in."""

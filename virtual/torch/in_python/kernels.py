@@ -1,4 +1,4 @@
-"""The kernels of virtual GPUs: torch's fallback, and what torch would otherwise do in another way."""
+"""The kernels of virtual GPUs: the fallback, and operations for which torch does not call it."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -7,38 +7,33 @@ from typing import Any
 import torch
 
 from xdevice.virtual.torch.in_python import nested
-from xdevice.virtual.torch.in_python.call import Call, Plan, planned, refusal
+from xdevice.virtual.torch.in_python.call import Alias, Call, Plan, planned, refusal
 from xdevice.virtual.torch.private_names import core, overload_of, untraced
 from xdevice.virtual.torch.runtime import NAME
 
 
 class NestedCall(Call):
-    """One in which nested tensors take part."""
+    """A call with nested tensors among its arguments."""
 
     __slots__ = ("nested",)
 
-    def __init__(self, plan: Plan, roomy: bool = False) -> None:
-        super().__init__(plan, roomy)
-        self.nested: list[
-            tuple[torch.Tensor, torch.Tensor]
-        ] = []  # on the host, and on the virtual GPU
+    def __init__(self, plan: Plan, resizable: bool = False) -> None:
+        super().__init__(plan, resizable)
+        self.nested: list[Alias] = []
 
     def _alias(self, tensor: torch.Tensor, key: int | str) -> torch.Tensor:
-        if (
-            not tensor.is_nested
-            or tensor.device.type != NAME
-            or self.index not in (None, tensor.device.index)
-        ):
+        is_elsewhere = tensor.device.type != NAME or self.index not in (None, tensor.device.index)
+        if is_elsewhere or not tensor.is_nested:
             return super()._alias(tensor, key)
         self.index = tensor.device.index
         alias = nested.to_host(tensor)
-        self.nested.append((alias, tensor))
+        self.nested.append(Alias(alias, tensor))
         return alias
 
     def _virtual(self, value: Any) -> Any:
-        for alias, tensor in self.nested:
-            if alias is value:
-                return tensor
+        for host, virtual in self.nested:
+            if host is value:
+                return virtual
         return super()._virtual(value)
 
 
@@ -48,7 +43,7 @@ def on_host(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _direct(name: str, call: type[Call]) -> Callable[..., Any]:
-    """A kernel for an operation that torch would otherwise compose itself, without calling the fallback."""
+    """A kernel for an operation that torch composes itself, without calling the fallback."""
     plan = cache(lambda: planned(overload_of(name)))
     return lambda *args, **kwargs: call(plan()).run(args, kwargs)
 
@@ -69,9 +64,23 @@ def register_fallbacks(everything: Any) -> None:
 
 
 def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
-    """By name and dispatch key: operations for which torch has another way than a kernel and the fallback."""
-    # without a kernel, torch would compose these from other operations, which round differently from the CPU's,
-    # or from their out= variant, in three calls instead of one
+    """The operations, by name and dispatch key, for which torch does not call the fallback."""
+    by_key = {(name, "PrivateUse1"): _direct(name, Call) for name in _composed_on_other_devices()}
+    # torch creates nested and compressed tensors itself, and would compose their operations
+    for name in _names("NestedTensorCPU"):
+        by_key[name, nested.KEY] = _direct(name, NestedCall)
+    for layout in ("Sparse", "SparseCsr"):
+        for name in _names(f"{layout}CPU"):
+            by_key[name, f"{layout}PrivateUse1"] = partial(_dense_only, overload_of(name))
+    return by_key
+
+
+def _composed_on_other_devices() -> set[str]:
+    """The operations with a kernel for the CPU that torch composes for devices without a kernel.
+
+    It composes them from operations that round differently, or from their out= variant, which takes
+    three calls instead of one.
+    """
     names = {
         "_convolution",
         "convolution_backward",
@@ -79,25 +88,14 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
         "mish_backward",
         "mode.values",
     }
-    for composed in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
-        here = _names(composed)
-        names |= {
-            name
-            for name in here
-            if core._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CPU")
-        }
-    dense = {(name, "PrivateUse1"): _direct(name, Call) for name in names}
-    # torch makes nested and compressed tensors itself, and would compute what it composes from their parts
-    found = {(name, nested.KEY): _direct(name, NestedCall) for name in _names("NestedTensorCPU")}
-    for kind in ("Sparse", "SparseCsr"):
-        names = _names(f"{kind}CPU")
-        found |= {
-            (name, f"{kind}PrivateUse1"): partial(_dense_only, overload_of(name)) for name in names
-        }
-    return dense | found
+    for key in ("CompositeExplicitAutogradNonFunctional", "CompositeExplicitAutograd"):
+        for name in _names(key):
+            if core._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "CPU"):
+                names.add(name)
+    return names
 
 
 def _names(key: str) -> set[str]:
     """The operations for which torch has a kernel of that dispatch key."""
-    found = core._dispatch_get_registrations_for_dispatch_key(key)
-    return {full.removeprefix("aten::") for full in found if full.startswith("aten::")}
+    operations = core._dispatch_get_registrations_for_dispatch_key(key)
+    return {name.removeprefix("aten::") for name in operations if name.startswith("aten::")}
