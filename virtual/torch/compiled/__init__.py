@@ -1,4 +1,4 @@
-"""Virtual GPUs by a plug-in of torch in C++, ``virtual_gpu.cc``: how it is built, and its functions."""
+"""Virtual GPUs by a plug-in of torch in C++, ``virtual_gpu.cc``: its build and its functions."""
 
 import ctypes
 from functools import partial
@@ -38,32 +38,35 @@ _FUNCTIONS = {
     "peak": (_NUMBER, _INT),
     "reset_peak": (None, _INT),
 }
-"""What virtual_gpu.cc exports, where each name begins with ``xdevice_``: what it returns, and what it takes."""
+"""The functions of virtual_gpu.cc, without the prefix ``xdevice_``: result, then parameters."""
 
 COPIES, LATE, WARN, REFUSE = 1, 2, 4, 8
-"""What may be done beside computing, for `Compiled.check`: see late.h."""
+"""The optional checks, for `Compiled.check`: see late.h."""
 
 
 class Compiled(Runtime):
-    if TYPE_CHECKING:  # functions of the table, beside those of `Runtime`
+    if TYPE_CHECKING:  # the functions of the table that `Runtime` does not have
 
         def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
         super().__init__(name, count, capacity, limited)
         self._visible = count
-        library = ctypes.PyDLL(str(path))  # its functions are too short to release the lock for
-        for each, (returned, *taken) in _FUNCTIONS.items():
-            function = getattr(library, f"xdevice_{each}")
-            function.restype, function.argtypes = returned, taken
-            if returned is _ERROR:
+        # PyDLL keeps the interpreter's lock: the functions are too short to release it
+        library = ctypes.PyDLL(str(path))
+        for function_name, (result_type, *parameter_types) in _FUNCTIONS.items():
+            function = getattr(library, f"xdevice_{function_name}")
+            function.restype = result_type
+            function.argtypes = parameter_types
+            if result_type is _ERROR:
                 function.errcheck = _raise
-            setattr(self, each, function)
+            setattr(self, function_name, function)
         self.watch = partial(self.check, COPIES)
         self.resize = lambda storage, size: self.resize_storage(storage._cdata, size)
 
     def visible(self) -> int:
-        if self.name == "cuda" and not self.is_used():  # until then a program may change its mind
+        # a program may change CUDA_VISIBLE_DEVICES until it uses a GPU
+        if self.name == "cuda" and not self.is_used():
             self._visible = min(self.count, request.visible())
             self.show(self._visible)
         return self._visible
@@ -79,15 +82,14 @@ class Compiled(Runtime):
             self.begin(self.count, self.name == "cuda", self.capacity, self.limited)
         except RuntimeError as error:
             raise VirtualDeviceError(
-                f"virtual GPUs cannot be made under torch {torch.__version__}, which has changed: {error}; "
-                "report it, with this line"
+                f"virtual GPUs cannot be made under torch {torch.__version__}, which has changed: "
+                f"{error}; report it, with this line"
             ) from error
         kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
         for function in (copies.look, copies.until, copies.wait):
             kernels_of("xdevice_virtual").impl(function.__name__, untraced(function), "CPU")
-        self.generators += [
-            torch.Generator(f"{self.name}:{i}") for i in range(self.count)
-        ]  # the first: the defaults
+        # the first generator of each device is its default generator
+        self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]
 
 
 def _raise(error: bytes | None, *call: object) -> None:
@@ -102,10 +104,10 @@ def _raise_mixed(operation: str, a: torch.device, b: torch.device) -> None:
 
 
 def compiled() -> Compiled:
-    """The virtual GPUs of this process, where they stand in for CUDA's: others cannot."""
-    found = in_use()
-    assert isinstance(found, Compiled)
-    return found
+    """The virtual GPUs of this process that stand in for CUDA's, which only compiled ones can."""
+    virtual = in_use()
+    assert isinstance(virtual, Compiled)
+    return virtual
 
 
 def recipe() -> plugins.Recipe:
@@ -125,12 +127,12 @@ def recipe() -> plugins.Recipe:
 
 
 def load(name: str, count: int, capacity: int, limited: bool) -> Compiled:
-    """Virtual GPUs by the library, which is compiled if necessary; `NotSupportedError` if it cannot be, or loaded."""
+    """The compiled virtual GPUs; `NotSupportedError` if the plug-in cannot be built or loaded."""
     path = plugins.library(recipe())
     try:
         return Compiled(path, name, count, capacity, limited)
     except (OSError, AttributeError) as error:
         raise NotSupportedError(
-            f"virtual GPUs under torch were compiled, and cannot be loaded: {error}; delete {path.parent}, and compile "
-            "them on this machine"
+            f"virtual GPUs under torch were compiled, and cannot be loaded: {error}; "
+            f"delete {path.parent}, and compile them on this machine"
         ) from error

@@ -1,8 +1,9 @@
 """Virtual GPUs written in Python.
 
-torch's guard for devices written in Python says that device 0 is always current (torch/csrc/acc/Module.cpp), so the
-functions that ask it are replaced here: those of ``torch.accelerator``, factories, `Tensor.to`, which mean the current
-one by ``vgpu`` without an index. Pinned memory needs an allocator in C++; here it is ordinary memory that is marked.
+torch's guard for devices written in Python reports device 0 as the current one
+(torch/csrc/acc/Module.cpp), so the functions that use the guard are replaced here: those of
+``torch.accelerator``, factories and `Tensor.to`, for which ``vgpu`` without an index means the
+current device. Pinned memory needs an allocator in C++; here it is ordinary memory that is marked.
 """
 
 import ctypes
@@ -33,15 +34,15 @@ from xdevice.virtual.torch.private_names import (
 from xdevice.virtual.torch.runtime import NAME, Runtime, existing, in_use
 
 _script: Any = _builtins
-_inside: Any = _device  # of which come the factories that a default device applies to
+_torch_utils_device: Any = _device  # it lists the factories that a default device applies to
 _registration: Any = backend_registration
 
 
 class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to checkers
-    """The device guard that torch asks for a device written in Python; it does not distinguish the devices.
+    """The device guard that torch uses for a device written in Python; it ignores the index.
 
-    torch also asks while the exception of a gradient hook is pending. C++ ends the process if Python raises there,
-    as it does when a call begins with a pending exception, so the exception is set aside.
+    torch also calls it while the exception of a gradient hook is pending. Python would raise an
+    error when the call begins, and C++ would then abort the process, so the exception is set aside.
     """
 
     def type_(self) -> Any:
@@ -55,26 +56,25 @@ class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to c
 class InPython(Runtime):
     def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
         super().__init__(name, count, capacity, limited)
-        self.allocated, self.peak, self.reset_peak = (
-            memory.allocated,
-            memory.peak,
-            memory.reset_peak,
-        )
-        self._current, self._used, self._forked = threading.local(), False, False
-        self.visible, self.is_used, self.is_forked = (
-            lambda: count,
-            lambda: self._used,
-            lambda: self._forked,
-        )
+        self.allocated = memory.allocated
+        self.peak = memory.peak
+        self.reset_peak = memory.reset_peak
+        self.visible = lambda: count
+        self.is_used = lambda: self._used
+        self.is_forked = lambda: self._forked
+        self._current = threading.local()
+        self._used = False
+        self._forked = False
 
     def current(self) -> int:
         return getattr(self._current, "index", 0)
 
     def exchange(self, index: int) -> int:
-        before = self.current()
+        previous = self.current()
         if index >= 0:
-            self._current.index, self._used = index, True
-        return before
+            self._current.index = index
+            self._used = True
+        return previous
 
     def use(self, whether: bool) -> None:
         self._used = whether
@@ -85,7 +85,8 @@ class InPython(Runtime):
     def resize(self, storage: Any, size: int) -> None:
         if size != storage.nbytes():
             raise NotImplementedError(
-                f"torch resizes storages of devices written in C++ only, and {storage.device} is written in Python; "
+                "torch resizes storages of devices written in C++ only, and "
+                f"{storage.device} is written in Python; "
                 "apt install g++, or resize the tensor with resize_"
             )
 
@@ -95,7 +96,7 @@ class InPython(Runtime):
         )
         _register_operations()
         memory.register_for_python()
-        _answer_for_accelerator()
+        _replace_accelerator()
         replace_name("torch:Generator", randomness.Generator)
         self.generators += [torch.Generator(f"{NAME}:{i}") for i in range(self.count)]
         autograd.run_in_calling_thread()
@@ -105,20 +106,21 @@ class InPython(Runtime):
 
 
 def _register_operations() -> None:
-    """Register the kernels together, the last one of each name: torch takes only one from Python."""
+    """Register one kernel of each name, the last one: torch accepts only one from Python."""
     kernels.register_fallbacks(kernels_of("_"))
-    ours = kernels_of("aten")
-    by_name = {**kernels.kernels(), **memory.kernels(), **nested.kernels(), **nn.kernels()}
-    by_name["_pin_memory", "CPU"] = lambda tensor, device=None: _marked(tensor.clone())
-    by_name["is_pinned", "CPU"] = lambda tensor, device=None: storage_of(tensor)._cdata in _pinned
+    library = kernels_of("aten")
+    by_key = {**kernels.kernels(), **memory.kernels(), **nested.kernels(), **nn.kernels()}
+    by_key["_pin_memory", "CPU"] = lambda tensor, device=None: _pinned(tensor.clone())
+    by_key["is_pinned", "CPU"] = _is_pinned
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch says that its own kernels are replaced
-        for (name, key), kernel in by_name.items():
-            ours.impl(name, untraced(kernel), key, allow_override=True)
+        warnings.simplefilter("ignore")  # torch warns that its own kernels are replaced
+        for (name, key), kernel in by_key.items():
+            library.impl(name, untraced(kernel), key, allow_override=True)
 
 
-def _answer_for_accelerator() -> None:
-    for name, answer in {
+def _replace_accelerator() -> None:
+    """Replace the functions under ``torch.accelerator``."""
+    for name, function in {
         **dict.fromkeys(
             ("setDeviceIndex", "exchangeDevice", "maybeExchangeDevice"), runtime.exchange
         ),
@@ -132,88 +134,98 @@ def _answer_for_accelerator() -> None:
         "resetPeakStats": memory.reset_peak,
         "getMemoryInfo": vgpu.mem_get_info,
     }.items():
-        replace_name(f"torch._C:_accelerator_{name}", answer)
+        replace_name(f"torch._C:_accelerator_{name}", function)
 
 
 def _stats(index: int) -> dict[str, dict[str, dict[str, int]]]:
-    """Allocated bytes under torch's keys; reserved is the same, since freed memory is returned immediately."""
+    """Allocated bytes under torch's keys; reserved bytes are the same, since nothing is cached."""
     sums = {"all": {"current": memory.allocated(existing(index)), "peak": memory.peak(index)}}
     return {"allocated_bytes": sums, "reserved_bytes": sums}
 
 
-_pinned: WeakValueDictionary[int, Any] = WeakValueDictionary()  # storages, by address
+_pinned_storages: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""The storages in pinned memory, by address."""
 
 
-def _marked(tensor: torch.Tensor) -> torch.Tensor:
+def _pinned(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, whose memory is marked as pinned."""
     if not tensor.is_cpu:
         raise RuntimeError(
             f"cannot pin a tensor on {tensor.device}: only dense CPU tensors can be pinned"
         )
     storage = storage_of(tensor)
-    _pinned[storage._cdata] = storage
+    _pinned_storages[storage._cdata] = storage
     return tensor
 
 
+def _is_pinned(tensor: torch.Tensor, device: Any = None) -> bool:
+    return storage_of(tensor)._cdata in _pinned_storages
+
+
 def _replace_factories() -> None:
-    _inside._device_constructors()  # caches the unwrapped functions, which modes such as a default device see
+    # caches the original functions, which modes such as that of a default device intercept
+    _torch_utils_device._device_constructors()
     for name in FACTORIES.split():
-        plain = getattr(torch, name)
-        made = _factory(plain)
-        replace_name(f"torch:{name}", made)
-        _script._register_builtin(
-            made, _script._find_builtin(plain)
-        )  # TorchScript cannot compile the wrapper
+        original = getattr(torch, name)
+        factory = _factory(original)
+        replace_name(f"torch:{name}", factory)
+        # TorchScript cannot compile the wrapper
+        _script._register_builtin(factory, _script._find_builtin(original))
     for name in ("to", "new_tensor"):
         replace_name(f"torch:Tensor.{name}", _Method(getattr(torch.Tensor, name)))
 
     @in_place_of("torch:Tensor.new")
-    def new(make: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    def new(original: Any, self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
         with vgpu.device_of(self):
-            return make(self, *args, **kwargs)
+            return original(self, *args, **kwargs)
 
 
-def _meant(device: Any) -> Any:
-    """The device, with the current index where it is ``vgpu`` without one."""
-    here = isinstance(device, (str, torch.device)) and str(device) == NAME
-    return torch.device(NAME, in_use().current()) if here else device
+def _with_current_index(device: Any) -> Any:
+    """The device; the current virtual GPU if it is ``vgpu`` without an index."""
+    if isinstance(device, (str, torch.device)) and str(device) == NAME:
+        return torch.device(NAME, in_use().current())
+    return device
 
 
-def _factory(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    @wraps(make)
-    def made(*args: Any, **kwargs: Any) -> torch.Tensor:
+def _factory(original: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    @wraps(original)
+    def factory(*args: Any, **kwargs: Any) -> torch.Tensor:
         if "device" in kwargs:
-            kwargs["device"] = _meant(kwargs["device"])
-        pinned = kwargs.pop("pin_memory", False)
-        return _marked(make(*args, **kwargs)) if pinned else make(*args, **kwargs)
+            kwargs["device"] = _with_current_index(kwargs["device"])
+        pin_memory = kwargs.pop("pin_memory", False)
+        tensor = original(*args, **kwargs)
+        return _pinned(tensor) if pin_memory else tensor
 
-    return made
+    return factory
 
 
 class _Method:
     """A tensor method in which ``vgpu`` means the current device."""
 
-    def __init__(self, plain: Callable[..., torch.Tensor]) -> None:
-        self._plain, self.__name__, self.__doc__ = plain, plain.__name__, plain.__doc__
+    def __init__(self, original: Callable[..., torch.Tensor]) -> None:
+        self._original = original
+        self.__name__ = original.__name__
+        self.__doc__ = original.__doc__
 
     def __get__(self, tensor: torch.Tensor | None, owner: type | None = None) -> Any:
         if tensor is None:
             return self
-        return (
-            MethodType(self, tensor) if in_use().current() else self._plain.__get__(tensor)
-        )  # the cheaper way
+        if in_use().current():
+            return MethodType(self, tensor)
+        return self._original.__get__(tensor)  # faster
 
     def __call__(self, *args: Any, **kwargs: Any) -> torch.Tensor:
-        if in_use().current():  # torch assumes 0
-            args = tuple(arg if isinstance(arg, torch.Tensor) else _meant(arg) for arg in args)
-            kwargs = {
-                name: _meant(value) if name == "device" else value for name, value in kwargs.items()
-            }
-        return self._plain(*args, **kwargs)
+        if in_use().current():  # torch assumes device 0
+            args = tuple(
+                arg if isinstance(arg, torch.Tensor) else _with_current_index(arg) for arg in args
+            )
+            if "device" in kwargs:
+                kwargs["device"] = _with_current_index(kwargs["device"])
+        return self._original(*args, **kwargs)
 
-    def __eq__(
-        self, other: object
-    ) -> bool:  # tensor subclasses list torch's method among those that they pass on
-        return other is self or other is self._plain
+    # tensor subclasses look up torch's own method in their tables of methods
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self._original
 
     def __hash__(self) -> int:
-        return hash(self._plain)
+        return hash(self._original)

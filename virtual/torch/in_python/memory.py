@@ -4,8 +4,9 @@ DLPack carries a tensor's address together with its device. A capsule whose devi
 back as a tensor over the same memory on that device: DLPack's number 12, "extension device", is
 torch's PrivateUse1. The capsule keeps its source alive, so memory is freed with the last of both.
 
-The memory that each virtual GPU holds is counted by live storages. torch keeps the Python object of a storage as long
-as the storage lives, so the callback of a weak reference runs when the memory is freed, in any thread.
+The memory that each virtual GPU holds is counted by live storages. torch keeps the Python object of
+a storage as long as the storage lives, so the callback of a weak reference runs when the memory is
+freed, in any thread.
 """
 
 import ctypes
@@ -28,11 +29,12 @@ from xdevice.virtual.torch.runtime import NAME, in_use, index_of
 Tensor = torch.Tensor
 
 _CPU, _EXTENSION = 1, 12  # DLPack's numbers for devices
-_DEVICE = 8  # where the device stands in a DLPack capsule: behind the address
+_DEVICE_OFFSET = 8  # of the device in a DLPack capsule: behind the address
 
-_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-_pointer.restype, _pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-_pair = (ctypes.c_int32 * 2).from_address
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+_two_int32_at = (ctypes.c_int32 * 2).from_address
 
 ON_CPU = core.DispatchKeySet(core.DispatchKey.CPU)
 """Dispatches operations on sizes and strides to the CPU's kernels, which do not read the memory."""
@@ -48,7 +50,7 @@ def to_virtual(host: Tensor, index: int) -> Tensor:
             "use the 'spawn' start method, or give workers tensors on the CPU"
         )
     tensor = _relabelled(host, _EXTENSION, index)
-    _enter(tensor, index)
+    _count(tensor, index)
     return tensor
 
 
@@ -57,11 +59,12 @@ def to_host(tensor: Tensor) -> Tensor:
     return _relabelled(tensor, _CPU, 0)
 
 
-def _relabelled(tensor: Tensor, kind: int, index: int) -> Tensor:
+def _relabelled(tensor: Tensor, device_type: int, index: int) -> Tensor:
     capsule = core._to_dlpack(tensor)
-    _pair(_pointer(capsule, b"dltensor") + _DEVICE)[:] = [kind, index]
-    made: Tensor = core._from_dlpack(capsule)
-    return made
+    device = _two_int32_at(_capsule_pointer(capsule, b"dltensor") + _DEVICE_OFFSET)
+    device[:] = [device_type, index]
+    relabelled: Tensor = core._from_dlpack(capsule)
+    return relabelled
 
 
 def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
@@ -79,7 +82,7 @@ def place(
     return changed
 
 
-def _empty(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _empty(create: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def empty(
         *sizes: Any,
         dtype: Any = None,
@@ -90,17 +93,19 @@ def _empty(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
     ) -> Tensor:
         if layout not in (None, torch.strided):
             raise NotImplementedError(
-                f"{layout} tensors on virtual GPUs need a C++ compiler; make it on the CPU, or apt install g++"
+                f"{layout} tensors on virtual GPUs need a C++ compiler; "
+                "make it on the CPU, or apt install g++"
             )
         if pin_memory:
             raise RuntimeError("Only dense CPU tensors can be pinned")
         index = index_of(device)
         try:
-            made = make(*sizes, dtype=dtype or torch.get_default_dtype(), device="cpu", **options)
+            dtype = dtype or torch.get_default_dtype()
+            host = create(*sizes, dtype=dtype, device="cpu", **options)
         except RuntimeError as error:
             check_host(error, index)
             raise
-        return to_virtual(made, index)
+        return to_virtual(host, index)
 
     return empty
 
@@ -108,7 +113,7 @@ def _empty(make: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def _resize(
     tensor: Tensor, size: Sequence[int], memory_format: torch.memory_format | None = None
 ) -> Tensor:
-    """Values keep their order in memory, as on every device. DLPack memory cannot grow, so it is replaced."""
+    """Resize and keep the order of values in memory; memory from DLPack is replaced to grow."""
     strides = torch.empty(
         size, device="meta", memory_format=memory_format or torch.contiguous_format
     ).stride()
@@ -132,11 +137,11 @@ def whole(tensor: Tensor) -> Tensor:
 def check_unshared(tensor: Tensor) -> None:
     """Raise if other tensors share the memory to be replaced: they would keep the old memory."""
     storage = storage_of(tensor)
-    if (
-        storage.nbytes() and core._storage_Use_Count(storage._cdata) > 2
-    ):  # the tensor, and what we hold here
+    # the tensor and the variable above refer to the storage
+    if storage.nbytes() and core._storage_Use_Count(storage._cdata) > 2:
         raise RuntimeError(
-            "memory of a virtual GPU that several tensors share cannot grow; resize before taking views of it"
+            "memory of a virtual GPU that several tensors share cannot grow; "
+            "resize before taking views of it"
         )
 
 
@@ -155,7 +160,9 @@ def _to_copy(
 
 
 def _readable(tensor: Tensor) -> Tensor:
-    return lazy_like(to_host(tensor), tensor) if tensor.device.type == NAME else tensor
+    if tensor.device.type != NAME:
+        return tensor
+    return lazy_like(to_host(tensor), tensor)
 
 
 # Operations on sizes and strides. torch composes all other views from these.
@@ -166,92 +173,95 @@ _VIEWS = """
 
 
 def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
-    ours: dict[str, Callable[..., Any]] = {
+    by_name: dict[str, Callable[..., Any]] = {
         "empty.memory_format": _empty(torch.empty),
         "empty_strided": _empty(torch.empty_strided),
-        "_efficientzerotensor": _empty(
-            torch.zeros
-        ),  # torch's have no memory, and only its own kernels can read them
+        # torch's zero tensors have no memory, and only torch's kernels can read them
+        "_efficientzerotensor": _empty(torch.zeros),
         "resize_": _resize,
         "record_stream": lambda tensor, stream: None,
         "_copy_from": _copy,
         "_to_copy": _to_copy,
         **{name: partial(overload_of(name).redispatch, ON_CPU) for name in _VIEWS.split()},
     }
-    both: Any = (
-        torch.library.fallthrough_kernel
-    )  # otherwise both torch and _copy would resolve the bit
-    lazy = {("_copy_from", key): both for key in ("Conjugate", "Negative")}
-    return lazy | {(name, "PrivateUse1"): kernel for name, kernel in ours.items()}
+    by_key = {(name, "PrivateUse1"): kernel for name, kernel in by_name.items()}
+    # `_copy` resolves conjugation and negation, which torch would resolve again
+    for key in ("Conjugate", "Negative"):
+        by_key["_copy_from", key] = torch.library.fallthrough_kernel
+    return by_key
 
 
 def register_for_python() -> None:
-    """Register the plug-in's operations for Python: a virtual tensor's memory on the host, and the way back."""
-    ours = kernels_of("xdevice_virtual", "DEF")
-    for schema, call in (
+    """Register the plug-in's operations ``host`` and ``take``, which share a tensor's memory."""
+    library = kernels_of("xdevice_virtual", "DEF")
+    for schema, function in (
         ("host(Tensor x) -> Tensor", to_host),
         ("take(Tensor host, int index) -> Tensor", to_virtual),
     ):
-        ours.define(schema)
-        ours.impl(schema.partition("(")[0], call, "CompositeExplicitAutograd")
+        library.define(schema)
+        library.impl(schema.partition("(")[0], function, "CompositeExplicitAutograd")
 
 
-_held: dict[int, int] = defaultdict(int)  # bytes now, by device
-_most: dict[int, int] = defaultdict(int)  # the largest number so far
+_allocated: dict[int, int] = defaultdict(int)  # bytes, by device
+_peak: dict[int, int] = defaultdict(int)
 _lock = Lock()
 
-# What is freed is queued: that may happen at any moment, even while this thread holds the lock.
 _freed: deque[tuple[int, int]] = deque()
+"""The devices and sizes of freed storages.
+
+They are queued, since memory may be freed at any moment, even while this thread holds the lock.
+"""
 
 
-def _enter(tensor: Tensor, index: int) -> None:
+def _count(tensor: Tensor, index: int) -> None:
+    """Count the tensor's storage as allocated until it is freed."""
     in_use().use(True)
     storage = tensor.untyped_storage()
-    added = storage.nbytes()
+    nbytes = storage.nbytes()
     with _lock:
-        _settle()
-        if in_use().limited and _held[index] + added > in_use().capacity:
-            _out_of_memory(index, added)
-        finalize(storage, _freed.append, (index, added)).atexit = False
-        _held[index] += added
-        _most[index] = max(_most[index], _held[index])
+        _subtract_freed()
+        if in_use().limited and _allocated[index] + nbytes > in_use().capacity:
+            _out_of_memory(index, nbytes)
+        finalize(storage, _freed.append, (index, nbytes)).atexit = False
+        _allocated[index] += nbytes
+        _peak[index] = max(_peak[index], _allocated[index])
 
 
-def _out_of_memory(index: int, wanted: int) -> NoReturn:
+def _out_of_memory(index: int, nbytes: int) -> NoReturn:
     capacity = in_use().capacity
-    free = max(capacity - _held[index], 0)
+    free = max(capacity - _allocated[index], 0)
     raise torch.OutOfMemoryError(
-        f"{NAME} out of memory. Tried to allocate {units.size(wanted)}. GPU {index} has a total capacity of "
-        f"{units.size(capacity)} of which {units.size(free)} is free. It is virtual, in the host's "
-        f"memory, and {units.size(_held[index])} are allocated by PyTorch"
+        f"{NAME} out of memory. Tried to allocate {units.size(nbytes)}. GPU {index} has a total "
+        f"capacity of {units.size(capacity)} of which {units.size(free)} is free. It is virtual, "
+        f"in the host's memory, and {units.size(_allocated[index])} are allocated by PyTorch"
     )
 
 
 def check_host(error: RuntimeError, index: int) -> None:
-    """Raise torch's error if the host's memory is at an end, for which the CPU's allocator has no type of its own."""
-    wanted = re.search(r"can't allocate memory: you tried to allocate (\d+)", str(error))
-    if wanted:
-        _out_of_memory(index, int(wanted[1]))
+    """Raise `torch.OutOfMemoryError` if the host has no memory left: the CPU's error has no type."""
+    match = re.search(r"can't allocate memory: you tried to allocate (\d+)", str(error))
+    if match:
+        _out_of_memory(index, int(match[1]))
 
 
-def _settle() -> None:
+def _subtract_freed() -> None:
     while _freed:
-        index, freed = _freed.popleft()
-        _held[index] -= freed
+        index, nbytes = _freed.popleft()
+        _allocated[index] -= nbytes
 
 
 def allocated(index: int) -> int:
     with _lock:
-        _settle()
-        return _held[index]
+        _subtract_freed()
+        return _allocated[index]
 
 
 def peak(index: int) -> int:
     with _lock:
-        return _most[index]
+        return _peak[index]
 
 
 def reset_peak(index: int) -> None:
     with _lock:
-        _settle()
-        _most[index] = _held[index]
+        _subtract_freed()
+        _peak[index] = _allocated[index]

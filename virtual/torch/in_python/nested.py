@@ -1,7 +1,7 @@
-"""Strided nested tensors of virtual GPUs: the numbers are virtual, the sizes and strides stay on the host.
+"""Strided nested tensors of virtual GPUs: their sizes and strides stay on the host.
 
-They cannot be refused: torch makes them itself, and autograd asks for their sizes in a C++ function that is noexcept:
-an exception in a kernel would abort the process.
+They cannot be refused: torch creates them itself, and autograd reads their sizes in a C++ function
+that is noexcept, in which an exception of a kernel would abort the process.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,16 @@ Tensor = torch.Tensor
 KEY = "NestedTensorPrivateUse1"
 _ON_HOST = core.DispatchKeySet(core.DispatchKey.NestedTensorCPU)
 _SIZES = "_nested_tensor_size", "_nested_tensor_strides", "_nested_tensor_storage_offsets"
-# What torch computes from sizes and strides, or for tensors on any device: it takes virtual tensors as they are.
-_AS_THEY_ARE = *_SIZES, "values", "unbind.int", "_to_copy", "empty_like", "is_pinned", "_pin_memory"
+# Operations on sizes and strides, or for any device: torch's kernels accept virtual tensors.
+_FOR_ANY_DEVICE = (
+    *_SIZES,
+    "values",
+    "unbind.int",
+    "_to_copy",
+    "empty_like",
+    "is_pinned",
+    "_pin_memory",
+)
 
 _FROM_DENSE = "_nested_view_from_buffer", "_nested_from_padded"
 
@@ -43,10 +51,9 @@ def to_virtual(nested: Tensor, index: int) -> Tensor:
 def _over(numbers: Tensor, nested: Tensor) -> Tensor:
     """A nested tensor over these numbers, with the sizes and strides of another."""
     sizes = (_for_any(name)(nested) for name in _SIZES)
-    made: Tensor = overload_of("_nested_view_from_buffer").redispatch(
-        memory.ON_CPU, numbers, *sizes
-    )
-    return made
+    view = overload_of("_nested_view_from_buffer")
+    result: Tensor = view.redispatch(memory.ON_CPU, numbers, *sizes)
+    return result
 
 
 def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
@@ -54,4 +61,4 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
         (name, "PrivateUse1"): partial(overload_of(name).redispatch, memory.ON_CPU)
         for name in _FROM_DENSE
     }
-    return from_dense | {(name, KEY): _for_any(name) for name in _AS_THEY_ARE}
+    return from_dense | {(name, KEY): _for_any(name) for name in _FOR_ANY_DEVICE}

@@ -1,7 +1,7 @@
-"""Dropout and softmax, which torch calls by other names, or with options, on GPUs alone; LSTM and GRU.
+"""Dropout, softmax, LSTM and GRU, for which torch calls other operations on GPUs than on the CPU.
 
-For PrivateUse1 torch calls the fused cells of GPUs, which the CPU lacks. Here they are composed of ordinary operations;
-shapes are (batch, features), with the gates concatenated along the features.
+For PrivateUse1 torch calls the fused cells of GPUs, which the CPU lacks. Here they are composed of
+ordinary operations; shapes are (batch, features), with the gates concatenated along the features.
 """
 
 from collections.abc import Callable
@@ -45,21 +45,17 @@ def _lstm(
     gates = _biased(x, x_bias) + _biased(h, h_bias)
     i, f, g, o = gates.chunk(4, 1)
     cy = f.sigmoid() * cx + i.sigmoid() * g.tanh()
-    return (
-        o.sigmoid() * cy.tanh(),
-        cy,
-        gates.new_empty(0),
-    )  # the last is what a fused backward would need
+    unused_workspace = gates.new_empty(0)  # only a fused backward would read it
+    return o.sigmoid() * cy.tanh(), cy, unused_workspace
 
 
 def _gru(
     x: Tensor, h: Tensor, hx: Tensor, x_bias: Maybe = None, h_bias: Maybe = None
 ) -> tuple[Tensor, Tensor]:
-    (x_r, x_z, x_n), (h_r, h_z, h_n) = (
-        _biased(x, x_bias).chunk(3, 1),
-        _biased(h, h_bias).chunk(3, 1),
-    )
-    r, z = (h_r + x_r).sigmoid(), (h_z + x_z).sigmoid()
+    x_r, x_z, x_n = _biased(x, x_bias).chunk(3, 1)
+    h_r, h_z, h_n = _biased(h, h_bias).chunk(3, 1)
+    r = (h_r + x_r).sigmoid()
+    z = (h_z + x_z).sigmoid()
     n = (x_n + h_n * r).tanh()
     return (hx - n) * z + n, hx.new_empty(0)
 
