@@ -1,19 +1,24 @@
-"""What training on two devices and in two processes brings, beside each framework's own way to do it.
+"""What training on two devices and in two processes brings, beside each framework's own way.
 
-    python benchmarks/scaling.py --backend torch,jax --rounds 25      samples per second, and their ratios
-    python benchmarks/scaling.py --barrier                               what the barrier costs
-    python benchmarks/scaling.py --model                              what 8, 64 and 1024 processes would cost
+    python benchmarks/scaling.py --backend torch,jax --rounds 25
+        samples per second, and their ratios
+    python benchmarks/scaling.py --barrier
+        what the barrier costs
+    python benchmarks/scaling.py --model
+        what 8, 64 and 1024 processes would cost
 
-The lesson's LeNet is trained with plain gradient descent on 64 images for each device or process, whose threads
-compute one operation at a time. One job of two processes, each on a core of its own, holds all contenders; so
-does one process with two devices. They take turns, in an order shuffled anew in each round, and a ratio is the
-median over the rounds' own ratios, with half the distance between the quartiles: what disturbs the machine
-disturbs all alike. CPU time is that of the first process; who waits for the other takes none. Before that each
-takes one step, and all must come to the same parameters.
+The lesson's LeNet is trained with plain gradient descent on 64 images for each device or process,
+whose threads compute one operation at a time. One job of two processes, each on its own core, runs
+all contenders; so does one process with two devices. They take turns, in an order that is shuffled
+anew in each round. A ratio is the median of the rounds' ratios, with half the distance between the
+quartiles: a disturbance of the machine slows all contenders alike. CPU time is that of the first
+process; a process that waits takes none. Before the rounds each contender takes one step, and all
+must come to the same parameters.
 
-"Apart" are two processes that tell each other nothing: what the machine has to give. In "1 process" the other one
-waits. "xdevice" trains on the network in the framework's words, as "native" does; "lesson" on the network as the
-lesson has it, on `namespace`. See scaling_native/ for the frameworks' own ways.
+"Apart" are two processes that do not communicate: the limit that the machine sets. In "1 process"
+the other process waits. "xdevice" trains the framework's own network, as "native" does; "lesson"
+trains the lesson's network, which is written with `namespace`. The frameworks' own ways are in
+scaling_native/.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from statistics import median, quantiles
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 from parts import scaling_barrier, scaling_model
 
@@ -44,8 +49,11 @@ ONE_THREAD = (
 TWO_THREADS = ("TF_NUM_INTEROP_THREADS",)  # for two devices
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
-JOBS = {"processes": 2, "devices": 1}  # and how many processes each has
-ROWS = {  # of the table, for each job: what it is on, then who is native there and who is ours
+# The number of processes of each job
+JOBS = {"processes": 2, "devices": 1}
+
+# The table's rows of each job: what it runs on, then the native contender and xdevice's
+ROWS = {
     "processes": {
         "1 process": ("native, 1", "xdevice, 1"),
         "1 process, the lesson's network": ("native, 1", "lesson, 1"),
@@ -59,81 +67,82 @@ ROWS = {  # of the table, for each job: what it is on, then who is native there 
     },
 }
 HEAD = (
-    "framework", "on", "native, samples/s", "xdevice, samples/s", "xdevice / native", "the same of CPU time",
-    "native, × 1", "xdevice, × 1",
-)  # fmt: skip
+    "framework",
+    "on",
+    "native, samples/s",
+    "xdevice, samples/s",
+    "xdevice / native",
+    "the same of CPU time",
+    "native, × 1",
+    "xdevice, × 1",
+)
 
-Rates = dict[str, dict[str, list[float]]]
-"""Samples per second ("wall"), and per second of rank 0's CPU time ("cpu"), of each contender, round by round."""
+Rates: TypeAlias = dict[str, dict[str, list[float]]]
+"""Each contender's samples per second, round by round.
+
+"wall" has those per second of the clock, "cpu" those per second of rank 0's CPU time.
+"""
 
 
 def measured(backend: str, job: str, rounds: int, seconds: float) -> Rates:
-    """What one job of real processes has found."""
+    """The rates that one job of real processes has measured."""
     print(f"{backend}: {job}", file=sys.stderr)
     with TemporaryDirectory() as folder:
         file = Path(folder, "rates.json")
         arguments = [job, rounds, seconds, file]
-        limit = ["--time-limit", str(round(120 + 40 * rounds * seconds))]
-        launched(
-            "scaling_worker.py",
-            arguments,
-            JOBS[job],
-            backend,
-            [*limit, *(["--pin"] if JOBS[job] > 1 else [])],
-        )
-        found: Rates = json.loads(file.read_text(encoding="utf-8"))
-    return found
+        options = ["--time-limit", str(round(120 + 40 * rounds * seconds))]
+        if JOBS[job] > 1:
+            options.append("--pin")
+        launched("scaling_worker.py", arguments, JOBS[job], backend, options)
+        rates: Rates = json.loads(file.read_text(encoding="utf-8"))
+    return rates
 
 
 def launched(
     script: str, arguments: list[Any], processes: int, backend: str, options: list[str]
 ) -> str:
-    """What the processes have printed; an error with what they said if they fail."""
-    command = [
-        sys.executable,
-        "-m",
-        "xdevice",
-        "launch",
-        "-n",
-        str(processes),
-        "--backend",
-        backend,
-        *options,
-    ]
+    """What the processes have printed on stdout; `SystemExit` with their stderr if they fail."""
+    launcher = [sys.executable, "-m", "xdevice", "launch"]
+    launcher += ["-n", str(processes), "--backend", backend, *options]
     environment = {
         **os.environ,
         **QUIET,
         **dict.fromkeys(ONE_THREAD, "1"),
         **dict.fromkeys(TWO_THREADS, "2"),
     }
-    done = subprocess.run(
-        [*command, str(HERE / script), *map(str, arguments)],
+    process = subprocess.run(
+        [*launcher, str(HERE / script), *map(str, arguments)],
         env=environment,
         capture_output=True,
         encoding="utf-8",
         errors="replace",
         check=False,
     )
-    if done.returncode:
-        raise SystemExit(f"{backend}: {script} {arguments[0]} failed\n{done.stderr[-3000:]}")
-    return done.stdout
+    if process.returncode != 0:
+        raise SystemExit(f"{backend}: {script} {arguments[0]} failed\n{process.stderr[-3000:]}")
+    return process.stdout
 
 
 # The table
 
 
-def rows(backend: str, found: dict[str, Rates]) -> list[list[str]]:
+def rows(backend: str, rates_of_jobs: dict[str, Rates]) -> list[list[str]]:
     lines = []
     for job, contenders in ROWS.items():
-        wall, cpu = found[job]["wall"], found[job]["cpu"]
-        for where, (native, own) in contenders.items():
-            if own not in wall:
+        wall = rates_of_jobs[job]["wall"]
+        cpu = rates_of_jobs[job]["cpu"]
+        for place, (native, xdevices) in contenders.items():
+            if xdevices not in wall:
                 continue
-            line = [backend, where, rate(wall.get(native)), rate(wall.get(own))]
-            line += [ratio(rates.get(own), rates.get(native)) for rates in (wall, cpu)]
-            line += [
-                ratio(wall.get(name), wall[f"{who}, 1"])
-                for name, who in ((native, "native"), (own, "xdevice"))
+            line = [
+                backend,
+                place,
+                rate(wall.get(native)),
+                rate(wall.get(xdevices)),
+                ratio(wall.get(xdevices), wall.get(native)),
+                ratio(cpu.get(xdevices), cpu.get(native)),
+                ratio(wall.get(native), wall["native, 1"]),
+                ratio(wall.get(xdevices), wall["xdevice, 1"]),
             ]
             lines.append(line)
     return lines
@@ -154,34 +163,36 @@ def ratio(rates: list[float] | None, base: list[float] | None) -> str:
 
 
 def main() -> None:
-    asked = parsed()
-    if asked.model:
+    options = parsed()
+    if options.model:
         print(scaling_model.table())
         return
-    if asked.barrier is not None:
-        counts = [n for n in asked.barrier or scaling_barrier.COUNTS if n > 1]
+    if options.barrier is not None:
+        counts = [n for n in options.barrier or scaling_barrier.COUNTS if n > 1]
         most = min(max(counts), scaling_barrier.REAL)
         for line in (*scaling_barrier.table(counts), "", *scaling_barrier.faults(most)):
             print(line, flush=True)
         return
     results: dict[str, dict[str, Rates]] = {}
     print("| " + " | ".join(HEAD) + " |\n| --- | --- |" + " ---: |" * (len(HEAD) - 2))
-    for name in dict.fromkeys(asked.backend.split(",")):
-        results[name] = {job: measured(name, job, asked.rounds, asked.seconds) for job in JOBS}
+    for name in dict.fromkeys(options.backend.split(",")):
+        results[name] = {job: measured(name, job, options.rounds, options.seconds) for job in JOBS}
         for line in rows(name, results[name]):
             print("| " + " | ".join(line) + " |", flush=True)
-    if asked.json:
-        asked.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
 def parsed() -> argparse.Namespace:
     ways = {path.stem for path in (HERE / "scaling_native").glob("[a-z]*.py")}
-    here = [name for name in xdevice.available() if name in ways]
+    names = [name for name in xdevice.available() if name in ways]
     parser = argparse.ArgumentParser(
         description="What two devices and two processes bring, beside the native ways."
     )
     parser.add_argument(
-        "--backend", default=",".join(here), help="a,b,c; all that are installed and have gradients"
+        "--backend",
+        default=",".join(names),
+        help="a,b,c; all that are installed and have gradients",
     )
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each turn")
@@ -198,15 +209,15 @@ def parsed() -> argparse.Namespace:
         action="store_true",
         help="print what many processes would cost, and nothing else",
     )
-    asked = parser.parse_args()
-    unknown = [name for name in asked.backend.split(",") if name not in here]
-    if unknown and not (asked.model or asked.barrier is not None):
-        parser.error(f"no native way for {', '.join(unknown)}; there are {', '.join(here)}")
-    if asked.rounds < 1 or asked.seconds <= 0:
+    options = parser.parse_args()
+    unknown = [name for name in options.backend.split(",") if name not in names]
+    if unknown and not options.model and options.barrier is None:
+        parser.error(f"no native way for {', '.join(unknown)}; there are {', '.join(names)}")
+    if options.rounds < 1 or options.seconds <= 0:
         parser.error("--rounds is 1 or more, and --seconds above 0")
     if find_spec("sklearn") is None:
         parser.error("the lesson needs scikit-learn; pip install -r benchmarks/requirements.txt")
-    return asked
+    return options
 
 
 if __name__ == "__main__":
