@@ -58,7 +58,7 @@ def _scatter(
             "Expected devices and chunk_sizes to be of same length, but got "
             f"len(devices) = {len(targets)} and len(chunk_sizes) = {len(sizes)}"
         )
-    parts = tensor.split(list(sizes), dim) if sizes else tensor.chunk(len(targets), dim)
+    parts = torch.split(tensor, list(sizes), dim) if sizes else tensor.chunk(len(targets), dim)
     # there are fewer parts than devices if the tensor has fewer rows
     pairs = zip(parts, targets, strict=False)
     return [part.to(_device(target)) for part, target in pairs]
@@ -82,7 +82,7 @@ def _scatter_out(
             f"Total size for output tensors along scatter dim {dim % tensor.dim()} does not match "
             f"(got {sum(sizes)} but expected {tensor.size(dim)})"
         )
-    parts = tensor.split(sizes, dim)
+    parts = torch.split(tensor, sizes, dim)
     return [output.copy_(part) for output, part in zip(outputs, parts, strict=True)]
 
 
