@@ -28,13 +28,13 @@ inline std::atomic<c10::StreamId> last_stream = 0;
 
 inline Stream stream_now(DeviceIndex index) { return Stream(Stream::UNSAFE, {TYPE, index}, streams[index]); }
 
-// The host waits for all that the stream has been given.
+// The host waits for all work of the stream.
 inline void wait_for(const Stream& stream) {
   trace([&](auto& tracer) { tracer->trace_gpu_stream_synchronization(TYPE, stream.id()); });
   settle(reached_by(stream));
 }
 
-// When a virtual bus will have carried what it has been given, where Python looks at copies; and waiting for it.
+// The time at which all copies on the virtual bus will be complete, if Python checks copies; 0 otherwise.
 inline double carried_at(DeviceIndex index) {
   if (!(checks & COPIES)) return 0;
   torch::jit::Stack stack{int64_t(index)};

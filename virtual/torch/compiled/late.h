@@ -1,5 +1,5 @@
-// Copies that CUDA would not have finished: to and from pinned memory of the host, without blocking. They arrive when
-// the program has waited for them; until then the host's memory holds NaN, integers of bytes 0x81, opposite booleans.
+// Asynchronous copies to and from pinned memory of the host, which CUDA may not have finished. They arrive when the
+// program has waited for them; until then the host's memory holds NaN, integers of bytes 0x81, or opposite Booleans.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/record_function.h>
@@ -26,26 +26,26 @@ inline void call_python(const char* name, torch::jit::Stack& stack) {
   op.callBoxedForDispatchKey(c10::DispatchKey::CPU, stack);
 }
 
-// Where CUDA's own code makes the host wait for a stream.
+// Warns or raises an error where CUDA makes the host wait for a stream.
 inline void warn_or_refuse_to_wait() {
   const char* words = "called a synchronizing CUDA operation";
   if (C10_UNLIKELY(checks & REFUSE)) TORCH_CHECK(false, words);
   if (C10_UNLIKELY(checks & WARN)) TORCH_WARN(words);
 }
 
-enum Misuse : int64_t { READ_EARLY, WRITTEN_EARLY, NEVER_WAITED_FOR };  // late.py has the same numbers
+enum Misuse : int64_t { READ_EARLY, WRITTEN_EARLY, NEVER_WAITED_FOR };  // cuda/late_copies.py has the same numbers
 
 struct Late {
-  c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // the host's, which the program may let go
-  char* at;                                           // the part of it
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;  // the host's, which the program may free
+  char* at;                                           // where the copied part begins
   size_t size;
   ScalarType type;
   Stream stream;
-  int64_t number, place;       // of the copy, and of the line that makes it
+  int64_t number, place;       // the number of the copy, and that of the line that made it
   bool to_host;
-  std::vector<char> arriving;  // to the host
-  size_t sent;                 // from the host: the hash of it
-  bool is_used = false;        // a later copy of the stream reads it, or its misuse has been told
+  std::vector<char> arriving;  // the values on their way to the host
+  size_t sent;                 // a hash of the values that the host sends
+  bool is_used = false;        // a later copy of the stream has read it, or its misuse has been reported
 
   bool is_alive() const {
     auto now = storage.lock();
@@ -63,11 +63,11 @@ struct Late {
   }
 };
 
-// The last copy of each stream that is over for a stream, or for an event, which has waited for it.
+// For a stream or an event: the last copy of each stream that it has waited for.
 using Reached = std::unordered_map<Stream, int64_t>;
 
-inline std::mutex pending_lock;  // of what follows
-inline auto& pending = *new std::vector<Late>;  // in the order in which they were made
+inline std::mutex pending_lock;  // protects the variables below
+inline auto& pending = *new std::vector<Late>;  // in the order in which they were started
 inline auto& reached = *new std::unordered_map<Stream, Reached>;
 inline int64_t copies_made = 0;
 
@@ -98,7 +98,7 @@ inline bool is_over(const Late& copy, const Reached& for_it) {
   return last != for_it.end() && copy.number <= last->second;
 }
 
-// Tells of a CPU tensor that is used before a copy to its memory has arrived.
+// Reports a CPU tensor that is used before a copy to its memory has arrived.
 inline std::unique_ptr<at::ObserverContext> notice(const at::RecordFunction& run) {
   auto name = run.operator_name();
   auto op = name ? c10::Dispatcher::singleton().findSchema(*name) : std::nullopt;
@@ -129,7 +129,7 @@ inline std::unique_ptr<at::ObserverContext> notice(const at::RecordFunction& run
   return nullptr;
 }
 
-// Looks at the program's operations while copies to the host are pending, and costs nothing otherwise.
+// Checks the program's operations while copies to the host are pending; it costs nothing at other times.
 inline void listen(bool wanted) {
   static at::CallbackHandle handle = 0;
   static bool listens = false;
@@ -140,7 +140,7 @@ inline void listen(bool wanted) {
   else at::disableCallback(handle);
 }
 
-// Ends the copies that are over, and those whose memory the program has let go.
+// Completes the copies that the program has waited for, and drops those whose memory it has freed.
 template <class F>
 void settle(F is_over) {
   std::vector<std::pair<Misuse, int64_t>> misuses;
@@ -167,7 +167,7 @@ inline void settle(const Reached& by) {
   if (!by.empty()) settle([&](const Late& copy) { return is_over(copy, by); });
 }
 
-inline void settle_all(DeviceIndex index) {  // of a device, with all that its streams have waited for
+inline void settle_all(DeviceIndex index) {  // the copies of a device, and those that its streams have waited for
   Reached by;
   {
     std::lock_guard<std::mutex> lock(pending_lock);
@@ -178,7 +178,7 @@ inline void settle_all(DeviceIndex index) {  // of a device, with all that its s
   settle([&](const Late& copy) { return copy.stream.device_index() == index || is_over(copy, by); });
 }
 
-// The place of a copy to the host that nothing has waited for and that has not been told, or -1.
+// The line of a copy to the host that nothing has waited for and that has not been reported, or -1.
 inline int64_t next_pending() {
   std::lock_guard<std::mutex> lock(pending_lock);
   for (auto& copy : pending)
@@ -186,7 +186,7 @@ inline int64_t next_pending() {
   return -1;
 }
 
-// A copy of a stream, between a virtual GPU and that CPU tensor, around the moment at which it is made.
+// A copy between a virtual GPU and a CPU tensor: what is done before and after the values are copied.
 struct LateCopy {
   Tensor host;
   Stream stream;
@@ -195,7 +195,7 @@ struct LateCopy {
   char* at() const { return static_cast<char*>(host.mutable_data_ptr()); }
 
   template <class F>
-  void each_lent(F call) {  // what the stream brings to the host, it may take from there
+  void each_lent(F call) {  // a stream may send what it has itself copied to the host
     std::lock_guard<std::mutex> lock(pending_lock);
     Reached own = reached[stream];
     own[stream] = copies_made;

@@ -192,7 +192,7 @@ inline DispatchKeySet on_cpu(DispatchKeySet keys) {
       c10::toRuntimePerBackendFunctionalityKey(keys.highestFunctionalityKey(), c10::BackendComponent::CPUBit));
 }
 
-// Lets Python look at an operation that may copy between devices: it raises an error where that is forbidden.
+// Reports an operation that may copy between devices to Python, which raises an error if the copy is forbidden.
 inline void look(const c10::OperatorHandle& op, const Plan& plan, const IValue* arguments) {
   if (plan.across && arguments[0].toTensor().device() == arguments[1].toTensor().device()) return;
   if (plan.size >= 0 && !arguments[plan.size].isNone()) return;
