@@ -211,7 +211,7 @@ class Call:
         self.aliases += self.resizable_aliases
 
     def _virtual(self, value: Any) -> Any:
-        """The result on the virtual GPU; the same object if it is an argument that was written to."""
+        """The result on the virtual GPU; an argument that was written to is returned itself."""
         if isinstance(value, torch.Tensor):
             for host, virtual in self.aliases:
                 if host is value:

@@ -55,7 +55,7 @@ def to_virtual(host: Tensor, index: int) -> Tensor:
 
 
 def to_host(tensor: Tensor) -> Tensor:
-    """The virtual tensor's memory as a CPU tensor; a lazy conjugation or negation is not part of memory."""
+    """The virtual tensor's memory as a CPU tensor, without lazy conjugation and negation."""
     return _relabelled(tensor, _CPU, 0)
 
 
@@ -68,7 +68,7 @@ def _relabelled(tensor: Tensor, device_type: int, index: int) -> Tensor:
 
 
 def lazy_like(host: Tensor, tensor: Tensor) -> Tensor:
-    """The host tensor with the lazy conjugation and negation of the tensor, which torch keeps as bits."""
+    """The host tensor with the lazy conjugation and negation of the virtual tensor."""
     if tensor.is_conj():
         host = host.conj()
     return host._neg_view() if tensor.is_neg() else host
@@ -155,7 +155,7 @@ def _copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
 def _to_copy(
     tensor: Tensor, *, pin_memory: Any = None, non_blocking: Any = False, **options: Any
 ) -> Tensor:
-    """Like torch's, without the pinned memory that torch uses for non-blocking copies to the host."""
+    """Like torch's, without pinned memory, which torch uses for non-blocking copies to the host."""
     return torch.empty_like(tensor, **options).copy_(tensor, non_blocking)
 
 
@@ -238,7 +238,7 @@ def _out_of_memory(index: int, nbytes: int) -> NoReturn:
 
 
 def check_host(error: RuntimeError, index: int) -> None:
-    """Raise `torch.OutOfMemoryError` if the host has no memory left: the CPU's error has no type."""
+    """Raise `torch.OutOfMemoryError` if the error says that the host has no memory left."""
     match = re.search(r"can't allocate memory: you tried to allocate (\d+)", str(error))
     if match:
         _out_of_memory(index, int(match[1]))

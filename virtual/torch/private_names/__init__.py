@@ -20,7 +20,10 @@ storage_of: Any = torch.Tensor.untyped_storage  # identified by its ``_cdata``
 
 
 def untraced(kernel: Any) -> Any:
-    """Return the function after telling Dynamo not to trace it: torch calls it while Dynamo traces the program."""
+    """Return the function after telling Dynamo not to trace it.
+
+    torch calls it while Dynamo traces the program.
+    """
     if hasattr(kernel, "__code__") and _has_names_of_dynamo():
         dynamo = core._dynamo.eval_frame
         never = dynamo._FrameAction.SKIP
