@@ -1,6 +1,7 @@
 """GPUs without GPUs: what was asked for, by whom and when. `xdevice.hardware.virtual` is the door to it.
 
-A framework gets its virtual GPUs before it is first used: the chosen one at once, others when xdevice first uses them.
+A framework gets its virtual GPUs before it is first used: the chosen one at once, others when
+xdevice first uses them.
 """
 
 import argparse
@@ -143,8 +144,8 @@ def _enable(owner: Backend) -> None:
 def _report(owner: Backend, error: XDeviceError) -> None:
     """Print why a framework is refused virtual GPUs at its import; end the process where it needs them.
 
-    Where it is not known which framework the program needs, the import fails: a program that handles
-    an ImportError can do without that framework.
+    Where it is not known which framework the program needs, the import fails: a program that
+    handles an ImportError can do without that framework.
     """
     is_refusal = isinstance(error, (NotSupportedError, VirtualDeviceError))
     if is_refusal and request.is_required(owner):

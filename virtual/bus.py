@@ -1,7 +1,8 @@
 """Copies that take time: each virtual GPU has a bus of its own if ``XDEVICE_VIRTUAL_BUS=16GB/s,10us`` asks for it.
 
-A bus carries one copy after the other. A copy that blocks returns when it has been carried. One that does not block,
-or is made within a `BusStream`, leaves the bus busy; the next one that blocks, and `synchronize`, wait for it.
+A bus carries one copy after the other. A copy that blocks returns when it has been carried. One
+that does not block, or is made within a `BusStream`, leaves the bus busy; the next one that blocks,
+and `synchronize`, wait for it.
 """
 
 from __future__ import annotations

@@ -100,8 +100,8 @@ def is_in_environment() -> bool:
 def visible() -> int:
     """The number of virtual GPUs that the program sees.
 
-    Of those that stand in, ``CUDA_VISIBLE_DEVICES`` chooses some, as CUDA reads it: up to the first word that is not
-    the index of a GPU, and none if an index is there twice.
+    Of those that stand in, ``CUDA_VISIBLE_DEVICES`` chooses some, as CUDA reads it: up to the first
+    word that is not the index of a GPU, and none if an index is there twice.
     """
     number = current().number
     if not current().stand_in or VISIBLE not in os.environ:

@@ -1,9 +1,10 @@
 """CuPy: NVIDIA's GPUs, and AMD's; no CPU.
 
-Notes: CuPy imports on a machine without a GPU, and then has no device. An operation computes on the current device,
-which a scope sets, and not on the device of its arrays. It reads another GPU's memory if the two GPUs allow that,
-with a ``PerformanceWarning``. The default float has 64 bits, as in NumPy. Seeding, and synchronizing or emptying the
-cache without a device, use every GPU and create a context on each: CuPy does not report which are in use.
+Notes: CuPy imports on a machine without a GPU, and then has no device. An operation computes on the
+current device, which a scope sets, and not on the device of its arrays. It reads another GPU's
+memory if the two GPUs allow that, with a ``PerformanceWarning``. The default float has 64 bits, as
+in NumPy. Seeding, and synchronizing or emptying the cache without a device, use every GPU and
+create a context on each: CuPy does not report which are in use.
 """
 
 import cupy as cupy

@@ -142,7 +142,8 @@ rand, randn = map(_random, (jax.random.uniform, jax.random.normal))
 def _draw(sample: Callable[..., Any], shape: tuple[int, ...], dtype: Any, place: Any) -> Any:
     """Random numbers by the next key of one sequence, which every device follows by itself.
 
-    A device that is few draws behind splits its own key as often; to one that is far behind the newest key is sent.
+    A device that is few draws behind splits its own key as often; to one that is far behind the
+    newest key is sent.
     """
     global _draws, _newest
     with _lock:

@@ -1,7 +1,8 @@
 """Several processes, by jax.distributed: XLA's own collectives, by gloo on the CPU and NCCL on GPUs.
 
-JAX lets every process see the devices of all. A collective is a computation over one device of each process,
-compiled for every dtype and length: the vectors are parts of one long array, and XLA exchanges parts.
+JAX lets every process see the devices of all. A collective is a computation over one device of each
+process, compiled for every dtype and length: the vectors are parts of one long array, and XLA
+exchanges parts.
 """
 
 from collections.abc import Callable
@@ -56,7 +57,8 @@ def start(job: Job, timeout: float) -> None:
             jax.device_put(np.zeros(1, np.float32), jax.local_devices(backend="cpu")[0]), "sum"
         )  # connects them
     if every_device()[0].platform == "cpu":
-        # gloo no longer needs JAX's own service, which would end this process where another one has gone
+        # gloo no longer needs JAX's own service, which would end this process where another one has
+        # gone
         _jax.distributed.shutdown()
 
 

@@ -24,7 +24,8 @@ _has_started: Any = names.value("jax._src.xla_bridge:backends_are_initialized")
 # JAX's own, also while other devices replace the GPUs
 every_device: Any = jax.devices
 _ordinal: Any = names.value("jaxlib._jax:Device.local_hardware_id")
-# The devices that replace the GPUs are host devices: the first is the CPU, those after them are further CPUs.
+# The devices that replace the GPUs are host devices: the first is the CPU, those after them are
+# further CPUs.
 replaced_gpus = ReplacedGpus()
 
 
@@ -95,14 +96,16 @@ def is_mapping() -> bool:
 def synchronize(devices: Sequence[Device]) -> None:
     """Wait for every result that is alive, for callbacks, and for all that was queued on a GPU, which keeps the order.
 
-    The CPU does not promise that: work whose result is dropped is nearly always waited for, but not always.
+    The CPU does not promise that: work whose result is dropped is nearly always waited for, but not
+    always.
     """
     for word in {native(device).platform for device in devices}:
         for array in jax.live_arrays(word):  # type: ignore[no-untyped-call]  # JAX has left it without types
             try:
                 array.block_until_ready()
             except RuntimeError:
-                # another thread may delete the array meanwhile; other errors are those of the computation
+                # another thread may delete the array meanwhile; other errors are those of the
+                # computation
                 if not array.is_deleted():
                     raise
     jax.effects_barrier()  # type: ignore[no-untyped-call]  # likewise

@@ -30,7 +30,8 @@ def memory_stats(device: Device) -> MemoryStats:
     if not stats:  # the CPU's allocator does not count
         return {}
     return {
-        # the limit of XLA's allocator, a part of the device's memory: JAX does not know the size of all
+        # the limit of XLA's allocator, a part of the device's memory: JAX does not know the size of
+        # all
         "total": stats.get("bytes_limit"),
         "allocated": stats.get("bytes_in_use"),
         "reserved": stats.get("pool_bytes"),

@@ -1,9 +1,10 @@
 """Operations on arrays of several devices, which JAX refuses with an error of its own.
 
-Every operation that JAX has not yet compiled for just these devices goes through one function, and so
-does every one that it refuses. While a strict block is open, its error becomes xdevice's;
-no operation that JAX accepts takes any longer. What is uncommitted follows, as always under JAX; an array
-that a jitted function closes over is a constant to it, and an argument that it does not use is dropped.
+Every operation that JAX has not yet compiled for just these devices goes through one function, and
+so does every one that it refuses. While a strict block is open, its error becomes xdevice's; no
+operation that JAX accepts takes any longer. What is uncommitted follows, as always under JAX; an
+array that a jitted function closes over is a constant to it, and an argument that it does not use
+is dropped.
 """
 
 import re

@@ -1,6 +1,7 @@
 """Keras's models, layers, optimizers, metrics and seed generators, where Keras runs on JAX; and JAX's pytrees.
 
-JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, registered with jax.tree_util.
+JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, registered with
+jax.tree_util.
 """
 
 from collections.abc import Callable

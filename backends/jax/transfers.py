@@ -1,10 +1,11 @@
 """Copies, each seen before JAX makes it.
 
-JAX's Python code reads arrays in one function and sends values in two, which are replaced for a block. Nothing is
-compiled anew. C++ calls compiled functions, and has a shortcut for each signature. Settings are part of that, and one
-of them is ours: the shortcuts made while watching are others than those before and after, which are kept. In ours, the
-layout of an argument from the host is marked, for which C++ asks Python to send it, and a call that brings arrays
-together has none. Functions compiled ahead of time, and all in older versions, go through Python where JAX's transfer
+JAX's Python code reads arrays in one function and sends values in two, which are replaced for a
+block. Nothing is compiled anew. C++ calls compiled functions, and has a shortcut for each
+signature. Settings are part of that, and one of them is ours: the shortcuts made while watching are
+others than those before and after, which are kept. In ours, the layout of an argument from the host
+is marked, for which C++ asks Python to send it, and a call that brings arrays together has none.
+Functions compiled ahead of time, and all in older versions, go through Python where JAX's transfer
 guard refuses.
 """
 

@@ -1,13 +1,15 @@
 """MXNet: the CPU, and CUDA GPUs. One CPU is counted, yet ``mx.cpu(1)`` holds arrays too, as ``cpu:1``.
 
-Surprises: work is queued on the CPU as well, so an error may only be raised when a value is read or waited for.
-Creating and copying scalars and empty arrays needs NumPy's shapes, which xdevice turns on for the call alone:
-`mxnet.npx.set_np` remains the user's choice. xdevice makes ``mx.np`` arrays, keeps whole numbers whole where MXNet
-makes floats of them, and moves Gluon parameters in place; a ``Trainer`` made before such a move must be made again.
+Surprises: work is queued on the CPU as well, so an error may only be raised when a value is read or
+waited for. Creating and copying scalars and empty arrays needs NumPy's shapes, which xdevice turns
+on for the call alone: `mxnet.npx.set_np` remains the user's choice. xdevice makes ``mx.np`` arrays,
+keeps whole numbers whole where MXNet makes floats of them, and moves Gluon parameters in place; a
+``Trainer`` made before such a move must be made again.
 
-MXNet 1.9.1 looks up names of NumPy before 1.24 at import. They are added to NumPy while MXNet is imported, and NumPy
-2's numbers are written for its library as NumPy 1's were. What it needs later stays missing: with NumPy 2
-``mx.np.pad`` (``numpy.compat``) and some of the Gluon estimator's handlers (``numpy.Inf``) fail.
+MXNet 1.9.1 looks up names of NumPy before 1.24 at import. They are added to NumPy while MXNet is
+imported, and NumPy 2's numbers are written for its library as NumPy 1's were. What it needs later
+stays missing: with NumPy 2 ``mx.np.pad`` (``numpy.compat``) and some of the Gluon estimator's
+handlers (``numpy.Inf``) fail.
 """
 
 import builtins
@@ -67,7 +69,8 @@ class _AnyText(type):
 class _Text(str, metaclass=_AnyText):
     """``str`` as MXNet's modules see it, by which they hand every argument of an operator to its library as text.
 
-    The same, but for NumPy's numbers: NumPy 2 writes ``np.int64(2)`` for one in a tuple, where ``2`` is expected.
+    The same, but for NumPy's numbers: NumPy 2 writes ``np.int64(2)`` for one in a tuple, where
+    ``2`` is expected.
     """
 
     translated: Callable[[Any], Any]

@@ -1,8 +1,8 @@
 """Several processes, by MXNet's ``dist_sync`` key-value store: each sends to a server, which adds up.
 
-The server adds floating-point numbers only. Integers are sent in those that hold them exactly, and bits, which must
-arrive unchanged, 16 at a time as whole numbers to which every other process adds zero. A server on each host, and a
-scheduler, are processes beside the job's own.
+The server adds floating-point numbers only. Integers are sent in those that hold them exactly, and
+bits, which must arrive unchanged, 16 at a time as whole numbers to which every other process adds
+zero. A server on each host, and a scheduler, are processes beside the job's own.
 """
 
 import atexit
@@ -96,7 +96,8 @@ class _Store:
 
     def _pieces(self, length: int) -> list[int]:
         """The lengths of the parts that are sent, all different; mostly one, the whole."""
-        # the server keeps a vector for each until it ends: so that they are few, later ones are powers of 2, and a rest
+        # the server keeps a vector for each until it ends: so that they are few, later ones are
+        # powers of 2, and a rest
         if length > _SMALL and length not in self._lengths:
             if len(self._lengths) == _LENGTHS:
                 left = length % _SMALL

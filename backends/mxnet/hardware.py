@@ -10,7 +10,8 @@ from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.kit.places import ReplacedGpus
 
-# The index of the CPU context that stands for gpu:0. Contexts before it, such as mx.cpu(1), are left to programs.
+# The index of the CPU context that stands for gpu:0. Contexts before it, such as mx.cpu(1), are
+# left to programs.
 FIRST_VIRTUAL = 1001
 replaced_gpus = ReplacedGpus()
 

@@ -8,7 +8,8 @@ from xdevice.backends.mxnet.hardware import gpus, native, replaced_gpus
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
-# Messages of MXNet's storage managers, cuBLAS and cuDNN. A smaller batch helps with too many elements, too.
+# Messages of MXNet's storage managers, cuBLAS and cuDNN. A smaller batch helps with too many
+# elements, too.
 _MESSAGES = (
     "Failed to allocate CPU Memory",
     "out of memory",

@@ -1,9 +1,10 @@
 """Operations on arrays of several contexts, which MXNet copies to one context without an error.
 
-Every operation calls one of four functions of MXNet's library: for an operator, the graph of a hybridized block, a call
-of the newer interface, the backward pass. While a strict block is open, these first check the contexts of their
-arguments, in every thread. Shared and pinned memory of the host counts as the CPU. `copyto`, `as_in_ctx` and assignment
-are MXNet's own functions for copies, and allowed.
+Every operation calls one of four functions of MXNet's library: for an operator, the graph of a
+hybridized block, a call of the newer interface, the backward pass. While a strict block is open,
+these first check the contexts of their arguments, in every thread. Shared and pinned memory of the
+host counts as the CPU. `copyto`, `as_in_ctx` and assignment are MXNet's own functions for copies,
+and allowed.
 """
 
 import ctypes
@@ -59,7 +60,8 @@ def observing(observer: Observer) -> Generator[None]:
     names.require("strict() and watch_transfers()")
     with _lock:
         if not _observers:
-            # a new list: functions of an earlier block may still be called by wrappers of other code
+            # a new list: functions of an earlier block may still be called by wrappers of other
+            # code
             _observers = []
             for name in (*OPERATIONS, *COPYING):
                 getattr(_library, name)  # ctypes creates the attribute at its first use

@@ -1,7 +1,8 @@
 """Copies between MXNet's devices: calls of its library that send and fetch arrays, and operators that copy.
 
-A number as an operand (``x + 1``, ``x[0] = 3.``) is an argument of the operator's kernel, not a copy. The library
-itself makes the copies of a backward pass: one for each recorded copy, in the other direction.
+A number as an operand (``x + 1``, ``x[0] = 3.``) is an argument of the operator's kernel, not a
+copy. The library itself makes the copies of a backward pass: one for each recorded copy, in the
+other direction.
 """
 
 import ctypes

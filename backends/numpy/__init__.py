@@ -1,7 +1,7 @@
 """NumPy: the CPU.
 
-Notes: arrays are always on the CPU, and have no ``device`` attribute before NumPy 2. The default float has
-64 bits; in the other frameworks it has 32.
+Notes: arrays are always on the CPU, and have no ``device`` attribute before NumPy 2. The default
+float has 64 bits; in the other frameworks it has 32.
 """
 
 import numpy as numpy

@@ -1,9 +1,10 @@
 """PaddlePaddle: the CPU, ``gpu`` (CUDA, ROCm or Kunlun XPU), and plug-in devices under their own word.
 
-Notes: moving a tensor with ``.to``, ``.cuda`` or ``.cpu`` cuts its gradient, and ``.to`` may free the source;
-`to_device` does neither. ``set_device``, and so a native scope, applies to the whole process. uint16 data becomes
-bfloat16 without a warning, and the reverse in ``.numpy()``. Page-locked memory is a place, ``gpu_pinned``, which
-`device_of` reports and which cannot be requested.
+Notes: moving a tensor with ``.to``, ``.cuda`` or ``.cpu`` cuts its gradient, and ``.to`` may free
+the source; `to_device` does neither. ``set_device``, and so a native scope, applies to the whole
+process. uint16 data becomes bfloat16 without a warning, and the reverse in ``.numpy()``.
+Page-locked memory is a place, ``gpu_pinned``, which `device_of` reports and which cannot be
+requested.
 """
 
 import os
@@ -29,9 +30,10 @@ GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page
 def _import_safely() -> None:
     before = "paddle" in sys.modules
     with ExitStack() as stack, warnings.catch_warnings():
-        # PaddlePaddle 3.3.1 segfaults on import after TensorFlow 2.21: it binds to TensorFlow's copies of symbols that
-        # both libraries export. RTLD_DEEPBIND makes it prefer its own. No upstream issue is known;
-        # a test in tests/quirks/test_paddle.py fails when this is no longer needed.
+        # PaddlePaddle 3.3.1 segfaults on import after TensorFlow 2.21: it binds to TensorFlow's
+        # copies of symbols that both libraries export. RTLD_DEEPBIND makes it prefer its own. No
+        # upstream issue is known; a test in tests/quirks/test_paddle.py fails when this is no
+        # longer needed.
         if "tensorflow" in sys.modules and hasattr(os, "RTLD_DEEPBIND"):
             stack.callback(sys.setdlopenflags, sys.getdlopenflags())
             sys.setdlopenflags(os.RTLD_NOW | os.RTLD_DEEPBIND)
@@ -48,8 +50,9 @@ def _import_safely() -> None:
 def _stay_dynamic() -> None:
     """Keep dynamic mode when the thread that imported PaddlePaddle ends.
 
-    PaddlePaddle 3.3.1 enters dynamic mode as a context, which it keeps in a variable of that thread. When the thread
-    ends, the context is left, and every other thread is in static mode. So the main thread gets it.
+    PaddlePaddle 3.3.1 enters dynamic mode as a context, which it keeps in a variable of that
+    thread. When the thread ends, the context is left, and every other thread is in static mode. So
+    the main thread gets it.
     """
     if threading.current_thread() is threading.main_thread():
         return

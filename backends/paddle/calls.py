@@ -1,15 +1,17 @@
 """Calls of PaddlePaddle's operations, which an observer sees before they run.
 
-While a block of `observing` is open, these entry points of PaddlePaddle are replaced in all threads:
+While a block of `observing` is open, these entry points of PaddlePaddle are replaced in all
+threads:
 
 - the operations, which are functions of ``paddle._C_ops`` and ``paddle._legacy_C_ops``, also under the names by which
   other modules of PaddlePaddle import them;
 - the operators of the tensor class, and its methods that copy;
 - the backward pass, and the copying of parameters, which are functions of ``paddle.base.core.eager``.
 
-Only modules and classes of PaddlePaddle are changed. Most of its public functions, such as ``paddle.matmul``, are
-written in Python and look up their operation at each call. A few, such as ``paddle.linalg.matmul``, are the compiled
-operation itself. A module that imported such a function by name before the block was opened calls it unobserved.
+Only modules and classes of PaddlePaddle are changed. Most of its public functions, such as
+``paddle.matmul``, are written in Python and look up their operation at each call. A few, such as
+``paddle.linalg.matmul``, are the compiled operation itself. A module that imported such a function
+by name before the block was opened calls it unobserved.
 """
 
 import sys

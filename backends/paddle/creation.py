@@ -14,7 +14,8 @@ from xdevice.device import Device
 
 Tensor: TypeAlias = Any
 
-# Not uint16, uint32 and uint64: 3.3.1 has the names, but treats uint16 as bfloat16 and cannot fill any of them.
+# Not uint16, uint32 and uint64: 3.3.1 has the names, but treats uint16 as bfloat16 and cannot fill
+# any of them.
 _WHOLE = ("bool", "uint8", "int8", "int16", "int32", "int64")
 _NUMPY = (*_WHOLE, "float16", "float32", "float64", "complex64", "complex128")
 _RANGED = ("int32", "int64", "float32", "float64")  # the dtypes that paddle.arange supports

@@ -1,10 +1,11 @@
 """Several processes: on one host by memory that they share, on several by paddle.distributed.
 
-That is gloo on the CPU, and NCCL where each process has a GPU of its own. Rank 0's store listens on all interfaces and
-has no setting for it (PaddlePaddle 3.3.1). So on one host it is not started, unless the job trusts its network.
+That is gloo on the CPU, and NCCL where each process has a GPU of its own. Rank 0's store listens on
+all interfaces and has no setting for it (PaddlePaddle 3.3.1). So on one host it is not started,
+unless the job trusts its network.
 
-Shared memory and gloo work in the host's memory only: vectors of other devices, virtual GPUs too, are copied there and
-back.
+Shared memory and gloo work in the host's memory only: vectors of other devices, virtual GPUs too,
+are copied there and back.
 """
 
 import ctypes
@@ -47,7 +48,8 @@ _OPERATIONS: dict[str, Any] = {
     "min": dist.ReduceOp.MIN,
 }
 _SUMMED_AS = {
-    # PaddlePaddle 3.3.1 on gloo makes infinities of float16; the others are rounded once, not with each process
+    # PaddlePaddle 3.3.1 on gloo makes infinities of float16; the others are rounded once, not with
+    # each process
     **dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"), "float32"),
     "int16": "int32",  # gloo ends the process when given a dtype that it lacks
 }
@@ -57,7 +59,8 @@ _SENT = frozenset(
 )
 _LATER = 60.0  # seconds by which Paddle's timeouts exceed xdevice's, which ends the job and names the right rank
 _LIBRARY = os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")
-# gloo's ways of saying that it gave up: "TIMEOUT self_rank", "Timed out waiting", "Application timeout caused …".
+# gloo's ways of saying that it gave up: "TIMEOUT self_rank", "Timed out waiting", "Application
+# timeout caused …".
 _TIMED_OUT = re.compile("timed? ?out", re.IGNORECASE)
 _LOG_LEVEL = "_ZN3fLI17FLAGS_minloglevelE"  # glog's variable; its environment variable counts at import alone
 

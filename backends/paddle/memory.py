@@ -9,8 +9,8 @@ from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import TooLateError
 
-# Paddle's allocators raise MemoryError. These are messages of the libraries that it calls, and of a wrapper that raises
-# the error again.
+# Paddle's allocators raise MemoryError. These are messages of the libraries that it calls, and of a
+# wrapper that raises the error again.
 _MESSAGES = (
     "CUDA error(2)",  # cudaErrorMemoryAllocation
     "CUBLAS_STATUS_ALLOC_FAILED",

@@ -1,10 +1,11 @@
 """Operations on tensors of several devices, which PaddlePaddle copies to one device without an error.
 
-While a strict block is open, every operation, and the backward pass, first checks the devices of its tensors, in all
-threads. Operations inside the backward pass are not checked; they use one device if the forward pass did.
-Recurrent layers and optimizers create their state on the default device, which mixes devices unless they run within
-``scope(device)``. Explicit copies (`_copy_to`, `copy_`) are allowed. Assignment (``x[0] = y``) is not, since
-PaddlePaddle 3.3.1 moves ``x`` to the device of ``y``.
+While a strict block is open, every operation, and the backward pass, first checks the devices of
+its tensors, in all threads. Operations inside the backward pass are not checked; they use one
+device if the forward pass did. Recurrent layers and optimizers create their state on the default
+device, which mixes devices unless they run within ``scope(device)``. Explicit copies (`_copy_to`,
+`copy_`) are allowed. Assignment (``x[0] = y``) is not, since PaddlePaddle 3.3.1 moves ``x`` to the
+device of ``y``.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,8 +22,8 @@ from xdevice.errors import UnknownPlacementError, mixed
 Tensor: TypeAlias = Any
 _Tensor: Any = paddle.Tensor
 
-# The scalars of these operations, such as a learning rate or a power of Adam's beta, may be on any device. Scalars of
-# other operations may be on the CPU, where PaddlePaddle creates its constants.
+# The scalars of these operations, such as a learning rate or a power of Adam's beta, may be on any
+# device. Scalars of other operations may be on the CPU, where PaddlePaddle creates its constants.
 _OPTIMIZERS = frozenset(
     [
         "adadelta_",

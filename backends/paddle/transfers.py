@@ -1,8 +1,9 @@
 """Copies between PaddlePaddle's devices.
 
-A source that is added (`add_source`) reports each copy, and the call of PaddlePaddle around it gives its purpose. Where
-the source's devices compute with the CPU's kernels, these need no copy of a mask to know its size, or of an operand on
-another device. Where a GPU would make such a copy, it is derived from the operation's arguments.
+A source that is added (`add_source`) reports each copy, and the call of PaddlePaddle around it
+gives its purpose. Where the source's devices compute with the CPU's kernels, these need no copy of
+a mask to know its size, or of an operand on another device. Where a GPU would make such a copy, it
+is derived from the operation's arguments.
 """
 
 import math

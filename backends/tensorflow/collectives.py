@@ -1,7 +1,8 @@
 """Splitting, packing and reducing tensors, by TensorFlow.
 
-Operations run in the scope, wherever their operands are, so each is run in the scope of its operands' device. tf.concat
-and tf.split return a single tensor as it is. Values never change, so parts may share memory with the tensor.
+Operations run in the scope, wherever their operands are, so each is run in the scope of its
+operands' device. tf.concat and tf.split return a single tensor as it is. Values never change, so
+parts may share memory with the tensor.
 """
 
 import functools

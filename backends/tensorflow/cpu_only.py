@@ -1,8 +1,9 @@
 """Operations, and dtypes of others, for which TensorFlow has kernels for the CPU only: text, images, sets, and others.
 
-``cpu_only.txt`` is from ``kernels.get_all_registered_kernels()`` of TensorFlow's wheel with CUDA, 2.21.0 for Linux, by
-``tests/virtual/tensorflow/kernels.py``. A line is an operation and, if only some dtypes are missing, the attribute that
-has them. What GPUs compute in the host's memory, as most of 32-bit integers, is not in it.
+``cpu_only.txt`` is from ``kernels.get_all_registered_kernels()`` of TensorFlow's wheel with CUDA,
+2.21.0 for Linux, by ``tests/virtual/tensorflow/kernels.py``. A line is an operation and, if only
+some dtypes are missing, the attribute that has them. What GPUs compute in the host's memory, as
+most of 32-bit integers, is not in it.
 """
 
 from collections.abc import Callable, Sequence

@@ -105,8 +105,8 @@ def _tensor(data: Any, dtype: Any) -> Any:
 def constant(value: Any, dtype: Any) -> Any:
     """A new tensor: unlike ``tf.convert_to_tensor``, ``tf.constant`` promises to copy.
 
-    TensorFlow 2.21 keeps the tensors of Python's numbers, and gives the one of -0.0 for 0.0 too, since the two are
-    equal; it does not keep those of arrays.
+    TensorFlow 2.21 keeps the tensors of Python's numbers, and gives the one of -0.0 for 0.0 too,
+    since the two are equal; it does not keep those of arrays.
     """
     if type(value) is float and value == 0.0:
         value = np.asarray(value, "float32" if dtype is None else "float64")

@@ -1,10 +1,12 @@
 """Several processes: on one host by memory that they share, on several by TensorFlow's MultiWorkerMirroredStrategy.
 
-That is a ring of gRPC on the CPU, NCCL on GPUs. Its servers listen on all interfaces, accept any connection and run any
-graph that they receive; graphs read and write files. So on one host none is started, unless the job trusts its network.
+That is a ring of gRPC on the CPU, NCCL on GPUs. Its servers listen on all interfaces, accept any
+connection and run any graph that they receive; graphs read and write files. So on one host none is
+started, unless the job trusts its network.
 
-The strategy makes the cluster; vectors then go through the collective operations that it is built on. These cost
-half of what the strategy's own reduction takes, which traces a function for every shape.
+The strategy makes the cluster; vectors then go through the collective operations that it is built
+on. These cost half of what the strategy's own reduction takes, which traces a function for every
+shape.
 """
 
 from functools import cached_property, reduce
@@ -101,8 +103,8 @@ def start(job: Job, timeout: float) -> None:
 def _join(job: Job) -> None:
     """Make the cluster, without its coordination service and its health checks.
 
-    The service runs in rank 0; a process that outlives it prints errors. The checks delay the end of a process by half
-    a minute. xdevice itself notices when a process has ended.
+    The service runs in rank 0; a process that outlives it prints errors. The checks delay the end
+    of a process by half a minute. xdevice itself notices when a process has ended.
     """
     names.require("jobs of several hosts")
     runtime().configure_coordination_service(service_type="")

@@ -1,8 +1,9 @@
 """Gradients, by tf.GradientTape.
 
-A tape computes all gradients in the scope in which it is asked for them. A network may be spread over devices, so
-TensorFlow's function for the gradient of one operation is replaced: each gradient is computed where the gradient of
-the operation's result is, and crosses from device to device where the forward pass did.
+A tape computes all gradients in the scope in which it is asked for them. A network may be spread
+over devices, so TensorFlow's function for the gradient of one operation is replaced: each gradient
+is computed where the gradient of the operation's result is, and crosses from device to device where
+the forward pass did.
 """
 
 import threading
@@ -45,7 +46,8 @@ def value_and_gradients(
             raise NotSupportedError(reason)
     is_compiled = isinstance(call.fn, tf.types.experimental.PolymorphicFunction)
     if is_compiled and not nested and tf.executing_eagerly():
-        # tf.function does not tell mappings with the same keys in another order apart: the order is an argument
+        # tf.function does not tell mappings with the same keys in another order apart: the order is
+        # an argument
         order = " ".join(call.paths())
         compiled = _compiled(call)
         value, aux, gradients = compiled(order, parameters, list(call.args), call.kwargs)
@@ -70,7 +72,8 @@ def _compiled(call: Call) -> Callable[..., Any]:
     """The value and the gradients of a compiled function, compiled together: else each is compiled by itself."""
     compiled_ways = _compiled_gradients.setdefault(call.fn, {})
     way = call.how
-    # weak, since the dictionary would keep its own key alive; the function is alive while it is called
+    # weak, since the dictionary would keep its own key alive; the function is alive while it is
+    # called
     function: Any = weakref.ref(call.fn)
 
     def compiled(order: str, parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:

@@ -11,8 +11,8 @@ from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
 from xdevice.kit.places import ReplacedGpus
 
-# Logical CPUs may take the place of GPUs. Before them stand the CPUs proper: one, or those into which a
-# program has split it.
+# Logical CPUs may take the place of GPUs. Before them stand the CPUs proper: one, or those into
+# which a program has split it.
 replaced_gpus = ReplacedGpus()
 # CPUs compute at once, unless set_synchronous_execution(False) was called
 _wait_for_cpus: Any = names.value("tensorflow.python.eager.context:async_wait")
@@ -45,8 +45,9 @@ def count(kind: str) -> int:
     device_type = _type_of(kind)
     if is_running():
         return sum(is_own(device.name) for device in tf.config.list_logical_devices(device_type))
-    # Listing the logical devices would start the runtime, which takes the GPUs' memory. Which there will be
-    # follows from the visible physical devices, and from the number into which each is to be split.
+    # Listing the logical devices would start the runtime, which takes the GPUs' memory. Which there
+    # will be follows from the visible physical devices, and from the number into which each is to
+    # be split.
     return sum(_splits(physical) for physical in tf.config.get_visible_devices(device_type))
 
 
@@ -120,7 +121,8 @@ def named(name: str) -> Device:
 def is_own(name: str) -> bool:
     """Whether the device belongs to this process: in a cluster, TensorFlow knows those of other processes, too.
 
-    A device of this process has two names there: results of operations are on ``localhost``, variables on the worker.
+    A device of this process has two names there: results of operations are on ``localhost``,
+    variables on the worker.
     """
     if not name.startswith("/job:"):
         return True

@@ -1,10 +1,11 @@
 """The operations that TensorFlow runs eagerly, each before it runs, and the devices of its operands.
 
-Every operation goes through one of three functions of TensorFlow, in every thread; so do operations of the backward
-pass and calls of a `tf.function`. These three are replaced while an observer is registered. Operations inside a
-`tf.function` are placed when it is traced, and are not observed.
+Every operation goes through one of three functions of TensorFlow, in every thread; so do operations
+of the backward pass and calls of a `tf.function`. These three are replaced while an observer is
+registered. Operations inside a `tf.function` are placed when it is traced, and are not observed.
 
-TensorFlow copies operands from other devices without an error. A strict block observes them, and raises one.
+TensorFlow copies operands from other devices without an error. A strict block observes them, and
+raises one.
 """
 
 import re
@@ -86,9 +87,9 @@ def _check(operation: str, arguments: Arguments, device_names: set[str]) -> None
 def _operands_that_count(operation: str, arguments: Arguments, scope: Device) -> "list[Operand]":
     """The operands whose devices must agree.
 
-    TensorFlow makes tensors of Python's numbers (scalars, and shapes) on the device of the scope, and takes both kinds
-    from the CPU: beside other tensors these do not count. Of two scalars, or two shapes, each counts. NumPy arrays go
-    to the device of the scope.
+    TensorFlow makes tensors of Python's numbers (scalars, and shapes) on the device of the scope,
+    and takes both kinds from the CPU: beside other tensors these do not count. Of two scalars, or
+    two shapes, each counts. NumPy arrays go to the device of the scope.
     """
     counting = [operand for _, operand in operands(operation, arguments) if not operand.is_kept]
     counting = [each for each in counting if each.shape or each.device is not HOST]

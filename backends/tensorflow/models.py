@@ -70,8 +70,9 @@ def _tensors_of_keras(model: Any) -> Iterator[tuple[str, Tensor]]:
 def move_model(model: Any, device: Device) -> Any:
     """The same model, its variables the same objects, with their values on the device.
 
-    Neither Keras nor TensorFlow moves a model. A variable is a Python object with a handle that refers to its values,
-    so the handle is exchanged; optimizers, metrics and checkpoints refer to the object.
+    Neither Keras nor TensorFlow moves a model. A variable is a Python object with a handle that
+    refers to its values, so the handle is exchanged; optimizers, metrics and checkpoints refer to
+    the object.
     """
     variables = [variable for variable in _variables(model) if device_of(variable) is not device]
     if variables:
@@ -184,7 +185,8 @@ def _functions_that_capture(handles: list[Tensor]) -> set[str]:
 def _objects_of(cls: Any) -> list[Any]:
     """The objects of a class that are alive.
 
-    They are found by their types: asking TensorFlow's own objects what they refer to may crash the process.
+    They are found by their types: asking TensorFlow's own objects what they refer to may crash the
+    process.
     """
     return [each for each in gc.get_objects() if issubclass(type(each), cls)]
 

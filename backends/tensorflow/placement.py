@@ -54,10 +54,11 @@ def role(cls: type) -> Role | None:
 
 
 def device_of(tensor: Tensor) -> Device:
-    # A tensor has two devices: `device` is where the operation ran that made it, `backing_device` where
-    # its memory is. They differ for what a GPU's kernel leaves on the host: int32, which TensorFlow takes
-    # for shapes, and strings. Where a tensor *is* can only mean its memory; DLPack and NumPy agree.
-    # A variable is a handle, itself always in host memory: there `device` is where the values are.
+    # A tensor has two devices: `device` is where the operation ran that made it, `backing_device`
+    # where its memory is. They differ for what a GPU's kernel leaves on the host: int32, which
+    # TensorFlow takes for shapes, and strings. Where a tensor *is* can only mean its memory; DLPack
+    # and NumPy agree. A variable is a handle, itself always in host memory: there `device` is where
+    # the values are.
     try:
         if type(tensor) is Eager:
             return _device_by_name[tensor.backing_device]
@@ -79,7 +80,8 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
         check_values(tensor)
         if _on_host(tensor.backing_device, native(device)):
             return _copied(tensor, device)
-        # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device policy
+        # tf.identity leaves int32 and strings on the host, and raises under the "explicit" device
+        # policy
         return tensor._copy(None, native(device).removeprefix("/"))
     return _with_variable(
         tensor, lambda variable: new_variable(variable, value_apart(variable, device), device)

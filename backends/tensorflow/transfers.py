@@ -1,8 +1,9 @@
 """Copies that TensorFlow makes between devices, each before it is made.
 
-These are observed: reading values, copies that a program asks for, tensors made of NumPy arrays and lists, operands
-that are elsewhere than the operation runs, and the arguments of a `tf.function`. TensorFlow keeps the copy of an
-operand for as long as the operand lives, so that it is reported once.
+These are observed: reading values, copies that a program asks for, tensors made of NumPy arrays and
+lists, operands that are elsewhere than the operation runs, and the arguments of a `tf.function`.
+TensorFlow keeps the copy of an operand for as long as the operand lives, so that it is reported
+once.
 """
 
 import gc
@@ -218,7 +219,8 @@ class _Reporter:
             nbytes = prod(operand.shape, start=int(operand.dtype.size))
             name = mixing.readable_name(operation)
             self._report(kind, name, nbytes, operand.device, target, value)
-            # a function copies its arguments in each call; else a copy is kept while the tensor lives
+            # a function copies its arguments in each call; else a copy is kept while the tensor
+            # lives
             if type(value) is Eager and not is_function:
                 self._copies[key] = weakref.ref(value, partial(self._copies.pop, key))
 

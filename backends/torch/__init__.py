@@ -1,10 +1,10 @@
 """PyTorch: the CPU, and CUDA, ROCm, Intel XPU or Apple MPS devices as ``gpu``.
 
-Notes: ``torch.device("cpu:1")`` means the CPU, without an error. ``cuda`` without an index is the current
-device. ``.to`` turns a Parameter into a plain tensor. ``non_blocking`` is safe only for copies to a GPU.
-Under `torch.compile` the first call of an xdevice function breaks the graph, and so do xdevice's factories,
-which follow a ``ContextVar``; with ``fullgraph=True``, call `device_of` once before compiling and create tensors
-outside.
+Notes: ``torch.device("cpu:1")`` means the CPU, without an error. ``cuda`` without an index is the
+current device. ``.to`` turns a Parameter into a plain tensor. ``non_blocking`` is safe only for
+copies to a GPU. Under `torch.compile` the first call of an xdevice function breaks the graph, and
+so do xdevice's factories, which follow a ``ContextVar``; with ``fullgraph=True``, call `device_of`
+once before compiling and create tensors outside.
 """
 
 import torch as torch

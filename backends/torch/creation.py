@@ -17,7 +17,8 @@ from xdevice.kit import keras
 _ABOUT_ARGUMENTS = (
     *("infer dtype", "overflow", "not implemented for", "cannot be converted", "Could not run"),
     "expects each tensor to be equal size",
-    # of dtypes that a GPU lacks: Apple's (pytorch/pytorch#176981) and Intel's (intel/torch-xpu-ops#1742)
+    # of dtypes that a GPU lacks: Apple's (pytorch/pytorch#176981) and Intel's
+    # (intel/torch-xpu-ops#1742)
     *("Undefined type", "Required aspect"),
 )
 _LARGEST_HALF = torch.finfo(torch.float16).max

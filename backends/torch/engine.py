@@ -89,7 +89,8 @@ def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
 def _reduced_as_int64(vector: torch.Tensor, op: str) -> torch.Tensor:
     """The result for uint64, which gloo lacks.
 
-    Sums have the same bits in int64. For the other operations the highest bit is flipped, which keeps the order.
+    Sums have the same bits in int64. For the other operations the highest bit is flipped, which
+    keeps the order.
     """
     flipped = 0 if op == "sum" else -(2**63)
     return (all_reduce(vector.view(torch.int64) ^ flipped, op) ^ flipped).view(torch.uint64)

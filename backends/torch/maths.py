@@ -69,7 +69,8 @@ def _take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -
 
 
 def _unique_all(x: torch.Tensor, /) -> UniqueAll:
-    # array-api-compat 1.16 has none, since torch.unique does not tell the first places (pytorch/pytorch#36748)
+    # array-api-compat 1.16 has none, since torch.unique does not tell the first places
+    # (pytorch/pytorch#36748)
     values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
     places = torch.arange(x.numel(), device=x.device)
     first = places.new_full(values.shape, x.numel()).scatter_reduce(

@@ -9,7 +9,8 @@ from xdevice.backends.torch.private_names import names
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 
-# Messages of the CUDA and ROCm drivers, cuBLAS and cuDNN, the allocators, and for sizes beyond 64 bits.
+# Messages of the CUDA and ROCm drivers, cuBLAS and cuDNN, the allocators, and for sizes beyond 64
+# bits.
 _MESSAGES = (
     "CUDA out of memory",
     "error: out of memory",

@@ -1,8 +1,8 @@
 """Operations on tensors of several devices: torch raises an error, which becomes a `MixedDeviceError` here.
 
-A mode of the thread that opened the block translates torch's errors; other threads get torch's own error. Operations
-in which torch copies by itself, such as ``x[0] = y``, are allowed. Devices that replace the GPUs may raise the error
-themselves, in every thread (`is_forbidden`).
+A mode of the thread that opened the block translates torch's errors; other threads get torch's own
+error. Operations in which torch copies by itself, such as ``x[0] = y``, are allowed. Devices that
+replace the GPUs may raise the error themselves, in every thread (`is_forbidden`).
 """
 
 import re

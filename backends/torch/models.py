@@ -1,7 +1,7 @@
 """PyTorch modules and packed sequences; Keras's objects, where Keras runs on PyTorch; and torch.utils._pytree.
 
-A Keras layer is a module; variables of optimizers and metrics are in none. A copy that Keras makes is on Keras's own
-device, and so is what a layer computes: call it inside ``keras.device``.
+A Keras layer is a module; variables of optimizers and metrics are in none. A copy that Keras makes
+is on Keras's own device, and so is what a layer computes: call it inside ``keras.device``.
 """
 
 import copy

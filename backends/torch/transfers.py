@@ -1,7 +1,8 @@
 """Copies between devices.
 
-On real GPUs torch's sync-debug mode warns of the copies for which Python waits. That a block of forbidden copies turns
-these warnings into errors has not been tried on a GPU. A source (`add_source`) reports each copy before it is made.
+On real GPUs torch's sync-debug mode warns of the copies for which Python waits. That a block of
+forbidden copies turns these warnings into errors has not been tried on a GPU. A source
+(`add_source`) reports each copy before it is made.
 """
 
 import linecache

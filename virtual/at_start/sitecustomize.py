@@ -1,6 +1,7 @@
 """Lets child processes have virtual GPUs: Python imports it at its start, since its folder is on PYTHONPATH.
 
-`xdevice.virtual.children` puts it there. Another ``sitecustomize``, which it would hide, is imported as well.
+`xdevice.virtual.children` puts it there. Another ``sitecustomize``, which it would hide, is
+imported as well.
 """
 
 import os

@@ -1,9 +1,9 @@
 """Virtual GPUs under JAX: host devices, of which the first stays the CPU.
 
-``gpu:i`` is JAX's ``CpuDevice(id=i+1)``. Each has memory of its own, and JAX refuses to mix them. JAX's lists leave
-out the CPU, as with real GPUs, and its own names for GPUs mean them where they stand in (`stand_in`): the functions of
-``jax._src.xla_bridge`` and every reference of JAX's modules to them are replaced. xdevice goes on asking the originals,
-to which `hardware` holds references.
+``gpu:i`` is JAX's ``CpuDevice(id=i+1)``. Each has memory of its own, and JAX refuses to mix them.
+JAX's lists leave out the CPU, as with real GPUs, and its own names for GPUs mean them where they
+stand in (`stand_in`): the functions of ``jax._src.xla_bridge`` and every reference of JAX's modules
+to them are replaced. xdevice goes on asking the originals, to which `hardware` holds references.
 """
 
 from collections.abc import Callable, Mapping

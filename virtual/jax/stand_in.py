@@ -7,12 +7,12 @@ Two things are replaced:
 - The attributes of jaxlib's ``Device`` and ``Client``. A program reads ``gpu``; JAX and xdevice read the true platform
   (`_is_read_by_jax`).
 
-The DLPack capsule of an array says that its memory is a GPU's, so NumPy refuses it as it refuses a real GPU's. An
-array of another library that says CUDA is copied to its GPU.
+The DLPack capsule of an array says that its memory is a GPU's, so NumPy refuses it as it refuses a
+real GPU's. An array of another library that says CUDA is copied to its GPU.
 
-Not supported: CUDA's lowerings (`jax.lax.platform_dependent` takes its cpu branch; Triton and cuDNN's attention
-raise), ``compute_capability``, and the platform ``cpu`` for the CPU's client, which is also the GPUs'. What XLA prints
-itself, in profiles and HLO dumps, says cpu.
+Not supported: CUDA's lowerings (`jax.lax.platform_dependent` takes its cpu branch; Triton and
+cuDNN's attention raise), ``compute_capability``, and the platform ``cpu`` for the CPU's client,
+which is also the GPUs'. What XLA prints itself, in profiles and HLO dumps, says cpu.
 """
 
 import os
@@ -148,8 +148,9 @@ def _words() -> None:
 def _is_read_by_jax() -> bool:
     """Whether JAX or xdevice reads the attribute of a device, and not a program.
 
-    JAX's Python code reads ``platform`` and ``id`` of the same objects as a program does, and chooses lowerings and
-    memory by them. Only the module that reads tells the two apart: the frame behind the attribute's getter.
+    JAX's Python code reads ``platform`` and ``id`` of the same objects as a program does, and
+    chooses lowerings and memory by them. Only the module that reads tells the two apart: the frame
+    behind the attribute's getter.
     """
     module = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage]
     library = module.partition(".")[0]
@@ -296,7 +297,8 @@ _UNKNOWN = (
 def _memory(device: Any) -> dict[str, float]:
     """What lives on the device, by the names of a GPU's allocator.
 
-    What it took at most, while a program ran, XLA's allocator of the host does not count: not a number.
+    What it took at most, while a program ran, XLA's allocator of the host does not count: not a
+    number.
     """
     used = sum(living_on(Device("gpu", hardware.ordinal(device) - 1)))
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

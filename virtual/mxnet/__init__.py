@@ -1,7 +1,8 @@
 """Virtual GPUs under MXNet: CPU contexts, from 1001 on.
 
-``gpu:i`` is MXNet's ``cpu(1001 + i)``, which has its own memory. MXNet needs no preparation for them, so they can be
-enabled at any time. Where they stand in, ``mx.gpu(i)`` means them (`stand_in`).
+``gpu:i`` is MXNet's ``cpu(1001 + i)``, which has its own memory. MXNet needs no preparation for
+them, so they can be enabled at any time. Where they stand in, ``mx.gpu(i)`` means them
+(`stand_in`).
 """
 
 from xdevice.backends.mxnet import hardware, placement

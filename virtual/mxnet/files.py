@@ -1,8 +1,8 @@
 """Arrays of virtual GPUs that stand in, in files, pickles and DLPack's capsules.
 
-These contain ``gpu(i)``, as those of MXNet with CUDA do. After MXNet's library has written arrays, their contexts are
-changed from ``cpu(1001 + i)`` to ``gpu(i)``. The library reads arrays of ``gpu(i)`` to the CPU; then they are copied to
-that GPU.
+These contain ``gpu(i)``, as those of MXNet with CUDA do. After MXNet's library has written arrays,
+their contexts are changed from ``cpu(1001 + i)`` to ``gpu(i)``. The library reads arrays of
+``gpu(i)`` to the CPU; then they are copied to that GPU.
 """
 
 import ctypes
@@ -145,7 +145,8 @@ def _moved(handle: Handle, index: int) -> Handle:
 def _saved_contexts(data: Data, position: int, number: int | None) -> Iterator[_SavedContext]:
     """The contexts of saved arrays; none for the formats of older versions.
 
-    ``position`` is that of the first array. Without ``number``, the number of arrays is read before it.
+    ``position`` is that of the first array. Without ``number``, the number of arrays is read before
+    it.
     """
     if number is None:
         (number,) = struct.unpack_from("<Q", data, position - struct.calcsize("<Q"))

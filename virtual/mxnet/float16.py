@@ -1,8 +1,8 @@
 """float16 on virtual GPUs that stand in: dense layers, products and convolutions.
 
-MXNet's CPU has no float16 kernel for the operators in `WITHOUT_FLOAT16`. Their arguments are cast to float32, and their
-results back to float16, as GPUs add up in float32 and round. This is done in calls, and in graphs: those of symbols
-that are bound, and those of hybridized blocks.
+MXNet's CPU has no float16 kernel for the operators in `WITHOUT_FLOAT16`. Their arguments are cast
+to float32, and their results back to float16, as GPUs add up in float32 and round. This is done in
+calls, and in graphs: those of symbols that are bound, and those of hybridized blocks.
 """
 
 import json
@@ -127,7 +127,8 @@ def with_casts(symbol: Symbol, types: Types) -> Symbol:
 class _GraphWithCasts:
     """Copies a graph, and adds a cast for each float16 input and each output of the nodes that are widened.
 
-    An edge of a graph is a list: the index of a node, the index of one of its outputs, and sometimes a version.
+    An edge of a graph is a list: the index of a node, the index of one of its outputs, and
+    sometimes a version.
     """
 
     def __init__(self, graph: Graph, halves: set[Output], widened: set[int]) -> None:

@@ -1,17 +1,18 @@
 """MXNet programs written for GPUs, unedited: virtual GPUs answer to ``mx.gpu(i)``.
 
-In Python a virtual GPU is ``Context('gpu', i)``; in MXNet's library it is ``cpu(1001 + i)``. One is converted to the
-other in two places: in the functions of the library that accept or return a device, which are replaced in
-``mxnet.base._LIB``, and in the text that operators make of a context.
+In Python a virtual GPU is ``Context('gpu', i)``; in MXNet's library it is ``cpu(1001 + i)``. One is
+converted to the other in two places: in the functions of the library that accept or return a
+device, which are replaced in ``mxnet.base._LIB``, and in the text that operators make of a context.
 
-For the library, arrays of the CPU and of a virtual GPU are both the CPU's. An operation on both is therefore refused
-here, as MXNet refuses it with real GPUs. Like MXNet, this does not compare one GPU with another.
+For the library, arrays of the CPU and of a virtual GPU are both the CPU's. An operation on both is
+therefore refused here, as MXNet refuses it with real GPUs. Like MXNet, this does not compare one
+GPU with another.
 
-Saved arrays, pickles and DLPack's capsules contain ``gpu(i)``, as those of MXNet with CUDA do, and are loaded to that
-GPU (`files`).
+Saved arrays, pickles and DLPack's capsules contain ``gpu(i)``, as those of MXNet with CUDA do, and
+are loaded to that GPU (`files`).
 
-Differs from a GPU: DLPack copies; page-locked memory is the host's. There is no RTC and no cuDNN, so cuDNN's
-environment variables have no effect. A key-value store ``nccl`` is a ``device`` one.
+Differs from a GPU: DLPack copies; page-locked memory is the host's. There is no RTC and no cuDNN,
+so cuDNN's environment variables have no effect. A key-value store ``nccl`` is a ``device`` one.
 """
 
 import ctypes

@@ -1,7 +1,8 @@
 """Virtual GPUs under PaddlePaddle: a custom device, ``vgpu``, from a plug-in that is compiled at the first use.
 
-PaddlePaddle loads plug-ins only while it is imported. The adapter imports it within `importing`, and this module does
-not import it before `enable` is called. The device has no kernels of its own: PaddlePaddle uses the CPU's.
+PaddlePaddle loads plug-ins only while it is imported. The adapter imports it within `importing`,
+and this module does not import it before `enable` is called. The device has no kernels of its own:
+PaddlePaddle uses the CPU's.
 """
 
 import atexit
@@ -53,7 +54,8 @@ def in_place(n: int, force: bool) -> Generator[None]:
         "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
         _LOG_LEVEL: os.environ.get(_LOG_LEVEL, "1"),  # otherwise each step of loading is logged
     }
-    # loaded first and globally, because its symbols are to be found before those of PaddlePaddle's library
+    # loaded first and globally, because its symbols are to be found before those of PaddlePaddle's
+    # library
     try:
         _loaded.append(ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL))
     except OSError as error:

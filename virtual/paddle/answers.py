@@ -11,7 +11,8 @@ Function: TypeAlias = Callable[..., Any]
 
 CORE = "paddle.base.core"
 
-# Modules of PaddlePaddle that ask in order to choose a device; all modules of paddle.distributed do, too.
+# Modules of PaddlePaddle that ask in order to choose a device; all modules of paddle.distributed
+# do, too.
 _CHOOSE_DEVICES = {
     "paddle.amp.auto_cast",
     "paddle.base.dygraph.tensor_patch_methods",
@@ -35,10 +36,11 @@ def replace_in_core(values: dict[str, Any]) -> None:
 def answer_by_caller(for_programs: Function, for_paddle: Function) -> Function:
     """A function that gives programs one answer, and modules of PaddlePaddle that choose a kernel another.
 
-    PaddlePaddle's modules ask whether there is CUDA by the names that programs use: ``nn.functional.conv`` calls the
-    public ``paddle.device.is_compiled_with_cuda``, and ``is_custom_place`` is a method of one compiled class. To those
-    that choose a kernel it must be said that there is no CUDA, since CUDA's kernels are missing. Only the module of the
-    caller tells the two apart.
+    PaddlePaddle's modules ask whether there is CUDA by the names that programs use:
+    ``nn.functional.conv`` calls the public ``paddle.device.is_compiled_with_cuda``, and
+    ``is_custom_place`` is a method of one compiled class. To those that choose a kernel it must be
+    said that there is no CUDA, since CUDA's kernels are missing. Only the module of the caller
+    tells the two apart.
     """
 
     @wraps(for_programs)

@@ -1,8 +1,9 @@
 """Operations of PaddlePaddle that go wrong on a custom device, replaced by ones that work on virtual GPUs.
 
-Limitation in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, and ``device_of`` says so. As
-on real GPUs, optimizers, gradient clipping and recurrent layers create tensors on the default device. Build and step
-them within ``scope(device)``; otherwise an optimizer may move its model to the default device.
+Limitation in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, and
+``device_of`` says so. As on real GPUs, optimizers, gradient clipping and recurrent layers create
+tensors on the default device. Build and step them within ``scope(device)``; otherwise an optimizer
+may move its model to the default device.
 """
 
 from collections.abc import Callable
@@ -41,8 +42,9 @@ def _add_place_methods() -> None:
 def _run_on_the_host(operation: Operation, *args: Any, **kwargs: Any) -> Any:
     """Run an operation on host copies of a virtual GPU's tensors, and return the values (PaddlePaddle 3.0 and 3.3.1).
 
-    The operation of `RMSProp` refuses separate copies of a tensor that it reads and writes. The operations of
-    `GradScaler`, and of recurrent layers when they are created, leave their results on the CPU.
+    The operation of `RMSProp` refuses separate copies of a tensor that it reads and writes. The
+    operations of `GradScaler`, and of recurrent layers when they are created, leave their results
+    on the CPU.
     """
     names_of_the_adapter.require("moves between devices")
     copies: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of a tensor: the tensor, and its copy
@@ -69,7 +71,8 @@ def _run_on_the_host(operation: Operation, *args: Any, **kwargs: Any) -> Any:
 def _default_generator(native: Operation, place: NativePlace) -> Any:
     """The CPU's generator, whose kernels draw a virtual GPU's numbers.
 
-    Recomputation (`paddle.distributed.fleet.utils.recompute`) repeats a dropout by saving and restoring its state.
+    Recomputation (`paddle.distributed.fleet.utils.recompute`) repeats a dropout by saving and
+    restoring its state.
     """
     if place.get_device_type() != hardware.WORD:
         return native(place)

@@ -1,14 +1,15 @@
 """PaddlePaddle programs written for GPUs, unedited: virtual GPUs answer to PaddlePaddle's names for CUDA's.
 
-The plug-in has devices ``vgpu:i``. ``CUDAPlace`` is a subclass of ``CustomPlace('vgpu', i)``, which all of
-PaddlePaddle's library accepts, and ``core.Place`` describes a vgpu as a gpu (`places`). ``is_compiled_with_cuda()`` is
-true for a program, and for those of PaddlePaddle's modules that only choose a device; for the others it is false,
-because CUDA's kernels are missing (`answers`). The functions of ``core`` that only a build with CUDA has are added. GPU
-0 is the default device.
+The plug-in has devices ``vgpu:i``. ``CUDAPlace`` is a subclass of ``CustomPlace('vgpu', i)``, which
+all of PaddlePaddle's library accepts, and ``core.Place`` describes a vgpu as a gpu (`places`).
+``is_compiled_with_cuda()`` is true for a program, and for those of PaddlePaddle's modules that only
+choose a device; for the others it is false, because CUDA's kernels are missing (`answers`). The
+functions of ``core`` that only a build with CUDA has are added. GPU 0 is the default device.
 
-A static graph writes to copies of a custom device's parameters, so an `Executor` of a GPU computes on the CPU. Groups
-of ``paddle.distributed`` for NCCL use gloo. Not supported: CUDA graphs, all_to_all and reduce_scatter, which
-PaddlePaddle does not offer on gloo, and `SyncBatchNorm`. The outputs of a layer of `paddle.jit.load` are on the CPU.
+A static graph writes to copies of a custom device's parameters, so an `Executor` of a GPU computes
+on the CPU. Groups of ``paddle.distributed`` for NCCL use gloo. Not supported: CUDA graphs,
+all_to_all and reduce_scatter, which PaddlePaddle does not offer on gloo, and `SyncBatchNorm`. The
+outputs of a layer of `paddle.jit.load` are on the CPU.
 """
 
 import os

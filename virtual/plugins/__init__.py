@@ -1,6 +1,7 @@
 """Plug-ins: shared libraries that are found where they were put, or compiled once and kept.
 
-A library that is loaded can do whatever the user can, so a folder is not used if another user could put one there.
+A library that is loaded can do whatever the user can, so a folder is not used if another user could
+put one there.
 """
 
 import os
@@ -175,9 +176,9 @@ def prepare(folder: Path) -> str | None:
 def unsafe(path: Path, *, only_its_content: bool = False) -> str | None:
     """Why another user could change what is at the path; ``None`` if no other user can.
 
-    The owner of the path, and of each folder and link above it, is looked at, and who may write there. With
-    ``only_its_content``, the path is a folder that counts by what it contains. A group with the owner's number is the
-    owner's.
+    The owner of the path, and of each folder and link above it, is looked at, and who may write
+    there. With ``only_its_content``, the path is a folder that counts by what it contains. A group
+    with the owner's number is the owner's.
     """
     if os.name == "nt":
         return None  # folders have lists of who may write, and a user's profile is the user's own

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from xdevice.virtual.plugins.recipes import Recipe
 
-# The first is the one that frameworks are built with: macOS and Windows have C++ libraries of their own.
+# The first is the one that frameworks are built with: macOS and Windows have C++ libraries of their
+# own.
 _USUAL = {"darwin": ("clang++", "c++"), "win32": ("cl", "clang-cl")}.get(
     sys.platform, ("g++", "clang++", "c++")
 )

@@ -1,6 +1,7 @@
 """Virtual GPUs under TensorFlow: logical CPUs, of which the first stays the CPU.
 
-``gpu:i`` is TensorFlow's ``/CPU:i+1``. TensorFlow's own names for GPUs mean them where they stand in (`stand_in`).
+``gpu:i`` is TensorFlow's ``/CPU:i+1``. TensorFlow's own names for GPUs mean them where they stand
+in (`stand_in`).
 """
 
 from typing import Any
@@ -67,8 +68,9 @@ def _capture_in_function(
 ) -> Any:
     """Let a branch of a graph have what is known only when its function is called, such as a collective's key.
 
-    TensorFlow 2.21 puts it in the branch, where nothing feeds it: "You must feed a value for placeholder" ends custom
-    loops that make weights or an optimizer's slots in the first call under a `MirroredStrategy`.
+    TensorFlow 2.21 puts it in the branch, where nothing feeds it: "You must feed a value for
+    placeholder" ends custom loops that make weights or an optimizer's slots in the first call under
+    a `MirroredStrategy`.
     """
     while getattr(self, "is_control_flow_graph", False):
         self = self.outer_graph

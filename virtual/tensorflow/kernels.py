@@ -1,12 +1,14 @@
 """Where the kernels of GPUs and of the CPU differ.
 
-Operations, and dtypes of others, that only the CPU has (text, images, sets, and others) are placed as TensorFlow places
-them: on the CPU, or refused without soft placement. An eager operation is looked at where it is run, one of a graph
-where it is made. What is text is on the CPU, whatever made it.
+Operations, and dtypes of others, that only the CPU has (text, images, sets, and others) are placed
+as TensorFlow places them: on the CPU, or refused without soft placement. An eager operation is
+looked at where it is run, one of a graph where it is made. What is text is on the CPU, whatever
+made it.
 
-Images with their channels first, for which the CPU lacks most kernels, get their channels put last. The functions of
-``gen_nn_ops`` and ``gen_array_ops`` are the border: gradients are those of what they record. What calls kernels in
-another way, `tf.raw_ops` and graphs that were saved, is as on the CPU.
+Images with their channels first, for which the CPU lacks most kernels, get their channels put last.
+The functions of ``gen_nn_ops`` and ``gen_array_ops`` are the border: gradients are those of what
+they record. What calls kernels in another way, `tf.raw_ops` and graphs that were saved, is as on
+the CPU.
 """
 
 from collections.abc import Callable

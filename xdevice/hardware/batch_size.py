@@ -37,8 +37,8 @@ def find_batch_size(
     """A function that calls ``fn`` with decreasing batch sizes until it fits in memory.
 
     Each call begins with ``start`` and halves it as long as ``fn`` runs out of memory; memory is
-    freed in between. A size found in one call does not limit the next. May be used as a decorator of
-    functions, with or without options; the arguments of the call follow the batch size.
+    freed in between. A size found in one call does not limit the next. May be used as a decorator
+    of functions, with or without options; the arguments of the call follow the batch size.
 
     Raises
     ------
@@ -85,7 +85,8 @@ def find_batch_size(
                     message = f"out of memory even with a batch size of {size}"
                     cure = "make the model or the samples smaller"
                     raise OutOfMemoryError(f"{message}; {cure}") from error
-            # not within the except clause: there, the traceback keeps the tensors of the failed call
+            # not within the except clause: there, the traceback keeps the tensors of the failed
+            # call
             size = max(size // 2, minimum)
             gc.collect()
             for owner in imported():

@@ -20,9 +20,10 @@ __all__ = ["empty_cache", "is_out_of_memory", "memory_stats"]
 def memory_stats(device: DeviceLike) -> MemoryStats:
     """The device's memory in bytes; ``None`` for numbers that the chosen framework does not report.
 
-    ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process, ``reserved`` is held by
-    the framework's allocator, ``peak`` is the most that was ever allocated. ``holders``, of a real GPU only: what each
-    process holds of it, this one and others, all frameworks together. Asking frees nothing.
+    ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process,
+    ``reserved`` is held by the framework's allocator, ``peak`` is the most that was ever allocated.
+    ``holders``, of a real GPU only: what each process holds of it, this one and others, all
+    frameworks together. Asking frees nothing.
 
     Raises
     ------
@@ -98,8 +99,8 @@ def empty_cache(device: DeviceLike | None = None) -> None:
 def is_out_of_memory(exc: BaseException) -> bool:
     """Whether the exception, one of its causes, or one in a group reports that memory ran out.
 
-    True for `MemoryError` and for every imported framework's own error. An error that was raised while
-    another was handled, without ``from``, is judged by itself.
+    True for `MemoryError` and for every imported framework's own error. An error that was raised
+    while another was handled, without ``from``, is judged by itself.
 
     Examples
     --------

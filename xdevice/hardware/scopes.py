@@ -1,8 +1,9 @@
 """``scope(device)``: where new tensors go, within a block.
 
-It is an entry on a stack in a ``ContextVar``, which xdevice's own factories follow. The framework's native scope is
-entered as well, for its own factories. That is state of the *thread*: held across an ``await`` it would leak into other
-tasks. So a new one is entered each time, and none where the ``with`` block is in a coroutine or generator.
+It is an entry on a stack in a ``ContextVar``, which xdevice's own factories follow. The framework's
+native scope is entered as well, for its own factories. That is state of the *thread*: held across
+an ``await`` it would leak into other tasks. So a new one is entered each time, and none where the
+``with`` block is in a coroutine or generator.
 """
 
 import sys
@@ -34,10 +35,11 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
     """Create new tensors on the device within a ``with`` block.
 
     It belongs to this thread or task, and to tasks started inside it. xdevice's factories always
-    follow it. The chosen framework's own factories follow it in ordinary code, but not where the block
-    is in a coroutine or generator: their scope belongs to the thread, or under some frameworks to the
-    process, and would leak into other tasks. While a generator that holds a scope is suspended, its
-    caller sees the scope. Existing tensors are not moved. Scopes may be nested and reused.
+    follow it. The chosen framework's own factories follow it in ordinary code, but not where the
+    block is in a coroutine or generator: their scope belongs to the thread, or under some
+    frameworks to the process, and would leak into other tasks. While a generator that holds a scope
+    is suspended, its caller sees the scope. Existing tensors are not moved. Scopes may be nested
+    and reused.
 
     Raises
     ------
@@ -189,8 +191,9 @@ def leave(manager: object, *error: Any) -> None:
 def _suspendable(frame: FrameType | None) -> int:
     """The flags of the code around the ``with`` block if it can be suspended inside it, else 0.
 
-    A ``@contextmanager`` is a generator too, but suspended only as long as the block that it serves:
-    that block's own frame decides. The same goes for an ``ExitStack`` and for other classes' ``__enter__``.
+    A ``@contextmanager`` is a generator too, but suspended only as long as the block that it
+    serves: that block's own frame decides. The same goes for an ``ExitStack`` and for other
+    classes' ``__enter__``.
     """
     while frame is not None:
         served = frame.f_back
@@ -201,9 +204,9 @@ def _suspendable(frame: FrameType | None) -> int:
     return 0
 
 
-# Compiled functions under a scope that their framework does not see, in a coroutine or of another framework, keep what
-# they were traced with. A framework either lets every call follow the scope, or traces apart while such a scope is
-# open, so that a factory is asked again, and can refuse.
+# Compiled functions under a scope that their framework does not see, in a coroutine or of another
+# framework, keep what they were traced with. A framework either lets every call follow the scope,
+# or traces apart while such a scope is open, so that a factory is asked again, and can refuse.
 
 _traces: dict[
     Backend, int

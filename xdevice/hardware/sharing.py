@@ -33,9 +33,9 @@ _lock = RLock()
 def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
     """Let each framework allocate GPU memory on demand, and return the settings made, by framework.
 
-    By default TensorFlow takes nearly all memory of every GPU when it is first used, and JAX three quarters. What was
-    taken is not given back before the process ends. Frameworks that are imported later are told then. Without a GPU
-    there may be nothing to set.
+    By default TensorFlow takes nearly all memory of every GPU when it is first used, and JAX three
+    quarters. What was taken is not given back before the process ends. Frameworks that are imported
+    later are told then. Without a GPU there may be nothing to set.
 
     Parameters
     ----------

@@ -105,9 +105,10 @@ def provider() -> Provider:
 def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list[Device]:
     """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, and return them.
 
-    They behave as GPUs of their own and are backed by host memory: for multi-device code on a machine without GPUs. The
-    chosen framework gets them now, any other when xdevice first uses it. Ask before the framework has made its first
-    tensor. The environment variable ``XDEVICE_VIRTUAL_GPUS=n`` asks the same of every framework that can.
+    They behave as GPUs of their own and are backed by host memory: for multi-device code on a
+    machine without GPUs. The chosen framework gets them now, any other when xdevice first uses it.
+    Ask before the framework has made its first tensor. The environment variable
+    ``XDEVICE_VIRTUAL_GPUS=n`` asks the same of every framework that can.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Keras's models, layers, optimizers, metrics, seed generators and variables, on any framework that Keras runs on.
 
-Where a variable's values are, and how they are exchanged, is each adapter's. Keras is never imported here: a program
-that has not imported it has no Keras object.
+Where a variable's values are, and how they are exchanged, is each adapter's. Keras is never
+imported here: a program that has not imported it has no Keras object.
 """
 
 from __future__ import annotations

@@ -49,7 +49,8 @@ def runs_later(result: object) -> bool:
 def within(block: Block, result: object) -> object | None:
     """The same work, each step of it within the block; ``None`` for a result that cannot be wrapped.
 
-    Such are tasks and futures, which have started or run elsewhere, and blocks made by ``contextlib``.
+    Such are tasks and futures, which have started or run elsewhere, and blocks made by
+    ``contextlib``.
     """
     decorate = _decorator_for(result)
     if decorate is not None:

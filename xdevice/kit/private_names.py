@@ -1,9 +1,10 @@
 """Names that a framework does not promise to keep, what needs each, and what the installed version lacks.
 
-An adapter lists them in ``names.txt`` beside its module ``private_names``, by the *feature* that needs them. A name is
-checked when it is used. If the framework has removed it, or changed its parameters, the feature is missing: what calls
-it raises a `NotSupportedError` with the feature and the version that has it. Virtual GPUs are refused only if a name is
-missing that is essential to them. ``xdevice doctor`` lists what is missing in each framework that is installed.
+An adapter lists them in ``names.txt`` beside its module ``private_names``, by the *feature* that
+needs them. A name is checked when it is used. If the framework has removed it, or changed its
+parameters, the feature is missing: what calls it raises a `NotSupportedError` with the feature and
+the version that has it. Virtual GPUs are refused only if a name is missing that is essential to
+them. ``xdevice doctor`` lists what is missing in each framework that is installed.
 """
 
 import inspect
@@ -85,15 +86,17 @@ def hint(package: str, tried: Tried) -> str:
 class PrivateNames:
     """The private names of one framework, read from ``names.txt`` beside the module of that ``__file__``.
 
-    A line in brackets names the lists that have the rows below it. A row is an owner, its names, their parameters in
-    parentheses if they matter, two dashes and the feature. Indented lines continue a row, and a word in braces stands
-    for one of ``words``. The first character of a row says what happens if one of its names is missing:
+    A line in brackets names the lists that have the rows below it. A row is an owner, its names,
+    their parameters in parentheses if they matter, two dashes and the feature. Indented lines
+    continue a row, and a word in braces stands for one of ``words``. The first character of a row
+    says what happens if one of its names is missing:
 
     - ``!``: virtual GPUs are refused;
     - ``?``: nothing, since the adapter does without the name, or adds it;
     - none: the feature is missing, and nothing that it needs is replaced.
 
-    A row that begins with ``>`` has the feature's entrances: public functions, too, which raise if it is missing.
+    A row that begins with ``>`` has the feature's entrances: public functions, too, which raise if
+    it is missing.
     """
 
     def __init__(
@@ -144,7 +147,8 @@ class PrivateNames:
     def check(self, *lists: str, imported_only: bool = False) -> None:
         """Refuse virtual GPUs if an essential name of these lists is missing; the entrances of other features raise.
 
-        With ``imported_only``, names of modules that are not imported yet are left to `replace` and `value`.
+        With ``imported_only``, names of modules that are not imported yet are left to `replace` and
+        `value`.
         """
         names = self.of(*lists)
         for name in names:

@@ -1,9 +1,10 @@
 """``prefetch``: the next batches travel while this one is computed with.
 
-There is no thread. The source is called where the loop asks for a batch, some batches ahead, so that all that belongs
-to a thread or a context is the loop's there, too: settings, random numbers, gradients. A copy is begun there, and what
-makes it goes on by itself: a stream of the GPU's, the framework's own threads, a stated bus. It is waited for before
-the source is called again, which may write into the memory that it has given.
+There is no thread. The source is called where the loop asks for a batch, some batches ahead, so
+that all that belongs to a thread or a context is the loop's there, too: settings, random numbers,
+gradients. A copy is begun there, and what makes it goes on by itself: a stream of the GPU's, the
+framework's own threads, a stated bus. It is waited for before the source is called again, which may
+write into the memory that it has given.
 """
 
 from collections import deque
@@ -35,7 +36,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _HOST = Device("cpu", 0)
-# bytes of a tensor, and how many of a dtype, from which one vector is quicker: by benchmarks/transfers.py
+# bytes of a tensor, and how many of a dtype, from which one vector is quicker: by
+# benchmarks/transfers.py
 _SMALL, _MANY = 2**14, 16
 
 
@@ -125,10 +127,11 @@ def prefetch(
 ) -> Prefetched[Any]:
     """The batches on the device, in order; the next ``size`` are copied while one is used.
 
-    The source runs in the loop's own thread, when the loop asks for a batch, ``size`` batches ahead: it has the loop's
-    settings, and a seeded program draws the same numbers each time. A batch is what the source had yielded, whatever it
-    writes into that memory afterwards. An error of the source is raised where its batch would be, one of a signal's
-    handler at once. Where nothing has to travel, nothing runs ahead. Iterate several times, and ask for ``len``, where
+    The source runs in the loop's own thread, when the loop asks for a batch, ``size`` batches
+    ahead: it has the loop's settings, and a seeded program draws the same numbers each time. A
+    batch is what the source had yielded, whatever it writes into that memory afterwards. An error
+    of the source is raised where its batch would be, one of a signal's handler at once. Where
+    nothing has to travel, nothing runs ahead. Iterate several times, and ask for ``len``, where
     ``batches`` has that.
 
     Parameters

@@ -1,7 +1,7 @@
 """The work behind `to_device`.
 
-The device and the permission to copy are checked before the first move. If a framework fails in the middle, or the
-tree cannot be rebuilt, what was moved in place is moved back.
+The device and the permission to copy are checked before the first move. If a framework fails in the
+middle, or the tree cannot be rebuilt, what was moved in place is moved back.
 """
 
 from collections.abc import Callable, Collection

@@ -80,9 +80,9 @@ def namespace(*xs: Any) -> typing.Namespace:
     """The array API standard's functions for the framework of the tensors, or for the chosen one.
 
     ``dir()`` of a namespace lists its names, and ``linalg`` has more of them. Results are on the
-    operands' device, and gradients flow through. Functions that make new tensors follow the `scope`,
-    and take ``device=`` and ``dtype=`` in any spelling. Any other name is the framework's own, and
-    warns of that with a `NotPortableWarning`.
+    operands' device, and gradients flow through. Functions that make new tensors follow the
+    `scope`, and take ``device=`` and ``dtype=`` in any spelling. Any other name is the framework's
+    own, and warns of that with a `NotPortableWarning`.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """The functions of a namespace that make new tensors, with the array API standard's signatures.
 
-They follow the `scope`, and take a dtype and a device in any spelling, the same under every framework. ``from_dlpack``
-takes a tensor of another library, in the memory that it has.
+They follow the `scope`, and take a dtype and a device in any spelling, the same under every
+framework. ``from_dlpack`` takes a tensor of another library, in the memory that it has.
 """
 
 from collections.abc import Callable, Mapping
@@ -296,8 +296,8 @@ def _imported(
 ) -> Any:
     """The framework's tensor of the numbers of ``x``, which belongs to another library.
 
-    ``copy=None`` shares memory only where both tensors can be written to, or neither: a write through one
-    would otherwise change numbers that their framework takes for constant.
+    ``copy=None`` shares memory only where both tensors can be written to, or neither: a write
+    through one would otherwise change numbers that their framework takes for constant.
     """
     import numpy as np
 

@@ -24,7 +24,8 @@ class Native(Protocol):
     """A framework's own calls: a module, or any object, with these functions.
 
     Only ``ones`` is required. A promise that needs a missing function is not collected: a framework
-    without models has no ``model``. A function that is given no device uses the framework's default.
+    without models has no ``model``. A function that is given no device uses the framework's
+    default.
     """
 
     def ones(self) -> Tensor:

@@ -3,9 +3,9 @@
     xdevice virtual build --backend torch --to compiled     # once for each build: for the CPU, for each CUDA
     FRAMEWORK=torch COMPILED=$PWD/compiled pip wheel --no-build-isolation --no-deps ./virtual/plugins/wheel
 
-The wheel ``xdevice-plugins-torch`` 2.13.0.0.1.0 is for torch 2.13.0 and xdevice 0.1.0, and asks for both: pip takes the
-one that fits the torch that is there, as with torchvision. PLATFORM=manylinux_2_28_x86_64 names the platform, where it
-is another than this system's own.
+The wheel ``xdevice-plugins-torch`` 2.13.0.0.1.0 is for torch 2.13.0 and xdevice 0.1.0, and asks for
+both: pip takes the one that fits the torch that is there, as with torchvision.
+PLATFORM=manylinux_2_28_x86_64 names the platform, where it is another than this system's own.
 """
 
 import os

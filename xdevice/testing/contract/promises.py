@@ -144,7 +144,8 @@ class Promises:
         except XDeviceError:
             return True  # the promise is collected, and fails with the error
 
-    # The functions below are not named like their fixtures: attributes of subclasses would hide them.
+    # The functions below are not named like their fixtures: attributes of subclasses would hide
+    # them.
 
     @pytest.fixture(name="backend")
     def chosen_backend(self, xdevice_backend: Backend) -> Backend:
