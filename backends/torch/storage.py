@@ -15,6 +15,8 @@ def to_bits(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
         raise UnknownPlacementError(
             "a tensor on meta:0 has a shape and no values; make it on a real device"
         )
+    if not tensor.numel():  # PyTorch may give it strides of 0, with which it has no view as bytes
+        return np.empty(0, np.uint8)
     on_cpu = tensor.detach().cpu().contiguous()
     bits: np.ndarray[Any, Any] = on_cpu.reshape(-1).view(torch.uint8).numpy()
     return bits
@@ -23,5 +25,7 @@ def to_bits(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
 def from_bits(
     bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
 ) -> torch.Tensor:
+    if not bits.size:
+        return torch.empty(shape, dtype=dtype, device=native(device))
     copied = torch.tensor(bits, device="cpu")  # on the CPU in every scope
     return copied.view(dtype).reshape(shape).to(native(device))

@@ -124,6 +124,18 @@ class Storage(Promises):
             assert tuple(y.shape) == (2, 3)
             assert str(y) == str(x)
 
+    @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0)])
+    def test_files_keep_empty_tensors(
+        self, backend: str, tmp_path: Path, place: Device, shape: tuple[int, ...]
+    ) -> None:
+        names = [dtype for dtype in DTYPES.split() if tensor_or_none([1], dtype) is not None]
+        tensors = {dtype: zeros(shape, dtype=dtype, device=home()) for dtype in names}
+        save(tensors, tmp_path / "file")
+        for dtype, x in load(tmp_path / "file", place).items():
+            assert x.dtype == tensors[dtype].dtype
+            assert tuple(x.shape) == shape
+            assert device_of(x) == place
+
     def test_files_keep_every_bit_pattern(self, backend: str, tmp_path: Path) -> None:
         checked_dtypes = set()
         for name, dtype, nbytes in FLOATS:
