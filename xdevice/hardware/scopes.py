@@ -72,6 +72,8 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 
 
 class _Entry:
+    """An open scope."""
+
     __slots__ = (
         "backend",
         "closed",
@@ -84,9 +86,11 @@ class _Entry:
     )
 
     def __init__(self, manager: object, device: Device, owner: Backend, flags: int) -> None:
-        self.manager, self.device, self.backend = manager, device, owner
-        self.native: AbstractContextManager[Any] | None = None
-        self.hidden_from: Sequence[Backend] = ()
+        self.manager = manager
+        self.device = device
+        self.backend = owner
+        self.native: AbstractContextManager[Any] | None = None  # the framework's own scope
+        self.hidden_from: Sequence[Backend] = ()  # frameworks that compile functions for it apart
         self.thread = get_ident()
         self.migrates = bool(flags & _CO_MIGRATING)
         self.closed = False
@@ -94,17 +98,18 @@ class _Entry:
             self.open()
 
     def open(self) -> None:
-        """Enter the native scope, made anew: under some frameworks one entered twice never leaves."""
+        """Enter a new native scope: under some frameworks, one that is entered twice is never left."""
         self.native = self.backend.hardware.scope(self.device)
         self.native.__enter__()
 
     def is_seen_by(self, owner: Backend) -> bool:
-        """Whether it is, in this thread, the framework's native scope too."""
+        """Whether the framework's native scope is open, too, in this thread."""
         return self.native is not None and self.backend == owner and self.thread == get_ident()
 
 
 _stack: ContextVar[tuple[_Entry, ...]] = ContextVar("xdevice.scope", default=())
-_in_use = False  # whether a scope was ever entered: compilers that trace cannot ask a ContextVar
+# whether a scope was ever entered: compilers that trace functions cannot read a ContextVar
+_in_use = False
 
 
 def innermost() -> Device | None:
@@ -117,13 +122,13 @@ def innermost() -> Device | None:
 
 
 def sees_scope(owner: Backend) -> bool:
-    """Whether the innermost scope is the framework's native one too: not in a coroutine or generator."""
+    """Whether the framework's native scope is that of the innermost one; not so in coroutines and generators."""
     entry = _innermost()
     return entry is not None and entry.is_seen_by(owner)
 
 
-class _seen:  # noqa: N801
-    """The scope entered natively for a framework that does not see it, for as long as one call of a function takes."""
+class _NativeScope:
+    """A framework's native scope during one call of a compiled function, where the framework has not seen the scope."""
 
     def __init__(self, owner: Backend, device: Device) -> None:
         self._owner, self._device = owner, device
@@ -136,25 +141,25 @@ class _seen:  # noqa: N801
 
 
 def _missing(owner: Backend) -> AbstractContextManager[Any] | None:
-    """The framework's innermost scope, to be entered natively, where it is not seen here."""
+    """The framework's innermost scope, to be entered natively, if the framework has not seen it in this thread."""
     entry = _innermost()
     if entry is None or entry.backend != owner or entry.is_seen_by(owner):
         return None
-    return _seen(owner, entry.device)
+    return _NativeScope(owner, entry.device)
 
 
 def _innermost() -> _Entry | None:
-    return next((entry for entry in reversed(_stack.get()) if not entry.closed), None)
+    open_entries = (entry for entry in reversed(_stack.get()) if not entry.closed)
+    return next(open_entries, None)
 
 
 def enter(manager: object, device: Device) -> None:
-    """Open a scope on behalf of a context manager, called from its ``__enter__``."""
+    """Open a scope for a context manager, which calls this function from its ``__enter__``."""
     global _in_use
     chosen = backend()
     require(chosen, device)
-    chosen.open(
-        "compiling"
-    )  # a factory asks it, perhaps while a compiler traces, which would trace the import too
+    # A factory uses the capability, perhaps while a compiler traces: it would trace the import, too.
+    chosen.open("compiling")
     if chosen not in _following and chosen.open("following").has("follow"):
         _following.add(chosen)
         chosen.following.follow(partial(_missing, chosen))
@@ -167,64 +172,74 @@ def enter(manager: object, device: Device) -> None:
 
 
 def leave(manager: object, *error: Any) -> None:
-    """Close the last scope that this context manager has opened here."""
+    """Close the last scope that this context manager has opened in this thread or task."""
     entries = _stack.get()
-    i = next((i for i in reversed(range(len(entries))) if entries[i].manager is manager), None)
-    if i is None:
-        raise ScopeError(
-            f"{manager!r} was not entered in this thread or task; leave it where it was entered"
-        )
-    entry, above = entries[i], entries[i + 1 :]
-    entry.closed = entry.migrates  # elsewhere it may still be on a stack
-    _stack.set(entries[:i] + above)
-    # native scopes are left in the order of a stack, so those above are left and entered anew
+    index = _index_of(manager, entries)
+    entry, above = entries[index], entries[index + 1 :]
+    entry.closed = entry.migrates  # it may still be on the stack of another thread or task
+    _stack.set(entries[:index] + above)
     _count_hidden(entry.hidden_from, -1)
     if entry.native is not None:
-        natives = [(other, other.native) for other in above if other.native is not None]
-        for _, native in reversed(natives):
+        # native scopes are left in the order of a stack: those above are left, and entered again
+        with_native = [(other, other.native) for other in above if other.native is not None]
+        for _, native in reversed(with_native):
             native.__exit__(None, None, None)
         entry.native.__exit__(*error)
-        for other, _ in natives:
+        for other, _ in with_native:
             other.open()
 
 
+def _index_of(manager: object, entries: Sequence[_Entry]) -> int:
+    """The position of the manager's last scope in the stack."""
+    for index in reversed(range(len(entries))):
+        if entries[index].manager is manager:
+            return index
+    raise ScopeError(
+        f"{manager!r} was not entered in this thread or task; leave it where it was entered"
+    )
+
+
 def _suspendable(frame: FrameType | None) -> int:
-    """The flags of the code around the ``with`` block if it can be suspended inside it, else 0.
+    """The flags of the code that contains the ``with`` block, if the code can be suspended within it; else 0.
 
     A ``@contextmanager`` is a generator too, but suspended only as long as the block that it
     serves: that block's own frame decides. The same goes for an ``ExitStack`` and for other
     classes' ``__enter__``.
     """
     while frame is not None:
-        served = frame.f_back
-        modules = [each.f_globals.get("__name__") for each in (frame, served) if each is not None]
+        caller = frame.f_back
+        modules = [each.f_globals.get("__name__") for each in (frame, caller) if each is not None]
         if frame.f_code.co_name != "__enter__" and "contextlib" not in modules:
             return frame.f_code.co_flags & _CO_SUSPENDABLE
-        frame = served
+        frame = caller
     return 0
 
 
-# Compiled functions under a scope that their framework does not see, in a coroutine or of another
-# framework, keep what they were traced with. A framework either lets every call follow the scope,
-# or traces apart while such a scope is open, so that a factory is asked again, and can refuse.
+# Compiled functions and hidden scopes.
+#
+# A scope is hidden from a framework that does not see it: in a coroutine, or a scope of another
+# framework. A compiled function keeps the devices with which it was traced, so a trace that was made
+# without a hidden scope must not be used under one. A framework has one of two ways. Either every
+# call of a compiled function follows the scope (`following`). Or it has several caches of traces,
+# which are told apart by a number (`tracing`): 0 while no scope is hidden, and another number while
+# one is. Then factories run again, and can refuse.
 
-_traces: dict[
-    Backend, int
-] = {}  # those that trace apart, each with the number of its traces while a scope is hidden
 _following: set[Backend] = set()
-_hidden: dict[Backend, int] = {}  # how many open scopes the framework does not see
+_traces: dict[Backend, int] = {}  # the number of the cache in use while a scope is hidden
+_hidden: dict[Backend, int] = {}  # how many scopes are hidden from the framework now
 _lock = RLock()
 
 
 def _hide(chosen: Backend) -> list[Backend]:
-    """The frameworks in use that trace apart from now on, since a scope is open that they do not see."""
-    in_use = [each for each in imported() if each == chosen or "creation" in vars(each)]
-    owners = [each for each in in_use if each.open("tracing").has("trace_apart")]
+    """Let the frameworks in use take another cache of traces, since a scope is hidden from them; they are returned."""
+    in_use = [owner for owner in imported() if owner == chosen or "creation" in vars(owner)]
+    owners = [owner for owner in in_use if owner.open("tracing").has("trace_apart")]
     _count_hidden(owners, 1)
     return owners
 
 
 def _count_hidden(owners: Iterable[Backend], scopes: int) -> None:
+    """Count one hidden scope more, or less, for these frameworks, and let them take the cache that fits."""
     for owner in owners:
         with _lock:
             _traces.setdefault(owner, 1)
@@ -233,7 +248,10 @@ def _count_hidden(owners: Iterable[Backend], scopes: int) -> None:
 
 
 def _note_trace() -> None:
-    """A factory follows no scope, or one that is seen: what is traced so is not for a scope that is hidden."""
+    """Let traces begin a new cache: the one that is being made is without a hidden scope, and not for use under one.
+
+    A factory calls it while it follows no scope, or one that its framework sees.
+    """
     for owner, number in list(_traces.items()):
         if _hidden[owner] and owner.compiling.is_tracing():
             with _lock:

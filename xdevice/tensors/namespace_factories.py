@@ -1,13 +1,14 @@
 """The functions of a namespace that make new tensors, with the array API standard's signatures.
 
-They follow the `scope`, and take a dtype and a device in any spelling, the same under every
-framework. ``from_dlpack`` takes a tensor of another library, in the memory that it has.
+They follow the `scope`, and take a dtype and a device in any spelling, under every framework.
+``from_dlpack`` takes a tensor of another library, whose memory it shares.
 """
 
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
+from xdevice.contract import NativeDtype
 from xdevice.errors import ArgumentError, ArgumentTypeError, CopyNeededError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
@@ -35,38 +36,41 @@ FACTORIES = (
 LIKE = ("empty_like", "full_like", "ones_like", "zeros_like")
 FFT_FACTORIES = ("fftfreq", "rfftfreq")
 _OF_SHAPE = ("empty", "ones", "zeros")
-_SMALL = 2**20  # three such sizes together are not too many numbers for any framework
-_WRONG = (
-    TypeError,
-    ValueError,
-    OverflowError,
-    RuntimeError,
-)  # what frameworks raise for arguments that they refuse
+_SMALL = 2**20  # every framework can make a tensor with three such sizes
+# what frameworks raise for arguments that they refuse
+_FRAMEWORK_ERRORS = (TypeError, ValueError, OverflowError, RuntimeError)
 
 
 class Factories:
+    """The factories of one framework's namespace."""
+
     def __init__(self, owner: Backend, own: Mapping[str, Any], numbers: Numbers) -> None:
-        self._owner, self._own, self._numbers = owner, own, numbers
-        self._dtypes: dict[Any, Any] = {None: None}  # the native dtype of each that was asked for
+        self._owner = owner
+        self._own = own  # the framework's own functions
+        self._numbers = numbers
+        self._dtypes: dict[Any, NativeDtype] = {None: None}  # by each spelling that was used
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        has = self._owner.open("creation").has
-        made = {
-            name: getattr(self, name)
-            for name in (*FACTORIES, "astype", "full_like")
-            if name not in _OF_SHAPE
+        creation_functions = self._owner.open("creation")
+        functions: dict[str, Callable[..., Any]] = {
+            "astype": self.astype,
+            "full_like": self.full_like,
         }
-        made |= {name: self._of_shape(name) for name in _OF_SHAPE if has(name)}
-        return made | {
-            name: self._like(self._own[name])
-            for name in LIKE
-            if name != "full_like" and name in self._own
-        }
+        for name in FACTORIES:
+            if name not in _OF_SHAPE:
+                functions[name] = getattr(self, name)
+            elif creation_functions.has(name):
+                functions[name] = self._of_shape(name)
+        for name in LIKE:
+            if name in self._own and name != "full_like":
+                functions[name] = self._like(self._own[name])
+        return functions
 
     def extra(self, extension: str) -> dict[str, Callable[..., Any]]:
-        return (
-            {name: self._frequencies(name) for name in FFT_FACTORIES} if extension == "fft" else {}
-        )
+        """The factories of an extension of the namespace."""
+        if extension != "fft":
+            return {}
+        return {name: self._frequencies(name) for name in FFT_FACTORIES}
 
     def arange(
         self,
@@ -78,7 +82,7 @@ class Factories:
         dtype: Any = None,
         device: Any = None,
     ) -> Any:
-        """The numbers from ``start`` up to but without ``stop``; one number alone is ``stop``."""
+        """The numbers from ``start`` to ``stop``, without ``stop``; a single number is ``stop``."""
         if device is dtype is None and type(start) is type(step) is int and innermost() is None:
             low, high = (0, start) if stop is None else (start, stop)
             if type(high) is int and step > 0 and -_SMALL < low < high < _SMALL:
@@ -87,52 +91,47 @@ class Factories:
             return creation.arange(start, stop, step, dtype=dtype, device=device)
 
     def full(self, shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-        """A tensor of that shape, of one number."""
-        if (
-            device is dtype is None
-            and type(fill_value) in (float, bool)
-            and _is_plain(shape)
-            and innermost() is None
-        ):
+        """A tensor of that shape, filled with one number."""
+        is_simple = device is dtype is None and type(fill_value) in (float, bool)
+        if is_simple and _is_plain(shape) and innermost() is None:
             sizes: Any = shape if type(shape) is tuple else (shape,)
             return self._owner.creation.full(sizes, fill_value, None, None)
         if dtype is None and isinstance(fill_value, complex):
-            dtype = self.asarray(
-                fill_value
-            ).dtype  # some frameworks fill with numbers of twice that size
+            # some frameworks fill with numbers of twice that size
+            dtype = self.asarray(fill_value).dtype
         with using(self._owner):
             return creation.full(shape, fill_value, dtype=dtype, device=device)
 
     def asarray(
         self, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
     ) -> Any:
-        """A tensor of the data: the same one where nothing has to change. Gradients flow through."""
+        """A tensor of the data: the same one if nothing has to change. Gradients flow through."""
         owner = tensor_owner(obj)
         if owner is None or (owner == "numpy" and self._owner != "numpy"):
             if copy is False:
                 raise CopyNeededError(
                     f"copy=False, but a {type(obj).__name__} has to be copied; leave copy out"
                 )
-            # of a float, or a list of floats, no check can find anything wrong
+            # a float, or a list of floats, needs no checks
             is_flat = type(obj) is float or (type(obj) is list and set(map(type, obj)) == {float})
             if device is dtype is None and is_flat and innermost() is None:
                 try:
                     return self._owner.creation.tensor(obj, None, None)
-                except _WRONG:
+                except _FRAMEWORK_ERRORS:
                     pass  # the error is explained below
             with using(self._owner):
                 return creation.tensor(obj, dtype=dtype, device=device)
         if owner != self._owner:
-            raise ArgumentTypeError(
-                f"a tensor of {owner} was given to {self._owner}; pass to_numpy(x), or use namespace(x)"
-            )
-        wanted = self._dtype(dtype)
-        if wanted is not None and wanted != obj.dtype:
+            cure = "pass to_numpy(x), or use namespace(x)"
+            raise ArgumentTypeError(f"a tensor of {owner} was given to {self._owner}; {cure}")
+        new_dtype = self._dtype(dtype)
+        if new_dtype is not None and new_dtype != obj.dtype:
             if copy is False:
                 raise CopyNeededError(
-                    f"copy=False, but {obj.dtype} has to become {wanted}; leave copy out"
+                    f"copy=False, but {obj.dtype} has to become {new_dtype}; leave copy out"
                 )
-            obj, copy = self._own["astype"](obj, wanted), None
+            obj = self._own["astype"](obj, new_dtype)
+            copy = None  # it is one
         if device is None and copy is None:
             return obj
         return to_device(obj, device_of(obj) if device is None else device, copy=copy)
@@ -170,24 +169,23 @@ class Factories:
 
         if num < 0:
             raise ArgumentError(f"linspace of {num!r} numbers; give 0 or more")
-        own, wanted = self._own.get("linspace"), self._dtype(dtype)
-        if (
-            own is not None
-            and (wanted is None or "float" in str(wanted))
-            and not isinstance(start + stop, complex)
-        ):
-            found, where = (
-                own(start, stop, num, dtype=wanted, endpoint=endpoint),
-                place(self._owner, device),
-            )
-            return found if where is None else make(self._owner, "tensor", None, where, found)
+        own = self._own.get("linspace")
+        new_dtype = self._dtype(dtype)
+        is_real = not isinstance(start + stop, complex)
+        is_floating = new_dtype is None or "float" in str(new_dtype)
+        if own is not None and is_real and is_floating:
+            tensor = own(start, stop, num, dtype=new_dtype, endpoint=endpoint)
+            destination = place(self._owner, device)
+            if destination is None:
+                return tensor
+            return make(self._owner, "tensor", None, destination, tensor)
         array = np.linspace(start, stop, num, endpoint=endpoint)
-        return self._from_host(
-            array, "complex64" if dtype is None and array.dtype.kind == "c" else dtype, device
-        )
+        if dtype is None and array.dtype.kind == "c":
+            dtype = "complex64"
+        return self._from_host(array, dtype, device)
 
     def from_dlpack(self, x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-        """The numbers of another library's tensor, without a copy where that is safe; ``copy=False`` insists."""
+        """A tensor of another library's numbers, without a copy if that is safe; ``copy=False`` raises if it is not."""
         if tensor_owner(x) == self._owner:
             return self.asarray(x, device=device, copy=copy)
         return _imported(self._owner, self._own["from_dlpack"], x, device, copy)
@@ -195,17 +193,17 @@ class Factories:
     def full_like(
         self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None
     ) -> Any:
-        """A tensor of one number, of the shape, dtype and device of another tensor."""
-        wanted = self._dtype(dtype)
-        made_of = x.dtype if wanted is None else wanted
-        filling = self._numbers.filling(fill_value, made_of)
-        if filling is None:
-            filling = self._checked(fill_value, made_of)
-        found = self._own["full_like"](x, filling, dtype=wanted)
-        return found if device is None else to_device(found, device)
+        """A tensor filled with one number, with the shape, dtype and device of another tensor."""
+        new_dtype = self._dtype(dtype)
+        result_dtype = x.dtype if new_dtype is None else new_dtype
+        number = self._numbers.filling(fill_value, result_dtype)
+        if number is None:
+            number = self._checked(fill_value, result_dtype)
+        result = self._own["full_like"](x, number, dtype=new_dtype)
+        return result if device is None else to_device(result, device)
 
     def _checked(self, fill_value: Any, dtype: Any) -> Any:
-        """What `full_like` fills a tensor of that dtype with."""
+        """The number with which `full_like` fills a tensor of that dtype."""
         try:
             check_fit("full", (fill_value,), dtype, self._owner)
             return number_for(dtype, fill_value, self._owner)
@@ -217,72 +215,76 @@ class Factories:
     def astype(self, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
         """The tensor in another dtype. Gradients flow through."""
         try:
-            wanted = self._dtypes[dtype]
+            new_dtype = self._dtypes[dtype]
         except (KeyError, TypeError):
-            wanted = self._dtype(dtype)
-        if copy or wanted != x.dtype:
-            x = self._own["astype"](x, wanted, copy=copy)
+            new_dtype = self._dtype(dtype)
+        if copy or new_dtype != x.dtype:
+            x = self._own["astype"](x, new_dtype, copy=copy)
         return x if device is None else to_device(x, device)
 
     def _of_shape(self, name: str) -> Callable[..., Any]:
-        native, dtypes = getattr(self._owner.creation, name), self._dtypes
+        native = getattr(self._owner.creation, name)
+        dtypes = self._dtypes
 
-        def made(shape: Shape, *, dtype: Any = None, device: Any = None) -> Any:
+        def factory(shape: Shape, *, dtype: Any = None, device: Any = None) -> Any:
+            # the most frequent call, without the checks that others need
             if device is None and innermost() is None and _is_plain(shape):
-                try:  # the most frequent call, without what the others need
+                try:
                     return native(shape if type(shape) is tuple else (shape,), dtypes[dtype], None)
-                except (KeyError, *_WRONG):
-                    pass  # a dtype seen for the first time; or an error, which is explained below
+                except (KeyError, *_FRAMEWORK_ERRORS):
+                    pass  # a dtype that is used for the first time; or an error, explained below
             with using(self._owner):
                 self._dtype(dtype)
-                return make(
-                    self._owner, name, dtype, place(self._owner, device), shape_of((shape,))
-                )
+                destination = place(self._owner, device)
+                return make(self._owner, name, dtype, destination, shape_of((shape,)))
 
-        made.__name__ = made.__qualname__ = name
-        made.__doc__ = f"A tensor of that shape: see `xdevice.{name}`."
-        return made
+        factory.__name__ = factory.__qualname__ = name
+        factory.__doc__ = f"A tensor of that shape: see `xdevice.{name}`."
+        return factory
 
     def _like(self, produce: Callable[..., Any]) -> Callable[..., Any]:
-        """The framework's function of a tensor, with a dtype and a device in any spelling."""
+        """The framework's function of a tensor, which takes a dtype and a device in any spelling."""
 
         @wraps(produce, assigned=("__name__", "__doc__"), updated=())
-        def made(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
-            found = produce(x, dtype=self._dtype(dtype))
-            return found if device is None else to_device(found, device)
+        def factory(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+            result = produce(x, dtype=self._dtype(dtype))
+            return result if device is None else to_device(result, device)
 
-        del made.__wrapped__  # the signature is the one of `made`
-        return made
+        del factory.__wrapped__  # the signature is that of `factory`
+        return factory
 
-    def _dtype(self, dtype: Any) -> Any:
+    def _dtype(self, dtype: Any) -> NativeDtype:
+        """The framework's dtype for any spelling of one; ``None`` for none."""
         try:
             return self._dtypes[dtype]
         except (KeyError, TypeError):
-            found = native_dtype(self._owner, dtype)
+            native = native_dtype(self._owner, dtype)
         if type(dtype) is not int and type(dtype).__hash__ is not None:
-            self._dtypes[dtype] = found
-        return found
+            self._dtypes[dtype] = native
+        return native
 
     def _frequencies(self, name: str) -> Callable[..., Any]:
-        def made(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+        def factory(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
             import numpy as np
 
             if n < 1:
                 raise ArgumentError(f"the frequencies of {n!r} samples; give 1 or more")
             return self._from_host(getattr(np.fft, name)(n, d), dtype, device)
 
-        made.__name__ = made.__qualname__ = name
-        made.__doc__ = f"The frequencies of `{name.removesuffix('freq')}` of ``n`` samples that are ``d`` apart."
-        return made
+        transform = name.removesuffix("freq")
+        factory.__name__ = factory.__qualname__ = name
+        factory.__doc__ = f"The frequencies of `{transform}` of ``n`` samples that are ``d`` apart."
+        return factory
 
     def _from_host(self, array: Any, dtype: Any, device: Any) -> Any:
         with using(self._owner):
-            default = self._owner.creation.zeros((0,), None, None).dtype if dtype is None else dtype
-            return creation.tensor(array, dtype=default, device=device)
+            if dtype is None:  # the framework's default, and not NumPy's
+                dtype = self._owner.creation.zeros((0,), None, None).dtype
+            return creation.tensor(array, dtype=dtype, device=device)
 
 
 def _is_plain(shape: Any) -> bool:
-    """Whether the shape is an integer, or a tuple of up to three, none of them negative or large."""
+    """Whether the shape is an integer, or a tuple of up to three; none of them negative or large."""
     if type(shape) is not tuple:
         return type(shape) is int and 0 <= shape < _SMALL
     for size in shape:
@@ -296,8 +298,8 @@ def _imported(
 ) -> Any:
     """The framework's tensor of the numbers of ``x``, which belongs to another library.
 
-    ``copy=None`` shares memory only where both tensors can be written to, or neither: a write
-    through one would otherwise change numbers that their framework takes for constant.
+    ``copy=None`` shares memory only if both tensors can be written to, or neither. Otherwise a write
+    to one would change the other, whose framework takes it for constant.
     """
     import numpy as np
 
@@ -307,48 +309,49 @@ def _imported(
             f"from_dlpack of a {type(x).__name__}, which has no __dlpack__; asarray takes numbers"
         )
     with using(owner):
-        where = (
-            as_device(device) if device is not None else None if source is None else device_of(x)
-        )
-        found = None if copy else _shared(share, x, source, copy)
-        views = [] if found is None else _views(x, found)
+        destination = None
+        if device is not None:
+            destination = as_device(device)
+        elif source is not None:
+            destination = device_of(x)
+        tensor = None if copy else _shared(share, x, source, copy)
+        views = [] if tensor is None else _views(x, tensor)
         if copy is False:
-            is_same = not views or not all(view.size for view in views) or np.shares_memory(*views)
-            if not is_same or where not in (None, device_of(found)):
+            is_empty = any(not view.size for view in views)
+            is_shared = not views or is_empty or np.shares_memory(*views)
+            if not is_shared or destination not in (None, device_of(tensor)):
                 raise CopyNeededError(
                     f"copy=False, but {owner} has to copy the {type(x).__name__}; leave copy out"
                 )
-        kinds = {(view.flags.writeable, view.dtype) for view in views}
-        if found is None or (copy is None and len(kinds) != 1):
+        differ = len({(view.flags.writeable, view.dtype) for view in views}) != 1
+        if tensor is None or (copy is None and differ):
+            # copied by NumPy, at once: a framework's own copy may be made later
             numbers = np.array(np.from_dlpack(x)) if source is None else to_numpy(x)
-            return creation.tensor(
-                numbers, device=where
-            )  # at once: a framework's own copy may come later
-        return found if where is None else to_device(found, where)
+            return creation.tensor(numbers, device=destination)
+        return tensor if destination is None else to_device(tensor, destination)
 
 
 def _shared(share: Callable[[Any], Any], x: Any, source: Backend | None, copy: bool | None) -> Any:
-    """The framework's tensor in the memory of another one; ``None`` where it is to be copied instead."""
+    """The framework's tensor in the memory of another one; ``None`` if it has to be copied."""
     try:
         return share(x)
     except Exception as error:  # each framework has its own errors for what it cannot share
-        what = str(error).partition("\n")[0]
+        reason = str(error).partition("\n")[0]
         if copy is False:
             raise CopyNeededError(
-                f"copy=False, but the {type(x).__name__} cannot be shared: {what}"
+                f"copy=False, but the {type(x).__name__} cannot be shared: {reason}"
             ) from error
-        if (
-            isinstance(error, BufferError) and source != "numpy"
-        ):  # the tensor's own library refuses, and says why
-            raise ArgumentError(f"the {type(x).__name__} cannot be shared: {what}") from error
+        # the tensor's own library refuses, and says why
+        if isinstance(error, BufferError) and source != "numpy":
+            raise ArgumentError(f"the {type(x).__name__} cannot be shared: {reason}") from error
         return None
 
 
-def _views(x: Any, found: Any) -> list[Any]:
-    """NumPy arrays in the tensors' memory; none where that is not on the host, or of a dtype that NumPy lacks."""
+def _views(x: Any, tensor: Any) -> list[Any]:
+    """NumPy arrays in the memory of both tensors; none if it is not on the host, or NumPy lacks the dtype."""
     import numpy as np
 
     try:
-        return [np.from_dlpack(x), np.from_dlpack(found)]
+        return [np.from_dlpack(x), np.from_dlpack(tensor)]
     except Exception:  # of each framework's own
         return []
