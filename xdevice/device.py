@@ -260,7 +260,7 @@ def as_integer(value: Any) -> int | None:
         return None
     try:
         return _index(value)
-    except TypeError:
+    except (TypeError, AssertionError):  # AssertionError: Paddle's, for a tensor of several numbers
         return None
 
 

@@ -179,10 +179,15 @@ def shortened(obj: object) -> str:
         return f"<integer of {obj.bit_length()} bits>"
     type_name = f"an object of type {type(obj).__name__}"
     try:
-        text = repr(obj)
+        text = in_one_line(repr(obj))
     except Exception:  # the object may contain such an int, or its repr fails
         return type_name
     return text if len(text) <= 80 else type_name
+
+
+def in_one_line(text: str) -> str:
+    """The text of a repr without line breaks: a message has one line, and tensors print several."""
+    return " ".join(line.strip() for line in text.splitlines()) if "\n" in text else text
 
 
 def listed(devices: Iterable[Device]) -> str:

@@ -19,6 +19,7 @@ from xdevice.errors import (
     UnknownBackendError,
     XDeviceError,
     did_you_mean,
+    shortened,
 )
 from xdevice.framework import packed
 from xdevice.hooks import hooks
@@ -228,11 +229,14 @@ def _entry_points() -> Any:
 
 def find(name: str) -> Backend:
     """The adapter of that name, whether or not its framework is installed."""
-    try:
-        return registered()[name]
-    except (KeyError, TypeError):
-        message = f"no backend {name!r}; there are {', '.join(registered())}; {_hint_for(name)}"
-        raise UnknownBackendError(message) from None
+    # not a lookup of any object: MXNet's arrays raise NotImplementedError when they are hashed
+    found = registered().get(name) if isinstance(name, str) else None
+    if found is None:
+        message = (
+            f"no backend {shortened(name)}; there are {', '.join(registered())}; {_hint_for(name)}"
+        )
+        raise UnknownBackendError(message)
+    return found
 
 
 def _hint_for(name: str) -> str:

@@ -99,7 +99,7 @@ def _check_function(fn: Any) -> None:
     """Raise an error if the function cannot be called with a batch size, or does its work after its call."""
     if not callable(fn):
         raise ArgumentError(
-            f"{fn!r} cannot be called; pass a function of the batch size, and start=… by name"
+            f"{shortened(fn)} cannot be called; pass a function of the batch size, and start=… by name"
         )
     function = getattr(fn, "func", fn)  # of a partial
     code = getattr(function, "__code__", None)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.contract import Tensor
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.hardware.scopes import scope
@@ -90,7 +90,9 @@ def data_parallel(
     >>> loss, gradient = step(xdevice.zeros(1), xdevice.ones(8, 1))  # doctest: +SKIP
     """
     if not callable(fn):
-        raise ArgumentTypeError(f"{fn!r} cannot be called; pass the function that returns the loss")
+        raise ArgumentTypeError(
+            f"{shortened(fn)} cannot be called; pass the function that returns the loss"
+        )
     check_operation(reduction, ("mean", "sum"))
     return _Step(fn, checked_devices(devices), reduction == "mean", has_aux)
 

@@ -56,7 +56,7 @@ def native_dtype(owner: Backend, dtype: Dtype) -> NativeDtype | None:
                 name = np.dtype(dtype).name
             except TypeError:
                 pass  # not a dtype
-        elif library.startswith(owner):
+        elif library.startswith(owner) and not hasattr(dtype, "shape"):  # a tensor has one
             return dtype
     if isinstance(name, str) and name in _AMBIGUOUS_DTYPES:
         raise ArgumentError(
@@ -64,7 +64,9 @@ def native_dtype(owner: Backend, dtype: Dtype) -> NativeDtype | None:
         )
     native = owner.creation.dtype(name) if isinstance(name, str) else None
     if native is None:
-        raise ArgumentError(f"dtype {dtype!r} does not exist under {owner}; {_dtype_hint(dtype)}")
+        raise ArgumentError(
+            f"dtype {shortened(dtype)} does not exist under {owner}; {_dtype_hint(dtype)}"
+        )
     return native
 
 

@@ -6,7 +6,13 @@ from typing import Any, NamedTuple
 
 from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, CopyNeededError, DeviceNotFoundError, NotSupportedError
+from xdevice.errors import (
+    ArgumentError,
+    CopyNeededError,
+    DeviceNotFoundError,
+    NotSupportedError,
+    shortened,
+)
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership, check_arrival
@@ -100,7 +106,7 @@ def convert(
     """
     owner = choosing.backend(backend)
     if copy is not None and not isinstance(copy, bool):
-        raise ArgumentError(f"copy={copy!r} is not True, False or None")
+        raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     conversion = _Conversion(owner, None if device is None else as_device(device), copy)
     flat = flatten(x)
     if flat.is_leaf and kind_of(x) is None:

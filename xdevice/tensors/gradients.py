@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeAlias
 
 from xdevice.contract import Tensor
 from xdevice.device import whole_number
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
 from xdevice.tensors.trees.tree import Flat, flatten
@@ -69,7 +69,7 @@ def value_and_grad(
     """
     if not callable(fn):
         raise ArgumentTypeError(
-            f"{fn!r} cannot be called; pass the function that returns the value"
+            f"{shortened(fn)} cannot be called; pass the function that returns the value"
         )
     chosen = _argument_numbers(argnums)
 
@@ -94,8 +94,8 @@ def value_and_grad(
 
 def _argument_numbers(argnums: int | tuple[int, ...]) -> tuple[int, ...]:
     message = (
-        f"argnums={argnums!r} is not the number of a positional argument; give 0, 1, … or a tuple "
-        "of these"
+        f"argnums={shortened(argnums)} is not the number of a positional argument; give 0, 1, … "
+        "or a tuple of these"
     )
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
     chosen = tuple(whole_number(number, message) for number in numbers)

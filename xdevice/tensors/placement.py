@@ -15,6 +15,7 @@ from xdevice.errors import (
     NotATensorError,
     TracedTensorError,
     XDeviceError,
+    shortened,
 )
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import (
@@ -244,7 +245,7 @@ def to_device(
         except XDeviceError:
             pass  # on several devices, or an unknown one: `Move` moves it, or names the path
     if copy is not None and not isinstance(copy, bool):
-        raise ArgumentError(f"copy={copy!r} is not True, False or None")
+        raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     from xdevice.tensors.moving import Move  # most calls have nothing to move
 
     moved: T = Move(target, copy, non_blocking)(obj, skip)

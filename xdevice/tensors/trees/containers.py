@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from types import MemberDescriptorType, SimpleNamespace
 from typing import Any, TypeAlias
 
-from xdevice.errors import ArgumentError, shortened
+from xdevice.errors import ArgumentError, in_one_line, shortened
 from xdevice.framework.ownership import ATOMS
 
 Node: TypeAlias = Any
@@ -29,7 +29,7 @@ _slots: dict[type, dict[str, MemberDescriptorType]] = {}  # by class
 
 def _in_brackets(self: Any, key: Any) -> str:
     # `shortened`, because Python refuses the repr of very long integers
-    text = shortened(key) if isinstance(key, int) else repr(key)
+    text = shortened(key) if isinstance(key, int) else in_one_line(repr(key))
     return f"[{text}]"
 
 

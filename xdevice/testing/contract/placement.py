@@ -18,6 +18,7 @@ from xdevice import (
     devices_of,
     gpu,
     is_same_device,
+    load,
     using,
 )
 from xdevice.errors import (
@@ -26,12 +27,14 @@ from xdevice.errors import (
     MixedDeviceError,
     NotATensorError,
     UnknownPlacementError,
+    XDeviceError,
 )
 from xdevice.framework import choosing
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware import devices as hardware
-from xdevice.tensors.creation import full, ones, tensor
+from xdevice.tensors.creation import full, ones, seed, tensor
 from xdevice.tensors.exchange import to_numpy
+from xdevice.tensors.gradients import value_and_grad
 from xdevice.tensors.placement import device_of, to_device
 from xdevice.testing import Model, Native, Tensor
 from xdevice.testing.contract.promises import (
@@ -63,6 +66,29 @@ QUESTIONS: list[Callable[[Tensor], object]] = [
     lambda x: to_device([x], home()),
 ]
 """Calls that need to know where a tensor is."""
+MISTAKEN: dict[str, Callable[[Any], object]] = {
+    "an index of a device": gpu,
+    "a spelling": Device,
+    "a device": lambda x: to_device(x, x),
+    "a device to make on": lambda x: ones(2, device=x),
+    "a shape": ones,
+    "a dtype": lambda x: ones(2, dtype=x),
+    "copy": lambda x: to_device(x, home(), copy=x),
+    "a backend": lambda x: using(x).__enter__(),
+    "a seed": seed,
+    "a function": value_and_grad,
+    "argnums": lambda x: value_and_grad(abs, argnums=x)(x),
+    "a path": lambda x: load(x),
+    "what a key is": lambda x: device_of({Lines(): iter([x])}),
+}
+"""Calls with a tensor in the place of another argument."""
+
+
+class Lines:
+    """A key whose repr has two lines."""
+
+    def __repr__(self) -> str:
+        return "Lines(\n)"
 
 
 def same_objects(objects: Iterable[object], others: Iterable[object]) -> bool:
@@ -100,6 +126,11 @@ class Placement(Promises):
     def test_device_of_follows_the_native_default(self, backend: str, native: Native) -> None:
         x = native.ones()
         assert devices_of(x) == {device_of(x)} <= {*devices()}
+
+    @pytest.mark.parametrize("argument", MISTAKEN)
+    def test_errors_describe_a_tensor_in_one_line(self, backend: str, argument: str) -> None:
+        error = raised(XDeviceError)(MISTAKEN[argument], ones((2, 2)))
+        assert "\n" not in str(error)
 
     @needs("owned", "exchange.to_numpy")
     def test_every_tensor_class_is_owned(self, backend: str, native: Native) -> None:
