@@ -44,11 +44,12 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
         raise UnknownPlacementError(
             "a tensor on meta:0 has a shape and no values; make it on a real device"
         )
-    host = host.clone() if host.device.type == "cpu" else host.cpu()
     try:
+        host = host.clone() if host.device.type == "cpu" else host.cpu()
         array: np.ndarray[Any, Any] = host.numpy()
     except (TypeError, RuntimeError) as error:
-        if isinstance(error, RuntimeError):  # a subclass without memory of its own
+        has_no_copy = isinstance(error, NotImplementedError)  # integers of less than a byte
+        if isinstance(error, RuntimeError) and not has_no_copy:  # a subclass without memory
             kind = type(tensor).__name__
             hint = "give an ordinary tensor, which has values"
         else:
@@ -66,7 +67,17 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
         return None
     if tensor.is_conj() or tensor.is_neg() or _is_expanded(tensor):
         return None
+    if not _has_memory(tensor):
+        return None
     return tensor.detach(), True
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Not the zeros that forward-mode differentiation makes, nor what vmap and grad pass."""
+    try:
+        return bool(tensor.data_ptr())
+    except RuntimeError:
+        return False
 
 
 def _is_expanded(tensor: torch.Tensor) -> bool:

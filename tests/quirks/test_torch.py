@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import pack_sequence
 
 import xdevice
 from xdevice import Device, cpu, device_of, to_device
+from xdevice.backends.torch.exchange import export
 from xdevice.kit.private_names import missing
 from xdevice.virtual.request import ENV
 
@@ -396,3 +397,17 @@ def test_a_list_of_tensors_becomes_one():
     assert xdevice.tensor([x, (5, 6)], dtype="int32").tolist() == [[1, 2], [5, 6]]
     with pytest.raises(xdevice.ArgumentError, match="equal size"):
         xdevice.tensor([x, y[:1]])
+
+
+@pytest.mark.parametrize("name", ["int4", "uint4", "int2"])
+def test_numpy_refuses_integers_of_less_than_a_byte(name):
+    with pytest.raises(
+        xdevice.NotSupportedError, match=f"NumPy cannot hold this torch.{name} tensor"
+    ):
+        xdevice.to_numpy(torch.empty(2, dtype=getattr(torch, name)))
+
+
+def test_no_memory_is_shared_of_a_tensor_without_memory():
+    zeros = torch._efficientzerotensor(2)  # as forward-mode differentiation makes them
+    assert export(zeros) is None
+    assert xdevice.to_numpy(zeros).tolist() == [0, 0]
