@@ -23,9 +23,12 @@ from pathlib import Path
 import pytest
 
 import xdevice
+from xdevice.framework.adapters import import_own
 from xdevice.testing import words_in
 from xdevice.testing.frameworks import backends_of
-from xdevice.virtual import plugins
+
+# in a checkout that `python -m pytest` imports, it stands beside the package
+plugins = import_own("xdevice.virtual.plugins")
 
 HERE = Path(__file__).parent
 
@@ -37,6 +40,7 @@ weekly(under=(), but=()): needs --weekly under these frameworks (all), but for t
 """
 ENGINE = "paddle"  # whose engine stands for all
 FRAMEWORKS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}
+ADAPTERS = {*FRAMEWORKS, "numpy", "cupy"}
 # In these folders, a test that takes no framework runs under NumPy alone, once.
 RUN_ONCE = {"maths", "transfers", "examples", "distributed"}
 SLOW_IMPORTS = {"test_libraries.py"}  # files that import much, and run with --weekly
@@ -119,7 +123,7 @@ def frameworks_of_path(path):
     folder = top_folder(path)
     name = path.stem.removeprefix("test_").removeprefix("copies_")
     if folder == "quirks":
-        return {name.partition("_")[0]}
+        return ADAPTERS.intersection(name.split("_"))
     if folder == "virtual":
         return FRAMEWORKS.intersection(path.relative_to(HERE).parts) or FRAMEWORKS
     if folder in ("distributed", "transfers"):

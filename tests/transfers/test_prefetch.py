@@ -356,7 +356,7 @@ def test_a_stream_brings_the_batches_that_the_host_had(backend, plug_in):
         xdevice.virtual_gpus(2, stand_in=True)
         if owner == "torch":
             from xdevice.backends.torch import streams
-            streams.is_virtual = lambda: False
+            streams.are_replaced = lambda: False
         batches = [{"x": xdevice.full(4, i, device="cpu"), "more": [xdevice.arange(3, device="cpu")]} for i in range(5)]
         for pin in (False, True):
             ahead = xdevice.prefetch(batches, "gpu:1", pin=pin)

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from xdevice.contract import Event, Stream
+from xdevice.contract import Event, Stream, Tensor
 from xdevice.device import Device, whole_number
 from xdevice.errors import ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
@@ -24,7 +24,7 @@ from xdevice.parallel.batches import Shards, shards
 from xdevice.parallel.interrupts import is_raised_by_handler
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.snapshots import plain, snapshot
-from xdevice.parallel.vectors import moved, packs_of
+from xdevice.parallel.vectors import Pack, moved, packs_of
 from xdevice.tensors.placement import devices_of, to_device
 from xdevice.tensors.trees.leaves import kind_of
 from xdevice.tensors.trees.tree import Flat, flatten
@@ -36,17 +36,19 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _HOST = Device("cpu", 0)
-# bytes of a tensor, and how many of a dtype, from which one vector is quicker: by
-# benchmarks/transfers.py
-_SMALL, _MANY = 2**14, 16
+# Tensors of at most so many bytes are packed into one vector if there are so many of a dtype: it is
+# quicker then, by benchmarks/transfers.py.
+_PACKED_SIZE = 2**14
+_PACKED_NUMBER = 16
 
 
 class Placed(NamedTuple):
-    """A batch on its device, or on its way there; what stays where it was is a copy, if anything has travelled."""
+    """A batch on its device, or on its way there."""
 
     batch: Any
-    has_travelled: bool  # any of it
-    under_way: Sequence[Event] = ()
+    # whether any part was copied to the device; then the parts that stay are copies, too
+    has_travelled: bool
+    under_way: Sequence[Event] = ()  # the copies that may not have ended
 
     def arrived(self) -> Any:
         """The batch, for this thread to compute with."""
@@ -56,62 +58,72 @@ class Placed(NamedTuple):
 
 
 class Prefetched(Generic[T_co]):
-    """The batches of an iterable, placed; as many times, and with the same length, as the iterable has."""
+    """The batches of an iterable, each placed; it can be iterated as often as the iterable, and has its length."""
 
     def __init__(self, batches: Iterable[Any], place: Callable[[Any], Placed], size: int) -> None:
-        self._batches, self._place, self._size = batches, place, size
+        self._batches = batches
+        self._place = place
+        self._size = size
 
     def __len__(self) -> int:
-        return len(self._batches)  # type: ignore[arg-type]  # raises its own error where it has no length
+        return len(self._batches)  # type: ignore[arg-type]  # without a length, Python's own error
 
     def __iter__(self) -> Iterator[T_co]:
-        source, waiting, ahead = iter(self._batches), deque[Placed | Exception](), 0
+        source = iter(self._batches)
+        queue = deque[Placed | Exception]()  # batches, or the errors that are raised in their place
+        ahead = 0  # how many batches the source runs ahead
         while True:
-            while len(waiting) <= ahead and _is_read(waiting):
-                waiting.append(self._next(source, ahead > 0))
-                if getattr(waiting[-1], "has_travelled", False):
+            while len(queue) <= ahead and _may_continue(queue):
+                queue.append(self._next(source, ahead > 0))
+                if getattr(queue[-1], "has_travelled", False):
                     ahead = self._size  # from now on
-            batch = _taken(waiting)
+            batch = _take_first(queue)
             if not batch:
                 return
-            yield batch.pop()  # nothing here keeps what the consumer lets go of
+            yield batch.pop()  # no variable here refers to the batch while the consumer has it
 
     def _next(self, source: Iterator[Any], is_ahead: bool) -> Placed | Exception:
-        """The source's next batch, or the error that is to be raised in its place."""
+        """The source's next batch, or the error that is raised in its place."""
         try:
             placed = self._place(next(source))
-            must_copy = is_ahead and not placed.has_travelled
-            return placed._replace(batch=snapshot(placed.batch)) if must_copy else placed
+            if is_ahead and not placed.has_travelled:
+                placed = placed._replace(batch=snapshot(placed.batch))
+            return placed
         except Exception as error:
             if is_raised_by_handler(error):
                 raise
             return error
 
 
-def _is_read(waiting: deque[Placed | Exception]) -> bool:
-    """Wait until the last batch's memory may be written to; whether another may follow."""
-    last = waiting[-1] if waiting else None
+def _may_continue(queue: deque[Placed | Exception]) -> bool:
+    """Wait until the source may write to the last batch's memory again; False if an error ends the source."""
+    if not queue:
+        return True
+    last = queue[-1]
+    if not isinstance(last, Placed):
+        return False
     try:
-        for event in last.under_way if isinstance(last, Placed) else ():
+        for event in last.under_way:
             event.synchronize()
     except Exception as error:
         if is_raised_by_handler(error):
             raise
-        waiting[-1] = error  # the copy has failed
-    return not waiting or isinstance(waiting[-1], Placed)
+        queue[-1] = error  # the copy has failed
+        return False
+    return True
 
 
-def _taken(waiting: deque[Placed | Exception]) -> list[Any]:
-    """The first batch that waits, alone in a list; none at the end. Raises what the source or its copy has raised."""
-    found = waiting.popleft()
-    if isinstance(found, Placed):
-        return [found.arrived()]
-    if isinstance(found, StopIteration):
+def _take_first(queue: deque[Placed | Exception]) -> list[Any]:
+    """The first batch of the queue, alone in a list, which is empty at the end; or its error is raised."""
+    first = queue.popleft()
+    if isinstance(first, Placed):
+        return [first.arrived()]
+    if isinstance(first, StopIteration):
         return []
     try:
-        raise found
+        raise first
     finally:
-        del found  # which its traceback would keep alive
+        del first  # or the traceback would keep it alive
 
 
 @overload
@@ -182,25 +194,25 @@ def prefetch(
 
 
 class _Way:
-    """How batches get to one device: on a stream of their own, where the framework has one to it."""
+    """How batches get to one device: on a stream of their own, if the framework has such streams."""
 
     def __init__(self, device: Device, pin: bool) -> None:
-        self._device, self._pin = device, pin
+        self._device = device
+        self._pin = pin
         self._streams: dict[Backend, Stream | None] = {}  # made once, for every iteration
 
     def __call__(self, batch: Any) -> Placed:
-        found = None if self._device.kind == "cpu" else _OnHost.found(batch)
-        if found is not None:
-            return self._sent(found)
-        there = to_device(batch, self._device)
-        if there is batch:
+        host_batch = None if self._device.kind == "cpu" else _host_batch(batch)
+        if host_batch is not None:
+            return self._send(host_batch)
+        moved_batch = to_device(batch, self._device)
+        if moved_batch is batch:
             return Placed(batch, False)
-        new = {id(leaf) for leaf in flatten(there).leaves}.difference(
-            map(id, flatten(batch).leaves)
-        )
-        return Placed(snapshot(there, new), True)
+        old_leaves = set(map(id, flatten(batch).leaves))
+        new_leaves = set(map(id, flatten(moved_batch).leaves)) - old_leaves
+        return Placed(snapshot(moved_batch, new_leaves), True)
 
-    def _sent(self, batch: "_OnHost") -> Placed:
+    def _send(self, batch: "_HostBatch") -> Placed:
         owner, device = batch.owner, self._device
         stream, bus = self._stream(owner), stream_of(owner, device)
         pin = stream.pinned if stream is not None and self._pin else None
@@ -209,9 +221,9 @@ class _Way:
             streams = [each for each in (stream, bus) if each is not None]
             for each in streams:
                 stack.enter_context(each)
-            there = batch.moved_to(device, packs, pin, non_blocking=stream is not None)
-            under_way = [each.record(list(there.values())) for each in streams]
-        return Placed(batch.with_tensors(there), True, under_way)
+            tensors = batch.tensors_on(device, packs, pin, non_blocking=stream is not None)
+            under_way = [each.record(list(tensors.values())) for each in streams]
+        return Placed(batch.with_tensors(tensors), True, under_way)
 
     def _stream(self, owner: Backend) -> Stream | None:
         if owner not in self._streams:
@@ -221,84 +233,88 @@ class _Way:
         return self._streams[owner]
 
 
-class _OnHost(NamedTuple):
-    """A batch whose tensors are on the host, and of one framework: what there is to send, by the ids of leaves."""
+class _HostBatch(NamedTuple):
+    """A batch whose tensors are on the host and belong to one framework."""
 
     flat: Flat
     owner: Backend
-    tensors: dict[int, Any]
+    tensors: dict[int, Tensor]  # by the ids of the leaves
 
-    @classmethod
-    def found(cls, batch: Any) -> "_OnHost | None":
-        """The batch so, if it is one."""
-        tensors, owners = dict[int, Any](), set[Backend]()
-        try:
-            flat = flatten(batch)
-            for leaf in flat.leaves:
-                what = kind_of(leaf)
-                if what is not None:
-                    if not (isinstance(what, Ownership) and what.is_tensor):
-                        return None
-                    if what.backend.placement.device_of(leaf) is not _HOST:
-                        return None
-                    tensors[id(leaf)] = leaf
-                    owners.add(what.backend)
-        except XDeviceError:
-            return None  # `to_device` raises it, with the path
-        return cls(flat, owners.pop(), tensors) if len(owners) == 1 else None
-
-    def moved_to(
+    def tensors_on(
         self,
         device: Device,
         packs: bool,
-        pin: Callable[[Any], Any] | None = None,
+        pin: Callable[[Tensor], Tensor] | None = None,
         non_blocking: bool = False,
-    ) -> dict[int, Any]:
-        """Its tensors on the device, by the same ids; small ones of a dtype as one vector, if they are many."""
+    ) -> dict[int, Tensor]:
+        """The tensors on the device, by the same ids; many small ones of a dtype are sent as one vector."""
         owner = self.owner
-        there: dict[int, Any] = {}
-        small = self._packable() if packs else []
-        for pack in packs_of(small) if len(small) >= _MANY else []:
-            if len(pack.tensors) >= _MANY:
-                vector = moved(pack.packed() if pin is None else pin(pack.packed()), owner, device)
-                there.update(zip(map(id, pack.tensors), pack.unpacked(vector), strict=True))
+        new_tensors: dict[int, Tensor] = {}
+
+        def pinned(tensor: Tensor) -> Tensor:
+            return tensor if pin is None else pin(tensor)
+
+        for pack in self._packs() if packs else []:
+            vector = moved(pinned(pack.packed()), owner, device)
+            new_tensors.update(zip(map(id, pack.tensors), pack.unpacked(vector), strict=True))
         for key, tensor in self.tensors.items():
-            if key not in there:
-                there[key] = moved(
-                    tensor if pin is None else pin(tensor), owner, device, non_blocking
-                )
-        return there
+            if key not in new_tensors:
+                new_tensors[key] = moved(pinned(tensor), owner, device, non_blocking)
+        return new_tensors
 
-    def _packable(self) -> list[Any]:
+    def _packs(self) -> Iterator[Pack]:
+        """The vectors that are worth making of small tensors."""
         if not self.owner.open("packing").has("is_packable"):
-            return []
-        return [
-            tensor
-            for tensor in self.tensors.values()
-            if self.owner.packing.is_packable(tensor, _SMALL)
-        ]
+            return
+        is_packable = self.owner.packing.is_packable
+        small = [each for each in self.tensors.values() if is_packable(each, _PACKED_SIZE)]
+        if len(small) < _PACKED_NUMBER:
+            return
+        for pack in packs_of(small):
+            if len(pack.tensors) >= _PACKED_NUMBER:
+                yield pack
 
-    def with_tensors(self, there: dict[int, Any]) -> Any:
-        """The batch with these in place of its own, and nothing that it could write to."""
-        return self.flat.map(
-            lambda leaf: there[id(leaf)] if id(leaf) in there else plain(leaf), afresh=True
-        )
+    def with_tensors(self, tensors: dict[int, Tensor]) -> Any:
+        """The batch with these tensors in place of its own; its source cannot write to any part of it."""
+
+        def new_leaf(leaf: Any) -> Any:
+            return tensors[id(leaf)] if id(leaf) in tensors else plain(leaf)
+
+        return self.flat.map(new_leaf, afresh=True)
+
+
+def _host_batch(batch: Any) -> _HostBatch | None:
+    """The batch, if all its tensors are on the host and belong to one framework."""
+    tensors: dict[int, Tensor] = {}
+    owners: set[Backend] = set()
+    try:
+        flat = flatten(batch)
+        for leaf in flat.leaves:
+            kind = kind_of(leaf)
+            if kind is None:
+                continue
+            if not (isinstance(kind, Ownership) and kind.is_tensor):
+                return None
+            if kind.backend.placement.device_of(leaf) is not _HOST:
+                return None
+            tensors[id(leaf)] = leaf
+            owners.add(kind.backend)
+    except XDeviceError:
+        return None  # `to_device` raises it, with the path
+    return _HostBatch(flat, owners.pop(), tensors) if len(owners) == 1 else None
 
 
 def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Placed:
-    """The batch's parts, each by the way to its device; from the host, where it is there."""
-    here = devices_of(batch)
-    parts, sizes = shards(
-        batch, [_HOST] * len(devices) if here == {_HOST} else devices, non_blocking=False
-    )
+    """The parts of the batch, each on the way to its device; a batch on the host is split there."""
+    sources = devices_of(batch)
+    split_on = [_HOST] * len(devices) if sources == {_HOST} else devices
+    parts, sizes = shards(batch, split_on, non_blocking=False)
     placed = [way(part) for way, part in zip(ways, parts, strict=True)]
-    has_travelled = not here.issuperset(devices)
+    has_travelled = not sources.issuperset(devices)
     if has_travelled:
-        placed = [
-            part
-            if part.has_travelled
-            else Placed(snapshot(part.batch, tensors=device in here), False)
-            for part, device in zip(placed, devices, strict=True)
-        ]
+        for i, (part, device) in enumerate(zip(placed, devices, strict=True)):
+            if not part.has_travelled:
+                copied = snapshot(part.batch, tensors=device in sources)
+                placed[i] = Placed(copied, False)
     under_way = [event for part in placed for event in part.under_way]
     return Placed(Shards([part.batch for part in placed], devices, sizes), has_travelled, under_way)
