@@ -460,6 +460,23 @@ TORCH_LIBRARY_IMPL(compiled_for_cpu, CPU, m) { m.impl("twice", &twice); }
 """
 
 
+def check_refused(name, call):
+    """The operation is refused on the GPU, and doubles on the CPU."""
+    x = torch.ones(2, device=SECOND)
+    with pytest.raises(NotImplementedError, match=f"Could not run '{name}' .* 'CUDA' backend"):
+        call(x)
+    assert call(x.cpu()).tolist() == [2, 2]
+
+
+@pytest.mark.weekly
+def test_an_operation_that_a_program_compiles_for_the_cpu_alone_is_refused(tmp_path):
+    # a folder of its own: in the user's cache, a build that was killed leaves a lock for later ones
+    cpp_extension.load_inline(
+        "compiled_for_cpu", DOUBLE, functions=["twice"], build_directory=tmp_path
+    )
+    check_refused("compiled_for_cpu::twice", torch.ops.compiled_for_cpu.twice)
+
+
 def test_a_programs_own_operations_for_the_cpu_alone_are_refused():
     library = torch.library.Library("written_for_cpu", "FRAGMENT")
     library.define("twice(Tensor x) -> Tensor")
@@ -475,17 +492,10 @@ def test_a_programs_own_operations_for_the_cpu_alone_are_refused():
 
         return make(twice)
 
-    cpp_extension.load_inline("compiled_for_cpu", DOUBLE, functions=["twice"])
     for_cpu, for_all = decorated("decorated", "cpu"), decorated("decorated_for_all", None)
     x = torch.ones(2, device=SECOND)
-    for name, call in (
-        ("written_for_cpu::twice", torch.ops.written_for_cpu.twice),
-        ("written_for_cpu::decorated", for_cpu),
-        ("compiled_for_cpu::twice", torch.ops.compiled_for_cpu.twice),
-    ):
-        with pytest.raises(NotImplementedError, match=f"Could not run '{name}' .* 'CUDA' backend"):
-            call(x)
-        assert call(x.cpu()).tolist() == [2, 2]
+    check_refused("written_for_cpu::twice", torch.ops.written_for_cpu.twice)
+    check_refused("written_for_cpu::decorated", for_cpu)
     assert for_all(x).tolist() == [2, 2]
     for_cpu.register_kernel("cuda")(lambda x: x * 3)  # a kernel for GPUs that comes later counts
     assert for_cpu(x).tolist() == [3, 3]
