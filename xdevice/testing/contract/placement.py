@@ -128,8 +128,10 @@ class Placement(Promises):
         assert devices_of(x) == {device_of(x)} <= {*devices()}
 
     @pytest.mark.parametrize("argument", MISTAKEN)
-    def test_errors_describe_a_tensor_in_one_line(self, backend: str, argument: str) -> None:
-        error = raised(XDeviceError)(MISTAKEN[argument], ones((2, 2)))
+    def test_errors_describe_a_tensor_in_one_line(
+        self, backend: str, x: Tensor, argument: str
+    ) -> None:
+        error = raised(XDeviceError)(MISTAKEN[argument], x)
         assert "\n" not in str(error)
 
     @needs("owned", "exchange.to_numpy")
