@@ -86,7 +86,9 @@ def test_an_engine_that_gives_up(play, frozen):
     assert "does not answer: it is stopped" in done.last, done.stderr
 
 
-@pytest.mark.parametrize("gives_up", [False, True])
+# Where both give up in the moment of the timeout, rank 1 may be gone before rank 0 asks it: on a busy
+# machine this fails now and then, and what decides it is not known yet.
+@pytest.mark.parametrize("gives_up", [False, pytest.param(True, marks=pytest.mark.weekly)])
 def test_no_rank_is_named_while_all_answer(play, gives_up):
     done = play(f"""
         watched = member(2.0)
