@@ -89,9 +89,8 @@ def _forget_capabilities() -> None:
 def connect() -> None:
     """Let frameworks that are used from now on have the virtual GPUs that were asked for."""
     if enable_requested not in hooks.before_loading:
-        hooks.before_loading.insert(
-            0, enable_requested
-        )  # before GPUs are shared, which counts them
+        # first: the callback that shares GPUs counts them
+        hooks.before_loading.insert(0, enable_requested)
         hooks.after_synchronizing.append(bus.wait_for)
         at_import.on_error = _report
         prepare_imports(_importing)
@@ -142,9 +141,9 @@ def _enable(owner: Backend) -> None:
 
 
 def _report(owner: Backend, error: XDeviceError) -> None:
-    """Print why a framework is refused virtual GPUs at its import; end the process where it needs them.
+    """Print why a framework is refused virtual GPUs at its import; end the process if it needs them.
 
-    Where it is not known which framework the program needs, the import fails: a program that
+    If it is not known which framework the program needs, the import fails instead: a program that
     handles an ImportError can do without that framework.
     """
     is_refusal = isinstance(error, (NotSupportedError, VirtualDeviceError))
