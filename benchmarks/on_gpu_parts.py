@@ -68,7 +68,7 @@ def tell_machine(tell: Tell, large: bool, name: str) -> None:
     except xdevice.XDeviceError as error:
         tell(no_gpu=str(error))
         return
-    if not facts.seen:
+    if not facts.visible_gpus:
         reason = "this machine has none; --virtual rehearses without"
         problem = diagnose(facts)
         if problem:

@@ -157,13 +157,13 @@ def test_facts_of_every_framework(backend, monkeypatch):
     assert taken.compute in ("cpu", "cuda", "rocm", "mps", "xpu")
     assert taken.gpus == (card,)
     assert taken.environment["CUDA_VISIBLE_DEVICES"] == "0"
-    assert taken.seen == xdevice.count("gpu")
-    assert taken.seen or diagnose(taken).cure
+    assert taken.visible_gpus == xdevice.count("gpu")
+    assert taken.visible_gpus or diagnose(taken).cure
 
 
 def test_each_names_its_build_for_gpus(backend):
     taken = facts_of(xdevice.backend())
-    assert (taken.gpu_build is not None) == taken.gpu_kind
+    assert (taken.gpu_build_command is not None) == taken.supports_gpus
 
 
 def test_try_gpu_warns_once_and_says_why(toy, tmp_path):

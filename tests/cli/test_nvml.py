@@ -105,7 +105,7 @@ print(memory._holders({uuid!r}))
 
 @pytest.mark.weekly
 def test_doctor_explains_each_framework(backend, doctor):
-    state, status = ("wrong", 1) if facts_of(xdevice.backend()).gpu_kind else ("note", 0)
+    state, status = ("wrong", 1) if facts_of(xdevice.backend()).supports_gpus else ("note", 0)
     found = doctor("--backend", str(backend), "--json", status=status)[backend]
     assert found["state"] == state
     assert found["cure"]

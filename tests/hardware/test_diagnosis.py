@@ -19,7 +19,7 @@ def facts(**changed):
     """A CUDA build that sees no GPU, on a machine with one GPU and a recent driver."""
     good = {
         "backend": "torch", "compute": "cuda", "toolkit": "12.6", "gpus": (gpu(),), "drivers": {"nvidia": "570.86.15"},
-        "gpu_build": "pip install torch-for-gpus",
+        "gpu_build_command": "pip install torch-for-gpus",
     }  # fmt: skip
     return Facts(**{**good, **changed})
 
@@ -40,18 +40,18 @@ def test_no_gpu_is_no_problem():
 
 
 def test_no_gpu_and_no_cpu_is_a_problem():
-    problem = diagnose(facts(gpus=(), drivers={}, cpu_kind=False))
+    problem = diagnose(facts(gpus=(), drivers={}, supports_cpu=False))
     assert not problem.wrong
     assert problem.reason == "torch has no CPU, and this machine has no GPU"
     assert "use('numpy')" in problem.cure
     assert diagnose(
-        facts(cpu_kind=False, environment={"CUDA_VISIBLE_DEVICES": ""})
+        facts(supports_cpu=False, environment={"CUDA_VISIBLE_DEVICES": ""})
     ).reason.endswith("hides the machine's GPU")
-    assert diagnose(facts(cpu_kind=False, seen=1)) is None
+    assert diagnose(facts(supports_cpu=False, visible_gpus=1)) is None
 
 
 def test_a_gpu_that_is_seen_is_not_a_problem():
-    assert diagnose(facts(seen=1, environment={"CUDA_VISIBLE_DEVICES": "0"})) is None
+    assert diagnose(facts(visible_gpus=1, environment={"CUDA_VISIBLE_DEVICES": "0"})) is None
 
 
 def test_a_cpu_build_says_what_to_install():
@@ -59,11 +59,11 @@ def test_a_cpu_build_says_what_to_install():
     assert problem.wrong
     assert problem.reason == "this torch is built for the CPU only"
     assert problem.cure == "pip install torch-for-gpus"
-    assert "toy" in diagnose(facts(backend="toy", compute="cpu", gpu_build=None)).cure
+    assert "toy" in diagnose(facts(backend="toy", compute="cpu", gpu_build_command=None)).cure
 
 
 def test_no_gpu_support_is_a_note():
-    problem = diagnose(facts(backend="numpy", compute="cpu", gpu_kind=False))
+    problem = diagnose(facts(backend="numpy", compute="cpu", supports_gpus=False))
     assert not problem.wrong
     assert "numpy computes on the CPU only" in problem.reason
 
@@ -103,7 +103,7 @@ def vars_of(recorded):
 
 
 def test_a_container_without_the_gpu():
-    assert "docker run --gpus all" in diagnose(facts(given=False)).cure
+    assert "docker run --gpus all" in diagnose(facts(gpus_are_given=False)).cure
     assert (
         "NVIDIA_VISIBLE_DEVICES='void'"
         in diagnose(facts(environment={"NVIDIA_VISIBLE_DEVICES": "void"})).reason
@@ -171,7 +171,7 @@ def test_an_unexplained_case_has_a_cure():
     assert problem.wrong
     assert "built for cuda 12.6" in problem.reason
     assert "pip install torch-for-gpus" in problem.cure
-    assert diagnose(facts(compute=None, toolkit=None, gpu_build=None)).cure
+    assert diagnose(facts(compute=None, toolkit=None, gpu_build_command=None)).cure
 
 
 def test_the_hopeless_comes_before_settings():
@@ -188,7 +188,7 @@ def test_the_hopeless_comes_before_settings():
 
 def test_each_problem_is_one_line():
     kinds = [
-        facts(), facts(compute="cpu"), facts(gpu_kind=False), facts(given=False), facts(drivers={}),
+        facts(), facts(compute="cpu"), facts(supports_gpus=False), facts(gpus_are_given=False), facts(drivers={}),
         facts(driver_error="x"), facts(environment={"CUDA_VISIBLE_DEVICES": ""}), facts(toolkit="13.0"),
         facts(compute="rocm"),
     ]  # fmt: skip

@@ -1,4 +1,8 @@
-"""Why a framework does not see the machine's GPU: the first rule that applies, of what can never work first."""
+"""Why a framework does not see the machine's GPU: rules, applied to facts.
+
+The first rule that applies gives the reason. The rules about the framework's
+build come first, because no setting of the machine changes a build.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from xdevice.contract import Build
 from xdevice.errors import NotSupportedError
@@ -20,42 +24,65 @@ VARIABLES = {
     "nvidia": ("CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"),
     "amd": ("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"),
 }
-"""The environment variables that can hide a maker's GPUs; NVIDIA_VISIBLE_DEVICES acts on containers."""
+"""The environment variables that can hide a maker's GPUs.
 
-MAKERS = {
-    "cuda": "nvidia",
-    "rocm": "amd",
-}  # the maker whose GPUs a framework built for the toolkit can use
+NVIDIA_VISIBLE_DEVICES only has an effect when a container starts.
+"""
+
+MAKERS = {"cuda": "nvidia", "rocm": "amd"}
+"""The maker of the GPUs that a build for a toolkit can use."""
+
 MINIMUM_DRIVER = {
-    "13": "580", "12": "525.60.13", "11.1": "450.80.02", "11.0": "450.36.06", "10.2": "440.33", "10.1": "418.39",
-    "10.0": "410.48", "9.2": "396.26", "9.1": "390.46", "9.0": "384.81", "8.0": "375.26",
-}  # fmt: skip
-"""The oldest Linux driver that each CUDA runs on. From 11.1 on the first driver of a major version serves all its minor
-ones. From the CUDA Toolkit Release Notes, table "CUDA Toolkit and Corresponding Driver Versions", and NVIDIA's "CUDA
-Compatibility", chapter "Minor Version Compatibility". Windows asks for slightly newer ones."""
+    "13": "580",
+    "12": "525.60.13",
+    "11.1": "450.80.02",
+    "11.0": "450.36.06",
+    "10.2": "440.33",
+    "10.1": "418.39",
+    "10.0": "410.48",
+    "9.2": "396.26",
+    "9.1": "390.46",
+    "9.0": "384.81",
+    "8.0": "375.26",
+}
+"""The oldest Linux driver for each version of CUDA.
+
+From CUDA 11.1 on, a driver for a major version works with all of its minor
+versions. Sources: the table "CUDA Toolkit and Corresponding Driver Versions"
+in the CUDA Toolkit Release Notes, and the chapter "Minor Version
+Compatibility" of NVIDIA's "CUDA Compatibility". Windows needs slightly newer
+drivers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
+    """What is known of a framework and of the machine's GPUs."""
+
     backend: str
-    compute: str | None = "cpu"  # as in contract.Build; None: unknown
+    compute: str | None = "cpu"  # as in contract.Build; None if unknown
     toolkit: str | None = None
-    gpu_kind: bool = True  # whether the framework can have GPUs at all
-    cpu_kind: bool = True  # whether it computes on the CPU, too
-    seen: int = 0  # how many it sees
-    gpu_build: str | None = None  # what to type to get a build for GPUs, as the adapter says
-    environment: Mapping[str, str] = field(
-        default_factory=dict[str, str]
-    )  # those of VARIABLES that are set
+    supports_gpus: bool = True
+    supports_cpu: bool = True
+    visible_gpus: int = 0  # the number of GPUs that the framework sees
+    # the command that installs a build for GPUs, from the adapter
+    gpu_build_command: str | None = None
+    # the variables of VARIABLES that are set
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
     gpus: tuple[Gpu, ...] = ()
+    # the version of each maker's driver, of those that are loaded
     drivers: Mapping[str, str | None] = field(default_factory=dict[str, "str | None"])
-    driver_error: str | None = None
-    given: bool = True
+    driver_error: str | None = None  # from NVML
+    # False in a container that was started without the machine's GPUs
+    gpus_are_given: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Why the GPU is not seen, and what to type; ``wrong`` is False where nothing needs to be repaired."""
+    """Why the GPU is not seen, and what to type.
+
+    ``wrong`` is False if nothing needs to be repaired.
+    """
 
     reason: str
     cure: str
@@ -63,27 +90,29 @@ class Problem:
 
 
 def facts_of(backend: Backend, machine: Gpus | None = None) -> Facts:
-    """The facts about this framework on this machine; imports the framework."""
-    reported: dict[str, Any] = {**(machine or gpus())}
-    reported["gpus"] = tuple(reported["gpus"])
-    hardware, build = backend.hardware, build_of(backend)
+    """The facts about a framework on this machine; imports the framework."""
+    machine = machine or gpus()
+    build = build_of(backend)
+    kinds = backend.hardware.kinds()
+    variables = sorted({*chain(*VARIABLES.values())})
     return Facts(
-        **reported,
         backend=str(backend),
         compute=build["compute"] or None,
         toolkit=build["toolkit"],
-        gpu_kind="gpu" in hardware.kinds(),
-        cpu_kind="cpu" in hardware.kinds(),
-        seen=hardware.count("gpu"),
-        gpu_build=getattr(backend.adapter, "GPU_BUILD", None),
-        environment={
-            n: os.environ[n] for n in sorted({*chain(*VARIABLES.values())}) if n in os.environ
-        },
+        supports_gpus="gpu" in kinds,
+        supports_cpu="cpu" in kinds,
+        visible_gpus=backend.hardware.count("gpu"),
+        gpu_build_command=getattr(backend.adapter, "GPU_BUILD", None),
+        environment={name: os.environ[name] for name in variables if name in os.environ},
+        gpus=tuple(machine["gpus"]),
+        drivers=machine["drivers"],
+        driver_error=machine["driver_error"],
+        gpus_are_given=machine["given"],
     )
 
 
 def build_of(backend: Backend) -> Build:
-    """How the framework was built; empty words where a third party's adapter does not tell."""
+    """How the framework was built; empty strings if its adapter cannot tell."""
     try:
         return backend.hardware.build()
     except NotSupportedError:
@@ -91,116 +120,163 @@ def build_of(backend: Backend) -> Build:
 
 
 def diagnose(facts: Facts) -> Problem | None:
-    """The first rule that explains why no GPU is seen; ``None`` if one is, or the machine has none and a CPU serves."""
-    if facts.seen or (facts.cpu_kind and not _makers(facts)):
+    """The first rule that explains why the framework sees no GPU.
+
+    ``None`` if it sees a GPU, or if the machine has none and the framework
+    computes on the CPU.
+    """
+    if facts.visible_gpus:
         return None
-    return next(chain(_of_build(facts), _of_machine(facts)), None) or _unexplained(facts)
+    makers = _makers_of_gpus(facts)
+    if facts.supports_cpu and not makers:
+        return None
+    problems = chain(
+        _problems_of_build(facts, makers),
+        _problems_of_driver(facts, _usable_makers(facts, makers)),
+        _hiding_variables(facts, _usable_makers(facts, makers)),
+        _problems_of_driver_version(facts),
+        [_unexplained(facts)],
+    )
+    return next(problems)
 
 
-def _of_build(facts: Facts) -> Iterator[Problem]:
-    name, makers = facts.backend, _makers(facts)
+def _makers_of_gpus(facts: Facts) -> set[str]:
+    """The makers of this machine's GPUs.
+
+    If NVIDIA's driver fails, the machine has a GPU of NVIDIA, even if none is
+    listed.
+    """
+    makers = {gpu["maker"] for gpu in facts.gpus}
+    if facts.driver_error:
+        makers.add("nvidia")
+    return makers
+
+
+def _usable_makers(facts: Facts, makers: set[str]) -> set[str]:
+    """The makers whose GPUs the framework is built for.
+
+    All makers if it is not known what the framework is built for.
+    """
+    if facts.compute in MAKERS:
+        return makers & {MAKERS[facts.compute]}
+    return makers
+
+
+def _problems_of_build(facts: Facts, makers: set[str]) -> Iterator[Problem]:
+    name = facts.backend
     if not makers:
         cure = "choose a framework that computes on the CPU, with use('numpy') for example"
         yield Problem(f"{name} has no CPU, and this machine has no GPU", cure, wrong=False)
-    if not facts.gpu_kind:
+    if not facts.supports_gpus:
         cure = "choose another framework, xdevice info lists them"
         yield Problem(f"{name} computes on the CPU only", cure, wrong=False)
     if facts.compute == "cpu":
-        cure = facts.gpu_build or f"install a build of {name} for GPUs"
+        cure = facts.gpu_build_command or f"install a build of {name} for GPUs"
         yield Problem(f"this {name} is built for the CPU only", cure)
     elif facts.compute is not None and MAKERS.get(facts.compute) not in makers:
-        there = " and ".join(sorted(maker.upper() for maker in makers))
-        cure = f"install a build of {name} for {there} GPUs"
-        yield Problem(f"this {name} is built for {facts.compute}, the GPU is {there}'s", cure)
+        brands = " and ".join(sorted(maker.upper() for maker in makers))
+        cure = f"install a build of {name} for {brands} GPUs"
+        yield Problem(f"this {name} is built for {facts.compute}, the GPU is {brands}'s", cure)
 
 
-def _of_machine(facts: Facts) -> Iterator[Problem]:
-    wanted = _wanted(facts)
-    if facts.driver_error and "nvidia" in wanted:
+def _problems_of_driver(facts: Facts, makers: set[str]) -> Iterator[Problem]:
+    if facts.driver_error and "nvidia" in makers:
         yield driver_problem(facts.driver_error)
-    if not facts.drivers.keys() & wanted:
-        cure = "install it (Ubuntu: sudo ubuntu-drivers install; elsewhere nvidia.com/drivers) and restart"
-        yield Problem("the machine has an NVIDIA GPU, but no NVIDIA driver is loaded", cure)
-    if not facts.given and "nvidia" in wanted:
+    if not facts.drivers.keys() & makers:
+        command = "Ubuntu: sudo ubuntu-drivers install; elsewhere nvidia.com/drivers"
+        yield Problem(
+            "the machine has an NVIDIA GPU, but no NVIDIA driver is loaded",
+            f"install it ({command}) and restart",
+        )
+    if not facts.gpus_are_given and "nvidia" in makers:
         cure = "start it with docker run --gpus all (and nvidia-container-toolkit)"
         yield Problem("this container was not given the machine's GPU", cure)
-    for maker in sorted(wanted):
-        mine = [gpu for gpu in facts.gpus if gpu["maker"] == maker]
+
+
+def _hiding_variables(facts: Facts, makers: set[str]) -> Iterator[Problem]:
+    """A problem for each environment variable that hides all GPUs of a maker."""
+    for maker in sorted(makers):
+        gpus_of_maker = [gpu for gpu in facts.gpus if gpu["maker"] == maker]
+        number = len(gpus_of_maker)
+        hidden = "the machine's GPU" if number == 1 else f"all {number} GPUs"
+        all_indices = ",".join(map(str, range(number)))
         for variable in VARIABLES[maker]:
             value = facts.environment.get(variable)
-            if value is not None and _hides_all(variable, value, mine):
-                them = "the machine's GPU" if len(mine) == 1 else f"all {len(mine)} GPUs"
-                cure = (
-                    f"unset {variable}, or export {variable}={','.join(map(str, range(len(mine))))}"
-                )
-                yield Problem(f"{variable}={value!r} hides {them}", cure)
-    driver, needed = facts.drivers.get("nvidia"), minimum_driver(facts.toolkit)
-    if facts.compute == "cuda" and driver and needed and _number(driver) < _number(needed):
-        cure = f"update the NVIDIA driver to {needed} or newer, or install a {facts.backend} built for an older CUDA"
+            if value is not None and _hides_all(variable, value, gpus_of_maker):
+                cure = f"unset {variable}, or export {variable}={all_indices}"
+                yield Problem(f"{variable}={value!r} hides {hidden}", cure)
+
+
+def _hides_all(variable: str, value: str, gpus: list[Gpu]) -> bool:
+    """Whether the variable hides every GPU.
+
+    CUDA reads the list up to the first entry that names no GPU.
+    """
+    first = value.partition(",")[0].strip()
+    if variable == "NVIDIA_VISIBLE_DEVICES":
+        # unset or empty: no container runtime has set it
+        return first in ("void", "none")
+    if first.isascii() and first.lstrip("+-").isdigit():
+        return not 0 <= int(first) < len(gpus)
+    if first.upper().startswith("MIG-"):
+        return False  # the parts of a GPU are not listed
+    if first.upper().startswith("GPU-"):
+        uuids = [bare_uuid(gpu["uuid"]) for gpu in gpus if gpu["uuid"]]
+        are_all_known = len(uuids) == len(gpus)
+        names_a_gpu = any(uuid.startswith(bare_uuid(first)) for uuid in uuids)
+        return are_all_known and not names_a_gpu
+    # '', NoDevFiles and none hide all; CUDA reads '0x' as 0
+    return not first[:1].isdigit()
+
+
+def _problems_of_driver_version(facts: Facts) -> Iterator[Problem]:
+    driver = facts.drivers.get("nvidia")
+    minimum = minimum_driver(facts.toolkit)
+    if facts.compute != "cuda" or not driver or not minimum:
+        return
+    if _version_numbers(driver) < _version_numbers(minimum):
         yield Problem(
-            f"the driver {driver} is too old for CUDA {facts.toolkit}, which needs {needed}", cure
+            f"the driver {driver} is too old for CUDA {facts.toolkit}, which needs {minimum}",
+            f"update the NVIDIA driver to {minimum} or newer, "
+            f"or install a {facts.backend} built for an older CUDA",
         )
 
 
 def _unexplained(facts: Facts) -> Problem:
     target = " ".join(filter(None, (facts.compute, facts.toolkit)))
-    built = f"is built for {target}" if target else "can have GPUs"
-    cure = (
-        f"its GPU libraries may be missing: {facts.gpu_build}"
-        if facts.gpu_build
-        else "its log may say why"
-    )
-    return Problem(f"{facts.backend} {built} and nothing hides the GPU, but it finds none", cure)
+    ability = f"is built for {target}" if target else "can have GPUs"
+    cure = "its log may say why"
+    if facts.gpu_build_command:
+        cure = f"its GPU libraries may be missing: {facts.gpu_build_command}"
+    return Problem(f"{facts.backend} {ability} and nothing hides the GPU, but it finds none", cure)
 
 
 def driver_problem(error: str) -> Problem:
-    """What NVML's error means."""
-    if (
-        "mismatch" in error.lower()
-    ):  # after an update of the driver, until its kernel modules are loaded anew
-        reason = f"the NVIDIA driver's library and kernel module have different versions ({error})"
+    """What an error of NVML means."""
+    if "mismatch" in error.lower():
+        # after an update of the driver, until its kernel modules are reloaded
         return Problem(
-            reason, "restart the machine, or unload the driver's kernel modules and load them again"
+            f"the NVIDIA driver's library and kernel module have different versions ({error})",
+            "restart the machine, or unload the driver's kernel modules and load them again",
         )
-    cure = "nvidia-smi may say more; install the NVIDIA driver again if it fails too"
-    return Problem(f"the NVIDIA driver fails ({error})", cure)
+    return Problem(
+        f"the NVIDIA driver fails ({error})",
+        "nvidia-smi may say more; install the NVIDIA driver again if it fails too",
+    )
 
 
 def minimum_driver(toolkit: str | None) -> str | None:
-    """The oldest driver that CUDA of that version runs on, if the table has it."""
+    """The oldest driver for a version of CUDA; ``None`` if it is not known."""
     if not toolkit:
         return None
     major, minor = [*toolkit.split("."), "0"][:2]
-    by_major = "11.1" if major == "11" and minor != "0" else major
-    return MINIMUM_DRIVER.get(f"{major}.{minor}") or MINIMUM_DRIVER.get(by_major)
+    driver = MINIMUM_DRIVER.get(f"{major}.{minor}")
+    if driver is not None:
+        return driver
+    if major == "11" and minor != "0":
+        return MINIMUM_DRIVER["11.1"]
+    return MINIMUM_DRIVER.get(major)
 
 
-def _makers(facts: Facts) -> set[str]:
-    """The makers of this machine's GPUs; a driver of NVIDIA's that fails has one, though it lists none."""
-    return {gpu["maker"] for gpu in facts.gpus} | ({"nvidia"} if facts.driver_error else set())
-
-
-def _wanted(facts: Facts) -> set[str]:
-    """The makers of this machine's GPUs that the framework is built for; all of them if that is unknown."""
-    makers = _makers(facts)
-    return {MAKERS[facts.compute]} & makers if facts.compute in MAKERS else makers
-
-
-def _hides_all(variable: str, value: str, mine: list[Gpu]) -> bool:
-    """Whether the variable hides every GPU. CUDA reads the list up to the first entry that it does not know."""
-    first = value.partition(",")[0].strip()
-    if variable == "NVIDIA_VISIBLE_DEVICES":
-        return first in ("void", "none")  # unset or empty: no container runtime has set it
-    if first.isascii() and first.lstrip("+-").isdigit():
-        return not 0 <= int(first) < len(mine)
-    if first.upper().startswith(("GPU-", "MIG-")):
-        uuids = [bare_uuid(gpu["uuid"]) for gpu in mine if gpu["uuid"]]
-        known = len(uuids) == len(mine) and not first.upper().startswith(
-            "MIG-"
-        )  # MIG parts are not listed
-        return known and not any(uuid.startswith(bare_uuid(first)) for uuid in uuids)
-    return not first[:1].isdigit()  # '', NoDevFiles, none; CUDA reads '0x' as 0
-
-
-def _number(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".") if part.isdecimal())
