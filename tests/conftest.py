@@ -226,7 +226,7 @@ def has_plug_in(framework):
     """Whether the virtual GPUs of the framework need no plug-in, have it, or can compile it."""
     if plugins.compiler() is not None:
         return True
-    virtual = xdevice.backend(framework).open("virtual")
+    virtual = xdevice.backend(framework).load("virtual")
     recipe = virtual.recipe() if virtual.has("recipe") else None
     return recipe is None or bool(plugins.program(plugins.fitting(recipe)) or plugins.find(recipe))
 

@@ -83,7 +83,7 @@ def _forget_capabilities() -> None:
     _without.clear()
     for owner in imported():
         if owner not in numbers:
-            owner.close()
+            owner.unload()
 
 
 def connect() -> None:
@@ -111,7 +111,7 @@ def enable_requested(owner: Backend, capability: str = "") -> None:
         if owner in numbers or owner in _without:
             return
         is_requested = request.current().number and not request.is_left_out(owner)
-        if is_requested and owner.open("virtual").has("enable"):
+        if is_requested and owner.load("virtual").has("enable"):
             _enable(owner)
         else:
             _without.add(owner)
@@ -122,7 +122,7 @@ def _enable(owner: Backend) -> None:
     if not number:
         _without.add(owner)  # the program has hidden all of them
         return
-    if requested.races and not owner.open("races").has("find_races"):
+    if requested.races and not owner.load("races").has("find_races"):
         raise NotSupportedError(
             f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
         )
@@ -167,7 +167,7 @@ def apply_environment() -> None:
 
 
 def why_none(owner: Backend) -> str:
-    capability = owner.open("virtual")
+    capability = owner.load("virtual")
     if not request.current().number or capability.has("enable"):
         return ""
     return f"{owner} has no virtual GPUs: {capability.why_not('enable')}"

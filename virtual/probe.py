@@ -72,7 +72,7 @@ def refusal(backend: Backend) -> Answer:
 def plugin(backend: Backend) -> Answer:
     """Where the plug-in is, compiled if it is missing, or why there is none; empty where none is needed."""
     folder = sys.argv[2]
-    capability = backend.open("virtual")
+    capability = backend.load("virtual")
     try:
         recipe = capability.recipe() if capability.has("recipe") else None
     except NotSupportedError as error:  # this version, or this system

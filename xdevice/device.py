@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from _operator import index as _index  # operator.index, without its 0.3 ms
 
+from xdevice.compilers import constant
 from xdevice.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -14,7 +15,6 @@ from xdevice.errors import (
     shortened,
 )
 from xdevice.hooks import hooks
-from xdevice.tracing import constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -214,10 +214,10 @@ def misplaced(owner: str, requested: Device, actual: Iterable[Device]) -> Mispla
 def mixed(operation: str, devices: Iterable[Device]) -> MixedDeviceError:
     """The error for an operation, by its framework's name, on tensors of several devices."""
     places = set(devices)
-    return mixed_devices(f"{operation} was given tensors on {listed(places)}", places)
+    return several_devices(f"{operation} was given tensors on {listed(places)}", places)
 
 
-def mixed_devices(problem: str, devices: Iterable[Device]) -> MixedDeviceError:
+def several_devices(problem: str, devices: Iterable[Device]) -> MixedDeviceError:
     """The error for tensors on several devices, with the call that brings them together."""
     places = sorted(set(devices))
     target = next((device for device in places if device.kind == "gpu"), places[0])

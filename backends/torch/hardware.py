@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
+from xdevice.compilers import constant
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.tracing import constant
 
 # The build's version of CUDA: other devices may set torch.version.cuda later.
 _cuda: str | None = getattr(torch.version, "cuda", None)

@@ -29,7 +29,7 @@ from xdevice.framework.adapters import (
     registered,
 )
 from xdevice.framework.choosing import backend
-from xdevice.hardware.devices import devices_of, properties_of
+from xdevice.hardware.devices import devices_under, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
 from xdevice.hardware.virtual import are_provided, provider
 from xdevice.kit.private_names import hint, missing_features
@@ -208,7 +208,7 @@ def description(backend: Backend) -> Answer:
         "compute": facts.compute,
         "toolkit": facts.toolkit,
         "import_seconds": round(import_seconds, 3),
-        "devices": [_about(backend, device) for device in devices_of(backend)],
+        "devices": [_about(backend, device) for device in devices_under(backend)],
         "problem": asdict(problem) if problem else None,
         "missing": missing_of(backend),
     }

@@ -285,7 +285,7 @@ def _saved_dtype(owner: Backend, tensor: Tensor, name: str) -> str:
     """NumPy's name of the tensor's dtype, once it is known that the tensor can be saved."""
     with suppress(errors.MixedDeviceError):  # values on several devices can be gathered
         owner.placement.device_of(tensor)  # raises for a tensor without values
-    if owner.open("collectives").has("kind"):
+    if owner.load("collectives").has("kind"):
         # Raises for a tensor that is not a plain array: another one would be saved.
         owner.collectives.kind(tensor)
     dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from xdevice import contract
+from xdevice.compilers import constant
 from xdevice.contract import NativeDevice
 from xdevice.device import Device
 from xdevice.errors import (
@@ -23,7 +24,6 @@ from xdevice.errors import (
 )
 from xdevice.framework import packed
 from xdevice.hooks import hooks
-from xdevice.tracing import constant
 
 __all__ = ["available"]
 
@@ -96,22 +96,22 @@ class Backend(str, contract.Capabilities):
     @property
     def adapter(self) -> ModuleType:
         """The adapter's package; importing it imports the framework."""
-        return _load(self, self.module)
+        return _import_for(self, self.module)
 
     @property
     def framework(self) -> ModuleType:
         """The framework's own module, imported."""
-        _load(self, self.module)
+        _import_for(self, self.module)
         _prepare(self, "")
         return sys.modules[str(self)]
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in contract.CAPABILITIES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        _open(str(self), name)
+        _load_capability(str(self), name)
         return getattr(self, name)
 
-    def open(self, name: str) -> Capability:
+    def load(self, name: str) -> Capability:
         """The capability, loaded and kept as an attribute; the hooks run before and after."""
         capability: Capability | None = self.__dict__.get(name)
         if capability is not None:
@@ -128,7 +128,7 @@ class Backend(str, contract.Capabilities):
             callback(self, name)
         return capability
 
-    def close(self) -> None:
+    def unload(self) -> None:
         """Forget the capabilities and native devices, which are prepared again when next used."""
         self.native_devices.clear()
         for name in contract.CAPABILITIES:
@@ -181,8 +181,8 @@ class Capability:
 
 
 @constant
-def _open(name: str, capability: str) -> None:
-    find(name).open(capability)
+def _load_capability(name: str, capability: str) -> None:
+    find(name).load(capability)
 
 
 def available() -> list[str]:
@@ -281,7 +281,7 @@ def has_device(owner: Backend) -> bool:
     if owner in ORDER:
         return True
     try:
-        hardware = _load(owner, f"{owner.module}.hardware")
+        hardware = _import_for(owner, f"{owner.module}.hardware")
         kinds = hardware.kinds()
         return "cpu" in kinds or any(map(hardware.count, kinds))
     except Exception:  # an adapter of another distribution may raise any
@@ -323,16 +323,16 @@ def _module(owner: Backend, capability: str) -> Any:
     if path in contract.PROVIDED:
         provided = entry_points_of(contract.PROVIDED[path]).get(str(owner))
         if provided is not None:
-            return _load(owner, provided)
+            return _import_for(owner, provided)
     module = owner.adapter
     for part in path.split("."):  # one by one: `find_spec` raises if a parent is not a package
         if not hasattr(module, "__path__") or find_spec(f"{module.__name__}.{part}") is None:
             return getattr(module, part, None)
-        module = _load(owner, f"{module.__name__}.{part}")
+        module = _import_for(owner, f"{module.__name__}.{part}")
     return module
 
 
-def _load(owner: Backend, module: str) -> ModuleType:
+def _import_for(owner: Backend, module: str) -> ModuleType:
     loaded = sys.modules.get(module)
     if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
         return loaded
@@ -345,7 +345,7 @@ def _load(owner: Backend, module: str) -> ModuleType:
         if missing == owner:
             raise not_installed(owner) from error
         if missing in _SIBLINGS and _extend_path():
-            return _load(owner, module)
+            return _import_for(owner, module)
         cure = packed.adding(missing)
         if cure is None:
             command = f"python -c 'import {owner}'"

@@ -6,6 +6,7 @@ import os
 from contextvars import ContextVar
 from typing import Any
 
+from xdevice.compilers import constant
 from xdevice.errors import BackendNotInstalledError
 from xdevice.framework.adapters import (
     Backend,
@@ -17,7 +18,6 @@ from xdevice.framework.adapters import (
     not_installed,
     registered,
 )
-from xdevice.tracing import constant
 
 __all__ = ["backend", "use", "using"]
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from xdevice.compilers import constant
 from xdevice.contract import Role, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
@@ -18,17 +19,16 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend, imported, registered
-from xdevice.tracing import constant
 
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types that no framework owns and that contain nothing."""
 
 _PLAIN = ATOMS | {list, tuple, dict, set, type}
 
-where_by_type: dict[type, Callable[[Any], Device]] = {}
+locators: dict[type, Callable[[Any], Device]] = {}
 """The fast path: each type of tensor seen so far, with its adapter's `device_of`."""
 
-where_in_trees: dict[type, Callable[[Any], Device]] = {}
+leaf_locators: dict[type, Callable[[Any], Device]] = {}
 """The same for leaves of trees. It raises for plain data: NumPy's arrays may have text."""
 
 sometimes_data: set[type] = set()
@@ -81,7 +81,7 @@ def _owner_and_role(cls: type) -> tuple[str, Role | None]:
         usable_owners += 1
         role = owner.placement.role(cls)
         if role is not None:
-            owner.open("models" if role == "model" else "data")
+            owner.load("models" if role == "model" else "data")
             return str(owner), role
     # Remembered only if all frameworks were asked and the class's own package is imported.
     package = sys.modules.get(cls.__module__.partition(".")[0])
@@ -98,10 +98,10 @@ def _is_being_imported(module: ModuleType | None) -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-def where_in_tree(cls: type) -> Callable[[Any], Device] | None:
+def leaf_locator_of(cls: type) -> Callable[[Any], Device] | None:
     """The function for tensors of this type in a tree; ``None`` for every other type."""
     ownership_of(cls)
-    return where_in_trees.get(cls)
+    return leaf_locators.get(cls)
 
 
 def owned_by(obj: Any) -> Ownership | None:
@@ -124,7 +124,7 @@ def places_of(obj: Any, ownership: Ownership) -> set[Device]:
     """All devices that a tensor or model is on; empty for a model without parameters."""
     if ownership.is_tensor:
         try:
-            return {where_by_type[type(obj)](obj)}
+            return {locators[type(obj)](obj)}
         except MixedDeviceError as error:
             return set(error.devices)
     devices: set[Device] = set()
@@ -140,8 +140,8 @@ def _remember(cls: type, ownership: Ownership) -> Ownership:
     if ownership.is_tensor:
         owner = ownership.backend
         device_of = owner.placement.device_of
-        where_by_type[cls] = where_in_trees[cls] = device_of
-        if owner.open("data").has("is_data"):
+        locators[cls] = leaf_locators[cls] = device_of
+        if owner.load("data").has("is_data"):
             is_data = owner.data.is_data
 
             def device_unless_data(tensor: Tensor) -> Device:
@@ -150,7 +150,7 @@ def _remember(cls: type, ownership: Ownership) -> Ownership:
                 return device_of(tensor)
 
             sometimes_data.add(cls)
-            where_in_trees[cls] = device_unless_data
+            leaf_locators[cls] = device_unless_data
     return _owners.setdefault(cls, ownership)
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any, NoReturn, cast
 
+from xdevice.compilers import constant
 from xdevice.contract import NativeDevice, Properties
 from xdevice.device import Device, as_kind, check_index, is_own_word, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, UnknownPlacementError, shortened
@@ -11,7 +12,6 @@ from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.virtual import is_virtual, provider, why_none
 from xdevice.hooks import hooks
 from xdevice.machine import host_memory
-from xdevice.tracing import constant
 from xdevice.typing import DeviceLike
 
 __all__ = [
@@ -101,7 +101,7 @@ def devices(kind: str | None = None) -> list[Device]:
     [Device('cpu:0')]
     """
     own_kind = None if kind is None else as_kind(kind)
-    return devices_of(backend(), own_kind)
+    return devices_under(backend(), own_kind)
 
 
 def as_device(obj: DeviceLike) -> Device:
@@ -204,7 +204,7 @@ def synchronize(*devices: DeviceLike) -> None:
     ...     xdevice.synchronize()
     """
     owner = backend()
-    own_devices = [as_device(device) for device in devices] or devices_of(owner)
+    own_devices = [as_device(device) for device in devices] or devices_under(owner)
     for device in own_devices:
         require(owner, device)
     owner.hardware.synchronize(own_devices)
@@ -260,7 +260,7 @@ def _missing(name: str, kind: str, index: int, details: str) -> str:
     """The message for a device that the framework does not have."""
     owner = find(name)
     problem = f"{kind}:{index} does not exist under {owner}, which sees"
-    names = [f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in devices_of(owner)]
+    names = [f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in devices_under(owner)]
     if not names:
         return f"{problem} no device{details}: {_why_no_device(owner)}"
     hint = "use one of these"
@@ -289,7 +289,7 @@ def _how_to_convert(owner: Backend) -> str:
     return f"what {owner} makes is on the CPU always: {cure}"
 
 
-def devices_of(owner: Backend, kind: str | None = None) -> list[Device]:
+def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
     """All devices that the framework can use now, or those of one kind."""
     kinds = owner.hardware.kinds() if kind is None else (kind,)
     return [Device(k, i) for k in kinds for i in range(owner.hardware.count(k))]

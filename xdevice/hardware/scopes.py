@@ -159,8 +159,8 @@ def enter(manager: object, device: Device) -> None:
     chosen = backend()
     require(chosen, device)
     # A factory uses the capability, perhaps while a compiler traces: it would trace the import, too.
-    chosen.open("compiling")
-    if chosen not in _following and chosen.open("following").has("follow"):
+    chosen.load("compiling")
+    if chosen not in _following and chosen.load("following").has("follow"):
         _following.add(chosen)
         chosen.following.follow(partial(_missing, chosen))
     _in_use = True
@@ -233,7 +233,7 @@ _lock = RLock()
 def _hide(chosen: Backend) -> list[Backend]:
     """Let the frameworks in use take another cache of traces, since a scope is hidden from them; they are returned."""
     in_use = [owner for owner in imported() if owner == chosen or "creation" in vars(owner)]
-    owners = [owner for owner in in_use if owner.open("tracing").has("trace_apart")]
+    owners = [owner for owner in in_use if owner.load("tracing").has("trace_apart")]
     _count_hidden(owners, 1)
     return owners
 

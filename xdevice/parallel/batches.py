@@ -17,7 +17,7 @@ from xdevice.framework.ownership import Ownership
 from xdevice.hardware.devices import require
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.vectors import moved
-from xdevice.tensors.trees.leaves import Leaf, devices_of_leaf, is_data_leaf, kind_of
+from xdevice.tensors.trees.leaves import Leaf, devices_of_leaf, is_data_leaf, leaf_ownership
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
@@ -130,17 +130,17 @@ class _Splittable(NamedTuple):
 
 def _splittable(_: int, leaf: Leaf) -> _Splittable | None:
     """A leaf that is split; ``None`` for plain data, which is in every part as it is."""
-    kind = kind_of(leaf)
-    if kind is None:
+    ownership = leaf_ownership(leaf)
+    if ownership is None:
         return None
-    if isinstance(kind, Ownership) and kind.is_tensor:
-        is_data = is_data_leaf(leaf, kind)
+    if isinstance(ownership, Ownership) and ownership.is_tensor:
+        is_data = is_data_leaf(leaf, ownership)
         if is_data and len(leaf.shape) == 0:
             return None
-        device = kind.backend.placement.device_of(leaf)
-        shape = _shape(leaf, kind.backend)
-        return _Splittable(leaf, kind.backend, shape, device, is_moved=not is_data)
-    if not isinstance(kind, Ownership) and not devices_of_leaf(leaf, kind):
+        device = ownership.backend.placement.device_of(leaf)
+        shape = _shape(leaf, ownership.backend)
+        return _Splittable(leaf, ownership.backend, shape, device, is_moved=not is_data)
+    if not isinstance(ownership, Ownership) and not devices_of_leaf(leaf, ownership):
         return None  # it moves itself, but holds no tensor
     raise NotATensorError(
         f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass "

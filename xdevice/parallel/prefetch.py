@@ -26,7 +26,7 @@ from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.snapshots import plain, snapshot
 from xdevice.parallel.vectors import Pack, moved, packs_of
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.leaves import kind_of
+from xdevice.tensors.trees.leaves import leaf_ownership
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
@@ -228,7 +228,7 @@ class _Way:
     def _stream(self, owner: Backend) -> Stream | None:
         if owner not in self._streams:
             require(owner, self._device)
-            has_streams = owner.open("streams").has("stream")
+            has_streams = owner.load("streams").has("stream")
             self._streams[owner] = owner.streams.stream(self._device) if has_streams else None
         return self._streams[owner]
 
@@ -264,7 +264,7 @@ class _HostBatch(NamedTuple):
 
     def _packs(self) -> Iterator[Pack]:
         """The vectors that are worth making of small tensors."""
-        if not self.owner.open("packing").has("is_packable"):
+        if not self.owner.load("packing").has("is_packable"):
             return
         is_packable = self.owner.packing.is_packable
         small = [each for each in self.tensors.values() if is_packable(each, _PACKED_SIZE)]
@@ -290,15 +290,15 @@ def _host_batch(batch: Any) -> _HostBatch | None:
     try:
         flat = flatten(batch)
         for leaf in flat.leaves:
-            kind = kind_of(leaf)
-            if kind is None:
+            ownership = leaf_ownership(leaf)
+            if ownership is None:
                 continue
-            if not (isinstance(kind, Ownership) and kind.is_tensor):
+            if not (isinstance(ownership, Ownership) and ownership.is_tensor):
                 return None
-            if kind.backend.placement.device_of(leaf) is not _HOST:
+            if ownership.backend.placement.device_of(leaf) is not _HOST:
                 return None
             tensors[id(leaf)] = leaf
-            owners.add(kind.backend)
+            owners.add(ownership.backend)
     except XDeviceError:
         return None  # `to_device` raises it, with the path
     return _HostBatch(flat, owners.pop(), tensors) if len(owners) == 1 else None

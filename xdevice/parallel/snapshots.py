@@ -8,7 +8,7 @@ from typing import Any
 
 from xdevice.errors import NotSupportedError
 from xdevice.framework.ownership import Ownership
-from xdevice.tensors.trees.leaves import kind_of
+from xdevice.tensors.trees.leaves import leaf_ownership
 from xdevice.tensors.trees.tree import flatten
 
 
@@ -20,7 +20,7 @@ def snapshot(tree: Any, own: Container[int] = (), tensors: bool = True) -> Any:
     """
 
     def kept(leaf: Any) -> Any:
-        what = kind_of(leaf)
+        what = leaf_ownership(leaf)
         if what is None:
             return plain(leaf)
         if not tensors or id(leaf) in own or not isinstance(what, Ownership) or not what.is_tensor:
@@ -30,7 +30,7 @@ def snapshot(tree: Any, own: Container[int] = (), tensors: bool = True) -> Any:
             copied = owner.placement.copy(leaf)
         except NotSupportedError:  # a handle, a sparse tensor: it cannot be written to in place
             return leaf
-        if owner.open("arrivals").has("wait"):
+        if owner.load("arrivals").has("wait"):
             owner.arrivals.wait([copied])
         return copied
 

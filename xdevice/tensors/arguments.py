@@ -87,7 +87,7 @@ def fill_value_for(owner: Backend, value: Number | Tensor, dtype: NativeDtype | 
     if tensor_owner(value) == owner and _is_one_number(value):
         name = "" if dtype is None else dtype_name(dtype, owner)
         is_integer = name.startswith(("bool", "int", "uint"))
-        has_gradients = owner.open("gradients").has("is_floating")
+        has_gradients = owner.load("gradients").has("is_floating")
         if not is_integer and has_gradients and owner.gradients.is_floating(value):
             return value
     return number(value)
@@ -212,7 +212,7 @@ def check_same_device_in_list(data: Any) -> None:
     devices: set[Device] = set()
     for tensor in _tensors_in(data):
         owner = owner_of(tensor)
-        if owner.open("collectives").has("kind"):
+        if owner.load("collectives").has("kind"):
             owner.collectives.kind(tensor)  # raises the error
         try:
             if owner != "numpy":
@@ -220,9 +220,10 @@ def check_same_device_in_list(data: Any) -> None:
         except UnknownPlacementError:
             continue  # traced: its framework decides
     if len(devices) > 1:
-        from xdevice.tensors.trees.tree import mixed  # a long module, needed only for this error
+        # a long module, needed only for this error
+        from xdevice.tensors.trees.tree import not_on_one_device
 
-        raise mixed((("", data),))
+        raise not_on_one_device((("", data),))
 
 
 def _check_numbers(

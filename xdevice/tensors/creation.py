@@ -273,7 +273,7 @@ def place(owner: Backend, device: DeviceLike | None, like: Tensor = None) -> Dev
         target = innermost()
         if target is None:
             return None
-        if owner.open("compiling").has("is_tracing") and owner.compiling.is_tracing():
+        if owner.load("compiling").has("is_tracing") and owner.compiling.is_tracing():
             return _place_while_tracing(owner, target)
     else:
         requested = device_of(like) if device is None else device
@@ -292,7 +292,7 @@ def _place_while_tracing(owner: Backend, scope_device: Device) -> Device | None:
             "first call, since a scope in a coroutine or generator is not the framework's own; "
             "give device=, or enter the scope in a plain function"
         )
-    if owner.open("following").has("follow"):
+    if owner.load("following").has("follow"):
         return None  # each call of the compiled function follows its own scope
     return scope_device
 

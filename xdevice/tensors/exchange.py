@@ -20,7 +20,7 @@ from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
 from xdevice.tensors.creation import make
 from xdevice.tensors.placement import device_of, owner_of, to_device
-from xdevice.tensors.trees.leaves import Leaf, LeafKind, is_data_leaf, kind_of
+from xdevice.tensors.trees.leaves import Leaf, LeafOwnership, is_data_leaf, leaf_ownership
 from xdevice.tensors.trees.tree import flatten, not_a_tensor
 from xdevice.typing import DeviceLike
 
@@ -109,18 +109,18 @@ def convert(
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     conversion = _Conversion(owner, None if device is None else as_device(device), copy)
     flat = flatten(x)
-    if flat.is_leaf and kind_of(x) is None:
+    if flat.is_leaf and leaf_ownership(x) is None:
         raise not_a_tensor(x)
     new_leaves: dict[int, Leaf] = {}
 
     def converted(_: int, leaf: Leaf) -> Leaf:
-        kind = kind_of(leaf)
-        if kind is None:
+        ownership = leaf_ownership(leaf)
+        if ownership is None:
             return leaf
-        if not flat.is_leaf and is_data_leaf(leaf, kind):
+        if not flat.is_leaf and is_data_leaf(leaf, ownership):
             return leaf
         if id(leaf) not in new_leaves:
-            new_leaves[id(leaf)] = conversion(leaf, kind)
+            new_leaves[id(leaf)] = conversion(leaf, ownership)
         return new_leaves[id(leaf)]
 
     return flat.rebuild(flat.each(converted))
@@ -142,21 +142,21 @@ class _Conversion:
         self.device = device
         self.copy = copy
 
-    def __call__(self, tensor: Leaf, kind: LeafKind) -> Tensor:
-        if not isinstance(kind, Ownership) or kind.is_model:
+    def __call__(self, tensor: Leaf, ownership: LeafOwnership) -> Tensor:
+        if not isinstance(ownership, Ownership) or ownership.is_model:
             raise NotSupportedError(
                 f"a {type(tensor).__name__} is not a tensor, and only tensors go from one "
                 "framework to another; convert its parameters"
             )
         device = device_of(tensor)
         target = device if self.device is None else self.device
-        if kind.backend == self.owner:
+        if ownership.backend == self.owner:
             return to_device(tensor, target, copy=self.copy)
         self._require(target, device)
-        dtype = dtype_name(tensor.dtype, kind.backend).removesuffix("_")  # bool_ under NumPy 1
+        dtype = dtype_name(tensor.dtype, ownership.backend).removesuffix("_")  # bool_ under NumPy 1
         if self.owner == "numpy" and dtype.startswith(NOT_NUMPYS):
             return self._as_array(tensor)
-        return self._converted(_Source(tensor, kind.backend, dtype), device, target)
+        return self._converted(_Source(tensor, ownership.backend, dtype), device, target)
 
     def _require(self, target: Device, device: Device) -> None:
         """Check that the framework has the target device."""
@@ -203,8 +203,8 @@ class _Conversion:
 
     def _shared(self, source: _Source, target: Device) -> Tensor | None:
         """A tensor on the same memory; ``None`` if that is impossible or the dtype differs."""
-        can_export = source.framework.open("sharing").has("export")
-        if not can_export or not self.owner.open("sharing").has("adopt"):
+        can_export = source.framework.load("sharing").has("export")
+        if not can_export or not self.owner.load("sharing").has("adopt"):
             return None
         offer = source.framework.sharing.export(source.tensor)
         if offer is None:

@@ -18,16 +18,16 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import where_in_trees
+from xdevice.framework.ownership import leaf_locators
 from xdevice.hardware.devices import require
 from xdevice.tensors.trees.leaves import (
     Leaf,
-    LeafKind,
+    LeafOwnership,
     SelfMoving,
     devices_of_leaf,
     framework_of,
     is_data_leaf,
-    kind_of,
+    leaf_ownership,
     move_with_own_method,
 )
 from xdevice.tensors.trees.tree import Flat, flatten, not_a_tensor
@@ -56,17 +56,17 @@ class Move:
 
     def __call__(self, obj: Any, skip: Collection[str] = ()) -> Any:
         flat = flatten(obj, skip)
-        if flat.is_leaf and kind_of(obj) is None:
+        if flat.is_leaf and leaf_ownership(obj) is None:
             raise not_a_tensor(obj)
         items: dict[int, Item] = {}
 
         def add_item(_: int, leaf: Leaf) -> None:
             if id(leaf) in items or (not self.copy and self._is_on_target(leaf)):
                 return
-            kind = kind_of(leaf)
-            if kind is None:
+            ownership = leaf_ownership(leaf)
+            if ownership is None:
                 return
-            item = self._item_for(leaf, kind, flat)
+            item = self._item_for(leaf, ownership, flat)
             if item is not None:
                 items[id(leaf)] = item
 
@@ -84,33 +84,33 @@ class Move:
             raise
 
     def _is_on_target(self, leaf: Leaf) -> bool:
-        locate = where_in_trees.get(type(leaf))
+        locate = leaf_locators.get(type(leaf))
         try:
             return locate is not None and locate(leaf) is self.target
         except (MixedDeviceError, NotATensorError):
             return False  # one tensor on several devices, to be moved to one; or plain data
 
-    def _item_for(self, leaf: Leaf, kind: LeafKind, flat: Flat) -> Item | None:
+    def _item_for(self, leaf: Leaf, ownership: LeafOwnership, flat: Flat) -> Item | None:
         """The item of a leaf that has to be moved, after all checks; ``None`` for other leaves."""
         has_siblings = len(flat.leaves) > 1
-        devices = devices_of_leaf(leaf, kind)
+        devices = devices_of_leaf(leaf, ownership)
         is_elsewhere = devices != {self.target}
-        if isinstance(kind, SelfMoving):
+        if isinstance(ownership, SelfMoving):
             if not devices or not (is_elsewhere or self.copy):
                 return None
         elif not flat.is_leaf:
-            is_data = is_data_leaf(leaf, kind)  # raises an error if it holds a tensor
+            is_data = is_data_leaf(leaf, ownership)  # raises an error if it holds a tensor
             if is_data and has_siblings:  # alone, an array of objects is a tensor
                 return None
-        owner = framework_of(leaf, kind)
+        owner = framework_of(leaf, ownership)
         if devices and is_elsewhere and self.copy is False:
             raise CopyNeededError(
-                f"copy=False, but the {kind.role} is on {listed(devices)} and only a copy gets it "
+                f"copy=False, but the {ownership.role} is on {listed(devices)} and only a copy gets it "
                 f"to {self.target}; leave copy out"
             )
         if is_elsewhere and owner not in self._checked_frameworks:
             self._require_target(owner, has_siblings)
-        return Item(leaf, owner, kind.role, devices)
+        return Item(leaf, owner, ownership.role, devices)
 
     def _require_target(self, owner: Backend, has_siblings: bool) -> None:
         try:
@@ -198,5 +198,5 @@ class Move:
 
 
 def _devices_after_move(leaf: Leaf) -> set[Device]:
-    kind = kind_of(leaf)
-    return set() if kind is None else devices_of_leaf(leaf, kind)
+    ownership = leaf_ownership(leaf)
+    return set() if ownership is None else devices_of_leaf(leaf, ownership)

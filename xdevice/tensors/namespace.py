@@ -179,7 +179,7 @@ class Namespace:
         return value
 
     def _why_not(self, name: str) -> str:
-        if name in DTYPE_NAMES and self._owner.open("creation").has("dtype"):
+        if name in DTYPE_NAMES and self._owner.load("creation").has("dtype"):
             return "it has no such dtype; use another one"
         if name in EXTENSIONS:
             return getattr(self._owner, name).why_not("namespace")  # type: ignore[no-any-return]  # a Capability
@@ -204,7 +204,7 @@ class Namespace:
 def _functions(owner: Backend) -> dict[str, Any]:
     """The framework's functions, and those that are the same under every framework, by name."""
     native = owner.maths.namespace()
-    creation = owner.open("creation")
+    creation = owner.load("creation")
     numbers = Numbers(owner, native)
     factories = Factories(owner, native, numbers)
     values = {name: native[name] for name in NAMES if name in native and name not in DTYPE_NAMES}
@@ -219,7 +219,7 @@ def _functions(owner: Backend) -> dict[str, Any]:
         if is_possible:
             values[name] = factory
     for name in EXTENSIONS:
-        if owner.open(name).has("namespace"):
+        if owner.load(name).has("namespace"):
             values[name] = Namespace(owner, name, factories.extra(name))
     values["__array_namespace_info__"] = lambda: Info(owner, factories, native)
     return values

@@ -51,7 +51,7 @@ class Factories:
         self._dtypes: dict[Any, NativeDtype] = {None: None}  # by each spelling that was used
 
     def functions(self) -> dict[str, Callable[..., Any]]:
-        creation_functions = self._owner.open("creation")
+        creation_functions = self._owner.load("creation")
         functions: dict[str, Callable[..., Any]] = {
             "astype": self.astype,
             "full_like": self.full_like,

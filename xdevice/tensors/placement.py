@@ -20,13 +20,13 @@ from xdevice.errors import (
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import (
     ATOMS,
+    leaf_locator_of,
+    leaf_locators,
+    locators,
     owned_by,
     ownership_of,
     places_of,
     tensor_owner,
-    where_by_type,
-    where_in_tree,
-    where_in_trees,
 )
 from xdevice.hardware.devices import TRACED, TracedDevice, as_device, is_device
 from xdevice.typing import DeviceLike
@@ -48,8 +48,8 @@ _PLAIN_CONTAINERS = frozenset({dict, list, tuple})
 
 # The adapter's `device_of` for a type. The methods are bound here, since Python does not speed up
 # calls of a method of an imported name.
-_locator_of = where_by_type.get
-_leaf_locator_of = where_in_trees.get
+_locator_of = locators.get
+_leaf_locator_of = leaf_locators.get
 
 
 def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
@@ -84,14 +84,14 @@ def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
     """
     try:
         try:
-            locate = where_by_type[type(obj)]
+            locate = locators[type(obj)]
         except KeyError:
             if tensor_owner(obj) is None:
                 devices = devices_of(obj, skip=skip)
                 if len(devices) > 1:
-                    raise _tree_module().mixed((("", obj),), skip) from None
+                    raise _tree_module().not_on_one_device((("", obj),), skip) from None
                 return next(iter(devices))
-            locate = where_by_type[type(obj)]
+            locate = locators[type(obj)]
         return locate(obj)
     except TracedTensorError:
         return TRACED
@@ -179,7 +179,7 @@ def check_same_device(*objs: TensorOrTree | DeviceLike) -> Device:
     if len(devices) == 1:
         return next(iter(devices))
     named = tuple((f"argument {i}", obj) for i, obj in enumerate(objs))
-    raise _tree_module().mixed(named)
+    raise _tree_module().not_on_one_device(named)
 
 
 def to_device(
@@ -331,7 +331,7 @@ def _devices_in_plain_tree(tree: Any, target: Device | None = None) -> set[Devic
         cls = type(node)
         locate = _leaf_locator_of(cls)
         if locate is None and cls not in _PLAIN_CONTAINERS and cls not in ATOMS:
-            locate = where_in_tree(cls)  # the first object of its type
+            locate = leaf_locator_of(cls)  # the first object of its type
             if locate is None:
                 return None
         if locate is not None:

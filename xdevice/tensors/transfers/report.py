@@ -176,7 +176,7 @@ class Report:
         frameworks = {site.owner for site in self._sites} or self.frameworks
         for owner in imported():
             try:
-                capability = owner.open("transfers")
+                capability = owner.load("transfers")
             except XDeviceError as error:  # its virtual GPUs are refused, so it was not watched
                 sentences.append(f"{owner}: {error}")
                 continue
@@ -390,7 +390,7 @@ def _has_gpu(owner: Any) -> bool:
 @cache
 def _words(owner: str) -> Mapping[str, str]:
     """The framework's own words for what to write instead."""
-    capability = find(owner).open("transfers")
+    capability = find(owner).load("transfers")
     return capability.words() if capability.has("words") else {}
 
 

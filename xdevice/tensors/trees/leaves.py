@@ -54,14 +54,14 @@ _ARRAY_PROTOCOLS = ("__dlpack__", "__array_interface__", "__cuda_array_interface
 
 
 class SelfMoving:
-    """The kind of an object that has its own method ``to``, which moves it."""
+    """Stands for the owner of an object that has its own method ``to``, which moves it."""
 
     role = "object"
 
 
 SELF_MOVING = SelfMoving()
 
-LeafKind: TypeAlias = Ownership | SelfMoving
+LeafOwnership: TypeAlias = Ownership | SelfMoving
 """A tensor or a model, with its framework; or an object that moves itself."""
 
 
@@ -73,8 +73,12 @@ class TensorInside(NamedTuple):
     ownership: Ownership
 
 
-def kind_of(leaf: Leaf) -> LeafKind | None:
-    """The kind of a leaf; ``None`` for plain data. `NotATensorError` if it may hold a tensor."""
+def leaf_ownership(leaf: Leaf) -> LeafOwnership | None:
+    """The framework that owns a leaf, and the leaf's role; ``None`` for plain data.
+
+    `SELF_MOVING` for an object that moves itself. `NotATensorError` for any
+    other object that may hold a tensor.
+    """
     cls = type(leaf)
     if cls in ATOMS:
         return None
@@ -91,21 +95,21 @@ def kind_of(leaf: Leaf) -> LeafKind | None:
     return None
 
 
-def is_data_leaf(leaf: Leaf, kind: LeafKind) -> bool:
+def is_data_leaf(leaf: Leaf, ownership: LeafOwnership) -> bool:
     """Whether a tensor is plain data in a tree: a NumPy scalar, an array of text or of objects.
 
     `NotATensorError` if an array of objects holds a tensor.
     """
-    if not isinstance(kind, Ownership) or not _is_data(leaf, kind):
+    if not isinstance(ownership, Ownership) or not _is_data(leaf, ownership):
         return False
     _check_nothing_inside(leaf)
     return True
 
 
-def devices_of_leaf(leaf: Leaf, kind: LeafKind) -> set[Device]:
+def devices_of_leaf(leaf: Leaf, ownership: LeafOwnership) -> set[Device]:
     """All devices of a tensor, model or self-moving object; empty if it holds no tensor."""
-    if isinstance(kind, Ownership):
-        return places_of(leaf, kind)
+    if isinstance(ownership, Ownership):
+        return places_of(leaf, ownership)
     # `.device` may be missing, raise an error, or be something else than a device
     with suppress(Exception):
         if is_device(leaf.device):
@@ -133,14 +137,14 @@ def move_with_own_method(leaf: Leaf, device: Device, copy: bool) -> Leaf:
     return source if moved is None else moved
 
 
-def framework_of(leaf: Leaf, kind: LeafKind) -> Backend:
+def framework_of(leaf: Leaf, ownership: LeafOwnership) -> Backend:
     """The framework of a tensor or model.
 
     For an object that moves itself: the framework of its tensors, else the one of its device, else
     the chosen framework.
     """
-    if isinstance(kind, Ownership):
-        return kind.backend
+    if isinstance(ownership, Ownership):
+        return ownership.backend
     for inside in tensors_in(leaf):
         return inside.ownership.backend
     device_ownership = ownership_of(type(getattr(leaf, "device", None)))
@@ -234,10 +238,10 @@ def _check_nothing_inside(leaf: Leaf) -> None:
     for path, tensor, ownership in tensors_in(leaf):
         if ownership.backend == "numpy" and _is_estimator(cls):
             continue  # it computes on the host, wherever the other tensors are
-        kind = cls.__name__
+        type_name = cls.__name__
         raise NotATensorError(
-            f"{kind}{path} is a {ownership.role} ({type(tensor).__name__}), and xdevice cannot "
-            f"rebuild {kind} objects; {_HINT}"
+            f"{type_name}{path} is a {ownership.role} ({type(tensor).__name__}), and xdevice "
+            f"cannot rebuild {type_name} objects; {_HINT}"
         )
 
 

@@ -136,7 +136,7 @@ def _registered_container(cls: type) -> RegisteredContainer | None:
     if entry is not None and getattr(entry.kind, "name", "") == "CUSTOM":
         return RegisteredContainer(lambda node: _open_with_optree(entry, node))
     for owner in usable(cls):
-        if owner.open("trees").has("is_node") and owner.trees.is_node(cls):
+        if owner.load("trees").has("is_node") and owner.trees.is_node(cls):
             return RegisteredContainer(partial(_open_with_framework, owner))
     return None
 

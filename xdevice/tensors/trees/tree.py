@@ -17,20 +17,20 @@ from xdevice.errors import (
     NotATensorError,
     XDeviceError,
     listed,
-    mixed_devices,
+    several_devices,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import ATOMS, Ownership, owned_by, places_of, where_by_type
+from xdevice.framework.ownership import ATOMS, Ownership, locators, owned_by, places_of
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.trees.containers import Container, Node, Parts
 from xdevice.tensors.trees.leaves import (
     Leaf,
-    LeafKind,
+    LeafOwnership,
     check_static_parts,
     devices_of_leaf,
     framework_of,
     is_data_leaf,
-    kind_of,
+    leaf_ownership,
 )
 from xdevice.tensors.trees.opening import container_of
 
@@ -90,7 +90,7 @@ class Flat:
                 container = None
                 if names and not skip.isdisjoint(names):
                     self.skipped.add(len(leaves))
-                elif cls not in where_by_type and cls not in ATOMS:
+                elif cls not in locators and cls not in ATOMS:
                     container = container_of(node)
                 if container is None:
                     leaves.append(node)
@@ -226,8 +226,10 @@ flatten = Flat
 
 
 def _too_deep(tree: Any) -> ArgumentError:
-    kind = type(tree).__name__
-    return ArgumentError(f"this {kind} is nested too deeply, or contains itself; pass its parts")
+    type_name = type(tree).__name__
+    return ArgumentError(
+        f"this {type_name} is nested too deeply, or contains itself; pass its parts"
+    )
 
 
 def _outline(open_node: _OpenNode | None) -> Any:
@@ -255,12 +257,12 @@ def frameworks_in(tree: Any) -> dict[Backend, str]:
     `NotATensorError` if there is no tensor.
     """
     flat = flatten(tree)
-    numbers = _first_leaf_by_property(flat, lambda leaf, kind: {framework_of(leaf, kind)})
+    numbers = _first_leaf_by_property(flat, lambda leaf, ownership: {framework_of(leaf, ownership)})
     return {owner: flat.paths[i] for owner, i in numbers.items()}
 
 
 def _first_leaf_by_property(
-    flat: Flat, properties_of: Callable[[Leaf, LeafKind], set[T]]
+    flat: Flat, properties_of: Callable[[Leaf, LeafOwnership], set[T]]
 ) -> dict[T, int]:
     """The properties of the tensors, such as their devices, each with the number of the first leaf.
 
@@ -270,10 +272,10 @@ def _first_leaf_by_property(
     first_data_leaf: dict[T, int] = {}
 
     def examine(i: int, leaf: Leaf) -> None:
-        kind = kind_of(leaf)
-        if kind is not None:
-            numbers = first_data_leaf if is_data_leaf(leaf, kind) else first_leaf
-            for value in properties_of(leaf, kind):
+        ownership = leaf_ownership(leaf)
+        if ownership is not None:
+            numbers = first_data_leaf if is_data_leaf(leaf, ownership) else first_leaf
+            for value in properties_of(leaf, ownership):
                 numbers.setdefault(value, i)
 
     flat.each(examine)
@@ -282,7 +284,9 @@ def _first_leaf_by_property(
     return first_leaf or first_data_leaf
 
 
-def mixed(objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()) -> MixedDeviceError:
+def not_on_one_device(
+    objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()
+) -> MixedDeviceError:
     """The error for named objects on several devices, with the paths of their tensors."""
     all_devices: set[Device] = set()
     paths_by_devices: dict[str, list[str]] = {}
@@ -293,7 +297,7 @@ def mixed(objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()) -> Mixe
     placements = "; ".join(
         f"on {device}: {_shortened(paths)}" for device, paths in sorted(paths_by_devices.items())
     )
-    return mixed_devices(
+    return several_devices(
         f"one device was expected, but there are {len(all_devices)}: {placements}", all_devices
     )
 
@@ -309,39 +313,39 @@ def _placements(
     for i, (path, leaf) in enumerate(flat.named()):
         if i in flat.skipped:
             continue
-        kind = kind_of(leaf)
-        if kind is None or is_data_leaf(leaf, kind):
+        ownership = leaf_ownership(leaf)
+        if ownership is None or is_data_leaf(leaf, ownership):
             continue
-        if isinstance(kind, Ownership) and kind.is_model:
-            for tensor_name, tensor in kind.backend.models.tensors_of(leaf):
+        if isinstance(ownership, Ownership) and ownership.is_model:
+            for tensor_name, tensor in ownership.backend.models.tensors_of(leaf):
                 devices: set[Device] = set()
-                ownership = owned_by(tensor)
-                if ownership is not None:
-                    devices = places_of(tensor, ownership)
+                tensor_ownership = owned_by(tensor)
+                if tensor_ownership is not None:
+                    devices = places_of(tensor, tensor_ownership)
                 yield f"{name}{path}.{tensor_name}", devices
         else:
-            yield name + path, devices_of_leaf(leaf, kind)
+            yield name + path, devices_of_leaf(leaf, ownership)
 
 
 def not_a_tensor(obj: Any) -> NotATensorError:
     """The error for an object without a tensor, with what a container holds instead."""
-    kind = type(obj).__name__
+    type_name = type(obj).__name__
     if is_device(obj) and not isinstance(obj, str):
         return NotATensorError(f"{obj!r} is a device, not a tensor; pass what is on it")
     flat = flatten(obj)
     if flat.is_leaf:
         return NotATensorError(
-            f"no framework owns this {kind}; pass a tensor, a model, or containers of these"
+            f"no framework owns this {type_name}; pass a tensor, a model, or containers of these"
         )
     for path, leaf in flat.named():
         if owned_by(leaf):
             return NotATensorError(
-                f"a {kind} is not a tensor; pass what is in it one by one, at {path} for example"
+                f"a {type_name} is not a tensor; pass what is in it one by one, at {path} for example"
             )
     if not flat.leaves:
-        return NotATensorError(f"no tensor in this {kind}: it is empty")
+        return NotATensorError(f"no tensor in this {type_name}: it is empty")
     contents = [f"{path} is of type {type(leaf).__name__}" for path, leaf in flat.named()]
-    return NotATensorError(f"no tensor in this {kind}: {_shortened(contents)}")
+    return NotATensorError(f"no tensor in this {type_name}: {_shortened(contents)}")
 
 
 def at_path(error: XDeviceError, path: str) -> XDeviceError:
