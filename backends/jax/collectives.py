@@ -1,13 +1,13 @@
-"""Arrays in parts, in one piece and added up, by JAX.
+"""Splitting, packing and reducing JAX arrays.
 
-Each is one compiled computation, and queued: nothing here waits for a value.
+Each function is one compiled computation, which JAX queues: none of them waits
+for a value.
 """
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from math import prod
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,10 +15,11 @@ import numpy as np
 from jax.core import Tracer
 
 from xdevice.backends.jax.placement import concrete, described, is_sparse
+from xdevice.contract import Tensor, Vector
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-# by JAX's classes: NumPy calls bfloat16 and the 8-bit ones void
-_KINDS = {
+# JAX's classes of dtypes: NumPy gives bfloat16 and floats of 8 bits the kind void
+_CLASSES = {
     "f": jnp.floating,
     "u": jnp.unsignedinteger,
     "i": jnp.signedinteger,
@@ -28,49 +29,52 @@ _KINDS = {
 _ELEMENTWISE = {"sum": jnp.add, "max": jnp.maximum, "min": jnp.minimum}
 
 
-def kind(tensor: Any) -> str:
+def kind(tensor: Tensor) -> str:
     if is_sparse(tensor):
         raise ArgumentTypeError(f"a plain array is needed, and this is {described(tensor)}")
-    return next(
-        (letter for letter, kind in _KINDS.items() if jnp.issubdtype(tensor.dtype, kind)), "O"
-    )
+    for letter, dtype_class in _CLASSES.items():
+        if jnp.issubdtype(tensor.dtype, dtype_class):
+            return letter
+    return "O"
 
 
-def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+def split(tensor: Tensor, sizes: Sequence[int]) -> list[jax.Array]:
     if is_sparse(tensor):
         raise NotSupportedError(f"jax cannot split {described(tensor)}")
-    with _beside(tensor):
-        tensor = tensor if isinstance(tensor, jax.Array) else concrete(tensor)
-        return list(jnp.split(tensor, np.cumsum(sizes[:-1])))
+    with _on_device_of(tensor):
+        array = tensor if isinstance(tensor, jax.Array) else concrete(tensor)
+        return list(jnp.split(array, np.cumsum(sizes[:-1])))
 
 
-def leaf(tensor: Any) -> Any:
+def leaf(tensor: Tensor) -> Tensor:
     _check_untraced(tensor)
     return tensor
 
 
-def pack(tensors: Sequence[Any]) -> Any:
+def pack(tensors: Sequence[Tensor]) -> Vector:
     for tensor in tensors:
         _check_untraced(tensor)
-    with _beside(tensors[0]):
+    with _on_device_of(tensors[0]):
         return _packed([concrete(tensor) for tensor in tensors])
 
 
-def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
-    with _beside(vector):
-        return list(_unpacked(vector, tuple(tensor.shape for tensor in like)))
+def unpack(vector: jax.Array, like: Sequence[Tensor]) -> list[jax.Array]:
+    shapes = tuple(tensor.shape for tensor in like)
+    with _on_device_of(vector):
+        return list(_unpacked(vector, shapes))
 
 
-def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
-    with _beside(vectors[0]):
-        return _reduced(list(vectors), op, None if weights is None else list(weights))
+def reduce(vectors: Sequence[jax.Array], op: str, weights: Sequence[float] | None) -> Vector:
+    weights = None if weights is None else list(weights)
+    with _on_device_of(vectors[0]):
+        return _reduced(list(vectors), op, weights)
 
 
-def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+def threads() -> Callable[[], AbstractContextManager[object]] | None:
     return None  # one thread queues the work of all devices
 
 
-def _check_untraced(tensor: Any) -> None:
+def _check_untraced(tensor: Tensor) -> None:
     if isinstance(tensor, Tracer):
         hint = "make them outside the function that is differentiated"
         raise NotSupportedError(
@@ -78,32 +82,40 @@ def _check_untraced(tensor: Any) -> None:
         )
 
 
-def _beside(tensor: Any) -> Any:
-    """Compute where the array is, even one that JAX may take to the default device."""
+def _on_device_of(tensor: Tensor) -> AbstractContextManager[object]:
+    """A block that computes on the array's device.
+
+    JAX would compute on the default device if the array is uncommitted.
+    """
     (device,) = concrete(tensor).devices()
-    return jax.default_device(device)
+    block: AbstractContextManager[object] = jax.default_device(device)
+    return block
 
 
-# A compiled function hands on an argument that it returns unchanged, so what may be one is copied.
+# A compiled function that returns an argument unchanged returns the argument's own
+# memory. The functions below copy where that could happen.
 
 
 @jax.jit
-def _packed(tensors: list[Any]) -> Any:
-    flat = [jnp.ravel(tensor) for tensor in tensors]
-    return jnp.concatenate(flat) if len(flat) > 1 else jnp.copy(flat[0])
+def _packed(arrays: list[jax.Array]) -> jax.Array:
+    vectors = [jnp.ravel(array) for array in arrays]
+    if len(vectors) == 1:
+        return jnp.copy(vectors[0])
+    return jnp.concatenate(vectors)
 
 
 @partial(jax.jit, static_argnums=1)
-def _unpacked(vector: Any, shapes: tuple[tuple[int, ...], ...]) -> list[Any]:
+def _unpacked(vector: jax.Array, shapes: tuple[tuple[int, ...], ...]) -> list[jax.Array]:
     parts = jnp.split(vector, np.cumsum([prod(shape) for shape in shapes])[:-1])
     return [jnp.copy(part).reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 @partial(jax.jit, static_argnums=1)
-def _reduced(vectors: list[Any], op: str, weights: list[Any] | None) -> Any:
+def _reduced(vectors: list[jax.Array], op: str, weights: list[float] | None) -> jax.Array:
     if weights is not None:
         vectors = [v * jnp.asarray(w, v.dtype) for v, w in zip(vectors, weights, strict=True)]
-    found = vectors[0]
+    combine = _ELEMENTWISE[op]
+    result = vectors[0]
     for vector in vectors[1:]:
-        found = _ELEMENTWISE[op](found, vector)
-    return jnp.copy(found)
+        result = combine(result, vector)
+    return jnp.copy(result)

@@ -1,18 +1,20 @@
 """JAX arrays as NumPy arrays, and memory shared with other frameworks."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from xdevice.backends.jax.placement import check_alive, described, is_sparse
+from xdevice.contract import Tensor
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
-Array = np.ndarray[Any, Any]
+Exporter: TypeAlias = Any  # an object with ``__dlpack__``
 
 
-def to_numpy(tensor: Any) -> Array:
+def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
     if is_sparse(tensor):
         raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
     array = check_alive(tensor)
@@ -28,21 +30,18 @@ def to_numpy(tensor: Any) -> Array:
     return np.array(array)
 
 
-def export(tensor: Any) -> tuple[Any, bool] | None:
-    """Arrays on one device, which never change."""
+def export(tensor: Tensor) -> tuple[Exporter, bool] | None:
+    """Only arrays on one device; they never change."""
     if is_sparse(tensor):
         return None
     array = check_alive(tensor)
-    if (
-        jnp.issubdtype(array.dtype, jax.dtypes.extended)
-        or not array.size
-        or len(array.sharding.device_set) > 1
-    ):
+    is_extended = jnp.issubdtype(array.dtype, jax.dtypes.extended)
+    if is_extended or not array.size or len(array.sharding.device_set) > 1:
         return None
     return array, False
 
 
-def adopt(exporter: Any, writable: bool) -> Any:
-    return (
-        None if writable else jnp.from_dlpack(exporter, copy=False)
-    )  # raises unless aligned to 64 bytes
+def adopt(exporter: Exporter, writable: bool) -> jax.Array | None:
+    if writable:
+        return None
+    return jnp.from_dlpack(exporter, copy=False)  # raises unless aligned to 64 bytes

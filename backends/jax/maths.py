@@ -3,18 +3,22 @@
 from collections.abc import Callable, Mapping
 from functools import wraps
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
+import jax
 import jax.numpy as jnp
 
 from xdevice.backends.jax.creation import check_width
-from xdevice.contract import Extension
+from xdevice.contract import Extension, NativeDtype
 from xdevice.kit.standard import elementwise
+
+Function: TypeAlias = Callable[..., Any]
+ArrayOrDtype: TypeAlias = Any
 
 linalg = Extension(lambda: vars(jnp.linalg), jnp.linalg)
 fft = Extension(lambda: vars(jnp.fft), jnp.fft)
 
-_TAKE_DTYPE = [
+_WITH_DTYPE = [
     "empty_like",
     "full_like",
     "ones_like",
@@ -26,20 +30,25 @@ _TAKE_DTYPE = [
 ]
 
 
-def namespace() -> Mapping[str, Any]:
-    made = {
-        name: elementwise(x, name) if isinstance(x, jnp.ufunc) else x
-        for name, x in vars(jnp).items()
-    }
-    made |= {name: _of_width(made[name]) for name in _TAKE_DTYPE if name in made}
-    return made | {"astype": _astype, "can_cast": _can_cast}
+def namespace() -> Mapping[str, object]:
+    contents = dict(vars(jnp))
+    for name, value in vars(jnp).items():
+        if isinstance(value, jnp.ufunc):
+            contents[name] = elementwise(value, name)
+    for name in _WITH_DTYPE:
+        if name in contents:
+            contents[name] = _checking_width(contents[name])
+    return contents | {"astype": _astype, "can_cast": _can_cast}
 
 
-def _of_width(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, which refuses 64-bit dtypes while JAX would make 32-bit numbers of them with a warning."""
+def _checking_width(function: Function) -> Function:
+    """The function, which raises for 64-bit dtypes while JAX has them off.
+
+    JAX's own function would warn and return 32-bit numbers.
+    """
 
     @wraps(function)
-    def call(*args: Any, dtype: Any = None, **kwargs: Any) -> Any:
+    def call(*args: Any, dtype: NativeDtype = None, **kwargs: Any) -> object:
         check_width(dtype)
         return function(*args, dtype=dtype, **kwargs)
 
@@ -50,12 +59,14 @@ def module() -> ModuleType:
     return jnp
 
 
-def _astype(x: Any, dtype: Any, /, *, copy: bool = True) -> Any:
+def _astype(x: jax.Array, dtype: NativeDtype, /, *, copy: bool = True) -> jax.Array:
     check_width(dtype)
-    return jnp.astype(
-        x, dtype, copy=copy and x.dtype == dtype
-    )  # another dtype is new memory already
+    # an array of another dtype has memory of its own already
+    needs_copy = copy and x.dtype == dtype
+    return jnp.astype(x, dtype, copy=needs_copy)
 
 
-def _can_cast(from_: Any, to: Any, /) -> bool:
-    return bool(jnp.can_cast(getattr(from_, "dtype", from_), to))  # JAX 0.10.2 takes no arrays
+def _can_cast(from_: ArrayOrDtype, to: NativeDtype, /) -> bool:
+    # JAX 0.10.2 takes no arrays
+    from_dtype: NativeDtype = getattr(from_, "dtype", from_)
+    return bool(jnp.can_cast(from_dtype, to))

@@ -1,22 +1,27 @@
-"""Keras's models, layers, optimizers, metrics and seed generators, where Keras runs on JAX; and JAX's pytrees.
+"""Keras's objects, where Keras runs on JAX; and JAX's pytrees.
 
-JAX itself has no models; Flax and Equinox keep theirs in trees of arrays, registered with
-jax.tree_util.
+Keras's objects are models, layers, optimizers, metrics and seed generators. JAX
+itself has no models; Flax and Equinox keep theirs in trees of arrays, registered
+with jax.tree_util.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from jax.tree_util import default_registry, keystr, tree_flatten_with_path, tree_unflatten
 
 from xdevice.backends.jax.placement import copy, device_of, move
 from xdevice.backends.jax.private_names import optional
+from xdevice.contract import Model, Node
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError
 from xdevice.kit import keras
 
-# up to JAX 0.4.34 the registry tells of objects only, and the classes are kept inside
-_registered = (
+Part: TypeAlias = Any
+Variable: TypeAlias = Any  # of Keras
+
+# the registry of JAX up to 0.4.34 is asked about an object, and has the classes inside
+_is_registered = (
     default_registry.is_node
     if hasattr(default_registry, "is_node")
     else optional("jax._src.tree_util:_registry").__contains__
@@ -25,61 +30,73 @@ _registered = (
 tensors_of = keras.weights
 
 
-def move_model(model: Any, device: Device) -> Any:
-    """The same model; its variables, the same objects, get new arrays, those of its optimizer too."""
-    _bring(keras.variables(model), device)
+def move_model(model: Model, device: Device) -> Model:
+    """Move the model in place, with its optimizer.
+
+    The variables remain the same objects, and get new arrays.
+    """
+    _move_variables(keras.variables(model), device)
     return model
 
 
-def keep(model: Any) -> Callable[[], None]:
-    kept = [
-        (variable, keras.value_of(variable)) for variable in keras.variables(model)
-    ]  # arrays do not change
+def keep(model: Model) -> Callable[[], None]:
+    # an array never changes, so a reference to it keeps its values
+    values = [(variable, keras.value_of(variable)) for variable in keras.variables(model)]
 
     def put_back() -> None:
-        for variable, value in kept:
+        for variable, value in values:
             variable._value = value
 
     return put_back
 
 
-def copy_models(models: list[Any]) -> list[Any]:
-    before = [[variable for _, variable in keras.weights(model)] for model in models]
-    copied = keras.copies(models)
-    after = [[variable for _, variable in keras.weights(model)] for model in copied]
-    keras.check_sharing(before, after, models)
-    for model, old, new in zip(copied, before, after, strict=True):
-        for source, target in zip(old, new, strict=True):
+def copy_models(models: list[Model]) -> list[Model]:
+    copies = keras.copies(models)
+    sources = [_weights(model) for model in models]
+    targets = [_weights(model) for model in copies]
+    keras.check_sharing(sources, targets, models)
+    for model_copy, model_sources, model_targets in zip(copies, sources, targets, strict=True):
+        for source, target in zip(model_sources, model_targets, strict=True):
             target._value = copy(keras.value_of(source))
-        if old:
-            known = set(map(id, new))
-            _bring([v for v in keras.variables(model) if id(v) not in known], device_of(old[0]))
-    return copied
+        if model_sources:
+            weights = set(map(id, model_targets))
+            variables = [v for v in keras.variables(model_copy) if id(v) not in weights]
+            _move_variables(variables, device_of(model_sources[0]))
+    return copies
 
 
-def _bring(variables: list[Any], device: Device) -> None:
+def _weights(model: Model) -> list[Variable]:
+    return [variable for _, variable in keras.weights(model)]
+
+
+def _move_variables(variables: list[Variable], device: Device) -> None:
     try:
-        away = [variable for variable in variables if device_of(variable) is not device]
+        elsewhere = [variable for variable in variables if device_of(variable) is not device]
     except MixedDeviceError as error:
         hint = "make it without a distribution"
         raise NotSupportedError(
             f"a model that keras.distribution has spread over devices stays there; {hint}"
         ) from error
-    moved = [move(keras.value_of(variable), device, False) for variable in away]
-    for variable, value in zip(
-        away, moved, strict=True
-    ):  # not before all are there: memory may run out
+    # no variable changes before all arrays are on the device: its memory may not suffice
+    moved = [move(keras.value_of(variable), device, False) for variable in elsewhere]
+    for variable, value in zip(elsewhere, moved, strict=True):
         variable._value = value
 
 
 def is_node(cls: type) -> bool:
     if issubclass(cls, tuple) and hasattr(cls, "_fields"):
-        return False  # JAX opens every named tuple, and rebuilds it by a call that the class may refuse
-    return bool(_registered(cls))
+        # JAX opens every named tuple; it rebuilds one by calling the class, which may raise
+        return False
+    return bool(_is_registered(cls))
 
 
-def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
-    structure: Any
-    named, structure = tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
-    parts, keys = [part for _, part in named], [keystr(path) for path, _ in named]
-    return parts, keys, lambda new: tree_unflatten(structure, new), structure.node_data()
+def opened(node: Node) -> tuple[list[Part], list[str], Callable[[list[Part]], Node], object]:
+    structure: Any  # some of its methods have no types
+    paths_and_parts, structure = tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
+    parts = [part for _, part in paths_and_parts]
+    paths = [keystr(path) for path, _ in paths_and_parts]
+
+    def rebuild(new_parts: list[Part]) -> Node:
+        return tree_unflatten(structure, new_parts)
+
+    return parts, paths, rebuild, structure.node_data()

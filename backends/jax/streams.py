@@ -1,24 +1,29 @@
 """Copies to a GPU beside what it computes: JAX begins a copy and returns."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
 from xdevice.backends.jax.placement import is_sparse
-from xdevice.contract import Stream
+from xdevice.contract import Stream, Tensor
 from xdevice.device import Device
 from xdevice.kit import keras
 from xdevice.kit.streams import OwnStream
 
-_wait: Any = jax.block_until_ready  # untyped
+_wait_for: Callable[..., Any] = jax.block_until_ready  # JAX has no types for it
 
 
 def stream(device: Device) -> Stream | None:
     return OwnStream(wait)
 
 
-def wait(tensors: Sequence[Any]) -> None:
-    is_plain = [isinstance(tensor, jax.Array) or is_sparse(tensor) for tensor in tensors]
-    pairs = zip(tensors, is_plain, strict=True)
-    _wait([tensor if plain else keras.value_of(tensor) for tensor, plain in pairs])
+def wait(tensors: Sequence[Tensor]) -> None:
+    _wait_for([_without_keras(tensor) for tensor in tensors])
+
+
+def _without_keras(tensor: Tensor) -> Tensor:
+    """The tensor, or the array of a Keras variable."""
+    if isinstance(tensor, jax.Array) or is_sparse(tensor):
+        return tensor
+    return keras.value_of(tensor)

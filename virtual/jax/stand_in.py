@@ -27,7 +27,7 @@ from typing import Any
 import jax
 
 from xdevice.backends.jax import hardware
-from xdevice.backends.jax.memory import living_on
+from xdevice.backends.jax.memory import live_sizes
 from xdevice.device import Device
 from xdevice.kit.dlpack import CPU, CUDA, labelled
 from xdevice.kit.import_hook import after_import
@@ -300,7 +300,7 @@ def _memory(device: Any) -> dict[str, float]:
     What it took at most, while a program ran, XLA's allocator of the host does not count: not a
     number.
     """
-    used = sum(living_on(Device("gpu", hardware.ordinal(device) - 1)))
+    used = sum(live_sizes(Device("gpu", hardware.ordinal(device) - 1)))
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {
         **dict.fromkeys(("bytes_in_use", "pool_bytes"), used),
