@@ -6,7 +6,8 @@
 >>> xdevice.device_of(x)
 Device('cpu:0')
 
-This file contains no asserts, so pytest does not need to rewrite it (PYTEST_DONT_REWRITE).
+This file contains no asserts, so pytest does not need to rewrite it
+(PYTEST_DONT_REWRITE).
 """
 
 # ruff: noqa: F403  (a star imports the names in the `__all__` of a module)
@@ -18,8 +19,9 @@ from os import environ as _environ
 from xdevice._version import __version__ as __version__
 from xdevice.hooks import hooks as _hooks
 
-# The public names, by the module that defines them. The module is imported when one of its names is
-# first used, so that `import xdevice` stays light. A test compares the names with its `__all__`.
+# The public names, by the module that defines them. The module is imported
+# when one of its names is first used, so that `import xdevice` stays light. A
+# test compares the names with its `__all__`.
 _PUBLIC_NAMES = {
     "xdevice.device": "Device",
     "xdevice.errors": """

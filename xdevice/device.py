@@ -32,7 +32,8 @@ _OWN = frozenset({_VIRTUAL, "meta"})  # words of one framework; meta is not a mi
 
 _WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
-    # gpu:1, cuda:1, /GPU:1, /device:GPU:1, /job:localhost/replica:0/task:0/device:GPU:1
+    # gpu:1, cuda:1, /GPU:1, /device:GPU:1,
+    # /job:localhost/replica:0/task:0/device:GPU:1
     rf"(?:/job:[a-z0-9_]+)?(?:/replica:\d+)?(?:/task:\d+)?(?:/?device:|/)?{_WORD}(?::{_INDEX})?",
     rf"{_WORD}\({_INDEX}?\)",  # gpu(1), cpu()
     rf"place\({_WORD}(?::{_INDEX})?\)",  # Place(gpu:1)
@@ -49,22 +50,27 @@ _patterns: list[re.Pattern[str]] = []
 class Device:
     """A device: a kind and an index, such as ``gpu:1``.
 
-    ``kind`` is ``cpu``, ``gpu`` (whatever the framework calls its GPU), ``tpu``, or the framework's
-    own word. The index is always resolved, so ``gpu`` is ``gpu:0``. Any framework's spelling is
-    accepted. There is one object per device, so comparing two devices compares identities.
+    ``kind`` is ``cpu``, ``gpu`` (whatever the framework calls its GPU),
+    ``tpu``, or the framework's own word. The index is always resolved, so
+    ``gpu`` is ``gpu:0``. Any framework's spelling is accepted. There is one
+    object per device, so comparing two devices compares identities.
 
-    ``==`` with a string or a native device compares what they name; a malformed string is unequal.
-    Their hashes differ: do not mix devices with strings or native devices in a set or as keys.
+    ``==`` with a string or a native device compares what they name; a
+    malformed string is unequal. Their hashes differ: do not mix devices with
+    strings or native devices in a set or as keys.
 
-    A device can be built whether or not it exists; using one that does not exist raises
-    `DeviceNotFoundError`. ``with device:`` is ``with scope(device):``.
+    A device can be built whether or not it exists; using one that does not
+    exist raises `DeviceNotFoundError`. ``with device:`` is
+    ``with scope(device):``.
 
     Raises
     ------
     DeviceSpellingError
-        A malformed spelling, or an index that is negative or over ``2**31 - 1``.
+        A malformed spelling, or an index that is negative or over
+        ``2**31 - 1``.
     DeviceTypeError
-        A kind that is not a string; an index that is not an integer (``True`` and ``1.0`` are not).
+        A kind that is not a string; an index that is not an integer (``True``
+        and ``1.0`` are not).
 
     Examples
     --------
@@ -255,7 +261,10 @@ def is_own_word(device: Device) -> bool:
 
 
 def as_integer(value: Any) -> int | None:
-    """The value as an int, if it is an integer; ``True`` and ``1.0`` are not."""
+    """The value as an int, if it is an integer.
+
+    ``True`` and ``1.0`` are not.
+    """
     if isinstance(value, bool):
         return None
     try:
@@ -265,7 +274,10 @@ def as_integer(value: Any) -> int | None:
 
 
 def whole_number(value: Any, message: str, least: int = 0, end: float = float("inf")) -> int:
-    """The value as an int from ``least`` to below ``end``; else an error with that message."""
+    """The value as an int from ``least`` to below ``end``.
+
+    Else an error with that message.
+    """
     number = as_integer(value)
     if number is None:
         raise ArgumentTypeError(message)

@@ -1,7 +1,8 @@
 """The exceptions, and the phrases that their messages share.
 
-Every exception is an `XDeviceError` and also the builtin that a caller expects. Each message is one
-line: what was asked, what exists, what to type next.
+Every exception is an `XDeviceError` and also the builtin that a caller
+expects. Each message is one line: what was asked, what exists, what to type
+next.
 """
 
 from __future__ import annotations
@@ -66,7 +67,10 @@ class DeviceNotFoundError(XDeviceError, LookupError):
 
 
 class MixedDeviceError(XDeviceError, RuntimeError):
-    """Tensors are on several devices where one was needed; ``devices`` is the set of them."""
+    """Tensors are on several devices where one was needed.
+
+    ``devices`` is the set of them.
+    """
 
     def __init__(self, message: str, devices: Iterable[Device] = ()) -> None:
         super().__init__(message)
@@ -125,7 +129,10 @@ class BackendNotInstalledError(XDeviceError, ImportError):
 
 
 class BrokenBackendError(XDeviceError, ImportError):
-    """The framework is installed but fails to import; ``__cause__`` is its error."""
+    """The framework is installed but fails to import.
+
+    ``__cause__`` is its error.
+    """
 
 
 class NotSupportedError(XDeviceError, NotImplementedError):
@@ -133,11 +140,17 @@ class NotSupportedError(XDeviceError, NotImplementedError):
 
 
 class MissingNameError(NotSupportedError, AttributeError):
-    """The framework lacks a function or dtype that others have; the message gives the reason."""
+    """The framework lacks a function or dtype that others have.
+
+    The message gives the reason.
+    """
 
 
 class OutOfMemoryError(XDeviceError, MemoryError):
-    """A file or the smallest batch does not fit in memory; its cause is the framework's error."""
+    """A file or the smallest batch does not fit in memory.
+
+    Its cause is the framework's error.
+    """
 
 
 class VirtualDeviceError(XDeviceError, RuntimeError):
@@ -145,17 +158,26 @@ class VirtualDeviceError(XDeviceError, RuntimeError):
 
 
 class TooLateError(XDeviceError, RuntimeError):
-    """The setting must be made before the framework is used; the message names the framework."""
+    """The setting must be made before the framework is used.
+
+    The message names the framework.
+    """
 
 
 class DistributedError(XDeviceError, RuntimeError):
-    """Another process failed, ended, or made a different call; the message names its rank."""
+    """Another process failed, ended, or made a different call.
+
+    The message names its rank.
+    """
 
     rank: int | None = None  # of that process
 
 
 class DistributedTimeoutError(DistributedError, TimeoutError):
-    """Another process of the job did not arrive in time; the message names its rank."""
+    """Another process of the job did not arrive in time.
+
+    The message names its rank.
+    """
 
 
 class FileFormatError(XDeviceError, ValueError):
@@ -167,7 +189,10 @@ class DeviceFallbackWarning(UserWarning):
 
 
 class NotPortableWarning(UserWarning):
-    """A name of a `namespace` is the framework's own; other frameworks may not have it."""
+    """A name of a `namespace` is the framework's own.
+
+    Other frameworks may not have it.
+    """
 
 
 def shortened(obj: object) -> str:

@@ -16,12 +16,14 @@ class Hooks:
     device_named: Callable[[Any], Any]  # ``device == obj``
 
     def __init__(self) -> None:
-        # each is called with a framework, and with the capability for which it is used
+        # each is called with a framework, and with the capability for which it
+        # is used
         self.before_loading: list[Callable[[Any, str], None]] = []
         self.after_loading: list[Callable[[Any, str], None]] = []
         # each is called with the devices that the program has waited for
         self.after_synchronizing: list[Callable[[Sequence[Any]], None]] = []
-        # imports the modules that register the functions above; `xdevice.__init__` gives it
+        # imports the modules that register the functions above;
+        # `xdevice.__init__` gives it
         self.connect: Callable[[], None] = lambda: None
 
     def __getattr__(self, name: str) -> Any:

@@ -1,8 +1,9 @@
 """The machine's hardware and drivers, read without any framework; ``None`` means unknown.
 
-NVIDIA's GPUs are read through NVML (the optional package ``nvidia-ml-py``), otherwise from the
-driver's own files; AMD's are read from its driver's files. Other makers are not looked for.
-Packages are imported when they are first needed, since the core imports this module.
+NVIDIA's GPUs are read through NVML (the optional package ``nvidia-ml-py``),
+otherwise from the driver's own files; AMD's are read from its driver's files.
+Other makers are not looked for. Packages are imported when they are first
+needed, since the core imports this module.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     NvmlDevice: TypeAlias = Any  # a handle of NVML's, which has no Python type
 
     class Gpu(TypedDict):
-        """One GPU. Join by ``uuid``: the driver's ``index`` ignores CUDA_VISIBLE_DEVICES."""
+        """One GPU.
+
+        Join by ``uuid``: the driver's ``index`` ignores CUDA_VISIBLE_DEVICES.
+        """
 
         maker: str  # "nvidia" or "amd"
         index: int
@@ -59,7 +63,10 @@ if TYPE_CHECKING:
 
 
 def host_memory() -> tuple[int | None, int | None]:
-    """Total and available memory of the host in bytes; available is known only with psutil."""
+    """Total and available memory of the host in bytes.
+
+    Available is known only with psutil.
+    """
     psutil = _import_optional("psutil")
     if psutil is not None:
         memory = psutil.virtual_memory()
@@ -72,7 +79,10 @@ def host_memory() -> tuple[int | None, int | None]:
 
 
 def host(root: str = "/") -> Host:
-    """The CPU and the memory. ``root`` is where the system's files are read from."""
+    """The CPU and the memory.
+
+    ``root`` is where the system's files are read from.
+    """
     total, available = host_memory()
     psutil = _import_optional("psutil")
     return {
@@ -182,7 +192,10 @@ def _gpu(maker: str, index: int, name: str | None = None, uuid: str | None = Non
 
 
 def _open_nvml() -> tuple[Any, str | None]:
-    """NVML's module, initialized, if there is one; and NVML's error, if it gave one."""
+    """NVML's module, initialized, if there is one.
+
+    And NVML's error, if it gave one.
+    """
     nvml: Any = _import_optional("pynvml")
     if nvml is None:
         return None, None
@@ -228,7 +241,10 @@ def _nvml_gpu(nvml: Any, index: int) -> Gpu:
 
 
 def _answer(nvml: Any, query: Callable[..., T], *args: NvmlDevice) -> T | None:
-    """NVML's answer; ``None`` if this GPU or driver cannot answer the query."""
+    """NVML's answer.
+
+    ``None`` if this GPU or driver cannot answer the query.
+    """
     try:
         return query(*args)
     except nvml.NVMLError:
@@ -273,7 +289,10 @@ def _nvidia_gpus_in_proc(root: str) -> list[Gpu]:
 
 
 def _has_nvidia_nodes(root: str) -> bool:
-    """Whether GPUs have device nodes, which a container may lack; under WSL /dev/dxg."""
+    """Whether GPUs have device nodes, which a container may lack.
+
+    Under WSL /dev/dxg.
+    """
     for node in _names_in(root, "dev"):
         if node == "dxg" or (node.startswith("nvidia") and node.removeprefix("nvidia").isdigit()):
             return True
@@ -296,7 +315,10 @@ def _nvidia_cards_on_bus(root: str) -> int:
 
 
 def _amd_gpus_in_sys(root: str) -> list[Gpu]:
-    """The GPUs that the loaded driver reports in /sys. CPUs are nodes too, without a gpu_id."""
+    """The GPUs that the loaded driver reports in /sys.
+
+    CPUs are nodes too, without a gpu_id.
+    """
     folder = "sys/class/kfd/kfd/topology/nodes"
     gpus: list[Gpu] = []
     for node in _names_in(root, folder):

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 def rendered(error: BaseException) -> list[str]:
     """The lines that IPython shows for an error: its own format, and only the caller's frames.
 
-    ``error.__traceback__`` keeps all frames, for a debugger and for ``traceback.print_exc``.
+    ``error.__traceback__`` keeps all frames, for a debugger and for
+    ``traceback.print_exc``.
     """
     import sys
 
@@ -55,7 +56,8 @@ def _shortened(
 ) -> TracebackType | None:
     """The traceback without the frames of this package, and of frameworks that call their adapter.
 
-    Without any other frame: the complete traceback if ``or_all``, else ``None``.
+    Without any other frame: the complete traceback if ``or_all``, else
+    ``None``.
     """
     from types import TracebackType
 

@@ -8,7 +8,8 @@
 # mypy: disable-error-code=empty-body
 # pyright: reportReturnType=false
 
-# Another project's xdevice/__init__.py puts this folder on `sys.path` and imports `typing`.
+# Another project's xdevice/__init__.py puts this folder on `sys.path` and
+# imports `typing`.
 if __name__ == "typing":
     raise ImportError(
         "the package 'xdevice', another project with the same import name, has overwritten xdevice/__init__.py; "

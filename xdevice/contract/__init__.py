@@ -1,9 +1,10 @@
 """What an adapter must provide: one Protocol for each capability.
 
-The functions of a capability are in a module of its name, or in the one that `MODULES` names. An
-adapter is a package of plain functions. It translates; the core decides. The core validates all
-arguments first: the device exists, and a move is needed. An adapter leaves out what its framework
-cannot do, and its ``CANNOT`` gives the reason.
+The functions of a capability are in a module of its name, or in the one that
+`MODULES` names. An adapter is a package of plain functions. It translates; the
+core decides. The core validates all arguments first: the device exists, and a
+move is needed. An adapter leaves out what its framework cannot do, and its
+``CANNOT`` gives the reason.
 """
 
 # ruff: noqa: F403, F405  (a star imports the names in a module's `__all__`)

@@ -50,7 +50,7 @@ class MemoryStats(TypedDict, total=False):
     allocated: int | None  # in live tensors of this process and framework
     reserved: int | None  # taken from the device by the framework's allocator
     peak: int | None  # the most that was ever allocated
-    # by the process that uses the memory: "this process", "process 4711 (python)"
+    # by process: "this process", "process 4711 (python)"
     holders: dict[str, int | None] | None
 
 
@@ -81,9 +81,9 @@ class Hardware(Protocol):
     def as_device(self, native: NativeDevice) -> Device:
         """The device of a native device. Without an index, it is the framework's current device.
 
-        If `Placement.role` calls ``str`` a device, the argument may be a string, except one that
-        names a CPU, GPU or TPU in any framework's spelling. For a string of another framework,
-        return ``Device(native)``.
+        If `Placement.role` calls ``str`` a device, the argument may be a
+        string, except one that names a CPU, GPU or TPU in any framework's
+        spelling. For a string of another framework, return ``Device(native)``.
         """
 
     def scope(self, device: Device) -> AbstractContextManager[Any]:
@@ -93,14 +93,20 @@ class Hardware(Protocol):
         """Wait until all work queued on these devices is done."""
 
     def properties(self, device: Device) -> Mapping[str, object]:
-        """The `Properties` that the framework knows; the core adds the others."""
+        """The `Properties` that the framework knows.
+
+        The core adds the others.
+        """
 
 
 class Memory(Protocol):
     """What the framework's allocator knows."""
 
     def memory_stats(self, device: Device) -> MemoryStats:
-        """What the framework knows; the core adds the other figures, and those of the host."""
+        """What the framework knows.
+
+        The core adds the other figures, and those of the host.
+        """
 
     def empty_cache(self, device: Device | None) -> None: ...
     def is_out_of_memory(self, error: BaseException) -> bool:
@@ -113,8 +119,8 @@ class Allocation(Preparation, Protocol):
     def share(self, fraction: float | None) -> dict[str, str]:
         """Take memory when it is needed, and at most that fraction of each GPU's memory.
 
-        Returns the settings that it made, with their values. Raises `TooLateError` if the framework
-        has taken its memory already.
+        Returns the settings that it made, with their values. Raises
+        `TooLateError` if the framework has taken its memory already.
         """
 
 
@@ -124,18 +130,20 @@ class Virtual(Preparation, Protocol):
     def enable(self, n: int, force: bool, stand_in: bool) -> None:
         """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, for this framework.
 
-        With ``stand_in`` they also have the framework's own names for its GPUs, its functions that
-        ask about GPUs describe them, and GPU 0 is the default device where a real one would be.
-        After a successful call there is no second one. ``force`` hides real GPUs. Raises
-        `VirtualDeviceError` if it is too late, or if there are real GPUs without ``force``;
-        `NotSupportedError` if this system cannot have virtual GPUs.
+        With ``stand_in`` they also have the framework's own names for its
+        GPUs, its functions that ask about GPUs describe them, and GPU 0 is the
+        default device where a real one would be. After a successful call there
+        is no second one. ``force`` hides real GPUs. Raises
+        `VirtualDeviceError` if it is too late, or if there are real GPUs
+        without ``force``; `NotSupportedError` if this system cannot have
+        virtual GPUs.
         """
 
     def recipe(self) -> Any:
         """How the plug-in is compiled, an `xdevice.virtual.plugins.Recipe`.
 
-        ``None`` if no plug-in is needed. Raises `NotSupportedError` if this version of the
-        framework, or this system, cannot have virtual GPUs.
+        ``None`` if no plug-in is needed. Raises `NotSupportedError` if this
+        version of the framework, or this system, cannot have virtual GPUs.
         """
 
 
@@ -145,7 +153,8 @@ class Races(Preparation, Protocol):
     def find_races(self) -> None:
         """From now on, a race between streams is an error on virtual GPUs.
 
-        There is a race if a stream uses a tensor of another one without waiting for it.
+        There is a race if a stream uses a tensor of another one without
+        waiting for it.
         """
 
 

@@ -15,9 +15,10 @@ __all__ = ["Engine", "Job"]
 class Job:
     """One process of a job, once all of its processes have met.
 
-    A block of ports belongs to the job, the same on every host. The processes meet at ``port``.
-    ``port + 1`` is for the engine's own master, ``port + 2 + rank`` for each process. As many more
-    follow for helpers that an engine starts beside each process.
+    A block of ports belongs to the job, the same on every host. The processes
+    meet at ``port``. ``port + 1`` is for the engine's own master,
+    ``port + 2 + rank`` for each process. As many more follow for helpers that
+    an engine starts beside each process.
     """
 
     rank: int
@@ -49,13 +50,17 @@ class Job:
 class Engine(Protocol):
     """The framework's own way to compute in several processes.
 
-    `Collectives.pack` makes the vectors. They have the same dtype and length in every process, and
-    at least one element. They may be overwritten. A call returns when its result is complete; the
-    result has the vector's dtype and device.
+    `Collectives.pack` makes the vectors. They have the same dtype and length
+    in every process, and at least one element. They may be overwritten. A call
+    returns when its result is complete; the result has the vector's dtype and
+    device.
     """
 
     def start(self, job: Job, timeout: float) -> None:
-        """Join the other processes, which have all met already. ``timeout`` is in seconds."""
+        """Join the other processes, which have all met already.
+
+        ``timeout`` is in seconds.
+        """
 
     def all_reduce(self, vector: Vector, op: str) -> Vector:
         """A new vector: the ``sum``, ``mean``, ``max`` or ``min`` of the processes' vectors.

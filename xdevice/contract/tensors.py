@@ -44,8 +44,8 @@ __all__ = [
 Role = Literal["tensor", "model", "device", "data"]
 """What a class is to its framework.
 
-A ``tensor`` or parameter, a ``model`` or another object with tensors, a native ``device``, or
-``data``, which has no tensors: a dtype, a shape, a layout.
+A ``tensor`` or parameter, a ``model`` or another object with tensors, a native
+``device``, or ``data``, which has no tensors: a dtype, a shape, a layout.
 """
 
 
@@ -53,38 +53,52 @@ class Placement(Protocol):
     """Where tensors are, and moving them."""
 
     def role(self, cls: type) -> Role | None:
-        """What this class is to the framework; ``None`` if it is not the framework's."""
+        """What this class is to the framework.
+
+        ``None`` if it is not the framework's.
+        """
 
     def device_of(self, tensor: Tensor) -> Device:
         """The device of the tensor.
 
-        Raises `MixedDeviceError` for a tensor on several devices, `UnknownPlacementError` if the
-        device cannot be known, and `TracedTensorError` if a compiler traces the tensor:
+        Raises `MixedDeviceError` for a tensor on several devices,
+        `UnknownPlacementError` if the device cannot be known, and
+        `TracedTensorError` if a compiler traces the tensor:
         `xdevice.device_of` then returns a device that is not known yet.
 
-        Some frameworks have arrays without a place, or in memory that the CPU and the GPU share.
-        They have one device, of the kind that computes by default, with ``count`` 1. Every array
-        is on it, and nothing is moved.
+        Some frameworks have arrays without a place, or in memory that the CPU
+        and the GPU share. They have one device, of the kind that computes by
+        default, with ``count`` 1. Every array is on it, and nothing is moved.
         """
 
     def move(self, tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
-        """The tensor on another device. Gradients flow through; blocks unless ``non_blocking``."""
+        """The tensor on another device. Gradients flow through.
+
+        Blocks unless ``non_blocking``.
+        """
 
     def copy(self, tensor: Tensor) -> Tensor:
-        """The tensor in memory of its own, on the same device. Gradients flow through."""
+        """The tensor in memory of its own, on the same device.
+
+        Gradients flow through.
+        """
 
 
 class Trees(Protocol):
     """The framework's registry of containers: pytrees."""
 
     def is_node(self, cls: type) -> bool:
-        """Whether the class is registered; Python's own containers do not count."""
+        """Whether the class is registered.
+
+        Python's own containers do not count.
+        """
 
     def opened(self, node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
         """The parts of the node, their paths, a function, and the node's static fields.
 
-        A path is what is written after the node for the part: ``.x``, ``[0]``. The function
-        rebuilds the node from new parts; the static fields stay as they are.
+        A path is what is written after the node for the part: ``.x``, ``[0]``.
+        The function rebuilds the node from new parts; the static fields stay
+        as they are.
         """
 
 
@@ -111,7 +125,10 @@ class Models(Protocol):
         """A function that restores the model's tensors: their values now, on their devices now."""
 
     def copy_models(self, models: list[Model]) -> list[Model]:
-        """Copies of the models on the same devices. Parameters that models share stay shared."""
+        """Copies of the models on the same devices.
+
+        Parameters that models share stay shared.
+        """
 
 
 class Compiling(Protocol):
@@ -139,7 +156,10 @@ class Tracing(Protocol):
 
 
 class Creation(Protocol):
-    """New tensors. A device or a dtype of ``None`` is the framework's default."""
+    """New tensors.
+
+    A device or a dtype of ``None`` is the framework's default.
+    """
 
     def dtype(self, name: str) -> NativeDtype | None:
         """The framework's dtype of that NumPy name (``float32``), or ``None`` if it has none."""
@@ -181,26 +201,34 @@ class Sharing(Protocol):
     def export(self, tensor: Tensor) -> tuple[Any, bool] | None:
         """An object with ``__dlpack__`` for the memory of a tensor on the CPU.
 
-        Also whether the tensor may be written. ``None`` if the memory cannot be shared safely.
+        Also whether the tensor may be written. ``None`` if the memory cannot
+        be shared safely.
         """
 
     def adopt(self, exporter: Any, writable: bool) -> Tensor | None:
         """A tensor on the memory that `export` exported; ``None`` if a copy would be needed.
 
-        A framework with writable tensors must not adopt read-only memory, and one whose tensors
-        never change must not adopt writable memory. An exception means ``None``, too.
+        A framework with writable tensors must not adopt read-only memory, and
+        one whose tensors never change must not adopt writable memory. An
+        exception means ``None``, too.
         """
 
 
 class Differentiation(Protocol):
-    """How to differentiate a function. It is hashable and does not contain the function."""
+    """How to differentiate a function.
+
+    It is hashable and does not contain the function.
+    """
 
     def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
         """The call of a function with these arguments, which is differentiated in this way."""
 
 
 class Call(Protocol):
-    """A function with its arguments. A call replaces the tensors to differentiate for."""
+    """A function with its arguments.
+
+    A call replaces the tensors to differentiate for.
+    """
 
     fn: Callable[..., Any]
     args: Sequence[Any]
@@ -227,29 +255,34 @@ class Gradients(Protocol):
     ) -> tuple[Tensor, Any, list[Tensor]]:
         """The value, the function's other results, and the gradients for the parameters.
 
-        ``call(variables)`` returns a tensor with one number, the value, and the other results.
-        There is one variable for each parameter, each a different object. A gradient is on its
-        parameter's device, and zero if the value does not depend on the parameter. The value is
-        detached, unless the call is ``nested`` in another: then value and gradients can be
-        differentiated again.
+        ``call(variables)`` returns a tensor with one number, the value, and
+        the other results. There is one variable for each parameter, each a
+        different object. A gradient is on its parameter's device, and zero if
+        the value does not depend on the parameter. The value is detached,
+        unless the call is ``nested`` in another: then value and gradients can
+        be differentiated again.
         """
 
 
 class Collectives(Protocol):
-    """Splitting, packing and reducing tensors. The core has checked that they fit together."""
+    """Splitting, packing and reducing tensors.
+
+    The core has checked that they fit together.
+    """
 
     def kind(self, tensor: Tensor) -> str:
         """NumPy's letter for the dtype's kind: ``f``, ``i``, ``u``, ``b``, ``c``; ``O`` for others.
 
-        bfloat16 has ``f``. Raises `ArgumentTypeError` for a tensor that is not a plain array, such
-        as a sparse, ragged or masked one; the error says how to make one.
+        bfloat16 has ``f``. Raises `ArgumentTypeError` for a tensor that is not
+        a plain array, such as a sparse, ragged or masked one; the error says
+        how to make one.
         """
 
     def split(self, tensor: Tensor, sizes: Sequence[int]) -> list[Tensor]:
         """Parts with that many rows each along the first axis, on the tensor's device.
 
-        They may share its memory. Raises `NotSupportedError` for a kind of tensor that the
-        framework cannot split.
+        They may share its memory. Raises `NotSupportedError` for a kind of
+        tensor that the framework cannot split.
         """
 
     def leaf(self, tensor: Tensor) -> Tensor:
@@ -270,7 +303,8 @@ class Collectives(Protocol):
     def reduce(self, vectors: Sequence[Vector], op: str, weights: Sequence[float] | None) -> Vector:
         """A new vector: the elementwise ``sum``, ``max`` or ``min`` of the weighted vectors.
 
-        There is at least one. They are on one device and have one dtype and one length.
+        There is at least one. They are on one device and have one dtype and
+        one length.
         """
 
     def threads(self) -> Callable[[], AbstractContextManager[Any]] | None:

@@ -18,15 +18,19 @@ Kind = Literal["copy", "number", "size", "index", "operand", "gradient", "print"
 """What makes a copy.
 
 ``copy``
-    The program asks for it: ``.to``, feeding, loading. All other kinds are implicit.
+    The program asks for it: ``.to``, feeding, loading. All other kinds are
+    implicit.
 ``number``
-    Python reads values: ``float(x)``, ``if x``, ``.item()``, ``tolist``, ``np.asarray``.
+    Python reads values: ``float(x)``, ``if x``, ``.item()``, ``tolist``,
+    ``np.asarray``.
 ``size``
-    The CPU waits for values that decide on a shape or a branch: a mask as an index, ``nonzero``.
+    The CPU waits for values that decide on a shape or a branch: a mask as an
+    index, ``nonzero``.
 ``index``
     An index, or a value to write, is on the host and is sent each time.
 ``operand``
-    The framework copies an operand, since another operand is on another device.
+    The framework copies an operand, since another operand is on another
+    device.
 ``gradient``
     The backward pass makes it.
 ``print``
@@ -53,14 +57,16 @@ class Watcher(Protocol):
     def see(self, copy: Copy, of: Any = None) -> None:
         """Called before this thread makes a copy.
 
-        ``of`` is the place that the thread works for, as `here` returned it; by default its own.
-        Raises `TransferError` if the copy is forbidden: the adapter must not make it then.
+        ``of`` is the place that the thread works for, as `here` returned it;
+        by default its own. Raises `TransferError` if the copy is forbidden:
+        the adapter must not make it then.
         """
 
     def here(self, kind: Kind = "gradient") -> Any:
         """This thread's place in the program and its levels, for a thread that will work for it.
 
-        A ``copy`` that the other thread makes outside of the program's own lines has this kind.
+        A ``copy`` that the other thread makes outside of the program's own
+        lines has this kind.
         """
 
     def stepped(self, optimizer: object) -> None:
@@ -92,7 +98,8 @@ class Event(Protocol):
     def wait(self) -> None:
         """Let work that this thread queues on the device from now on begin after the event.
 
-        The memory of the copies' tensors is not reused before that work is complete.
+        The memory of the copies' tensors is not reused before that work is
+        complete.
         """
 
 
@@ -103,7 +110,10 @@ class Stream(AbstractContextManager[Any], Protocol):
     """
 
     def pinned(self, tensor: Tensor) -> Tensor:
-        """The tensor in page-locked memory of the host; the tensor itself if there is none."""
+        """The tensor in page-locked memory of the host.
+
+        The tensor itself if there is none.
+        """
 
     def record(self, tensors: Sequence[Tensor]) -> Event:
         """An event after the copies queued so far, which make these tensors."""
@@ -113,7 +123,10 @@ class Streams(Protocol):
     """Copying while a device computes."""
 
     def stream(self, device: Device) -> Stream | None:
-        """A new stream of copies to a GPU; ``None`` if copies cannot have a stream of their own."""
+        """A new stream of copies to a GPU.
+
+        ``None`` if copies cannot have a stream of their own.
+        """
 
 
 class Arrivals(Protocol):

@@ -1,6 +1,7 @@
 """The experiments of the lessons: when does a device pay, and what do copies to it cost?
 
-An experiment is a generator of `Work` in `lessons`, with its title in its docstring.
+An experiment is a generator of `Work` in `lessons`, with its title in its
+docstring.
 """
 
 from xdevice.experiments.lessons import EXPERIMENTS, find, rows, title

@@ -4,8 +4,8 @@ XDEVICE_BACKEND chooses the framework.
 
     python -m xdevice.experiments ANSWERS DEVICE SCALE NAME…
 
-Each event is written at once to the file ANSWERS as a line of JSON, so that the results of a
-process that crashes are kept. DEVICE may be empty.
+Each event is written at once to the file ANSWERS as a line of JSON, so that
+the results of a process that crashes are kept. DEVICE may be empty.
 """
 
 import json

@@ -1,10 +1,11 @@
 """The lessons' experiments.
 
-Each timed computation depends on the previous one, so that waiting for the last waits for all.
+Each timed computation depends on the previous one, so that waiting for the
+last waits for all.
 
-A framework that queues its work needs one thread only. A framework that computes at once, as most
-do on a CPU, blocks its caller. Therefore devices or copies that work at the same time have a thread
-each.
+A framework that queues its work needs one thread only. A framework that
+computes at once, as most do on a CPU, blocks its caller. Therefore devices or
+copies that work at the same time have a thread each.
 """
 
 from collections import deque
@@ -108,7 +109,8 @@ def powers(a: Tensor) -> Run:
 def products(a: Tensor, b: Tensor, times: int) -> Tensor:
     """a @ b, a @ a @ b and so on.
 
-    Each product needs the previous one, so that none is left out, and the last one ends last.
+    Each product needs the previous one, so that none is left out, and the last
+    one ends last.
     """
     device = device_of(a)
     for _ in range(times):
@@ -257,7 +259,8 @@ def in_turn(runs: Sequence[Run], times: int) -> list[Any]:
 
 def at_once(runs: Sequence[Run], times: int) -> list[Any]:
     with ThreadPoolExecutor(len(runs)) as threads:
-        # a new thread has no chosen framework and no scope: it runs in a copy of the context
+        # a new thread has no chosen framework and no scope: it runs in a copy
+        # of the context
         futures = [threads.submit(copy_context().run, run, times // len(runs)) for run in runs]
         return [future.result() for future in futures]
 
@@ -297,7 +300,10 @@ EXPERIMENTS = {experiment.__name__: experiment for experiment in _ALL}
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name; `ArgumentError` lists them if there is none."""
+    """The experiment of that name.
+
+    `ArgumentError` lists them if there is none.
+    """
     if name not in EXPERIMENTS:
         hint = did_you_mean(name, EXPERIMENTS, "xdevice bench --list says what they compare")
         raise ArgumentError(f"no experiment {name!r}; there are {', '.join(EXPERIMENTS)}; {hint}")
@@ -312,5 +318,8 @@ def title(experiment: Experiment) -> str:
 def rows(
     experiment: Experiment, setting: Setting, before: Callable[[Work], object] = lambda work: None
 ) -> list[Row]:
-    """The rows of the result; ``before`` is called with each work before each of its turns."""
+    """The rows of the result.
+
+    ``before`` is called with each work before each of its turns.
+    """
     return measured(list(experiment(setting)), before)

@@ -53,7 +53,10 @@ class Setting:
         return ("on the CPU", cpu()), (f"on {named(self.device)}", self.device)
 
     def pair(self) -> tuple[Device, Device]:
-        """The device and the second one; `NotSupportedError` if there is only one."""
+        """The device and the second one.
+
+        `NotSupportedError` if there is only one.
+        """
         if self.second is None:
             raise NotSupportedError(
                 f"{backend()} has no second {self.device.kind} here; "
@@ -78,12 +81,18 @@ class Work:
 
     @property
     def share(self) -> int:
-        """The repetitions in each turn. All turns together do about as many as ``times``."""
+        """The repetitions in each turn.
+
+        All turns together do about as many as ``times``.
+        """
         return max(1, round(self.times / TURNS))
 
 
 def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
-    """The device asked for, or the first GPU, or the CPU; beside it the next GPU."""
+    """The device asked for, or the first GPU, or the CPU.
+
+    Beside it the next GPU.
+    """
     if not 0 < scale <= LARGEST:
         raise ArgumentError(
             f"a scale of {scale!r} is not between 0 and {LARGEST:g}; 1 is the lesson's own size"
@@ -99,7 +108,10 @@ def setting(device: Device | str | None = None, scale: float = 0.1) -> Setting:
 
 
 def _next_of_kind(device: Device) -> Device | None:
-    """The next device of the same kind, the first after the last; ``None`` for a CPU."""
+    """The next device of the same kind, the first after the last.
+
+    ``None`` for a CPU.
+    """
     if device.kind == "cpu":
         return None
     devices = hardware.devices(device.kind)
@@ -111,8 +123,9 @@ def measured(
 ) -> list[Row]:
     """The rows of an experiment: all works are timed one after the other, in several turns.
 
-    If the machine is busy for a while, all works get slower, and not one alone. A row has the
-    median and the quartiles of its turns, so a single disturbed turn does not count.
+    If the machine is busy for a while, all works get slower, and not one
+    alone. A row has the median and the quartiles of its turns, so a single
+    disturbed turn does not count.
     """
     times_of_works: list[list[float]] = [[] for _ in works]
     for turn in range(TURNS):
@@ -129,7 +142,8 @@ def _seconds(work: Work, warm_up: int) -> float:
         if warm_up:
             _ = work.run(warm_up)
         timer = Timer()
-        # Keep the result until the clock is read: a framework may not wait for one that is freed.
+        # Keep the result until the clock is read: a framework may not wait for
+        # one that is freed.
         result = work.run(work.share)
         seconds = max(timer.stop(), 1e-9)  # no clock is finer
         del result
@@ -154,7 +168,10 @@ def _row(work: Work, seconds: Sequence[float], reference: float) -> Row:
 
 
 def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
-    """The first quartile, the median and the third quartile; of a single time, itself."""
+    """The first quartile, the median and the third quartile.
+
+    Of a single time, itself.
+    """
     if len(times) == 1:
         return times[0], times[0], times[0]
     low, middle, high = quantiles(times, n=4, method="inclusive")

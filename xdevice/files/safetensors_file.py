@@ -54,7 +54,10 @@ DTYPES = {
 
 
 def library() -> ModuleType:
-    """The package safetensors; `BackendNotInstalledError` says how to get it."""
+    """The package safetensors.
+
+    `BackendNotInstalledError` says how to get it.
+    """
     try:
         import safetensors
     except ModuleNotFoundError as error:
@@ -116,7 +119,8 @@ class _Reader:
         self._path = path
         self._owner = owner
         try:
-            # The library checks the header, and that the tensors cover the file. It reads none.
+            # The library checks the header, and that the tensors cover the
+            # file. It reads none.
             with safetensors.safe_open(path, "np"):
                 pass
             length = int.from_bytes(file.read(8), "little")
@@ -131,7 +135,10 @@ class _Reader:
         self.entries: dict[str, dict[str, Any]] = header
 
     def dtype(self, name: str) -> NativeDtype:
-        """The framework's dtype for the tensor; `NotSupportedError` if it has none."""
+        """The framework's dtype for the tensor.
+
+        `NotSupportedError` if it has none.
+        """
         format_name = self.entries[name]["dtype"]
         numpy_name = DTYPES.get(format_name)
         native = None
@@ -156,7 +163,8 @@ class _Reader:
             if not dtype.startswith(NOT_NUMPYS):
                 return make(owner, "tensor", native_dtype, device, numbers)
         except ValueError as error:
-            # An empty tensor may have an absurd shape, and some dtypes must be enabled first.
+            # An empty tensor may have an absurd shape, and some dtypes must be
+            # enabled first.
             reason: BaseException = error
             if isinstance(error, errors.ArgumentError) and error.__cause__:
                 reason = error.__cause__
@@ -175,7 +183,10 @@ class _Reader:
 
 
 def _in_numpy(dtype: str) -> np.dtype[Any]:
-    """NumPy's dtype of that name; integers of the same width if NumPy does not have it."""
+    """NumPy's dtype of that name.
+
+    Integers of the same width if NumPy does not have it.
+    """
     if dtype.startswith(NOT_NUMPYS):
         return np.dtype("u2" if "16" in dtype else "u1")
     return np.dtype(dtype)
@@ -204,7 +215,8 @@ def write(tree: Any, path: str) -> None:
     partial = os.path.join(os.path.dirname(target), f".{os.urandom(8).hex()}.part")
     try:
         with open(partial, "xb") as file:
-            # The mode that the umask gives. The library would deny the file to all other users.
+            # The mode that the umask gives. The library would deny the file to
+            # all other users.
             mode = os.fstat(file.fileno()).st_mode
         if os.path.exists(target):
             mode = os.stat(target).st_mode
@@ -224,7 +236,10 @@ def write(tree: Any, path: str) -> None:
 
 
 def _number_and_reason(error: Exception) -> tuple[int, str]:
-    """The error's number and text; in an error of the library the number is in its message."""
+    """The error's number and text.
+
+    In an error of the library the number is in its message.
+    """
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno, error.strerror or str(error)
     match = re.search(r"os error (\d+)", str(error))
@@ -286,7 +301,8 @@ def _saved_dtype(owner: Backend, tensor: Tensor, name: str) -> str:
     with suppress(errors.MixedDeviceError):  # values on several devices can be gathered
         owner.placement.device_of(tensor)  # raises for a tensor without values
     if owner.load("collectives").has("kind"):
-        # Raises for a tensor that is not a plain array: another one would be saved.
+        # Raises for a tensor that is not a plain array: another one would be
+        # saved.
         owner.collectives.kind(tensor)
     dtype = dtype_name(tensor.dtype).removesuffix("_")  # bool_ under NumPy 1
     if dtype not in DTYPES.values() and owner.creation.has("dtype"):  # type: ignore[attr-defined]  # a Capability

@@ -1,7 +1,8 @@
 """``save`` and ``load``: a tree of tensors in a file, bit for bit, for any framework.
 
-The file is a safetensors file, which other programs can read: each tensor is named by its path.
-What the format cannot express, the containers and what is shared, is in its metadata as JSON.
+The file is a safetensors file, which other programs can read: each tensor is
+named by its path. What the format cannot express, the containers and what is
+shared, is in its metadata as JSON.
 """
 
 import os
@@ -21,25 +22,29 @@ __all__ = ["load", "save"]
 def save(tree: Any, path: str | PathLike[str]) -> None:
     """Write the tensors of a tree into a safetensors file, from any device, bit for bit.
 
-    The tree is nested dicts, ordered dicts, lists and tuples of tensors; numbers, strings and
-    ``None`` are kept too, and a tensor that appears twice is written once. The file is written
-    under another name and replaces an existing one only when it is complete and on the disk; an
-    error leaves nothing behind. In a distributed job rank 0 writes, and the others wait for it; if
-    it fails, the job fails. Before `distributed.init` and after `distributed.shutdown` each process
-    writes for itself, and the last complete file stays.
+    The tree is nested dicts, ordered dicts, lists and tuples of tensors;
+    numbers, strings and ``None`` are kept too, and a tensor that appears twice
+    is written once. The file is written under another name and replaces an
+    existing one only when it is complete and on the disk; an error leaves
+    nothing behind. In a distributed job rank 0 writes, and the others wait for
+    it; if it fails, the job fails. Before `distributed.init` and after
+    `distributed.shutdown` each process writes for itself, and the last
+    complete file stays.
 
     Parameters
     ----------
     tree
-        A tensor, or nested containers. For a model, save its parameters in a dict.
+        A tensor, or nested containers. For a model, save its parameters in a
+        dict.
     path
-        The path of the file. Links are followed: the file that a link points to is written.
+        The path of the file. Links are followed: the file that a link points
+        to is written.
 
     Raises
     ------
     ArgumentTypeError
-        The tree contains something that cannot be saved: a model, a set, an object; its path is
-        named.
+        The tree contains something that cannot be saved: a model, a set, an
+        object; its path is named.
     NotSupportedError
         The format does not have a tensor's dtype.
     UnknownPlacementError
@@ -74,8 +79,9 @@ def save(tree: Any, path: str | PathLike[str]) -> None:
 def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
     """The tree that `save` has written, with tensors of the chosen framework on the device.
 
-    Without a device, they are where new tensors are created. A file that another program wrote is
-    loaded as a dict of its tensors. Besides the result, it needs memory for one tensor at a time.
+    Without a device, they are where new tensors are created. A file that
+    another program wrote is loaded as a dict of its tensors. Besides the
+    result, it needs memory for one tensor at a time.
 
     Raises
     ------
@@ -92,8 +98,8 @@ def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
     BackendNotInstalledError
         The package safetensors is missing.
     OSError
-        There is no such file, or it cannot be read; a folder, a device or a pipe is not read at
-        all.
+        There is no such file, or it cannot be read; a folder, a device or a
+        pipe is not read at all.
 
     Examples
     --------

@@ -25,7 +25,10 @@ _CONTAINERS: dict[str, Any] = {
 
 
 class Structure:
-    """The structure of a tree as JSON, and its tensors by name. Shared tensors have one name."""
+    """The structure of a tree as JSON, and its tensors by name.
+
+    Shared tensors have one name.
+    """
 
     def __init__(self, tree: Any) -> None:
         self.tensors: dict[str, tuple[Backend, Tensor]] = {}
@@ -91,7 +94,8 @@ class Structure:
 def rebuild(structure: Any, tensors: dict[str, Tensor]) -> Any:
     """The tree with this structure.
 
-    `ValueError`: the structure is invalid, or does not contain one of the tensors.
+    `ValueError`: the structure is invalid, or does not contain one of the
+    tensors.
     """
     version = structure.get("version") if isinstance(structure, dict) else None
     if version != VERSION:

@@ -1,4 +1,7 @@
-"""Blocks: those that decorate functions, too; and one with environment variables that a framework reads once."""
+"""Blocks: those that decorate functions, too.
+
+And one with environment variables that a framework reads once.
+"""
 
 import os
 from collections.abc import Awaitable, Callable, Generator, Mapping

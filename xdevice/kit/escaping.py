@@ -4,7 +4,8 @@ import json
 import re
 from typing import Any
 
-# control characters, changes of the writing direction, line ends, halves of surrogate pairs
+# control characters, changes of the writing direction, line ends, halves of
+# surrogate pairs
 _CONTROL = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )

@@ -19,7 +19,8 @@ _SIOCGIFNETMASK = 0x891B
 def settings(hosts: Sequence[str], address: str | None, interface: str | None) -> dict[str, str]:
     """The variable that names gloo's network interface.
 
-    By default gloo takes the interface of the host's name, which is often loopback.
+    By default gloo takes the interface of the host's name, which is often
+    loopback.
     """
     if os.environ.get(INTERFACE):
         return {}
@@ -37,8 +38,8 @@ def settings(hosts: Sequence[str], address: str | None, interface: str | None) -
 def check_first_address(hosts: Sequence[str], address: str | None, interface: str | None) -> None:
     """Raise if gloo, given an interface, would use an address of another subnet than the job's.
 
-    gloo takes the interface's first address. A secondary address with a label has its own
-    interface.
+    gloo takes the interface's first address. A secondary address with a label
+    has its own interface.
     """
     if os.environ.get(INTERFACE) or not address or not interface or len(set(hosts)) == 1:
         return
@@ -54,7 +55,10 @@ def check_first_address(hosts: Sequence[str], address: str | None, interface: st
 
 
 def _first_address(interface: str) -> IPv4Interface | None:
-    """The first IPv4 address of the interface, with its network; ``None`` if it is not known."""
+    """The first IPv4 address of the interface, with its network.
+
+    ``None`` if it is not known.
+    """
     with suppress(ImportError, OSError):
         import fcntl  # not on Windows
 

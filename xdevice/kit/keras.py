@@ -1,7 +1,8 @@
 """Keras's models, layers, optimizers, metrics, seed generators and variables, on any framework that Keras runs on.
 
-Where a variable's values are, and how they are exchanged, is each adapter's. Keras is never
-imported here: a program that has not imported it has no Keras object.
+Where a variable's values are, and how they are exchanged, is each adapter's.
+Keras is never imported here: a program that has not imported it has no Keras
+object.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ def choose(framework: str) -> None:
 
 
 def running_on(framework: str) -> Any:
-    """The module ``keras``, if it is imported and runs on that framework; else ``None``."""
+    """The module ``keras``, if it is imported and runs on that framework.
+
+    Else ``None``.
+    """
     keras: Any = sys.modules.get("keras")
     loaded = hasattr(keras, "Variable") and hasattr(keras, "Model")  # else half imported
     return keras if loaded and keras.config.backend() == framework else None
@@ -43,7 +47,8 @@ def role(cls: type, framework: str) -> Role | None:
     keras = running_on(framework)
     if keras is None:
         return None
-    # the class that Variable extends: up to Keras 3.5 at least, layers make theirs of that
+    # the class that Variable extends: up to Keras 3.5 at least, layers make
+    # theirs of that
     if issubclass(cls, (keras.Variable.__base__, keras.KerasTensor)):
         return "tensor"
     holders = (
@@ -71,14 +76,20 @@ def value_of(tensor: Any) -> Any:
 
 
 def with_value(variable: Any, value: Any) -> Any:
-    """Another Keras variable like that one, with the value; with its path, constraint and regularizer."""
+    """Another Keras variable like that one, with the value.
+
+    With its path, constraint and regularizer.
+    """
     another = copy.copy(variable)
     another._value = value
     return another
 
 
 def layers(model: Any) -> list[Any]:
-    """Every layer of the model, itself included; none of an optimizer, metric or seed generator."""
+    """Every layer of the model, itself included.
+
+    None of an optimizer, metric or seed generator.
+    """
     return list(model._flatten_layers()) if hasattr(model, "_flatten_layers") else []
 
 
@@ -116,7 +127,10 @@ def forget_compiled(model: Any) -> None:
 
 
 def copies(models: list[Any]) -> list[Any]:
-    """Copies of Keras's objects, on any device, as Keras saves and loads them; layers that they share stay shared."""
+    """Copies of Keras's objects, on any device, as Keras saves and loads them.
+
+    Layers that they share stay shared.
+    """
     ours = [model for model in models if layers(model)]
     shared = _shared(ours)
     try:
@@ -189,7 +203,10 @@ def _shared(models: list[Any]) -> list[Any]:
 
 
 def _together(shared: list[Any], models: list[Any]) -> list[Any]:
-    """Copies of all as parts of one layer. What comes first is what Keras finds again in what comes later."""
+    """Copies of all as parts of one layer.
+
+    What comes first is what Keras finds again in what comes later.
+    """
     saving = sys.modules["keras"].saving
 
     class Bundle(sys.modules["keras"].layers.Layer):  # type: ignore[misc]  # known at run time

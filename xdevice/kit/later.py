@@ -1,6 +1,7 @@
 """Results whose work is done later: coroutines, generators, and other awaitables and iterators.
 
-`within` lets their steps run within a block, for functions that a block decorates.
+`within` lets their steps run within a block, for functions that a block
+decorates.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ Block = AbstractContextManager[Any]
 def runs_later(result: object) -> bool:
     """Whether the result's work is done later: when it is awaited or iterated.
 
-    Or when it is entered, if a function decorated by ``contextmanager`` has returned it.
+    Or when it is entered, if a function decorated by ``contextmanager`` has
+    returned it.
     """
     if type(result) in _ITERATORS_OF_CONTAINERS or isinstance(result, IOBase):
         return False
@@ -49,8 +51,8 @@ def runs_later(result: object) -> bool:
 def within(block: Block, result: object) -> object | None:
     """The same work, each step of it within the block; ``None`` for a result that cannot be wrapped.
 
-    Such are tasks and futures, which have started or run elsewhere, and blocks made by
-    ``contextlib``.
+    Such are tasks and futures, which have started or run elsewhere, and blocks
+    made by ``contextlib``.
     """
     decorate = _decorator_for(result)
     if decorate is not None:
@@ -66,8 +68,8 @@ def within(block: Block, result: object) -> object | None:
 def _decorator_for(result: object) -> Callable[..., Callable[..., Any]] | None:
     """What decorates a function that returns this; ``None`` if the result has to be wrapped.
 
-    A coroutine that is also an asynchronous context manager, as an HTTP request of aiohttp, has to:
-    a plain coroutine could not be entered.
+    A coroutine that is also an asynchronous context manager, as an HTTP
+    request of aiohttp, has to: a plain coroutine could not be entered.
     """
     if isinstance(result, Coroutine):
         return None if isinstance(result, _CONTEXT_MANAGERS) else awaiting
@@ -79,7 +81,10 @@ def _decorator_for(result: object) -> Callable[..., Callable[..., Any]] | None:
 
 
 class _Wrapper:
-    """An object of another class: its steps run within the block; its attributes are its own."""
+    """An object of another class: its steps run within the block.
+
+    Its attributes are its own.
+    """
 
     def __init__(self, wrapped: Any, block: Block) -> None:
         self._wrapped = wrapped
@@ -176,7 +181,8 @@ def _started(decorate: Callable[..., Callable[..., Any]], result: Any, block: Bl
 def awaiting(start: Callable[..., Any], block: Block) -> Callable[..., Coroutine[Any, Any, Any]]:
     """A coroutine function that awaits within the block.
 
-    The block stays open until then, so that it also holds for tasks that the coroutine starts.
+    The block stays open until then, so that it also holds for tasks that the
+    coroutine starts.
     """
 
     async def awaited(*args: Any, **kwargs: Any) -> Any:

@@ -3,7 +3,8 @@
 import ctypes
 from typing import Any
 
-# Up to this number of bytes all are read, and of more bytes about as many, evenly spread.
+# Up to this number of bytes all are read, and of more bytes about as many,
+# evenly spread.
 _SAMPLE = 4096
 
 
@@ -18,7 +19,10 @@ def mark(address: int, nbytes: int) -> int:
 
 
 def mark_of(array: Any) -> int:
-    """The mark of a NumPy array's memory; 0 if the memory is not contiguous, or has objects."""
+    """The mark of a NumPy array's memory.
+
+    0 if the memory is not contiguous, or has objects.
+    """
     if not array.flags.forc or array.dtype.hasobject:
         return 0
     return mark(array.ctypes.data, array.nbytes)

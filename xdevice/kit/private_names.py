@@ -1,10 +1,12 @@
 """Names that a framework does not promise to keep, what needs each, and what the installed version lacks.
 
-An adapter lists them in ``names.txt`` beside its module ``private_names``, by the *feature* that
-needs them. A name is checked when it is used. If the framework has removed it, or changed its
-parameters, the feature is missing: what calls it raises a `NotSupportedError` with the feature and
-the version that has it. Virtual GPUs are refused only if a name is missing that is essential to
-them. ``xdevice doctor`` lists what is missing in each framework that is installed.
+An adapter lists them in ``names.txt`` beside its module ``private_names``, by
+the *feature* that needs them. A name is checked when it is used. If the
+framework has removed it, or changed its parameters, the feature is missing:
+what calls it raises a `NotSupportedError` with the feature and the version
+that has it. Virtual GPUs are refused only if a name is missing that is
+essential to them. ``xdevice doctor`` lists what is missing in each framework
+that is installed.
 """
 
 import inspect
@@ -30,9 +32,11 @@ class PrivateName:
 
     path: str  # the module and the attribute: torch.nn:Module._apply
     feature: str  # what needs it
-    # what it must take, in this order and perhaps among others, if its signature can be read
+    # what it must take, in this order and perhaps among others, if its
+    # signature can be read
     parameters: tuple[str, ...] = ()
-    # the adapter does without it, or adds it; the path may be a pattern: torch._C:_*
+    # the adapter does without it, or adds it; the path may be a pattern:
+    # torch._C:_*
     optional: bool = False
     essential: bool = False  # without it there are no virtual GPUs
 
@@ -86,17 +90,18 @@ def hint(package: str, tried: Tried) -> str:
 class PrivateNames:
     """The private names of one framework, read from ``names.txt`` beside the module of that ``__file__``.
 
-    A line in brackets names the lists that have the rows below it. A row is an owner, its names,
-    their parameters in parentheses if they matter, two dashes and the feature. Indented lines
-    continue a row, and a word in braces stands for one of ``words``. The first character of a row
-    says what happens if one of its names is missing:
+    A line in brackets names the lists that have the rows below it. A row is an
+    owner, its names, their parameters in parentheses if they matter, two
+    dashes and the feature. Indented lines continue a row, and a word in braces
+    stands for one of ``words``. The first character of a row says what happens
+    if one of its names is missing:
 
     - ``!``: virtual GPUs are refused;
     - ``?``: nothing, since the adapter does without the name, or adds it;
     - none: the feature is missing, and nothing that it needs is replaced.
 
-    A row that begins with ``>`` has the feature's entrances: public functions, too, which raise if
-    it is missing.
+    A row that begins with ``>`` has the feature's entrances: public functions,
+    too, which raise if it is missing.
     """
 
     def __init__(
@@ -147,8 +152,8 @@ class PrivateNames:
     def check(self, *lists: str, imported_only: bool = False) -> None:
         """Refuse virtual GPUs if an essential name of these lists is missing; the entrances of other features raise.
 
-        With ``imported_only``, names of modules that are not imported yet are left to `replace` and
-        `value`.
+        With ``imported_only``, names of modules that are not imported yet are
+        left to `replace` and `value`.
         """
         names = self.of(*lists)
         for name in names:
@@ -172,13 +177,19 @@ class PrivateNames:
         return not self._is_missing(feature, imported_only=True)
 
     def value(self, path: str) -> Any:
-        """What the framework has under that name; a function that raises, if the name is missing."""
+        """What the framework has under that name.
+
+        A function that raises, if the name is missing.
+        """
         name = self._listed(path)
         change = _change(name, imported_only=False)
         return self._refusal(name.feature, change) if change else getattr(*resolved(path))
 
     def module(self, name: str) -> Any:
-        """The framework's module; if it is missing, an object whose attributes raise."""
+        """The framework's module.
+
+        If it is missing, an object whose attributes raise.
+        """
         try:
             return import_module(name)
         except ImportError:
@@ -241,7 +252,10 @@ class PrivateNames:
         raise LookupError(f"{path} is private, and names.txt does not list it")
 
     def _is_missing(self, feature: str, imported_only: bool) -> bool:
-        """Whether the feature lacks a name; its entrances raise then, from now on."""
+        """Whether the feature lacks a name.
+
+        Its entrances raise then, from now on.
+        """
         change = self._first_change(feature, imported_only)
         if not change:
             return False
@@ -251,7 +265,10 @@ class PrivateNames:
         return True
 
     def _first_change(self, feature: str, imported_only: bool = False) -> str:
-        """What has changed in the first changed name that the feature needs; empty if none has changed."""
+        """What has changed in the first changed name that the feature needs.
+
+        Empty if none has changed.
+        """
         names = [name for name in self._all if name.feature == feature]
         if not names:
             raise LookupError(f"names.txt lists nothing for {feature!r}")

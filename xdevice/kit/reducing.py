@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# Numbers of processes for which equal values add up exactly in any order; not three, five or eight.
+# Numbers of processes for which equal values add up exactly in any order; not
+# three, five or eight.
 _EXACT = (1, 2, 4)
 _WIDER = {"float32": "float64", "complex64": "complex128"}
 _NARROW = ("float16", "bfloat16", "float8")
@@ -12,8 +13,9 @@ _NARROW = ("float16", "bfloat16", "float8")
 def summed_in(name: str, size: int) -> str:
     """The dtype in which numbers of the named dtype are added up for their mean over ``size`` processes.
 
-    The sum of equal numbers is exact in it, and the sum of narrow ones does not overflow. No dtype
-    is wider than float64: the last bit of its mean may differ.
+    The sum of equal numbers is exact in it, and the sum of narrow ones does
+    not overflow. No dtype is wider than float64: the last bit of its mean may
+    differ.
 
     >>> summed_in("float16", 2), summed_in("float32", 2), summed_in("float32", 3)
     ('float32', 'float32', 'float64')

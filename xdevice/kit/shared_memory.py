@@ -1,12 +1,14 @@
 """Collectives of the processes of one host through memory that they share, without any socket.
 
-Each process writes its vector into a row of a file that all have mapped. After a barrier each
-process reduces its own part of the columns, or all columns of a short vector. It adds up in the
-order of ranks, so every process and every run gets the same bits.
+Each process writes its vector into a row of a file that all have mapped. After
+a barrier each process reduces its own part of the columns, or all columns of a
+short vector. It adds up in the order of ranks, so every process and every run
+gets the same bits.
 
-The file and the barrier's FIFOs are in a folder of mode 0700 with a name that cannot be guessed.
-The folder is removed as soon as every process has opened the files in it. So the system frees the
-memory when the last process ends, also when that process is killed.
+The file and the barrier's FIFOs are in a folder of mode 0700 with a name that
+cannot be guessed. The folder is removed as soon as every process has opened
+the files in it. So the system frees the memory when the last process ends,
+also when that process is killed.
 """
 
 import mmap
@@ -27,10 +29,11 @@ from xdevice.kit.reducing import summed_in
 
 Array = np.ndarray[Any, Any]
 
-# Of the memory, for any number of processes: it fits into a processor's cache and a container's
-# /dev/shm.
+# Of the memory, for any number of processes: it fits into a processor's cache
+# and a container's /dev/shm.
 _BYTES = 16 << 20
-# Bytes of all rows together that each process reduces alone, which is faster than another barrier.
+# Bytes of all rows together that each process reduces alone, which is faster
+# than another barrier.
 _SMALL = 1 << 16
 _PAGE = 4096  # a row's length is a multiple of it
 _POLL_INTERVAL = 0.005  # seconds between checks for the folder, which rank 0 makes
@@ -40,16 +43,18 @@ _COMBINE = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
 class SharedMemory:
     """One process's part in the collectives.
 
-    The memory has two halves with one row for each process in each. ``name`` is a secret of the job
-    that no other job has. `DistributedTimeoutError`: rank 0 has not made the memory within
-    ``timeout`` seconds, or has made it in another container.
+    The memory has two halves with one row for each process in each. ``name``
+    is a secret of the job that no other job has. `DistributedTimeoutError`:
+    rank 0 has not made the memory within ``timeout`` seconds, or has made it
+    in another container.
     """
 
     def __init__(self, rank: int, size: int, name: str, timeout: float) -> None:
         self.rank, self.size, self._timeout = rank, size, timeout
         self._row_bytes = max(_PAGE, _BYTES // (2 * size) // _PAGE * _PAGE)
         self._half = 0
-        # Descriptors of FIFOs: rank 0 has one for every other process, the others one for rank 0.
+        # Descriptors of FIFOs: rank 0 has one for every other process, the
+        # others one for rank 0.
         self._writers: list[int] = []
         self._readers: list[int] = []
         folder = _parent() / f"xdevice-{name}"
@@ -62,7 +67,8 @@ class SharedMemory:
     def all_reduce(self, vector: Array, op: str) -> Array:
         """The ``sum``, ``mean``, ``max`` or ``min`` of all vectors; NaN if one of them has NaN.
 
-        Floating-point numbers of 16 bits and fewer are added up in ``float32`` and rounded once.
+        Floating-point numbers of 16 bits and fewer are added up in ``float32``
+        and rounded once.
         """
         result = np.empty_like(vector)
         for piece, rows in self._pieces(vector):
@@ -108,8 +114,9 @@ class SharedMemory:
     def _pieces(self, vector: Array) -> Iterator[tuple[slice, Array]]:
         """Parts of the vector that fit into a row, and the rows of memory for each.
 
-        They alternate between the halves of the memory: a process that writes into one half has
-        passed the other half's barrier, so all processes have read what this half contained.
+        They alternate between the halves of the memory: a process that writes
+        into one half has passed the other half's barrier, so all processes
+        have read what this half contained.
         """
         step = self._row_bytes // vector.itemsize
         for begin in range(0, vector.size, step):
@@ -128,7 +135,8 @@ class SharedMemory:
     def _barrier(self) -> None:
         """Return when every process has called it.
 
-        The kernel makes what was written to the memory before a FIFO visible to the FIFO's reader.
+        The kernel makes what was written to the memory before a FIFO visible
+        to the FIFO's reader.
         """
         try:
             if self.rank:
@@ -200,8 +208,8 @@ class SharedMemory:
 def join_on_one_host(job: Job, timeout: float, engine: str) -> SharedMemory | None:
     """A one-host job's shared memory; ``None`` if the job spans hosts or trusts its network.
 
-    `DistributedError`: the system has no FIFOs (Windows). The message says that ``engine``, which
-    would replace the memory, listens on all interfaces.
+    `DistributedError`: the system has no FIFOs (Windows). The message says
+    that ``engine``, which would replace the memory, listens on all interfaces.
     """
     if job.trusts_network or not all(map(is_loopback, job.hosts)):
         return None
@@ -222,7 +230,10 @@ def _parent() -> Path:
 
 
 def _lock(memory: int) -> None:
-    """Lock the file while it is open; `BlockingIOError` if another process has locked it."""
+    """Lock the file while it is open.
+
+    `BlockingIOError` if another process has locked it.
+    """
     import fcntl  # not on Windows
 
     fcntl.flock(memory, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -248,7 +259,10 @@ def _reserve(file: int, size: int) -> None:
 
 
 def _reduced(rows: Array, op: str) -> Array:
-    """The rows reduced to one. Numbers of 16 bits are added up in ``float32`` and rounded once."""
+    """The rows reduced to one.
+
+    Numbers of 16 bits are added up in ``float32`` and rounded once.
+    """
     dtype = rows.dtype
     averaged = len(rows) if op == "mean" else 1
     wide = np.dtype(summed_in(dtype.name, averaged))

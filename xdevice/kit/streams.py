@@ -10,7 +10,10 @@ Wait = Callable[[Sequence[Any]], None]
 
 
 class OwnStream(nullcontext[None]):
-    """The framework's own stream, which has every copy; ``wait`` waits for tensors."""
+    """The framework's own stream, which has every copy.
+
+    ``wait`` waits for tensors.
+    """
 
     def __init__(self, wait: Wait) -> None:
         super().__init__()

@@ -12,7 +12,10 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)")
 
 
 def parsed_size(text: str) -> int:
-    """The bytes of ``4GiB``, ``512 MiB`` or ``1000``; 0 where the text is not a size."""
+    """The bytes of ``4GiB``, ``512 MiB`` or ``1000``.
+
+    0 where the text is not a size.
+    """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         return 0

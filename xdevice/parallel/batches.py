@@ -38,23 +38,25 @@ class Shards(list[Any]):
 def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
     """One tree for each device, with its part of the rows of every tensor, in order.
 
-    Rows are along the first axis, and all tensors have the same number of rows. If that cannot be
-    divided evenly, the first devices get one more: 10 rows over 4 devices are 3, 3, 2 and 2. Plain
-    data is in every part; arrays of text and dates are split, and stay on the host. A part may
-    share memory with the batch if the batch is on its device. Gradients may not flow.
+    Rows are along the first axis, and all tensors have the same number of
+    rows. If that cannot be divided evenly, the first devices get one more: 10
+    rows over 4 devices are 3, 3, 2 and 2. Plain data is in every part; arrays
+    of text and dates are split, and stay on the host. A part may share memory
+    with the batch if the batch is on its device. Gradients may not flow.
 
     Raises
     ------
     ArgumentError
-        There are no devices or fewer rows than devices, a tensor has no axes, or tensors have
-        different lengths.
+        There are no devices or fewer rows than devices, a tensor has no axes,
+        or tensors have different lengths.
     ArgumentTypeError
         ``devices`` is not a list.
     DeviceNotFoundError, DeviceSpellingError
-        The chosen framework does not have the device, or the string does not name one.
+        The chosen framework does not have the device, or the string does not
+        name one.
     NotATensorError
-        The batch contains no tensor, or an object without rows that holds tensors: a model, a
-        packed sequence.
+        The batch contains no tensor, or an object without rows that holds
+        tensors: a model, a packed sequence.
     NotSupportedError
         The framework cannot split such a tensor, a sparse one for example.
 
@@ -68,7 +70,10 @@ def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
 
 
 def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[list[Any], list[int]]:
-    """A tree for each device, with its part of the rows; and the number of rows of each part."""
+    """A tree for each device, with its part of the rows.
+
+    And the number of rows of each part.
+    """
     flat = flatten(tree)
     splittable_leaves = flat.each(_splittable)
     sizes = _sizes(flat, splittable_leaves, len(devices))
@@ -85,7 +90,10 @@ def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[li
 
 
 def split_arguments(batch: Sequence[Any], devices: Sequence[Device]) -> tuple[list[Any], list[int]]:
-    """A function's arguments for each device, and the numbers of rows. `Shards` are not split."""
+    """A function's arguments for each device, and the numbers of rows.
+
+    `Shards` are not split.
+    """
     prefetched = [argument for argument in batch if isinstance(argument, Shards)]
     if not prefetched:
         return shards(tuple(batch), devices, non_blocking=True)
@@ -106,7 +114,10 @@ def split_arguments(batch: Sequence[Any], devices: Sequence[Device]) -> tuple[li
 
 
 class _Splittable(NamedTuple):
-    """A tensor of a batch that is split. Text and dates are split, too, but not moved."""
+    """A tensor of a batch that is split.
+
+    Text and dates are split, too, but not moved.
+    """
 
     tensor: Tensor
     owner: Backend
@@ -129,7 +140,10 @@ class _Splittable(NamedTuple):
 
 
 def _splittable(_: int, leaf: Leaf) -> _Splittable | None:
-    """A leaf that is split; ``None`` for plain data, which is in every part as it is."""
+    """A leaf that is split.
+
+    ``None`` for plain data, which is in every part as it is.
+    """
     ownership = leaf_ownership(leaf)
     if ownership is None:
         return None
@@ -158,7 +172,10 @@ def _shape(tensor: Tensor, owner: Backend) -> tuple[int, ...]:
 
 
 def _sizes(flat: Flat, leaves: list[_Splittable | None], k: int) -> list[int]:
-    """The number of rows for each of ``k`` devices; an error if the tensors do not correspond."""
+    """The number of rows for each of ``k`` devices.
+
+    An error if the tensors do not correspond.
+    """
     shapes = [leaf.shape for leaf in leaves if leaf is not None]
     if not shapes:
         raise NotATensorError(

@@ -44,23 +44,27 @@ def data_parallel(
 ) -> Callable[..., tuple[Any, Any]]:
     """A training step on all devices: ``step(params, *batch)`` returns the loss and its gradients.
 
-    They equal those of ``value_and_grad(fn)(params, *batch)`` on one device. The batch is split
-    over the devices as by `split_batch`, and the results are weighted by the numbers of rows.
-    ``fn`` runs once per device, within a `scope` of it, and in several threads if the framework
-    supports that. Random numbers and statistics over the batch differ from those on one device.
+    They equal those of ``value_and_grad(fn)(params, *batch)`` on one device.
+    The batch is split over the devices as by `split_batch`, and the results
+    are weighted by the numbers of rows. ``fn`` runs once per device, within a
+    `scope` of it, and in several threads if the framework supports that.
+    Random numbers and statistics over the batch differ from those on one
+    device.
 
-    A batch from `prefetch` for the same devices is split already: ``step(params, parts)``.
+    A batch from `prefetch` for the same devices is split already:
+    ``step(params, parts)``.
 
-    ``params`` is either a tree of tensors or `Replicas`. A tree is copied to each device that it is
-    not on, and the loss and the gradients are on the parameters' own devices. `Replicas`, made by
-    `replicate` for these devices, are used as they are; then the gradients are `Replicas`, too,
-    with equal values, and the loss is on the first device.
+    ``params`` is either a tree of tensors or `Replicas`. A tree is copied to
+    each device that it is not on, and the loss and the gradients are on the
+    parameters' own devices. `Replicas`, made by `replicate` for these devices,
+    are used as they are; then the gradients are `Replicas`, too, with equal
+    values, and the loss is on the first device.
 
     Parameters
     ----------
     fn
-        ``fn(params, *batch)`` returns the loss of its rows, a tensor of one number. It may be a
-        function that the framework has compiled.
+        ``fn(params, *batch)`` returns the loss of its rows, a tensor of one
+        number. It may be a function that the framework has compiled.
     devices
         The devices to compute on; a device may be listed twice.
     reduction
@@ -72,15 +76,19 @@ def data_parallel(
     Raises
     ------
     ArgumentError
-        There are no devices, or the reduction is unknown. On calling: as for `split_batch` and
-        `value_and_grad`, or the replicas are not for these devices.
+        There are no devices, or the reduction is unknown. On calling: as for
+        `split_batch` and `value_and_grad`, or the replicas are not for these
+        devices.
     ArgumentTypeError
-        ``fn`` cannot be called. On calling: the loss is not of floating-point numbers, the
-        parameters are in a set, or the replicas are in a plain list.
+        ``fn`` cannot be called. On calling: the loss is not of floating-point
+        numbers, the parameters are in a set, or the replicas are in a plain
+        list.
     DeviceNotFoundError, DeviceSpellingError
-        The chosen framework does not have the device, or the string does not name one.
+        The chosen framework does not have the device, or the string does not
+        name one.
     NotSupportedError
-        On calling: the framework has no gradients, or this is inside `value_and_grad`.
+        On calling: the framework has no gradients, or this is inside
+        `value_and_grad`.
 
     Examples
     --------
@@ -169,7 +177,8 @@ class _Step:
         results = self._compute(calls, [parameters_in([flat])[1] for flat in flats], owner)
         notify_listeners(self._fn)
         homes = [self._devices[0]] * (len(parameters) + 1)
-        # on the first device the result of the reduction itself, on the others copies of it
+        # on the first device the result of the reduction itself, on the others
+        # copies of it
         destinations = [None, *range(1, len(flats))]
         tensors_by_replica = self._reduce(results, sizes, owner, homes, destinations)
         loss = tensors_by_replica[0][-1]
@@ -181,7 +190,10 @@ class _Step:
     def _calls(
         self, flats: list[Flat], batch: Sequence[Tree], owner: Backend
     ) -> tuple[list[Call], list[int]]:
-        """The call of the loss on each device, with these parameters; and the numbers of rows."""
+        """The call of the loss on each device, with these parameters.
+
+        And the numbers of rows.
+        """
         parts, sizes = split_arguments(batch, self._devices)
         how = Differentiation((0,), owner, self._has_aux)
         calls = [
@@ -236,7 +248,8 @@ class _Step:
     ) -> list[list[Tensor]]:
         """The gradients and then the loss of the whole batch, reduced on their homes.
 
-        There is one list for each destination: the number of a replica, or ``None`` for the homes.
+        There is one list for each destination: the number of a replica, or
+        ``None`` for the homes.
         """
         tensors_by_shard = [[*result.gradients, result.loss] for result in results]
         if len(results) == 1:
@@ -256,7 +269,10 @@ class _Step:
 
 
 def _checked_parameters(flat: Flat) -> tuple[Backend, list[Tensor]]:
-    """The tensors of a tree and their framework; an error for one that is not a plain array."""
+    """The tensors of a tree and their framework.
+
+    An error for one that is not a plain array.
+    """
     owner, parameters = parameters_in([flat])
     for tensor in parameters:
         owner.collectives.kind(tensor)  # raises the error

@@ -1,10 +1,11 @@
 """``prefetch``: the next batches travel while this one is computed with.
 
-There is no thread. The source is called where the loop asks for a batch, some batches ahead, so
-that all that belongs to a thread or a context is the loop's there, too: settings, random numbers,
-gradients. A copy is begun there, and what makes it goes on by itself: a stream of the GPU's, the
-framework's own threads, a stated bus. It is waited for before the source is called again, which may
-write into the memory that it has given.
+There is no thread. The source is called where the loop asks for a batch, some
+batches ahead, so that all that belongs to a thread or a context is the loop's
+there, too: settings, random numbers, gradients. A copy is begun there, and
+what makes it goes on by itself: a stream of the GPU's, the framework's own
+threads, a stated bus. It is waited for before the source is called again,
+which may write into the memory that it has given.
 """
 
 from collections import deque
@@ -36,8 +37,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _HOST = Device("cpu", 0)
-# Tensors of at most so many bytes are packed into one vector if there are so many of a dtype: it is
-# quicker then, by benchmarks/transfers.py.
+# Tensors of at most so many bytes are packed into one vector if there are so
+# many of a dtype: it is quicker then, by benchmarks/transfers.py.
 _PACKED_SIZE = 2**14
 _PACKED_NUMBER = 16
 
@@ -46,7 +47,8 @@ class Placed(NamedTuple):
     """A batch on its device, or on its way there."""
 
     batch: Any
-    # whether any part was copied to the device; then the parts that stay are copies, too
+    # whether any part was copied to the device; then the parts that stay are
+    # copies, too
     has_travelled: bool
     under_way: Sequence[Event] = ()  # the copies that may not have ended
 
@@ -58,7 +60,10 @@ class Placed(NamedTuple):
 
 
 class Prefetched(Generic[T_co]):
-    """The batches of an iterable, each placed; it can be iterated as often as the iterable, and has its length."""
+    """The batches of an iterable, each placed.
+
+    It can be iterated as often as the iterable, and has its length.
+    """
 
     def __init__(self, batches: Iterable[Any], place: Callable[[Any], Placed], size: int) -> None:
         self._batches = batches
@@ -96,7 +101,10 @@ class Prefetched(Generic[T_co]):
 
 
 def _may_continue(queue: deque[Placed | Exception]) -> bool:
-    """Wait until the source may write to the last batch's memory again; False if an error ends the source."""
+    """Wait until the source may write to the last batch's memory again.
+
+    False if an error ends the source.
+    """
     if not queue:
         return True
     last = queue[-1]
@@ -139,24 +147,28 @@ def prefetch(
 ) -> Prefetched[Any]:
     """The batches on the device, in order; the next ``size`` are copied while one is used.
 
-    The source runs in the loop's own thread, when the loop asks for a batch, ``size`` batches
-    ahead: it has the loop's settings, and a seeded program draws the same numbers each time. A
-    batch is what the source had yielded, whatever it writes into that memory afterwards. An error
-    of the source is raised where its batch would be, one of a signal's handler at once. Where
-    nothing has to travel, nothing runs ahead. Iterate several times, and ask for ``len``, where
-    ``batches`` has that.
+    The source runs in the loop's own thread, when the loop asks for a batch,
+    ``size`` batches ahead: it has the loop's settings, and a seeded program
+    draws the same numbers each time. A batch is what the source had yielded,
+    whatever it writes into that memory afterwards. An error of the source is
+    raised where its batch would be, one of a signal's handler at once. Where
+    nothing has to travel, nothing runs ahead. Iterate several times, and ask
+    for ``len``, where ``batches`` has that.
 
     Parameters
     ----------
     batches
-        Any iterable of tensors and trees: a data loader, a list, a generator. An iterator has been read ahead when its
-        loop is left.
+        Any iterable of tensors and trees: a data loader, a list, a generator.
+        An iterator has been read ahead when its loop is left.
     device
-        Where to; a list of devices gives the parts of `split_batch`, one for each, which `data_parallel` takes.
+        Where to; a list of devices gives the parts of `split_batch`, one for
+        each, which `data_parallel` takes.
     size
-        How many batches the source runs ahead, which wait on the device beside the one in use.
+        How many batches the source runs ahead, which wait on the device beside
+        the one in use.
     pin
-        Copy to a real GPU by way of page-locked memory, which is quicker, where the framework can.
+        Copy to a real GPU by way of page-locked memory, which is quicker,
+        where the framework can.
 
     Raises
     ------
@@ -247,7 +259,10 @@ class _HostBatch(NamedTuple):
         pin: Callable[[Tensor], Tensor] | None = None,
         non_blocking: bool = False,
     ) -> dict[int, Tensor]:
-        """The tensors on the device, by the same ids; many small ones of a dtype are sent as one vector."""
+        """The tensors on the device, by the same ids.
+
+        Many small ones of a dtype are sent as one vector.
+        """
         owner = self.owner
         new_tensors: dict[int, Tensor] = {}
 
@@ -275,7 +290,10 @@ class _HostBatch(NamedTuple):
                 yield pack
 
     def with_tensors(self, tensors: dict[int, Tensor]) -> Any:
-        """The batch with these tensors in place of its own; its source cannot write to any part of it."""
+        """The batch with these tensors in place of its own.
+
+        Its source cannot write to any part of it.
+        """
 
         def new_leaf(leaf: Any) -> Any:
             return tensors[id(leaf)] if id(leaf) in tensors else plain(leaf)
@@ -305,7 +323,10 @@ def _host_batch(batch: Any) -> _HostBatch | None:
 
 
 def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Placed:
-    """The parts of the batch, each on the way to its device; a batch on the host is split there."""
+    """The parts of the batch, each on the way to its device.
+
+    A batch on the host is split there.
+    """
     sources = devices_of(batch)
     split_on = [_HOST] * len(devices) if sources == {_HOST} else devices
     parts, sizes = shards(batch, split_on, non_blocking=False)

@@ -47,9 +47,9 @@ class Replicas(list[Any]):
 def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
     """Copy a tree to each device, even if it is already there, and once per mention of a device.
 
-    Floating-point tensors in the copies are detached, and require gradients in the framework's own
-    way. A leaf that appears twice is shared within each replica. Models are copied as by
-    `to_device`.
+    Floating-point tensors in the copies are detached, and require gradients in
+    the framework's own way. A leaf that appears twice is shared within each
+    replica. Models are copied as by `to_device`.
 
     Raises
     ------
@@ -58,7 +58,8 @@ def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
     ArgumentTypeError
         ``devices`` is not a list, or the tree contains a set.
     DeviceNotFoundError, DeviceSpellingError
-        The chosen framework does not have the device, or the string does not name one.
+        The chosen framework does not have the device, or the string does not
+        name one.
     NotATensorError
         The tree contains no tensor.
     NotSupportedError
@@ -135,28 +136,30 @@ def _ready_for_gradients(leaf: Leaf) -> Leaf:
 def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
     """Reduce tensors over devices.
 
-    The result is one new tensor per input, on that input's device, with the reduced value. Trees of
-    equal structure may be given instead of tensors; they travel as one vector per device and dtype.
-    Results share no memory, even on one device, and the inputs are not changed. The mean of equal
-    numbers is that number, bit for bit. `xdevice.distributed.all_reduce` reduces over processes: it
-    takes the process's own tensor or tree.
+    The result is one new tensor per input, on that input's device, with the
+    reduced value. Trees of equal structure may be given instead of tensors;
+    they travel as one vector per device and dtype. Results share no memory,
+    even on one device, and the inputs are not changed. The mean of equal
+    numbers is that number, bit for bit. `xdevice.distributed.all_reduce`
+    reduces over processes: it takes the process's own tensor or tree.
 
     Parameters
     ----------
     tensors
-        A list of tensors, or of trees of tensors, one for each device; for `Replicas` the result is
-        `Replicas`. ``None`` and strings in a tree pass through.
+        A list of tensors, or of trees of tensors, one for each device; for
+        `Replicas` the result is `Replicas`. ``None`` and strings in a tree
+        pass through.
     op
         ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``.
 
     Raises
     ------
     ArgumentError
-        The operation is unknown, the list is empty, or the trees differ in structure, shapes,
-        dtypes or frameworks.
+        The operation is unknown, the list is empty, or the trees differ in
+        structure, shapes, dtypes or frameworks.
     ArgumentTypeError
-        A tensor is not of numbers or not a plain array (it is sparse, for example), the mean is of
-        integers, or there is a set in a tree.
+        A tensor is not of numbers or not a plain array (it is sparse, for
+        example), the mean is of integers, or there is a set in a tree.
     NotATensorError
         A leaf is not a tensor, or there are no tensors.
     NotSupportedError
@@ -189,7 +192,8 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
 
 def _reduce_trees(flats: list[Flat], op: str) -> list[Any]:
     columns = _checked_columns(flats, op)
-    # a leaf that appears twice in every tree is reduced once, and shared in the results
+    # a leaf that appears twice in every tree is reduced once, and shared in
+    # the results
     distinct: dict[tuple[int, ...], Column] = {}
     for column in columns:
         if not isinstance(column[0], PASSING):
@@ -212,7 +216,10 @@ def _identity(column: Column) -> tuple[int, ...]:
 
 
 def not_reducible(kind: str, op: str) -> str:
-    """The reason why numbers of that kind cannot be reduced; empty if they can."""
+    """The reason why numbers of that kind cannot be reduced.
+
+    Empty if they can.
+    """
     if kind == "b":
         return "booleans are not numbers; convert them to integers first"
     if kind not in tuple("fiuc"):

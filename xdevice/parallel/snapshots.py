@@ -15,8 +15,8 @@ from xdevice.tensors.trees.tree import flatten
 def snapshot(tree: Any, own: Container[int] = (), tensors: bool = True) -> Any:
     """The tree in containers, tensors and buffers of its own; models and objects of other classes are themselves.
 
-    Leaves whose ids are in ``own`` have memory of their own already; so have all tensors, unless
-    ``tensors``.
+    Leaves whose ids are in ``own`` have memory of their own already; so have
+    all tensors, unless ``tensors``.
     """
 
     def kept(leaf: Any) -> Any:

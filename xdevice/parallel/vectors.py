@@ -31,7 +31,10 @@ class Pack(NamedTuple):
 
 
 def packs_of(tensors: Sequence[Tensor], labels: Sequence[Hashable] | None = None) -> list[Pack]:
-    """The tensors in packs, in order. Tensors with different labels are in different packs."""
+    """The tensors in packs, in order.
+
+    Tensors with different labels are in different packs.
+    """
     packs: dict[Hashable, Pack] = {}
     for i, tensor in enumerate(tensors):
         owner = owner_of(tensor)
@@ -57,7 +60,8 @@ class Bucket(NamedTuple):
     def tensors(self, replica: int | None) -> list[Tensor]:
         """The result in the members' shapes, on the replica's device, or on the home for ``None``.
 
-        Replicas share no memory: replica 0 has the reduced vector itself, the others copies.
+        Replicas share no memory: replica 0 has the reduced vector itself, the
+        others copies.
         """
         if replica is None:
             return self.pack.unpacked(self.vector, [column[0] for column in self.columns])
@@ -109,10 +113,11 @@ def reduce_columns(
 def _weighted_mean(owner: Backend, vectors: Sequence[Vector], weights: Sequence[float]) -> Vector:
     """The weighted mean of vectors; the weights add up to 1.
 
-    The mean of equal numbers is that number, bit for bit. If the number of vectors is a power of 2
-    and the weights are equal, it is computed as the sum times the weight, which is exact. Else the
-    sum of the weighted vectors is rounded on the way, and is therefore limited to the range between
-    the least and the greatest of the vectors.
+    The mean of equal numbers is that number, bit for bit. If the number of
+    vectors is a power of 2 and the weights are equal, it is computed as the
+    sum times the weight, which is exact. Else the sum of the weighted vectors
+    is rounded on the way, and is therefore limited to the range between the
+    least and the greatest of the vectors.
     """
     reduce = owner.collectives.reduce
     n = len(vectors)
@@ -160,5 +165,8 @@ def on_each_device(tensors: Sequence[Tensor], devices: Sequence[Device]) -> list
 
 
 def moved(tensor: Tensor, owner: Backend, device: Device, non_blocking: bool = True) -> Tensor:
-    """The tensor on another device; `MisplacedError` if its framework put it elsewhere."""
+    """The tensor on another device.
+
+    `MisplacedError` if its framework put it elsewhere.
+    """
     return check_arrival(owner.placement.move(tensor, device, non_blocking), owner, device)

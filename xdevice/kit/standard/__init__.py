@@ -1,8 +1,9 @@
 """The array API standard's functions, over a framework's own operations.
 
-The adapter provides plain operations, *raw* ones. They take tensors of one dtype, a tuple of axes
-counted from 0, and complete shapes and lists. This package adds what else the standard asks for,
-and composes the functions that the framework does not have.
+The adapter provides plain operations, *raw* ones. They take tensors of one
+dtype, a tuple of axes counted from 0, and complete shapes and lists. This
+package adds what else the standard asks for, and composes the functions that
+the framework does not have.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -45,9 +46,11 @@ _OF_FLOATS = """
     acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 signbit sin sinh sqrt
     tan tanh
 """
-# Functions of bits, with those that replace them for booleans: frameworks only have integers' bits.
+# Functions of bits, with those that replace them for booleans: frameworks only
+# have integers' bits.
 _OF_BITS = {f"bitwise_{name}": f"logical_{name}" for name in ("and", "or", "xor")}
-# Functions of real numbers, with the one that combines the results for real and imaginary parts.
+# Functions of real numbers, with the one that combines the results for real
+# and imaginary parts.
 _OF_PARTS = {"isfinite": "logical_and", "isinf": "logical_or", "isnan": "logical_or"}
 
 
@@ -102,7 +105,10 @@ class _Adjusted(Operations):
         return lambda x1, x2, /: op(*promote(x1, x2, least=least))
 
     def _remainder(self, name: str) -> Function:
-        """The remainder. A zero gets the divisor's sign, which frameworks do not ensure."""
+        """The remainder.
+
+        A zero gets the divisor's sign, which frameworks do not ensure.
+        """
         op, negative, where = self._raw[name], self._raw["negative"], self._raw["where"]
         add, subtract, less = self._raw["add"], self._raw["subtract"], self._raw["less"]
 
@@ -209,8 +215,8 @@ class Composed(DataTypes, Manipulation, Statistics, Searching, Sets, Products):
     def hypot(self, x1: Tensor, x2: Tensor, /) -> Tensor:
         x1, x2 = (self._f["abs"](x) for x in self._promote(x1, x2, least=FLOAT))
         high, low = self._f["maximum"](x1, x2), self._f["minimum"](x1, x2)
-        # Scaled, so that the squares stay within the dtype's range. There is no ratio if both
-        # numbers are 0, or one is infinite.
+        # Scaled, so that the squares stay within the dtype's range. There is
+        # no ratio if both numbers are 0, or one is infinite.
         has_ratio = self._f["logical_and"](self._f["isfinite"](high), self._f["greater"](high, 0))
         ratio = self._f["divide"](self.where(has_ratio, low, 0.0), self.where(has_ratio, high, 1.0))
         length = self._f["multiply"](high, self._f["sqrt"](self._f["add"](self.square(ratio), 1)))
@@ -226,7 +232,8 @@ class Composed(DataTypes, Manipulation, Statistics, Searching, Sets, Products):
         return self._f["add"](self._f["maximum"](x1, x2), correction)
 
     def signbit(self, x: Tensor, /) -> Tensor:
-        # 1 divided by -0.0 is -inf, the only difference from 0.0 that every framework computes
+        # 1 divided by -0.0 is -inf, the only difference from 0.0 that every
+        # framework computes
         return self._f["logical_or"](self._f["less"](x, 0), self._f["less"](self.reciprocal(x), 0))
 
     def copysign(self, x1: Tensor, x2: Tensor, /) -> Tensor:

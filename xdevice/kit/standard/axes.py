@@ -28,7 +28,10 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 
 def one_axis(x: Tensor, axis: int | None, function: str) -> int:
-    """The axis, counted from 0. It may be ``None`` only for a tensor of one axis."""
+    """The axis, counted from 0.
+
+    It may be ``None`` only for a tensor of one axis.
+    """
     ndim = len(x.shape)
     if axis is not None:
         return axes_of(axis, ndim)[0]

@@ -1,6 +1,7 @@
 """Dtypes by the array API standard's rules: the dtype of a result, and the functions of dtypes."""
 
-# a field may be any framework's dtype, and the body of a Protocol's method is its docstring
+# a field may be any framework's dtype, and the body of a Protocol's method is
+# its docstring
 # pyright: reportUntypedNamedTuple=false, reportReturnType=false
 
 from __future__ import annotations
@@ -26,10 +27,16 @@ class Dtypes(Protocol):
         """NumPy's name for one of the framework's dtypes."""
 
     def dtype_name(self, x: Any) -> str | None:
-        """NumPy's name for the dtype of a tensor; ``None`` for anything else."""
+        """NumPy's name for the dtype of a tensor.
+
+        ``None`` for anything else.
+        """
 
     def cast(self, x: Tensor, dtype: NativeDtype | str) -> Tensor:
-        """The tensor in another dtype, on its device; gradients flow through."""
+        """The tensor in another dtype, on its device.
+
+        Gradients flow through.
+        """
 
     def number(self, value: complex, name: str, like: Tensor) -> Tensor:
         """A tensor of one number, on the device of another tensor."""
@@ -40,7 +47,8 @@ class Dtypes(Protocol):
 
 FLOAT = "float32"  # integers become floats of this dtype in a function of real numbers
 INTEGER, UNSIGNED = "int64", "uint64"  # integers are added up in these
-# Kinds of numbers. The highest among several operands decides on the result's dtype.
+# Kinds of numbers. The highest among several operands decides on the result's
+# dtype.
 BOOL, WHOLE, REAL, COMPLEX = range(4)
 
 _SIGNED = ("int8", "int16", "int32", "int64")
@@ -66,7 +74,8 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "complex floating": COMPLEXES,
     "numeric": (*_SIGNED, *_UNSIGNED, *_FLOATS, *COMPLEXES),
 }
-# IEEE 754: the bits of a number's significand, and the exponent that the largest number stays below
+# IEEE 754: the bits of a number's significand, and the exponent that the
+# largest number stays below
 _FORMATS = {"bfloat16": (8, 128), "float16": (11, 16), "float32": (24, 128), "float64": (53, 1024)}
 
 FloatInfo = namedtuple("FloatInfo", "bits eps max min smallest_normal dtype")
@@ -94,7 +103,8 @@ def one_of(value: Any, options: tuple[Any, ...], argument: str) -> None:
 def common(*names: str) -> str:
     """The dtype of a result of operands with these dtypes.
 
-    Only the dtypes of the highest kind count. The result can hold all of their values.
+    Only the dtypes of the highest kind count. The result can hold all of their
+    values.
     """
     highest = max(map(kind_of, names))
     counted = sorted({name for name in names if kind_of(name) == highest}, key=bits_of)
@@ -114,7 +124,8 @@ def common(*names: str) -> str:
 def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list[Any]]:
     """A function that converts tensors and Python's numbers to one dtype.
 
-    ``number`` makes a tensor of a number. The tensors decide on the dtype within a kind.
+    ``number`` makes a tensor of a number. The tensors decide on the dtype
+    within a kind.
     """
     name_of, cast = dtypes.dtype_name, dtypes.cast
 
@@ -193,7 +204,10 @@ class Operations:
         return self._dtypes.cast(x, FLOAT) if self._kind(x) <= WHOLE else x
 
     def _wide(self, x: Tensor, dtype: NativeDtype) -> Tensor:
-        """The tensor in the dtype in which it is added up; ``dtype`` if that is given."""
+        """The tensor in the dtype in which it is added up.
+
+        ``dtype`` if that is given.
+        """
         if dtype is not None:
             return self._dtypes.cast(x, dtype)
         name = self._dtypes.dtype_name(x)
@@ -273,5 +287,8 @@ class DataTypes(Operations):
 
 
 def _real_part_of(name: str) -> str:
-    """The dtype of a complex number's real part; another dtype is returned as it is."""
+    """The dtype of a complex number's real part.
+
+    Another dtype is returned as it is.
+    """
     return REALS[COMPLEXES.index(name)] if name in COMPLEXES else name

@@ -1,8 +1,9 @@
 """The array API standard's extension ``fft``, over a framework's transforms along the last axis.
 
-The adapter provides four *raw* transforms of stacks of vectors: ``fft`` and ``ifft`` of complex
-numbers, ``rfft`` of real ones, and ``irfft`` with the length of its result. They are scaled as
-with the standard's ``norm="backward"``: the inverse transforms are divided by the length.
+The adapter provides four *raw* transforms of stacks of vectors: ``fft`` and
+``ifft`` of complex numbers, ``rfft`` of real ones, and ``irfft`` with the
+length of its result. They are scaled as with the standard's
+``norm="backward"``: the inverse transforms are divided by the length.
 """
 
 import math

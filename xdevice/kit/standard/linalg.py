@@ -83,7 +83,10 @@ class Products(Operations):
 
 
 class _LinearAlgebra(Operations):
-    """Functions of matrices, which are in the last two axes; other axes are a stack of them."""
+    """Functions of matrices, which are in the last two axes.
+
+    Other axes are a stack of them.
+    """
 
     def cholesky(self, x: Tensor, /, *, upper: bool = False) -> Tensor:
         lower = self._raw["cholesky"](_square(x, "cholesky"))

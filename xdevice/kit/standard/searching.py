@@ -16,7 +16,10 @@ class Searching(Operations):
         return self._raw["take_along_axis"](x, self._indices(indices), along)
 
     def _indices(self, indices: Tensor) -> Tensor:
-        """The indices in a dtype that every framework takes; some refuse narrow integers."""
+        """The indices in a dtype that every framework takes.
+
+        Some refuse narrow integers.
+        """
         is_supported = self._dtypes.dtype_name(indices) == "int32"
         if is_supported or self._kind(indices) != WHOLE:
             return indices

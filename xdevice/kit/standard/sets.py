@@ -1,4 +1,7 @@
-"""The standard's functions about distinct numbers. Each NaN is distinct from every other."""
+"""The standard's functions about distinct numbers.
+
+Each NaN is distinct from every other.
+"""
 
 # every field may be any framework's tensor
 # pyright: reportUntypedNamedTuple=false
@@ -36,7 +39,8 @@ class Sets(Operations):
         order = self._order(flat)
         ordered = take(flat, order, 0)
 
-        # In order, equal numbers are a run. A run begins where a number differs from the last one.
+        # In order, equal numbers are a run. A run begins where a number
+        # differs from the last one.
         true = self._flat(self._dtypes.number(True, "bool", order))
         differs = self._f["not_equal"](ordered[1:], ordered[: size - 1])
         begins_run = concat([true, differs], 0)
@@ -44,7 +48,8 @@ class Sets(Operations):
         end = self._flat(self._dtypes.number(size, INTEGER, order))
         counts = self._f["subtract"](concat([starts[1:], end], 0), starts)
 
-        # The number of each one's run, counted from 0, and brought back to the original order.
+        # The number of each one's run, counted from 0, and brought back to the
+        # original order.
         run_numbers = self._f["subtract"](
             self._raw["cumulative_sum"](cast(begins_run, INTEGER), 0), 1
         )
@@ -53,7 +58,10 @@ class Sets(Operations):
         return UniqueAll(take(ordered, starts, 0), take(order, starts, 0), inverse, counts)
 
     def _order(self, flat: Tensor) -> Tensor:
-        """The indices that sort the numbers; complex ones by real part, then by imaginary part."""
+        """The indices that sort the numbers.
+
+        Complex ones by real part, then by imaginary part.
+        """
         argsort, take = self._raw["argsort"], self._raw["take"]
         if self._kind(flat) != COMPLEX:
             return argsort(flat, 0, False)

@@ -8,8 +8,9 @@ from xdevice.contract import Tensor
 from xdevice.errors import NotSupportedError
 from xdevice.kit.standard.dtypes import Dtypes, bits_of
 
-# The dtypes that are tried if an operation does not support a dtype. Each can hold all of its
-# values, except float64, the last resort, which holds integers up to 2**53.
+# The dtypes that are tried if an operation does not support a dtype. Each can
+# hold all of its values, except float64, the last resort, which holds integers
+# up to 2**53.
 _WIDER = {
     "bool": ("uint8", "int32", "int64"),
     **dict.fromkeys(("uint8", "int8", "int16", "uint16"), ("int32", "int64", "float64")),
@@ -31,9 +32,10 @@ _INDEXED = ("take", "take_along_axis")
 class Widening:
     """A framework's operations, each for every dtype.
 
-    An operation refuses a dtype by one of the ``errors`` with some of the ``words`` in its message.
-    It is then tried with wider dtypes, and the result is converted back. The dtype that works is
-    remembered. If none works, the error names the operation and the dtype.
+    An operation refuses a dtype by one of the ``errors`` with some of the
+    ``words`` in its message. It is then tried with wider dtypes, and the
+    result is converted back. The dtype that works is remembered. If none
+    works, the error names the operation and the dtype.
     """
 
     def __init__(
