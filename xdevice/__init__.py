@@ -97,7 +97,7 @@ else:
     __all__ = list(_MODULE_OF)
 
     def __getattr__(name: str) -> object:
-        """Import a public name, and keep it so that the next use finds it at once."""
+        """Import a public name, and keep it for the next use."""
         if name == "distributed":
             return _import("xdevice.distributed")
         if name not in _MODULE_OF:

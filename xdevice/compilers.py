@@ -1,4 +1,4 @@
-"""Functions that a compiler which traces Python code calls once, as constants."""
+"""Functions that a tracing compiler calls once, as constants."""
 
 from __future__ import annotations
 

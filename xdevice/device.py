@@ -213,7 +213,10 @@ def as_kind(word: str) -> str:
 
 
 def own_kind(word: str) -> str:
-    """The same for a word that may resemble another: a framework may have devices ``igpu``."""
+    """The same for a word that may resemble another one.
+
+    A framework may have devices of a kind ``igpu``.
+    """
     if not isinstance(word, str):
         raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
     kind = _kind(word)
@@ -241,7 +244,10 @@ def check_index(index: Any) -> int:
 
 
 def name_virtual(enabled: bool = True) -> None:
-    """From now on ``vgpu`` is a word for a GPU, and the repr of a GPU says that it is virtual."""
+    """From now on ``vgpu`` is a word for a GPU.
+
+    The repr of a GPU says that it is virtual.
+    """
     for spelling in [s for s in _spelled if _VIRTUAL in s.lower()]:
         del _spelled[spelling]
     if enabled:
@@ -251,12 +257,15 @@ def name_virtual(enabled: bool = True) -> None:
 
 
 def spell(device: Device, spellings: Iterable[str]) -> None:
-    """From now on these strings mean the device: a framework's names for a virtual GPU."""
+    """From now on these strings mean the device.
+
+    They are a framework's names for a virtual GPU.
+    """
     _spelled.update(dict.fromkeys(spellings, device))
 
 
 def is_own_word(device: Device) -> bool:
-    """Whether the kind is a word of one framework, which may use it for a GPU."""
+    """Whether the kind is one framework's own word, perhaps for a GPU."""
     return device.kind not in _COMMON
 
 

@@ -59,7 +59,10 @@ class DeviceSpellingError(XDeviceError, ValueError):
 
 
 class DeviceTypeError(DeviceSpellingError, TypeError):
-    """The value cannot be a device or an index: a float, a bool, an arbitrary object."""
+    """The value cannot be a device or an index.
+
+    For example a float, a bool, an arbitrary object.
+    """
 
 
 class DeviceNotFoundError(XDeviceError, LookupError):
@@ -81,15 +84,24 @@ class MixedDeviceError(XDeviceError, RuntimeError):
 
 
 class UnknownPlacementError(XDeviceError, RuntimeError):
-    """The placement cannot be known: a symbolic tensor, a deleted buffer, an unbuilt model."""
+    """The placement cannot be known.
+
+    For example of a symbolic tensor, a deleted buffer, an unbuilt model.
+    """
 
 
 class TracedTensorError(UnknownPlacementError):
-    """A compiler traces the tensor: its placement is known when the compiled function runs."""
+    """A compiler traces the tensor.
+
+    Its placement is known when the compiled function runs.
+    """
 
 
 class MisplacedError(XDeviceError, RuntimeError):
-    """The framework placed a tensor on another device than the one requested, without an error."""
+    """The framework placed a tensor on another device than the requested one.
+
+    It did so without an error.
+    """
 
 
 class NotATensorError(XDeviceError, TypeError):
@@ -154,7 +166,10 @@ class OutOfMemoryError(XDeviceError, MemoryError):
 
 
 class VirtualDeviceError(XDeviceError, RuntimeError):
-    """No virtual GPUs: it is too late, real GPUs exist, or their number is already fixed."""
+    """There are no virtual GPUs.
+
+    It is too late, real GPUs exist, or the number is already fixed.
+    """
 
 
 class TooLateError(XDeviceError, RuntimeError):
@@ -181,11 +196,11 @@ class DistributedTimeoutError(DistributedError, TimeoutError):
 
 
 class FileFormatError(XDeviceError, ValueError):
-    """The file is not a complete safetensors file, or its contents cannot be loaded."""
+    """The file is not a complete safetensors file, or cannot be loaded."""
 
 
 class DeviceFallbackWarning(UserWarning):
-    """``try_gpu`` or ``try_all_gpus`` fell back to the CPU although the machine has a GPU."""
+    """`try_gpu` or `try_all_gpus` returned the CPU, but there is a GPU."""
 
 
 class NotPortableWarning(UserWarning):
@@ -196,7 +211,10 @@ class NotPortableWarning(UserWarning):
 
 
 def shortened(obj: object) -> str:
-    """The object for a message: a short repr, the beginning of a string, or the type's name."""
+    """The object as text for a message.
+
+    A short repr, the beginning of a string, or the type's name.
+    """
     if isinstance(obj, str):
         return repr(obj) if len(obj) <= 80 else f"{obj[:80]!r}…"
     # Python does not print an int of over 4300 digits
@@ -211,7 +229,10 @@ def shortened(obj: object) -> str:
 
 
 def in_one_line(text: str) -> str:
-    """The text of a repr without line breaks: a message has one line, and tensors print several."""
+    """The text of a repr without line breaks.
+
+    A message has one line, and a tensor's repr has several.
+    """
     return " ".join(line.strip() for line in text.splitlines()) if "\n" in text else text
 
 
@@ -221,7 +242,7 @@ def listed(devices: Iterable[Device]) -> str:
 
 
 def did_you_mean(word: object, options: Iterable[str], otherwise: str, least: float = 0.5) -> str:
-    """The last part of a message: the option most like the word, or ``otherwise``."""
+    """The end of a message: the option most like the word, or ``otherwise``."""
     from difflib import get_close_matches  # 3 ms
 
     matches = get_close_matches(str(word).lower(), list(options), 1, least)
@@ -229,7 +250,7 @@ def did_you_mean(word: object, options: Iterable[str], otherwise: str, least: fl
 
 
 def misplaced(owner: str, requested: Device, actual: Iterable[Device]) -> MisplacedError:
-    """The error for a framework that put a tensor on another device than the one requested."""
+    """The error for a tensor on another device than the requested one."""
     return MisplacedError(
         f"asked for {requested}, but {owner} chose {listed(actual)}; "
         f"it cannot hold this on {requested}"
@@ -237,13 +258,16 @@ def misplaced(owner: str, requested: Device, actual: Iterable[Device]) -> Mispla
 
 
 def mixed(operation: str, devices: Iterable[Device]) -> MixedDeviceError:
-    """The error for an operation, by its framework's name, on tensors of several devices."""
+    """The error for an operation on tensors of several devices.
+
+    The operation has its framework's name.
+    """
     places = set(devices)
     return several_devices(f"{operation} was given tensors on {listed(places)}", places)
 
 
 def several_devices(problem: str, devices: Iterable[Device]) -> MixedDeviceError:
-    """The error for tensors on several devices, with the call that brings them together."""
+    """The error for tensors on several devices, with the remedy."""
     places = sorted(set(devices))
     target = next((device for device in places if device.kind == "gpu"), places[0])
     return MixedDeviceError(

@@ -1,4 +1,4 @@
-"""Callbacks of the upper layers, which register them here for the layers below."""
+"""Callbacks that the upper layers register here for the lower ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    """The functions that `device`, `framework` and `hardware` call, and that are above them."""
+    """The upper layers' functions for `device`, `framework`, `hardware`."""
 
     enter_scope: Callable[[Any, Any], Any]  # ``with device:``
     leave_scope: Callable[..., Any]
@@ -27,7 +27,10 @@ class Hooks:
         self.connect: Callable[[], None] = lambda: None
 
     def __getattr__(self, name: str) -> Any:
-        """A function that is not registered yet: import the layers that register them."""
+        """A function that is not registered yet.
+
+        The layers that register the functions are imported first.
+        """
         if name not in Hooks.__annotations__:
             raise AttributeError(name)
         self.connect()

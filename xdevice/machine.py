@@ -1,4 +1,6 @@
-"""The machine's hardware and drivers, read without any framework; ``None`` means unknown.
+"""The machine's hardware and drivers, read without any framework.
+
+``None`` means unknown.
 
 NVIDIA's GPUs are read through NVML (the optional package ``nvidia-ml-py``),
 otherwise from the driver's own files; AMD's are read from its driver's files.
@@ -166,7 +168,10 @@ def holders() -> list[Holder]:
 
 
 def same_gpu(uuid: str | None, other: str | None) -> bool:
-    """Whether two reports mean one GPU: NVML writes ``GPU-1f2e…``, frameworks ``1f2e…``."""
+    """Whether two UUIDs mean one GPU.
+
+    NVML writes ``GPU-1f2e…``, frameworks write ``1f2e…``.
+    """
     if uuid is None or other is None:
         return False
     return bare_uuid(uuid) == bare_uuid(other)

@@ -1,4 +1,4 @@
-"""Tracebacks of xdevice's errors in IPython and notebooks: they show the frames of the caller."""
+"""Tracebacks in IPython and notebooks, with the caller's frames only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
 
 def rendered(error: BaseException) -> list[str]:
-    """The lines that IPython shows for an error: its own format, and only the caller's frames.
+    """The lines that IPython shows for an error.
+
+    They have IPython's format, and only the caller's frames.
 
     ``error.__traceback__`` keeps all frames, for a debugger and for
     ``traceback.print_exc``.
@@ -54,7 +56,9 @@ def _steps(trace: TracebackType | None) -> Iterator[tuple[str, TracebackType]]:
 def _shortened(
     trace: TracebackType | None, frameworks: set[str], *, or_all: bool
 ) -> TracebackType | None:
-    """The traceback without the frames of this package, and of frameworks that call their adapter.
+    """The traceback without this package's frames.
+
+    Frames of a framework that calls its adapter are left out, too.
 
     Without any other frame: the complete traceback if ``or_all``, else
     ``None``.

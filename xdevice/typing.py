@@ -1,4 +1,6 @@
-"""Types for the signatures of your own functions; results are ``Any``: the framework is chosen at run time.
+"""Types for the signatures of your own functions.
+
+Results are ``Any``, since the framework is chosen at run time.
 
 >>> from xdevice.typing import DeviceLike, Namespace, Tensor
 >>> def softplus(x: Tensor, xp: Namespace, device: DeviceLike = "cpu") -> object: ...
@@ -58,7 +60,10 @@ class _Place(Protocol):  # PaddlePaddle's
 
 
 DeviceLike: TypeAlias = Device | str | _Typed | _OfPlatform | _Context | _Place
-"""What names a device: a `Device`, any framework's spelling, or a native device, by its shape; never a tensor.
+"""What names a device.
+
+A `Device`, any framework's spelling, or a native device, by its attributes. A
+tensor does not name a device.
 
 Examples
 --------

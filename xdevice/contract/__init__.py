@@ -72,7 +72,7 @@ PREPARING = frozenset(
     for name, protocol in Capabilities.__annotations__.items()
     if Preparation in protocol.__mro__
 )
-"""Capabilities that do not count as a framework's first use when they are opened."""
+"""Capabilities whose opening does not count as a framework's first use."""
 
 MODULES = {
     "trees": "models",
@@ -87,7 +87,7 @@ MODULES = {
     "packing": "collectives",
     "races": "virtual",
 }
-"""The module with a capability's functions, if it does not have the capability's name."""
+"""The module of a capability, if its name differs from the capability's."""
 
 PROVIDED = {"virtual": "xdevice.virtual_gpus"}
-"""Modules that another package may provide for an adapter, with its entry-point group."""
+"""Modules that another package may provide, by entry-point group."""

@@ -79,7 +79,9 @@ class Hardware(Protocol):
 
     def native(self, device: Device) -> NativeDevice: ...
     def as_device(self, native: NativeDevice) -> Device:
-        """The device of a native device. Without an index, it is the framework's current device.
+        """The device of a native device.
+
+        Without an index, it is the framework's current device.
 
         If `Placement.role` calls ``str`` a device, the argument may be a
         string, except one that names a CPU, GPU or TPU in any framework's
@@ -87,7 +89,7 @@ class Hardware(Protocol):
         """
 
     def scope(self, device: Device) -> AbstractContextManager[Any]:
-        """A new native context in which the framework's own factories use the device."""
+        """A new native context, in which native factories use the device."""
 
     def synchronize(self, devices: Sequence[Device]) -> None:
         """Wait until all work queued on these devices is done."""
@@ -110,14 +112,17 @@ class Memory(Protocol):
 
     def empty_cache(self, device: Device | None) -> None: ...
     def is_out_of_memory(self, error: BaseException) -> bool:
-        """Whether this error, its causes aside, says that the device has no memory left."""
+        """Whether this error says that the device has no memory left.
+
+        Its causes do not count.
+        """
 
 
 class Allocation(Preparation, Protocol):
     """How much of the GPUs' memory the framework takes."""
 
     def share(self, fraction: float | None) -> dict[str, str]:
-        """Take memory when it is needed, and at most that fraction of each GPU's memory.
+        """Take memory when needed, at most that fraction of each GPU's.
 
         Returns the settings that it made, with their values. Raises
         `TooLateError` if the framework has taken its memory already.

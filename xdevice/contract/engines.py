@@ -1,4 +1,4 @@
-"""Jobs: several processes that compute together by a framework's own engine."""
+"""Jobs: processes that compute together by a framework's own engine."""
 
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
@@ -63,7 +63,7 @@ class Engine(Protocol):
         """
 
     def all_reduce(self, vector: Vector, op: str) -> Vector:
-        """A new vector: the ``sum``, ``mean``, ``max`` or ``min`` of the processes' vectors.
+        """The ``sum``, ``mean``, ``max`` or ``min`` as a new vector.
 
         It is NaN where one of them is.
         """
@@ -72,7 +72,7 @@ class Engine(Protocol):
         """A new vector with the bits of the vector of process ``root``."""
 
     def all_gather(self, vector: Vector) -> list[Vector]:
-        """New vectors with the bits of every process's vector, in the order of ranks."""
+        """Every process's vector, bit for bit, in the order of ranks."""
 
     def stop(self) -> None:
         """Leave the job. Every other process leaves at the same time."""

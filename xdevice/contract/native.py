@@ -1,4 +1,7 @@
-"""Names for a framework's own objects: their types differ from one framework to the next."""
+"""Names for a framework's own objects.
+
+Their types differ from one framework to the next, so each name is ``Any``.
+"""
 
 from typing import Any, TypeAlias
 
@@ -21,10 +24,10 @@ NativeDtype: TypeAlias = Any
 """A framework's dtype; as an argument, ``None`` is the framework's default."""
 
 NativeDevice: TypeAlias = Any
-"""A framework's object for a device: ``torch.device``, ``mxnet.Context``, a string, …"""
+"""A framework's device: ``torch.device``, ``mxnet.Context``, a string, …"""
 
 Model: TypeAlias = Any
-"""What a framework keeps parameters in: ``torch.nn.Module``, ``paddle.nn.Layer``, …"""
+"""An object with parameters: ``torch.nn.Module``, ``paddle.nn.Layer``, …"""
 
 Node: TypeAlias = Any
 """A container that is registered with a framework: a pytree node."""

@@ -1,4 +1,4 @@
-"""Tensors: where they are, what contains them, how they are made, moved, exchanged and computed."""
+"""Tensors: placement, containers, creation, exchange, mathematics."""
 
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
@@ -94,7 +94,7 @@ class Trees(Protocol):
         """
 
     def opened(self, node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
-        """The parts of the node, their paths, a function, and the node's static fields.
+        """The node's parts, their paths, a function, and the static fields.
 
         A path is what is written after the node for the part: ``.x``, ``[0]``.
         The function rebuilds the node from new parts; the static fields stay
@@ -106,7 +106,7 @@ class Data(Protocol):
     """Tensors that may contain something other than numbers."""
 
     def is_data(self, tensor: Tensor) -> bool:
-        """Whether the tensor, in a tree with others, is plain data: a scalar, text, objects."""
+        """Whether the tensor is plain data: a scalar, text, objects."""
 
 
 class Models(Protocol):
@@ -119,10 +119,13 @@ class Models(Protocol):
         """
 
     def move_model(self, model: Model, device: Device) -> Model:
-        """Move the model as the framework does, in place if the framework moves it in place."""
+        """Move the model, in place if the framework moves it in place."""
 
     def keep(self, model: Model) -> Callable[[], None]:
-        """A function that restores the model's tensors: their values now, on their devices now."""
+        """A function that restores the model's tensors as they are now.
+
+        It restores their values and their devices.
+        """
 
     def copy_models(self, models: list[Model]) -> list[Model]:
         """Copies of the models on the same devices.
@@ -142,7 +145,9 @@ class Following(Protocol):
     """Compiled functions that can follow a scope which is not a native one."""
 
     def follow(self, missing: Callable[[], AbstractContextManager[Any] | None]) -> None:
-        """From now on, call each compiled function within the context that ``missing`` returns.
+        """From now on, call compiled functions within ``missing()``.
+
+        Each call is within the context that ``missing`` returns then.
 
         ``None`` stands for no context.
         """
@@ -152,7 +157,7 @@ class Tracing(Protocol):
     """The caches of compiled functions."""
 
     def trace_apart(self, number: int) -> None:
-        """From now on, use a cache of traces that has this number, in every thread."""
+        """From now on, every thread uses the cache of this number."""
 
 
 class Creation(Protocol):
@@ -162,10 +167,17 @@ class Creation(Protocol):
     """
 
     def dtype(self, name: str) -> NativeDtype | None:
-        """The framework's dtype of that NumPy name (``float32``), or ``None`` if it has none."""
+        """The framework's dtype of that NumPy name, ``float32`` for example.
+
+        ``None`` if the framework has none.
+        """
 
     def tensor(self, data: Any, dtype: NativeDtype, device: Device | None) -> Tensor:
-        """A copy of numbers, nested sequences, a NumPy array, or a tensor of the framework."""
+        """A tensor with a copy of the data.
+
+        The data are numbers, nested sequences, a NumPy array, or a tensor of
+        the framework.
+        """
 
     def empty(
         self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None
@@ -192,7 +204,7 @@ class Exchange(Protocol):
     """Copies of tensors in NumPy."""
 
     def to_numpy(self, tensor: Tensor) -> np.ndarray[Any, Any]:
-        """A NumPy array on the host that shares no memory with the tensor and may be written."""
+        """A writable NumPy array that shares no memory with the tensor."""
 
 
 class Sharing(Protocol):
@@ -206,7 +218,9 @@ class Sharing(Protocol):
         """
 
     def adopt(self, exporter: Any, writable: bool) -> Tensor | None:
-        """A tensor on the memory that `export` exported; ``None`` if a copy would be needed.
+        """A tensor on the memory that `export` exported.
+
+        ``None`` if a copy would be needed.
 
         A framework with writable tensors must not adopt read-only memory, and
         one whose tensors never change must not adopt writable memory. An
@@ -221,7 +235,7 @@ class Differentiation(Protocol):
     """
 
     def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
-        """The call of a function with these arguments, which is differentiated in this way."""
+        """The call of a function, to be differentiated in this way."""
 
 
 class Call(Protocol):
@@ -238,7 +252,7 @@ class Call(Protocol):
     def how(self) -> Differentiation: ...
 
     def paths(self) -> list[str]:
-        """The paths of the tensors to differentiate for, in their arguments, in order."""
+        """The paths of the tensors to differentiate for, in order."""
 
     def __call__(self, variables: list[Tensor]) -> tuple[Tensor, Any]:
         """A tensor with one number, and the function's other results."""
@@ -248,12 +262,15 @@ class Gradients(Protocol):
     """The framework's automatic differentiation, as a function."""
 
     def is_floating(self, tensor: Tensor) -> bool:
-        """Whether the tensor has floating-point numbers, so that it can have a gradient."""
+        """Whether the tensor has floating-point numbers.
+
+        Then it can have a gradient.
+        """
 
     def value_and_gradients(
         self, call: Call, parameters: list[Tensor], nested: bool
     ) -> tuple[Tensor, Any, list[Tensor]]:
-        """The value, the function's other results, and the gradients for the parameters.
+        """The value, the function's other results, and the gradients.
 
         ``call(variables)`` returns a tensor with one number, the value, and
         the other results. There is one variable for each parameter, each a
@@ -271,7 +288,9 @@ class Collectives(Protocol):
     """
 
     def kind(self, tensor: Tensor) -> str:
-        """NumPy's letter for the dtype's kind: ``f``, ``i``, ``u``, ``b``, ``c``; ``O`` for others.
+        """NumPy's letter for the dtype's kind.
+
+        ``f``, ``i``, ``u``, ``b`` or ``c``; ``O`` for others.
 
         bfloat16 has ``f``. Raises `ArgumentTypeError` for a tensor that is not
         a plain array, such as a sparse, ragged or masked one; the error says
@@ -279,17 +298,22 @@ class Collectives(Protocol):
         """
 
     def split(self, tensor: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-        """Parts with that many rows each along the first axis, on the tensor's device.
+        """Parts with that many rows each, on the tensor's device.
 
         They may share its memory. Raises `NotSupportedError` for a kind of
         tensor that the framework cannot split.
         """
 
     def leaf(self, tensor: Tensor) -> Tensor:
-        """A tensor that was just copied, as a leaf of the graph, which can have a gradient."""
+        """A tensor that was just copied, as a leaf of the graph.
+
+        A leaf can have a gradient.
+        """
 
     def pack(self, tensors: Sequence[Tensor]) -> Vector:
-        """One new, detached vector of all numbers of tensors on one device, with one dtype.
+        """One new, detached vector of all numbers of the tensors.
+
+        These are on one device and have one dtype.
 
         The tensors may be sparse gradients, if the framework makes those.
         """
@@ -301,24 +325,29 @@ class Collectives(Protocol):
         """
 
     def reduce(self, vectors: Sequence[Vector], op: str, weights: Sequence[float] | None) -> Vector:
-        """A new vector: the elementwise ``sum``, ``max`` or ``min`` of the weighted vectors.
+        """The elementwise ``sum``, ``max`` or ``min`` as a new vector.
 
         There is at least one. They are on one device and have one dtype and
         one length.
         """
 
     def threads(self) -> Callable[[], AbstractContextManager[Any]] | None:
-        """A function whose contexts give another thread this thread's settings as they are now.
+        """A function whose contexts give another thread this thread's settings.
 
         ``None`` if several threads must not compute gradients at once.
         """
 
 
 class Packing(Protocol):
-    """Tensors that reach a device faster as one vector, by `Collectives.pack` and ``unpack``."""
+    """Tensors that reach a device faster as one vector.
+
+    `Collectives.pack` makes the vector, and ``unpack`` the tensors.
+    """
 
     def is_packable(self, tensor: Tensor, nbytes: int) -> bool:
-        """Whether a vector can carry the tensor unchanged, and it has at most ``nbytes``.
+        """Whether the tensor has at most ``nbytes`` and fits in a vector.
+
+        The vector must carry the tensor unchanged.
 
         Such a tensor is dense, detached and not empty.
         """
@@ -328,10 +357,13 @@ class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
 
     def namespace(self) -> Mapping[str, Any]:
-        """The framework's functions, dtypes and constants, by `xdevice.tensors.namespace.NAMES`."""
+        """The framework's functions, dtypes and constants, by name.
+
+        The names are in `xdevice.tensors.namespace.NAMES`.
+        """
 
     def module(self) -> ModuleType:
-        """The framework's module, which has further functions under its own names."""
+        """The framework's module, with further functions of its own."""
 
 
 class Linalg(Maths, Protocol):
@@ -344,7 +376,7 @@ class Fft(Maths, Protocol):
 
 @dataclass(frozen=True)
 class Extension:
-    """An extension as a value, in place of a module with the functions of `Maths`."""
+    """An extension as an object, in place of a module with `Maths`."""
 
     functions: Callable[[], Mapping[str, Any]]
     own: ModuleType
@@ -357,12 +389,12 @@ class Extension:
 
 
 class Storage(Protocol):
-    """The bits of numbers without a dtype in NumPy: bfloat16, floats of 8 bits."""
+    """The bits of dtypes that NumPy lacks: bfloat16, floats of 8 bits."""
 
     def to_bits(self, tensor: Tensor) -> np.ndarray[Any, Any]:
-        """The bytes of the values, in order, on the host: a vector of uint8."""
+        """The bytes of the values, in order, as NumPy's vector of uint8."""
 
     def from_bits(
         self, bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: NativeDtype, device: Device
     ) -> Tensor:
-        """A new tensor with a dtype of the framework, from the bytes that `to_bits` returned."""
+        """A new tensor from the bytes that `to_bits` returned."""

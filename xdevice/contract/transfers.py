@@ -1,4 +1,4 @@
-"""Copies between devices: watching them, and making them while a device computes."""
+"""Copies between devices: watching them, and overlapping them."""
 
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
@@ -39,7 +39,10 @@ Kind = Literal["copy", "number", "size", "index", "operand", "gradient", "print"
 
 
 class Copy(NamedTuple):
-    """One copy between the host, which is ``Device('cpu:0')``, and a device, or between devices."""
+    """One copy between the host and a device, or between devices.
+
+    The host is ``Device('cpu:0')``.
+    """
 
     kind: Kind
     operation: str  # the framework's name for the operation: "aten::copy_", "item"
@@ -63,7 +66,9 @@ class Watcher(Protocol):
         """
 
     def here(self, kind: Kind = "gradient") -> Any:
-        """This thread's place in the program and its levels, for a thread that will work for it.
+        """This thread's place in the program, for a thread that works for it.
+
+        The place has the levels that hold there.
 
         A ``copy`` that the other thread makes outside of the program's own
         lines has this kind.
@@ -77,7 +82,9 @@ class Transfers(Preparation, Protocol):
     """Watching copies."""
 
     def watch(self, watcher: Watcher) -> AbstractContextManager[Any]:
-        """A context that notifies the watcher of each copy and optimizer's step in the process.
+        """A context that notifies the watcher of copies and optimizers' steps.
+
+        It sees those of the whole process.
 
         Leaving it undoes all changes: watching costs nothing while it is off.
         """
@@ -86,17 +93,17 @@ class Transfers(Preparation, Protocol):
         """The copies that cannot be watched, in sentences for the report."""
 
     def words(self) -> Mapping[str, str]:
-        """The framework's advice for rules of ``xdevice.tensors.transfers.rules``, by rule."""
+        """The framework's advice, by rule of `xdevice.tensors.transfers.rules`."""
 
 
 class Event(Protocol):
     """A point in a stream, after copies that are queued before it."""
 
     def synchronize(self) -> None:
-        """Wait until those copies are complete, and their sources have been read."""
+        """Wait until the copies are complete and their sources were read."""
 
     def wait(self) -> None:
-        """Let work that this thread queues on the device from now on begin after the event.
+        """Let this thread's later work on the device begin after the event.
 
         The memory of the copies' tensors is not reused before that work is
         complete.
@@ -104,7 +111,7 @@ class Event(Protocol):
 
 
 class Stream(AbstractContextManager[Any], Protocol):
-    """A queue of copies from the host to one device, which run while the device computes.
+    """A queue of copies from the host to a device that computes meanwhile.
 
     As a context, it queues this thread's copies. It may be entered again.
     """
@@ -130,7 +137,7 @@ class Streams(Protocol):
 
 
 class Arrivals(Protocol):
-    """Waiting for tensors of a framework whose calls return before the tensors are complete."""
+    """Waiting for tensors that are not complete when a call returns."""
 
     def wait(self, tensors: Sequence[Tensor]) -> None:
-        """Wait until the tensors are complete, and their sources have been read."""
+        """Wait until the tensors are complete and their sources were read."""

@@ -1,4 +1,4 @@
-"""The experiments of the lessons: when does a device pay, and what do copies to it cost?
+"""The lessons' experiments: when a device pays, what copies cost.
 
 An experiment is a generator of `Work` in `lessons`, with its title in its
 docstring.

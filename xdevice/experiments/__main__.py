@@ -1,4 +1,4 @@
-"""The experiments of ``xdevice bench`` under one framework, in its own process.
+"""The experiments of ``xdevice bench`` in a process of one framework.
 
 XDEVICE_BACKEND chooses the framework.
 
@@ -57,7 +57,10 @@ def _about(devices: Setting) -> dict[str, Any]:
 
 
 def _succeeds(name: str, devices: Setting, write: Write) -> bool:
-    """Run the experiment, write its events, and return whether it succeeded or was skipped."""
+    """Run the experiment and write its events.
+
+    Returns whether the experiment succeeded or was skipped.
+    """
     experiment = EXPERIMENTS[name]
     write_event = partial(write, experiment=name, title=title(experiment))
     write_event()

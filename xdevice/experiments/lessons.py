@@ -90,7 +90,10 @@ def log(setting: Setting) -> Iterator[Work]:
 
 
 def matrix(size: int, device: Device) -> Tensor:
-    """A random matrix with powers that neither grow nor vanish: its rows sum to about 1."""
+    """A random matrix whose rows sum to about 1.
+
+    Its powers neither grow nor vanish.
+    """
     return random((size, size), device, mean=1 / size)
 
 
@@ -212,7 +215,7 @@ def prefetch(setting: Setting) -> Iterator[Work]:
 
 
 def steps(w: Tensor, batches: list[Tensor], transfer: Transfer, times: int) -> Tensor:
-    """That many times, the mean of ``w @ batch`` and the previous state, with the next batch."""
+    """Repeat: the mean of ``w @ batch`` and the state; the next batch."""
     device = device_of(w)
     state = random(tuple(w.shape), device)
     for batch in transfer(islice(cycle(batches), times)):

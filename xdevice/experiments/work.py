@@ -1,4 +1,4 @@
-"""The parts of an experiment: a setting, and pieces of work that are timed in turn."""
+"""The parts of an experiment: a setting, and works timed in turn."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,10 @@ UNSTEADY = 2.0  # quartiles of a work's times that differ by a larger factor are
 
 @dataclass(frozen=True)
 class Setting:
-    """The devices, the scale and the memory: the first device is compared with the CPU."""
+    """The devices, the scale and the memory.
+
+    The first device is compared with the CPU.
+    """
 
     device: Device
     second: Device | None
@@ -44,7 +47,10 @@ class Setting:
         return max(floor, round(whole * self.scale))
 
     def fitting(self, size: int, bytes_each: float, power: int = 1) -> int:
-        """The size, or the largest that fits into memory, taking ``bytes_each * size ** power``."""
+        """The size, or the largest that fits into memory.
+
+        A size takes ``bytes_each * size ** power`` bytes.
+        """
         if self.memory is None:
             return size
         return max(1, min(size, int((self.memory / SHARE / bytes_each) ** (1 / power))))
@@ -67,7 +73,9 @@ class Setting:
 
 @dataclass
 class Work:
-    """One line of a table: ``run(times)``, in the first device's scope, does the work.
+    """One line of a table.
+
+    ``run(times)`` does the work, in the first device's scope.
 
     The timer waits for the result of ``run``.
     """
@@ -121,7 +129,9 @@ def _next_of_kind(device: Device) -> Device | None:
 def measured(
     works: Sequence[Work], before: Callable[[Work], object] = lambda work: None
 ) -> list[Row]:
-    """The rows of an experiment: all works are timed one after the other, in several turns.
+    """The rows of an experiment.
+
+    All works are timed one after the other, in several turns.
 
     If the machine is busy for a while, all works get slower, and not one
     alone. A row has the median and the quartiles of its turns, so a single
@@ -179,7 +189,10 @@ def quartiles(times: Sequence[float]) -> tuple[float, float, float]:
 
 
 def too_busy(rows: Iterable[Row]) -> str | None:
-    """Why the times of an experiment are unusable, if the machine was too busy; else ``None``."""
+    """Why the times of an experiment are unusable, or ``None``.
+
+    They are unusable if the machine was too busy.
+    """
     factor, label = max((row["seconds_high"] / row["seconds_low"], row["label"]) for row in rows)
     if factor <= UNSTEADY:
         return None
@@ -197,7 +210,7 @@ def random(shape: tuple[int, ...], device: Device, mean: float = 0.5) -> Any:
 
 
 def arrived(tensor: Any, device: Device) -> Any:
-    """The tensor, checked to be on the device that the time is reported for."""
+    """The tensor, which must be on the device that is timed."""
     actual = device_of(tensor)
     if actual != device:
         raise MisplacedError(
@@ -208,5 +221,5 @@ def arrived(tensor: Any, device: Device) -> Any:
 
 
 def named(device: Device) -> str:
-    """The device's name in a label, for example ``gpu:0`` or ``virtual gpu:0``."""
+    """The device's name in a label: ``gpu:0``, ``virtual gpu:0``."""
     return f"virtual {device}" if properties(device)["virtual"] else str(device)

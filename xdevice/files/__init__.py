@@ -1,1 +1,1 @@
-"""Trees of tensors in files: ``save`` and ``load``, in the safetensors format."""
+"""Trees of tensors in safetensors files: ``save`` and ``load``."""

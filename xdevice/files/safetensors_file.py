@@ -1,4 +1,4 @@
-"""Files in the safetensors format: read one tensor at a time, and written atomically."""
+"""Safetensors files: read one tensor at a time, written atomically."""
 
 import errno
 import json
@@ -196,7 +196,7 @@ def _in_numpy(dtype: str) -> np.dtype[Any]:
 
 
 def write(tree: Any, path: str) -> None:
-    """Write the tree to a file beside the target, and replace the target when it is complete."""
+    """Write the tree to a file beside the target, then replace the target."""
     safetensors = library()
     target = _target(path)
     structure = Structure(tree)
@@ -297,7 +297,7 @@ def _values(owner: Backend, tensor: Tensor, dtype: str) -> Array:
 
 
 def _saved_dtype(owner: Backend, tensor: Tensor, name: str) -> str:
-    """NumPy's name of the tensor's dtype, once it is known that the tensor can be saved."""
+    """NumPy's name of the tensor's dtype, if the tensor can be saved."""
     with suppress(errors.MixedDeviceError):  # values on several devices can be gathered
         owner.placement.device_of(tensor)  # raises for a tensor without values
     if owner.load("collectives").has("kind"):

@@ -1,4 +1,4 @@
-"""``save`` and ``load``: a tree of tensors in a file, bit for bit, for any framework.
+"""``save`` and ``load``: any framework's tree of tensors in a file.
 
 The file is a safetensors file, which other programs can read: each tensor is
 named by its path. What the format cannot express, the containers and what is
@@ -20,7 +20,9 @@ __all__ = ["load", "save"]
 
 
 def save(tree: Any, path: str | PathLike[str]) -> None:
-    """Write the tensors of a tree into a safetensors file, from any device, bit for bit.
+    """Write a tree's tensors, on any device, into a safetensors file.
+
+    The file has the same bits.
 
     The tree is nested dicts, ordered dicts, lists and tuples of tensors;
     numbers, strings and ``None`` are kept too, and a tensor that appears twice
@@ -77,7 +79,9 @@ def save(tree: Any, path: str | PathLike[str]) -> None:
 
 
 def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
-    """The tree that `save` has written, with tensors of the chosen framework on the device.
+    """The tree that `save` has written, with tensors on the device.
+
+    The tensors are the chosen framework's.
 
     Without a device, they are where new tensors are created. A file that
     another program wrote is loaded as a dict of its tensors. Besides the

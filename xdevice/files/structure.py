@@ -1,4 +1,4 @@
-"""The structure of a tree as JSON: containers, plain values and names of tensors."""
+"""A tree's structure as JSON: containers, plain values, tensors' names."""
 
 from collections import OrderedDict
 from itertools import count
@@ -58,7 +58,10 @@ class Structure:
         raise ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {hint}")
 
     def _name(self, tensor: Tensor, owner: Backend, path: Path) -> str:
-        """The tensor's name in the file: its path, and a number if another tensor has that name."""
+        """The tensor's name in the file.
+
+        The path, and a number if another tensor has that name.
+        """
         if id(tensor) in self._names:
             return self._names[id(tensor)]
         path_name = ".".join(path).encode("utf-8", "backslashreplace").decode() or "tensor"
@@ -148,7 +151,10 @@ def _check_key(key: Any, path: Path) -> None:
 
 
 def _check_length(value: Any, path: Path) -> None:
-    """Raise for an integer with more digits than Python reads or writes, 4300 by default."""
+    """Raise for an integer with more digits than Python reads or writes.
+
+    By default it reads and writes 4300 digits.
+    """
     if not isinstance(value, int):
         return
     try:

@@ -1,12 +1,13 @@
-"""Names that a framework does not promise to keep, what needs each, and what the installed version lacks.
+"""A framework's private names: what needs each, and which are missing.
+
+A framework does not promise to keep such a name.
 
 An adapter lists them in ``names.txt`` beside its module ``private_names``, by
 the *feature* that needs them. A name is checked when it is used. If the
 framework has removed it, or changed its parameters, the feature is missing:
-what calls it raises a `NotSupportedError` with the feature and the version
-that has it. Virtual GPUs are refused only if a name is missing that is
-essential to them. ``xdevice doctor`` lists what is missing in each framework
-that is installed.
+a call raises a `NotSupportedError` with the feature and the version that has
+it. Virtual GPUs are refused only if a name is missing that is essential to
+them. ``xdevice doctor`` lists what is missing in each installed framework.
 """
 
 import inspect
@@ -21,9 +22,14 @@ from functools import wraps
 from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
+
+Native: TypeAlias = Any
+"""A framework's own function, class or module."""
+
+Function: TypeAlias = Callable[..., Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +38,10 @@ class PrivateName:
 
     path: str  # the module and the attribute: torch.nn:Module._apply
     feature: str  # what needs it
-    # what it must take, in this order and perhaps among others, if its
-    # signature can be read
+    # parameters that it must have, in this order and perhaps among others;
+    # checked if its signature can be read
     parameters: tuple[str, ...] = ()
-    # the adapter does without it, or adds it; the path may be a pattern:
+    # the adapter works without it, or adds it; the path may be a pattern:
     # torch._C:_*
     optional: bool = False
     essential: bool = False  # without it there are no virtual GPUs
@@ -49,34 +55,45 @@ class Missing(NamedTuple):
     essential: bool  # without it there are no virtual GPUs
 
 
-_replaced: set[str] = set()  # the paths where the adapters' own functions stand
+class _Change(NamedTuple):
+    """A private name that the installed version lacks or has changed."""
+
+    name: PrivateName
+    problem: str  # torch.nn.Module._apply is not there
+
+
+_replaced: set[str] = set()  # paths that an adapter has replaced
 
 Tried = str | Mapping[str, str]
-"""The newest version that was tried and has all names, or such versions, the newest first, with their Pythons."""
+"""The newest version that was tried and has all names.
+
+A mapping has several such versions, the newest first, each with its Pythons.
+"""
 
 
 def missing(names: Iterable[PrivateName]) -> list[str]:
     """A line for each name that was removed, or takes other parameters."""
-    return [f"{change}, needed for {name.feature}" for name, change in _changes(names)]
+    return [f"{change.problem}, needed for {change.name.feature}" for change in _changes(names)]
 
 
 def missing_features(names: Iterable[PrivateName]) -> list[Missing]:
-    """The features that need a name that was removed, or takes other parameters."""
-    changes_of: dict[str, list[tuple[PrivateName, str]]] = defaultdict(list)
-    for name, change in _changes(names):
-        changes_of[name.feature].append((name, change))
-    return [
-        Missing(
-            feature,
-            reason=", ".join(dict.fromkeys(change for _, change in changes)),
-            essential=any(name.essential for name, _ in changes),
-        )
-        for feature, changes in changes_of.items()
-    ]
+    """The features that need a removed or changed name."""
+    changes_of = defaultdict[str, list[_Change]](list)  # by feature
+    for change in _changes(names):
+        changes_of[change.name.feature].append(change)
+    features = []
+    for feature, changes in changes_of.items():
+        problems = dict.fromkeys(change.problem for change in changes)
+        is_essential = any(change.name.essential for change in changes)
+        features.append(Missing(feature, ", ".join(problems), is_essential))
+    return features
 
 
 def hint(package: str, tried: Tried) -> str:
-    """Which version has all names, and what to type for it if this Python has a wheel of it."""
+    """Which version has all names, and how to install it.
+
+    A version without a wheel for this Python cannot be installed.
+    """
     this_python = f"{sys.version_info.major}.{sys.version_info.minor}"
     if isinstance(tried, str):
         return f"{tried} has it: pip install {package}=={tried}"
@@ -88,7 +105,9 @@ def hint(package: str, tried: Tried) -> str:
 
 
 class PrivateNames:
-    """The private names of one framework, read from ``names.txt`` beside the module of that ``__file__``.
+    """The private names of one framework, as ``names.txt`` lists them.
+
+    The file is beside the module whose ``__file__`` is ``home``.
 
     A line in brackets names the lists that have the rows below it. A row is an
     owner, its names, their parameters in parentheses if they matter, two
@@ -97,7 +116,7 @@ class PrivateNames:
     if one of its names is missing:
 
     - ``!``: virtual GPUs are refused;
-    - ``?``: nothing, since the adapter does without the name, or adds it;
+    - ``?``: nothing, since the adapter works without the name, or adds it;
     - none: the feature is missing, and nothing that it needs is replaced.
 
     A row that begins with ``>`` has the feature's entrances: public functions,
@@ -107,10 +126,12 @@ class PrivateNames:
     def __init__(
         self, home: str, framework: str, package: str, last_tried: Tried, **words: str
     ) -> None:
-        self._framework, self._package, self._last_tried = framework, package, last_tried
+        self._framework = framework
+        self._package = package
+        self._last_tried = last_tried
         self._lists = defaultdict[str, list[PrivateName]](list)
         self._entrances = defaultdict[str, list[str]](list)  # by feature
-        self._complete: set[str] = set()  # features of which nothing is missing
+        self._complete: set[str] = set()  # features that have all names
         text = Path(home).with_name("names.txt").read_text(encoding="utf-8")
         text = text.replace("\n    ", " ").format(**words)
         lists = list[str]()
@@ -124,7 +145,9 @@ class PrivateNames:
         self._by_path = {name.path: name for name in reversed(self._all)}
 
     def _read(self, row: str, lists: Iterable[str]) -> None:
-        mark = row[0] if row[0] in "!?>" else ""
+        mark = ""
+        if row[0] in "!?>":
+            mark = row[0]
         paths, _, feature = row.removeprefix(mark).partition(" -- ")
         paths, _, signature = paths.partition("(")
         owner, *attributes = paths.split()
@@ -142,50 +165,64 @@ class PrivateNames:
         if mark == ">":
             self._entrances[feature] += [name.path for name in names]
         else:
-            for each in lists:
-                self._lists[each] += names
+            for list_name in lists:
+                self._lists[list_name] += names
 
     def of(self, *lists: str) -> list[PrivateName]:
         """The names of these lists, or of all."""
-        return [*dict.fromkeys(name for each in lists or self._lists for name in self._lists[each])]
+        names: dict[PrivateName, None] = {}  # each once, in order
+        for list_name in lists or self._lists:
+            names.update(dict.fromkeys(self._lists[list_name]))
+        return list(names)
 
     def check(self, *lists: str, imported_only: bool = False) -> None:
-        """Refuse virtual GPUs if an essential name of these lists is missing; the entrances of other features raise.
+        """Refuse virtual GPUs if an essential name of these lists is missing.
 
-        With ``imported_only``, names of modules that are not imported yet are
-        left to `replace` and `value`.
+        If another name is missing, the entrances of its feature raise. With
+        ``imported_only``, names of modules that are not imported yet are left
+        to `replace` and `value`.
         """
         names = self.of(*lists)
         for name in names:
-            change = _change(name, imported_only) if name.essential else ""
-            if change:
-                reason = f"virtual GPUs do not work under {self._installed()}, where {change}"
-                raise VirtualDeviceError(f"{reason}, needed for {name.feature}; {self._hint()}")
+            if not name.essential:
+                continue
+            problem = _problem(name, imported_only)
+            if problem:
+                raise VirtualDeviceError(
+                    f"virtual GPUs do not work under {self._installed()}, where {problem}, "
+                    f"needed for {name.feature}; {self._hint()}"
+                )
         for feature in dict.fromkeys(name.feature for name in names):
             self._is_missing(feature, imported_only)
 
     def require(self, feature: str) -> None:
-        """Raise an error if a name that the feature needs was removed, or takes other parameters."""
-        if feature not in self._complete:
-            change = self._first_change(feature)
-            if change:
-                raise self._error(feature, change)
-            self._complete.add(feature)
+        """Raise an error if a name that the feature needs is missing."""
+        if feature in self._complete:
+            return
+        problem = self._first_problem(feature)
+        if problem:
+            raise self._error(feature, problem)
+        self._complete.add(feature)
 
     def has(self, feature: str) -> bool:
-        """Whether all that the feature needs is there, as far as it is imported; else its entrances raise."""
+        """Whether all imported names that the feature needs are there.
+
+        If one is missing, the feature's entrances raise from now on.
+        """
         return not self._is_missing(feature, imported_only=True)
 
-    def value(self, path: str) -> Any:
+    def value(self, path: str) -> Native:
         """What the framework has under that name.
 
         A function that raises, if the name is missing.
         """
         name = self._listed(path)
-        change = _change(name, imported_only=False)
-        return self._refusal(name.feature, change) if change else getattr(*resolved(path))
+        problem = _problem(name, imported_only=False)
+        if problem:
+            return self._refusal(name.feature, problem)
+        return getattr(*resolved(path))
 
-    def module(self, name: str) -> Any:
+    def module(self, name: str) -> Native:
         """The framework's module.
 
         If it is missing, an object whose attributes raise.
@@ -193,11 +230,12 @@ class PrivateNames:
         try:
             return import_module(name)
         except ImportError:
-            feature = next(each.feature for each in self._all if each.path.startswith(f"{name}:"))
-            return _MissingModule(self._error(feature, f"{name} is not there"))
+            names = [each for each in self._all if each.path.startswith(f"{name}:")]
+            error = self._error(names[0].feature, f"{name} is not there")
+            return _MissingModule(error)
 
-    def optional(self, *paths: str, otherwise: Any = None) -> Any:
-        """What the framework has under the first of these names that is there."""
+    def optional(self, *paths: str, otherwise: Native = None) -> Native:
+        """What the framework has under the first name that exists."""
         for name in map(self._listed, paths):
             try:
                 return getattr(*resolved(name.path))
@@ -205,42 +243,45 @@ class PrivateNames:
                 continue
         return otherwise
 
-    def replace(self, path: str, value: Any) -> None:
-        """Replace the framework's own by the value, unless the feature that needs it is missing."""
+    def replace(self, path: str, value: Native) -> None:
+        """Replace the framework's own, unless the feature that needs it is missing."""
         if not self._is_missing(self._listed(path).feature, imported_only=True):
             _put(path, value)
 
-    def in_place_of(self, path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator of a function that replaces the framework's own, and is given that as its first argument.
+    def in_place_of(self, path: str) -> Callable[[Function], Function]:
+        """A decorator of a function that replaces the framework's own.
+
+        The function gets the framework's own one as its first argument.
 
         One frame stands between the caller and the function.
         """
 
-        def put(function: Callable[..., Any]) -> Callable[..., Any]:
+        def put(function: Function) -> Function:
             if self._is_missing(self._listed(path).feature, imported_only=True):
                 return function
-            own = getattr(*resolved(path))
+            original = getattr(*resolved(path))
 
-            @wraps(own)
+            @wraps(original)
             def call(*args: Any, **kwargs: Any) -> Any:
-                return function(own, *args, **kwargs)
+                return function(original, *args, **kwargs)
 
             self.replace(path, call)
             return call
 
         return put
 
-    def replace_everywhere(self, path: str, value: Any) -> None:
+    def replace_everywhere(self, path: str, value: Native) -> None:
         """The same for each module of the framework that refers to its own."""
         if self._is_missing(self._listed(path).feature, imported_only=True):
             return
-        own = getattr(*resolved(path))
+        original = getattr(*resolved(path))
         root = path.partition(".")[0]
         for module_name, module in list(sys.modules.items()):
             if module is None or module_name.partition(".")[0] != root:
                 continue
-            for name in [name for name, each in vars(module).items() if each is own]:
-                setattr(module, name, value)
+            for name, attribute in list(vars(module).items()):
+                if attribute is original:
+                    setattr(module, name, value)
         _put(path, value)
 
     def _listed(self, path: str) -> PrivateName:
@@ -256,38 +297,37 @@ class PrivateNames:
 
         Its entrances raise then, from now on.
         """
-        change = self._first_change(feature, imported_only)
-        if not change:
+        problem = self._first_problem(feature, imported_only)
+        if not problem:
             return False
         for path in self._entrances[feature]:
-            if path not in _replaced and _problem(PrivateName(path, feature)) is None:
-                _put(path, self._refusal(feature, change, getattr(*resolved(path))))
+            entrance = PrivateName(path, feature)
+            if path not in _replaced and not _difference(entrance):
+                original = getattr(*resolved(path))
+                _put(path, self._refusal(feature, problem, original))
         return True
 
-    def _first_change(self, feature: str, imported_only: bool = False) -> str:
-        """What has changed in the first changed name that the feature needs.
-
-        Empty if none has changed.
-        """
+    def _first_problem(self, feature: str, imported_only: bool = False) -> str:
+        """The first problem of a name that the feature needs; empty if none."""
         names = [name for name in self._all if name.feature == feature]
         if not names:
             raise LookupError(f"names.txt lists nothing for {feature!r}")
-        changes = (_change(name, imported_only) for name in names)
-        return next(filter(None, changes), "")
+        problems = (_problem(name, imported_only) for name in names)
+        return next(filter(None, problems), "")
 
-    def _refusal(self, feature: str, change: str, own: Any = None) -> Any:
-        """What replaces a function, or a class, of a feature that is missing."""
+    def _refusal(self, feature: str, problem: str, original: Native = None) -> Native:
+        """The replacement of a function or class of a missing feature."""
 
         def refuse(*args: Any, **kwargs: Any) -> NoReturn:
-            raise self._error(feature, change)
+            raise self._error(feature, problem)
 
-        if isinstance(own, type):
-            return type(own.__name__, (), {"__new__": refuse})
+        if isinstance(original, type):
+            return type(original.__name__, (), {"__new__": refuse})
         return refuse
 
-    def _error(self, feature: str, change: str) -> NotSupportedError:
+    def _error(self, feature: str, problem: str) -> NotSupportedError:
         return NotSupportedError(
-            f"{feature}: not supported under {self._installed()}, where {change}; {self._hint()}"
+            f"{feature}: not supported under {self._installed()}, where {problem}; {self._hint()}"
         )
 
     def _installed(self) -> str:
@@ -304,22 +344,22 @@ class _MissingModule:
         self._error = error
 
     def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("__"):  # Python asks for these
+        if name.startswith("__"):  # Python looks these up
             raise AttributeError(name)
         raise self._error
 
 
-def _put(path: str, value: Any) -> None:
+def _put(path: str, value: Native) -> None:
     owner, attribute = resolved(path)
     setattr(owner, attribute, value)
     _replaced.add(path)
 
 
 @contextmanager
-def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Generator[None]:
-    """A block in which the owner's attribute is replaced by what ``make`` makes of it.
+def replaced(owner: Native, name: str, make: Callable[[Native], Native]) -> Generator[None]:
+    """A block in which ``make(attribute)`` replaces the owner's attribute.
 
-    What another has put over it meanwhile stays.
+    If another library replaces the attribute meanwhile, that one stays.
     """
     original = vars(owner)[name]
     replacement = make(original)
@@ -331,39 +371,45 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Generator[Non
             setattr(owner, name, original)
 
 
-def resolved(path: str) -> tuple[Any, str]:
+def resolved(path: str) -> tuple[Native, str]:
     """The object that has the attribute, and the attribute's name."""
     module, _, attributes = path.partition(":")
     parents, _, name = attributes.rpartition(".")
     return resolve_name(f"{module}:{parents}"), name
 
 
-def _changes(names: Iterable[PrivateName]) -> list[tuple[PrivateName, str]]:
-    """The names that were removed, or take other parameters, each with what has changed."""
-    changes = [(name, _change(name, imported_only=False)) for name in names]
-    return [(name, change) for name, change in changes if change]
+def _changes(names: Iterable[PrivateName]) -> list[_Change]:
+    """The names that were removed, or take other parameters."""
+    changes = [_Change(name, _problem(name, imported_only=False)) for name in names]
+    return [change for change in changes if change.problem]
 
 
-def _change(name: PrivateName, imported_only: bool) -> str:
-    """What has changed: that the name was removed, or which parameters it takes; empty if nothing has changed."""
+def _problem(name: PrivateName, imported_only: bool) -> str:
+    """How the name differs from the listed one, as a sentence.
+
+    Empty if it does not.
+    """
     if name.path in _replaced:
         return ""
     if imported_only and name.path.partition(":")[0] not in sys.modules:
         return ""
-    problem = _problem(name)
-    return f"{name.path.replace(':', '.')} {problem}" if problem else ""
+    difference = _difference(name)
+    if not difference:
+        return ""
+    return f"{name.path.replace(':', '.')} {difference}"
 
 
-def _problem(name: PrivateName) -> str | None:
+def _difference(name: PrivateName) -> str:
     try:
         owner, attribute = resolved(name.path)
         value = getattr(owner, attribute)
     except (ImportError, AttributeError):
-        return None if name.optional else "is not there"
+        return "" if name.optional else "is not there"
     try:
         parameters = tuple(inspect.signature(value).parameters)
     except (TypeError, ValueError):
-        return None  # not callable, or compiled
-    if tuple(each for each in parameters if each in name.parameters) == name.parameters:
-        return None
+        return ""  # not callable, or compiled
+    listed = tuple(each for each in parameters if each in name.parameters)
+    if listed == name.parameters:
+        return ""
     return f"takes ({', '.join(parameters)}), not ({', '.join(name.parameters)})"

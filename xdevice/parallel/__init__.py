@@ -1,1 +1,1 @@
-"""One program on many devices: split batches, replicas, reductions, and data-parallel training."""
+"""One program on many devices: batches, replicas, data parallelism."""

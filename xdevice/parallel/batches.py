@@ -25,7 +25,10 @@ __all__ = ["split_batch"]
 
 
 class Shards(list[Any]):
-    """A batch in parts, one for each device, as `prefetch` yields it for a list of devices."""
+    """A batch in parts, one for each device.
+
+    `prefetch` yields such batches for a list of devices.
+    """
 
     def __init__(
         self, parts: Iterable[Any], devices: Sequence[Device], sizes: Sequence[int]
@@ -36,7 +39,7 @@ class Shards(list[Any]):
 
 
 def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
-    """One tree for each device, with its part of the rows of every tensor, in order.
+    """One tree for each device, with its rows of every tensor, in order.
 
     Rows are along the first axis, and all tensors have the same number of
     rows. If that cannot be divided evenly, the first devices get one more: 10
@@ -193,7 +196,7 @@ def _sizes(flat: Flat, leaves: list[_Splittable | None], k: int) -> list[int]:
 
 
 def _shapes_error(flat: Flat, leaves: list[_Splittable | None]) -> ArgumentError:
-    """The error for a tensor without axes, or for tensors with different numbers of rows."""
+    """The error for a tensor without axes, or for unequal numbers of rows."""
     lengths = []
     for path, leaf in zip(flat.paths, leaves, strict=True):
         if leaf is None:

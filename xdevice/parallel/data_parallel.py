@@ -42,7 +42,9 @@ def data_parallel(
     reduction: str = "mean",
     has_aux: bool = False,
 ) -> Callable[..., tuple[Any, Any]]:
-    """A training step on all devices: ``step(params, *batch)`` returns the loss and its gradients.
+    """A training step on all devices.
+
+    ``step(params, *batch)`` returns the loss and its gradients.
 
     They equal those of ``value_and_grad(fn)(params, *batch)`` on one device.
     The batch is split over the devices as by `split_batch`, and the results
@@ -114,7 +116,10 @@ class _ShardResult(NamedTuple):
 
 
 class _Shard(NamedTuple):
-    """The rows of the batch for one device, as a call of the loss, and the parameters there."""
+    """One device's rows of the batch, as a call of the loss.
+
+    And the parameters on that device.
+    """
 
     call: Call
     device: Device
@@ -205,7 +210,10 @@ class _Step:
     def _compute(
         self, calls: list[Call], parameters: list[list[Tensor]], owner: Backend
     ) -> list[_ShardResult]:
-        """The result of each device, computed in threads if the framework supports that."""
+        """The result of each device.
+
+        Threads compute the results if the framework supports that.
+        """
         shards = [_Shard(*shard) for shard in zip(calls, self._devices, parameters, strict=True)]
         thread_context = owner.collectives.threads() if len(shards) > 1 else None
         if thread_context is None:
@@ -215,7 +223,10 @@ class _Step:
     def _compute_in_threads(
         self, shards: list[_Shard], thread_context: Callable[[], AbstractContextManager[Any]]
     ) -> list[_ShardResult]:
-        """The first shard is computed in this thread, and each other one in a thread of its own."""
+        """Compute the shards, each in a thread of its own.
+
+        The first one is computed in this thread.
+        """
 
         def differentiate_in_thread(shard: _Shard) -> _ShardResult:
             with thread_context():
@@ -246,7 +257,7 @@ class _Step:
         homes: list[Device],
         destinations: Sequence[int | None],
     ) -> list[list[Tensor]]:
-        """The gradients and then the loss of the whole batch, reduced on their homes.
+        """The whole batch's gradients and then its loss, on their homes.
 
         There is one list for each destination: the number of a replica, or
         ``None`` for the homes.
@@ -280,7 +291,10 @@ def _checked_parameters(flat: Flat) -> tuple[Backend, list[Tensor]]:
 
 
 def _may_be_replicas(tree: Tree, number_of_devices: int) -> bool:
-    """Whether it is a plain list or tuple with one tree of the same structure for each device."""
+    """Whether the value is a plain list or tuple of alike trees.
+
+    There is one tree for each device.
+    """
     if type(tree) not in (list, tuple) or len(tree) != number_of_devices:
         return False
     flats = [flatten(part) for part in tree]
@@ -296,7 +310,10 @@ def _not_replicas_error(tree: Tree, error: Exception) -> ArgumentTypeError:
 
 
 def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
-    """The flattened replicas, if there is one on each device and all have the same structure."""
+    """The flattened replicas, if there is one on each device.
+
+    They must have the same structure.
+    """
     hint = "make them with replicate(params, devices)"
     if len(replicas) != len(devices):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Errors that are meant for the moment in which they are raised, not for a batch."""
+"""Errors of signal handlers, which do not belong to a batch."""
 
 import signal
 from collections.abc import Iterator
@@ -9,7 +9,10 @@ from typing import Any
 
 
 def is_raised_by_handler(error: Exception) -> bool:
-    """Whether a signal handler has raised it, by its traceback and the handlers installed now."""
+    """Whether a signal handler raised the error, by its traceback.
+
+    The handlers are those that are installed now.
+    """
     handlers = set(_handlers())
     return any(frame.f_code in handlers for frame, _ in walk_tb(error.__traceback__))
 

@@ -122,7 +122,10 @@ def _may_continue(queue: deque[Placed | Exception]) -> bool:
 
 
 def _take_first(queue: deque[Placed | Exception]) -> list[Any]:
-    """The first batch of the queue, alone in a list, which is empty at the end; or its error is raised."""
+    """The first batch of the queue, alone in a list.
+
+    The list is empty at the end. An error in the queue is raised.
+    """
     first = queue.popleft()
     if isinstance(first, Placed):
         return [first.arrived()]
@@ -145,7 +148,9 @@ def prefetch(
 def prefetch(
     batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = False
 ) -> Prefetched[Any]:
-    """The batches on the device, in order; the next ``size`` are copied while one is used.
+    """The batches on the device, in order.
+
+    The next ``size`` batches are copied while one is used.
 
     The source runs in the loop's own thread, when the loop asks for a batch,
     ``size`` batches ahead: it has the loop's settings, and a seeded program
@@ -206,7 +211,10 @@ def prefetch(
 
 
 class _Way:
-    """How batches get to one device: on a stream of their own, if the framework has such streams."""
+    """How batches get to one device.
+
+    They have a stream of their own, if the framework has such streams.
+    """
 
     def __init__(self, device: Device, pin: bool) -> None:
         self._device = device
@@ -302,7 +310,7 @@ class _HostBatch(NamedTuple):
 
 
 def _host_batch(batch: Any) -> _HostBatch | None:
-    """The batch, if all its tensors are on the host and belong to one framework."""
+    """The batch, if all tensors are on the host and of one framework."""
     tensors: dict[int, Tensor] = {}
     owners: set[Backend] = set()
     try:

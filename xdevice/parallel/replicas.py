@@ -1,4 +1,4 @@
-"""Copies of a tree on several devices: `replicate` makes them, and `all_reduce` reduces them."""
+"""Copies of a tree on several devices, and their reductions."""
 
 from collections.abc import Sequence
 from typing import Any, TypeAlias
@@ -29,7 +29,9 @@ PASSING = (type(None), str)  # leaves that pass through, beside the tensors of a
 
 
 class Replicas(list[Any]):
-    """The result of `replicate`: a list of trees of equal structure, one for each device.
+    """The result of `replicate`: a list with a tree for each device.
+
+    The trees have the same structure.
 
     Examples
     --------
@@ -45,7 +47,9 @@ class Replicas(list[Any]):
 
 
 def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
-    """Copy a tree to each device, even if it is already there, and once per mention of a device.
+    """Copy a tree to each device, even if it is already there.
+
+    A device that is listed twice gets two copies.
 
     Floating-point tensors in the copies are detached, and require gradients in
     the framework's own way. A leaf that appears twice is shared within each
@@ -98,7 +102,10 @@ def checked_devices(devices: Any) -> list[Device]:
 
 
 def check_alike(flats: Sequence[Flat]) -> None:
-    """Raise an error unless the trees have the same structure, and no sets, which have no order."""
+    """Raise an error unless the trees have the same structure.
+
+    Sets are not allowed, since they have no order.
+    """
     for i, flat in enumerate(flats):
         if flat.unordered:
             raise ArgumentTypeError(
@@ -109,7 +116,7 @@ def check_alike(flats: Sequence[Flat]) -> None:
 
 
 def _different_structure_error(first: Flat, other: Flat, i: int) -> ArgumentError:
-    """The error for tree 0 and tree ``i``, with a path that only one of them has."""
+    """The error with a path that only tree 0 or only tree ``i`` has."""
     first_paths = [path or "a single leaf" for path in first.paths]
     other_paths = [path or "a single leaf" for path in other.paths]
     for path in first_paths:
@@ -128,7 +135,10 @@ def _different_structure_error(first: Flat, other: Flat, i: int) -> ArgumentErro
 
 
 def _ready_for_gradients(leaf: Leaf) -> Leaf:
-    """A leaf that was just copied, as a leaf of the framework's graph if it is a tensor."""
+    """A leaf that was just copied.
+
+    A tensor becomes a leaf of the framework's graph.
+    """
     owner = tensor_owner(leaf)
     return leaf if owner is None else owner.collectives.leaf(leaf)
 
@@ -240,7 +250,7 @@ def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
 
 
 def _checked_columns(flats: list[Flat], op: str) -> list[Column]:
-    """The corresponding leaves of the trees, if these are alike and can be reduced."""
+    """The corresponding leaves of alike trees, if they can be reduced."""
     check_alike(flats)
     flats[0].each(lambda _, leaf: _check_reducible(leaf, op))
     columns: list[Column] = list(zip(*[flat.leaves for flat in flats], strict=True))

@@ -1,4 +1,7 @@
-"""Several tensors in one transfer: a vector for each framework, dtype and device."""
+"""Several tensors in one transfer.
+
+There is a vector for each framework, dtype and device.
+"""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -26,7 +29,7 @@ class Pack(NamedTuple):
         return self.owner.collectives.pack(self.tensors)
 
     def unpacked(self, vector: Vector, like: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """The vector's numbers in the shapes of the tensors, or of others like them."""
+        """The vector's numbers in the shapes of the tensors, or of like ones."""
         return self.owner.collectives.unpack(vector, self.tensors if like is None else like)
 
 
@@ -58,7 +61,9 @@ class Bucket(NamedTuple):
     vector: Vector
 
     def tensors(self, replica: int | None) -> list[Tensor]:
-        """The result in the members' shapes, on the replica's device, or on the home for ``None``.
+        """The result in the members' shapes, on the replica's device.
+
+        On the home if the replica is ``None``.
 
         Replicas share no memory: replica 0 has the reduced vector itself, the
         others copies.
@@ -136,7 +141,10 @@ def _weighted_mean(owner: Backend, vectors: Sequence[Vector], weights: Sequence[
 
 
 def results_of(buckets: Sequence[Bucket], replica: int | None) -> list[Tensor]:
-    """The result for each column, on the replica's device, or on its home for ``None``."""
+    """The result for each column, on the replica's device.
+
+    On the column's home if the replica is ``None``.
+    """
     results: dict[int, Tensor] = {}
     for bucket in buckets:
         results.update(zip(bucket.pack.members, bucket.tensors(replica), strict=True))
@@ -144,7 +152,9 @@ def results_of(buckets: Sequence[Bucket], replica: int | None) -> list[Tensor]:
 
 
 def on_each_device(tensors: Sequence[Tensor], devices: Sequence[Device]) -> list[list[Tensor]]:
-    """One framework's tensors on each device: those that are there, and copies of the others.
+    """One framework's tensors on each device.
+
+    Tensors on another device are copied.
 
     Copies are detached.
     """
