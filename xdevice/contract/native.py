@@ -1,16 +1,18 @@
-"""Names for a framework's own objects.
+"""Names for objects whose types only a framework or a program knows."""
 
-Their types differ from one framework to the next, so each name is ``Any``.
-"""
-
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 __all__ = [
+    "Block",
+    "Function",
     "Model",
     "NativeDevice",
     "NativeDtype",
     "Node",
     "Tensor",
+    "Tree",
     "Vector",
 ]
 
@@ -31,3 +33,12 @@ Model: TypeAlias = Any
 
 Node: TypeAlias = Any
 """A container that is registered with a framework: a pytree node."""
+
+Tree: TypeAlias = Any
+"""A tensor, a model, or containers of them: a list, a dict, a dataclass, …"""
+
+Function: TypeAlias = Callable[..., Any]
+"""A function of the program or of a framework."""
+
+Block: TypeAlias = AbstractContextManager[Any]
+"""A context manager, for a ``with`` block."""

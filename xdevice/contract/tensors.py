@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from xdevice.contract.native import Model, NativeDtype, Node, Tensor, Vector
 from xdevice.device import Device
@@ -32,6 +32,7 @@ __all__ = [
     "Linalg",
     "Maths",
     "Models",
+    "NodeParts",
     "Packing",
     "Placement",
     "Role",
@@ -46,6 +47,14 @@ Role = Literal["tensor", "model", "device", "data"]
 
 A ``tensor`` or parameter, a ``model`` or another object with tensors, a native
 ``device``, or ``data``, which has no tensors: a dtype, a shape, a layout.
+"""
+
+NodeParts: TypeAlias = tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]
+"""A node's children, their paths, a function, and the node's static fields.
+
+A path is what is written after the node for the child: ``.x``, ``[0]``. The
+function rebuilds the node from new children. The static fields stay as they
+are.
 """
 
 
@@ -93,13 +102,8 @@ class Trees(Protocol):
         Python's own containers do not count.
         """
 
-    def opened(self, node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
-        """The node's parts, their paths, a function, and the static fields.
-
-        A path is what is written after the node for the part: ``.x``, ``[0]``.
-        The function rebuilds the node from new parts; the static fields stay
-        as they are.
-        """
+    def opened(self, node: Node) -> NodeParts:
+        """The node's children, with what is needed to rebuild it."""
 
 
 class Data(Protocol):

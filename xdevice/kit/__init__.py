@@ -1,1 +1,1 @@
-"""What adapters share: DLPack, units, shared memory, Keras, the array API standard, and more."""
+"""What adapters share: DLPack, shared memory, Keras, the standard, …"""

@@ -9,6 +9,6 @@ from pathlib import Path
 
 @cache
 def read(beside: str) -> dict[str, str]:
-    """What ``advice.txt`` beside this file says, by rule."""
+    """The advice by rule, in ``advice.txt`` beside this file."""
     lines = Path(beside).with_name("advice.txt").read_text(encoding="utf-8").splitlines()
     return dict(line.split(": ", 1) for line in lines)

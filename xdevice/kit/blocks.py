@@ -1,11 +1,8 @@
-"""Blocks: those that decorate functions, too.
-
-And one with environment variables that a framework reads once.
-"""
+"""Blocks that also decorate functions, and a block of environment variables."""
 
 import os
 from collections.abc import Awaitable, Callable, Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import wraps
 from inspect import (
     CO_ITERABLE_COROUTINE,
@@ -15,16 +12,18 @@ from inspect import (
 )
 from typing import Any, TypeVar
 
+from xdevice.contract import Block, Function
 from xdevice.errors import ArgumentTypeError, shortened
 from xdevice.kit.later import awaiting, generating, generating_async, runs_later, within
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Function)
 
 
-def decorated(fn: F, block: AbstractContextManager[Any], name: str) -> F:
-    """The function, within the block at each call; ``name`` is for the error of what cannot be decorated.
+def decorated(fn: F, block: Block, name: str) -> F:
+    """The function, within the block at each call.
 
-    What a call gives back may not have run yet: it runs within the block, too.
+    A result whose work is done later runs within the block, too. ``name`` is
+    the block's name in errors.
     """
     if isinstance(fn, (staticmethod, classmethod)):
         return type(fn)(decorated(fn.__func__, block, name))
@@ -43,46 +42,56 @@ def decorated(fn: F, block: AbstractContextManager[Any], name: str) -> F:
             raise _runs_outside(fn, result, name)
         return started
 
-    made: Callable[..., Any] = call
-    for is_such, function in _FUNCTIONS.items():
-        if is_such(
-            fn
-        ):  # and so is the decorated one, for who asks `inspect`, as pytest does of fixtures
-            made = function(fn, block)
-    return wraps(fn)(made)  # type: ignore[return-value]  # wraps keeps it
+    new_function: Function = call
+    # `inspect` has to recognize the new function as one of the same kind, as
+    # pytest does with fixtures
+    for is_of_kind, decorator in _DECORATORS.items():
+        if is_of_kind(fn):
+            new_function = decorator(fn, block)
+    return wraps(fn)(new_function)  # type: ignore[return-value]  # wraps keeps it
 
 
-def _is_generator_function(fn: Callable[..., Any]) -> bool:
-    """Whether it gives a generator, and not a coroutine written as one (``types.coroutine``)."""
-    code = getattr(getattr(fn, "func", fn), "__code__", None)  # of a partial: of its function
-    return (
-        isgeneratorfunction(fn) and code is not None and not code.co_flags & CO_ITERABLE_COROUTINE
-    )
+def _is_generator_function(fn: Function) -> bool:
+    """Whether a call returns a generator that is not a coroutine.
+
+    ``types.coroutine`` makes coroutines of generators.
+    """
+    if not isgeneratorfunction(fn):
+        return False
+    function = getattr(fn, "func", fn)  # a partial's
+    code = getattr(function, "__code__", None)
+    return code is not None and not code.co_flags & CO_ITERABLE_COROUTINE
 
 
-_FUNCTIONS: dict[Callable[[Any], bool], Callable[..., Callable[..., Any]]] = {
+_DECORATORS: dict[Callable[[Any], bool], Callable[[Function, Block], Function]] = {
     iscoroutinefunction: awaiting,
     _is_generator_function: generating,
     isasyncgenfunction: generating_async,
 }
 
 
-def _runs_outside(fn: Callable[..., Any], result: object, name: str) -> ArgumentTypeError:
-    cure = "put the decorator below @contextmanager"
+def _runs_outside(fn: Function, result: object, name: str) -> ArgumentTypeError:
+    hint = "put the decorator below @contextmanager"
     if isinstance(result, Awaitable):
-        cure = "await it in an `async def`, and decorate that"
-    given = f"{getattr(fn, '__name__', shortened(fn))}() returned {shortened(result)}"
-    return ArgumentTypeError(f"{given}, which runs after its call and so outside {name}; {cure}")
+        hint = "await it in an `async def`, and decorate that"
+    function = getattr(fn, "__name__", shortened(fn))
+    return ArgumentTypeError(
+        f"{function}() returned {shortened(result)}, which runs after its call and so outside "
+        f"{name}; {hint}"
+    )
 
 
 @contextmanager
 def environment(settings: Mapping[str, str]) -> Generator[None, None, None]:
-    """Set these variables, and put back what was there."""
-    before = {name: os.environ[name] for name in settings if name in os.environ}
+    """Set these environment variables, and restore their old values.
+
+    Some frameworks read such a variable only once, when they start.
+    """
+    old_values = {name: os.environ[name] for name in settings if name in os.environ}
     os.environ.update(settings)
     try:
         yield
     finally:
-        for name in settings.keys() - before.keys():
+        for name in settings.keys() - old_values.keys():
             os.environ.pop(name, None)
-        os.environ.update(before)
+        os.environ.update(old_values)

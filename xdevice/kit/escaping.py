@@ -1,24 +1,36 @@
-"""Text without control characters, for terminals and logs: file names and source lines have some."""
+"""Text without control characters, for terminals and logs.
+
+File names and source lines may have some.
+"""
 
 import json
 import re
-from typing import Any
 
-# control characters, changes of the writing direction, line ends, halves of
-# surrogate pairs
-_CONTROL = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+_CONTROL_CHARACTERS = re.compile(
+    "["
+    "\x00-\x1f\x7f-\x9f"  # control characters
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # the writing direction
+    "\u2028\u2029"  # line ends
+    "\ud800-\udfff"  # halves of surrogate pairs
+    "]"
 )
 
 
 def escaped(text: str) -> str:
-    """The text with each such character as Python writes it in a string: ``\\x1b``, ``\\n``."""
-    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
+    """The text with control characters as in Python's strings: ``\\x1b``."""
+    return _CONTROL_CHARACTERS.sub(_python_escape, text)
 
 
-def as_json(value: Any) -> str:
-    """Indented JSON, in which each such character is a JSON escape, so that the value is the same."""
-    text = json.dumps(value, indent=2, ensure_ascii=False)  # escapes characters below a space
-    return "\n".join(
-        _CONTROL.sub(lambda match: f"\\u{ord(match[0]):04x}", line) for line in text.split("\n")
-    )
+def as_json(value: object) -> str:
+    """Indented JSON of the same value, with control characters escaped."""
+    # `dumps` escapes characters below a space, but its line ends are some, too
+    lines = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
+    return "\n".join(_CONTROL_CHARACTERS.sub(_json_escape, line) for line in lines)
+
+
+def _python_escape(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
+
+
+def _json_escape(match: re.Match[str]) -> str:
+    return f"\\u{ord(match[0]):04x}"

@@ -1,4 +1,4 @@
-"""gloo, the library by which several frameworks compute in several processes on CPUs."""
+"""gloo, a library for collectives on CPUs, which several frameworks use."""
 
 import os
 import socket
@@ -14,6 +14,7 @@ INTERFACE = "GLOO_SOCKET_IFNAME"
 # Linux: the requests for an interface's first IPv4 address, and for its mask
 _SIOCGIFADDR = 0x8915
 _SIOCGIFNETMASK = 0x891B
+_ADDRESS = slice(20, 24)  # where a response has the address
 
 
 def settings(hosts: Sequence[str], address: str | None, interface: str | None) -> dict[str, str]:
@@ -36,7 +37,7 @@ def settings(hosts: Sequence[str], address: str | None, interface: str | None) -
 
 
 def check_first_address(hosts: Sequence[str], address: str | None, interface: str | None) -> None:
-    """Raise if gloo, given an interface, would use an address of another subnet than the job's.
+    """Raise if gloo would use an address of another subnet than the job's.
 
     gloo takes the interface's first address. A secondary address with a label
     has its own interface.
@@ -64,9 +65,9 @@ def _first_address(interface: str) -> IPv4Interface | None:
 
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
             request = struct.pack("40s", interface.encode()[:15])
-            address, mask = (
-                socket.inet_ntoa(fcntl.ioctl(any_socket, command, request)[20:24])
-                for command in (_SIOCGIFADDR, _SIOCGIFNETMASK)
-            )
+            response = fcntl.ioctl(any_socket, _SIOCGIFADDR, request)
+            address = socket.inet_ntoa(response[_ADDRESS])
+            response = fcntl.ioctl(any_socket, _SIOCGIFNETMASK, request)
+            mask = socket.inet_ntoa(response[_ADDRESS])
         return IPv4Interface(f"{address}/{mask}")
     return None

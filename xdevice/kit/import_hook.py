@@ -1,26 +1,49 @@
-"""Running code when a module of another library is imported, by any import statement in the process."""
+"""Running code when a module of another library is imported.
+
+Any import statement in the process counts.
+"""
 
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
+
+Loader: TypeAlias = Any
+"""A module's loader, with any of the methods that loaders may have."""
+
+Change: TypeAlias = Callable[[ModuleType], None]
 
 
-def after_import(name: str, change: Callable[[ModuleType], None]) -> None:
-    """Call ``change`` with the module of that full name, now if it is imported, else once it is."""
+def _no_change(module: ModuleType) -> None:
+    pass
+
+
+def after_import(name: str, change: Change) -> None:
+    """Call ``change`` with the module of that full name once it is imported.
+
+    If it is imported already, ``change`` is called now.
+    """
     module = sys.modules.get(name)
     if module is not None:
         change(module)
-    else:
-        sys.meta_path.insert(0, ImportHook(name.__eq__, lambda _, own: WrappedLoader(own, change)))
+        return
+
+    def wrap(_: str, loader: Loader) -> WrappedLoader:
+        return WrappedLoader(loader, change)
+
+    sys.meta_path.insert(0, ImportHook(name.__eq__, wrap))
 
 
 class WrappedLoader:
-    """A stand-in for a module's own loader, which the module gets back before it is executed and changed."""
+    """A loader that changes a module after the module's own loader.
 
-    def __init__(self, own: Any, change: Callable[[ModuleType], None] = lambda _: None) -> None:
-        self._own, self._change = own, change
+    The module gets its own loader back before it is executed.
+    """
+
+    def __init__(self, own: Loader, change: Change = _no_change) -> None:
+        self._own = own
+        self._change = change
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._own, name)
@@ -40,22 +63,36 @@ class WrappedLoader:
 
 
 class ImportHook:
-    """A finder for ``sys.meta_path`` that calls ``wrap`` with the name and the loader of each module that it wants."""
+    """A finder for ``sys.meta_path`` that wraps the loaders of some modules.
+
+    ``wants`` chooses modules by name. ``wrap`` is called with the name and the
+    loader of each.
+    """
 
     def __init__(
-        self, wants: Callable[[str], bool], wrap: Callable[[str, Any], WrappedLoader]
+        self,
+        wants: Callable[[str], bool],
+        wrap: Callable[[str, Loader], WrappedLoader],
     ) -> None:
-        self._wants, self._wrap = wants, wrap
+        self._wants = wants
+        self._wrap = wrap
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+        self,
+        name: str,
+        path: Sequence[str] | None = None,
+        target: ModuleType | None = None,
     ) -> ModuleSpec | None:
         if not self._wants(name):
             return None
-        others = (
-            finder.find_spec(name, path, target) for finder in sys.meta_path if finder is not self
-        )
-        spec = next((found for found in others if found is not None), None)
-        if spec is not None and spec.loader is not None:
-            spec.loader = self._wrap(name, spec.loader)  # type: ignore[assignment]  # it delegates
-        return spec
+        for finder in sys.meta_path:
+            if finder is self:
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is None:
+                continue
+            if spec.loader is not None:
+                wrapped = self._wrap(name, spec.loader)
+                spec.loader = wrapped  # type: ignore[assignment]  # it delegates
+            return spec
+        return None

@@ -1,4 +1,4 @@
-"""Results whose work is done later: coroutines, generators, and other awaitables and iterators.
+"""Results whose work is done later: coroutines, generators, iterators, …
 
 `within` lets their steps run within a block, for functions that a block
 decorates.
@@ -21,20 +21,41 @@ from functools import cache, cached_property, wraps
 from io import IOBase
 from operator import length_hint
 from types import GeneratorType
-from typing import Any
+from typing import Any, TypeAlias
+
+from xdevice.contract import Block, Function
+
+Value: TypeAlias = Any
+"""What a coroutine or a generator awaits, yields, is sent, or returns."""
+
+AnyCoroutine: TypeAlias = Coroutine[Any, Any, Any]
+AnyGenerator: TypeAlias = Generator[Any, Any, Any]
+AnyAsyncGenerator: TypeAlias = AsyncGenerator[Any, Any]
+
+Decorator: TypeAlias = Callable[[Function, Block], Function]
+"""What makes a function whose steps run within the block."""
 
 _RESULTS_THAT_RUN_LATER = (Awaitable, Iterator, AsyncIterator)
 _CONTEXT_MANAGERS = (AbstractContextManager, AbstractAsyncContextManager)
 _CO_ITERABLE_COROUTINE = 0x100  # the code flag that types.coroutine sets, as in `inspect`
-_PLAIN_MODULES = {"builtins", "itertools"}  # of map, zip, chain, …, which have nothing but steps
-_CONTAINERS: tuple[Any, ...] = (
-    *([], (), {}.keys(), {}.values(), {}.items(), set[Any]()),
-    *("", "é", b"", bytearray(), range(0), range(1 << 64)),
+# The modules of map, zip, chain, …: iterators that have nothing but steps.
+_PLAIN_MODULES = {"builtins", "itertools"}
+_CONTAINERS: tuple[Iterable[object], ...] = (
+    [],
+    (),
+    {}.keys(),
+    {}.values(),
+    {}.items(),
+    set[object](),
+    "",
+    "é",
+    b"",
+    bytearray(),
+    range(0),
+    range(1 << 64),
 )
 _ITERATORS_OF_CONTAINERS = frozenset(type(iter(container)) for container in _CONTAINERS)
-"""Iterators of what is in memory already: their steps run no code of the program."""
-
-Block = AbstractContextManager[Any]
+"""Iterators over memory, whose steps run no code of the program."""
 
 
 def runs_later(result: object) -> bool:
@@ -49,10 +70,10 @@ def runs_later(result: object) -> bool:
 
 
 def within(block: Block, result: object) -> object | None:
-    """The same work, each step of it within the block; ``None`` for a result that cannot be wrapped.
+    """The same work, each step of it within the block.
 
-    Such are tasks and futures, which have started or run elsewhere, and blocks
-    made by ``contextlib``.
+    ``None`` for a result that cannot be wrapped: a task or a future, which has
+    started or runs elsewhere, and a block made by ``contextlib``.
     """
     decorate = _decorator_for(result)
     if decorate is not None:
@@ -65,19 +86,25 @@ def within(block: Block, result: object) -> object | None:
     return _wrapped(result, block)
 
 
-def _decorator_for(result: object) -> Callable[..., Callable[..., Any]] | None:
-    """What decorates a function that returns this; ``None`` if the result has to be wrapped.
+def _decorator_for(result: object) -> Decorator | None:
+    """What decorates a function that returns this result.
+
+    ``None`` if the result has to be wrapped.
 
     A coroutine that is also an asynchronous context manager, as an HTTP
     request of aiohttp, has to: a plain coroutine could not be entered.
     """
     if isinstance(result, Coroutine):
-        return None if isinstance(result, _CONTEXT_MANAGERS) else awaiting
+        if isinstance(result, _CONTEXT_MANAGERS):
+            return None
+        return awaiting
     if _is_iterable_coroutine(result):
         return awaiting
     if isinstance(result, Generator):
         return generating
-    return generating_async if isinstance(result, AsyncGenerator) else None
+    if isinstance(result, AsyncGenerator):
+        return generating_async
+    return None
 
 
 class _Wrapper:
@@ -94,8 +121,8 @@ class _Wrapper:
         return getattr(object.__getattribute__(self, "_wrapped"), name)
 
 
-class _Iterated(_Wrapper, Iterator[Any]):
-    def __next__(self) -> Any:
+class _Iterated(_Wrapper, Iterator[Value]):
+    def __next__(self) -> Value:
         with self._block:
             return next(self._wrapped)
 
@@ -103,25 +130,25 @@ class _Iterated(_Wrapper, Iterator[Any]):
         return length_hint(self._wrapped)
 
 
-class _IteratedAsync(_Wrapper, AsyncIterator[Any]):
-    async def __anext__(self) -> Any:
+class _IteratedAsync(_Wrapper, AsyncIterator[Value]):
+    async def __anext__(self) -> Value:
         with self._block:
             return await anext(self._wrapped)
 
 
-class _Awaited(_Wrapper, Coroutine[Any, Any, Any]):
+class _Awaited(_Wrapper, Coroutine[Value, Value, Value]):
     @cached_property
-    def _coroutine(self) -> Coroutine[Any, Any, Any]:
+    def _coroutine(self) -> AnyCoroutine:
         wrapped = self._wrapped
         return awaiting(lambda: wrapped, self._block)()
 
-    def __await__(self) -> Generator[Any, Any, Any]:
+    def __await__(self) -> AnyGenerator:
         return self._coroutine.__await__()
 
-    def send(self, value: Any) -> Any:
+    def send(self, value: Value) -> Value:
         return self._coroutine.send(value)
 
-    def throw(self, *error: Any) -> Any:
+    def throw(self, *error: Any) -> Value:
         return self._coroutine.throw(*error)
 
     def close(self) -> None:
@@ -130,26 +157,32 @@ class _Awaited(_Wrapper, Coroutine[Any, Any, Any]):
         self._wrapped.close()
 
 
-class _Entered(_Wrapper, AbstractContextManager[Any]):
-    def __enter__(self) -> Any:
+class _Entered(_Wrapper, AbstractContextManager[Value]):
+    def __enter__(self) -> Value:
         with self._block:
             entered = self._wrapped.__enter__()
-        return self if entered is self._wrapped else entered
+        if entered is self._wrapped:
+            return self
+        return entered
 
-    def __exit__(self, *error: Any) -> Any:
+    def __exit__(self, *error: Any) -> bool | None:
         with self._block:
-            return self._wrapped.__exit__(*error)
+            suppresses: bool | None = self._wrapped.__exit__(*error)
+        return suppresses
 
 
-class _EnteredAsync(_Wrapper, AbstractAsyncContextManager[Any]):
-    async def __aenter__(self) -> Any:
+class _EnteredAsync(_Wrapper, AbstractAsyncContextManager[Value]):
+    async def __aenter__(self) -> Value:
         with self._block:
             entered = await self._wrapped.__aenter__()
-        return self if entered is self._wrapped else entered
+        if entered is self._wrapped:
+            return self
+        return entered
 
-    async def __aexit__(self, *error: Any) -> Any:
+    async def __aexit__(self, *error: Any) -> bool | None:
         with self._block:
-            return await self._wrapped.__aexit__(*error)
+            suppresses: bool | None = await self._wrapped.__aexit__(*error)
+        return suppresses
 
 
 _WRAPPERS: dict[type, type[_Wrapper]] = {
@@ -161,8 +194,8 @@ _WRAPPERS: dict[type, type[_Wrapper]] = {
 }
 
 
-def _wrapped(result: Any, block: Block) -> _Wrapper:
-    """The result in a wrapper that is all that it is: an iterator, a context manager, …"""
+def _wrapped(result: object, block: Block) -> _Wrapper:
+    """The result in a wrapper of the same kinds: iterator, awaitable, …"""
     wrappers = [wrapper for protocol, wrapper in _WRAPPERS.items() if isinstance(result, protocol)]
     return _combined(tuple(wrappers))(result, block)
 
@@ -172,33 +205,37 @@ def _combined(wrappers: tuple[type[_Wrapper], ...]) -> type[_Wrapper]:
     return type("Wrapped", wrappers, {})
 
 
-def _started(decorate: Callable[..., Callable[..., Any]], result: Any, block: Block) -> object:
-    """What the function made by ``decorate`` returns, under the result's own name."""
+def _started(decorate: Decorator, result: Any, block: Block) -> object:
+    """The result of a decorated function, under the result's own name."""
     named = wraps(result, ("__name__", "__qualname__"), ())
     return named(decorate(lambda: result, block))()
 
 
-def awaiting(start: Callable[..., Any], block: Block) -> Callable[..., Coroutine[Any, Any, Any]]:
+def awaiting(start: Function, block: Block) -> Callable[..., AnyCoroutine]:
     """A coroutine function that awaits within the block.
 
     The block stays open until then, so that it also holds for tasks that the
     coroutine starts.
     """
 
-    async def awaited(*args: Any, **kwargs: Any) -> Any:
+    async def awaited(*args: Any, **kwargs: Any) -> Value:
         with block:
             return await start(*args, **kwargs)
 
     return awaited
 
 
-def generating(start: Callable[..., Any], block: Block) -> Callable[..., Generator[Any, Any, Any]]:
-    """A generator function that runs each step within the block, and its caller outside of it."""
+def generating(start: Function, block: Block) -> Callable[..., AnyGenerator]:
+    """A generator function that runs each step within the block.
 
-    def generated(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+    The generator's caller runs outside of the block.
+    """
+
+    def generated(*args: Any, **kwargs: Any) -> AnyGenerator:
         with block:
             source = start(*args, **kwargs)
-        step, value = source.send, None
+        step = source.send
+        value: Value = None
         while True:
             with block:
                 try:
@@ -213,20 +250,20 @@ def generating(start: Callable[..., Any], block: Block) -> Callable[..., Generat
                     source.close()
                 raise
             except BaseException as error:
-                step, value = source.throw, error
+                step = source.throw
+                value = error
 
     return generated
 
 
-def generating_async(
-    start: Callable[..., Any], block: Block
-) -> Callable[..., AsyncGenerator[Any, Any]]:
-    """An asynchronous generator function that runs each step within the block."""
+def generating_async(start: Function, block: Block) -> Callable[..., AnyAsyncGenerator]:
+    """The same for asynchronous generator functions."""
 
-    async def generated(*args: Any, **kwargs: Any) -> AsyncGenerator[Any, Any]:
+    async def generated(*args: Any, **kwargs: Any) -> AnyAsyncGenerator:
         with block:
             source = start(*args, **kwargs)
-        step, value = source.asend, None
+        step = source.asend
+        value: Value = None
         while True:
             with block:
                 try:
@@ -241,12 +278,13 @@ def generating_async(
                     await source.aclose()
                 raise
             except BaseException as error:
-                step, value = source.athrow, error
+                step = source.athrow
+                value = error
 
     return generated
 
 
-def _each(items: Iterable[Any]) -> Generator[Any, None, None]:
+def _each(items: Iterable[Value]) -> AnyGenerator:
     yield from items
 
 
@@ -257,7 +295,10 @@ def _is_iterable_coroutine(result: object) -> bool:
 
 
 def _is_generated_block(result: object) -> bool:
-    """Whether a function decorated by ``contextmanager`` or ``asynccontextmanager`` returned it."""
+    """Whether a function decorated by ``contextmanager`` returned it.
+
+    Or one decorated by ``asynccontextmanager``.
+    """
     if not isinstance(result, _CONTEXT_MANAGERS):
         return False
     return isinstance(getattr(result, "gen", None), (Generator, AsyncGenerator))

@@ -6,7 +6,7 @@ HOW_TO_TRUST = (
     "start with xdevice launch --trust-network, XDEVICE_TRUST_NETWORK=1, or "
     "init(trust_network=True)"
 )
-"""How a user allows an engine to listen beyond loopback, as the end of an error."""
+"""How an engine may listen beyond loopback, as the end of an error."""
 
 
 def is_loopback(host: str) -> bool:

@@ -1,10 +1,12 @@
-"""Marks of the values in memory, which are equal if the same values are sent again."""
+"""Marks of values in memory: equal values have equal marks."""
 
 import ctypes
-from typing import Any
+from typing import Any, TypeAlias
 
-# Up to this number of bytes all are read, and of more bytes about as many,
-# evenly spread.
+NumpyArray: TypeAlias = Any
+
+# Memory of at most this number of bytes is read completely. Of more memory
+# about as many bytes are read, evenly spread.
 _SAMPLE = 4096
 
 
@@ -13,12 +15,14 @@ def mark(address: int, nbytes: int) -> int:
     if not address or not nbytes:
         return 0
     memory: Any = (ctypes.c_char * nbytes).from_address(address)
-    # odd, so that every byte position of a number is read
-    step = 1 if nbytes <= _SAMPLE else nbytes // _SAMPLE | 1
+    step = 1
+    if nbytes > _SAMPLE:
+        # odd, so that every byte position of a number is read
+        step = nbytes // _SAMPLE | 1
     return hash((nbytes, memory[::step])) or 1
 
 
-def mark_of(array: Any) -> int:
+def mark_of(array: NumpyArray) -> int:
     """The mark of a NumPy array's memory.
 
     0 if the memory is not contiguous, or has objects.

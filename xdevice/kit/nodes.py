@@ -1,13 +1,13 @@
 """Objects of a framework's own classes as nodes of trees."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from xdevice.contract import Node, NodeParts
 
-def by_attributes(
-    node: Any, names: Sequence[str]
-) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
-    """The object's attributes of these names as the children of a node, and how to rebuild it.
+
+def by_attributes(node: Node, names: Sequence[str]) -> NodeParts:
+    """The object as a node: its attributes of these names are the children.
 
     Rebuilding makes a new object without calling its ``__init__``.
 
@@ -18,7 +18,7 @@ def by_attributes(
     """
     cls: Any = type(node)
 
-    def rebuild(new_children: list[Any]) -> Any:
+    def rebuild(new_children: list[Any]) -> Node:
         new_node = cls.__new__(cls)
         vars(new_node).update(zip(names, new_children, strict=True))
         return new_node

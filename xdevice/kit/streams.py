@@ -1,28 +1,28 @@
-"""Streams of frameworks that begin a copy, return, and let what uses its tensors wait."""
+"""Streams for frameworks that order copies and computations by themselves."""
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from xdevice.contract import Event
+from xdevice.contract import Event, Tensor
 
-Wait = Callable[[Sequence[Any]], None]
+Wait = Callable[[Sequence[Tensor]], None]
 
 
 class OwnStream(nullcontext[None]):
-    """The framework's own stream, which has every copy.
+    """The framework's own stream, in which every copy is made.
 
-    ``wait`` waits for tensors.
+    ``wait`` waits until tensors are complete.
     """
 
     def __init__(self, wait: Wait) -> None:
         super().__init__()
         self._wait = wait
 
-    def pinned(self, tensor: Any) -> Any:
+    def pinned(self, tensor: Tensor) -> Tensor:
         return tensor
 
-    def record(self, tensors: Sequence[Any]) -> Event:
+    def record(self, tensors: Sequence[Tensor]) -> Event:
         return _TensorsEvent(self._wait, tensors)
 
 
@@ -30,10 +30,10 @@ class _TensorsEvent(NamedTuple):
     """The event that these tensors are complete."""
 
     block: Wait
-    tensors: Sequence[Any]
+    tensors: Sequence[Tensor]
 
     def synchronize(self) -> None:
         self.block(self.tensors)
 
     def wait(self) -> None:
-        pass  # the framework lets what uses the tensors wait
+        pass  # a computation waits for its tensors by itself
