@@ -25,7 +25,7 @@ from xdevice.errors import (
 from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, entry_points_of, imported
 from xdevice.framework.choosing import decided
-from xdevice.hardware.virtual import GROUP, numbers
+from xdevice.hardware.virtual import GROUP, virtual_counts
 from xdevice.hooks import hooks
 from xdevice.kit.places import prepare_imports
 from xdevice.virtual import bus, children, request
@@ -46,7 +46,7 @@ def virtual_gpus(n: int, *, force: bool, stand_in: bool) -> list[Device]:
         prepare_imports(_importing)  # the chosen framework may be imported by `_enable`
         try:
             chosen = decided()
-            if chosen is not None and chosen not in numbers:
+            if chosen is not None and chosen not in virtual_counts:
                 _enable(chosen)
         except Exception:
             request.put_back(replaced)
@@ -68,7 +68,7 @@ def _check_follows(earlier: Request, number: int, stand_in: bool) -> None:
         raise VirtualDeviceError(
             f"virtual_gpus({number}) {reason}; start again and ask for {number} first"
         )
-    if stand_in and not earlier.stand_in and numbers:
+    if stand_in and not earlier.stand_in and virtual_counts:
         reason = f"comes after {earlier.source}, which has made virtual GPUs that do not stand in"
         raise VirtualDeviceError(
             f"virtual_gpus({number}, stand_in=True) {reason}; start again with stand_in=True first"
@@ -82,7 +82,7 @@ def _forget_capabilities() -> None:
     """
     _without.clear()
     for owner in imported():
-        if owner not in numbers:
+        if owner not in virtual_counts:
             owner.unload()
 
 
@@ -105,10 +105,14 @@ def _importing(framework: str) -> AbstractContextManager[object]:
 
 def enable_requested(owner: Backend, capability: str = "") -> None:
     """Enable the virtual GPUs that were requested, before a framework is used."""
-    if owner in numbers or owner in _without or MODULES.get(capability, capability) == "virtual":
+    if (
+        owner in virtual_counts
+        or owner in _without
+        or MODULES.get(capability, capability) == "virtual"
+    ):
         return
     with _lock:
-        if owner in numbers or owner in _without:
+        if owner in virtual_counts or owner in _without:
             return
         is_requested = request.current().number and not request.is_left_out(owner)
         if is_requested and owner.load("virtual").has("enable"):
@@ -133,7 +137,7 @@ def _enable(owner: Backend) -> None:
         print(
             f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr
         )
-    numbers[owner] = number
+    virtual_counts[owner] = number
     owner.native_devices.clear()  # other objects stand for the devices from now on
     name_virtual()  # the request may have come from the environment
     if copy_bus is not None:

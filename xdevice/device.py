@@ -26,9 +26,9 @@ __all__ = ["Device"]
 
 MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 32-bit integer
 _GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}  # what each maker calls its GPU
-_VIRTUAL = "vgpu"  # what a framework calls a virtual GPU, where it needs a word of its own
+_VIRTUAL = "vgpu"  # a virtual GPU, under a framework that does not call it a GPU
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
-_OWN = frozenset({_VIRTUAL, "meta"})  # words of one framework; meta is not a misspelt metal
+_FRAMEWORK_WORDS = frozenset({_VIRTUAL, "meta"})  # not misspelt: meta is not metal
 
 _WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
@@ -98,7 +98,7 @@ class Device:
             )
         if index is None:
             return parse(kind)
-        return _device(own_kind(kind), check_index(index))
+        return _device(any_kind(kind), check_index(index))
 
     def __repr__(self) -> str:
         text = f"Device('{self.kind}:{self.index}')"
@@ -138,7 +138,7 @@ class Device:
             return False  # equal devices are one object
         try:
             device = parse(other) if isinstance(other, str) else None
-            if device is None or is_own_word(device):
+            if device is None or has_framework_word(device):
                 device = hooks.device_named(other) or device
         except XDeviceError:  # malformed, or of a framework that cannot be used
             return NotImplemented
@@ -207,15 +207,15 @@ def as_kind(word: str) -> str:
 
     A misspelt word is an error.
     """
-    kind = own_kind(word)
+    kind = any_kind(word)
     _check_spelling(kind, word)
     return kind
 
 
-def own_kind(word: str) -> str:
-    """The same for a word that may resemble another one.
+def any_kind(word: str) -> str:
+    """The kind that a word means, even if the word resembles a common one.
 
-    A framework may have devices of a kind ``igpu``.
+    A framework may have devices ``igpu``.
     """
     if not isinstance(word, str):
         raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
@@ -264,8 +264,8 @@ def spell(device: Device, spellings: Iterable[str]) -> None:
     _spelled.update(dict.fromkeys(spellings, device))
 
 
-def is_own_word(device: Device) -> bool:
-    """Whether the kind is one framework's own word, perhaps for a GPU."""
+def has_framework_word(device: Device) -> bool:
+    """Whether the kind is a word of one framework, which may use it for a GPU."""
     return device.kind not in _COMMON
 
 
@@ -305,7 +305,7 @@ def _check_spelling(kind: str, spelling: str) -> None:
 
     Not if there is a device of that kind already.
     """
-    if kind in _COMMON or kind in _OWN or len(kind) < 3:
+    if kind in _COMMON or kind in _FRAMEWORK_WORDS or len(kind) < 3:
         return
     if any(kind == device_kind for device_kind, _ in list(_devices)):
         return

@@ -183,7 +183,7 @@ def test_the_report_goes_to_a_file_in_the_format_that_is_asked_for(run, tmp_path
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--bus", "25"], "--bus='25' is no bus; write a bandwidth and a time for each copy"),
+        (["--bus", "25"], "--bus='25' is not a bus; write a bandwidth and a time for each copy"),
         (["--max-copies", "-1"], "argument --max-copies: '-1' is not a whole number of 0 or more"),
         (
             ["--format", "xml"],

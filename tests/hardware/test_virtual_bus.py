@@ -57,6 +57,6 @@ def test_there_is_no_bus_unless_it_is_asked_for(text, monkeypatch):
 def test_a_bus_that_cannot_be_read_is_an_error(text, monkeypatch):
     monkeypatch.setenv(buses.ENV, text)
     with pytest.raises(
-        ArgumentError, match=f"XDEVICE_VIRTUAL_BUS='{text}' is no bus; write a bandwidth"
+        ArgumentError, match=f"XDEVICE_VIRTUAL_BUS='{text}' is not a bus; write a bandwidth"
     ):
         buses.requested()

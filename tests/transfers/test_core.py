@@ -67,7 +67,7 @@ def test_a_bus_is_a_bandwidth_and_a_time(text, bus):
 )
 def test_a_bus_without_a_unit_or_of_nothing_is_an_error(text):
     with pytest.raises(
-        ArgumentError, match=r"is no bus; write a bandwidth and a time .* 25GB/s,10us"
+        ArgumentError, match=r"is not a bus; write a bandwidth and a time .* 25GB/s,10us"
     ):
         watch_transfers(bus=text)
 

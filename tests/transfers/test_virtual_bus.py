@@ -88,6 +88,6 @@ def test_a_bad_bus_is_an_error_each_time_that_the_framework_is_used(backend):
         [sys.executable, "-W", "ignore", "-c", code],
         env={**os.environ, **env}, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-    assert done.stdout.count("XDEVICE_VIRTUAL_BUS='16GB' is no bus; write a bandwidth") == 2, (
+    assert done.stdout.count("XDEVICE_VIRTUAL_BUS='16GB' is not a bus; write a bandwidth") == 2, (
         done.stderr
     )

@@ -55,7 +55,7 @@ _PACKAGES = {"paddle": "paddlepaddle", "cupy": "cupy-cuda12x"}
 # With its dependencies, MXNet would replace NumPy by an old version.
 _COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}
 
-# What is missing without a capability, if its name does not say that.
+# What a framework lacks without a capability, if its name does not say that.
 _NOUNS = {
     "virtual": "virtual GPUs",
     "sharing": "memory to share",
@@ -173,8 +173,9 @@ class Capability:
         if reason:
             return reason
         module = f"{self._adapter}.{contract.MODULES.get(self._name, self._name)}"
-        missing = module if self._is_empty() else f"{module}.{function}"
-        return f"its adapter has no {missing}"
+        if self._is_empty():
+            return f"its adapter has no {module}"
+        return f"its adapter has no {module}.{function}"
 
     def _is_empty(self) -> bool:
         return not any(map(self.has, contract.CAPABILITIES[self._name]))
@@ -201,7 +202,7 @@ def registered() -> dict[str, Backend]:
     """Every registered adapter by name, in order of preference; some frameworks may be missing."""
     if not _backends:
         modules = entry_points_of(GROUP)
-        if not any(map(_is_own, modules.values())):
+        if not any(map(_is_built_in, modules.values())):
             raise BrokenBackendError(packed.without_metadata())
         backends = {name: Backend(name, modules[name]) for name in sorted(modules, key=_rank)}
         if not _backends:  # unless another thread was quicker
@@ -230,13 +231,13 @@ def _entry_points() -> Any:
 def find(name: str) -> Backend:
     """The adapter of that name, whether or not its framework is installed."""
     # not a lookup of any object: MXNet's arrays raise NotImplementedError when they are hashed
-    found = registered().get(name) if isinstance(name, str) else None
-    if found is None:
-        message = (
-            f"no backend {shortened(name)}; there are {', '.join(registered())}; {_hint_for(name)}"
+    owner = registered().get(name) if isinstance(name, str) else None
+    if owner is None:
+        names = ", ".join(registered())
+        raise UnknownBackendError(
+            f"no backend {shortened(name)}; there are {names}; {_hint_for(name)}"
         )
-        raise UnknownBackendError(message)
-    return found
+    return owner
 
 
 def _hint_for(name: str) -> str:
@@ -246,8 +247,9 @@ def _hint_for(name: str) -> str:
     framework = _ALIASES.get(word) or _ALIASES.get(package, package)
     has_no_adapter = framework == word and word not in registered()
     if has_no_adapter and (is_installed(word) or word in _WITHOUT_ADAPTER):
-        kind = f"a package with an entry point in the group {GROUP!r}"
-        return f"install an adapter for {name}: {kind}"
+        return (
+            f"install an adapter for {name}: a package with an entry point in the group {GROUP!r}"
+        )
     return did_you_mean(framework, registered(), "xdevice info lists what is installed")
 
 
@@ -265,10 +267,10 @@ def is_installed(name: str) -> bool:
 
 def is_optional(name: str) -> bool:
     """Whether "all" frameworks do not require it: one of xdevice's own that is not in `ORDER`."""
-    return name not in ORDER and _is_own(registered()[name].module)
+    return name not in ORDER and _is_built_in(registered()[name].module)
 
 
-def _is_own(module: str) -> bool:
+def _is_built_in(module: str) -> bool:
     return module.startswith(f"{GROUP}.")  # the package of xdevice's adapters has that name, too
 
 
@@ -341,12 +343,12 @@ def _import_for(owner: Backend, module: str) -> ModuleType:
     except XDeviceError:
         raise  # the adapter's own error
     except Exception as error:
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        if missing == owner:
+        absent_module = error.name if isinstance(error, ModuleNotFoundError) else None
+        if absent_module == owner:
             raise not_installed(owner) from error
-        if missing in _SIBLINGS and _extend_path():
+        if absent_module in _SIBLINGS and _extend_path():
             return _import_for(owner, module)
-        cure = packed.adding(missing)
+        cure = packed.adding(absent_module)
         if cure is None:
             command = f"python -c 'import {owner}'"
             cure = f"{command} shows the whole error, xdevice doctor may know the cure"
@@ -356,8 +358,8 @@ def _import_for(owner: Backend, module: str) -> ModuleType:
         ) from error
 
 
-def import_own(module: str) -> ModuleType:
-    """A module of xdevice's own packages, some of which may be in the checkout's root."""
+def import_built_in(module: str) -> ModuleType:
+    """A module of xdevice's distribution; in a checkout, it may be in the root folder."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

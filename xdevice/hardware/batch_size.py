@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Coroutine
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar, overload
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
 from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError, shortened
@@ -17,6 +17,7 @@ __all__ = ["find_batch_size"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Function: TypeAlias = Callable[..., Any]
 
 # flags of generators and coroutines, as in `inspect`, which takes 5 ms to import
 _RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
@@ -33,7 +34,7 @@ def find_batch_size(
 ) -> Callable[[Callable[Concatenate[int, P], T]], Callable[P, T]]: ...
 def find_batch_size(
     fn: Callable[..., T] | None = None, *, start: int = 1024, minimum: int = 1
-) -> Callable[..., Any]:
+) -> Function:
     """A function that calls ``fn`` with decreasing batch sizes until it fits in memory.
 
     Each call begins with ``start`` and halves it as long as ``fn`` runs out of memory; memory is
@@ -71,7 +72,7 @@ def find_batch_size(
         raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")
 
     @wraps(fn)
-    def run(*args: Any, **kwargs: Any) -> T:
+    def run(*args: object, **kwargs: object) -> T:
         size = start
         while True:
             try:
@@ -85,8 +86,8 @@ def find_batch_size(
                     message = f"out of memory even with a batch size of {size}"
                     cure = "make the model or the samples smaller"
                     raise OutOfMemoryError(f"{message}; {cure}") from error
-            # not within the except clause: there, the traceback keeps the tensors of the failed
-            # call
+            # Not within the except clause: there, the traceback keeps the
+            # tensors of the failed call.
             size = max(size // 2, minimum)
             gc.collect()
             for owner in imported():
@@ -96,11 +97,10 @@ def find_batch_size(
 
 
 def _check_function(fn: Any) -> None:
-    """Raise an error if the function cannot be called with a batch size, or does its work after its call."""
+    """Raise an error if the function does not take a batch size, or if it works after its call."""
     if not callable(fn):
-        raise ArgumentError(
-            f"{shortened(fn)} cannot be called; pass a function of the batch size, and start=… by name"
-        )
+        cure = "pass a function of the batch size, and start=… by name"
+        raise ArgumentError(f"{shortened(fn)} cannot be called; {cure}")
     function = getattr(fn, "func", fn)  # of a partial
     code = getattr(function, "__code__", None)
     if code is not None and code.co_flags & _RUNS_LATER:
@@ -113,8 +113,8 @@ def _check_function(fn: Any) -> None:
         raise ArgumentTypeError(f"{fn.__qualname__} {reason}; {cure}")
 
 
-def _check_result(fn: Any, result: object) -> None:
-    """Raise an error if the result is one whose work is done after the call."""
+def _check_result(fn: Function, result: object) -> None:
+    """Raise an error if the work for the result is done after the call."""
     if not runs_later(result):
         return
     if isinstance(result, Coroutine):
@@ -123,5 +123,5 @@ def _check_result(fn: Any, result: object) -> None:
     raise ArgumentTypeError(f"{reason}; {_TO_THE_END}")
 
 
-def _name(fn: Any) -> str:
+def _name(fn: Function) -> str:
     return getattr(fn, "__name__", "fn")

@@ -4,7 +4,7 @@ from typing import Any, NoReturn, cast
 
 from xdevice.compilers import constant
 from xdevice.contract import NativeDevice, Properties
-from xdevice.device import Device, as_kind, check_index, is_own_word, parse
+from xdevice.device import Device, as_kind, check_index, has_framework_word, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, UnknownPlacementError, shortened
 from xdevice.framework.adapters import Backend, find, imported
 from xdevice.framework.choosing import backend, decided
@@ -73,8 +73,8 @@ def count(kind: str = "gpu") -> int:
     ...     xdevice.count("gpu"), xdevice.count("cpu")
     (0, 1)
     """
-    own_kind = as_kind(kind)
-    return backend().hardware.count(own_kind)
+    parsed_kind = as_kind(kind)
+    return backend().hardware.count(parsed_kind)
 
 
 def num_gpus() -> int:
@@ -100,8 +100,8 @@ def devices(kind: str | None = None) -> list[Device]:
     ...     xdevice.devices()
     [Device('cpu:0')]
     """
-    own_kind = None if kind is None else as_kind(kind)
-    return devices_under(backend(), own_kind)
+    parsed_kind = None if kind is None else as_kind(kind)
+    return devices_under(backend(), parsed_kind)
 
 
 def as_device(obj: DeviceLike) -> Device:
@@ -126,9 +126,14 @@ def as_device(obj: DeviceLike) -> Device:
         return obj
     if isinstance(obj, TracedDevice):
         obj.unknown()
-    device = parse(obj) if isinstance(obj, str) else None
-    if device is None or is_own_word(device):
-        device = device_named(obj) or device
+    device: Device | None
+    if isinstance(obj, str):
+        device = parse(obj)
+        if has_framework_word(device):
+            # the framework may use this word for one of its GPUs
+            device = device_named(obj) or device
+    else:
+        device = device_named(obj)
     if device is None:
         examples = "gpu(1), 'gpu:1' or a framework's own device object"
         raise DeviceTypeError(f"{shortened(obj)} is not a device; write {examples}")
@@ -182,9 +187,9 @@ def properties(device: DeviceLike) -> Properties:
     False
     """
     owner = backend()
-    own_device = as_device(device)
-    require(owner, own_device)
-    return properties_of(owner, own_device)
+    parsed_device = as_device(device)
+    require(owner, parsed_device)
+    return properties_of(owner, parsed_device)
 
 
 def synchronize(*devices: DeviceLike) -> None:
@@ -204,12 +209,14 @@ def synchronize(*devices: DeviceLike) -> None:
     ...     xdevice.synchronize()
     """
     owner = backend()
-    own_devices = [as_device(device) for device in devices] or devices_under(owner)
-    for device in own_devices:
+    parsed_devices = [as_device(device) for device in devices]
+    if not parsed_devices:
+        parsed_devices = devices_under(owner)
+    for device in parsed_devices:
         require(owner, device)
-    owner.hardware.synchronize(own_devices)
+    owner.hardware.synchronize(parsed_devices)
     for callback in hooks.after_synchronizing:
-        callback(own_devices)
+        callback(parsed_devices)
 
 
 def properties_of(owner: Backend, device: Device) -> Properties:
@@ -247,7 +254,8 @@ def require(owner: Backend, device: Device, details: str = "") -> None:
     The error lists the framework's devices, followed by the details.
     """
     if device.index >= owner.hardware.count(device.kind):
-        raise DeviceNotFoundError(_missing(str(owner), device.kind, device.index, details))
+        message = _not_found(str(owner), device.kind, device.index, details)
+        raise DeviceNotFoundError(message)
 
 
 def has_cpu(owner: Backend) -> bool:
@@ -256,11 +264,11 @@ def has_cpu(owner: Backend) -> bool:
 
 
 @constant
-def _missing(name: str, kind: str, index: int, details: str) -> str:
+def _not_found(name: str, kind: str, index: int, details: str) -> str:
     """The message for a device that the framework does not have."""
     owner = find(name)
     problem = f"{kind}:{index} does not exist under {owner}, which sees"
-    names = [f"virtual {d}" if is_virtual(owner, d) else f"{d}" for d in devices_under(owner)]
+    names = [_described(owner, device) for device in devices_under(owner)]
     if not names:
         return f"{problem} no device{details}: {_why_no_device(owner)}"
     hint = "use one of these"
@@ -268,6 +276,10 @@ def _missing(name: str, kind: str, index: int, details: str) -> str:
         fall_back = f"use try_gpu({index}) to fall back to the CPU"
         hint = _how_to_convert(owner) or why_none(owner) or fall_back
     return f"{problem} {', '.join(names)}{details}; {hint}"
+
+
+def _described(owner: Backend, device: Device) -> str:
+    return f"virtual {device}" if is_virtual(owner, device) else str(device)
 
 
 def _why_no_device(owner: Backend) -> str:
@@ -285,14 +297,18 @@ def _how_to_convert(owner: Backend) -> str:
     chosen = decided()
     if chosen is None or chosen == owner or owner.hardware.kinds() != ("cpu",):
         return ""
-    cure = f"make a tensor of it with xdevice.convert(x, {str(chosen)!r})"
-    return f"what {owner} makes is on the CPU always: {cure}"
+    call = f"xdevice.convert(x, {str(chosen)!r})"
+    return f"what {owner} makes is on the CPU always: make a tensor of it with {call}"
 
 
 def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
     """All devices that the framework can use now, or those of one kind."""
     kinds = owner.hardware.kinds() if kind is None else (kind,)
-    return [Device(k, i) for k in kinds for i in range(owner.hardware.count(k))]
+    devices: list[Device] = []
+    for device_kind in kinds:
+        number = owner.hardware.count(device_kind)
+        devices += [Device(device_kind, index) for index in range(number)]
+    return devices
 
 
 def device_named(obj: Any) -> Device | None:

@@ -41,7 +41,9 @@ def try_gpu(i: int = 0) -> Device:
     gpu = Device("gpu", check_index(i))
     owner = backend()
     number = owner.hardware.count("gpu")
-    return gpu if gpu.index < number else _fallback(owner, gpu, number)
+    if gpu.index < number:
+        return gpu
+    return _fallback(owner, gpu, number)
 
 
 def try_all_gpus() -> list[Device]:

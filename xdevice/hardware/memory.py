@@ -20,10 +20,11 @@ __all__ = ["empty_cache", "is_out_of_memory", "memory_stats"]
 def memory_stats(device: DeviceLike) -> MemoryStats:
     """The device's memory in bytes; ``None`` for numbers that the chosen framework does not report.
 
-    ``total`` and ``free`` are of the device; ``allocated`` is in live tensors of this process,
-    ``reserved`` is held by the framework's allocator, ``peak`` is the most that was ever allocated.
-    ``holders``, of a real GPU only: what each process holds of it, this one and others, all
-    frameworks together. Asking frees nothing.
+    ``total`` and ``free`` are of the device. ``allocated`` is in live tensors
+    of this process, ``reserved`` is held by the framework's allocator, and
+    ``peak`` is the most that was ever allocated. Real GPUs also have
+    ``holders``: the memory that each process on the machine holds, under all
+    frameworks together. The call frees nothing.
 
     Raises
     ------
@@ -39,8 +40,9 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
     ...     sorted(xdevice.memory_stats("cpu"))
     ['allocated', 'free', 'peak', 'reserved', 'total']
     """
-    chosen, where = backend(), as_device(device)
-    require(chosen, where)
+    owner = backend()
+    parsed_device = as_device(device)
+    require(owner, parsed_device)
     stats: MemoryStats = {
         "total": None,
         "free": None,
@@ -48,16 +50,16 @@ def memory_stats(device: DeviceLike) -> MemoryStats:
         "reserved": None,
         "peak": None,
     }
-    if where.kind == "cpu" or is_virtual(chosen, where):
+    if parsed_device.kind == "cpu" or is_virtual(owner, parsed_device):
         stats["total"], stats["free"] = host_memory()
-    elif where.kind == "gpu":
-        stats["holders"] = _holders(properties_of(chosen, where)["uuid"])
-    stats.update(chosen.memory.memory_stats(where))
+    elif parsed_device.kind == "gpu":
+        stats["holders"] = _holders(properties_of(owner, parsed_device)["uuid"])
+    stats.update(owner.memory.memory_stats(parsed_device))
     return stats
 
 
 def _holders(uuid: str | None) -> dict[str, int | None] | None:
-    """The processes on the GPU, with their bytes; ``None`` where nothing is known of them."""
+    """The processes on the GPU, with their bytes; ``None`` if no process is known."""
     memory_of: dict[str, int | None] = {}
     for holder in holders():
         if not same_gpu(holder["uuid"], uuid):
@@ -72,9 +74,10 @@ def _holders(uuid: str | None) -> dict[str, int | None] | None:
 
 
 def empty_cache(device: DeviceLike | None = None) -> None:
-    """Release the memory that the chosen framework's allocator caches on the device, or on all devices.
+    """Release the memory that the chosen framework's allocator caches.
 
-    Live tensors stay. Does nothing for a framework without a cache.
+    With ``device``, only the memory on that device. Live tensors stay. Does
+    nothing for a framework without a cache.
 
     Raises
     ------
@@ -89,11 +92,13 @@ def empty_cache(device: DeviceLike | None = None) -> None:
     >>> with xdevice.using("numpy"):
     ...     xdevice.empty_cache()
     """
-    chosen = backend()
-    where = None if device is None else as_device(device)
-    if where is not None:
-        require(chosen, where)
-    chosen.memory.empty_cache(where)
+    owner = backend()
+    if device is None:
+        owner.memory.empty_cache(None)
+        return
+    parsed_device = as_device(device)
+    require(owner, parsed_device)
+    owner.memory.empty_cache(parsed_device)
 
 
 def is_out_of_memory(exc: BaseException) -> bool:
@@ -108,22 +113,25 @@ def is_out_of_memory(exc: BaseException) -> bool:
     >>> is_out_of_memory(MemoryError()), is_out_of_memory(ValueError())
     (True, False)
     """
-    seen: set[int] = set()
-    ahead: list[BaseException | None] = [exc]
-    for error in ahead:  # grows while it is walked
-        if error is None or id(error) in seen:
+    visited: set[int] = set()
+    errors: list[BaseException | None] = [exc]
+    for error in errors:  # the list grows during the loop
+        if error is None or id(error) in visited:
             continue
-        seen.add(id(error))
-        if isinstance(error, MemoryError) or any(
-            ask_memory(owner, "is_out_of_memory", error) for owner in imported()
-        ):
+        visited.add(id(error))
+        if isinstance(error, MemoryError):
             return True
-        ahead += [error.__cause__, *getattr(error, "exceptions", ())]
+        if any(ask_memory(owner, "is_out_of_memory", error) for owner in imported()):
+            return True
+        errors += [error.__cause__, *getattr(error, "exceptions", ())]
     return False
 
 
 def ask_memory(owner: Backend, function: str, *args: Any) -> Any:
-    """What the framework's function of `contract.Memory` returns; ``None`` if it has none, or cannot be used."""
+    """The result of a framework's function of `contract.Memory`.
+
+    ``None`` if the adapter lacks the function, or the framework cannot be used.
+    """
     try:
         return getattr(owner.memory, function)(*args)
     except (BrokenBackendError, NotImplementedError, VirtualDeviceError):

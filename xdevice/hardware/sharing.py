@@ -19,7 +19,7 @@ class _Request(NamedTuple):
 
 
 class _Sharing(NamedTuple):
-    """What a framework was asked for, and the settings that it made."""
+    """A request, and the settings that a framework made for it."""
 
     request: _Request
     settings: dict[str, str]
@@ -33,14 +33,16 @@ _lock = RLock()
 def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
     """Let each framework allocate GPU memory on demand, and return the settings made, by framework.
 
-    By default TensorFlow takes nearly all memory of every GPU when it is first used, and JAX three
-    quarters. What was taken is not given back before the process ends. Frameworks that are imported
-    later are told then. Without a GPU there may be nothing to set.
+    By default TensorFlow takes nearly all memory of every GPU when it is first
+    used, and JAX takes three quarters. They return this memory only when the
+    process ends. The settings also apply to frameworks that are imported
+    later. Without a GPU there may be nothing to set.
 
     Parameters
     ----------
     fraction
-        The most that each framework may take of each GPU's memory, above 0 and up to 1; ``None``: all of it.
+        The largest part of each GPU's memory that each framework may take,
+        above 0 and up to 1. ``None`` sets no limit.
 
     Raises
     ------
@@ -72,7 +74,11 @@ def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
     if share_requested not in hooks.before_loading:
         hooks.before_loading.append(share_requested)
     at_import.watch(share_requested)
-    return {str(owner): dict(each.settings) for owner, each in _sharing.items() if each.settings}
+    return {
+        str(owner): dict(sharing.settings)
+        for owner, sharing in _sharing.items()
+        if sharing.settings
+    }
 
 
 def _checked(fraction: object) -> float | None:
@@ -91,14 +97,15 @@ def _checked(fraction: object) -> float | None:
 
 
 def share_requested(owner: Backend, capability: str = "") -> None:
-    """Tell a framework of the request before it is used."""
+    """Pass the request on to a framework before it is used."""
     if _request is None or capability == "virtual":
         return
     with _lock:
         previous = _sharing.get(owner)
         if previous is not None and previous.request == _request:
             return
-        # noted first: telling it loads capabilities, for which this function is called again
+        # Stored first: `allocation` loads a capability, which calls this
+        # function again.
         _sharing[owner] = _Sharing(_request, {})
         try:
             settings = owner.allocation.share(_request.fraction)

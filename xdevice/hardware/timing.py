@@ -56,7 +56,8 @@ class Timer:
         return list(itertools.accumulate(self.times))
 
     def __repr__(self) -> str:
-        return f"<Timer: {len(self.times)} turns, {self.sum():.4g} s in all, {self.avg():.4g} s on average>"
+        turns = len(self.times)
+        return f"<Timer: {turns} turns, {self.sum():.4g} s in all, {self.avg():.4g} s on average>"
 
     def _repr_html_(self) -> str:  # notebooks show it
         rows = [(str(turn), seconds) for turn, seconds in enumerate(self.times, 1)]
@@ -97,15 +98,16 @@ class Benchmark:
 
 
 def _table(caption: str, first: str, rows: list[tuple[str, float | None]]) -> str:
-    """A table in HTML without colours, so that it is read in a notebook's light and dark theme."""
+    """A table in HTML without colours, which suits a notebook's light and dark theme."""
     from html import escape
 
     heads = "".join(f'<th scope="col">{name}</th>' for name in (first, "seconds"))
     lines = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{_seconds(took)}</td></tr>'
-        for name, took in rows
+        f'<tr><th scope="row">{escape(name)}</th><td>{_seconds(seconds)}</td></tr>'
+        for name, seconds in rows
     )
-    return f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table>"
+    head = f"<caption>{caption}</caption><thead><tr>{heads}</tr></thead>"
+    return f"<table>{head}<tbody>{lines}</tbody></table>"
 
 
 def _seconds(seconds: float | None) -> str:

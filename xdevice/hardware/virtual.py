@@ -14,7 +14,7 @@ from typing import Any, Protocol, cast
 from xdevice.contract import Stream
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.framework.adapters import Backend, entry_points_of, import_own
+from xdevice.framework.adapters import Backend, entry_points_of, import_built_in
 from xdevice.hooks import hooks
 
 __all__ = ["virtual_gpus"]
@@ -22,8 +22,11 @@ __all__ = ["virtual_gpus"]
 GROUP = "xdevice.virtual_gpus"  # the entry-point group of the package that provides them
 ENV = "XDEVICE_VIRTUAL_GPUS"
 
-numbers: dict[Backend, int] = {}
-"""The number of virtual GPUs of each framework that has them."""
+virtual_counts: dict[Backend, int] = {}
+"""The number of virtual GPUs of each framework that has them.
+
+The package that provides virtual GPUs adds a framework when it gets them.
+"""
 
 
 class Provider(Protocol):
@@ -98,7 +101,7 @@ def provider() -> Provider:
                 "virtual GPUs are provided by the package xdevice.virtual, which is not installed; "
                 "install xdevice-tensors again, with all of its parts"
             )
-        _provider = cast("Provider", import_own(entry_points_of(GROUP)["provider"]))
+        _provider = cast("Provider", import_built_in(entry_points_of(GROUP)["provider"]))
     return _provider
 
 
@@ -107,24 +110,25 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
 
     They behave as GPUs of their own and are backed by host memory: for multi-device code on a
     machine without GPUs. The chosen framework gets them now, any other when xdevice first uses it.
-    Ask before the framework has made its first tensor. The environment variable
-    ``XDEVICE_VIRTUAL_GPUS=n`` asks the same of every framework that can.
+    Call it before the framework has made its first tensor. The environment variable
+    ``XDEVICE_VIRTUAL_GPUS=n`` requests them for every framework that can have them.
 
     Parameters
     ----------
     n
-        How many, 1 to 64. Asking again for as many does nothing.
+        How many, 1 to 64. A second call with the same number does nothing.
     force
         Hide real GPUs, if there are any.
     stand_in
-        Let them answer to the framework's own names for its GPUs too, so that a program written for real
-        ones runs unedited; stderr says so once. ``XDEVICE_VIRTUAL_GPUS=n:stand-in`` asks the same.
+        Give them the framework's own names for its GPUs, too, so that a program
+        for real GPUs runs unedited. One line on stderr says so. The environment
+        variable for that is ``XDEVICE_VIRTUAL_GPUS=n:stand-in``.
 
     Raises
     ------
     VirtualDeviceError
-        Too late for this framework, real GPUs are there and ``force`` is not given, or this process
-        has virtual GPUs already, in a different number or not standing in.
+        The framework has been used already; there are real GPUs, and ``force``
+        is not given; or this process has other virtual GPUs already.
     NotSupportedError
         The chosen framework, or this system, cannot have them.
     ArgumentError
@@ -161,7 +165,7 @@ def are_asked_for() -> bool:
 
 
 def is_virtual(owner: Backend, device: Device) -> bool:
-    return device.kind == "gpu" and owner in numbers
+    return device.kind == "gpu" and owner in virtual_counts
 
 
 def why_none(owner: Backend) -> str:
