@@ -3,23 +3,28 @@
 ``gpu:i`` is JAX's ``CpuDevice(id=i+1)``. Each has memory of its own, and JAX refuses to mix them.
 JAX's lists leave out the CPU, as with real GPUs, and its own names for GPUs mean them where they
 stand in (`stand_in`): the functions of ``jax._src.xla_bridge`` and every reference of JAX's modules
-to them are replaced. xdevice goes on asking the originals, to which `hardware` holds references.
+to them are replaced. xdevice itself calls the originals; `hardware` keeps references to them.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.private_names import names as names_of_the_adapter
+from xdevice.contract import NativeDevice
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.machine import gpus
-from xdevice.virtual.jax.private_names import in_place_of, names
+from xdevice.virtual.jax.private_names import Function, in_place_of, names
 from xdevice.virtual.request import refuse_memory_limit, refuse_to_hide
 
-BRIDGE, DEFAULT = "jax._src.xla_bridge", "jax._src.interpreters.pxla:get_default_device"
+BRIDGE = "jax._src.xla_bridge"
+DEFAULT = "jax._src.interpreters.pxla:get_default_device"
+
+Platform: TypeAlias = Any
+"""What JAX accepts as ``backend=``: the name of a platform, a client of XLA, or ``None``."""
 
 
 def recipe() -> None:
@@ -30,89 +35,106 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     refuse_memory_limit("jax")
     settings: Any = jax.config  # JAX has left it without types
     compute = hardware.build()["compute"]
-    asked = (
-        settings.jax_platforms.split(",") if settings.jax_platforms else []
-    )  # none means all that there are
-    real = len(gpus()["gpus"]) if compute != "cpu" and asked != ["cpu"] else 0
-    without_host = bool(asked) and "cpu" not in asked
-    refuse_to_hide(real, n, f"jax, by its {compute} plug-in,", force)
-    if without_host and not force and not stand_in:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but jax_platforms={settings.jax_platforms} leaves out the host, which "
-            f"provides them; start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
-        )
+    # without a setting, JAX uses every platform that it finds
+    platforms = settings.jax_platforms.split(",") if settings.jax_platforms else []
+    real_gpus = 0
+    if compute != "cpu" and platforms != ["cpu"]:
+        real_gpus = len(gpus()["gpus"])
+    excludes_host = bool(platforms) and "cpu" not in platforms
+    refuse_to_hide(real_gpus, n, f"jax, by its {compute} plug-in,", force)
+    if excludes_host and not force and not stand_in:
+        reason = f"jax_platforms={settings.jax_platforms} leaves out the host, which provides them"
+        hint = f"start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
+        raise VirtualDeviceError(f"{n} virtual GPUs were asked for, but {reason}; {hint}")
     if not hasattr(settings, "jax_num_cpu_devices"):
         raise NotSupportedError(
             f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5.1"
         )
     names.check("STAND_IN" if stand_in else "VIRTUAL", "OTHERS")
     names_of_the_adapter.check("OTHERS")
-    try:
-        settings.update("jax_num_cpu_devices", n + 1)
-    except RuntimeError as error:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs are too late for jax, which has started; ask for them before jax is first used, "
-            f"or start with XDEVICE_VIRTUAL_GPUS={n}"
-        ) from error
-    if real or without_host:
+    _set_number_of_host_devices(n)
+    if real_gpus or excludes_host:
         settings.update("jax_platforms", "cpu")
     hardware.replaced_gpus.replace(n, under_own_names=stand_in)
     if stand_in:
-        from xdevice.virtual.jax import (
-            stand_in as gpus_of_jax,
-        )  # replaces parts of JAX, so only on request
+        # imported on request only, since it replaces parts of JAX
+        from xdevice.virtual.jax import stand_in as gpus_of_jax
 
         gpus_of_jax.start()
     else:
         _leave_out_the_cpu()
-        _name(n)
+        _print_as_virtual_gpus(n)
 
 
-def _name(n: int) -> None:
-    """Let JAX print virtual GPUs as such: what it prints would otherwise read back as a CPU."""
+def _set_number_of_host_devices(n: int) -> None:
+    """Let JAX start with the CPU and n further host devices."""
+    settings: Any = jax.config
+    try:
+        settings.update("jax_num_cpu_devices", n + 1)
+    except RuntimeError as error:
+        hint = f"ask for them before jax is first used, or start with XDEVICE_VIRTUAL_GPUS={n}"
+        raise VirtualDeviceError(
+            f"{n} virtual GPUs are too late for jax, which has started; {hint}"
+        ) from error
 
-    def named(device: Any, word: str, otherwise: Any) -> str:
-        is_own = device.platform == "cpu" and device.process_index == jax.process_index()
-        found = hardware.as_device(device) if is_own else None
-        return word.format(found.index) if found and found.kind == "gpu" else str(otherwise(device))
 
-    for attribute, word in (("__str__", "vgpu:{}"), ("__repr__", "VgpuDevice(id={})")):
-        in_place_of(f"jax:Device.{attribute}")(
-            lambda show, device, word=word: named(device, word, show)
-        )
-    for i in range(n):  # how older text, and other versions, call it
+def _print_as_virtual_gpus(n: int) -> None:
+    """Let JAX print virtual GPUs as such. Its own text for them would be parsed as a CPU."""
+
+    def text(device: NativeDevice, pattern: str, native_text: Function) -> str:
+        if device.platform == "cpu" and device.process_index == jax.process_index():
+            xdevice_device = hardware.as_device(device)
+            if xdevice_device.kind == "gpu":
+                return pattern.format(xdevice_device.index)
+        return str(native_text(device))
+
+    @in_place_of("jax:Device.__str__")
+    def to_str(native: Function, self: NativeDevice) -> str:
+        return text(self, "vgpu:{}", native)
+
+    @in_place_of("jax:Device.__repr__")
+    def to_repr(native: Function, self: NativeDevice) -> str:
+        return text(self, "VgpuDevice(id={})", native)
+
+    for i in range(n):
+        # the text that JAX printed before, and that other versions print
         spell(Device("gpu", i), [f"TFRT_CPU_{i + 1}", f"CpuDevice(id={i + 1})"])
 
 
 def _leave_out_the_cpu() -> None:
-    """Lists for which no backend is named have the virtual GPUs only; the default device stays the CPU."""
+    """Let lists without a backend have only the virtual GPUs.
 
-    def devices(backend: Any = None) -> list[Any]:
-        return (
-            hardware.every_device(backend)
-            if backend is not None
-            else gpus_in(hardware.every_device())
-        )
+    The default device stays the CPU.
+    """
+
+    def devices(backend: Platform = None) -> list[NativeDevice]:
+        if backend is None:
+            return gpus_in(hardware.every_device())
+        return list(hardware.every_device(backend))
 
     @in_place_of(DEFAULT)
-    def get_default_device(of_word: Any) -> Any:
-        chosen: Any = jax.config.jax_default_device  # type: ignore[attr-defined, unused-ignore]  # it has one
-        return of_word() if isinstance(chosen, str) else chosen or hardware.every_local_device()[0]
+    def get_default_device(native: Function) -> NativeDevice:
+        settings: Any = jax.config
+        default = settings.jax_default_device
+        if isinstance(default, str):
+            return native()
+        return default or hardware.every_local_device()[0]
 
     replace(lists_from(devices))
 
 
-def lists_from(devices: Callable[..., list[Any]]) -> dict[str, Callable[..., Any]]:
+def lists_from(devices: Callable[..., list[NativeDevice]]) -> dict[str, Function]:
     """The four functions that list or count devices, made from the first."""
 
     def local_devices(
-        process_index: int | None = None, backend: Any = None, host_id: int | None = None
-    ) -> list[Any]:
-        asked = process_index if host_id is None else host_id
-        here = jax.process_index() if asked is None else asked
-        if not 0 <= here < jax.process_count():
-            raise ValueError(f"Unknown process_index {here}")
-        return [device for device in devices(backend) if device.process_index == here]
+        process_index: int | None = None, backend: Platform = None, host_id: int | None = None
+    ) -> list[NativeDevice]:
+        process = process_index if host_id is None else host_id
+        if process is None:
+            process = jax.process_index()
+        if not 0 <= process < jax.process_count():
+            raise ValueError(f"Unknown process_index {process}")
+        return [device for device in devices(backend) if device.process_index == process]
 
     return {
         "devices": devices,
@@ -122,15 +144,15 @@ def lists_from(devices: Callable[..., list[Any]]) -> dict[str, Callable[..., Any
     }
 
 
-def replace(functions: Mapping[str, Callable[..., Any]]) -> None:
-    """Put these in place of the functions of that name, wherever a module of JAX's refers to them."""
+def replace(functions: Mapping[str, Function]) -> None:
+    """Replace the functions of these names, wherever a module of JAX refers to them."""
     for name, function in functions.items():
         path = f"{BRIDGE}:{name}"
-        cleared = getattr(names.value(path), "cache_clear", lambda: None)
-        vars(function).update(cache_clear=cleared)  # JAX's own clears it
+        native_clear = getattr(names.value(path), "cache_clear", lambda: None)
+        vars(function).update(cache_clear=native_clear)  # JAX calls it
         names.replace_everywhere(path, function)
 
 
-def gpus_in(devices: list[Any]) -> list[Any]:
-    """Those that stand for GPUs, of all processes."""
+def gpus_in(devices: list[NativeDevice]) -> list[NativeDevice]:
+    """The devices that stand for GPUs, of all processes."""
     return [device for device in devices if hardware.ordinal(device)]

@@ -2,23 +2,23 @@
 
 Two things are replaced:
 
-- The lists of devices. Where the program names no backend, or ``gpu`` or ``cuda``, `jax.devices` and its like return
-  the virtual GPUs. Meshes, `jax.pmap` and the default device use these lists.
-- The attributes of jaxlib's ``Device`` and ``Client``. A program reads ``gpu``; JAX and xdevice read the true platform
-  (`_is_read_by_jax`).
+- The lists of devices. Where the program names no backend, or ``gpu`` or ``cuda``, `jax.devices`
+  and similar functions return the virtual GPUs. Meshes, `jax.pmap` and the default device use
+  these lists.
+- The attributes of jaxlib's ``Device`` and ``Client``. A program reads ``gpu``; JAX and xdevice read
+  the real platform (`_is_read_by_jax`).
 
 The DLPack capsule of an array says that its memory is a GPU's, so NumPy refuses it as it refuses a
 real GPU's. An array of another library that says CUDA is copied to its GPU.
 
 Not supported: CUDA's lowerings (`jax.lax.platform_dependent` takes its cpu branch; Triton and
 cuDNN's attention raise), ``compute_capability``, and the platform ``cpu`` for the CPU's client,
-which is also the GPUs'. What XLA prints itself, in profiles and HLO dumps, says cpu.
+which is also the GPUs'. XLA's own output, in profiles and HLO dumps, says cpu.
 """
 
 import os
 import re
 import sys
-from collections.abc import Callable
 from functools import wraps
 from importlib import import_module
 from types import SimpleNamespace
@@ -28,12 +28,13 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import live_sizes
+from xdevice.contract import NativeDevice, Tensor
 from xdevice.device import Device
 from xdevice.kit.dlpack import CPU, CUDA, labelled
 from xdevice.kit.import_hook import after_import
 from xdevice.virtual import request
-from xdevice.virtual.jax import BRIDGE, DEFAULT, gpus_in, lists_from, replace
-from xdevice.virtual.jax.private_names import in_place_of, names, optional, replace_name
+from xdevice.virtual.jax import BRIDGE, DEFAULT, Platform, gpus_in, lists_from, replace
+from xdevice.virtual.jax.private_names import Function, in_place_of, names, optional, replace_name
 
 WORDS = "gpu", "cuda"
 NAME = "xdevice virtual GPU"
@@ -42,107 +43,139 @@ NAME = "xdevice virtual GPU"
 _SHOWS_DEVICES = {"jax._src.debugging", "jax._src.environment_info"}
 _PLATFORM_SETTINGS = "jax_platforms", "jax_platform_name"
 _IDS = re.compile(r"(?<=devices )\{[\d, ]+\}|(?<=device IDs )\[[\d, ]+\]")
+_UNCACHED_BACKEND = f"{BRIDGE}:_get_backend_uncached"
 _WITH_BACKEND = "jax._src.pjit:_create_sharding_with_device_backend"
-_MISMATCHES = tuple(
-    f"jax._src.{home}:DeviceAssignmentMismatch" for home in ("stages", "interpreters.pxla")
+_MISMATCHES = (
+    "jax._src.stages:DeviceAssignmentMismatch",
+    "jax._src.interpreters.pxla:DeviceAssignmentMismatch",
 )
-_DEVICE, _ARRAY = "jaxlib._jax:Device", "jaxlib._jax:ArrayImpl"
-_MEMORY_STATS, _CLIENT_PLATFORM = f"{_DEVICE}.memory_stats", "jaxlib._jax:Client.platform"
-_default = "gpu"  # what lists give where no backend is named; a program may choose the CPU
+_DEVICE = "jaxlib._jax:Device"
+_ARRAY = "jaxlib._jax:ArrayImpl"
+_MEMORY_STATS = f"{_DEVICE}.memory_stats"
+_CLIENT_PLATFORM = "jaxlib._jax:Client.platform"
+
+# The platform of lists without a backend. A program may choose the CPU.
+_default_platform = "gpu"
 
 
 def start() -> None:
-    """Let the virtual GPUs stand in; the host devices are there."""
-    _settings()
-    _lists()
-    _words()
-    _attributes_of_devices()
-    _arrays()
+    """Let the virtual GPUs stand in; the host devices exist already."""
+    _replace_settings()
+    _replace_lists()
+    _accept_words_for_gpus()
+    _describe_mismatches()
+    _replace_attributes_of_devices()
+    _print_devices_as_cuda()
+    _replace_attributes_of_arrays()
+    _replace_dlpack()
     _keep_keras_from_cudnn()
     if not request.current().lenient and names.has("the refusal of what only the CPU lowers"):
         _refuse_lowerings()
 
 
-def _settings() -> None:
-    """Apply a program's settings of platforms, and of the number of CPUs; its GPUs are host devices too."""
+def _replace_settings() -> None:
+    """Apply a program's settings of platforms, and of the number of CPUs.
+
+    The virtual GPUs are host devices too, and are added to that number.
+    """
 
     @in_place_of("jax._src.config:Config.update")
-    def set_(update: Any, self: Any, name: str, value: Any) -> None:
-        global _default
+    def update(native: Function, self: Any, name: str, value: Any) -> None:
+        global _default_platform
+        if name in _PLATFORM_SETTINGS and value:
+            _default_platform = "gpu" if _names_gpus(value) else "cpu"
+            return
         if name == "jax_num_cpu_devices":
             value = max(1, value) + hardware.replaced_gpus.number
-        if name in _PLATFORM_SETTINGS and value:
-            names_gpus = isinstance(value, str) and any(
-                word.strip() in WORDS for word in value.split(",")
-            )
-            _default = "gpu" if names_gpus else "cpu"
-            return
-        update(self, name, value)
+        native(self, name, value)
 
 
-def _lists() -> None:
-    def devices(backend: Any = None) -> list[Any]:
-        word = _default if backend is None else backend
-        if word in WORDS:
+def _names_gpus(platforms: Any) -> bool:
+    """Whether the setting, such as ``cuda,cpu``, has one of the words for GPUs."""
+    if not isinstance(platforms, str):
+        return False
+    return any(word.strip() in WORDS for word in platforms.split(","))
+
+
+def _replace_lists() -> None:
+    def devices(backend: Platform = None) -> list[NativeDevice]:
+        platform = _default_platform if backend is None else backend
+        if platform in WORDS:
             return gpus_in(hardware.every_device())
-        found = hardware.every_device(backend)
-        return (
-            [device for device in found if not hardware.ordinal(device)] if word == "cpu" else found
-        )
+        native_devices = list(hardware.every_device(backend))
+        if platform == "cpu":
+            return [device for device in native_devices if not hardware.ordinal(device)]
+        return native_devices
 
-    own_get_backend = names.value(f"{BRIDGE}:get_backend")
+    native_get_backend = names.value(f"{BRIDGE}:get_backend")
 
-    def get_backend(platform: Any = None) -> Any:
-        return own_get_backend("cpu" if platform in WORDS else platform)
+    def get_backend(platform: Platform = None) -> Any:
+        return native_get_backend(_host_for_gpus(platform))
 
-    if optional(f"{BRIDGE}:_get_backend_uncached") is not None:
-        in_place_of(f"{BRIDGE}:_get_backend_uncached")(_name_cuda_in_errors)
+    if optional(_UNCACHED_BACKEND) is not None:
+        in_place_of(_UNCACHED_BACKEND)(_name_cuda_in_errors)
     replace({**lists_from(devices), "get_backend": get_backend})
 
-    # the public function only: JAX's own modules call xla_bridge.default_backend, which stays true
+    # only the public function: JAX's own modules call xla_bridge.default_backend, which stays true
     @in_place_of("jax:default_backend")
-    def default_backend(own: Any) -> str:
-        return _default
+    def default_backend(native: Function) -> str:
+        return _default_platform
 
     @in_place_of("jax:live_arrays")
-    def live_arrays(alive: Any, platform: Any = None) -> Any:
-        return alive("cpu" if platform in WORDS else platform)
+    def live_arrays(native: Function, platform: Platform = None) -> Any:
+        return native(_host_for_gpus(platform))
 
 
-def _name_cuda_in_errors(get: Any, platform: Any = None) -> Any:
+def _host_for_gpus(platform: Platform) -> Platform:
+    """The platform of XLA's client; the client of the virtual GPUs is the host's."""
+    return "cpu" if platform in WORDS else platform
+
+
+def _name_cuda_in_errors(native: Function, platform: Platform = None) -> Any:
     """List CUDA among the backends in the error for one that JAX lacks."""
     try:
-        return get(platform)
+        return native(platform)
     except RuntimeError as error:
         raise RuntimeError(str(error).replace("['cpu']", "['cpu', 'cuda']")) from None
 
 
-def _words() -> None:
-    """Words for GPUs in `jax.default_device` and as a backend of `jax.jit`; devices in the errors about mixing."""
+def _accept_words_for_gpus() -> None:
+    """Accept ``gpu`` and ``cuda`` in `jax.default_device` and as a backend of `jax.jit`."""
 
     @in_place_of(DEFAULT)
-    def get_default_device(default: Any) -> Any:
-        word = jax.config.jax_default_device  # type: ignore[attr-defined, unused-ignore]  # it has one
-        return jax.local_devices(backend=word)[0] if word in WORDS else default()
+    def get_default_device(native: Function) -> NativeDevice:
+        settings: Any = jax.config
+        word = settings.jax_default_device
+        if word in WORDS:
+            return jax.local_devices(backend=word)[0]
+        return native()
 
-    if optional(_WITH_BACKEND) is not None:  # later versions may have removed what they deprecate
+    # later versions may have removed what they deprecate
+    if optional(_WITH_BACKEND) is not None:
 
         @in_place_of(_WITH_BACKEND)
-        def sharding(single: Any, device: Any, backend: Any) -> Any:
-            return (
-                single(jax.local_devices(backend=backend)[0], None)
-                if backend in WORDS
-                else single(device, backend)
-            )
+        def sharding(native: Function, device: NativeDevice, backend: Platform) -> Any:
+            if backend in WORDS:
+                return native(jax.local_devices(backend=backend)[0], None)
+            return native(device, backend)
 
-    ids = property(lambda self: [_global_id(d) if hardware.ordinal(d) else d.id for d in self.da])
-    kind = property(
-        lambda self: "GPU" if hardware.ordinal(self.da[0]) else self.da[0].platform.upper()
-    )
-    for home in _MISMATCHES:
-        if optional(f"{home}.device_ids") is not None:
-            replace_name(f"{home}.device_ids", ids)
-            replace_name(f"{home}.platform", kind)
+
+def _describe_mismatches() -> None:
+    """Show the program's devices in errors about arrays on different devices."""
+
+    def device_ids(self: Any) -> list[int]:
+        return [_global_id(device) if hardware.ordinal(device) else device.id for device in self.da]
+
+    def platform(self: Any) -> str:
+        first = self.da[0]
+        if hardware.ordinal(first):
+            return "GPU"
+        return str(first.platform.upper())
+
+    for error in _MISMATCHES:
+        if optional(f"{error}.device_ids") is not None:
+            replace_name(f"{error}.device_ids", property(device_ids))
+            replace_name(f"{error}.platform", property(platform))
 
 
 def _is_read_by_jax() -> bool:
@@ -157,79 +190,102 @@ def _is_read_by_jax() -> bool:
     return library in ("jax", "jaxlib", "xdevice") and module not in _SHOWS_DEVICES
 
 
-def _attributes_of_devices() -> None:
-    """Let a device, and the client of all devices, say to a program that it is a GPU's."""
-    shown = {
-        "platform": lambda device: "gpu",
-        "device_kind": lambda device: NAME,
-        "id": _global_id,
-        "local_hardware_id": lambda device: hardware.ordinal(device) - 1,
-    }
-    for name, show in shown.items():
-        path = f"{_DEVICE}.{name}"
-        replace_name(path, _shown_to_programs(names.value(path), show))
-    for name, word in (("__repr__", "CudaDevice(id={})"), ("__str__", "cuda:{}")):
-        in_place_of(f"jax:Device.{name}")(
-            lambda show, self, word=word: (
-                word.format(_global_id(self)) if hardware.ordinal(self) else show(self)
-            )
-        )
+def _replace_attributes_of_devices() -> None:
+    """Let a program see a GPU's attributes of a device, and of the client of all devices."""
 
-    own_memory_stats, own_platform = names.value(_MEMORY_STATS), names.value(_CLIENT_PLATFORM)
+    def platform(device: NativeDevice) -> str:
+        return "gpu"
 
-    def memory_stats(self: Any) -> Any:
-        return _memory(self) if hardware.ordinal(self) else own_memory_stats(self)
+    def device_kind(device: NativeDevice) -> str:
+        return NAME
 
-    def platform(self: Any) -> Any:
-        return own_platform.__get__(self) if _is_read_by_jax() else "gpu"
+    def local_hardware_id(device: NativeDevice) -> int:
+        return hardware.ordinal(device) - 1
+
+    for attribute in (platform, device_kind, local_hardware_id):
+        _show_to_programs(attribute.__name__, attribute)
+    _show_to_programs("id", _global_id)
+
+    native_memory_stats = names.value(_MEMORY_STATS)
+    native_platform = names.value(_CLIENT_PLATFORM)
+
+    def memory_stats(self: NativeDevice) -> Any:
+        if hardware.ordinal(self):
+            return _memory_stats(self)
+        return native_memory_stats(self)
+
+    def platform_of_client(self: Any) -> Any:
+        if _is_read_by_jax():
+            return native_platform.__get__(self)
+        return "gpu"
 
     replace_name(_MEMORY_STATS, memory_stats)
-    replace_name(_CLIENT_PLATFORM, property(platform))
+    replace_name(_CLIENT_PLATFORM, property(platform_of_client))
 
 
-def _shown_to_programs(attribute: Any, show: Callable[[Any], Any]) -> property:
-    """The attribute of a device, which is what ``show`` returns where a program reads it of a GPU."""
+def _show_to_programs(name: str, gpu_value: Function) -> None:
+    """Let a program read ``gpu_value(device)`` as that attribute of a virtual GPU."""
+    path = f"{_DEVICE}.{name}"
+    native = names.value(path)
 
-    def value(device: Any) -> Any:
+    def value(device: NativeDevice) -> Any:
         if not hardware.ordinal(device) or _is_read_by_jax():
-            return attribute.__get__(device)
-        return show(device)
+            return native.__get__(device)
+        return gpu_value(device)
 
-    return property(value)
+    replace_name(path, property(value))
 
 
-def _arrays() -> None:
-    """Let an array say that it is on a GPU, also to DLPack."""
-    in_place_of(f"{_ARRAY}._check_and_rearrange")(_with_shown_ids)
-    kind_of_memory: Any = optional("jax._src.dlpack:DLDeviceType", otherwise=int)
+def _print_devices_as_cuda() -> None:
+    @in_place_of("jax:Device.__str__")
+    def to_str(native: Function, self: NativeDevice) -> str:
+        if hardware.ordinal(self):
+            return f"cuda:{_global_id(self)}"
+        return str(native(self))
 
-    own_platform = names.value(f"{_ARRAY}.platform")
+    @in_place_of("jax:Device.__repr__")
+    def to_repr(native: Function, self: NativeDevice) -> str:
+        if hardware.ordinal(self):
+            return f"CudaDevice(id={_global_id(self)})"
+        return str(native(self))
 
-    def platform(self: Any) -> str:
-        return "gpu" if _ordinal(self) else str(own_platform(self))
+
+def _replace_attributes_of_arrays() -> None:
+    """Let an array say that it is on a GPU, in ``platform()`` and in errors."""
+    in_place_of(f"{_ARRAY}._check_and_rearrange")(_with_global_ids)
+    native_platform = names.value(f"{_ARRAY}.platform")
+
+    def platform(self: Tensor) -> str:
+        return "gpu" if _ordinal(self) else str(native_platform(self))
 
     replace_name(f"{_ARRAY}.platform", platform)
 
+
+def _replace_dlpack() -> None:
+    """Let an array say to DLPack that it is on a GPU, and accept arrays that say so."""
+    device_type: Any = optional("jax._src.dlpack:DLDeviceType", otherwise=int)
+
     @in_place_of(f"{_ARRAY}.__dlpack_device__")
-    def dlpack_device(own: Any, self: Any) -> tuple[Any, int]:
+    def dlpack_device(native: Function, self: Tensor) -> tuple[Any, int]:
         index = _ordinal(self)
-        if not index or len(self.sharding.device_set) > 1:  # of several, JAX raises its own error
-            return own(self)  # type: ignore[no-any-return]  # JAX's
-        return kind_of_memory(CUDA), index - 1
+        # JAX raises its own error for an array on several devices
+        if not index or len(self.sharding.device_set) > 1:
+            return native(self)  # type: ignore[no-any-return]  # JAX's
+        return device_type(CUDA), index - 1
 
     @in_place_of(f"{_ARRAY}.__dlpack__")
     def dlpack(
-        own: Any, self: Any, *, stream: Any = None, dl_device: Any = None, **options: Any
+        native: Function, self: Tensor, *, stream: Any = None, dl_device: Any = None, **options: Any
     ) -> Any:
         index = _ordinal(self)
         if not index:
-            return own(self, stream=stream, dl_device=dl_device, **options)
+            return native(self, stream=stream, dl_device=dl_device, **options)
         if dl_device is not None and int(dl_device[0]) != CUDA:
-            return own(self, dl_device=dl_device, **options)  # to the host
+            return native(self, dl_device=dl_device, **options)  # to the host
         gpu = index - 1 if dl_device is None else dl_device[1]
-        return labelled(own(jax.device_put(self, _gpu(gpu)), **options), CUDA, gpu)
+        return labelled(native(jax.device_put(self, _gpu(gpu)), **options), CUDA, gpu)
 
-    from_dlpack = _to_its_gpu(names.value("jax._src.dlpack:from_dlpack"))
+    from_dlpack = _from_dlpack_to_gpu(names.value("jax._src.dlpack:from_dlpack"))
     for path in ("jax._src.dlpack:from_dlpack", "jax.dlpack:from_dlpack"):
         replace_name(path, from_dlpack)
 
@@ -243,98 +299,106 @@ def _keep_keras_from_cudnn() -> None:
     after_import("keras.src.backend.jax.rnn", change)
 
 
-def _to_its_gpu(take: Any) -> Any:
-    @wraps(take)
-    def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
-        if isinstance(external_array, jax.Array) and (own := _ordinal(external_array)):
-            made: Any = external_array.copy() if copy else external_array
-            return jax.device_put(made, device or _gpu(own - 1))
-        kind, index = getattr(external_array, "__dlpack_device__", lambda: (CPU, 0))()
-        if int(kind) != CUDA:
-            return take(external_array, device, copy)
-        on_the_host = SimpleNamespace(
+def _from_dlpack_to_gpu(native: Function) -> Function:
+    """``from_dlpack`` for arrays on GPUs too: JAX reads them as the host's, and they are copied."""
+
+    @wraps(native)
+    def from_dlpack(
+        external_array: Any, device: NativeDevice = None, copy: bool | None = None
+    ) -> Tensor:
+        ordinal = _ordinal(external_array) if isinstance(external_array, jax.Array) else 0
+        if ordinal:
+            array: Tensor = external_array.copy() if copy else external_array
+            return jax.device_put(array, device or _gpu(ordinal - 1))
+        device_type, index = getattr(external_array, "__dlpack_device__", lambda: (CPU, 0))()
+        if int(device_type) != CUDA:
+            return native(external_array, device, copy)
+        host_array = SimpleNamespace(
             __dlpack_device__=lambda: (CPU, 0),
             __dlpack__=lambda **_: labelled(external_array.__dlpack__(), CPU, 0),
         )
-        return jax.device_put(take(on_the_host, None, copy), device or _gpu(index))
+        return jax.device_put(native(host_array, None, copy), device or _gpu(index))
 
     return from_dlpack
 
 
-def _ordinal(array: Any) -> int:
+def _ordinal(array: Tensor) -> int:
+    """The ordinal of the array's device, or of one of its devices; see `hardware.ordinal`."""
     return hardware.ordinal(next(iter(array.sharding.device_set)))
 
 
-def _gpu(index: int) -> Any:
+def _gpu(index: int) -> NativeDevice:
     return gpus_in(hardware.every_local_device())[index]
 
 
-def _with_shown_ids(check: Any, *args: Any) -> Any:
-    """An error about the devices of an array's parts has the ids that a program sees."""
+def _with_global_ids(native: Function, *args: Any) -> Any:
+    """Show the ids that a program sees in an error about the devices of an array's parts."""
     try:
-        return check(*args)
+        return native(*args)
     except ValueError as error:
-        shown = {device.id: _global_id(device) for device in gpus_in(hardware.every_device())}
-        said = _IDS.sub(
-            lambda m: re.sub(r"\d+", lambda n: str(shown.get(int(n[0]), n[0])), m[0]), str(error)
-        )
-        raise ValueError(said) from None
+        gpus = gpus_in(hardware.every_device())
+        global_ids = {str(device.id): str(_global_id(device)) for device in gpus}
+
+        def with_global_ids(ids: re.Match[str]) -> str:
+            return re.sub(r"\d+", lambda number: global_ids.get(number[0], number[0]), ids[0])
+
+        raise ValueError(_IDS.sub(with_global_ids, str(error))) from None
 
 
-def _global_id(device: Any) -> int:
+def _global_id(device: NativeDevice) -> int:
     """The device's index among the GPUs of all processes."""
     return int(device.process_index * hardware.replaced_gpus.number + hardware.ordinal(device) - 1)
 
 
-_UNKNOWN = (
-    "peak_bytes_in_use",
-    "peak_pool_bytes",
-    "num_allocs",
-    "largest_alloc_size",
-)  # since the device was made
+def _memory_stats(device: NativeDevice) -> dict[str, float]:
+    """The memory of the device's arrays, by the names of a GPU's allocator.
 
-
-def _memory(device: Any) -> dict[str, float]:
-    """What lives on the device, by the names of a GPU's allocator.
-
-    What it took at most, while a program ran, XLA's allocator of the host does not count: not a
-    number.
+    XLA's allocator of the host counts neither peaks nor allocations: these are ``nan``.
     """
-    used = sum(live_sizes(Device("gpu", hardware.ordinal(device) - 1)))
+    nbytes = sum(live_sizes(Device("gpu", hardware.ordinal(device) - 1)))
     limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    unknown = float("nan")
     return {
-        **dict.fromkeys(("bytes_in_use", "pool_bytes"), used),
-        **dict.fromkeys(_UNKNOWN, float("nan")),
-        **dict.fromkeys(("bytes_reserved", "peak_bytes_reserved"), 0),  # nothing is set apart
+        "bytes_in_use": nbytes,
+        "pool_bytes": nbytes,
+        "peak_bytes_in_use": unknown,
+        "peak_pool_bytes": unknown,
+        "num_allocs": unknown,
+        "largest_alloc_size": unknown,
+        "bytes_reserved": 0,
+        "peak_bytes_reserved": 0,
         "bytes_limit": limit,
-        "largest_free_block_bytes": limit - used,
+        "largest_free_block_bytes": limit - nbytes,
     }
 
 
 def _refuse_lowerings() -> None:
-    """Refuse, in JAX's words, primitives that only the CPU lowers, such as those of Hessenberg's decomposition."""
-    mlir, dispatch = (
-        import_module(f"jax._src.{name}") for name in ("interpreters.mlir", "dispatch")
-    )
+    """Refuse primitives that only the CPU lowers, such as Hessenberg's decomposition.
+
+    The error is JAX's own.
+    """
+    mlir = import_module("jax._src.interpreters.mlir")
+    dispatch = import_module("jax._src.dispatch")
     rules = mlir._platform_specific_lowerings
-    for primitive in rules["cpu"].keys() - rules["cuda"].keys() - mlir._lowerings.keys():
-        entry = rules["cpu"][primitive]  # a function in older versions
-        refusing = _refusing(primitive.name, getattr(entry, "rule", entry))
-        rules["cpu"][primitive] = (
-            type(entry)(refusing, entry.inline) if hasattr(entry, "rule") else refusing
-        )
-        dispatch.prim_requires_devices_during_lowering.add(
-            primitive
-        )  # else one lowering serves all devices
+    cpu_rules = rules["cpu"]
+    for primitive in cpu_rules.keys() - rules["cuda"].keys() - mlir._lowerings.keys():
+        entry = cpu_rules[primitive]
+        if hasattr(entry, "rule"):
+            rule = _refuse_on_gpus(primitive.name, entry.rule)
+            cpu_rules[primitive] = type(entry)(rule, entry.inline)
+        else:  # older versions store the function itself
+            cpu_rules[primitive] = _refuse_on_gpus(primitive.name, entry)
+        # otherwise one lowering serves all devices
+        dispatch.prim_requires_devices_during_lowering.add(primitive)
 
 
-def _refusing(name: str, rule: Any) -> Any:
+def _refuse_on_gpus(name: str, rule: Function) -> Function:
     def lower(context: Any, *args: Any, **params: Any) -> Any:
         devices = getattr(context.module_context.axis_context, "device_assignment", None) or ()
         if any(map(hardware.ordinal, devices)):
             raise NotImplementedError(
                 f"MLIR translation rule for primitive '{name}' not found for platform cuda"
             )
-        return rule(context, *args, **params)  # on the CPU as before
+        return rule(context, *args, **params)
 
     return lower

@@ -1,6 +1,11 @@
 """The private names of JAX that only virtual GPUs replace or read: see ``names.txt``."""
 
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
 from xdevice.kit.private_names import PrivateNames
+
+Function: TypeAlias = Callable[..., Any]
 
 LAST_TRIED = {"0.12.0.1": "3.12 3.13 3.14", "0.10.2": "3.11"}
 """The newest version that has all of these names, by the Pythons that have wheels of it."""
