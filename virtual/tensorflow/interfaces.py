@@ -1,23 +1,22 @@
-"""TensorFlow's interfaces beside its eager context, while virtual GPUs stand in, and the names of devices in them.
+"""TensorFlow's interfaces beside its eager context, while virtual GPUs stand in.
 
-Names are translated where they cross into TensorFlow's runtime and back, its errors included. The
-runtime has logical CPUs: ``CPU:0`` is the host, ``CPU:i+1`` stands for ``GPU:i``; where a program
-splits the CPU, they follow its parts. All of Python says ``GPU``.
+The names of devices are translated in calls of TensorFlow's runtime, in their results and in their
+errors. The runtime has logical CPUs: ``CPU:0`` is the host, and ``CPU:i+1`` stands for ``GPU:i``.
+If a program splits the CPU, its parts come first. In Python the names always say ``GPU``.
 
-`tf.test`, ``device_lib`` and the build answer for the GPUs. Their memory is that of the tensors and
-variables that Python's garbage collector knows. It does not include the temporary memory of
-operations, and the peak is ``nan``. Sessions of TensorFlow 1 and servers of a cluster are given as
-many logical CPUs as the context has. DTensor's meshes of GPUs are made of the CPUs that stand for
-them, so their ``device_type()`` is ``CPU``.
+`tf.test`, ``device_lib`` and `tf.sysconfig` report the GPUs. Their memory is that of the tensors
+and variables that Python's garbage collector knows. It does not include the temporary memory of
+operations, and the peak is ``nan``. Sessions of TensorFlow 1 and servers of a cluster get as many
+logical CPUs as the context has. DTensor's meshes of GPUs consist of the CPUs that stand for them,
+so their ``device_type()`` is ``CPU``.
 
 DLPack's capsule of a virtual GPU's tensor says that its memory is on a GPU, so NumPy refuses it, as
-it refuses a GPU's. What arrives is copied to its GPU: to TensorFlow, the memory that it had is the
-host's.
+it refuses a GPU's. An imported tensor is copied to its GPU, because TensorFlow reads its memory as
+the host's.
 """
 
 import gc
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from inspect import signature
@@ -28,8 +27,20 @@ import tensorflow as tf
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.placement import Eager
 from xdevice.backends.tensorflow.private_names import runtime
+from xdevice.contract import NativeDevice, Tensor
 from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
-from xdevice.virtual.tensorflow.private_names import Replacements, names
+from xdevice.virtual.tensorflow.private_names import (
+    Capsule,
+    Context,
+    DeviceName,
+    Error,
+    Function,
+    Operation,
+    Replacements,
+    Session,
+    SessionConfig,
+    names,
+)
 
 GPU = re.compile(r"(?i)\bGPU(?::(\d+|\*))?(?=/|$)")
 _CPU_AT_END = re.compile(r"\bCPU:(\d+)$")
@@ -40,8 +51,14 @@ _dtensor_config = names.module("tensorflow.dtensor.python.config")
 _test_util = names.module("tensorflow.python.framework.test_util")
 _test = names.module("tensorflow.python.platform.test")
 _mesh_parameters = signature(_tf.experimental.dtensor.Mesh.__init__)
-# the host's allocator counts nothing; not None, since programs format it as a number
-UNKNOWN = float("nan")
+# not None, since programs format it as a number
+_UNKNOWN = float("nan")
+_SHOWN_PROPERTIES = (
+    "EagerTensor.device",
+    "EagerTensor.backing_device",
+    "SymbolicTensor.device",
+    "Operation.device",
+)
 _replacements = Replacements()
 
 
@@ -49,52 +66,58 @@ def start() -> None:
     # imported first, since it keeps references to functions of `gen_dataset_ops`
     import_module("tensorflow.python.data.ops.multi_device_iterator_ops")
     _replacements.apply()
-    for attribute in (
-        "EagerTensor.device",
-        "EagerTensor.backing_device",
-        "SymbolicTensor.device",
-        "Operation.device",
-    ):
-        _show(f"tensorflow.python.framework.ops:{attribute}")
+    for name in _SHOWN_PROPERTIES:
+        _show_gpus_in(f"tensorflow.python.framework.ops:{name}")
     if names.has("tf.test"):
-        _answer_tests()
+        _replace_test_functions()
     if names.has("tf.sysconfig.get_build_info"):
-        _answer_build_info()
+        _replace_build_info()
     if names.has("DTensor"):
         _tf.experimental.dtensor.num_local_devices = _dtensor_config.num_local_devices
 
 
-def _answer_tests() -> None:
+def _replace_test_functions() -> None:
     """Let `tf.test` say that there are GPUs."""
 
-    def is_gpu_available(cuda_only: bool = False, min_cuda_compute_capability: Any = None) -> bool:
+    def is_gpu_available(
+        cuda_only: bool = False, min_cuda_compute_capability: object = None
+    ) -> bool:
         return bool(_gpus())
 
     def gpu_device_name() -> str:
         gpus = _gpus()
-        return gpus[0].name.replace("/job:localhost/replica:0/task:0", "") if gpus else ""
+        if not gpus:
+            return ""
+        return str(gpus[0].name).replace("/job:localhost/replica:0/task:0", "")
 
-    answers: dict[str, Callable[..., Any]] = {
+    functions: dict[str, Function] = {
         "is_gpu_available": is_gpu_available,
         "gpu_device_name": gpu_device_name,
         "is_built_with_cuda": lambda: True,
         "is_built_with_gpu_support": lambda: True,
     }
-    for home in (_test_util, _test, _tf.test, _tf.compat.v1.test):
-        for name in answers.keys() & vars(home).keys():
-            setattr(home, name, answers[name])
+    for module in (_test_util, _test, _tf.test, _tf.compat.v1.test):
+        for name in functions.keys() & vars(module).keys():
+            setattr(module, name, functions[name])
 
 
-def _answer_build_info() -> None:
-    """Let `tf.sysconfig` say what programs print before they train."""
-    build_info = tf.sysconfig.get_build_info
+def _replace_build_info() -> None:
+    """Let `tf.sysconfig` describe a build with CUDA; programs print this before they train."""
+    native = tf.sysconfig.get_build_info
     versions = {"cuda_version": "virtual", "cudnn_version": "virtual"}
-    for home in (_tf.sysconfig, _tf.compat.v1.sysconfig):
-        home.get_build_info = lambda: {**build_info(), "is_cuda_build": True, **versions}
+
+    def get_build_info() -> dict[str, Any]:
+        return {**native(), "is_cuda_build": True, **versions}
+
+    for module in (_tf.sysconfig, _tf.compat.v1.sysconfig):
+        module.get_build_info = get_build_info
 
 
-def to_real(name: Any) -> Any:
-    """The runtime's name of a device: GPU:i is its CPU:i+1, if the CPU is not split; other names stay."""
+def to_real(name: DeviceName) -> DeviceName:
+    """The runtime's name of a device: ``CPU:i+1`` for ``GPU:i``, if the CPU is not split.
+
+    Other names are returned as they are.
+    """
     if not isinstance(name, str):
         return name
     first = hardware.replaced_gpus.first
@@ -107,100 +130,122 @@ def to_real(name: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)  # it is called for each operand of each operation
-def to_shown(name: Any) -> Any:
+def to_shown(name: DeviceName) -> DeviceName:
     """The name of a device as a program sees it."""
-    return _CPU_AT_END.sub(_shown, name) if isinstance(name, str) else name
+    return _CPU_AT_END.sub(_shown_name, name) if isinstance(name, str) else name
 
 
-def _shown(cpu: re.Match[str]) -> str:
+def _shown_name(cpu: re.Match[str]) -> str:
     index = int(cpu[1]) - hardware.replaced_gpus.first
     return f"GPU:{index}" if index >= 0 else cpu[0]
 
 
-def _show(path: str) -> None:
-    """Let the property give the name that a program sees."""
-    getter = names.value(path)
-    names.replace(path, property(lambda self: to_shown(getter.__get__(self))))
+def _show_gpus_in(path: str) -> None:
+    """Let the property return the name that a program sees."""
+    native = names.value(path)
+    names.replace(path, property(lambda self: to_shown(native.__get__(self))))
 
 
 @_replacements("tensorflow.python.framework.ops:_EagerTensorBase._copy_nograd")
-def _copied(copy: Any, self: Any, ctx: Any = None, device_name: Any = None) -> Any:
+def _copy_tensor(
+    native: Function, self: Tensor, ctx: Context = None, device_name: DeviceName = None
+) -> Tensor:
     try:
-        return copy(self, ctx, to_real(device_name))
-    except RuntimeError as error:  # of a device that does not exist
-        raise type(error)(_CPU.sub(_shown, str(error))) from None
+        return native(self, ctx, to_real(device_name))
+    except RuntimeError as error:  # the device does not exist
+        raise type(error)(_CPU.sub(_shown_name, str(error))) from None
 
 
 @_replacements("tensorflow.python.framework.ops:Operation._set_device_from_string")
-def _set(name: Any, self: Any, device: Any) -> Any:
-    return name(self, to_real(device))
+def _set_device(native: Function, self: Operation, device: DeviceName) -> None:
+    native(self, to_real(device))
 
 
 @_replacements("tensorflow.python.ops.gen_dataset_ops:multi_device_iterator")
 @_replacements("tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator")
 @_replacements("tensorflow.python.ops.gen_dataset_ops:anonymous_multi_device_iterator_v3")
-def _iterated(run: Any, devices: Any, *args: Any, **kwargs: Any) -> Any:
-    return run([to_real(d) for d in devices], *args, **kwargs)
+def _create_iterator(
+    native: Function, devices: list[DeviceName], *args: object, **kwargs: object
+) -> Any:
+    return native([to_real(device) for device in devices], *args, **kwargs)
 
 
 @_replacements("tensorflow.python.ops.functional_ops:remote_call")
-def _called(call: Any, *args: Any, target: Any = None, **kwargs: Any) -> Any:
-    return call(*args, target=to_real(target), **kwargs)
+def _call_remotely(
+    native: Function, *args: object, target: DeviceName = None, **kwargs: object
+) -> Any:
+    return native(*args, target=to_real(target), **kwargs)
 
 
 # the base of all errors, those of sessions included
 @_replacements("tensorflow.python.framework.errors_impl:OpError.__init__")
-def _init_error(init: Any, self: Any, node_def: Any, op: Any, message: Any, *others: Any) -> None:
+def _init_error(
+    native: Function, self: Error, node_def: object, op: object, message: object, *more: object
+) -> None:
     if isinstance(message, str):
-        message = _CPU.sub(_shown, message)
-    init(self, node_def, op, message, *others)
+        message = _CPU.sub(_shown_name, message)
+    native(self, node_def, op, message, *more)
 
 
-def _gpus() -> list[Any]:
+def _gpus() -> list[NativeDevice]:
     return list(runtime().list_logical_devices("GPU"))
 
 
 @_replacements("tensorflow.python.client.device_lib:list_local_devices")
-def _list_local(listed: Any, session_config: Any = None) -> list[Any]:
-    devices = [device for device in listed(session_config) if device.name.endswith("CPU:0")]
-    make = type(devices[0])
+def _list_local_devices(
+    native: Function, session_config: SessionConfig = None
+) -> list[NativeDevice]:
+    devices = [device for device in native(session_config) if device.name.endswith("CPU:0")]
+    device_class = type(devices[0])
     for i in range(len(_gpus())):
         description = f"device: {i}, name: xdevice virtual GPU, compute capability: 8.0"
-        name = f"/device:GPU:{i}"
-        devices.append(make(name=name, physical_device_desc=description, device_type="GPU"))
+        device = device_class(
+            name=f"/device:GPU:{i}", physical_device_desc=description, device_type="GPU"
+        )
+        devices.append(device)
     return devices
 
 
 @_replacements("tensorflow.python.eager.context:Context.get_memory_info")
-def _tell_memory(known: Any, self: Any, device: str) -> dict[str, float]:
-    name = _short(device)
-    if name not in [_short(gpu.name) for gpu in _gpus()]:
-        return dict(known(self, device))
-    tensors = [each for each in gc.get_objects() if isinstance(each, (Eager, tf.Variable))]
+def _get_memory_info(native: Function, self: Context, device: str) -> dict[str, float]:
+    if not _is_gpu(device):
+        return dict(native(self, device))
+    name = _short_name(device)
+    objects = gc.get_objects()
+    tensors = [tensor for tensor in objects if isinstance(tensor, (Eager, tf.Variable))]
     on_device = [tensor for tensor in tensors if _device_name(tensor) == name]
     nbytes = sum((tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in on_device)
-    return {"current": nbytes, "peak": UNKNOWN}
+    return {"current": nbytes, "peak": _UNKNOWN}
 
 
 @_replacements("tensorflow.python.eager.context:Context.reset_memory_stats")
-def _forget_peak(forget: Any, self: Any, device: str) -> None:
-    if _short(device) not in [_short(gpu.name) for gpu in _gpus()]:
-        forget(self, device)
+def _reset_memory_stats(native: Function, self: Context, device: str) -> None:
+    if not _is_gpu(device):
+        native(self, device)
 
 
-def _short(name: str) -> str:
+def _is_gpu(device: str) -> bool:
+    return _short_name(device) in [_short_name(gpu.name) for gpu in _gpus()]
+
+
+def _short_name(name: str) -> str:
+    """The runtime's name of a device, without the job and the task: ``cpu:1``."""
     return str(to_real(name)).lower().rpartition("device:")[2].removeprefix("/")
 
 
-def _device_name(tensor: Any) -> str:
+def _device_name(tensor: Tensor) -> str:
+    """The short name of the tensor's device; empty for a variable that has none."""
     try:
-        return _short(str(tensor.device))
-    except (AttributeError, ValueError):  # a variable that is being made, or one of a graph
+        return _short_name(str(tensor.device))
+    except (AttributeError, ValueError):  # it is not initialized yet, or belongs to a graph
         return ""
 
 
-def _with_cpus_for_gpus(config: Any) -> Any:
-    """The configuration with CPUs for the GPUs, of which a program may ask for fewer than there are."""
+def _with_cpus_for_gpus(config: SessionConfig) -> SessionConfig:
+    """The configuration with CPUs for the GPUs.
+
+    A program may ask for fewer GPUs than there are.
+    """
     new_config = _tf.compat.v1.ConfigProto()
     new_config.CopyFrom(config)
     number = hardware.count("gpu")
@@ -212,79 +257,89 @@ def _with_cpus_for_gpus(config: Any) -> Any:
 
 
 @_replacements("tensorflow.python.client.session:BaseSession.__init__")
-def _begin_session(
-    begin: Any, self: Any, target: Any = "", graph: Any = None, config: Any = None
+def _init_session(
+    native: Function,
+    self: Session,
+    target: str = "",
+    graph: object = None,
+    config: SessionConfig = None,
 ) -> None:
     if not target and isinstance(config, _tf.compat.v1.ConfigProto):
         config = _with_cpus_for_gpus(config)
-    begin(self, target, graph, config)
+    native(self, target, graph, config)
 
 
 @_replacements("tensorflow.python.client.session:BaseSession.list_devices")
-def _list_of_session(listed: Any, self: Any) -> list[Any]:
-    def renamed(device: Any) -> Any:
+def _list_devices_of_session(native: Function, self: Session) -> list[NativeDevice]:
+    def renamed(device: NativeDevice) -> NativeDevice:
         name = to_shown(device.name)
         device_type = name.split(":")[-2]
         return _sessions._DeviceAttributes(
             name, device_type, device.memory_limit_bytes, device.incarnation
         )
 
-    return [renamed(device) for device in listed(self)]
+    return [renamed(device) for device in native(self)]
 
 
 @_replacements("tensorflow.python.training.server_lib:_make_server_def")
-def _serve(make: Any, *args: Any, **kwargs: Any) -> Any:
-    server = make(*args, **kwargs)
+def _make_server_def(native: Function, *args: object, **kwargs: object) -> Any:
+    server = native(*args, **kwargs)
     server.default_session_config.CopyFrom(_with_cpus_for_gpus(server.default_session_config))
     return server
 
 
 @_replacements("tensorflow.dtensor.python.config:num_local_devices")
-def _count_local(counted: Any, device_type: str) -> int:
-    word = device_type.lower()
-    return hardware.count(word) if word in ("cpu", "gpu") else int(counted(device_type))
+def _count_local_devices(native: Function, device_type: str) -> int:
+    kind = device_type.lower()
+    if kind in ("cpu", "gpu"):
+        return hardware.count(kind)
+    return int(native(device_type))
 
 
 @_replacements("tensorflow.dtensor.python.layout:Mesh.__init__")
-def _begin_mesh(begin: Any, self: Any, *args: Any, **kwargs: Any) -> None:
+def _init_mesh(native: Function, self: object, *args: object, **kwargs: object) -> None:
     bound = _mesh_parameters.bind(self, *args, **kwargs)
     for parameter in ("local_devices", "global_devices"):
         devices = bound.arguments.get(parameter)
         if devices:
-            device_names = [d if isinstance(d, str) else d.to_string() for d in devices]
-            bound.arguments[parameter] = [to_real(name) for name in device_names]
-    begin(*bound.args, **bound.kwargs)
+            bound.arguments[parameter] = [_real_name_of(device) for device in devices]
+    native(*bound.args, **bound.kwargs)
+
+
+def _real_name_of(device: NativeDevice) -> DeviceName:
+    """The runtime's name of a device that is given by its name, or by its ``DeviceSpec``."""
+    return to_real(device if isinstance(device, str) else device.to_string())
 
 
 @_replacements("tensorflow.dtensor.python.layout:Mesh.local_devices")
-def _list_of_mesh(listed: Any, self: Any) -> list[Any]:
-    return [to_shown(name) for name in listed(self)]
+def _list_devices_of_mesh(native: Function, self: object) -> list[DeviceName]:
+    return [to_shown(name) for name in native(self)]
 
 
 @_replacements("tensorflow.python.pywrap_tfe:TFE_ToDlpackCapsule")
-def _export(export: Any, tensor: Any) -> Any:
-    index = _gpu_of(tensor)
-    capsule = export(tensor)
+def _to_dlpack(native: Function, tensor: Tensor) -> Capsule:
+    index = _gpu_index(tensor)
+    capsule = native(tensor)
     return capsule if index is None else labelled(capsule, CUDA, index)
 
 
 @_replacements("tensorflow.python.pywrap_tfe:TFE_DlpackDevice")
-def _tell_device(where: Any, tensor: Any, *more: Any) -> tuple[int, int]:
-    index = _gpu_of(tensor)
-    return where(tensor, *more) if index is None else (CUDA, index)
+def _dlpack_device(native: Function, tensor: Tensor, *more: object) -> tuple[int, int]:
+    index = _gpu_index(tensor)
+    return native(tensor, *more) if index is None else (CUDA, index)
 
 
 @_replacements("tensorflow.python.pywrap_tfe:TFE_FromDlpackCapsule")
-def _take(take: Any, capsule: Any, ctx: Any) -> Any:
-    kind, index = device_in(capsule)
-    if kind != CUDA:
-        return take(capsule, ctx)
+def _from_dlpack(native: Function, capsule: Capsule, ctx: Context) -> Tensor:
+    device_type, index = device_in(capsule)
+    if device_type != CUDA:
+        return native(capsule, ctx)
     with tf.device(f"/GPU:{index}"):
-        return tf.identity(take(labelled(capsule, CPU, 0), ctx))
+        return tf.identity(native(labelled(capsule, CPU, 0), ctx))
 
 
-def _gpu_of(tensor: Any) -> int | None:
-    """The index of the GPU where the tensor is; ``None`` if it is elsewhere."""
+def _gpu_index(tensor: object) -> int | None:
+    """The index of the GPU where the tensor is; ``None`` if it is on the host."""
     if not isinstance(tensor, tf.Tensor):
         return None
     device = hardware.named(tensor.backing_device)

@@ -1,175 +1,210 @@
 """Where the kernels of GPUs and of the CPU differ.
 
-Operations, and dtypes of others, that only the CPU has (text, images, sets, and others) are placed
-as TensorFlow places them: on the CPU, or refused without soft placement. An eager operation is
-looked at where it is run, one of a graph where it is made. What is text is on the CPU, whatever
-made it.
+TensorFlow has kernels for the CPU only of some operations (text, images, sets, and others), and of
+some dtypes of others. It places these on the CPU, or refuses them without soft placement; so does
+this module. It checks an eager operation when it is run, and one of a graph when it is created.
+Tensors of strings are on the CPU, whichever operation returns them.
 
-Images with their channels first, for which the CPU lacks most kernels, get their channels put last.
-The functions of ``gen_nn_ops`` and ``gen_array_ops`` are the border: gradients are those of what
-they record. What calls kernels in another way, `tf.raw_ops` and graphs that were saved, is as on
-the CPU.
+The CPU lacks most kernels for images with their channels first, so the channels are moved last. The
+functions of ``gen_nn_ops`` and ``gen_array_ops`` do that; gradients are those of the operations
+that they record. `tf.raw_ops` and saved graphs call kernels in another way, and behave as on the
+CPU.
 """
 
-from collections.abc import Callable
-from inspect import signature
+from inspect import BoundArguments, signature
 from typing import Any
 
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.cpu_only import is_lacking, is_lacking_for
 from xdevice.backends.tensorflow.private_names import runtime
-from xdevice.virtual.tensorflow.private_names import Replacements, context, names
+from xdevice.contract import Tensor
+from xdevice.virtual.tensorflow.private_names import (
+    Context,
+    DeviceName,
+    Error,
+    Function,
+    Graph,
+    Operation,
+    Replacements,
+    context,
+    names,
+)
 
 IMAGES = {
-    "input": "conv2d conv3d depthwise_conv2d_native max_pool max_pool3d avg_pool3d depth_to_space space_to_depth",
+    "input": """
+        conv2d conv3d depthwise_conv2d_native max_pool max_pool3d avg_pool3d
+        depth_to_space space_to_depth
+    """,
     "value": "avg_pool bias_add",
     "x": "fused_batch_norm_v2 fused_batch_norm_v3",
-    "out_backprop": "conv2d_backprop_input conv3d_backprop_input_v2 depthwise_conv2d_native_backprop_input",
+    "out_backprop": """
+        conv2d_backprop_input conv3d_backprop_input_v2 depthwise_conv2d_native_backprop_input
+    """,
 }
-"""Operations with a ``data_format``, by the argument that is an image; the first of their results is one, too."""
+"""Operations with a ``data_format``, by the argument that is an image.
 
-CHANNELS_LAST = {
-    "NCHW": "NHWC",
-    b"NCHW": "NHWC",
-    "NCDHW": "NDHWC",
-    b"NCDHW": "NDHWC",
-}  # attributes are bytes
+Their first result is an image, too.
+"""
+
+# attributes are strings or bytes
+CHANNELS_LAST = {"NCHW": "NHWC", b"NCHW": "NHWC", "NCDHW": "NDHWC", b"NCDHW": "NDHWC"}
 PER_AXIS = ("strides", "ksize", "dilations", "explicit_paddings", "input_sizes")
 
 _HOST = "CPU:0"
 _DEVICE = "tensorflow.python.framework.ops:EagerTensor.device"
-_OF_SPACE = "depth_to_space", "space_to_depth"
+_IN_ARRAY_OPS = "depth_to_space", "space_to_depth"
 _replacements = Replacements()
 
 
 def start(lenient: bool) -> None:
-    """Put channels last and, unless lenient, what GPUs lack on the CPU."""
-    has_images = names.has("images with their channels first")
-    for image, operations in IMAGES.items() if has_images else ():
-        for name in operations.split():
-            path = f"tensorflow.python.ops.{'gen_array_ops' if name in _OF_SPACE else 'gen_nn_ops'}:{name}"
-            names.replace(path, _with_channels_last(names.value(path), image))
-    if lenient:
-        return
-    _replacements.apply()
-    shown = names.value(_DEVICE).fget
+    """Move channels last and, unless lenient, run operations that GPUs lack on the CPU."""
+    if names.has("images with their channels first"):
+        _move_channels_last()
+    if not lenient:
+        _replacements.apply()
+        _show_strings_on_the_cpu()
 
-    def device(tensor: Any) -> Any:
-        where = shown(tensor)
-        return (
-            where
-            if tensor.dtype != tf.string
-            else where.rpartition("device:")[0] + f"device:{_HOST}"
-        )
+
+def _move_channels_last() -> None:
+    for image, operations in IMAGES.items():
+        for name in operations.split():
+            module = "gen_array_ops" if name in _IN_ARRAY_OPS else "gen_nn_ops"
+            path = f"tensorflow.python.ops.{module}:{name}"
+            names.replace(path, _with_channels_last(names.value(path), image))
+
+
+def _show_strings_on_the_cpu() -> None:
+    native_device = names.value(_DEVICE).fget
+
+    def device(tensor: Tensor) -> DeviceName:
+        name = native_device(tensor)
+        if tensor.dtype != tf.string:
+            return name
+        return f"{name.rpartition('device:')[0]}device:{_HOST}"
 
     names.replace(_DEVICE, property(device))
 
 
 @_replacements("tensorflow.python.pywrap_tfe:TFE_Py_FastPathExecute")
-def _eager(run: Callable[..., Any], running: Any, operation: str, name: Any, *args: Any) -> Any:
+def _execute_eagerly(
+    native: Function, running: Context, operation: str, name: object, *args: object
+) -> Any:
     if running.device_spec.device_type == "CPU" or not is_lacking(operation, args):
-        return run(running, operation, name, *args)
-    _refuse(operation)
+        return native(running, operation, name, *args)
+    _check_soft_placement(operation)
     with context.device(_HOST):
-        return run(running, operation, name, *args)
+        return native(running, operation, name, *args)
 
 
 @_replacements("tensorflow.python.pywrap_tfe:TFE_Py_Execute")
 @_replacements("tensorflow.python.pywrap_tfe:TFE_Py_ExecuteCancelable")
-def _from_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
-    run: Callable[..., Any],
-    handle: Any,
-    device: Any,
-    operation: Any,
-    inputs: Any,
+def _execute_with_tensors(  # noqa: PLR0913, PLR0917  (TensorFlow's signature)
+    native: Function,
+    handle: object,
+    device: DeviceName,
+    operation: str | bytes,
+    inputs: object,
     attributes: Any,
-    *rest: Any,
+    *more: object,
 ) -> Any:
-    """The long way, for arguments that were made tensors; all attributes are given."""
+    """TensorFlow's slow path: the arguments are tensors already, and ``attributes`` has all of them.
+
+    The names and the values of the attributes alternate.
+    """
     name = operation if isinstance(operation, str) else operation.decode()
-    given = dict(zip(attributes[::2], attributes[1::2], strict=True)) if attributes else {}
-    if runtime().device_spec.device_type != "CPU" and is_lacking_for(name, given.__getitem__):
-        _refuse(name)
+    values = {}
+    if attributes:
+        values = dict(zip(attributes[::2], attributes[1::2], strict=True))
+    if runtime().device_spec.device_type != "CPU" and is_lacking_for(name, values.__getitem__):
+        _check_soft_placement(name)
         device = f"/device:{_HOST}"
-    return run(handle, device, operation, inputs, attributes, *rest)
+    return native(handle, device, operation, inputs, attributes, *more)
 
 
 @_replacements("tensorflow.python.framework.ops:Graph._create_op_helper")
-def _in_graph(
-    create: Callable[..., Any], self: Any, operation: Any, compute_device: bool = True
+def _create_in_graph(
+    native: Function, self: Graph, operation: Operation, compute_device: bool = True
 ) -> None:
-    create(self, operation, compute_device)
-    where = operation.device
-    if (
-        not compute_device
-        or f"/device:{_HOST}" in where
-        or not is_lacking_for(operation.type, operation.get_attr)
-    ):
+    native(self, operation, compute_device)
+    device = operation.device
+    if not compute_device or f"/device:{_HOST}" in device:
         return
-    if "GPU" in where and not is_soft(runtime()):
-        said = (
-            f"Cannot assign a device for operation {operation.name}: Could not satisfy explicit device specification "
-            f"'{where}' because no supported kernel for GPU devices is available."
+    if not is_lacking_for(operation.type, operation.get_attr):
+        return
+    if "GPU" in device and not is_soft(runtime()):
+        message = (
+            f"Cannot assign a device for operation {operation.name}: "
+            f"Could not satisfy explicit device specification '{device}' "
+            "because no supported kernel for GPU devices is available."
         )
-        raise tf.errors.InvalidArgumentError(operation.node_def, operation, said)
-    spec = tf.DeviceSpec.from_string(where).replace(device_type="CPU", device_index=0)
+        raise tf.errors.InvalidArgumentError(operation.node_def, operation, message)
+    spec = tf.DeviceSpec.from_string(device).replace(device_type="CPU", device_index=0)
     operation._set_device(spec.to_string())
 
 
-def is_soft(running: Any) -> bool:
-    """Whether placement is soft; while a function is traced, TensorFlow itself answers otherwise."""
+def is_soft(running: Context) -> bool:
+    """Whether placement is soft.
+
+    TensorFlow's public function gives another result while a function is traced.
+    """
     return running._soft_device_placement is not False
 
 
-def _refuse(operation: str) -> None:
-    """Raise TensorFlow's error for an eager operation that was asked to run on a GPU, without soft placement."""
-    now = runtime()
-    device = _full(now.device_spec.to_string())
-    if "GPU" in device and not is_soft(now):
-        listed = [_full(each.name) for each in now.list_logical_devices()]
-        raise unsatisfied(device, "CPU", listed, f" [Op:{operation}]")
+def _check_soft_placement(operation: str) -> None:
+    """Raise TensorFlow's error if an eager operation that GPUs lack must run on a GPU."""
+    running = runtime()
+    device = _full_name(running.device_spec.to_string())
+    if "GPU" in device and not is_soft(running):
+        devices = [_full_name(logical.name) for logical in running.list_logical_devices()]
+        raise unsatisfied(device, "CPU", devices, f" [Op:{operation}]")
 
 
-def unsatisfied(device: str, kinds: str, listed: list[str], end: str = "") -> Any:
-    said = f"Could not satisfy device specification '{device}'. enable_soft_placement=0."
-    known = f"Supported device types [{kinds}]. All available devices [{', '.join(listed)}]."
-    return tf.errors.InvalidArgumentError(None, None, f"{said} {known}{end}")
+def unsatisfied(device: str, kinds: str, devices: list[str], end: str = "") -> Error:
+    """TensorFlow's error for a device that cannot be used; ``devices`` are those that exist."""
+    request = f"Could not satisfy device specification '{device}'. enable_soft_placement=0."
+    choices = f"Supported device types [{kinds}]. All available devices [{', '.join(devices)}]."
+    return tf.errors.InvalidArgumentError(None, None, f"{request} {choices}{end}")
 
 
-def _full(device: str) -> str:
+def _full_name(device: str) -> str:
     return device if "/job:" in device else f"/job:localhost/replica:0/task:0{device}"
 
 
-def _with_channels_last(run: Callable[..., Any], image: str) -> Callable[..., Any]:
-    parameters = signature(run)
-    at = list(parameters.parameters).index("data_format")
+def _with_channels_last(native: Function, image: str) -> Function:
+    parameters = signature(native)
+    position = list(parameters.parameters).index("data_format")
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        asked = args[at] if len(args) > at else kwargs.get("data_format")
-        if asked not in CHANNELS_LAST:
-            return run(*args, **kwargs)
-        given = parameters.bind(*args, **kwargs)
-        given.apply_defaults()
-        values = given.arguments
-        x = tf.convert_to_tensor(values[image])
-        if (rank := x.shape.rank or 0) < 3:
-            return run(*args, **kwargs)
-        last, first = [0, *range(2, rank), 1], [0, rank - 1, *range(1, rank - 1)]
-        values[image] = tf.transpose(x, last)
-        for word in PER_AXIS:
-            if values.get(word) is not None and len(values[word]):
-                values[word] = _reordered(values[word], last)
-        values["data_format"] = CHANNELS_LAST[asked]
-        made = run(*given.args, **given.kwargs)
-        is_one = isinstance(made, tf.Tensor)  # else a named tuple
-        return (
-            tf.transpose(made, first)
-            if is_one
-            else type(made)(tf.transpose(made[0], first), *made[1:])
-        )
+        data_format = args[position] if len(args) > position else kwargs.get("data_format")
+        if data_format not in CHANNELS_LAST:
+            return native(*args, **kwargs)
+        arguments = parameters.bind(*args, **kwargs)
+        arguments.apply_defaults()
+        x = tf.convert_to_tensor(arguments.arguments[image])
+        rank = x.shape.rank or 0
+        if rank < 3:
+            return native(*args, **kwargs)
+        channels_last = [0, *range(2, rank), 1]
+        channels_first = [0, rank - 1, *range(1, rank - 1)]
+        arguments.arguments[image] = tf.transpose(x, channels_last)
+        _reorder_axes(arguments, channels_last)
+        arguments.arguments["data_format"] = CHANNELS_LAST[data_format]
+        result = native(*arguments.args, **arguments.kwargs)
+        if isinstance(result, tf.Tensor):
+            return tf.transpose(result, channels_first)
+        # a named tuple
+        return type(result)(tf.transpose(result[0], channels_first), *result[1:])
 
     return call
+
+
+def _reorder_axes(arguments: BoundArguments, order: list[int]) -> None:
+    """Reorder the arguments that have a number for each axis."""
+    values = arguments.arguments
+    for name in PER_AXIS:
+        if values.get(name) is not None and len(values[name]):
+            values[name] = _reordered(values[name], order)
 
 
 def _reordered(values: Any, order: list[int]) -> Any:

@@ -1,9 +1,22 @@
 """The private names of TensorFlow that only virtual GPUs replace or read: see ``names.txt``."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from xdevice.kit.private_names import PrivateNames
+
+# TensorFlow has no types for checkers
+Capsule: TypeAlias = Any
+Context: TypeAlias = Any
+"""The state of TensorFlow's eager runtime: ``tensorflow.python.eager.context.Context``."""
+DeviceName: TypeAlias = Any  # a string, or None
+Error: TypeAlias = Any
+Function: TypeAlias = Callable[..., Any]
+Graph: TypeAlias = Any
+Operation: TypeAlias = Any
+Session: TypeAlias = Any
+SessionConfig: TypeAlias = Any
+"""A ``tf.compat.v1.ConfigProto``, or ``None``."""
 
 LAST_TRIED = {"2.22.0rc0": "3.14", "2.21.0": "3.10 3.11 3.12 3.13"}
 """The newest version that has all of these names, by the Pythons that have wheels of it."""
@@ -15,19 +28,22 @@ ops: Any = names.module("tensorflow.python.framework.ops")
 
 
 class Replacements:
-    """Functions that are to take the places of TensorFlow's own, which they are given before the arguments."""
+    """Functions that replace TensorFlow's when `apply` is called.
+
+    Each is called with TensorFlow's function, and then with the arguments.
+    """
 
     def __init__(self) -> None:
-        self._functions: list[tuple[str, Callable[..., Any]]] = []
+        self._functions: list[tuple[str, Function]] = []
 
-    def __call__(self, path: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator of a function that is to take the place of the one at the path."""
+    def __call__(self, path: str) -> Callable[[Function], Function]:
+        """A decorator of a function that replaces the one at the path."""
 
-        def keep(function: Callable[..., Any]) -> Callable[..., Any]:
+        def add(function: Function) -> Function:
             self._functions.append((path, function))
             return function
 
-        return keep
+        return add
 
     def apply(self) -> None:
         for path, function in self._functions:
