@@ -20,7 +20,7 @@ from mxnet import base
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, existing
 from xdevice.backends.mxnet.mixing import Handle
 from xdevice.kit import dlpack
-from xdevice.virtual.mxnet.private_names import in_library, names
+from xdevice.virtual.mxnet.private_names import Array, CPointer, CValue, in_library, names
 
 Data: TypeAlias = Any  # a buffer
 
@@ -56,46 +56,50 @@ def start() -> None:
 
 
 def _run_after(name: str, change: Callable[..., None]) -> None:
-    """Let a function run with the same arguments after one of the library, if that succeeds."""
+    """Call ``change`` with the same arguments after a function of the library, if that succeeds."""
 
     @in_library(name)
-    def call(native: Callable[..., int], *args: Any) -> int:
+    def call(native: Callable[..., int], *args: CValue) -> int:
         status = native(*args)
         if status == 0:
             change(*args)
         return status
 
 
-def _after_save(name: Any, *_: Any) -> None:
+def _after_save(name: CValue, *_: CValue) -> None:
     _map_file(name, ACCESS_WRITE, _write_gpus)
 
 
-def _after_save_raw(handle: Handle, length: Any, pointer: Any) -> None:
+def _after_save_raw(handle: Handle, length: CPointer, pointer: CPointer) -> None:
     address = ctypes.cast(pointer._obj, ctypes.c_void_p).value
     if address is not None:
         data = (ctypes.c_char * length._obj.value).from_address(address)
         _write_gpus(data, position=0, number=1)
 
 
-def _after_load(name: Any, _: Any, handles: Any, *__: Any) -> None:
+def _after_load(name: CValue, _: CPointer, handles: CPointer, *__: CPointer) -> None:
     _map_file(name, ACCESS_COPY, partial(_move_to_gpus, handles._obj))
 
 
-def _after_load_buffer(data: Any, _: Any, __: Any, handles: Any, *___: Any) -> None:
+def _after_load_buffer(
+    data: CValue, _: CValue, __: CPointer, handles: CPointer, *___: CPointer
+) -> None:
     _move_to_gpus(handles._obj, getattr(data, "value", data))
 
 
-def _after_load_raw(data: Any, _: Any, handle: Any) -> None:
+def _after_load_raw(data: Data, _: CValue, handle: CPointer) -> None:
     _move_to_gpus(_OneHandle.from_buffer(handle._obj), data, position=0, number=1)
 
 
-def _after_export(handle: Handle, tensor: Any) -> None:
+def _after_export(handle: Handle, tensor: CPointer) -> None:
     device = dlpack.device_at(tensor._obj.value)
     if device[0] == dlpack.CPU and device[1] >= FIRST_VIRTUAL:
         device[:] = [dlpack.CUDA, device[1] - FIRST_VIRTUAL]
 
 
-def _from_dlpack(native: Callable[..., int], tensor: Any, transient: Any, handle: Any) -> int:
+def _from_dlpack(
+    native: Callable[..., int], tensor: CValue, transient: CValue, handle: CPointer
+) -> int:
     device = dlpack.device_at(getattr(tensor, "value", None) or ctypes.addressof(tensor._obj))
     device_type, index = device
     if device_type == dlpack.CUDA:
@@ -106,7 +110,7 @@ def _from_dlpack(native: Callable[..., int], tensor: Any, transient: Any, handle
     return status
 
 
-def _map_file(name: Any, access: int, use: Callable[[Data], None]) -> None:
+def _map_file(name: CValue, access: int, use: Callable[[Data], None]) -> None:
     """Call the function with the contents of the file, if it is a file on this machine."""
     path = Path(name.value.decode())
     if not path.is_file():
@@ -127,7 +131,7 @@ def _write_gpus(data: Data, position: int = _HEADER_BYTES, number: int | None = 
 def _move_to_gpus(
     handles: Any, data: Data, position: int = _HEADER_BYTES, number: int | None = None
 ) -> None:
-    """Replace the handles of loaded arrays that were saved on GPUs by those of copies there."""
+    """Copy loaded arrays to the GPUs on which they were saved, and replace their handles."""
     for i, context in enumerate(_saved_contexts(data, position, number)):
         if context.device_type == GPU:
             handles[i] = _moved(handles[i], existing(context.device_index))
@@ -135,8 +139,8 @@ def _move_to_gpus(
 
 def _moved(handle: Handle, index: int) -> Handle:
     """The handle of a copy on a GPU; the original is freed."""
-    array: Any = _array_of(ctypes.c_void_p(handle))
-    copy: Any = array.copyto(mx.gpu(index))
+    array: Array = _array_of(ctypes.c_void_p(handle))
+    copy: Array = array.copyto(mx.gpu(index))
     new_handle = ctypes.c_void_p()
     mx.base.check_call(_base._LIB.MXShallowCopyNDArray(copy.handle, ctypes.byref(new_handle)))
     return new_handle.value
@@ -145,8 +149,8 @@ def _moved(handle: Handle, index: int) -> Handle:
 def _saved_contexts(data: Data, position: int, number: int | None) -> Iterator[_SavedContext]:
     """The contexts of saved arrays; none for the formats of older versions.
 
-    ``position`` is that of the first array. Without ``number``, the number of arrays is read before
-    it.
+    ``position`` is that of the first array. Without ``number``, the number of arrays is read from
+    the eight bytes before it.
     """
     if number is None:
         (number,) = struct.unpack_from("<Q", data, position - struct.calcsize("<Q"))
@@ -163,7 +167,9 @@ def _saved_contexts(data: Data, position: int, number: int | None) -> Iterator[_
         context_position = reader.position
         device_type, index, dtype = reader.read("iii")
         yield _SavedContext(context_position, device_type, index)
-        parts = [(dtype, shape if stored_shape is None else stored_shape)]
+        if stored_shape is None:
+            stored_shape = shape
+        parts = [(dtype, stored_shape)]
         for _ in range(storage_type):
             (index_dtype,) = reader.read("i")
             parts.append((index_dtype, reader.read_shape() or ()))

@@ -1,13 +1,13 @@
 """float16 on virtual GPUs that stand in: dense layers, products and convolutions.
 
 MXNet's CPU has no float16 kernel for the operators in `WITHOUT_FLOAT16`. Their arguments are cast
-to float32, and their results back to float16, as GPUs add up in float32 and round. This is done in
-calls, and in graphs: those of symbols that are bound, and those of hybridized blocks.
+to float32, and their results back to float16; GPUs add up in float32 and round, too. Casts are
+added in calls, in the graphs of symbols that are bound, and in those of hybridized blocks.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,15 +15,15 @@ import mxnet as mx
 import numpy as np
 
 from xdevice.backends.mxnet import mixing
-from xdevice.virtual.mxnet.private_names import in_place_of, names
+from xdevice.virtual.mxnet.private_names import Array, Function, in_place_of, names
 
-Array: TypeAlias = Any
+Context: TypeAlias = Any
+DType: TypeAlias = Any
 Executor: TypeAlias = Any
-Function: TypeAlias = Callable[..., Any]
 Graph: TypeAlias = dict[str, Any]  # the JSON of a symbol
 Node: TypeAlias = dict[str, Any]
 Symbol: TypeAlias = Any
-Types: TypeAlias = Mapping[str, Any]  # the dtypes of arguments, by name
+Types: TypeAlias = Mapping[str, DType]  # the dtypes of arguments, by name
 
 # MXNet 1.9.1 has float16 kernels of these for GPUs, and none for the CPU
 WITHOUT_FLOAT16 = frozenset({
@@ -58,7 +58,7 @@ def start() -> None:
         tensordot.handle = native_tensordot.handle  # an error finds the function's name by it
 
 
-def _is_float16(value: Any) -> bool:
+def _is_float16(value: object) -> bool:
     return (
         isinstance(value, mx.nd.NDArray)
         and value.dtype == np.float16
@@ -68,45 +68,51 @@ def _is_float16(value: Any) -> bool:
 
 def _cast(array: Array, dtype: str) -> Array:
     """The array in another dtype, of the same class; gradients flow through."""
-    result: Any = mx.nd.Cast(array.as_nd_ndarray(), dtype=dtype)
-    return result.as_np_ndarray() if isinstance(array, mx.np.ndarray) else result
+    result: Array = mx.nd.Cast(array.as_nd_ndarray(), dtype=dtype)
+    if isinstance(array, mx.np.ndarray):
+        return result.as_np_ndarray()
+    return result
 
 
-def _as_float32(values: Sequence[Any]) -> list[Any]:
+def _as_float32(values: Sequence[object]) -> list[object]:
     return [_cast(value, "float32") if _is_float16(value) else value for value in values]
 
 
 def _invoke(  # noqa: PLR0913, PLR0917  (MXNet's signature)
     native: Function,
-    handle: Any,
-    inputs: Any,
-    keys: Any,
-    values: Any,
-    out: Any,
-    *options: Any,
-) -> Any:
+    handle: mixing.Handle,
+    inputs: Sequence[Array],
+    keys: object,
+    values: object,
+    out: Array | Sequence[Array] | None,
+    *options: object,
+) -> Array | Sequence[Array]:
     name = mixing.name_of(handle)
     if name not in WITHOUT_FLOAT16 or not any(map(_is_float16, inputs)):
         return native(handle, inputs, keys, values, out, *options)
     result = native(handle, _as_float32(inputs), keys, values, None, *options)
-    has_several = isinstance(result, list)
-    results = [_cast(each, "float16") for each in (result if has_several else [result])]
+    has_several_results = isinstance(result, list)
+    results = result if has_several_results else [result]
+    half_results = [_cast(array, "float16") for array in results]
     if out is None:
-        return results if has_several else results[0]
+        return half_results if has_several_results else half_results[0]
     outputs = out if isinstance(out, (list, tuple)) else [out]
-    for each, output in zip(results, outputs, strict=False):
-        each.copyto(output)
+    for half_result, output in zip(half_results, outputs, strict=False):
+        half_result.copyto(output)
     return out
 
 
-def _call_function(native: Function, *args: Any) -> Any:
+def _call_function(native: Function, *args: object) -> Array:
     if not any(map(_is_float16, args)):
         return native(*args)
     return _cast(native(*_as_float32(args)), "float16")
 
 
 def with_casts(symbol: Symbol, types: Types) -> Symbol:
-    """The symbol with casts around operators that lack float16; the symbol itself if no operator needs them."""
+    """The symbol with casts around operators that lack float16.
+
+    The symbol itself is returned if no operator needs them.
+    """
     text = symbol.tojson()
     if np.float16 not in types.values() and not _FLOAT16_IN_JSON.search(text):
         return symbol
@@ -125,7 +131,9 @@ def with_casts(symbol: Symbol, types: Types) -> Symbol:
 
 
 class _GraphWithCasts:
-    """Copies a graph, and adds a cast for each float16 input and each output of the nodes that are widened.
+    """Copies a graph, and adds casts to the nodes that are widened.
+
+    They get a cast for each float16 input and for each output.
 
     An edge of a graph is a list: the index of a node, the index of one of its outputs, and
     sometimes a version.
@@ -197,7 +205,7 @@ def _float16_outputs(graph: Graph, types: Types) -> set[Output]:
     argument_types = {name: types[name] for name in arguments & set(types)}
     _, dtypes, _ = internals.infer_type_partial(**argument_types)
     index_of = {node["name"]: index for index, node in enumerate(graph["nodes"])}
-    outputs = zip((each.name for each in internals), dtypes or [], strict=True)
+    outputs = zip((internal.name for internal in internals), dtypes or [], strict=True)
     halves = set[Output]()
     for name, group in groupby(outputs, key=lambda output: output[0]):
         for j, (_, dtype) in enumerate(group):
@@ -206,18 +214,19 @@ def _float16_outputs(graph: Graph, types: Types) -> set[Output]:
     return halves
 
 
-def _uses_gpu(context: Any, groups: Any) -> bool:
+def _uses_gpu(context: Context, groups: dict[str, Context] | None) -> bool:
     """Whether a graph that is bound to these contexts runs on a GPU; ``groups`` is ``group2ctx``."""
-    return any(each.device_type == "gpu" for each in (context, *(groups or {}).values()))
+    contexts = [context, *(groups or {}).values()]
+    return any(bound_context.device_type == "gpu" for bound_context in contexts)
 
 
 def _simple_bind(
     native: Function,
     self: Symbol,
-    ctx: Any,
-    grad_req: Any = "write",
-    type_dict: Any = None,
-    *args: Any,
+    ctx: Context,
+    grad_req: object = "write",
+    type_dict: Types | None = None,
+    *args: object,
     **options: Any,
 ) -> Executor:
     types = {name: np.dtype(dtype).type for name, dtype in (type_dict or {}).items()}
@@ -233,7 +242,12 @@ def _simple_bind(
 
 
 def _bind(
-    native: Function, self: Symbol, ctx: Any, args: Any, *more: Any, **options: Any
+    native: Function,
+    self: Symbol,
+    ctx: Context,
+    args: dict[str, Array] | Sequence[Array],
+    *more: object,
+    **options: Any,
 ) -> Executor:
     if isinstance(args, dict):
         arrays = args
@@ -258,12 +272,13 @@ _NativeCachedOp: Any = names.optional("mxnet.ndarray:CachedOp", otherwise=object
 class _CachedOp(_NativeCachedOp):  # type: ignore[misc]  # MXNet has no types
     """The graph of a hybridized block, with a variant for each combination of its arguments' dtypes."""
 
-    def __init__(self, sym: Symbol, flags: Any = ()) -> None:
+    def __init__(self, sym: Symbol, flags: Sequence[object] = ()) -> None:
         super().__init__(sym, flags)
-        self._native_symbol, self._flags = sym, flags
-        self._variants: dict[tuple[Any, ...], Function] = {}
+        self._native_symbol = sym
+        self._flags = flags
+        self._variants: dict[tuple[DType, ...], Function] = {}
 
-    def __call__(self, *args: Array, **options: Any) -> Any:
+    def __call__(self, *args: Array, **options: object) -> Any:
         if not args or args[0].ctx.device_type != "gpu":
             return super().__call__(*args, **options)
         dtypes = tuple(array.dtype for array in args)
@@ -271,7 +286,7 @@ class _CachedOp(_NativeCachedOp):  # type: ignore[misc]  # MXNet has no types
             self._variants[dtypes] = self._variant(dtypes)
         return self._variants[dtypes](*args, **options)
 
-    def _variant(self, dtypes: tuple[Any, ...]) -> Function:
+    def _variant(self, dtypes: tuple[DType, ...]) -> Function:
         types = dict(zip(self._native_symbol.list_inputs(), dtypes, strict=True))
         symbol = with_casts(self._native_symbol, types)
         if symbol is self._native_symbol:

@@ -1,4 +1,7 @@
-"""Operators that MXNet has for GPUs only, computed with NumPy: ``fft``, ``ifft`` and ``count_sketch``."""
+"""Operators that MXNet has for GPUs only, computed with NumPy.
+
+They are ``fft``, ``ifft`` and ``count_sketch``.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -6,12 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 import mxnet as mx
 import numpy as np
 
-from xdevice.virtual.mxnet.private_names import names
+from xdevice.virtual.mxnet.private_names import Array, Function, names
 
-Array: TypeAlias = Any
-Function: TypeAlias = Callable[..., Any]
-Values: TypeAlias = Sequence[np.ndarray[Any, Any]]
-Compute: TypeAlias = Callable[[Values, int], np.ndarray[Any, Any]]
+HostArray: TypeAlias = np.ndarray[Any, Any]
+Arrays: TypeAlias = list[Array]
+Compute: TypeAlias = Callable[[Sequence[HostArray], int], HostArray]
+Shape: TypeAlias = Sequence[int]
 
 _public: Any = mx
 
@@ -19,11 +22,14 @@ _public: Any = mx
 class _Operator(NamedTuple):
     arguments: list[str]
     length: Callable[[int, int], int]
-    """The length of the result's last axis, from that of the first argument, and ``out_dim``."""
+    """The length of the result's last axis, from that of the first argument and ``out_dim``."""
     forward: Compute
-    """The result, from the arguments' values, and the length of the result's last axis."""
+    """The result, from the arguments and the length of the result's last axis."""
     backward: Compute
-    """The first argument's gradient, from the result's gradient and the arguments, and the gradient's length."""
+    """The first argument's gradient, from the arrays and the length of the gradient's last axis.
+
+    The arrays are the result's gradient and the arguments.
+    """
 
 
 def start() -> None:
@@ -35,27 +41,29 @@ def start() -> None:
             names.replace(path, _on_gpus(module, name, names.value(path)))
 
 
-def _fft(values: Values, _: int) -> np.ndarray[Any, Any]:
-    """A complex number is stored as two numbers, side by side. The transform is not divided by the length."""
-    return np.fft.fft(values[0]).astype(np.complex64).view(np.float32)
+def _fft(arrays: Sequence[HostArray], _: int) -> HostArray:
+    """The transform, with the real and the imaginary part of each number side by side."""
+    return np.fft.fft(arrays[0]).astype(np.complex64).view(np.float32)
 
 
-def _ifft(values: Values, _: int) -> np.ndarray[Any, Any]:
-    return np.fft.ifft(values[0].view(np.complex64), norm="forward").real
+def _ifft(arrays: Sequence[HostArray], _: int) -> HostArray:
+    """The inverse transform, which is not divided by the length."""
+    return np.fft.ifft(arrays[0].view(np.complex64), norm="forward").real
 
 
-def _count_sketch(values: Values, length: int) -> np.ndarray[Any, Any]:
+def _count_sketch(arrays: Sequence[HostArray], length: int) -> HostArray:
     """Each column of ``data``, times ``s``, is added to the column of the result that ``h`` gives."""
-    data, h, s = values
+    data, h, s = arrays
     result = np.zeros((*data.shape[:-1], length), data.dtype)
     columns = (..., h.ravel().astype(int))
-    np.add.at(result, columns, data * s.ravel())  # type: ignore[arg-type]  # NumPy's types know no Ellipsis here
+    # NumPy's types know no Ellipsis here
+    np.add.at(result, columns, data * s.ravel())  # type: ignore[arg-type]
     return result
 
 
-def _count_sketch_gradient(values: Values, _: int) -> np.ndarray[Any, Any]:
-    gradient, _data, h, s = values
-    result: np.ndarray[Any, Any] = gradient[..., h.ravel().astype(int)] * s.ravel()
+def _count_sketch_gradient(arrays: Sequence[HostArray], _: int) -> HostArray:
+    gradient, _data, h, s = arrays
+    result: HostArray = gradient[..., h.ravel().astype(int)] * s.ravel()
     return result
 
 
@@ -69,8 +77,9 @@ OPERATORS = {
 
 
 def _on_gpus(module: Any, name: str, native: Function) -> Function:
-    def call(*args: Any, **options: Any) -> Any:
-        arrays = [x for x in (*args, *options.values()) if isinstance(x, mx.nd.NDArray)]
+    def call(*args: object, **options: object) -> Array:
+        values = (*args, *options.values())
+        arrays = [value for value in values if isinstance(value, mx.nd.NDArray)]
         if any(array.context.device_type != "gpu" for array in arrays):
             return native(*args, **options)  # raises MXNet's error
         for size in ("compute_size", "processing_batch_size"):
@@ -84,19 +93,21 @@ def _properties(operator: _Operator) -> type:
     """The operator as a class that `mx.operator.register` takes."""
 
     class CustomOp(mx.operator.CustomOp):  # type: ignore[misc]  # MXNet has no types
-        def forward(self, is_train: Any, req: Any, in_data: Any, out_data: Any, aux: Any) -> None:
+        def forward(
+            self, is_train: bool, req: list[str], in_data: Arrays, out_data: Arrays, aux: Arrays
+        ) -> None:
             self._compute(operator.forward, in_data, req[0], out_data[0])
 
         # MXNet passes all arguments by name
-        def backward(self, req: Any, in_grad: Any, **arrays: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-            values = (*arrays["out_grad"], *arrays["in_data"])
-            self._compute(operator.backward, values, req[0], in_grad[0])
+        def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+            self, req: list[str], in_grad: Arrays, **arrays: Arrays
+        ) -> None:
+            inputs = [*arrays["out_grad"], *arrays["in_data"]]
+            self._compute(operator.backward, inputs, req[0], in_grad[0])
             for request, gradient in zip(req[1:], in_grad[1:], strict=True):
                 self.assign(gradient, request, mx.nd.zeros_like(gradient))
 
-        def _compute(
-            self, compute: Compute, arrays: Sequence[Array], request: str, output: Array
-        ) -> None:
+        def _compute(self, compute: Compute, arrays: Arrays, request: str, output: Array) -> None:
             result = compute([array.asnumpy() for array in arrays], output.shape[-1])
             self.assign(output, request, mx.nd.array(result, ctx=output.context))
 
@@ -108,11 +119,13 @@ def _properties(operator: _Operator) -> type:
         def list_arguments(self) -> list[str]:
             return operator.arguments
 
-        def infer_shape(self, in_shape: Any) -> Any:
+        def infer_shape(
+            self, in_shape: list[Shape]
+        ) -> tuple[list[Shape], list[Shape], list[Shape]]:
             *leading, length = in_shape[0]
             return in_shape, [[*leading, operator.length(length, self._out_dim)]], []
 
-        def create_operator(self, ctx: Any, in_shapes: Any, in_dtypes: Any) -> Any:
+        def create_operator(self, ctx: object, in_shapes: object, in_dtypes: object) -> CustomOp:
             return CustomOp()
 
     return CustomOpProp

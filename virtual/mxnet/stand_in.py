@@ -2,7 +2,8 @@
 
 In Python a virtual GPU is ``Context('gpu', i)``; in MXNet's library it is ``cpu(1001 + i)``. One is
 converted to the other in two places: in the functions of the library that accept or return a
-device, which are replaced in ``mxnet.base._LIB``, and in the text that operators make of a context.
+device, which are replaced in ``mxnet.base._LIB``, and in the text that operators write for a
+context.
 
 For the library, arrays of the CPU and of a virtual GPU are both the CPU's. An operation on both is
 therefore refused here, as MXNet refuses it with real GPUs. Like MXNet, this does not compare one
@@ -33,11 +34,20 @@ from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, count, existing
 from xdevice.backends.mxnet.mixing import Arguments, Function, Handle
 from xdevice.virtual.mxnet import files, float16, operators
 from xdevice.virtual.mxnet.files import CPU, GPU
-from xdevice.virtual.mxnet.private_names import DEVICE_AT, in_library, in_place_of
+from xdevice.virtual.mxnet.private_names import (
+    DEVICE_AT,
+    CPointer,
+    CValue,
+    in_library,
+    in_place_of,
+)
 
 _base: Any = base
 _GROUPS_AT = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
-"""The index of the argument ``group2ctx``'s names; its types and indices follow, and its length precedes it."""
+"""The index of the argument with the names of ``group2ctx``.
+
+The length of the names precedes it, and their types and indices follow.
+"""
 
 
 class _Update(threading.local):
@@ -64,55 +74,67 @@ def start(number: int) -> None:
 
 
 def _convert_devices(number: int) -> None:
-    """Replace what accepts or returns a device: ``gpu(i)`` in Python is ``cpu(1001 + i)`` in the library."""
+    """Replace the functions that accept or return a device.
+
+    ``gpu(i)`` in Python is ``cpu(1001 + i)`` in the library.
+    """
     for name, index in DEVICE_AT.items():
         if hasattr(_base._LIB, name):  # builds differ
             in_library(name)(partial(_call_with_device, index, _GROUPS_AT.get(name)))
     in_library("MXNDArrayGetContext")(_get_context)
     in_library("MXGetGPUCount")(lambda _, pointer: _return(pointer, number))
-    in_library("MXGetGPUMemoryInformation64")(_memory)
+    in_library("MXGetGPUMemoryInformation64")(_memory_information)
     in_library("MXGetLastError")(_last_error)
     adapter.translate(_context_in_text)
 
 
-def _features(native: Function) -> list[Any]:
+def _features(native: Function) -> list[Feature]:
     cuda = Feature(b"CUDA", True)
     return [cuda if feature.name == "CUDA" else feature for feature in native()]
 
 
-def _context_in_text(value: Any) -> Any:
-    """The value that an operator's text has in place of a context."""
+def _context_in_text(value: Any) -> object:
+    """The text of a context in the arguments of an operator; other values are returned as they are."""
     if getattr(value, "device_typeid", None) != GPU:
         return value
     return f"cpu({FIRST_VIRTUAL + existing(value.device_id)})"
 
 
-def _as_int(value: Any) -> int:
+def _as_int(value: CValue) -> int:
     """The number in an argument, which is one of ctypes' integers or one of Python's."""
-    return int(getattr(value, "value", value))
+    number: int = getattr(value, "value", value)
+    return int(number)
 
 
 def _call_with_device(
-    device_at: int, groups_at: int | None, native: Callable[..., int], *args: Any
+    device_at: int, groups_at: int | None, native: Callable[..., int], *args: CValue
 ) -> int:
     if _as_int(args[device_at]) == GPU:
         index = FIRST_VIRTUAL + existing(_as_int(args[device_at + 1]))
         device = ctypes.c_int(CPU), ctypes.c_int(index)
         args = (*args[:device_at], *device, *args[device_at + 2 :])
     if groups_at is not None:
-        length = args[groups_at - 1]
-        _, types, indices = args[groups_at : groups_at + 3]
-        for i in range(_as_int(length) if length else 0):
-            if types[i] == GPU:
-                types[i], indices[i] = CPU, FIRST_VIRTUAL + existing(indices[i])
+        length, _, types, indices = args[groups_at - 1 : groups_at + 3]
+        _convert_groups(_as_int(length) if length else 0, types, indices)
     return native(*args)
 
 
-def _get_context(native: Callable[..., int], handle: Handle, device_type: Any, index: Any) -> int:
+def _convert_groups(number: int, types: CValue, indices: CValue) -> None:
+    """Convert the devices of ``group2ctx`` in place, from Python's to the library's."""
+    for i in range(number):
+        if types[i] == GPU:
+            types[i] = CPU
+            indices[i] = FIRST_VIRTUAL + existing(indices[i])
+
+
+def _get_context(
+    native: Callable[..., int], handle: Handle, device_type: CPointer, index: CPointer
+) -> int:
     status = native(handle, device_type, index)
     gpu_index = index._obj.value - FIRST_VIRTUAL
     if device_type._obj.value == CPU and 0 <= gpu_index < count("gpu"):
-        device_type._obj.value, index._obj.value = GPU, gpu_index
+        device_type._obj.value = GPU
+        index._obj.value = gpu_index
     return status
 
 
@@ -126,27 +148,27 @@ def _last_error(native: Callable[[], bytes]) -> bytes:
     return re.sub(rb"\bcpu\((\d+)\)", gpu_name, native())
 
 
-def _create_store(native: Callable[..., int], name: Any, out: Any) -> int:
+def _create_store(native: Callable[..., int], name: CValue, out: CPointer) -> int:
     """A ``device`` store, which sums on the devices, in place of one that uses NCCL."""
     if name.value == b"nccl":
         name = ctypes.c_char_p(b"device")
     return native(name, out)
 
 
-def _return(pointer: Any, value: int) -> int:
+def _return(pointer: CPointer, value: int) -> int:
     """Write a result of a function of the library, and return the status of success."""
     pointer._obj.value = value
     return 0
 
 
-def _memory(_: Function, index: Any, free: Any, total: Any) -> int:
+def _memory_information(_: Function, index: CValue, free: CPointer, total: CPointer) -> int:
     existing(_as_int(index))
     page = os.sysconf("SC_PAGE_SIZE")
     _return(free, page * os.sysconf("SC_AVPHYS_PAGES"))
     return _return(total, page * os.sysconf("SC_PHYS_PAGES"))
 
 
-def _check_contexts(call: str, native: Callable[..., int], *args: Any) -> int:
+def _check_contexts(call: str, native: Callable[..., int], *args: CValue) -> int:
     if not _update.is_running:
         for handles in mixing.operands(call, args):
             _check_operands(handles, call, args)
@@ -166,29 +188,29 @@ def _check_operands(handles: Sequence[Handle], call: str, args: Arguments) -> No
         name = mixing.name_of(args[0].value)
     else:
         name = mixing.name_in(call, args)
-    first_context, other_context = _native(contexts[0]), _native(contexts[other])
+    first_context, other_context = _as_context(*contexts[0]), _as_context(*contexts[other])
     raise mx.MXNetError(  # MXNet's own message
         f"Operator {name} require all inputs live on the same context. But the first argument is on "
         f"{first_context} while the {other + 1}-th argument is on {other_context}"
     )
 
 
-def _native(context: tuple[int, int]) -> mx.Context:
-    device_type, index = context
+def _as_context(device_type: int, index: int) -> mx.Context:
     return mx.Context(mx.Context.devtype2str[device_type], index)
 
 
-def _wrap_updater(native: Function, updater: Callable[..., None]) -> Any:
+def _wrap_updater(native: Function, updater: Callable[..., None]) -> Function:
     """Let a key-value store update weights that are on the CPU with gradients of GPUs.
 
     With real GPUs the store moves the weights to the GPU of the first gradient.
     """
 
-    def run(*args: Any) -> None:
+    def run(*args: object) -> None:
         _update.is_running = True
         try:
             updater(*args)
         finally:
             _update.is_running = False
 
-    return native(run)
+    wrapped: Function = native(run)
+    return wrapped
