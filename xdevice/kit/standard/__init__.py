@@ -6,12 +6,12 @@ package adds what else the standard asks for, and composes the functions that
 the framework does not have.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
-from xdevice.contract import NativeDtype, Tensor
+from xdevice.contract import Function, NativeDtype, Tensor
 from xdevice.errors import ArgumentTypeError
-from xdevice.kit.standard.axes import axes_of
+from xdevice.kit.standard.axes import Axes, axes_of
 from xdevice.kit.standard.dtypes import (
     COMPLEX,
     FLOAT,
@@ -19,6 +19,8 @@ from xdevice.kit.standard.dtypes import (
     WHOLE,
     DataTypes,
     Dtypes,
+    Functions,
+    Operand,
     Operations,
     kind_of,
 )
@@ -28,7 +30,8 @@ from xdevice.kit.standard.searching import Searching
 from xdevice.kit.standard.sets import Sets
 from xdevice.kit.standard.statistics import Statistics
 
-Function = Callable[..., Any]
+UFunc: TypeAlias = Any
+"""An elementwise function with NumPy's attributes, as `numpy.ufunc` has them."""
 
 _UNCHANGED = """
     abs bitwise_invert empty_like negative ones_like sign tril triu zeros_like
@@ -46,17 +49,17 @@ _OF_FLOATS = """
     acos acosh asin asinh atan atanh cos cosh exp expm1 log log10 log1p log2 signbit sin sinh sqrt
     tan tanh
 """
-# Functions of bits, with those that replace them for booleans: frameworks only
-# have integers' bits.
+# Functions of bits, with those that replace them for booleans. Frameworks have
+# functions of bits for integers only.
 _OF_BITS = {f"bitwise_{name}": f"logical_{name}" for name in ("and", "or", "xor")}
 # Functions of real numbers, with the one that combines the results for real
 # and imaginary parts.
 _OF_PARTS = {"isfinite": "logical_and", "isinf": "logical_or", "isnan": "logical_or"}
 
 
-def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
+def standard(raw: Functions, dtypes: Dtypes) -> dict[str, Function]:
     """Every function of the standard that can be made of these operations."""
-    functions: dict[str, Any] = {name: raw[name] for name in _UNCHANGED.split() if name in raw}
+    functions = {name: raw[name] for name in _UNCHANGED.split() if name in raw}
     for make, names in _Adjusted(raw, functions, dtypes).makers().items():
         for name in names:
             if name in raw:
@@ -67,7 +70,7 @@ def standard(raw: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
     return composed | functions  # the framework's own function if it has one
 
 
-def elementwise(ufunc: Any, name: str) -> Function:
+def elementwise(ufunc: UFunc, name: str) -> Function:
     """The ufunc with the standard's signature, which names no arguments."""
 
     def unary(x: Tensor, /) -> Tensor:
@@ -109,27 +112,28 @@ class _Adjusted(Operations):
 
         A zero gets the divisor's sign, which frameworks do not ensure.
         """
-        op, negative, where = self._raw[name], self._raw["negative"], self._raw["where"]
-        add, subtract, less = self._raw["add"], self._raw["subtract"], self._raw["less"]
+        raw = self._raw
 
         def remainder(x1: Tensor, x2: Tensor, /) -> Tensor:
             x1, x2 = self._promote(x1, x2)
-            result = op(x1, x2)
+            result = raw[name](x1, x2)
             if self._kind(result) <= WHOLE:
                 return result
             zero = self._number(0.0, result)
             # -(0 - 0) is -0, and -0 + 0 is 0; these change no other number
-            with_negative_zeros = negative(subtract(zero, result))
-            with_positive_zeros = add(result, zero)
-            return where(less(x2, zero), with_negative_zeros, with_positive_zeros)
+            with_negative_zeros = raw["negative"](raw["subtract"](zero, result))
+            with_positive_zeros = raw["add"](result, zero)
+            is_negative = raw["less"](x2, zero)
+            return raw["where"](is_negative, with_negative_zeros, with_positive_zeros)
 
         return remainder
 
     def _of_bits(self, name: str) -> Function:
         def of_bits(x1: Tensor, x2: Tensor, /) -> Tensor:
             x1, x2 = self._operands(x1, x2)
-            are_boolean = "bool" in (self._dtypes.dtype_name(x1), self._dtypes.dtype_name(x2))
-            return self._raw[_OF_BITS[name] if are_boolean else name](x1, x2)
+            if "bool" in (self._dtypes.dtype_name(x1), self._dtypes.dtype_name(x2)):
+                return self._raw[_OF_BITS[name]](x1, x2)
+            return self._raw[name](x1, x2)
 
         return of_bits
 
@@ -153,34 +157,46 @@ class _Adjusted(Operations):
             return lambda x, /: op(self._truth(x))
 
         def of_truth(x1: Tensor, x2: Tensor, /) -> Tensor:
-            like = x2 if self._dtypes.dtype_name(x1) is None else x1
+            like = x1
+            if self._dtypes.dtype_name(x1) is None:
+                like = x2
             return op(self._truth(x1, like), self._truth(x2, like))
 
         return of_truth
 
     def _to_whole(self, name: str) -> Function:
         op = self._raw[name]
-        return lambda x, /: x if self._kind(x) <= WHOLE else op(x)
+
+        def to_whole(x: Tensor, /) -> Tensor:
+            if self._kind(x) <= WHOLE:
+                return x
+            return op(x)
+
+        return to_whole
 
     def _reduction(self, name: str) -> Function:
         op = self._raw[name]
         adjustments = {"all": self._truth, "any": self._truth, "mean": self._real}
         adjust = adjustments.get(name)
 
-        def reduce(x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+        def reduce(x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
             if adjust is not None:
                 x = adjust(x)
             axes = axes_of(axis, len(x.shape))
-            return op(x, axes, keepdims) if axes else x
+            if not axes:
+                return x
+            return op(x, axes, keepdims)
 
         def reduce_wide(
-            x: Tensor, /, *, axis: Any = None, dtype: NativeDtype = None, keepdims: bool = False
+            x: Tensor, /, *, axis: Axes = None, dtype: NativeDtype = None, keepdims: bool = False
         ) -> Tensor:
             x = self._wide(x, dtype)
             result = reduce(x, axis=axis, keepdims=keepdims)
             return self._kept(result, self._dtypes.dtype_name(x))
 
-        return reduce_wide if name in ("sum", "prod") else reduce
+        if name in ("sum", "prod"):
+            return reduce_wide
+        return reduce
 
 
 class Composed(DataTypes, Manipulation, Statistics, Searching, Sets, Products):
@@ -198,18 +214,20 @@ class Composed(DataTypes, Manipulation, Statistics, Searching, Sets, Products):
     def reciprocal(self, x: Tensor, /) -> Tensor:
         return self._f["divide"](1, x)
 
-    def where(self, condition: Tensor, x1: Tensor, x2: Tensor, /) -> Tensor:
-        names = self._dtypes.dtype_name(x1), self._dtypes.dtype_name(x2)
-        if names == (None, None):  # two of Python's numbers
+    def where(self, condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
+        are_numbers = self._dtypes.dtype_name(x1) is None and self._dtypes.dtype_name(x2) is None
+        if are_numbers:
             has_float = isinstance(x1, float) or isinstance(x2, float)
-            x1 = self._dtypes.number(x1, FLOAT if has_float else INTEGER, condition)
+            dtype = FLOAT if has_float else INTEGER
+            x1 = self._dtypes.number(x1, dtype, condition)
         return self._raw["where"](self._truth(condition), *self._promote(x1, x2))
 
-    def clip(self, x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
+    def clip(self, x: Tensor, /, min: Operand = None, max: Operand = None) -> Tensor:
         name = self._dtypes.dtype_name(x)
-        for bound, limit in ((min, "maximum"), (max, "minimum")):
-            if bound is not None:
-                x = self._f[limit](x, bound)
+        if min is not None:
+            x = self._f["maximum"](x, min)
+        if max is not None:
+            x = self._f["minimum"](x, max)
         return self._kept(x, name)
 
     def hypot(self, x1: Tensor, x2: Tensor, /) -> Tensor:
@@ -217,9 +235,13 @@ class Composed(DataTypes, Manipulation, Statistics, Searching, Sets, Products):
         high, low = self._f["maximum"](x1, x2), self._f["minimum"](x1, x2)
         # Scaled, so that the squares stay within the dtype's range. There is
         # no ratio if both numbers are 0, or one is infinite.
-        has_ratio = self._f["logical_and"](self._f["isfinite"](high), self._f["greater"](high, 0))
-        ratio = self._f["divide"](self.where(has_ratio, low, 0.0), self.where(has_ratio, high, 1.0))
-        length = self._f["multiply"](high, self._f["sqrt"](self._f["add"](self.square(ratio), 1)))
+        is_positive = self._f["greater"](high, 0)
+        has_ratio = self._f["logical_and"](self._f["isfinite"](high), is_positive)
+        dividend = self.where(has_ratio, low, 0.0)
+        divisor = self.where(has_ratio, high, 1.0)
+        ratio = self._f["divide"](dividend, divisor)
+        scaled_length = self._f["sqrt"](self._f["add"](self.square(ratio), 1))
+        length = self._f["multiply"](high, scaled_length)
         infinite = self._f["logical_or"](self._f["isinf"](x1), self._f["isinf"](x2))
         return self.where(infinite, float("inf"), length)
 
@@ -232,9 +254,11 @@ class Composed(DataTypes, Manipulation, Statistics, Searching, Sets, Products):
         return self._f["add"](self._f["maximum"](x1, x2), correction)
 
     def signbit(self, x: Tensor, /) -> Tensor:
+        is_negative = self._f["less"](x, 0)
         # 1 divided by -0.0 is -inf, the only difference from 0.0 that every
         # framework computes
-        return self._f["logical_or"](self._f["less"](x, 0), self._f["less"](self.reciprocal(x), 0))
+        has_negative_reciprocal = self._f["less"](self.reciprocal(x), 0)
+        return self._f["logical_or"](is_negative, has_negative_reciprocal)
 
     def copysign(self, x1: Tensor, x2: Tensor, /) -> Tensor:
         x1, x2 = self._promote(x1, x2, least=FLOAT)
@@ -243,15 +267,21 @@ class Composed(DataTypes, Manipulation, Statistics, Searching, Sets, Products):
         return self.where(signbit(x2), self._f["negative"](size), size)
 
     def real(self, x: Tensor, /) -> Tensor:
-        return self._raw["real"](x) if self._kind(x) == COMPLEX else x
+        if self._kind(x) != COMPLEX:
+            return x
+        return self._raw["real"](x)
 
     def imag(self, x: Tensor, /) -> Tensor:
-        return self._raw["imag"](x) if self._kind(x) == COMPLEX else self._f["zeros_like"](x)
+        if self._kind(x) != COMPLEX:
+            return self._f["zeros_like"](x)
+        return self._raw["imag"](x)
 
     def conj(self, x: Tensor, /) -> Tensor:
-        return self._raw["conj"](x) if self._kind(x) == COMPLEX else x
+        if self._kind(x) != COMPLEX:
+            return x
+        return self._raw["conj"](x)
 
-    def full_like(self, x: Tensor, /, fill_value: Any, *, dtype: NativeDtype = None) -> Tensor:
+    def full_like(self, x: Tensor, /, fill_value: complex, *, dtype: NativeDtype = None) -> Tensor:
         zeros = self._f["zeros_like"](x, dtype=dtype)
         if self._dtypes.dtype_name(zeros) == "bool":
             return self._f["equal"](zeros, not fill_value)

@@ -2,19 +2,20 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TypeAlias
 
 from xdevice.contract import Tensor
 from xdevice.errors import ArgumentError, AxisError
 
 Shape = Sequence[int]
+Axes: TypeAlias = int | tuple[int, ...] | list[int] | None
 
 
-def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
+def axes_of(axis: Axes, ndim: int) -> tuple[int, ...]:
     """The axes, counted from 0: all of them for ``None``."""
     if axis is None:
         return tuple(range(ndim))
-    numbers = axis if isinstance(axis, (tuple, list)) else (axis,)
+    numbers = axis if isinstance(axis, (tuple, list)) else [axis]
     for number in numbers:
         if not -ndim <= number < ndim:
             raise AxisError(
@@ -70,4 +71,6 @@ def _joint_size(sizes: tuple[int, ...], shapes: Iterable[Shape]) -> int:
         raise ArgumentError(
             f"the shapes {listed} do not broadcast; sizes along an axis must be equal, or 1"
         )
-    return larger.pop() if larger else 1
+    if not larger:
+        return 1
+    return larger.pop()

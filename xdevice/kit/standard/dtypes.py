@@ -1,4 +1,4 @@
-"""Dtypes by the array API standard's rules: the dtype of a result, and the functions of dtypes."""
+"""Dtypes by the array API standard's rules, and the functions of dtypes."""
 
 # a field may be any framework's dtype, and the body of a Protocol's method is
 # its docstring
@@ -9,16 +9,25 @@ from __future__ import annotations
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from xdevice.contract import NativeDtype, Tensor
+from xdevice.contract import Function, NativeDtype, Tensor
 from xdevice.errors import ArgumentError, ArgumentTypeError, did_you_mean
+
+Functions: TypeAlias = Mapping[str, Function]
+"""Functions by name."""
+
+Operand: TypeAlias = Any
+"""A tensor, or one of Python's numbers."""
 
 
 class Dtypes(Protocol):
-    """A framework's dtypes and conversions: functions of an adapter's ``maths`` module."""
+    """A framework's dtypes and conversions.
+
+    They are functions of an adapter's ``maths`` module.
+    """
 
     def dtype(self, name: str) -> NativeDtype | None:
         """The framework's dtype of that NumPy name, or ``None`` if it has none."""
@@ -26,7 +35,7 @@ class Dtypes(Protocol):
     def name_of(self, dtype: NativeDtype) -> str:
         """NumPy's name for one of the framework's dtypes."""
 
-    def dtype_name(self, x: Any) -> str | None:
+    def dtype_name(self, x: object) -> str | None:
         """NumPy's name for the dtype of a tensor.
 
         ``None`` for anything else.
@@ -41,8 +50,11 @@ class Dtypes(Protocol):
     def number(self, value: complex, name: str, like: Tensor) -> Tensor:
         """A tensor of one number, on the device of another tensor."""
 
-    def operand(self, value: complex, name: str, like: Tensor) -> Any:
-        """The same as an operand: a plain number, if the framework's operators take one faster."""
+    def operand(self, value: complex, name: str, like: Tensor) -> Operand:
+        """The same as an operand.
+
+        It is a plain number if the framework's operators take one faster.
+        """
 
 
 FLOAT = "float32"  # integers become floats of this dtype in a function of real numbers
@@ -74,8 +86,8 @@ _OF_KIND: dict[str, tuple[str, ...]] = {
     "complex floating": COMPLEXES,
     "numeric": (*_SIGNED, *_UNSIGNED, *_FLOATS, *COMPLEXES),
 }
-# IEEE 754: the bits of a number's significand, and the exponent that the
-# largest number stays below
+# IEEE 754: the bits of the significand, and the exponent of 2 below which all
+# numbers are
 _FORMATS = {"bfloat16": (8, 128), "float16": (11, 16), "float32": (24, 128), "float64": (53, 1024)}
 
 FloatInfo = namedtuple("FloatInfo", "bits eps max min smallest_normal dtype")
@@ -91,7 +103,7 @@ def bits_of(name: str) -> int:
     return 8 if name == "bool" else int(name.strip("abcdefghijklmnopqrstuvwxyz"))
 
 
-def one_of(value: Any, options: tuple[Any, ...], argument: str) -> None:
+def one_of(value: object, options: tuple[object, ...], argument: str) -> None:
     if value not in options:
         listed = ", ".join(map(repr, options))
         words = [option for option in options if isinstance(option, str)]
@@ -109,9 +121,12 @@ def common(*names: str) -> str:
     highest = max(map(kind_of, names))
     counted = sorted({name for name in names if kind_of(name) == highest}, key=bits_of)
     if highest == COMPLEX:
-        return "complex128" if {"complex128", "float64"} & set(names) else "complex64"
+        is_double = not {"complex128", "float64"}.isdisjoint(names)
+        return "complex128" if is_double else "complex64"
     if highest == REAL:
-        return "float32" if {"bfloat16", "float16"} == set(counted) else counted[-1]
+        if set(counted) == {"bfloat16", "float16"}:  # neither holds the other's values
+            return "float32"
+        return counted[-1]
     result = np.result_type(*counted).name
     if kind_of(result) > WHOLE:  # NumPy's is a float
         signed = [name for name in counted if name not in _UNSIGNED][-1]
@@ -121,7 +136,9 @@ def common(*names: str) -> str:
     return result
 
 
-def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list[Any]]:
+def _promotion(
+    dtypes: Dtypes, number: Callable[[complex, str, Tensor], Operand]
+) -> Callable[..., list[Operand]]:
     """A function that converts tensors and Python's numbers to one dtype.
 
     ``number`` makes a tensor of a number. The tensors decide on the dtype
@@ -136,7 +153,7 @@ def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list
             return _WIDER.get(name, name)
         return name
 
-    def promote(*operands: Any, least: str | None = None) -> list[Any]:
+    def promote(*operands: Operand, least: str | None = None) -> list[Operand]:
         names = [name_of(operand) for operand in operands]
         if least is None and names[0] is not None and names.count(names[0]) == len(names):
             return list(operands)  # the common case, and the fast one
@@ -156,15 +173,17 @@ def _promotion(dtypes: Dtypes, number: Callable[..., Any]) -> Callable[..., list
             )
         return [converted(operand, name, target, tensors[0]) for operand, name in pairs]
 
-    def converted(operand: Any, name: str | None, target: str, like: Tensor) -> Any:
+    def converted(operand: Operand, name: str | None, target: str, like: Tensor) -> Operand:
         if name is None:
             return number(operand, target, like)
-        return operand if name == target else cast(operand, target)
+        if name == target:
+            return operand
+        return cast(operand, target)
 
     return promote
 
 
-def _lowest(value: Any) -> str:
+def _lowest(value: object) -> str:
     """The narrowest dtype for one of Python's numbers."""
     for kind, name in _LOWEST.items():
         if isinstance(value, kind):
@@ -175,21 +194,26 @@ def _lowest(value: Any) -> str:
 
 
 class Operations:
-    """A framework's ``raw`` operations, its dtypes, and functions that are already complete, ``f``.
+    """The standard's functions, composed of a framework's operations.
 
-    Those only adjust the dtype or the axis of one raw operation.
+    ``raw`` are the framework's own operations. ``f`` are functions that are
+    complete: they adjust the dtype or the axis of one raw operation.
     """
 
-    def __init__(self, raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> None:
-        self._raw, self._f, self._dtypes = raw, f, dtypes
+    def __init__(self, raw: Functions, f: Functions, dtypes: Dtypes) -> None:
+        self._raw = raw
+        self._f = f
+        self._dtypes = dtypes
         self._promote = _promotion(dtypes, dtypes.number)
         self._operands = _promotion(dtypes, dtypes.operand)
 
-    def __iter__(self) -> Iterator[tuple[str, Any]]:
+    def __iter__(self) -> Iterator[tuple[str, Function]]:
         """The functions, each with its name."""
-        return ((name, getattr(self, name)) for name in dir(self) if not name.startswith("_"))
+        for name in dir(self):
+            if not name.startswith("_"):
+                yield name, getattr(self, name)
 
-    def _kind(self, x: Any) -> int:
+    def _kind(self, x: object) -> int:
         return kind_of(self._dtypes.dtype_name(x))
 
     def _flat(self, x: Tensor) -> Tensor:
@@ -197,11 +221,15 @@ class Operations:
 
     def _kept(self, x: Tensor, name: str | None) -> Tensor:
         """The tensor, converted back to that dtype if an operation changed it."""
-        return x if self._dtypes.dtype_name(x) == name else self._dtypes.cast(x, name)
+        if self._dtypes.dtype_name(x) == name:
+            return x
+        return self._dtypes.cast(x, name)
 
     def _real(self, x: Tensor) -> Tensor:
         """The tensor; integers and booleans become floats."""
-        return self._dtypes.cast(x, FLOAT) if self._kind(x) <= WHOLE else x
+        if self._kind(x) <= WHOLE:
+            return self._dtypes.cast(x, FLOAT)
+        return x
 
     def _wide(self, x: Tensor, dtype: NativeDtype) -> Tensor:
         """The tensor in the dtype in which it is added up.
@@ -213,17 +241,20 @@ class Operations:
         name = self._dtypes.dtype_name(x)
         if kind_of(name) > WHOLE:
             return x
-        is_unsigned = name in _UNSIGNED and self._dtypes.dtype(UNSIGNED) is not None
-        return self._dtypes.cast(x, UNSIGNED if is_unsigned else INTEGER)
+        if name in _UNSIGNED and self._dtypes.dtype(UNSIGNED) is not None:
+            return self._dtypes.cast(x, UNSIGNED)
+        return self._dtypes.cast(x, INTEGER)
 
-    def _truth(self, x: Any, like: Any = None) -> Any:
+    def _truth(self, x: Operand, like: Tensor = None) -> Tensor:
         """The tensor, or Python's number, as booleans."""
         name = self._dtypes.dtype_name(x)
         if name is None:
             return self._dtypes.number(bool(x), "bool", like)
-        return x if name == "bool" else self._dtypes.cast(x, "bool")
+        if name == "bool":
+            return x
+        return self._dtypes.cast(x, "bool")
 
-    def _number(self, value: Any, like: Any) -> Any:
+    def _number(self, value: complex, like: Tensor) -> Tensor:
         """A tensor of one number, in the dtype of another tensor."""
         return self._dtypes.number(value, str(self._dtypes.dtype_name(like)), like)
 
@@ -231,7 +262,7 @@ class Operations:
 class DataTypes(Operations):
     """The standard's functions of dtypes."""
 
-    def isdtype(self, dtype: Any, kind: Any) -> bool:
+    def isdtype(self, dtype: NativeDtype, kind: Any) -> bool:
         if isinstance(kind, tuple):
             return any(self.isdtype(dtype, option) for option in kind)
         if not isinstance(kind, str):
@@ -239,18 +270,19 @@ class DataTypes(Operations):
         one_of(kind, tuple(_OF_KIND), "kind")
         return self._dtypes.name_of(dtype) in _OF_KIND[kind]
 
-    def finfo(self, type: Any, /) -> FloatInfo:
+    def finfo(self, type: Tensor | NativeDtype, /) -> FloatInfo:
         name = _real_part_of(self._named(type))
         if name not in _FORMATS:
             raise ArgumentTypeError(
                 f"{name} is not a floating-point dtype; iinfo knows the integers"
             )
         digits, exponent = _FORMATS[name]
-        eps, smallest = 2.0 ** (1 - digits), 2.0 ** (2 - exponent)
+        eps = 2.0 ** (1 - digits)
+        smallest = 2.0 ** (2 - exponent)
         largest = (2.0 - eps) * 2.0 ** (exponent - 1)
         return FloatInfo(bits_of(name), eps, largest, -largest, smallest, self._dtypes.dtype(name))
 
-    def iinfo(self, type: Any, /) -> IntInfo:
+    def iinfo(self, type: Tensor | NativeDtype, /) -> IntInfo:
         name = self._named(type)
         if kind_of(name) != WHOLE:
             raise ArgumentTypeError(
@@ -258,9 +290,10 @@ class DataTypes(Operations):
             )
         bits = bits_of(name)
         least = 0 if name in _UNSIGNED else -(2 ** (bits - 1))
-        return IntInfo(bits, 2**bits - 1 + least, least, self._dtypes.dtype(name))
+        largest = least + 2**bits - 1
+        return IntInfo(bits, largest, least, self._dtypes.dtype(name))
 
-    def result_type(self, *arrays_and_dtypes: Any) -> Any:
+    def result_type(self, *arrays_and_dtypes: Operand | NativeDtype) -> NativeDtype:
         number_types = tuple(_LOWEST)
         numbers = [_lowest(x) for x in arrays_and_dtypes if isinstance(x, number_types)]
         names = [self._named(x) for x in arrays_and_dtypes if not isinstance(x, number_types)]
@@ -270,8 +303,9 @@ class DataTypes(Operations):
         higher = [name for name in numbers if kind_of(result) < kind_of(name)]
         return self._dtypes.dtype(common(result, *higher))
 
-    def can_cast(self, from_: Any, to: Any, /) -> bool:
-        old, new = self._named(from_), self._named(to)
+    def can_cast(self, from_: Tensor | NativeDtype, to: NativeDtype, /) -> bool:
+        old = self._named(from_)
+        new = self._named(to)
         if kind_of(old) == WHOLE and kind_of(new) >= REAL:
             real = _real_part_of(new)
             significand_bits = _FORMATS[real][0]
@@ -281,7 +315,7 @@ class DataTypes(Operations):
         except ArgumentError:
             return False
 
-    def _named(self, x: Any) -> str:
+    def _named(self, x: Tensor | NativeDtype) -> str:
         """The name of a dtype, or of a tensor's dtype."""
         return self._dtypes.dtype_name(x) or self._dtypes.name_of(x)
 
@@ -291,4 +325,6 @@ def _real_part_of(name: str) -> str:
 
     Another dtype is returned as it is.
     """
-    return REALS[COMPLEXES.index(name)] if name in COMPLEXES else name
+    if name in COMPLEXES:
+        return REALS[COMPLEXES.index(name)]
+    return name

@@ -1,19 +1,25 @@
-"""Products, and the standard's extension ``linalg`` over a framework's own decompositions."""
+"""Products, and the standard's extension ``linalg``.
+
+The extension uses a framework's own decompositions.
+"""
 
 # every field may be any framework's tensor
 # pyright: reportUntypedNamedTuple=false
 
 import math
 from collections import namedtuple
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from typing import TypeAlias
 
-from xdevice.contract import NativeDtype, Tensor
+from xdevice.contract import Function, NativeDtype, Tensor
 from xdevice.errors import ArgumentError
-from xdevice.kit.standard.axes import axes_of, joint_shape, least_axes, size_of
-from xdevice.kit.standard.dtypes import COMPLEX, Dtypes, Operations, one_of
+from xdevice.kit.standard.axes import Axes, axes_of, joint_shape, least_axes, size_of
+from xdevice.kit.standard.dtypes import COMPLEX, Dtypes, Functions, Operand, Operations, one_of
 
-# what the functions of several results return
+Norm: TypeAlias = float | str
+"""A norm's order: a number, ``"fro"`` or ``"nuc"``."""
+
+# the values of functions with several results
 Eig = namedtuple("Eig", "eigenvalues eigenvectors")
 Eigh = namedtuple("Eigh", "eigenvalues eigenvectors")
 QR = namedtuple("QR", "Q R")
@@ -21,8 +27,12 @@ Slogdet = namedtuple("Slogdet", "sign logabsdet")
 SVD = namedtuple("SVD", "U S Vh")
 
 
-def linear_algebra(raw: Mapping[str, Any], f: Mapping[str, Any], dtypes: Dtypes) -> dict[str, Any]:
-    """The functions by name, made of the decompositions ``raw`` and the main namespace ``f``."""
+def linear_algebra(raw: Functions, f: Functions, dtypes: Dtypes) -> dict[str, Function]:
+    """The functions by name.
+
+    They are composed of the decompositions ``raw`` and the main namespace
+    ``f``.
+    """
     functions = dict(_LinearAlgebra(raw, f, dtypes))
     for name in {"eig", "eigvals"} - raw.keys():  # of a framework without complex numbers
         del functions[name]
@@ -56,27 +66,40 @@ class Products(Operations):
     def vecdot(self, x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
         if self._kind(x1) == COMPLEX:
             x1 = self._raw["conj"](x1)
-        sizes = [x.shape[axes_of(axis, len(x.shape))[0]] for x in (x1, x2)]
-        if sizes[0] != sizes[1] and None not in sizes:
+        n1 = x1.shape[axes_of(axis, len(x1.shape))[0]]
+        n2 = x2.shape[axes_of(axis, len(x2.shape))[0]]
+        if n1 != n2 and None not in (n1, n2):
             raise ArgumentError(
-                f"vecdot of vectors of {sizes[0]} and {sizes[1]} numbers; give some of one length"
+                f"vecdot of vectors of {n1} and {n2} numbers; give some of one length"
             )
         product = self._f["multiply"](x1, x2)
         return self._raw["sum"](product, axes_of(axis, len(product.shape)), False)
 
-    def tensordot(self, x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
+    def tensordot(
+        self,
+        x1: Tensor,
+        x2: Tensor,
+        /,
+        *,
+        axes: int | Sequence[Sequence[int]] = 2,
+    ) -> Tensor:
         x1, x2 = self._promote(x1, x2)
         n1, n2 = len(x1.shape), len(x2.shape)
         if isinstance(axes, int):
             axes = (range(n1 - axes, n1), range(axes))
-        summed1, summed2 = axes_of(tuple(axes[0]), n1), axes_of(tuple(axes[1]), n2)
+        summed1 = axes_of(tuple(axes[0]), n1)
+        summed2 = axes_of(tuple(axes[1]), n2)
         free1 = [axis for axis in range(n1) if axis not in summed1]
         free2 = [axis for axis in range(n2) if axis not in summed2]
         length = size_of(x1.shape, summed1)
-        left = self._matrix(x1, (*free1, *summed1), (size_of(x1.shape, free1), length))
-        right = self._matrix(x2, (*summed2, *free2), (length, size_of(x2.shape, free2)))
-        shape = (*(x1.shape[axis] for axis in free1), *(x2.shape[axis] for axis in free2))
-        return self._raw["reshape"](self._raw["matmul"](left, right), shape)
+        rows = size_of(x1.shape, free1)
+        columns = size_of(x2.shape, free2)
+        left = self._matrix(x1, (*free1, *summed1), (rows, length))
+        right = self._matrix(x2, (*summed2, *free2), (length, columns))
+        shape = [x1.shape[axis] for axis in free1]
+        shape += [x2.shape[axis] for axis in free2]
+        product = self._raw["matmul"](left, right)
+        return self._raw["reshape"](product, tuple(shape))
 
     def _matrix(self, x: Tensor, order: tuple[int, ...], shape: tuple[int, int]) -> Tensor:
         return self._raw["reshape"](self._raw["permute_dims"](x, order), shape)
@@ -90,7 +113,9 @@ class _LinearAlgebra(Operations):
 
     def cholesky(self, x: Tensor, /, *, upper: bool = False) -> Tensor:
         lower = self._raw["cholesky"](_square(x, "cholesky"))
-        return self._adjoint(lower) if upper else lower
+        if upper:
+            return self._adjoint(lower)
+        return lower
 
     def det(self, x: Tensor, /) -> Tensor:
         return self._raw["det"](_square(x, "det"))
@@ -121,7 +146,8 @@ class _LinearAlgebra(Operations):
 
     def svd(self, x: Tensor, /, *, full_matrices: bool = True) -> SVD:
         least_axes(x, 2, "svd")
-        return SVD(*self._raw["svd"](x, full_matrices and x.shape[-1] != x.shape[-2]))
+        is_square = x.shape[-1] == x.shape[-2]
+        return SVD(*self._raw["svd"](x, full_matrices and not is_square))
 
     def svdvals(self, x: Tensor, /) -> Tensor:
         return self.svd(x, full_matrices=False).S
@@ -135,7 +161,9 @@ class _LinearAlgebra(Operations):
         left = self._f["broadcast_to"](x1, (*stack, *x1.shape[-2:]))
         right = self._f["broadcast_to"](right, (*stack, *right.shape[-2:]))
         solution = self._raw["solve"](left, right)
-        return self._f["squeeze"](solution, -1) if is_vector else solution
+        if is_vector:
+            return self._f["squeeze"](solution, -1)
+        return solution
 
     def diagonal(self, x: Tensor, /, *, offset: int = 0) -> Tensor:
         least_axes(x, 2, "diagonal")
@@ -172,7 +200,8 @@ class _LinearAlgebra(Operations):
     def matrix_power(self, x: Tensor, n: int, /) -> Tensor:
         base = self.inv(x) if n < 0 else _square(x, "matrix_power")
         if n == 0:
-            return self._f["tril"](self._f["triu"](self._f["ones_like"](base)))  # the identity
+            ones = self._f["ones_like"](base)
+            return self._f["tril"](self._f["triu"](ones))  # the identity
         matmul = self._f["matmul"]
         power = None
         exponent = abs(n)
@@ -184,36 +213,41 @@ class _LinearAlgebra(Operations):
                 base = matmul(base, base)
         return power
 
-    def matrix_rank(self, x: Tensor, /, *, rtol: Any = None) -> Tensor:
+    def matrix_rank(self, x: Tensor, /, *, rtol: Operand = None) -> Tensor:
         values = self.svdvals(x)
         is_positive = self._f["greater"](values, self._tolerance(x, values, rtol))
         return self._f["sum"](is_positive, axis=-1)
 
-    def pinv(self, x: Tensor, /, *, rtol: Any = None) -> Tensor:
+    def pinv(self, x: Tensor, /, *, rtol: Operand = None) -> Tensor:
         u, s, vh = self.svd(x, full_matrices=False)
         where = self._f["where"]
         is_positive = self._f["greater"](s, self._tolerance(x, s, rtol))
-        inverse = where(is_positive, self._f["reciprocal"](where(is_positive, s, 1.0)), 0.0)
+        divisor = where(is_positive, s, 1.0)
+        inverse = where(is_positive, self._f["reciprocal"](divisor), 0.0)
         columns = self._f["multiply"](self._adjoint(vh), self._f["expand_dims"](inverse, -2))
         return self._f["matmul"](columns, self._adjoint(u))
 
     def vector_norm(
-        self, x: Tensor, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2
+        self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False, ord: float = 2
     ) -> Tensor:
         size = self._f["abs"](self._real(x))
         options = {"axis": axis, "keepdims": keepdims}
-        if ord in (math.inf, -math.inf):
-            return self._f["max" if ord > 0 else "min"](size, **options)
+        if ord == math.inf:
+            return self._f["max"](size, **options)
+        if ord == -math.inf:
+            return self._f["min"](size, **options)
         if ord == 0:
             count = self._f["sum"](self._f["not_equal"](size, 0), **options)
             return self._kept(count, self._dtypes.dtype_name(size))
         if ord == 1:
             return self._f["sum"](size, **options)
         if ord == 2:
-            return self._f["sqrt"](self._f["sum"](self._f["square"](size), **options))
-        return self._f["pow"](self._f["sum"](self._f["pow"](size, ord), **options), 1 / ord)
+            squares = self._f["square"](size)
+            return self._f["sqrt"](self._f["sum"](squares, **options))
+        powers = self._f["pow"](size, ord)
+        return self._f["pow"](self._f["sum"](powers, **options), 1 / ord)
 
-    def matrix_norm(self, x: Tensor, /, *, keepdims: bool = False, ord: Any = "fro") -> Tensor:
+    def matrix_norm(self, x: Tensor, /, *, keepdims: bool = False, ord: Norm = "fro") -> Tensor:
         one_of(ord, ("fro", "nuc", 1, -1, 2, -2, math.inf, -math.inf), "ord")
         least_axes(x, 2, "matrix_norm")
         x = self._real(x)
@@ -222,14 +256,24 @@ class _LinearAlgebra(Operations):
         if ord == "nuc":
             norm = self._f["sum"](self.svdvals(x), axis=-1)
         else:
-            if ord in (2, -2):
-                sizes = self.svdvals(x)
-            else:  # sums of the columns, or of the rows
-                sizes = self._f["sum"](self._f["abs"](x), axis=-2 if abs(ord) == 1 else -1)
-            norm = self._f["max" if ord > 0 else "min"](sizes, axis=-1)
-        return self._f["expand_dims"](norm, (-2, -1)) if keepdims else norm
+            norm = self._norm_of_order(x, float(ord))
+        if keepdims:
+            return self._f["expand_dims"](norm, (-2, -1))
+        return norm
 
-    def _tolerance(self, x: Tensor, values: Tensor, rtol: Any) -> Tensor:
+    def _norm_of_order(self, x: Tensor, order: float) -> Tensor:
+        """The largest or smallest singular value, or sum of a column or row."""
+        if abs(order) == 2:
+            sizes = self.svdvals(x)
+        elif abs(order) == 1:  # sums of columns
+            sizes = self._f["sum"](self._f["abs"](x), axis=-2)
+        else:  # sums of rows
+            sizes = self._f["sum"](self._f["abs"](x), axis=-1)
+        if order > 0:
+            return self._f["max"](sizes, axis=-1)
+        return self._f["min"](sizes, axis=-1)
+
+    def _tolerance(self, x: Tensor, values: Tensor, rtol: Operand) -> Tensor:
         """The singular value up to which ``values`` count as 0, for each matrix."""
         if rtol is None:
             is_double = self._dtypes.dtype_name(values) == "float64"
@@ -237,11 +281,14 @@ class _LinearAlgebra(Operations):
             rtol = max(x.shape[-2:]) * eps
         elif self._dtypes.dtype_name(rtol) is not None:
             rtol = self._f["expand_dims"](rtol, -1)
-        return self._f["multiply"](self._f["max"](values, axis=-1, keepdims=True), rtol)
+        largest = self._f["max"](values, axis=-1, keepdims=True)
+        return self._f["multiply"](largest, rtol)
 
     def _adjoint(self, x: Tensor) -> Tensor:
         transpose = self._f["matrix_transpose"](x)
-        return self._f["conj"](transpose) if self._kind(x) == COMPLEX else transpose
+        if self._kind(x) != COMPLEX:
+            return transpose
+        return self._f["conj"](transpose)
 
 
 def _square(x: Tensor, function: str) -> Tensor:

@@ -1,91 +1,105 @@
 """The standard's functions that change the shape of tensors, or join them."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
 from xdevice.contract import Tensor
 from xdevice.errors import ArgumentError, CopyNeededError
-from xdevice.kit.standard.axes import axes_of, joint_shape
-from xdevice.kit.standard.dtypes import INTEGER, Operations, one_of
+from xdevice.kit.standard.axes import Axes, Shape, axes_of, joint_shape
+from xdevice.kit.standard.dtypes import INTEGER, Operand, Operations, one_of
+
+Integers: TypeAlias = int | tuple[int, ...] | list[int]
 
 
 class Manipulation(Operations):
-    def permute_dims(self, x: Tensor, /, axes: Any) -> Tensor:
+    def permute_dims(self, x: Tensor, /, axes: Sequence[int]) -> Tensor:
         return self._raw["permute_dims"](x, axes_of(tuple(axes), len(x.shape)))
 
-    def moveaxis(self, x: Tensor, source: Any, destination: Any, /) -> Tensor:
+    def moveaxis(self, x: Tensor, source: Integers, destination: Integers, /) -> Tensor:
         ndim = len(x.shape)
-        sources, destinations = axes_of(source, ndim), axes_of(destination, ndim)
-        source_of = dict(zip(destinations, sources, strict=True))
-        unmoved = iter([axis for axis in range(ndim) if axis not in sources])
-        order = [source_of[axis] if axis in source_of else next(unmoved) for axis in range(ndim)]
+        sources = axes_of(source, ndim)
+        destinations = axes_of(destination, ndim)
+        order = [axis for axis in range(ndim) if axis not in sources]
+        for new_place, axis in sorted(zip(destinations, sources, strict=True)):
+            order.insert(new_place, axis)
         return self._raw["permute_dims"](x, tuple(order))
 
-    def reshape(self, x: Tensor, /, shape: Any, *, copy: bool | None = None) -> Tensor:
+    def reshape(self, x: Tensor, /, shape: int | Shape, *, copy: bool | None = None) -> Tensor:
         if copy is False:
             raise CopyNeededError("copy=False, but only a copy could be given; leave copy out")
-        sizes = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+        sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
         return self._raw["reshape"](x, sizes)
 
-    def broadcast_to(self, x: Tensor, /, shape: Any) -> Tensor:
+    def broadcast_to(self, x: Tensor, /, shape: Shape) -> Tensor:
         return self._raw["broadcast_to"](x, tuple(shape))
 
     def broadcast_arrays(self, *arrays: Tensor) -> tuple[Tensor, ...]:
         shape = joint_shape(*(tuple(x.shape) for x in arrays))
         return tuple(self._raw["broadcast_to"](x, shape) for x in arrays)
 
-    def broadcast_shapes(self, *shapes: Any) -> tuple[int, ...]:
+    def broadcast_shapes(self, *shapes: Shape) -> tuple[int, ...]:
         return joint_shape(*shapes)
 
-    def expand_dims(self, x: Tensor, /, axis: Any) -> Tensor:
+    def expand_dims(self, x: Tensor, /, axis: Integers) -> Tensor:
         new_axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
         for new_axis in sorted(axes_of(new_axes, len(x.shape) + len(new_axes))):
             x = self._raw["expand_dims"](x, new_axis)
         return x
 
-    def squeeze(self, x: Tensor, /, axis: Any) -> Tensor:
+    def squeeze(self, x: Tensor, /, axis: Integers) -> Tensor:
         axes = axes_of(axis, len(x.shape))
         if any(x.shape[i] not in (1, None) for i in axes):
             raise ArgumentError(
                 f"squeeze of axis {axis!r}, but the shape is {tuple(x.shape)}; "
                 "name axes of length 1"
             )
-        return self._raw["squeeze"](x, axes) if axes else x
+        if not axes:
+            return x
+        return self._raw["squeeze"](x, axes)
 
-    def flip(self, x: Tensor, /, *, axis: Any = None) -> Tensor:
+    def flip(self, x: Tensor, /, *, axis: Axes = None) -> Tensor:
         axes = axes_of(axis, len(x.shape))
-        return self._raw["flip"](x, axes) if axes else x
+        if not axes:
+            return x
+        return self._raw["flip"](x, axes)
 
-    def roll(self, x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
+    def roll(self, x: Tensor, /, shift: Integers, *, axis: Axes = None) -> Tensor:
         if axis is None:
             rolled = self._raw["roll"](self._flat(x), (shift,), (0,))
             return self._raw["reshape"](rolled, tuple(x.shape))
         axes = axes_of(axis, len(x.shape))
-        shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+        if isinstance(shift, (tuple, list)):
+            shifts = tuple(shift)
+        else:
+            shifts = (shift,) * len(axes)
         return self._raw["roll"](x, shifts, axes)
 
     def tile(self, x: Tensor, repetitions: Sequence[int], /) -> Tensor:
         new_axes = len(repetitions) - len(x.shape)
         if new_axes > 0:
             x = self._raw["reshape"](x, (1,) * new_axes + tuple(x.shape))
+        # a negative number of ones is no ones
         return self._raw["tile"](x, (1,) * -new_axes + tuple(repetitions))
 
-    def repeat(self, x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
+    def repeat(self, x: Tensor, repeats: Operand, /, *, axis: int | None = None) -> Tensor:
         if axis is None:
-            x, axis = self._flat(x), 0
+            x = self._flat(x)
+            axis = 0
         (along,) = axes_of(axis, len(x.shape))
-        if self._dtypes.dtype_name(repeats) is not None:  # a tensor of one number is for all
+        if self._dtypes.dtype_name(repeats) is not None:
+            # a tensor of one number is for all elements
             counts = self._dtypes.cast(repeats, INTEGER)
             repeats = self._raw["broadcast_to"](counts, (x.shape[along],))
         return self._raw["repeat"](x, repeats, along)
 
-    def concat(self, arrays: Any, /, *, axis: int | None = 0) -> Tensor:
+    def concat(self, arrays: Sequence[Tensor], /, *, axis: int | None = 0) -> Tensor:
         parts = self._promote(*arrays)
         if axis is None:
-            return self._raw["concat"](list(map(self._flat, parts)), 0)
+            flat_parts = [self._flat(part) for part in parts]
+            return self._raw["concat"](flat_parts, 0)
         return self._raw["concat"](parts, *axes_of(axis, len(parts[0].shape)))
 
-    def stack(self, arrays: Any, /, *, axis: int = 0) -> Tensor:
+    def stack(self, arrays: Sequence[Tensor], /, *, axis: int = 0) -> Tensor:
         parts = self._promote(*arrays)
         return self._raw["stack"](parts, *axes_of(axis, len(parts[0].shape) + 1))
 
@@ -101,7 +115,8 @@ class Manipulation(Operations):
         shape = tuple(arrays[i].shape[0] for i in axes)
         grids = []
         for x, axis in zip(arrays, axes, strict=True):
-            along_axis = tuple(-1 if i == axis else 1 for i in range(ndim))
-            line = self._raw["reshape"](x, along_axis)
+            line_shape = [1] * ndim
+            line_shape[axis] = -1
+            line = self._raw["reshape"](x, tuple(line_shape))
             grids.append(self._raw["broadcast_to"](line, shape))
         return tuple(grids)

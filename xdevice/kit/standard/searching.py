@@ -20,8 +20,8 @@ class Searching(Operations):
 
         Some refuse narrow integers.
         """
-        is_supported = self._dtypes.dtype_name(indices) == "int32"
-        if is_supported or self._kind(indices) != WHOLE:
+        is_int32 = self._dtypes.dtype_name(indices) == "int32"
+        if is_int32 or self._kind(indices) != WHOLE:
             return indices
         return self._kept(indices, INTEGER)
 
@@ -41,7 +41,9 @@ class Searching(Operations):
         if axis is not None:
             return operation(x, *axes_of(axis, len(x.shape)), keepdims)
         index = operation(self._flat(x), 0, False)
-        return self._raw["reshape"](index, (1,) * len(x.shape)) if keepdims else index
+        if not keepdims:
+            return index
+        return self._raw["reshape"](index, (1,) * len(x.shape))
 
     def sort(
         self, x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True

@@ -30,7 +30,9 @@ class Sets(Operations):
 
     def unique_all(self, x: Tensor, /) -> UniqueAll:
         cast = self._dtypes.cast
-        take, concat, reshape = self._raw["take"], self._raw["concat"], self._raw["reshape"]
+        take = self._raw["take"]
+        concat = self._raw["concat"]
+        reshape = self._raw["reshape"]
         flat = self._flat(x)
         size = flat.shape[0]
         if not size:
@@ -71,6 +73,9 @@ class Sets(Operations):
 
     def isin(self, x1: Tensor, x2: Tensor, /, *, invert: bool = False) -> Tensor:
         x1, x2 = self._promote(x1, x2)
-        equal = self._f["equal"](self._raw["expand_dims"](x1, len(x1.shape)), self._flat(x2))
+        column = self._raw["expand_dims"](x1, len(x1.shape))
+        equal = self._f["equal"](column, self._flat(x2))
         is_in = self._f["any"](equal, axis=-1)
-        return self._f["logical_not"](is_in) if invert else is_in
+        if invert:
+            return self._f["logical_not"](is_in)
+        return is_in

@@ -1,16 +1,14 @@
-"""The standard's functions that add up numbers along axes: variances, running sums, differences."""
-
-from typing import Any
+"""The standard's variances, running sums and differences along axes."""
 
 from xdevice.contract import NativeDtype, Tensor
 from xdevice.errors import ArgumentError
-from xdevice.kit.standard.axes import axes_of, one_axis, size_of
+from xdevice.kit.standard.axes import Axes, axes_of, one_axis, size_of
 from xdevice.kit.standard.dtypes import Operations
 
 
 class Statistics(Operations):
     def var(
-        self, x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False
+        self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
     ) -> Tensor:
         x = self._real(x)
         deviation = self._f["subtract"](x, self._f["mean"](x, axis=axis, keepdims=True))
@@ -19,15 +17,17 @@ class Statistics(Operations):
         if not correction:
             return variance
         n = size_of(x.shape, axes_of(axis, len(x.shape)))
-        factor = n / (n - correction) if n > correction else float("inf")
+        factor = float("inf")
+        if n > correction:
+            factor = n / (n - correction)
         return self._f["multiply"](variance, factor)
 
     def std(
-        self, x: Tensor, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False
+        self, x: Tensor, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool = False
     ) -> Tensor:
         return self._f["sqrt"](self.var(x, axis=axis, correction=correction, keepdims=keepdims))
 
-    def count_nonzero(self, x: Tensor, /, *, axis: Any = None, keepdims: bool = False) -> Tensor:
+    def count_nonzero(self, x: Tensor, /, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
         return self._f["sum"](self._truth(x), axis=axis, keepdims=keepdims)
 
     def cumulative_sum(
@@ -57,14 +57,15 @@ class Statistics(Operations):
     def _running(
         self, name: str, x: Tensor, axis: int | None, dtype: NativeDtype, initial: int | None
     ) -> Tensor:
-        """The running sum or product, which begins with the initial number if there is one."""
+        """The running sum or product, after the initial number if any."""
         along = one_axis(x, axis, name)
         x = self._wide(x, dtype)
         running = self._kept(self._raw[name](x, along), self._dtypes.dtype_name(x))
         if initial is None:
             return running
-        shape = tuple(1 if i == along else n for i, n in enumerate(x.shape))
-        first = self._raw["broadcast_to"](self._number(initial, running), shape)
+        shape = list(x.shape)
+        shape[along] = 1
+        first = self._raw["broadcast_to"](self._number(initial, running), tuple(shape))
         return self._raw["concat"]([first, running], along)
 
     def diff(
@@ -82,10 +83,12 @@ class Statistics(Operations):
         along = one_axis(x, axis, "diff")
         if n == 0:
             return x
-        parts = self._promote(*(part for part in (prepend, x, append) if part is not None))
-        x = self._raw["concat"](parts, along) if len(parts) > 1 else parts[0]
-        is_boolean = self._dtypes.dtype_name(x) == "bool"
-        difference = self._f["not_equal" if is_boolean else "subtract"]
+        parts = [part for part in (prepend, x, append) if part is not None]
+        if len(parts) > 1:
+            x = self._raw["concat"](self._promote(*parts), along)
+        difference = self._f["subtract"]
+        if self._dtypes.dtype_name(x) == "bool":
+            difference = self._f["not_equal"]
         front = (slice(None),) * along
         for _ in range(min(n, x.shape[along])):
             last = x.shape[along] - 1

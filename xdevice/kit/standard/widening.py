@@ -1,12 +1,11 @@
-"""Operations for every dtype, made of a framework's operations that support only some dtypes."""
+"""Operations for every dtype, made of operations for only some dtypes."""
 
-from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any
 
-from xdevice.contract import Tensor
+from xdevice.contract import Function, Tensor
 from xdevice.errors import NotSupportedError
-from xdevice.kit.standard.dtypes import Dtypes, bits_of
+from xdevice.kit.standard.dtypes import Dtypes, Functions, Operand, bits_of
 
 # The dtypes that are tried if an operation does not support a dtype. Each can
 # hold all of its values, except float64, the last resort, which holds integers
@@ -45,25 +44,32 @@ class Widening:
         errors: tuple[type[Exception], ...],
         words: tuple[str, ...],
     ) -> None:
-        self._backend, self._dtypes, self._errors, self._words = backend, dtypes, errors, words
+        self._backend = backend
+        self._dtypes = dtypes
+        self._errors = errors
+        self._words = words
 
-    def all(self, raw: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    def all(self, raw: Functions) -> dict[str, Function]:
         return {name: self._widened(name, op) for name, op in raw.items()}
 
-    def _widened(self, name: str, op: Callable[..., Any]) -> Callable[..., Any]:
+    def _widened(self, name: str, op: Function) -> Function:
         replacements: dict[str, str] = {}  # refused dtypes, with the wider one that works
         first = 1 if name == "where" else 0  # the index of the first operand of that dtype
         is_converted_back = name not in _WITH_OTHER_DTYPE.split()
 
-        def widened(wider: str, dtype: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
-            operands = args[first : first + 1] if name in _INDEXED else args[first:]
+        def widened(
+            wider: str, dtype: str, args: tuple[Operand, ...], options: dict[str, Any]
+        ) -> Tensor:
+            end = first + 1 if name in _INDEXED else len(args)
+            operands = args[first:end]
             wide_operands = [self._converted(x, dtype, wider) for x in operands]
-            other_operands = args[first + len(operands) :]
-            result = op(*args[:first], *wide_operands, *other_operands, **options)
-            return self._converted(result, wider, dtype) if is_converted_back else result
+            result = op(*args[:first], *wide_operands, *args[end:], **options)
+            if not is_converted_back:
+                return result
+            return self._converted(result, wider, dtype)
 
         @wraps(op)
-        def call(*args: Any, **options: Any) -> Any:
+        def call(*args: Operand, **options: Any) -> Tensor:
             x = args[first]
             dtype = self._dtypes.dtype_name(x[0] if type(x) is list else x)
             if dtype in replacements:
@@ -83,7 +89,9 @@ class Widening:
                 else:
                     replacements[dtype] = wider
                     return result
-            wide = "float32" if bits_of(dtype) < bits_of("int64") else "float64"
+            wide = "float64"
+            if bits_of(dtype) < bits_of("int64"):
+                wide = "float32"
             hint = f"convert the tensor, for example with astype(x, xp.{wide})"
             raise NotSupportedError(
                 f"{self._backend} has no {name} of {dtype}; {hint}"
@@ -98,8 +106,8 @@ class Widening:
         message = str(error)
         return any(words in message for words in self._words)
 
-    def _converted(self, x: Tensor | list[Tensor], old: str, new: str) -> Any:
-        """The tensor of dtype ``old``, or those in a list or tuple, in dtype ``new``.
+    def _converted(self, x: Operand | list[Operand], old: str, new: str) -> Operand:
+        """The tensor of dtype ``old``, or each in a list, in dtype ``new``.
 
         Anything else is returned as it is.
         """
