@@ -62,6 +62,19 @@ class Work:
         return time.monotonic() - self.began
 
 
+@dataclass(frozen=True, slots=True)
+class FailedWork:
+    """Work in which the engine has raised, and its error as text.
+
+    An engine that raises after the timeout has waited for other processes, or for the network. One
+    that raises earlier has failed itself, or has noticed a process that has gone.
+    """
+
+    work: Work
+    error: str
+    is_timed_out: bool
+
+
 def error_of_rank(message: str, rank: int | None, *, late: bool = False) -> DistributedError:
     """The error that this rank is responsible for; a timeout if it is late."""
     kind = DistributedTimeoutError if late else DistributedError

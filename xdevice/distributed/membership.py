@@ -14,6 +14,7 @@ from typing import Any, NoReturn, TypeVar
 from xdevice.distributed import failures
 from xdevice.distributed.barriers import Barrier
 from xdevice.distributed.failures import (
+    FailedWork,
     Work,
     error_in_message,
     error_of_rank,
@@ -46,7 +47,7 @@ class Membership:
         self._failure_is_known = threading.Event()
 
         self._work: Work | None = None  # what the engine does now
-        self._timed_out_work: Work | None = None  # with which the engine failed after the timeout
+        self._failed_work: FailedWork | None = None  # the work in which the engine has raised
         self._extra = 0.0  # seconds that other processes may take longer for the last work
         self._extended_work: Work | None = None  # the work that may take its extra time
         self._extensions = 0
@@ -131,11 +132,17 @@ class Membership:
     def engine_error(self, error: Exception, name: str) -> DistributedError:
         """The error to raise in place of the engine's: another process's, if one is reported."""
         work = self._work
+        is_timed_out = False
+        if work is not None:
+            is_timed_out = work.seconds > self.timeout
+            # Before `_work` is cleared: rank 0 may ask the watchdog at any moment.
+            self._failed_work = FailedWork(work, _as_text(error), is_timed_out)
         self._work = None
+        if is_timed_out:  # rank 0 may have asked just before the engine raised
+            self._control.send(**self._whereabouts())
         if not self._failure_is_known.wait(failures.LEAVING):
-            if work is not None and work.seconds > self.timeout:
+            if work is not None and is_timed_out:
                 # Another process is the reason, and rank 0 finds out which; or it is rank 0 itself.
-                self._timed_out_work = work
                 self._control.send(stuck=True, **self._whereabouts())
                 if not self._failure_is_known.wait(failures.DIAGNOSIS) and self.info.rank:
                     self.fail(undiagnosed(self.info, work))
@@ -173,7 +180,7 @@ class Membership:
     # Telling the other processes
 
     def report_error(self, error: BaseException) -> None:
-        self._report(raised=f"{type(error).__name__}: {error}"[:_LONGEST_ERROR])
+        self._report(raised=_as_text(error))
 
     def report_exit(self) -> None:
         self._report(left=True)
@@ -277,14 +284,16 @@ class Membership:
 
     def _whereabouts(self) -> dict[str, Any]:
         """Where this process is, and how long its engine has worked and may still work."""
-        if self._timed_out_work is not None:
-            work = self._timed_out_work
-            seconds_left = 0.0
-        elif self._work is not None:
-            work = self._work
-            seconds_left = self.timeout + work.extra - work.seconds
-        else:
+        failed = self._failed_work
+        if failed is not None:
+            answer: dict[str, Any] = {"where": f"inside {failed.work.name}", "engine_error": failed.error}
+            if failed.is_timed_out:
+                answer["engine"] = [failed.work.seconds, 0.0]
+            return answer
+        work = self._work
+        if work is None:
             return {"where": _current_line()}
+        seconds_left = self.timeout + work.extra - work.seconds
         return {"where": f"inside {work.name}", "engine": [work.seconds, seconds_left]}
 
     def _exit(self, error: BaseException | None) -> NoReturn:
@@ -296,6 +305,10 @@ class Membership:
             printing.start()
             printing.join(failures.ANSWER)
         exit_after_failed_rank(self.info)
+
+
+def _as_text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
 
 
 def _do_nothing(_: str) -> None:

@@ -334,8 +334,7 @@ class Coordinator(threading.Thread):
         """Ask all processes where they are."""
         self._asked_at = now
         for peer in self.peers.values():
-            peer.location = None
-            peer.engine_time = None
+            peer.forget_answer()
         self._send_all("control", where=True)
 
     def _conclude(self, now: float) -> None:

@@ -37,10 +37,18 @@ class Peer:
         self.has_left = False  # after the last collective
         # Its answer when the coordinator asks where it is.
         self.location: str | None = None
-        self.engine_time: EngineTime | None = None  # if its answer is that it is in the engine
+        self.engine_time: EngineTime | None = None  # if it is in the engine, or was at the timeout
+        self.engine_error: str | None = None  # if its engine has raised
+
+    def forget_answer(self) -> None:
+        self.location = None
+        self.engine_time = None
+        self.engine_error = None
 
     def take_answer(self, message: Message) -> None:
         self.location = str(message["where"])
+        error = message.get("engine_error")
+        self.engine_error = None if error is None else str(error)
         match message.get("engine"):
             case [float(spent), float(left)] if abs(spent) < 1e9 and abs(left) < 1e9:
                 self.engine_time = EngineTime(spent, left)
@@ -82,17 +90,25 @@ def refusal(joining: JoinMessage, rank_0: JoinMessage, same_rank: Peer | None) -
 def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> Diagnosis:
     """Why the processes waited for too long, once all have been asked where they are.
 
-    If all answer and the late ones are in the engine, no rank has failed: it waits for the network.
+    If all answer and are in the engine, no rank has failed: they wait for the network. An engine that
+    has raised after the timeout waited for it, too, unless some ranks have already left theirs.
     """
     peers = sorted(peers, key=lambda peer: peer.rank)
     late = [peer for peer in peers if peer.is_late]
     silent = [peer for peer in late if peer.location is None]
     not_in_engine = [peer for peer in late if peer.engine_time is None]
+    failed = [peer for peer in late if peer.engine_error is not None]
+    if len(late) == len(peers):
+        failed = [peer for peer in failed if peer.engine_time is None]
     wait = _longest_wait(peers, timeout, last)
     when = after(last, entered)
     if silent:
         reason = f"{silent[0]} does not answer: it is stopped, or its host is, {when}"
         return Diagnosis(f"{wait}; {reason}", silent[0].rank)
+    if failed:
+        peer = failed[0]
+        reason = f"{peer} did not come: its engine failed {peer.location}, {when}"
+        return Diagnosis(f"{wait}; {reason}: {peer.engine_error}", peer.rank)
     if not_in_engine:
         peer = not_in_engine[0]
         reason = f"{peer} did not come: it is {peer.location}, {when}"
