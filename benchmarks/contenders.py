@@ -9,11 +9,11 @@ MEBI = 2**20
 
 @dataclass(frozen=True)
 class Question:
-    """One line of the table; ``key`` finds the other contenders' statements."""
+    """One line of the table; ``key`` is that of the other contenders' statements."""
 
     title: str
     key: str
-    ours: str
+    statement: str  # xdevice's
     limit: float | None = None  # the budget, as a ratio
     against: str = "native"
     size: int = 6  # elements of a tensor
@@ -49,9 +49,10 @@ QUESTIONS = (
     Question("xp.concat", "concat", "xp.concat([x, y])", 1.2, "array-api-compat"),
 )
 
-# Each statement sees its framework's public names, and as `here` the framework's own object for the device. A tree is
-# compared with the framework's move of one leaf after the other, from a flat list. `wait` follows a copy, under
-# every contender; without one, a copy on a GPU is followed by `xdevice.synchronize`.
+# Each statement sees its framework's public names, and as `here` the framework's own object for the
+# device. A tree is compared with the framework's move of one leaf after the other, from a flat list.
+# `wait` follows a copy, under every contender; without one, a copy on a GPU is followed by
+# `xdevice.synchronize`.
 NATIVE = {
     "torch": {
         "device_of": "x.device",
@@ -149,11 +150,11 @@ NATIVE = {
 
 @dataclass(frozen=True)
 class Peer:
-    """Another library, the frameworks that it claims to support, and its statements for the questions."""
+    """Another library, and its statements for the questions."""
 
     package: str
     module: str
-    serves: tuple[str, ...]
+    frameworks: tuple[str, ...]  # that it claims to support
     calls: dict[str, str]
     prepare: str = ""
 
@@ -176,8 +177,10 @@ PEERS = {
             "sum": "xp.sum(x)",
             "concat": "xp.concat([x, y])",
         },
-        prepare="import importlib; "
-        "xp = importlib.import_module('jax.numpy' if {0!r} == 'jax' else 'array_api_compat.' + {0!r})",
+        prepare="import importlib\n"
+        "namespaces = {{'jax': 'jax.numpy'}}\n"
+        "name = namespaces.get({0!r}, 'array_api_compat.' + {0!r})\n"
+        "xp = importlib.import_module(name)",
     ),
     "accelerate": Peer(
         "accelerate",

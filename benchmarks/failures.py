@@ -1,12 +1,14 @@
-"""How soon a job of two processes ends after one has failed, by default the second, with each framework's own engine.
+"""How soon a job of two processes ends after one has failed, with each framework's own engine.
 
     python benchmarks/failures.py --backend torch,jax --rounds 3
-    python benchmarks/failures.py --backend numpy --engine mpi          which serves every framework alike
+    python benchmarks/failures.py --backend numpy --engine mpi
 
-Real jobs, started with `xdevice launch`. The seconds are from the failure, whose time the failing process
-prints, to the launcher's own end, when every process is gone; the median over the rounds. What does not answer has
-4 s, which are in the figures. Each job must have failed, and must say which rank it was, or the table has a `!`
-there and the exit status is 1.
+The second command measures the engine that all frameworks share. The jobs are real ones, started
+with `xdevice launch`, and by default rank 1 fails. The figures are seconds from the failure, whose
+time the failing process prints, until the launcher ends, after all its processes; each is the
+median over the rounds. The timeout of 4 s is part of the figures of failures that only a timeout
+detects. A job that did not fail, or did not name the failed rank, has a `!` in the table, and the
+exit status is 1.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import sys
 import time
 from statistics import median
 from threading import Timer
+from typing import NamedTuple
 
 import numpy as np
 from scaling import QUIET
@@ -33,64 +36,67 @@ START = 60.0
 MARK = "fails at "
 
 
-def now() -> None:
-    """Tell the launcher's reader when it was."""
+def print_time() -> None:
+    """Print the time of the failure, for the process that reads the launcher's output."""
     sys.stdout.write(f"{MARK}{time.time()}\n")
     sys.stdout.flush()
 
 
-# What the rank does, when the other has come to its all_reduce or soon will
+# The failures, while the other rank is in its all_reduce, or soon will be
 
 
 def is_killed() -> None:
     """Most likely while both are inside the engine's work."""
-    Timer(0.5, lambda: (now(), os.kill(os.getpid(), signal.SIGKILL))).start()
+
+    def kill_itself() -> None:
+        print_time()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    Timer(0.5, kill_itself).start()
     while True:
         reduce(10_000_000)
 
 
 def raises() -> None:
-    now()
+    print_time()
     raise ValueError(f"a mistake of rank {distributed.rank()}")
 
 
 def ends_early() -> None:
-    now()
+    print_time()
     sys.exit(3)
 
 
 def gives_another_shape() -> None:
-    now()
+    print_time()
     reduce(4)
 
 
 def calls_another_collective() -> None:
-    now()
+    print_time()
     distributed.barrier()
 
 
 def is_frozen() -> None:
-    now()
+    print_time()
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
 def is_elsewhere() -> None:
-    now()
+    print_time()
     time.sleep(600)
 
 
-FAILURES = {
-    act.__name__: act
-    for act in (
-        is_killed,
-        raises,
-        ends_early,
-        gives_another_shape,
-        calls_another_collective,
-        is_frozen,
-        is_elsewhere,
-    )
-}
+_FUNCTIONS = (
+    is_killed,
+    raises,
+    ends_early,
+    gives_another_shape,
+    calls_another_collective,
+    is_frozen,
+    is_elsewhere,
+)
+FAILURES = {function.__name__: function for function in _FUNCTIONS}
 NEVER_STARTS = "never_starts"
 KINDS = (*FAILURES, NEVER_STARTS)
 
@@ -103,58 +109,65 @@ def reduce(length: int) -> None:
 def work(kind: str, rank: int) -> None:
     """One process of a job."""
     if kind == NEVER_STARTS:
-        now()
+        print_time()
         distributed.init(TIMEOUT)  # which raises
     with distributed.process_group(TIMEOUT, start=START):
         reduce(3)  # all is well
         if distributed.rank() == rank:
             FAILURES[kind]()
+        length = 3
+        if kind == is_killed.__name__:
+            length = 10_000_000
         while True:
-            reduce(10_000_000 if kind == is_killed.__name__ else 3)
+            reduce(length)
 
 
-def seconds(backend: str, engine: str | None, kind: str, rank: int) -> tuple[float, bool]:
-    """From the failure to the end of all, and whether the rank was named and the job counted as failed."""
+class Measurement(NamedTuple):
+    """One job that failed."""
+
+    seconds: float  # from the failure until all processes had ended
+    is_reported: bool  # whether the job failed and named the rank
+
+
+def measure(backend: str, engine: str | None, kind: str, rank: int) -> Measurement:
+    """Run a job in which this rank fails."""
     processes = ["-n", "2"]
-    if kind == NEVER_STARTS:  # the second of two hosts is not there
+    if kind == NEVER_STARTS:  # the second of two hosts is missing
         port = free_block(block_size(2))
-        processes = (
-            f"-n 1 --nnodes 2 --node-rank 0 --master-addr 127.0.0.1 --master-port {port}".split()
-        )
+        address = f"--master-addr 127.0.0.1 --master-port {port}"
+        processes = f"-n 1 --nnodes 2 --node-rank 0 {address}".split()
     command = [sys.executable, "-m", "xdevice", "launch", *processes, "--backend", backend]
     if engine:
         command += ["--engine", engine]
-    env = {
+    environment = {
         name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")
-    } | QUIET
-    done = subprocess.run(
+    }
+    job = subprocess.run(
         [*command, __file__, "--work", kind, "--rank", str(rank)],
-        env=env,
+        env=environment | QUIET,
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    ended = time.time()
-    at = [line.rpartition(MARK)[2] for line in done.stdout.splitlines() if MARK in line]
-    if len(at) != 1:
-        raise SystemExit(f"{backend}: {kind} did not come to fail:\n{done.stderr[-3000:]}")
-    return ended - float(at[0]), done.returncode != 0 and f"rank {rank}" in done.stderr
+    end = time.time()
+    times = [line.rpartition(MARK)[2] for line in job.stdout.splitlines() if MARK in line]
+    if len(times) != 1:
+        raise SystemExit(f"{backend}: {kind} did not come to fail:\n{job.stderr[-3000:]}")
+    is_reported = job.returncode != 0 and f"rank {rank}" in job.stderr
+    return Measurement(end - float(times[0]), is_reported)
 
 
 def cell(backend: str, engine: str | None, kind: str, rank: int, rounds: int) -> str:
-    """The median, marked if any round was not as promised."""
-    found = [seconds(backend, engine, kind, rank) for _ in range(rounds)]
-    return f"{median(took for took, _ in found):.1f}" + (
-        "" if all(named for _, named in found) else " !"
-    )
+    """The median in seconds, with a ``!`` if a round did not report the failure."""
+    measurements = [measure(backend, engine, kind, rank) for _ in range(rounds)]
+    text = f"{median(measurement.seconds for measurement in measurements):.1f}"
+    if all(measurement.is_reported for measurement in measurements):
+        return text
+    return f"{text} !"
 
 
-def main() -> int:
-    """Print the table, a row at a time; the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def options(parser: argparse.ArgumentParser) -> argparse.Namespace:
     parser.add_argument(
         "--backend", default="torch,tensorflow,paddle,mxnet,jax", help="frameworks, comma-separated"
     )
@@ -163,36 +176,55 @@ def main() -> int:
         "--kind", choices=KINDS, action="append", help="only these failures; may be repeated"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rank", type=int, choices=[0, 1], default=1, help="which one fails")
+    parser.add_argument(
+        "--rank", type=int, choices=[0, 1], default=1, help="the rank that fails (default: 1)"
+    )
     parser.add_argument("--work", choices=KINDS, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.work:
-        work(asked.work, asked.rank)
-        return 0
-    if asked.rounds < 1:
+    return parser.parse_args()
+
+
+def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Exit with an error if these arguments do not go together."""
+    kinds = arguments.kind or ()
+    if arguments.rounds < 1:
         parser.error("--rounds is 1 or more")
-    if asked.engine and NEVER_STARTS in (asked.kind or ()):
+    if arguments.engine and NEVER_STARTS in kinds:
         parser.error(
             f"mpirun starts all processes of one host: no {NEVER_STARTS} with --engine mpi"
         )
-    if asked.rank == 0 and NEVER_STARTS in (asked.kind or (NEVER_STARTS,)):
+    if arguments.rank == 0 and (not kinds or NEVER_STARTS in kinds):
         parser.error(f"give each --kind with --rank 0; {NEVER_STARTS} is of rank 1 alone")
+
+
+def main() -> int:
+    """Print the table, a row at a time; the exit status."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    arguments = options(parser)
+    rank = arguments.rank
+    engine = arguments.engine
+    if arguments.work:
+        work(arguments.work, rank)
+        return 0
+    check(parser, arguments)
     try:
-        names = [str(xdevice.backend(name)) for name in asked.backend.split(",")]
+        backends = [str(xdevice.backend(name)) for name in arguments.backend.split(",")]
     except xdevice.XDeviceError as error:
         parser.error(str(error))
-    kinds = asked.kind or [kind for kind in KINDS if kind != NEVER_STARTS or not asked.engine]
-    print(f"| rank {asked.rank} | " + " | ".join(kind.replace("_", " ") for kind in kinds) + " |")
+    kinds = arguments.kind or [kind for kind in KINDS if kind != NEVER_STARTS or not engine]
+    print(f"| rank {rank} | " + " | ".join(kind.replace("_", " ") for kind in kinds) + " |")
     print("| --- |" + " ---: |" * len(kinds), flush=True)
-    kept = True
-    for name in names:
-        cells = [cell(name, asked.engine, kind, asked.rank, asked.rounds) for kind in kinds]
-        print(
-            f"| {name}{', ' + asked.engine if asked.engine else ''} | " + " | ".join(cells) + " |",
-            flush=True,
-        )
-        kept = kept and not any("!" in found for found in cells)
-    return not kept
+    all_are_reported = True
+    for backend in backends:
+        cells = [cell(backend, engine, kind, rank, arguments.rounds) for kind in kinds]
+        label = backend
+        if engine:
+            label = f"{backend}, {engine}"
+        print(f"| {label} | " + " | ".join(cells) + " |", flush=True)
+        if any("!" in text for text in cells):
+            all_are_reported = False
+    return int(not all_are_reported)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
 """The tests and measurements that need a real GPU, in one command.
 
-    python benchmarks/on_gpu.py --out report            # on a machine with a GPU, under PyTorch and JAX
+    python benchmarks/on_gpu.py --out report            # under PyTorch and JAX
     python benchmarks/on_gpu.py --out report --backend cupy
     python benchmarks/on_gpu.py --out report --virtual  # a rehearsal, on two virtual GPUs
 
-Works from a checkout, without a network and without installing anything: it lays xdevice out as its wheel does,
-with the wheels of ``--wheels FOLDER`` beside it, and puts both on PYTHONPATH. Besides the frameworks and NumPy, only
-the tests need other packages, all pure Python: pytest, pluggy, iniconfig, packaging and pygments.
+The script works from a checkout, without a network and without installing anything. It copies
+xdevice into a folder as its wheel would, unpacks the wheels of ``--wheels FOLDER`` beside it, and
+puts that folder on PYTHONPATH. Besides the frameworks and NumPy, only the tests need other
+packages, all pure Python: pytest, pluggy, iniconfig, packaging and pygments.
 
-Each part is a process with a time limit, and none starts after ``--minutes``. What a part reported before it
-crashed or ran out of time is kept. ``report.txt`` and ``report.json`` are written anew after every part,
-and the output of each is kept beside them. The exit status is 1 if a part failed.
+Each part is a process with a time limit, and no part starts after ``--minutes``. If a part crashes
+or runs out of time, the report has its results up to then. ``report.txt`` and ``report.json`` are
+written again after each part, and each part's output is a file beside them. The exit status is 1 if
+a part failed.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ LIMITS = {
 """The parts in order, and the seconds that each may take under each framework."""
 
 GRACE = {"tests": 15.0}
-"""Seconds that a part has between Ctrl-C, after which pytest still writes its report, and its end; else 3."""
+"""Seconds between Ctrl-C and the end of a part, 3 if not listed. pytest writes its report then."""
 
 
 @dataclass
@@ -65,181 +67,206 @@ class Part:
 
 @dataclass
 class Outcome:
-    """How a part ended; ``found`` is what it reported."""
+    """How a part ended, and what it reported."""
 
     name: str
     backend: str
     status: str  # ok, failed, crashed, timed out, skipped
-    why: str | None = None
+    reason: str | None = None
     seconds: float = 0.0
-    found: dict[str, Any] = field(default_factory=dict)
+    results: dict[str, Any] = field(default_factory=dict)
 
 
-def parts(asked: argparse.Namespace, out: Path) -> list[Part]:
+def parts(arguments: argparse.Namespace, out: Path) -> list[Part]:
     """All parts in order."""
     return [
-        _part(name, backend, asked, out, limit)
+        _part(name, backend, arguments, out, limit)
         for name, limit in LIMITS.items()
-        if name in asked.parts
-        for backend in asked.backend
+        if name in arguments.parts
+        for backend in arguments.backend
     ]
 
 
-def _part(name: str, backend: str, asked: argparse.Namespace, out: Path, limit: float) -> Part:
+def _part(name: str, backend: str, arguments: argparse.Namespace, out: Path, limit: float) -> Part:
     if name == "tests":
-        return _tests(backend, asked, out, limit)
+        return _tests(backend, arguments, out, limit)
     if name in ("machine", "transfers", "memory"):
-        return _child(name, backend, asked, out, limit)
+        return _child(name, backend, arguments, out, limit)
     file = out / f"{name}-{backend}.json"
     if name == "overhead":
-        seconds = "0" if asked.quick else "2"
-        options = [
-            "--backend",
-            backend,
-            "--device",
-            "gpu:0",
-            "--rounds",
-            "2" if asked.quick else "31",
-        ]
-        command = [str(HERE / "overhead.py"), *options, "--seconds", seconds, "--json", str(file)]
-        return Part(name, backend, command, limit, report.read_overhead, file, asked.virtual)
-    names = "tiny" if asked.quick else "elementwise large tiny log transfer copies prefetch overlap"
-    scale = "0.01" if asked.virtual or asked.quick else "0.1"  # a virtual GPU is as slow as the CPU
-    command = ["-P", "-m", "xdevice.experiments", str(file), "gpu:0", scale, *names.split()]
-    return Part(name, backend, command, limit, report.read_experiments, file, asked.virtual)
+        command = _overhead(backend, arguments.quick, file)
+        return Part(name, backend, command, limit, report.read_overhead, file, arguments.virtual)
+    experiments = [
+        "elementwise",
+        "large",
+        "tiny",
+        "log",
+        "transfer",
+        "copies",
+        "prefetch",
+        "overlap",
+    ]
+    if arguments.quick:
+        experiments = ["tiny"]
+    scale = "0.1"
+    if arguments.virtual or arguments.quick:  # a virtual GPU is as slow as the CPU
+        scale = "0.01"
+    command = ["-P", "-m", "xdevice.experiments", str(file), "gpu:0", scale, *experiments]
+    return Part(name, backend, command, limit, report.read_experiments, file, arguments.virtual)
 
 
-def _tests(backend: str, asked: argparse.Namespace, out: Path, limit: float) -> Part:
+def _overhead(backend: str, is_quick: bool, file: Path) -> list[str]:
+    rounds, seconds = "31", "2"
+    if is_quick:
+        rounds, seconds = "2", "0"
+    command = [str(HERE / "overhead.py"), "--backend", backend, "--device", "gpu:0"]
+    return [*command, "--rounds", rounds, "--seconds", seconds, "--json", str(file)]
+
+
+def _tests(backend: str, arguments: argparse.Namespace, out: Path, limit: float) -> Part:
     """The contract suite, with the framework's quirks on a real GPU."""
     file = out / f"tests-{backend}.xml"
-    folders = (
-        ["contract"] if asked.virtual else ["contract", "quirks"]
-    )  # quirks are those of real devices
-    command = [
-        "-P",
-        "-m",
-        "pytest",
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        "--rootdir",
-        str(ROOT),
-        "-q",
-        "--tb=short",
-    ]
-    command += ["-p", "no:cacheprovider", "-W", "default", "--continue-on-collection-errors"]
-    command += [f"--xdevice-backend={backend}", f"--junitxml={file}"]
-    command += [
-        f"--xdevice-virtual-gpus={2 if asked.virtual else 0}",
-        *(["-k", asked.select] if asked.select else []),
-    ]
+    folders = ["contract"]
+    virtual_gpus = 2
+    if not arguments.virtual:
+        folders = ["contract", "quirks"]
+        virtual_gpus = 0
+    command = ["-P", "-m", "pytest", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT)]
+    command += ["-q", "--tb=short", "-W", "default"]
+    command += ["-p", "no:cacheprovider", "--continue-on-collection-errors"]
+    command += [f"--xdevice-backend={backend}", f"--xdevice-virtual-gpus={virtual_gpus}"]
+    command += [f"--junitxml={file}"]
+    if arguments.select:
+        command += ["-k", arguments.select]
     command += [str(ROOT / "tests" / folder) for folder in folders]
-    return Part("tests", backend, command, limit, report.read_tests, file, asked.virtual)
+    return Part("tests", backend, command, limit, report.read_tests, file, arguments.virtual)
 
 
-def _child(name: str, backend: str, asked: argparse.Namespace, out: Path, limit: float) -> Part:
+def _child(name: str, backend: str, arguments: argparse.Namespace, out: Path, limit: float) -> Part:
     file = out / f"{name}-{backend}.jsonl"
-    size = "small" if asked.virtual or asked.quick else "large"
+    size = "large"
+    if arguments.virtual or arguments.quick:
+        size = "small"
     command = [str(HERE / "on_gpu_parts.py"), name, str(file), size, backend]
-    return Part(name, backend, command, limit, report.read_lines, file, asked.virtual)
+    return Part(name, backend, command, limit, report.read_lines, file, arguments.virtual)
 
 
-def run(part: Part, site: Path, out: Path, left: float) -> Outcome:
+def run(part: Part, site: Path, out: Path, seconds_left: float) -> Outcome:
     """Run a part within its own limit and the time left."""
-    if left < 5:
-        return Outcome(
-            part.name,
-            part.backend,
-            "skipped",
-            "no time was left; give more --minutes or fewer --parts",
-        )
+    if seconds_left < 5:
+        reason = "no time was left; give more --minutes or fewer --parts"
+        return Outcome(part.name, part.backend, "skipped", reason)
     began = monotonic()
     part.file.unlink(missing_ok=True)
     with (out / f"{part.name}-{part.backend}.log").open("wb") as log:
-        child = subprocess.Popen(
-            [sys.executable, *part.command], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-            env=environment(part, site), cwd=site, start_new_session=True,
-        )  # fmt: skip
-        timed_out = not _ended(child, min(part.limit, left), GRACE.get(part.name, 3.0))
+        process = subprocess.Popen(
+            [sys.executable, *part.command],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment(part, site),
+            cwd=site,
+            start_new_session=True,
+        )
+        limit = min(part.limit, seconds_left)
+        is_timed_out = not _ends_within(process, limit, GRACE.get(part.name, 3.0))
     outcome = Outcome(part.name, part.backend, "ok", seconds=round(monotonic() - began, 1))
     try:
-        outcome.found = part.read(part.file)
+        outcome.results = part.read(part.file)
     except (OSError, ValueError, SyntaxError) as error:  # ParseError of XML is a SyntaxError
-        outcome.why = f"it reported nothing ({type(error).__name__}: {error})"
-    return _judged(outcome, child.returncode, timed_out, Path(log.name))
-
-
-def _judged(outcome: Outcome, status: int, timed_out: bool, log: Path) -> Outcome:
-    if timed_out:
-        outcome.status, outcome.why = (
-            "timed out",
-            f"ended after {outcome.seconds:.0f} s; {log.name} has its output",
-        )
-    elif status < 0 or not outcome.found:
-        how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        outcome.status, outcome.why = (
-            "crashed",
-            f"{how}; {lines[-1][:300] if lines else 'it printed nothing'}",
-        )
-    elif status or outcome.found.get("failed"):
-        outcome.status, outcome.why = "failed", f"exit status {status}; {log.name} has its output"
+        outcome.reason = f"it reported nothing ({type(error).__name__}: {error})"
+    _judge(outcome, process.returncode, is_timed_out, Path(log.name))
     return outcome
 
 
-def _ended(child: subprocess.Popen[bytes], limit: float, grace: float) -> bool:
-    """Whether it ended in time; afterwards it has ended, with all processes of its group."""
+def _judge(outcome: Outcome, exit_status: int, is_timed_out: bool, log: Path) -> None:
+    """Set the status of a part that has ended, and the reason."""
+    if is_timed_out:
+        outcome.status = "timed out"
+        outcome.reason = f"ended after {outcome.seconds:.0f} s; {log.name} has its output"
+    elif exit_status < 0 or not outcome.results:
+        outcome.status = "crashed"
+        outcome.reason = f"{_ending(exit_status)}; {_last_line(log)}"
+    elif exit_status or outcome.results.get("failed"):
+        outcome.status = "failed"
+        outcome.reason = f"exit status {exit_status}; {log.name} has its output"
+
+
+def _ending(exit_status: int) -> str:
+    if exit_status < 0:
+        return signal.Signals(-exit_status).name
+    return f"exit status {exit_status}"
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1][:300] if lines else "it printed nothing"
+
+
+def _ends_within(process: subprocess.Popen[bytes], limit: float, grace: float) -> bool:
+    """Whether the process ends in time. Afterwards no process of its group is left."""
     try:
-        child.wait(limit)
+        process.wait(limit)
         return True
     except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGINT)
+        os.killpg(process.pid, signal.SIGINT)
         try:
-            child.wait(grace)
+            process.wait(grace)
         except subprocess.TimeoutExpired:
             pass
         return False
     finally:
         try:
-            os.killpg(child.pid, signal.SIGKILL)
+            os.killpg(process.pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-        child.wait()
+        process.wait()
 
 
 def environment(part: Part, site: Path) -> dict[str, str]:
-    """A part's environment: this checkout's xdevice, and a JAX that does not take most of the GPU's memory at once."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")}
-    path = os.pathsep.join(filter(None, (str(site), clean.get("PYTHONPATH"))))
-    clean |= {
+    """A part's environment, with this checkout's xdevice.
+
+    JAX does not reserve most of the GPU's memory when it starts.
+    """
+    variables = {
+        name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")
+    }
+    path = os.pathsep.join(filter(None, (str(site), variables.get("PYTHONPATH"))))
+    variables |= {
         "PYTHONPATH": path,
         "PYTHONFAULTHANDLER": "1",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
     }
-    clean["XDEVICE_BACKEND"] = part.backend
-    return clean | ({"XDEVICE_VIRTUAL_GPUS": "2"} if part.virtual else {})
+    variables["XDEVICE_BACKEND"] = part.backend
+    if part.virtual:
+        variables["XDEVICE_VIRTUAL_GPUS"] = "2"
+    return variables
 
 
 def lay_out(site: Path, wheels: Path | None) -> None:
-    """xdevice as its wheel has it, from this checkout, and the wheels given."""
+    """Put xdevice into the folder as its wheel has it, and unpack the wheels there."""
     import tomllib  # of Python 3.11
 
-    for wheel in sorted(wheels.glob("*.whl")) if wheels else ():
-        with zipfile.ZipFile(wheel) as archive:
-            archive.extractall(site)
+    if wheels is not None:
+        for wheel in sorted(wheels.glob("*.whl")):
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site)
     ignored = shutil.ignore_patterns("__pycache__")
-    shutil.copytree(ROOT / "xdevice", site / "xdevice", ignore=ignored, dirs_exist_ok=True)
-    shutil.copytree(
-        ROOT / "backends", site / "xdevice" / "backends", ignore=ignored, dirs_exist_ok=True
-    )
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    project = settings["project"]
+    for package, folder in settings["tool"]["setuptools"]["package-dir"].items():
+        destination = site.joinpath(*package.split("."))
+        shutil.copytree(ROOT / folder, destination, ignore=ignored, dirs_exist_ok=True)
     info = site / f"{project['name'].replace('-', '_')}-0.dist-info"
     info.mkdir(exist_ok=True)
     (info / "METADATA").write_text(
         f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: 0\n", encoding="utf-8"
     )
-    groups = [f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in entries.items())
-              for group, entries in project["entry-points"].items()]  # fmt: skip
-    (info / "entry_points.txt").write_text("\n".join(groups), encoding="utf-8")
+    lines: list[str] = []
+    for group, entries in project["entry-points"].items():
+        lines.append(f"[{group}]")
+        lines += [f"{name} = {value}" for name, value in entries.items()]
+    (info / "entry_points.txt").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 
 def options() -> argparse.Namespace:
@@ -263,46 +290,51 @@ def options() -> argparse.Namespace:
     parser.add_argument(
         "--select", metavar="EXPRESSION", help="the tests whose names match, as pytest -k"
     )
-    asked = parser.parse_args()
-    asked.parts, asked.backend = asked.parts.split(","), asked.backend.split(",")
-    wrong = [name for name in asked.parts if name not in LIMITS]
-    if wrong:
-        parser.error(f"no part {wrong[0]!r}; there are {', '.join(LIMITS)}")
-    if asked.wheels and not list(asked.wheels.glob("*.whl")):
-        parser.error(f"no wheels in '{asked.wheels}'")
-    return asked
+    arguments = parser.parse_args()
+    arguments.parts = arguments.parts.split(",")
+    arguments.backend = arguments.backend.split(",")
+    unknown_parts = [name for name in arguments.parts if name not in LIMITS]
+    if unknown_parts:
+        parser.error(f"no part {unknown_parts[0]!r}; there are {', '.join(LIMITS)}")
+    if arguments.wheels and not list(arguments.wheels.glob("*.whl")):
+        parser.error(f"no wheels in '{arguments.wheels}'")
+    return arguments
+
+
+def reason_for_no_gpu(backend: str, outcomes: list[Outcome]) -> str | None:
+    """Why the framework sees no GPU, if an earlier part has found out; else ``None``."""
+    for outcome in outcomes:
+        if outcome.backend == backend and "no_gpu" in outcome.results:
+            reason: str = outcome.results["no_gpu"]
+            return reason
+    return None
 
 
 def main() -> int:
-    asked = options()
-    out = asked.out.resolve()
+    arguments = options()
+    out = arguments.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    end = monotonic() + asked.minutes * 60
+    end = monotonic() + arguments.minutes * 60
     outcomes: list[Outcome] = []
     about = {
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "virtual": asked.virtual,
+        "virtual": arguments.virtual,
     }
     with tempfile.TemporaryDirectory() as folder:
-        lay_out(Path(folder), asked.wheels)
-        for part in parts(asked, out):
-            no_gpu = next(
-                (
-                    o.found["no_gpu"]
-                    for o in outcomes
-                    if o.backend == part.backend and "no_gpu" in o.found
-                ),
-                None,
-            )
-            if no_gpu:
-                outcomes.append(Outcome(part.name, part.backend, "skipped", no_gpu))
+        lay_out(Path(folder), arguments.wheels)
+        for part in parts(arguments, out):
+            reason = reason_for_no_gpu(part.backend, outcomes)
+            if reason is None:
+                outcome = run(part, Path(folder), out, end - monotonic())
             else:
-                outcomes.append(run(part, Path(folder), out, end - monotonic()))
-            print(report.headline(asdict(outcomes[-1])), file=sys.stderr, flush=True)
-            whole = {"about": about, "parts": [asdict(outcome) for outcome in outcomes]}
-            (out / "report.json").write_text(json.dumps(whole, indent=1), encoding="utf-8")
-            (out / "report.txt").write_text("\n".join(report.lines(whole)) + "\n", encoding="utf-8")
+                outcome = Outcome(part.name, part.backend, "skipped", reason)
+            outcomes.append(outcome)
+            print(report.headline(asdict(outcome)), file=sys.stderr, flush=True)
+            content = {"about": about, "parts": [asdict(outcome) for outcome in outcomes]}
+            (out / "report.json").write_text(json.dumps(content, indent=1), encoding="utf-8")
+            text = "\n".join([*report.lines(content), ""])
+            (out / "report.txt").write_text(text, encoding="utf-8")
     print((out / "report.txt").read_text(encoding="utf-8"))
     return int(any(outcome.status not in ("ok", "skipped") for outcome in outcomes))
 

@@ -13,8 +13,8 @@ from typing import Any
 from contenders import CONTENDERS, NATIVE, PEERS, QUESTIONS
 
 LEGEND = """\
-Ratios to the framework's own call in the same round: median ± half the distance between the quartiles.
-A dash: the library does not serve that framework, or has no such call."""
+Ratios to the framework's own call in the same round: median ± half the distance between the
+quartiles. A dash: the library does not support that framework, or has no such call."""
 
 DISTRIBUTIONS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
@@ -24,7 +24,7 @@ DISTRIBUTIONS = {
 
 @dataclass(frozen=True)
 class Result:
-    """What one contender took for one question; quartiles of its ratio to the native call."""
+    """The time of one contender for one question; quartiles of its ratio to the native call."""
 
     backend: str
     question: str
@@ -47,16 +47,23 @@ def quartiles_of_ratio(times: list[float], base: list[float] | None) -> list[flo
 
 def show(results: list[Result], missing: dict[str, str], markdown: bool) -> str:
     """The table, the verdict on each budget, and what is missing, as text."""
-    mark = "- " if markdown else ""
-    parts = [
-        (_markdown if markdown else _text)(list(_rows(results))),
-        LEGEND,
-        "\n".join(f"{mark}{line}" for line in _verdicts(results)),
-        "\n".join(f"{mark}no figure for {who}: {why}" for who, why in missing.items()),
-        f"{platform.python_implementation()} {platform.python_version()}, {os.cpu_count()} CPUs; "
-        + ", ".join(f"{name} {number}" for name, number in _versions(results).items()),
-    ]
-    return "\n\n".join(part for part in parts if part)
+    rows = list(_rows(results))
+    if markdown:
+        bullet = "- "
+        table = _markdown(rows)
+    else:
+        bullet = ""
+        table = _text(rows)
+    verdicts = [f"{bullet}{line}" for line in _verdicts(results)]
+    reasons = [f"{bullet}no figure for {name}: {reason}" for name, reason in missing.items()]
+    paragraphs = [table, LEGEND, "\n".join(verdicts), "\n".join(reasons), _machine(results)]
+    return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _machine(results: list[Result]) -> str:
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    packages = [f"{name} {number}" for name, number in _versions(results).items()]
+    return f"{python}, {os.cpu_count()} CPUs; {', '.join(packages)}"
 
 
 def as_json(results: list[Result], missing: dict[str, str]) -> dict[str, Any]:
@@ -69,7 +76,11 @@ def as_json(results: list[Result], missing: dict[str, str]) -> dict[str, Any]:
     return {
         "machine": machine,
         "versions": _versions(results),
-        "budget": {q.title: {"limit": q.limit, "against": q.against} for q in QUESTIONS if q.limit},
+        "budget": {
+            question.title: {"limit": question.limit, "against": question.against}
+            for question in QUESTIONS
+            if question.limit
+        },
         "results": [asdict(result) for result in results],
         "missing": missing,
     }
@@ -77,12 +88,14 @@ def as_json(results: list[Result], missing: dict[str, str]) -> dict[str, Any]:
 
 def _rows(results: list[Result]) -> Iterable[list[str]]:
     yield ["framework", "question", "native, ns", *CONTENDERS[1:]]
-    cells = {(r.backend, r.question, r.contender): r for r in results}
-    for backend in dict.fromkeys(r.backend for r in results):
+    result_of = {(result.backend, result.question, result.contender): result for result in results}
+    for backend in dict.fromkeys(result.backend for result in results):
         for question in QUESTIONS:
-            row = [cells.get((backend, question.title, contender)) for contender in CONTENDERS]
-            native = f"{row[0].ns:,.0f}" if row[0] else "–"
-            yield [backend, question.title, native, *map(_cell, row[1:])]
+            native, *other_results = [
+                result_of.get((backend, question.title, contender)) for contender in CONTENDERS
+            ]
+            native_time = "–" if native is None else f"{native.ns:,.0f}"
+            yield [backend, question.title, native_time, *map(_cell, other_results)]
 
 
 def _cell(result: Result | None) -> str:
@@ -96,11 +109,13 @@ def _cell(result: Result | None) -> str:
 
 def _text(rows: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    pad = [str.ljust, str.ljust] + [str.rjust] * (len(widths) - 2)
-    return "\n".join(
-        "  ".join(p(c, w) for p, c, w in zip(pad, row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    lines: list[str] = []
+    for row in rows:
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        for column in (0, 1):  # these are text, the others are numbers
+            cells[column] = row[column].ljust(widths[column])
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
 
 def _markdown(rows: list[list[str]]) -> str:
@@ -112,31 +127,36 @@ def _verdicts(results: list[Result]) -> Iterable[str]:
     for question in QUESTIONS:
         if question.limit is None:
             continue
-        ours = [r for r in results if (r.question, r.contender) == (question.title, "xdevice")]
-        judged = [
-            _verdict(question.limit, r.backend, r.against_budget)
-            for r in ours
-            if r.against_budget is not None
+        ratios = {
+            result.backend: result.against_budget
+            for result in results
+            if result.question == question.title and result.contender == "xdevice"
+        }
+        verdicts = [
+            _verdict(question.limit, backend, ratio)
+            for backend, ratio in ratios.items()
+            if ratio is not None
         ]
-        alone = [r.backend for r in ours if r.against_budget is None]
-        if alone:
-            judged.append(f"no {question.against} under {', '.join(alone)}")
-        yield f"budget, {question.title}, at most {question.limit:g} × {question.against}: {'; '.join(judged)}"
+        not_compared = [backend for backend, ratio in ratios.items() if ratio is None]
+        if not_compared:
+            verdicts.append(f"no {question.against} under {', '.join(not_compared)}")
+        budget = f"at most {question.limit:g} × {question.against}"
+        yield f"budget, {question.title}, {budget}: {'; '.join(verdicts)}"
 
 
 def _verdict(limit: float, backend: str, ratio: float) -> str:
-    return f"{backend} {ratio:.3g}, {'met' if ratio <= limit else 'missed'} by {abs(ratio / limit - 1):.1%}"
+    verdict = "met" if ratio <= limit else "missed"
+    return f"{backend} {ratio:.3g}, {verdict} by {abs(ratio / limit - 1):.1%}"
 
 
 def _versions(results: list[Result]) -> dict[str, str]:
-    packages = [r.backend for r in results if r.backend in NATIVE] + [
-        p.package for p in PEERS.values()
-    ]
-    found = {}
+    packages = [result.backend for result in results if result.backend in NATIVE]
+    packages += [peer.package for peer in PEERS.values()]
+    versions: dict[str, str] = {}
     for package in dict.fromkeys(packages):
-        for name in DISTRIBUTIONS.get(package, (package,)):
+        for distribution in DISTRIBUTIONS.get(package, (package,)):
             try:
-                found[package] = version(name)
+                versions[package] = version(distribution)
             except PackageNotFoundError:
                 continue
-    return found
+    return versions

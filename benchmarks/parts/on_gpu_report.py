@@ -87,8 +87,8 @@ def headline(outcome: dict[str, Any]) -> str:
     """The part, how it ended, and why."""
     title = f"{outcome['name']} {outcome['backend']}".strip()
     text = f"{title}: {outcome['status']}, {outcome['seconds']:.0f} s"
-    if outcome["why"]:
-        text += f": {outcome['why']}"
+    if outcome["reason"]:
+        text += f": {outcome['reason']}"
     return text
 
 
@@ -100,7 +100,7 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
     for part in report["parts"]:
         yield ""
         yield f"== {headline(part)}"
-        yield from _DETAILS[part["name"]](part["found"])
+        yield from _DETAILS[part["name"]](part["results"])
 
 
 def _values(results: Results) -> Iterator[str]:

@@ -36,7 +36,7 @@ def test_every_part_reports_and_memory_that_runs_out_is_recovered(backend, on_gp
     parts, text = on_gpu("--virtual", "--backend", backend, "--select", "test_counting", status=0)
     assert [name for name, _ in parts] == PARTS
     assert {part["status"] for part in parts.values()} == {"ok"}
-    found = {name: part["found"] for (name, _), part in parts.items()}
+    found = {name: part["results"] for (name, _), part in parts.items()}
     assert found["tests"]["passed"] >= 1
     assert found["tests"]["failed"] == 0
     rows = {row["label"]: row for row in found["transfers"]["rows"]}
@@ -58,7 +58,7 @@ def test_a_framework_without_a_gpu_is_skipped_and_the_report_says_why(on_gpu):
     for name, why in (("numpy", "numpy sees no GPU: "), ("ghost", "no backend 'ghost'")):
         for part in ("transfers", "bench"):
             assert parts[part, name]["status"] == "skipped"
-            assert why in parts[part, name]["why"]
+            assert why in parts[part, name]["reason"]
     assert "transfers numpy: skipped" in text
 
 
@@ -70,9 +70,9 @@ def test_a_framework_that_crashes_does_not_stop_the_others(on_gpu, tmp_path):
     )
     for part in ("machine", "transfers"):
         assert parts[part, "jax"]["status"] == "crashed"
-        assert "SIGABRT" in parts[part, "jax"]["why"]
+        assert "SIGABRT" in parts[part, "jax"]["reason"]
     assert parts["machine", "numpy"]["status"] == "ok"
-    assert parts["machine", "numpy"]["found"]["rows"]
+    assert parts["machine", "numpy"]["results"]["rows"]
 
 
 def test_a_part_that_hangs_is_ended_and_what_it_told_is_kept(on_gpu, tmp_path):
@@ -81,9 +81,9 @@ def test_a_part_that_hangs_is_ended_and_what_it_told_is_kept(on_gpu, tmp_path):
     arguments = ("--parts", "machine", "--wheels", tmp_path, "--minutes", "0.15")
     parts, _ = on_gpu("--backend", "jax,numpy", *arguments, status=1)
     assert parts["machine", "jax"]["status"] == "timed out"
-    assert parts["machine", "jax"]["found"]["rows"][0]["label"] == "CPU"
+    assert parts["machine", "jax"]["results"]["rows"][0]["label"] == "CPU"
     assert parts["machine", "numpy"]["status"] == "skipped"
-    assert "no time was left" in parts["machine", "numpy"]["why"]
+    assert "no time was left" in parts["machine", "numpy"]["reason"]
 
 
 def test_a_part_that_is_not_known_is_a_mistake():
