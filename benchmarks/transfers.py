@@ -1,11 +1,12 @@
-"""What copies cost, and what hides them: single, many at once, ahead of computing; and what it costs to watch them.
+"""The time of copies: of one tensor, of many, and of copies that overlap with computations.
 
     python benchmarks/transfers.py --backend torch,jax --rounds 11 --plot transfers.svg --markdown
     XDEVICE_VIRTUAL_BUS=16GB/s,10us python benchmarks/transfers.py --backend torch
 
-On a real GPU where there is one, else on a virtual one, whose copies are copies in the host's memory. As in
-`overhead.py`, the contenders take turns in an order shuffled anew in each round, and a ratio is the median over the
-rounds' own ratios: to the framework's own call, or to what the section says.
+The last section measures the overhead of `watch_transfers`. The script uses a real GPU if there is
+one, else a virtual one, whose copies are copies in the host's memory. As in `overhead.py`, the
+contenders take turns in a new random order in each round. A ratio is the median over the rounds'
+ratios to the framework's own call, or to the contender that the section says.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from importlib import import_module
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from contenders import NATIVE
 from report import quartiles_of_ratio
 
 import xdevice
-from xdevice import machine
+from xdevice import Device, machine
 from xdevice.kit.units import size as written
 from xdevice.parallel.vectors import moved, packs_of
 from xdevice.virtual import bus as buses
@@ -38,16 +39,28 @@ MANY = (4, 16, 64)
 """Numbers of tensors that are sent one by one, or as one vector."""
 
 SLICE = 2e-3
-"""Seconds for which a contender is repeated between two looks at the clock."""
+"""Seconds for which a contender is repeated between two readings of the clock."""
 
-LENET = {"W1": (20, 1, 3, 3), "b1": (20,), "W2": (50, 20, 5, 5), "b2": (50,),
-         "W3": (800, 128), "b3": (128,), "W4": (128, 10), "b4": (10,)}  # fmt: skip
+LENET = {
+    "W1": (20, 1, 3, 3),
+    "b1": (20,),
+    "W2": (50, 20, 5, 5),
+    "b2": (50,),
+    "W3": (800, 128),
+    "b3": (128,),
+    "W4": (128, 10),
+    "b4": (10,),
+}
 
-Call = Callable[[], Any]
+Tensor: TypeAlias = Any
+Call: TypeAlias = Callable[[], Any]
 
 
 class Row(NamedTuple):
-    """One contender's seconds, round by round, and its ratio to the first contender of the row's section and size."""
+    """One contender's seconds, round by round.
+
+    The ratio is that to the first contender of the same section and size.
+    """
 
     backend: str
     section: str
@@ -61,8 +74,11 @@ class Bench:
     """The measurements under one framework."""
 
     def __init__(self, name: str, rounds: int, largest: int) -> None:
-        self.name, self.rounds, self.largest = name, rounds, largest
-        self.gpu, self.missing = xdevice.gpu(0), dict[str, str]()
+        self.name = name
+        self.rounds = rounds
+        self.largest = largest  # bytes of one tensor
+        self.gpu = xdevice.gpu(0)
+        self.missing: dict[str, str] = {}  # why a contender has no figure
 
     def run(self) -> Iterator[Row]:
         """All rows."""
@@ -78,56 +94,68 @@ class Bench:
         yield from self.rows("LeNet step", 0, self.watching())
 
     def rows(self, section: str, nbytes: int, contenders: dict[str, Call]) -> Iterator[Row]:
-        """The contenders in turn; what fails is missing, with the reason."""
+        """Measure the contenders in turn. One that fails has no row; `missing` has the reason."""
         print(f"{self.name}: {section}, {written(nbytes)}", file=sys.stderr)
         repeats: dict[str, int] = {}
-        for who, call in contenders.items():
+        for name, call in contenders.items():
             try:
                 call()
-                repeats[who] = max(1, round(SLICE / max(timed(call, 1), 1e-9)))
+                repeats[name] = max(1, round(SLICE / max(timed(call, 1), 1e-9)))
             except Exception as error:  # the others can still be measured
-                self.missing[f"{who}, {section}, under {self.name}"] = (
-                    f"{type(error).__name__}: {error}".split("\n")[0]
-                )
-        taken: dict[str, list[float]] = {who: [] for who in repeats}
-        shuffled = random.Random(0)
+                reason = first_line(f"{type(error).__name__}: {error}")
+                self.missing[f"{name}, {section}, under {self.name}"] = reason
+        times_of: dict[str, list[float]] = {name: [] for name in repeats}
+        generator = random.Random(0)
         for _ in range(self.rounds):
-            for who in shuffled.sample(list(repeats), len(repeats)):
-                taken[who].append(timed(contenders[who], repeats[who]))
-        base = next(iter(taken.values()), None)
-        for who, seconds in taken.items():
-            ratio = [each or 0.0 for each in quartiles_of_ratio(seconds, base)]
-            yield Row(self.name, section, nbytes, who, seconds, ratio)
+            for name in generator.sample(list(repeats), len(repeats)):
+                times_of[name].append(timed(contenders[name], repeats[name]))
+        base = next(iter(times_of.values()), None)
+        for name, times in times_of.items():
+            ratio = [quartile or 0.0 for quartile in quartiles_of_ratio(times, base)]
+            yield Row(self.name, section, nbytes, name, times, ratio)
 
-    def one(self, x: Any, there: Any) -> dict[str, Call]:
-        """A tensor, from where it is."""
+    def one(self, x: Tensor, destination: Device) -> dict[str, Call]:
+        """Copies of one tensor."""
         source = np.ones(x.shape, "float32")
         target = np.empty_like(source)
-        native = NATIVE[self.name]["to_device"]
-        contenders = {"native": self.call(native, x, xdevice.native(there), vars(xdevice.backend().framework)),
-                      "to_device": self.call("to_device(x, here)", x, there, vars(xdevice)),
-                      "limit: memcpy": lambda: np.copyto(target, source)}  # fmt: skip
-        if there.kind != "cpu" and hasattr(x, "pin_memory"):
+        statement = NATIVE[self.name]["to_device"]
+        native_destination = xdevice.native(destination)
+        framework = vars(xdevice.backend().framework)
+        contenders = {
+            "native": self.call(statement, x, native_destination, framework),
+            "to_device": self.call("to_device(x, here)", x, destination, vars(xdevice)),
+            "limit: memcpy": lambda: np.copyto(target, source),
+        }
+        if destination.kind != "cpu" and hasattr(x, "pin_memory"):
             try:
                 pinned = x.pin_memory()
-                statement = "to_device(x, here, non_blocking=True)"
-                contenders["to_device, pinned"] = self.call(statement, pinned, there, vars(xdevice))
             except RuntimeError as error:  # there is no GPU, and virtual ones do not stand in
-                self.missing[f"pinned memory under {self.name}"] = str(error).split(
-                    "\n", maxsplit=1
-                )[0]
+                self.missing[f"pinned memory under {self.name}"] = first_line(str(error))
+            else:
+                statement = "to_device(x, here, non_blocking=True)"
+                call = self.call(statement, pinned, destination, vars(xdevice))
+                contenders["to_device, pinned"] = call
         return contenders
 
-    def call(self, statement: str, x: Any, here: Any, names: dict[str, Any]) -> Call:
+    def call(self, statement: str, x: Tensor, here: Any, names: dict[str, Any]) -> Call:
         """The statement as a function, followed by the framework's own way to wait for a copy."""
-        default = "" if xdevice.properties(self.gpu)["virtual"] else "; wait_for(gpu)"
-        own = {**names, "x": x, "here": here, "wait_for": xdevice.synchronize, "gpu": self.gpu}
-        exec(f"def call():\n    {statement}{NATIVE[self.name].get('wait', default)}", own)
-        call: Call = own["call"]
+        wait = "; wait_for(gpu)"
+        if xdevice.properties(self.gpu)["virtual"]:
+            wait = ""
+        wait = NATIVE[self.name].get("wait", wait)
+        variables = {
+            **names,
+            "x": x,
+            "here": here,
+            "wait_for": xdevice.synchronize,
+            "gpu": self.gpu,
+        }
+        exec(f"def call():\n    {statement}{wait}", variables)
+        call: Call = variables["call"]
         return call
 
     def many(self, number: int, nbytes: int) -> dict[str, Call]:
-        """So many tensors of so many bytes each: moved one by one, and as one vector."""
+        """Copies of several tensors of so many bytes each: one by one, and as one vector."""
         tensors = [xdevice.ones(nbytes // 4, dtype="float32", device="cpu") for _ in range(number)]
 
         def coalesced() -> Any:
@@ -144,57 +172,55 @@ class Bench:
         return [np.full((n, n), i / n, "float32") for i in range(16)]
 
     def loaders(self) -> dict[str, Call]:
-        """A product with each of some batches, which come from the host."""
+        """Matrix products with batches that come from the host."""
         batches = [xdevice.tensor(batch) for batch in self.batches()]
         batches = [xdevice.to_device(batch, "cpu") for batch in batches]
-        there = [xdevice.to_device(batch, self.gpu) for batch in batches]
+        batches_on_gpu = [xdevice.to_device(batch, self.gpu) for batch in batches]
         w = xdevice.rand((64, batches[0].shape[0]), device=self.gpu)
 
         def epoch(loader: Callable[[], Any]) -> Call:
             def run() -> Any:
                 with self.gpu:
                     for batch in loader():
-                        kept = w @ batch
-                    return waited(kept)
+                        product = w @ batch
+                    return waited(product)
 
             return run
 
         contenders = {
             "to_device": epoch(lambda: (xdevice.to_device(batch, self.gpu) for batch in batches)),
             "prefetch": epoch(lambda: xdevice.prefetch(batches, self.gpu)),
-            "limit: there already": epoch(lambda: there),
+            "limit: there already": epoch(lambda: batches_on_gpu),
         }
-        for who, make in peers(batches, xdevice.native(self.gpu)).items():
+        for name, make_loader in peers(batches, xdevice.native(self.gpu)).items():
+            if self.name != "torch":
+                self.missing[f"{name} under {self.name}"] = "it loads for torch only"
+                continue
             try:
-                if self.name != "torch":
-                    raise NotImplementedError("it loads for torch only")
-                contenders[who] = epoch(make())
-            except (ImportError, NotImplementedError) as error:
-                reason = (
-                    f"{error.name} is not installed"
-                    if isinstance(error, ImportError)
-                    else str(error)
-                )
-                self.missing[f"{who} under {self.name}"] = reason
+                contenders[name] = epoch(make_loader())
+            except ImportError as error:
+                self.missing[f"{name} under {self.name}"] = f"{error.name} is not installed"
         return contenders
 
     def watching(self) -> dict[str, Call]:
-        """A step of the lesson's network, with nothing watched and within a block."""
+        """Steps of the lesson's network, without and within `watch_transfers`."""
         loss = import_module(f"scaling_native.{self.name}").loss
-        numbers = np.random.default_rng(0)
+        generator = np.random.default_rng(0)
+        arrays = {name: generator.random(shape, "float32") / 100 for name, shape in LENET.items()}
+        images = generator.random((32, 1, 28, 28), "float32")
+        labels = generator.integers(0, 10, (32, 1))
         with self.gpu:
             params = {
-                k: xdevice.tensor(numbers.random(s, "float32") / 100, device=self.gpu)
-                for k, s in LENET.items()
+                name: xdevice.tensor(array, device=self.gpu) for name, array in arrays.items()
             }
-            x = xdevice.tensor(numbers.random((32, 1, 28, 28), "float32"), device=self.gpu)
-            y = xdevice.tensor(numbers.integers(0, 10, (32, 1)), device=self.gpu)
+            x = xdevice.tensor(images, device=self.gpu)
+            y = xdevice.tensor(labels, device=self.gpu)
         gradients = xdevice.value_and_grad(loss)
 
         def step() -> Any:
             with self.gpu:
-                _, found = gradients(params, x, y)
-                return waited({name: w - 0.1 * found[name] for name, w in params.items()})
+                _, gradient_of = gradients(params, x, y)
+                return waited({name: w - 0.1 * gradient_of[name] for name, w in params.items()})
 
         def steps() -> None:
             for _ in range(10):
@@ -227,9 +253,13 @@ def peers(batches: list[Any], device: Any) -> dict[str, Callable[[], Callable[[]
 
 
 def waited(result: Any) -> Any:
-    """The result, once the GPU has it: JAX and MXNet return before."""
+    """The result, once the GPU has computed it: calls of JAX and MXNet return earlier."""
     xdevice.synchronize()
     return result
+
+
+def first_line(text: str) -> str:
+    return text.partition("\n")[0]
 
 
 def timed(call: Call, times: int) -> float:
@@ -246,16 +276,24 @@ def table(rows: list[Row], markdown: bool) -> str:
     for row in rows:
         low, middle, high = row.ratio
         seconds = median(row.seconds)
-        rate = f"{row.nbytes / seconds / 1e9:.3g}" if row.section.startswith("to ") else ""
-        lines.append([row.backend, row.section, written(row.nbytes) if row.nbytes else "", row.contender,
-                      f"{seconds * 1e6:,.1f}", f"{middle:.2f} ± {(high - low) / 2:.2f}", rate])  # fmt: skip
+        rate = ""
+        if row.section.startswith("to "):
+            rate = f"{row.nbytes / seconds / 1e9:.3g}"
+        nbytes = ""
+        if row.nbytes:
+            nbytes = written(row.nbytes)
+        time = f"{seconds * 1e6:,.1f}"
+        ratio = f"{middle:.2f} ± {(high - low) / 2:.2f}"
+        lines.append([row.backend, row.section, nbytes, row.contender, time, ratio, rate])
     if markdown:
         lines.insert(1, ["---", "---", "---:", "---", "---:", "---:", "---:"])
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
-    )
+    return "\n".join(_padded(line, widths) for line in lines)
+
+
+def _padded(cells: list[str], widths: list[int]) -> str:
+    return "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def plot(rows: list[Row], file: Path) -> None:
@@ -273,23 +311,27 @@ def plot(rows: list[Row], file: Path) -> None:
         rates.loglog(*zip(*points, strict=True), marker="o", label=label)
     rates.set(xlabel="bytes", ylabel="GB/s", title="one tensor to the GPU")
     rates.legend(fontsize=7)
-    others = [row for row in rows if not row.section.startswith("to ") and row.ratio[1] != 1]
-    labels = [
-        f"{r.backend}: {r.section}{f', {written(r.nbytes)}' if r.nbytes else ''}, {r.contender}"
-        for r in others
-    ]
-    ratios.barh(labels[::-1], [row.ratio[1] for row in others][::-1])
+    compared = [row for row in rows if not row.section.startswith("to ") and row.ratio[1] != 1]
+    compared.reverse()  # bars are drawn from below
+    ratios.barh([_label(row) for row in compared], [row.ratio[1] for row in compared])
     ratios.axvline(1, color="black", linewidth=0.8)
-    ratios.set_title("time, beside the first contender's")
+    ratios.set_title("time, relative to the first contender's")
     ratios.tick_params(axis="y", labelsize=6)
     figure.savefig(file)
 
 
+def _label(row: Row) -> str:
+    words = [row.section, row.contender]
+    if row.nbytes:
+        words.insert(1, written(row.nbytes))
+    return f"{row.backend}: {', '.join(words)}"
+
+
 def main() -> None:
-    able = [name for name in xdevice.available() if name in NATIVE and name != "numpy"]
-    parser = argparse.ArgumentParser(description="What copies cost, and what hides them.")
+    backends = [name for name in xdevice.available() if name in NATIVE and name != "numpy"]
+    parser = argparse.ArgumentParser(description="The time of copies, and of copies that overlap.")
     parser.add_argument(
-        "--backend", default=",".join(able), help="a,b,c; all that are installed and have GPUs"
+        "--backend", default=",".join(backends), help="a,b,c; all that are installed and have GPUs"
     )
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--quick", action="store_true", help="two rounds, and at most 64 KiB")
@@ -299,37 +341,38 @@ def main() -> None:
     parser.add_argument(
         "--markdown", action="store_true", help="print the table as docs/project/costs.md has it"
     )
-    asked = parser.parse_args()
-    if asked.rounds < 2:
-        parser.error(f"--rounds {asked.rounds} gives no spread; at least 2")
-    rows, missing = list[Row](), dict[str, str]()
+    arguments = parser.parse_args()
+    if arguments.rounds < 2:
+        parser.error(f"--rounds {arguments.rounds} gives no spread; at least 2")
+    rows: list[Row] = []
+    missing: dict[str, str] = {}
+    rounds = arguments.rounds
+    largest = arguments.largest
+    if arguments.quick:
+        rounds = 2
+        largest = 2**16
     try:
-        for name in dict.fromkeys(asked.backend.split(",")):
+        for name in dict.fromkeys(arguments.backend.split(",")):
             with xdevice.using(name):
                 if not machine.gpus()["gpus"]:
                     xdevice.virtual_gpus(1)
-                bench = Bench(
-                    name,
-                    2 if asked.quick else asked.rounds,
-                    2**16 if asked.quick else asked.largest,
-                )
+                bench = Bench(name, rounds, largest)
                 rows += bench.run()
                 missing |= bench.missing
                 device = xdevice.properties(bench.gpu)["name"]
     except xdevice.XDeviceError as error:
         parser.error(str(error))
-    print(table(rows, asked.markdown))
-    print(
-        f"\non {device}; "
-        + (f"bus: {buses.requested()}" if buses.requested() else "no bus is stated")
-    )
-    print("\n".join(f"no figure for {who}: {why}" for who, why in missing.items()))
-    if asked.json:
-        asked.json.write_text(
-            json.dumps([row._asdict() for row in rows], indent=1), encoding="utf-8"
-        )
-    if asked.plot:
-        plot(rows, asked.plot)
+    print(table(rows, arguments.markdown))
+    bus = "no bus is stated"
+    if buses.requested():
+        bus = f"bus: {buses.requested()}"
+    print(f"\non {device}; {bus}")
+    print("\n".join(f"no figure for {name}: {reason}" for name, reason in missing.items()))
+    if arguments.json:
+        content = [row._asdict() for row in rows]
+        arguments.json.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    if arguments.plot:
+        plot(rows, arguments.plot)
 
 
 if __name__ == "__main__":
