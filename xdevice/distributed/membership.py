@@ -286,7 +286,10 @@ class Membership:
         """Where this process is, and how long its engine has worked and may still work."""
         failed = self._failed_work
         if failed is not None:
-            answer: dict[str, Any] = {"where": f"inside {failed.work.name}", "engine_error": failed.error}
+            answer: dict[str, Any] = {
+                "where": f"inside {failed.work.name}",
+                "engine_error": failed.error,
+            }
             if failed.is_timed_out:
                 answer["engine"] = [failed.work.seconds, 0.0]
             return answer
