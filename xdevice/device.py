@@ -227,7 +227,7 @@ def any_kind(word: str) -> str:
     return kind
 
 
-def check_index(index: Any) -> int:
+def check_index(index: object) -> int:
     """The index as an int, if it can be one of a device."""
     number = as_integer(index)
     if number is None:
@@ -282,7 +282,7 @@ def as_integer(value: Any) -> int | None:
         return None
 
 
-def whole_number(value: Any, message: str, least: int = 0, end: float = float("inf")) -> int:
+def whole_number(value: object, message: str, least: int = 0, end: float = float("inf")) -> int:
     """The value as an int from ``least`` to below ``end``.
 
     Else an error with that message.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias, TypedDict, TypeVar
 
     T = TypeVar("T")
+    Nvml: TypeAlias = Any  # the module ``pynvml``
     NvmlDevice: TypeAlias = Any  # a handle of NVML's, which has no Python type
 
     class Gpu(TypedDict):
@@ -196,12 +197,12 @@ def _gpu(maker: str, index: int, name: str | None = None, uuid: str | None = Non
 # NVIDIA's, through NVML
 
 
-def _open_nvml() -> tuple[Any, str | None]:
+def _open_nvml() -> tuple[Nvml | None, str | None]:
     """NVML's module, initialized, if there is one.
 
     And NVML's error, if it gave one.
     """
-    nvml: Any = _import_optional("pynvml")
+    nvml: Nvml = _import_optional("pynvml")
     if nvml is None:
         return None, None
     try:
@@ -228,7 +229,7 @@ def _nvml_gpus() -> tuple[list[Gpu], dict[str, str | None], str | None]:
         nvml.nvmlShutdown()
 
 
-def _nvml_gpu(nvml: Any, index: int) -> Gpu:
+def _nvml_gpu(nvml: Nvml, index: int) -> Gpu:
     handle = _answer(nvml, nvml.nvmlDeviceGetHandleByIndex, index)
     if handle is None:  # it has fallen off the bus, or this user may not open it
         return _gpu("nvidia", index)
@@ -245,7 +246,7 @@ def _nvml_gpu(nvml: Any, index: int) -> Gpu:
     return gpu
 
 
-def _answer(nvml: Any, query: Callable[..., T], *args: NvmlDevice) -> T | None:
+def _answer(nvml: Nvml, query: Callable[..., T], *args: NvmlDevice) -> T | None:
     """NVML's answer.
 
     ``None`` if this GPU or driver cannot answer the query.

@@ -4,10 +4,9 @@
 # pyright: reportReturnType=false
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypedDict
+from typing import Any, Protocol, TypeAlias, TypedDict
 
-from xdevice.contract.native import NativeDevice
+from xdevice.contract.native import Block, NativeDevice
 from xdevice.device import Device
 
 __all__ = [
@@ -22,6 +21,9 @@ __all__ = [
     "Races",
     "Virtual",
 ]
+
+Recipe: TypeAlias = Any
+"""An `xdevice.virtual.plugins.Recipe`, or ``None``."""
 
 
 class Build(TypedDict):
@@ -88,7 +90,7 @@ class Hardware(Protocol):
         spelling. For a string of another framework, return ``Device(native)``.
         """
 
-    def scope(self, device: Device) -> AbstractContextManager[Any]:
+    def scope(self, device: Device) -> Block:
         """A new native context, in which native factories use the device."""
 
     def synchronize(self, devices: Sequence[Device]) -> None:
@@ -144,8 +146,8 @@ class Virtual(Preparation, Protocol):
         virtual GPUs.
         """
 
-    def recipe(self) -> Any:
-        """How the plug-in is compiled, an `xdevice.virtual.plugins.Recipe`.
+    def recipe(self) -> Recipe:
+        """How the plug-in is compiled.
 
         ``None`` if no plug-in is needed. Raises `NotSupportedError` if this
         version of the framework, or this system, cannot have virtual GPUs.
@@ -166,7 +168,7 @@ class Races(Preparation, Protocol):
 class Mixing(Preparation, Protocol):
     """Operations on tensors of several devices."""
 
-    def forbid(self) -> AbstractContextManager[Any]:
+    def forbid(self) -> Block:
         """A context in which such an operation raises `MixedDeviceError`.
 
         In every thread, if that is possible.

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
-from xdevice.contract.native import Model, NativeDtype, Node, Tensor, Vector
+from xdevice.contract.native import Block, Function, Model, NativeDtype, Node, Tensor, Vector
 from xdevice.device import Device
 
 if TYPE_CHECKING:
     import numpy as np
+
+    NumpyArray: TypeAlias = np.ndarray[Any, Any]
 
 __all__ = [
     "Call",
@@ -49,13 +50,33 @@ A ``tensor`` or parameter, a ``model`` or another object with tensors, a native
 ``device``, or ``data``, which has no tensors: a dtype, a shape, a layout.
 """
 
-NodeParts: TypeAlias = tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]
+Children: TypeAlias = list[Any]
+"""The parts of a node: tensors, other nodes and plain data."""
+
+NodeParts: TypeAlias = tuple[Children, list[str], Callable[[Children], Node], object]
 """A node's children, their paths, a function, and the node's static fields.
 
 A path is what is written after the node for the child: ``.x``, ``[0]``. The
 function rebuilds the node from new children. The static fields stay as they
 are.
 """
+
+TensorData: TypeAlias = Any
+"""Numbers, nested sequences, a NumPy array, or a tensor of the framework."""
+
+Number: TypeAlias = Any
+"""A number of Python, NumPy or the framework."""
+
+Exporter: TypeAlias = Any
+"""An object with ``__dlpack__``."""
+
+Arguments: TypeAlias = Sequence[Any]
+Options: TypeAlias = dict[str, Any]
+OtherResults: TypeAlias = Any
+"""What a differentiated function returns beside its value."""
+
+Names: TypeAlias = Mapping[str, Any]
+"""Functions, dtypes and constants by name."""
 
 
 class Placement(Protocol):
@@ -148,7 +169,7 @@ class Compiling(Protocol):
 class Following(Protocol):
     """Compiled functions that can follow a scope which is not a native one."""
 
-    def follow(self, missing: Callable[[], AbstractContextManager[Any] | None]) -> None:
+    def follow(self, missing: Callable[[], Block | None]) -> None:
         """From now on, call compiled functions within ``missing()``.
 
         Each call is within the context that ``missing`` returns then.
@@ -176,7 +197,7 @@ class Creation(Protocol):
         ``None`` if the framework has none.
         """
 
-    def tensor(self, data: Any, dtype: NativeDtype, device: Device | None) -> Tensor:
+    def tensor(self, data: TensorData, dtype: NativeDtype, device: Device | None) -> Tensor:
         """A tensor with a copy of the data.
 
         The data are numbers, nested sequences, a NumPy array, or a tensor of
@@ -191,10 +212,15 @@ class Creation(Protocol):
     ) -> Tensor: ...
     def ones(self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None) -> Tensor: ...
     def full(
-        self, shape: tuple[int, ...], value: Any, dtype: NativeDtype, device: Device | None
+        self, shape: tuple[int, ...], value: Number, dtype: NativeDtype, device: Device | None
     ) -> Tensor: ...
     def arange(
-        self, start: Any, stop: Any, step: Any, dtype: NativeDtype, device: Device | None
+        self,
+        start: Number,
+        stop: Number,
+        step: Number,
+        dtype: NativeDtype,
+        device: Device | None,
     ) -> Tensor: ...
     def rand(self, shape: tuple[int, ...], dtype: NativeDtype, device: Device | None) -> Tensor: ...
     def randn(
@@ -207,21 +233,21 @@ class Creation(Protocol):
 class Exchange(Protocol):
     """Copies of tensors in NumPy."""
 
-    def to_numpy(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+    def to_numpy(self, tensor: Tensor) -> NumpyArray:
         """A writable NumPy array that shares no memory with the tensor."""
 
 
 class Sharing(Protocol):
     """Memory on the CPU that frameworks share, through DLPack."""
 
-    def export(self, tensor: Tensor) -> tuple[Any, bool] | None:
+    def export(self, tensor: Tensor) -> tuple[Exporter, bool] | None:
         """An object with ``__dlpack__`` for the memory of a tensor on the CPU.
 
         Also whether the tensor may be written. ``None`` if the memory cannot
         be shared safely.
         """
 
-    def adopt(self, exporter: Any, writable: bool) -> Tensor | None:
+    def adopt(self, exporter: Exporter, writable: bool) -> Tensor | None:
         """A tensor on the memory that `export` exported.
 
         ``None`` if a copy would be needed.
@@ -238,7 +264,7 @@ class Differentiation(Protocol):
     It is hashable and does not contain the function.
     """
 
-    def bind(self, fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
+    def bind(self, fn: Function, args: Arguments, kwargs: Options) -> Call:
         """The call of a function, to be differentiated in this way."""
 
 
@@ -248,9 +274,9 @@ class Call(Protocol):
     A call replaces the tensors to differentiate for.
     """
 
-    fn: Callable[..., Any]
-    args: Sequence[Any]
-    kwargs: dict[str, Any]
+    fn: Function
+    args: Arguments
+    kwargs: Options
 
     @property
     def how(self) -> Differentiation: ...
@@ -258,7 +284,7 @@ class Call(Protocol):
     def paths(self) -> list[str]:
         """The paths of the tensors to differentiate for, in order."""
 
-    def __call__(self, variables: list[Tensor]) -> tuple[Tensor, Any]:
+    def __call__(self, variables: list[Tensor]) -> tuple[Tensor, OtherResults]:
         """A tensor with one number, and the function's other results."""
 
 
@@ -273,7 +299,7 @@ class Gradients(Protocol):
 
     def value_and_gradients(
         self, call: Call, parameters: list[Tensor], nested: bool
-    ) -> tuple[Tensor, Any, list[Tensor]]:
+    ) -> tuple[Tensor, OtherResults, list[Tensor]]:
         """The value, the function's other results, and the gradients.
 
         ``call(variables)`` returns a tensor with one number, the value, and
@@ -335,7 +361,7 @@ class Collectives(Protocol):
         one length.
         """
 
-    def threads(self) -> Callable[[], AbstractContextManager[Any]] | None:
+    def threads(self) -> Callable[[], Block] | None:
         """A function whose contexts give another thread this thread's settings.
 
         ``None`` if several threads must not compute gradients at once.
@@ -360,7 +386,7 @@ class Packing(Protocol):
 class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
 
-    def namespace(self) -> Mapping[str, Any]:
+    def namespace(self) -> Names:
         """The framework's functions, dtypes and constants, by name.
 
         The names are in `xdevice.tensors.namespace.NAMES`.
@@ -382,23 +408,23 @@ class Fft(Maths, Protocol):
 class Extension:
     """An extension as an object, in place of a module with `Maths`."""
 
-    functions: Callable[[], Mapping[str, Any]]
-    own: ModuleType
+    functions: Callable[[], Names]
+    own_module: ModuleType
 
-    def namespace(self) -> Mapping[str, Any]:
+    def namespace(self) -> Names:
         return self.functions()
 
     def module(self) -> ModuleType:
-        return self.own
+        return self.own_module
 
 
 class Storage(Protocol):
     """The bits of dtypes that NumPy lacks: bfloat16, floats of 8 bits."""
 
-    def to_bits(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+    def to_bits(self, tensor: Tensor) -> NumpyArray:
         """The bytes of the values, in order, as NumPy's vector of uint8."""
 
     def from_bits(
-        self, bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: NativeDtype, device: Device
+        self, bits: NumpyArray, shape: tuple[int, ...], dtype: NativeDtype, device: Device
     ) -> Tensor:
         """A new tensor from the bytes that `to_bits` returned."""

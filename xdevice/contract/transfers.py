@@ -5,10 +5,10 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from xdevice.contract.devices import Preparation
-from xdevice.contract.native import Tensor
+from xdevice.contract.native import Block, Tensor
 from xdevice.device import Device
 
 __all__ = ["Arrivals", "Copy", "Event", "Kind", "Stream", "Streams", "Transfers", "Watcher"]
@@ -54,10 +54,14 @@ class Copy(NamedTuple):
     mark: int = 0  # of the values that the host sends, by `kit.marks`: equal ones share a mark
 
 
+ProgramPlace: TypeAlias = Any
+"""A place in the program, as `Watcher.here` returns it."""
+
+
 class Watcher(Protocol):
     """The object that an adapter notifies of copies."""
 
-    def see(self, copy: Copy, of: Any = None) -> None:
+    def see(self, copy: Copy, of: ProgramPlace = None) -> None:
         """Called before this thread makes a copy.
 
         ``of`` is the place that the thread works for, as `here` returned it;
@@ -65,7 +69,7 @@ class Watcher(Protocol):
         the adapter must not make it then.
         """
 
-    def here(self, kind: Kind = "gradient") -> Any:
+    def here(self, kind: Kind = "gradient") -> ProgramPlace:
         """This thread's place in the program, for a thread that works for it.
 
         The place has the levels that hold there.
@@ -81,7 +85,7 @@ class Watcher(Protocol):
 class Transfers(Preparation, Protocol):
     """Watching copies."""
 
-    def watch(self, watcher: Watcher) -> AbstractContextManager[Any]:
+    def watch(self, watcher: Watcher) -> Block:
         """A context that notifies the watcher of copies and optimizers' steps.
 
         It sees those of the whole process.
@@ -110,7 +114,7 @@ class Event(Protocol):
         """
 
 
-class Stream(AbstractContextManager[Any], Protocol):
+class Stream(AbstractContextManager[object], Protocol):
     """A queue of copies from the host to a device that computes meanwhile.
 
     As a context, it queues this thread's copies. It may be entered again.
