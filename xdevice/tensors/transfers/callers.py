@@ -49,8 +49,13 @@ class Loop(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """An instruction of the user's program."""
+    """An instruction of the user's program.
 
+    A frame's spot at its last copy is its trace function, see `turns`.
+    """
+
+    instruction: int
+    """Its offset in the code object."""
     place: Place
     called: str
     """The function or method that it calls, ``tolist``, or ``[]``; empty where it is not known."""
@@ -58,6 +63,10 @@ class Spot(NamedTuple):
     """Whether a comment in the line allows copies."""
     loops: tuple[Loop, ...]
     """The loops around it, the innermost first."""
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        """A debugger that started after the last copy calls this, once."""
+        frame.f_trace = None
 
 
 class Caller(NamedTuple):
@@ -138,7 +147,8 @@ def spot(frame: FrameType) -> Spot:
     place = Place(code.co_filename, frame.f_lineno)
     span = _span(code, instruction)
     spot_loops = tuple(Loop(place.file, *lines) for lines in loops(place, span))
-    new_spot = Spot(place, _called_name(code, span), is_allowed(place), spot_loops)
+    called = _called_name(code, span)
+    new_spot = Spot(instruction, place, called, is_allowed(place), spot_loops)
     _spots[key] = code, new_spot
     return new_spot
 

@@ -16,7 +16,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from types import FrameType
 
-from xdevice.tensors.transfers.callers import Caller, Loop
+from xdevice.tensors.transfers.callers import Caller, Loop, Spot
+from xdevice.tensors.transfers.syntax import Place
 
 
 class LoopTurns:
@@ -50,23 +51,17 @@ class LoopTurns:
             _remove_marks(innermost)
 
 
-class _Position:
-    """The mark of a frame, as its trace function: where the frame was at its last copy."""
-
-    __slots__ = ("instruction", "line")
-
-    def __init__(self, instruction: int, line: int) -> None:
-        self.instruction, self.line = instruction, line
-
-    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
-        """A debugger that started after the last copy calls this, once."""
-        frame.f_trace = None
+# The mark of a frame is the spot of its last copy. This one marks the frame
+# of a call that has made a copy, if the frame is not a caller in a loop.
+_CALLED = Spot(-1, Place("", 0), "", False, ())
 
 
 def _is_traceable(caller: Caller) -> bool:
     """Whether the frame can be in a new turn, and its ``f_trace`` is free."""
+    if not caller.spot.loops:
+        return False
     trace = caller.frame.f_trace
-    return bool(caller.spot.loops) and (trace is None or isinstance(trace, _Position))
+    return trace is None or isinstance(trace, Spot)
 
 
 def _loops_with_new_turn(caller: Caller) -> tuple[Loop, ...]:
@@ -75,33 +70,30 @@ def _loops_with_new_turn(caller: Caller) -> tuple[Loop, ...]:
     A frame at an earlier instruction than before has begun a turn of the innermost loop that
     encloses both. So has a frame at the same instruction, within another call.
     """
-    loops = caller.spot.loops
-    last = caller.frame.f_trace
-    if not isinstance(last, _Position):
+    frame, spot, inner = caller
+    loops = spot.loops
+    last = frame.f_trace
+    if not isinstance(last, Spot):
         return loops
-    instruction = caller.frame.f_lasti
-    if instruction == last.instruction:
-        return loops[:1] if _is_new_call(caller.inner) else ()
-    shared = [loop for loop in loops if loop.first <= last.line <= loop.last]
+    if spot.instruction == last.instruction:
+        # a call of C has no frame, and is always another one
+        is_new_call = inner is None or inner.f_trace is None
+        return loops[:1] if is_new_call else ()
+    shared = [loop for loop in loops if loop.first <= last.place.line <= loop.last]
     entered = [loop for loop in loops if loop not in shared]
-    repeated = shared[:1] if instruction < last.instruction else []
+    repeated = shared[:1] if spot.instruction < last.instruction else []
     return (*entered, *repeated)
 
 
-def _is_new_call(inner: FrameType | None) -> bool:
-    """Whether the call is another one than at the last copy; a call of C is."""
-    return inner is None or inner.f_trace is None
-
-
 def _mark(caller: Caller) -> None:
-    caller.frame.f_trace = _Position(caller.frame.f_lasti, caller.spot.place.line)
-    inner = caller.inner
+    frame, spot, inner = caller
+    frame.f_trace = spot
     if inner is not None and inner.f_trace is None:
-        inner.f_trace = _Position(instruction=-1, line=0)
+        inner.f_trace = _CALLED
 
 
 def _remove_marks(frame: FrameType | None) -> None:
     while frame is not None:
-        if isinstance(frame.f_trace, _Position):
+        if isinstance(frame.f_trace, Spot):
             frame.f_trace = None
         frame = frame.f_back
