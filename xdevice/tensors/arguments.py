@@ -22,6 +22,8 @@ Number: TypeAlias = Any
 """A number of Python, NumPy or a framework."""
 Dtype: TypeAlias = Any
 """A NumPy name, a NumPy dtype, one of Python's types, or a native dtype."""
+NumpyArray: TypeAlias = Any
+"""A `numpy.ndarray`; NumPy is imported only when it is needed."""
 
 _MAX_SIZE = 2**60  # numbers in a tensor: in bytes its size still fits into 64 bits
 
@@ -62,7 +64,9 @@ def native_dtype(owner: Backend, dtype: Dtype) -> NativeDtype | None:
         raise ArgumentError(
             f"dtype {name!r} differs in width by framework; write for example 'float32' or 'int64'"
         )
-    native = owner.creation.dtype(name) if isinstance(name, str) else None
+    native = None
+    if isinstance(name, str):
+        native = owner.creation.dtype(name)
     if native is None:
         raise ArgumentError(
             f"dtype {shortened(dtype)} does not exist under {owner}; {_dtype_hint(dtype)}"
@@ -82,7 +86,9 @@ def _dtype_hint(dtype: Dtype) -> str:
     return did_you_mean(dtype, similar, examples, least=0.75)
 
 
-def fill_value_for(owner: Backend, value: Number | Tensor, dtype: NativeDtype | None) -> Any:
+def fill_value_for(
+    owner: Backend, value: Number | Tensor, dtype: NativeDtype | None
+) -> Number | Tensor:
     """The fill value of `full`: a number, or a tensor of one number that may need a gradient."""
     if tensor_owner(value) == owner and _is_one_number(value):
         name = "" if dtype is None else dtype_name(dtype, owner)
@@ -98,7 +104,9 @@ def number(value: Number) -> Number:
     if isinstance(value, (int, float, complex)):
         return value
     if tensor_owner(value) is not None and _is_one_number(value):
-        return value.item() if hasattr(value, "item") else value
+        if hasattr(value, "item"):
+            return value.item()
+        return value
     raise ArgumentTypeError(f"{shortened(value)} is not a number; write for example 1.0")
 
 
@@ -122,7 +130,7 @@ def _is_one_number(tensor: Tensor) -> bool:
     return shape in ((), (1,))  # MXNet has the shape () only after `npx.set_np()`
 
 
-def plain_array(array: Any) -> Any:
+def plain_array(array: NumpyArray) -> NumpyArray:
     """The NumPy array in C order and native byte order, the layout that every framework accepts."""
     import numpy as np
 
@@ -139,7 +147,9 @@ def plain_array(array: Any) -> Any:
 def shape_of(arguments: Sequence[Any]) -> tuple[int, ...]:
     """The shape that the arguments of a factory say, as one argument or as several."""
     is_sequence = len(arguments) == 1 and as_integer(arguments[0]) is None
-    sizes = arguments[0] if is_sequence else arguments
+    sizes = arguments
+    if is_sequence:
+        sizes = arguments[0]
     try:
         integers = tuple(as_integer(size) for size in sizes)
     except TypeError:
@@ -159,7 +169,9 @@ def shape_of(arguments: Sequence[Any]) -> tuple[int, ...]:
 
 
 def _shape_text(arguments: Sequence[Any]) -> str:
-    return shortened(arguments[0] if len(arguments) == 1 else tuple(arguments))
+    if len(arguments) == 1:
+        return shortened(arguments[0])
+    return shortened(tuple(arguments))
 
 
 @lru_cache(maxsize=256, typed=True)  # dtypes of two libraries may be equal
@@ -259,7 +271,7 @@ def _extremes(numbers: Sequence[float], types: set[type]) -> tuple[float, ...]:
     return min(numbers), max(numbers)
 
 
-def _check_array(array: Any, dtype: str, limits: tuple[int, int] | None) -> None:
+def _check_array(array: NumpyArray, dtype: str, limits: tuple[int, int] | None) -> None:
     """Check a NumPy array or scalar among the numbers."""
     if array.dtype.kind == "c":
         raise TypeError(complex_among_reals(dtype))

@@ -85,8 +85,12 @@ def value_and_grad(
         value, aux, gradients = differentiate(call, parameters)
         notify_listeners(fn)
         trees = tuple(with_tensors(flats, gradients))
-        result = (value, aux) if has_aux else value
-        gradient = trees if isinstance(argnums, tuple) else trees[0]
+        result = value
+        if has_aux:
+            result = (value, aux)
+        gradient = trees
+        if not isinstance(argnums, tuple):
+            gradient = trees[0]
         return result, gradient
 
     return differentiated

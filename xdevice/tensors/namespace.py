@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from xdevice import typing
-from xdevice.contract import Fft, Linalg, Maths
+from xdevice.contract import Fft, Linalg, Maths, NativeDtype, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -32,6 +32,10 @@ from xdevice.tensors.placement import device_of, only_framework, owner_of
 from xdevice.typing import DeviceLike, FourierTransforms, LinearAlgebra
 
 __all__ = ["namespace"]
+
+Function: TypeAlias = Callable[..., Any]
+Number: TypeAlias = Any
+"""A number of Python, NumPy or a framework."""
 
 CONSTANTS = {
     "e": 2.718281828459045,
@@ -76,7 +80,7 @@ _DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklea
 _namespaces: dict[Backend, Namespace] = {}
 
 
-def namespace(*xs: Any) -> typing.Namespace:
+def namespace(*xs: Tensor | Number) -> typing.Namespace:
     """The array API standard's functions for the framework of the tensors, or for the chosen one.
 
     ``dir()`` of a namespace lists its names, and ``linalg`` has more of them. Results are on the
@@ -116,14 +120,17 @@ def namespace(*xs: Any) -> typing.Namespace:
     >>> xp.concat([xp.zeros(1), xp.exp(xp.asarray([0.0]))])
     array([0., 1.])
     """
-    owner = owner_of(xs[0]) if len(xs) == 1 and xs[0] is not None else _common_owner(xs)
+    if len(xs) == 1 and xs[0] is not None:
+        owner = owner_of(xs[0])
+    else:
+        owner = _common_owner(xs)
     if owner not in _namespaces:
         _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
     # its attributes are set at run time; checkers see the standard's names
     return cast("typing.Namespace", _namespaces[owner])
 
 
-def _common_owner(xs: tuple[Any, ...]) -> Backend:
+def _common_owner(xs: tuple[Tensor | Number, ...]) -> Backend:
     owners: dict[Backend, str] = {}
     for i, x in enumerate(xs):
         if x is not None and not isinstance(x, (int, float, complex)):
@@ -195,7 +202,7 @@ class Namespace:
         names = f"{len(dir(self))} names of the array API standard"
         return f"<{prefix}xdevice.namespace of {self._owner}: {names}>"
 
-    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Function, tuple[Any, ...]]:
         if self._extension:
             return getattr, (_namespace_of(self._owner), self._extension)
         return _namespace_of, (self._owner,)
@@ -225,11 +232,11 @@ def _functions(owner: Backend) -> dict[str, Any]:
     return values
 
 
-def _as_tuple(function: Callable[..., Any]) -> Callable[..., Any]:
+def _as_tuple(function: Function) -> Function:
     """The function, with a tuple for a list: frameworks return one or the other."""
 
     @wraps(function)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         return tuple(function(*args, **kwargs))
 
     return call
@@ -285,7 +292,7 @@ class Info:
             if dtype is not None and self._can_hold(target, dtype)
         }
 
-    def _can_hold(self, target: Device | None, dtype: Any) -> bool:
+    def _can_hold(self, target: Device | None, dtype: NativeDtype) -> bool:
         try:
             # one number: some frameworks make an empty tensor, or a zero, of any dtype
             make(self._owner, "ones", dtype, target, (1,))
@@ -303,7 +310,8 @@ def _names(kind: Any) -> tuple[str, ...]:
     if kind is None:
         return DTYPE_NAMES
     if isinstance(kind, tuple):
-        return tuple(name for name in DTYPE_NAMES if any(name in _names(each) for each in kind))
+        names_of_kinds = {name for dtype_kind in kind for name in _names(dtype_kind)}
+        return tuple(name for name in DTYPE_NAMES if name in names_of_kinds)
     integral = DTYPES["signed integer"] + DTYPES["unsigned integer"]
     numeric = integral + DTYPES["real floating"] + DTYPES["complex floating"]
     kinds = DTYPES | {"integral": integral, "numeric": numeric}

@@ -6,9 +6,9 @@ They follow the `scope`, and take a dtype and a device in any spelling, under ev
 
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import Any, TypeAlias
 
-from xdevice.contract import NativeDtype
+from xdevice.contract import NativeDtype, Tensor
 from xdevice.errors import ArgumentError, ArgumentTypeError, CopyNeededError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
@@ -21,6 +21,7 @@ from xdevice.tensors.creation import Shape, make, place
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.namespace_numbers import Numbers
 from xdevice.tensors.placement import device_of, to_device
+from xdevice.typing import DeviceLike
 
 FACTORIES = (
     "arange",
@@ -40,19 +41,32 @@ _SMALL = 2**20  # every framework can make a tensor with three such sizes
 # what frameworks raise for arguments that they refuse
 _FRAMEWORK_ERRORS = (TypeError, ValueError, OverflowError, RuntimeError)
 
+Function: TypeAlias = Callable[..., Any]
+
+Number: TypeAlias = Any
+"""A number, or a tensor with one number."""
+
+TensorLike: TypeAlias = Any
+"""A tensor, or numbers in nested sequences."""
+
+DTypeLike: TypeAlias = Any
+"""A dtype in any spelling, or ``None``."""
+
+NumpyArray: TypeAlias = Any
+
 
 class Factories:
     """The factories of one framework's namespace."""
 
-    def __init__(self, owner: Backend, own: Mapping[str, Any], numbers: Numbers) -> None:
+    def __init__(self, owner: Backend, native: Mapping[str, Any], numbers: Numbers) -> None:
         self._owner = owner
-        self._own = own  # the framework's own functions
+        self._native = native  # the framework's functions
         self._numbers = numbers
-        self._dtypes: dict[Any, NativeDtype] = {None: None}  # by each spelling that was used
+        self._dtypes: dict[DTypeLike, NativeDtype] = {None: None}  # by each spelling that was used
 
-    def functions(self) -> dict[str, Callable[..., Any]]:
+    def functions(self) -> dict[str, Function]:
         creation_functions = self._owner.load("creation")
-        functions: dict[str, Callable[..., Any]] = {
+        functions: dict[str, Function] = {
             "astype": self.astype,
             "full_like": self.full_like,
         }
@@ -62,11 +76,11 @@ class Factories:
             elif creation_functions.has(name):
                 functions[name] = self._of_shape(name)
         for name in LIKE:
-            if name in self._own and name != "full_like":
-                functions[name] = self._like(self._own[name])
+            if name in self._native and name != "full_like":
+                functions[name] = self._like(self._native[name])
         return functions
 
-    def extra(self, extension: str) -> dict[str, Callable[..., Any]]:
+    def extra(self, extension: str) -> dict[str, Function]:
         """The factories of an extension of the namespace."""
         if extension != "fft":
             return {}
@@ -74,23 +88,32 @@ class Factories:
 
     def arange(
         self,
-        start: Any,
+        start: Number,
         /,
-        stop: Any = None,
-        step: Any = 1,
+        stop: Number = None,
+        step: Number = 1,
         *,
-        dtype: Any = None,
-        device: Any = None,
-    ) -> Any:
+        dtype: DTypeLike = None,
+        device: DeviceLike | None = None,
+    ) -> Tensor:
         """The numbers from ``start`` to ``stop``, without ``stop``; a single number is ``stop``."""
         if device is dtype is None and type(start) is type(step) is int and innermost() is None:
-            low, high = (0, start) if stop is None else (start, stop)
+            low, high = start, stop
+            if stop is None:
+                low, high = 0, start
             if type(high) is int and step > 0 and -_SMALL < low < high < _SMALL:
                 return self._owner.creation.arange(low, high, step, None, None)
         with using(self._owner):
             return creation.arange(start, stop, step, dtype=dtype, device=device)
 
-    def full(self, shape: Shape, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    def full(
+        self,
+        shape: Shape,
+        fill_value: Number,
+        *,
+        dtype: DTypeLike = None,
+        device: DeviceLike | None = None,
+    ) -> Tensor:
         """A tensor of that shape, filled with one number."""
         is_simple = device is dtype is None and type(fill_value) in (float, bool)
         if is_simple and _is_plain(shape) and innermost() is None:
@@ -103,8 +126,14 @@ class Factories:
             return creation.full(shape, fill_value, dtype=dtype, device=device)
 
     def asarray(
-        self, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
-    ) -> Any:
+        self,
+        obj: TensorLike,
+        /,
+        *,
+        dtype: DTypeLike = None,
+        device: DeviceLike | None = None,
+        copy: bool | None = None,
+    ) -> Tensor:
         """A tensor of the data: the same one if nothing has to change. Gradients flow through."""
         owner = tensor_owner(obj)
         if owner is None or (owner == "numpy" and self._owner != "numpy"):
@@ -130,11 +159,13 @@ class Factories:
                 raise CopyNeededError(
                     f"copy=False, but {obj.dtype} has to become {new_dtype}; leave copy out"
                 )
-            obj = self._own["astype"](obj, new_dtype)
+            obj = self._native["astype"](obj, new_dtype)
             copy = None  # it is one
         if device is None and copy is None:
             return obj
-        return to_device(obj, device_of(obj) if device is None else device, copy=copy)
+        if device is None:
+            device = device_of(obj)
+        return to_device(obj, device, copy=copy)
 
     def eye(
         self,
@@ -143,38 +174,38 @@ class Factories:
         /,
         *,
         k: int = 0,
-        dtype: Any = None,
-        device: Any = None,
-    ) -> Any:
+        dtype: DTypeLike = None,
+        device: DeviceLike | None = None,
+    ) -> Tensor:
         """A matrix of zeros, with ones on one diagonal."""
-        if device is None and "eye" in self._own and innermost() is None:
-            return self._own["eye"](n_rows, n_cols, k=k, dtype=self._dtype(dtype))
+        if device is None and "eye" in self._native and innermost() is None:
+            return self._native["eye"](n_rows, n_cols, k=k, dtype=self._dtype(dtype))
         import numpy as np
 
         return self._from_host(np.eye(n_rows, n_cols, k), dtype, device)
 
     def linspace(  # noqa: PLR0913  (the standard's arguments)
         self,
-        start: Any,
-        stop: Any,
+        start: Number,
+        stop: Number,
         /,
         num: int,
         *,
-        dtype: Any = None,
-        device: Any = None,
+        dtype: DTypeLike = None,
+        device: DeviceLike | None = None,
         endpoint: bool = True,
-    ) -> Any:
+    ) -> Tensor:
         """Numbers at equal distances."""
         import numpy as np
 
         if num < 0:
             raise ArgumentError(f"linspace of {num!r} numbers; give 0 or more")
-        own = self._own.get("linspace")
+        native_linspace = self._native.get("linspace")
         new_dtype = self._dtype(dtype)
         is_real = not isinstance(start + stop, complex)
         is_floating = new_dtype is None or "float" in str(new_dtype)
-        if own is not None and is_real and is_floating:
-            tensor = own(start, stop, num, dtype=new_dtype, endpoint=endpoint)
+        if native_linspace is not None and is_real and is_floating:
+            tensor = native_linspace(start, stop, num, dtype=new_dtype, endpoint=endpoint)
             destination = place(self._owner, device)
             if destination is None:
                 return tensor
@@ -184,25 +215,40 @@ class Factories:
             dtype = "complex64"
         return self._from_host(array, dtype, device)
 
-    def from_dlpack(self, x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-        """A tensor of another library's numbers, without a copy if that is safe; ``copy=False`` raises if it is not."""
+    def from_dlpack(
+        self, x: Tensor, /, *, device: DeviceLike | None = None, copy: bool | None = None
+    ) -> Tensor:
+        """A tensor of another library's numbers, without a copy if that is safe.
+
+        With ``copy=False``, it is an error if a copy is needed.
+        """
         if tensor_owner(x) == self._owner:
             return self.asarray(x, device=device, copy=copy)
-        return _imported(self._owner, self._own["from_dlpack"], x, device, copy)
+        return _imported(self._owner, self._native["from_dlpack"], x, device, copy)
 
     def full_like(
-        self, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None
-    ) -> Any:
+        self,
+        x: Tensor,
+        /,
+        fill_value: Number,
+        *,
+        dtype: DTypeLike = None,
+        device: DeviceLike | None = None,
+    ) -> Tensor:
         """A tensor filled with one number, with the shape, dtype and device of another tensor."""
         new_dtype = self._dtype(dtype)
-        result_dtype = x.dtype if new_dtype is None else new_dtype
+        result_dtype = new_dtype
+        if new_dtype is None:
+            result_dtype = x.dtype
         number = self._numbers.filling(fill_value, result_dtype)
         if number is None:
             number = self._checked(fill_value, result_dtype)
-        result = self._own["full_like"](x, number, dtype=new_dtype)
-        return result if device is None else to_device(result, device)
+        result = self._native["full_like"](x, number, dtype=new_dtype)
+        if device is None:
+            return result
+        return to_device(result, device)
 
-    def _checked(self, fill_value: Any, dtype: Any) -> Any:
+    def _checked(self, fill_value: Number, dtype: NativeDtype) -> Number:
         """The number with which `full_like` fills a tensor of that dtype."""
         try:
             check_fit("full", (fill_value,), dtype, self._owner)
@@ -212,25 +258,32 @@ class Factories:
                 f"full_like(x, {shortened(fill_value)}) cannot be made: {error}"
             ) from None
 
-    def astype(self, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    def astype(
+        self, x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: DeviceLike | None = None
+    ) -> Tensor:
         """The tensor in another dtype. Gradients flow through."""
         try:
             new_dtype = self._dtypes[dtype]
         except (KeyError, TypeError):
             new_dtype = self._dtype(dtype)
         if copy or new_dtype != x.dtype:
-            x = self._own["astype"](x, new_dtype, copy=copy)
-        return x if device is None else to_device(x, device)
+            x = self._native["astype"](x, new_dtype, copy=copy)
+        if device is None:
+            return x
+        return to_device(x, device)
 
-    def _of_shape(self, name: str) -> Callable[..., Any]:
+    def _of_shape(self, name: str) -> Function:
         native = getattr(self._owner.creation, name)
         dtypes = self._dtypes
 
-        def factory(shape: Shape, *, dtype: Any = None, device: Any = None) -> Any:
+        def factory(
+            shape: Shape, *, dtype: DTypeLike = None, device: DeviceLike | None = None
+        ) -> Tensor:
             # the most frequent call, without the checks that others need
             if device is None and innermost() is None and _is_plain(shape):
                 try:
-                    return native(shape if type(shape) is tuple else (shape,), dtypes[dtype], None)
+                    sizes = shape if type(shape) is tuple else (shape,)
+                    return native(sizes, dtypes[dtype], None)
                 except (KeyError, *_FRAMEWORK_ERRORS):
                     pass  # a dtype that is used for the first time; or an error, explained below
             with using(self._owner):
@@ -242,18 +295,22 @@ class Factories:
         factory.__doc__ = f"A tensor of that shape: see `xdevice.{name}`."
         return factory
 
-    def _like(self, produce: Callable[..., Any]) -> Callable[..., Any]:
-        """The framework's function of a tensor, which takes a dtype and a device in any spelling."""
+    def _like(self, produce: Function) -> Function:
+        """The framework's function of a tensor, with a dtype and a device in any spelling."""
 
         @wraps(produce, assigned=("__name__", "__doc__"), updated=())
-        def factory(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
+        def factory(
+            x: Tensor, /, *, dtype: DTypeLike = None, device: DeviceLike | None = None
+        ) -> Tensor:
             result = produce(x, dtype=self._dtype(dtype))
-            return result if device is None else to_device(result, device)
+            if device is None:
+                return result
+            return to_device(result, device)
 
         del factory.__wrapped__  # the signature is that of `factory`
         return factory
 
-    def _dtype(self, dtype: Any) -> NativeDtype:
+    def _dtype(self, dtype: DTypeLike) -> NativeDtype:
         """The framework's dtype for any spelling of one; ``None`` for none."""
         try:
             return self._dtypes[dtype]
@@ -263,8 +320,10 @@ class Factories:
             self._dtypes[dtype] = native
         return native
 
-    def _frequencies(self, name: str) -> Callable[..., Any]:
-        def factory(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    def _frequencies(self, name: str) -> Function:
+        def factory(
+            n: int, /, *, d: float = 1.0, dtype: DTypeLike = None, device: DeviceLike | None = None
+        ) -> Tensor:
             import numpy as np
 
             if n < 1:
@@ -276,15 +335,15 @@ class Factories:
         factory.__doc__ = f"The frequencies of `{transform}` of ``n`` samples that are ``d`` apart."
         return factory
 
-    def _from_host(self, array: Any, dtype: Any, device: Any) -> Any:
+    def _from_host(self, array: NumpyArray, dtype: DTypeLike, device: DeviceLike | None) -> Tensor:
         with using(self._owner):
             if dtype is None:  # the framework's default, and not NumPy's
                 dtype = self._owner.creation.zeros((0,), None, None).dtype
             return creation.tensor(array, dtype=dtype, device=device)
 
 
-def _is_plain(shape: Any) -> bool:
-    """Whether the shape is an integer, or a tuple of up to three; none of them negative or large."""
+def _is_plain(shape: object) -> bool:
+    """Whether the shape is a small integer of 0 or more, or a tuple of up to three of them."""
     if type(shape) is not tuple:
         return type(shape) is int and 0 <= shape < _SMALL
     for size in shape:
@@ -294,12 +353,13 @@ def _is_plain(shape: Any) -> bool:
 
 
 def _imported(
-    owner: Backend, share: Callable[[Any], Any], x: Any, device: Any, copy: bool | None
-) -> Any:
+    owner: Backend, share: Function, x: Tensor, device: DeviceLike | None, copy: bool | None
+) -> Tensor:
     """The framework's tensor of the numbers of ``x``, which belongs to another library.
 
-    ``copy=None`` shares memory only if both tensors can be written to, or neither. Otherwise a write
-    to one would change the other, whose framework takes it for constant.
+    ``copy=None`` shares memory only if both tensors can be written to, or
+    neither. Otherwise a write to one would change the other, whose framework
+    takes it for constant.
     """
     import numpy as np
 
@@ -314,8 +374,12 @@ def _imported(
             destination = as_device(device)
         elif source is not None:
             destination = device_of(x)
-        tensor = None if copy else _shared(share, x, source, copy)
-        views = [] if tensor is None else _views(x, tensor)
+        tensor = None
+        views: list[NumpyArray] = []
+        if not copy:
+            tensor = _shared(share, x, source, copy)
+        if tensor is not None:
+            views = _views(x, tensor)
         if copy is False:
             is_empty = any(not view.size for view in views)
             is_shared = not views or is_empty or np.shares_memory(*views)
@@ -326,12 +390,14 @@ def _imported(
         differ = len({(view.flags.writeable, view.dtype) for view in views}) != 1
         if tensor is None or (copy is None and differ):
             # copied by NumPy, at once: a framework's own copy may be made later
-            numbers = np.array(np.from_dlpack(x)) if source is None else to_numpy(x)
+            numbers = to_numpy(x) if source is not None else np.array(np.from_dlpack(x))
             return creation.tensor(numbers, device=destination)
-        return tensor if destination is None else to_device(tensor, destination)
+        if destination is None:
+            return tensor
+        return to_device(tensor, destination)
 
 
-def _shared(share: Callable[[Any], Any], x: Any, source: Backend | None, copy: bool | None) -> Any:
+def _shared(share: Function, x: Tensor, source: Backend | None, copy: bool | None) -> Tensor:
     """The framework's tensor in the memory of another one; ``None`` if it has to be copied."""
     try:
         return share(x)
@@ -347,8 +413,11 @@ def _shared(share: Callable[[Any], Any], x: Any, source: Backend | None, copy: b
         return None
 
 
-def _views(x: Any, tensor: Any) -> list[Any]:
-    """NumPy arrays in the memory of both tensors; none if it is not on the host, or NumPy lacks the dtype."""
+def _views(x: Tensor, tensor: Tensor) -> list[NumpyArray]:
+    """NumPy arrays in the memory of both tensors.
+
+    Empty if the memory is not on the host, or NumPy lacks the dtype.
+    """
     import numpy as np
 
     try:

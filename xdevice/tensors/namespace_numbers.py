@@ -33,9 +33,10 @@ _INFINITY = float("inf")
 Tensor: TypeAlias = Any
 DType: TypeAlias = Any
 Operand: TypeAlias = Any  # a tensor or a number
+Number: TypeAlias = Any
 Function = Callable[..., Any]
 # from an integer and the operand beside it, the number to compute with
-IntegerConversion = Callable[[int, Operand], Any]
+IntegerConversion = Callable[[int, Operand], Number]
 
 
 class Range(NamedTuple):
@@ -48,7 +49,7 @@ class Range(NamedTuple):
 
 
 class Numbers:
-    """The functions of a namespace that take numbers beside tensors, with a check of the numbers."""
+    """The functions of a namespace that take numbers beside tensors, which are checked."""
 
     def __init__(self, owner: Backend, native: Mapping[str, Function]) -> None:
         self._owner = owner
@@ -80,7 +81,7 @@ class Numbers:
             functions["clip"] = self._clip(native["clip"])
         return functions
 
-    def held(self, value: int, operand: Operand) -> Any:
+    def held(self, value: int, operand: Operand) -> Number:
         """The integer, if the operand's dtype can hold it; a long one beside floats as a float."""
         limits = self._range_of(operand)
         if limits is not None and limits.low <= value <= limits.high:
@@ -92,7 +93,7 @@ class Numbers:
             return self._default_integer(value)
         return _as_float(value)
 
-    def filling(self, value: Any, dtype: DType) -> int | float | None:
+    def filling(self, value: Number, dtype: DType) -> int | float | None:
         """The number with which a tensor of that dtype is filled; None if it has to be checked."""
         limits = self._range(dtype)
         if type(value) is float and not limits.is_integer:
@@ -102,7 +103,7 @@ class Numbers:
             return int(value)
         return None
 
-    def _bound(self, value: Any, x: Tensor) -> Any:
+    def _bound(self, value: Number, x: Tensor) -> Number:
         """A number that is a bound of `clip`, if the tensor's dtype can hold it."""
         limits = self._range(x.dtype)
         if type(value) is complex:
@@ -142,19 +143,31 @@ class Numbers:
             low, high = _SAFE_BESIDE_FLOATS
         else:
             low, high = limits.low, limits.high
-        return value if low <= value <= high else _as_float(value)
+        if low <= value <= high:
+            return value
+        return _as_float(value)
 
     def _clip(self, native_clip: Function) -> Function:
-        def converted(bound: Operand, x: Tensor, unbounded: float) -> Any:
+        def converted(bound: Operand | None, x: Tensor, unbounded: float) -> Operand | None:
             if type(bound) in _PLAIN_NUMBERS:
-                return None if bound == unbounded else self._bound(bound, x)
-            return self._tensor_bound(bound, x) if hasattr(bound, "dtype") else bound
+                if bound == unbounded:
+                    return None
+                return self._bound(bound, x)
+            if hasattr(bound, "dtype"):
+                return self._tensor_bound(bound, x)
+            return bound
 
         @wraps(native_clip)
-        def call(x: Tensor, /, min: Any = None, max: Any = None, **kwargs: Any) -> Tensor:
-            lowest = None if min is None else converted(min, x, -_INFINITY)
-            highest = None if max is None else converted(max, x, _INFINITY)
-            return native_clip(x, lowest, highest, **kwargs)
+        def call(
+            x: Tensor,
+            /,
+            min: Operand | None = None,
+            max: Operand | None = None,
+            **options: object,
+        ) -> Tensor:
+            lowest = converted(min, x, -_INFINITY)
+            highest = converted(max, x, _INFINITY)
+            return native_clip(x, lowest, highest, **options)
 
         return call
 
@@ -176,7 +189,9 @@ class Numbers:
 
     def _range_of(self, operand: Operand) -> Range | None:
         dtype = getattr(operand, "dtype", None)
-        return None if dtype is None else self._range(dtype)
+        if dtype is None:
+            return None
+        return self._range(dtype)
 
     def _range(self, dtype: DType) -> Range:
         try:
@@ -197,7 +212,7 @@ class Numbers:
             raise ArgumentError(f"{misfit(value, name)}; beside booleans, write it as a float")
         return value
 
-    def _misfit(self, value: Any, name: str) -> ArgumentError:
+    def _misfit(self, value: Number, name: str) -> ArgumentError:
         hint = f"convert the tensor, for example with astype(x, xp.{wider(value, name)})"
         return ArgumentError(f"{misfit(value, name)}; {hint}")
 
@@ -231,16 +246,18 @@ def _logical(native: Function) -> Function:
 
     @wraps(native)
     def call(x1: Operand, x2: Operand, /) -> Tensor:
-        first = bool(x1) if type(x1) is int else x1
-        second = bool(x2) if type(x2) is int else x2
-        return native(first, second)
+        if type(x1) is int:
+            x1 = bool(x1)
+        if type(x2) is int:
+            x2 = bool(x2)
+        return native(x1, x2)
 
     return call
 
 
 def _with_options(native: Function, convert: IntegerConversion) -> Function:
     @wraps(native)
-    def call(x1: Operand, x2: Operand, /, **options: Any) -> Tensor:
+    def call(x1: Operand, x2: Operand, /, **options: object) -> Tensor:
         return native(*_both_converted(x1, x2, convert), **options)
 
     return call
@@ -257,6 +274,9 @@ def _where(native: Function, convert: IntegerConversion) -> Function:
 def _both_converted(
     x1: Operand, x2: Operand, convert: IntegerConversion
 ) -> tuple[Operand, Operand]:
-    first = convert(x1, x2) if type(x1) is int else x1
-    second = convert(x2, x1) if type(x2) is int else x2
+    first, second = x1, x2
+    if type(x1) is int:
+        first = convert(x1, x2)
+    if type(x2) is int:
+        second = convert(x2, x1)
     return first, second

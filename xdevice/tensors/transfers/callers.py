@@ -7,6 +7,7 @@ import re
 import site
 import sys
 import sysconfig
+from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from types import CodeType, FrameType, ModuleType
@@ -48,7 +49,8 @@ class Loop(NamedTuple):
     last: int
 
 
-class Spot(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Spot:
     """An instruction of the user's program.
 
     A frame's spot at its last copy is its trace function, see `turns`.

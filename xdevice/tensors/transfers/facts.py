@@ -87,7 +87,9 @@ class Facts:
 
     @property
     def period(self) -> str:
-        return "turn" if self.per_step is None else "step"
+        if self.per_step is None:
+            return "turn"
+        return "step"
 
     @property
     def together(self) -> int:
@@ -139,7 +141,9 @@ class Facts:
 
     @property
     def birthplace(self) -> str:
-        return "the CPU" if self.source == "host" else self.source
+        if self.source == "host":
+            return "the CPU"
+        return self.source
 
     @property
     def to_kind(self) -> str:
@@ -213,7 +217,9 @@ class Facts:
     def unchanged(self) -> str:
         """What the line moves although the loop does not change it; empty if there is none."""
         place = self.site.place
-        return "" if place is None else syntax.unchanged(place)
+        if place is None:
+            return ""
+        return syntax.unchanged(place)
 
     @property
     def moved_value(self) -> str:
@@ -223,7 +229,9 @@ class Facts:
     def factory(self) -> Factory | None:
         """What makes the tensor that the line moves."""
         place = self.site.place
-        return None if place is None else syntax.factory(place)
+        if place is None:
+            return None
+        return syntax.factory(place)
 
     @property
     def is_made_here(self) -> bool:

@@ -85,8 +85,9 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
         device_to_host: Level | None = None,
         device_to_device: Level | None = None,
     ) -> None:
-        by_direction = (host_to_device, device_to_host, device_to_device)
-        levels = [level if each is None else each for each in by_direction]
+        levels: list[Level] = []
+        for direction_level in (host_to_device, device_to_host, device_to_device):
+            levels.append(level if direction_level is None else direction_level)
         self.levels = Levels(*map(checked_level, levels))
 
     def __enter__(self) -> None:
@@ -109,7 +110,10 @@ class _Guard(Listener):
     forbids = True
 
     def see(self, event: CopyEvent) -> None:
-        guards = _open.get() if event.context is None else event.context.get(_open, ())
+        if event.context is None:
+            guards = _open.get()
+        else:
+            guards = event.context.get(_open, ())
         if not guards or event.allowed:
             return
         copy = event.copy

@@ -11,7 +11,7 @@ from typing import Any
 from xdevice._version import __version__
 from xdevice.contract import Kind
 from xdevice.errors import BrokenBackendError, NotSupportedError, VirtualDeviceError, XDeviceError
-from xdevice.framework.adapters import find, imported
+from xdevice.framework.adapters import Backend, find, imported
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.kit.escaping import as_json, escaped
 from xdevice.kit.units import size
@@ -78,7 +78,9 @@ class Finding:
     @property
     def where(self) -> str:
         """``main.py:196``."""
-        return f"{shown(self.file)}:{self.line}" if self.file else "(no line of the program)"
+        if not self.file:
+            return "(no line of the program)"
+        return f"{shown(self.file)}:{self.line}"
 
     @property
     def what(self) -> str:
@@ -130,7 +132,7 @@ class Report:
     def findings(self) -> list[Finding]:
         """The lines that copied, without those that ``# xdevice: allow``, or a baseline, allows."""
         findings = [self._finding(site) for site in self._sites if not site.allowed]
-        findings.sort(key=lambda each: (not each.rule, -each.estimate, each.file, each.line))
+        findings.sort(key=_order)
         return findings
 
     @property
@@ -197,11 +199,13 @@ class Report:
     def _finding(self, site: Site) -> Finding:
         facts = Facts(site, self._recorder, self.bus)
         rule, text = advice(facts, _words(site.owner))
-        place = site.place
+        file, line, source = "", 0, ""
+        if site.place is not None:
+            file, line, source = site.place.file, site.place.line, site.place.source
         return Finding(
-            file=place.file if place else "",
-            line=place.line if place else 0,
-            source=place.source if place else "",
+            file=file,
+            line=line,
+            source=source,
             framework=site.owner,
             copies=facts.copies,
             nbytes=site.nbytes,
@@ -270,15 +274,15 @@ class Report:
             from matplotlib.figure import Figure
         except ModuleNotFoundError as error:
             raise NotSupportedError("plot() needs matplotlib; pip install matplotlib") from error
-        longest = sorted(self, key=lambda each: -each.estimate)[:_MAX_BARS]
-        bars = longest[::-1]  # the first one is at the bottom
-        figure = Figure(figsize=(9, 1.4 + 0.35 * len(bars)), layout="constrained")
+        longest = sorted(self, key=lambda finding: -finding.estimate)[:_MAX_BARS]
+        findings = longest[::-1]  # the first one is at the bottom
+        figure = Figure(figsize=(9, 1.4 + 0.35 * len(findings)), layout="constrained")
         axes: Any = figure.subplots()
-        milliseconds = [each.estimate * 1e3 for each in bars]
-        names = [f"{each.where}  {escaped(each.source[:48])}" for each in bars]
-        colours = [_ORANGE if each.rule else _GREY for each in bars]
-        axes.barh(range(len(bars)), milliseconds, color=colours)
-        axes.set_yticks(range(len(bars)), names, family="monospace", fontsize=8)
+        milliseconds = [finding.estimate * 1e3 for finding in findings]
+        names = [f"{finding.where}  {escaped(finding.source[:48])}" for finding in findings]
+        colours = [_ORANGE if finding.rule else _GREY for finding in findings]
+        axes.barh(range(len(findings)), milliseconds, color=colours)
+        axes.set_yticks(range(len(findings)), names, family="monospace", fontsize=8)
         axes.set_xlabel(f"ms at {self.bus}, a stated bus")
         axes.set_title("Copies between devices: orange can be mended")
         return figure
@@ -311,6 +315,11 @@ class Report:
         return [total, unseen]
 
 
+def _order(finding: Finding) -> tuple[bool, float, str, int]:
+    """The key by which findings are sorted: those with advice first, then the slowest."""
+    return not finding.rule, -finding.estimate, finding.file, finding.line
+
+
 def _as_dict(finding: Finding) -> dict[str, object]:
     return {name.rstrip("_"): value for name, value in asdict(finding).items()}
 
@@ -318,16 +327,16 @@ def _as_dict(finding: Finding) -> dict[str, object]:
 def _html_row(finding: Finding) -> str:
     from html import escape
 
-    what = escape(finding.what.rpartition(": ")[2])
+    description = escape(WORDS[finding.kind])
     if finding.advice:
-        what += f"<br><i>{escape(finding.advice)}</i>"
+        description += f"<br><i>{escape(finding.advice)}</i>"
     cells = (
         f"<b>{escape(finding.where)}</b><br><code>{escape(escaped(finding.source))}</code>",
         str(finding.copies),
         escape(finding.often),
         size(finding.nbytes),
         f"{finding.from_} → {finding.to}",
-        what,
+        description,
         _duration(finding.estimate),
     )
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
@@ -374,13 +383,13 @@ class watch_transfers:  # noqa: N801  (reads as a verb: `with watch_transfers() 
         self._open.append((recorder, Report(recorder, self._bus)))
         return self._open[-1][1]
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         recorder, report = self._open.pop()
         report.end()
         close_for(recorder)
 
 
-def _has_gpu(owner: Any) -> bool:
+def _has_gpu(owner: Backend) -> bool:
     try:
         return any(owner.hardware.count(kind) for kind in owner.hardware.kinds() if kind != "cpu")
     except (BrokenBackendError, NotSupportedError, VirtualDeviceError):
@@ -391,7 +400,10 @@ def _has_gpu(owner: Any) -> bool:
 def _words(owner: str) -> Mapping[str, str]:
     """The framework's own words for what to write instead."""
     capability = find(owner).load("transfers")
-    return capability.words() if capability.has("words") else {}
+    if not capability.has("words"):
+        return {}
+    words: Mapping[str, str] = capability.words()
+    return words
 
 
 def _wrapped(line: str, width: int) -> list[str]:
@@ -399,8 +411,11 @@ def _wrapped(line: str, width: int) -> list[str]:
 
 
 def _number(copies: int) -> str:
-    return f"{copies} {'copy' if copies == 1 else 'copies'}"
+    noun = "copy" if copies == 1 else "copies"
+    return f"{copies} {noun}"
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1e3:.2g} ms"
+    if seconds >= 1:
+        return f"{seconds:.3g} s"
+    return f"{seconds * 1e3:.2g} ms"

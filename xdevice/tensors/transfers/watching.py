@@ -77,9 +77,9 @@ class CopyEvent(NamedTuple):
     def described(self) -> str:
         """Where, what and how much: ``main.py:3: 4 B, gpu:0 → host: reads a number (.item)``."""
         copy = self.copy
-        where = f"{self.place}: " if self.place else ""
+        line = f"{self.place}: " if self.place else ""
         route = f"{device_label(copy.source)} → {device_label(copy.target)}"
-        return f"{where}{size(copy.nbytes)}, {route}: {WORDS[copy.kind]} ({copy.operation})"
+        return f"{line}{size(copy.nbytes)}, {route}: {WORDS[copy.kind]} ({copy.operation})"
 
 
 class Listener:
@@ -135,7 +135,10 @@ def accept(baseline: Baseline | None) -> None:
 
 def accepting() -> str:
     """What allows copies, in words."""
-    return "`# xdevice: allow`" if _baseline is None else "`# xdevice: allow`, or by the baseline"
+    comment = "`# xdevice: allow`"
+    if _baseline is None:
+        return comment
+    return f"{comment}, or by the baseline"
 
 
 class _ProgramPosition(NamedTuple):
@@ -218,11 +221,15 @@ def _with_kind_by_functions(copy: Copy, frame: FrameType, user_callers: Sequence
     if copy.target.kind != "cpu":
         # only the outermost function counts: a factory may assign, too
         is_index = called == "[]" or not _INDEXING_FUNCTIONS.isdisjoint(functions[-1:])
-        return copy._replace(kind="index") if is_index else copy
+        if is_index:
+            return copy._replace(kind="index")
+        return copy
     if called in _SHOWING_CALLS or not _SHOWING_FUNCTIONS.isdisjoint(functions):
         return copy._replace(kind="print")
     is_read = called in _READING_CALLS or not _READING_FUNCTIONS.isdisjoint(functions)
-    return copy._replace(kind="number") if copy.kind == "copy" and is_read else copy
+    if copy.kind == "copy" and is_read:
+        return copy._replace(kind="number")
+    return copy
 
 
 def _is_accepted(copy: Copy, place: Place | None, user_callers: Sequence[Caller]) -> bool:
@@ -246,8 +253,11 @@ def _training_place() -> Place | None:
     The library's threads work for that line.
     """
     frames = sys._current_frames()  # pyright: ignore[reportPrivateUsage]
-    place = _innermost_place(callers(frames.get(threading.main_thread().ident or 0)))
-    return place if place is not None and trains(place) else None
+    main_thread = threading.main_thread().ident or 0
+    place = _innermost_place(callers(frames.get(main_thread)))
+    if place is None or not trains(place):
+        return None
+    return place
 
 
 def _watching(owner: Backend) -> AbstractContextManager[Any]:
@@ -259,15 +269,19 @@ def _watching(owner: Backend) -> AbstractContextManager[Any]:
 _blocks = Watched(_watching)
 
 
+def _listeners(forbids: bool) -> list[Listener]:
+    return _guards if forbids else _recorders
+
+
 def open_for(listener: Listener) -> None:
     """Notify the listener of all copies, also of frameworks that are imported later."""
     at_import.watch(_blocks.watch)
     _blocks.open(decided())
-    (_guards if listener.forbids else _recorders).append(listener)
+    _listeners(listener.forbids).append(listener)
 
 
 def close_for(listener: Listener) -> None:
-    (_guards if listener.forbids else _recorders).remove(listener)
+    _listeners(listener.forbids).remove(listener)
     _blocks.close()
     if not listener.forbids and not _recorders:
         _turns.reset()
