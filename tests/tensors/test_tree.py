@@ -261,6 +261,29 @@ def test_optree_nodes_are_opened_as_registered():
         optree.unregister_pytree_node(Node, namespace=optree.registry.__GLOBAL_NAMESPACE)
 
 
+@pytest.mark.parametrize(
+    "rebuild", [lambda cls, parts: None, lambda cls, parts: cls(None), lambda cls, parts: cls()]
+)
+def test_a_registered_class_that_loses_a_tensor_when_it_is_rebuilt_is_an_error(rebuild):
+    import optree
+
+    class Node:
+        def __init__(self, *parts):
+            self.parts = parts
+
+    optree.register_pytree_node(
+        Node,
+        lambda node: (node.parts, None),
+        lambda _, parts: rebuild(Node, parts),
+        namespace=optree.registry.__GLOBAL_NAMESPACE,
+    )
+    try:
+        with pytest.raises(xdevice.ArgumentError, match=r"rebuilding this Node, .* loses a tensor"):
+            xdevice.to_device([Node(np.ones(2))], "cpu", copy=True)
+    finally:
+        optree.unregister_pytree_node(Node, namespace=optree.registry.__GLOBAL_NAMESPACE)
+
+
 def test_optree_nodes_of_a_namespace_are_opened_where_it_is_the_only_one():
     import optree
 

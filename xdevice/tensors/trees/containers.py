@@ -17,8 +17,17 @@ from xdevice.framework.ownership import ATOMS
 Node: TypeAlias = Any
 """An object that is a container."""
 
-Parts: TypeAlias = list[Any]
+Part: TypeAlias = Any
+"""An item or the value of an attribute of a container."""
+
+Parts: TypeAlias = list[Part]
 """The items of a container, or its items and its attributes."""
+
+Key: TypeAlias = Any
+"""The key, the position, the field or the path of an item."""
+
+Attributes: TypeAlias = dict[str, Part]
+"""The values of attributes, by name."""
 
 # The errors that the methods of users' classes may raise.
 _USER_ERRORS = (TypeError, ValueError, AttributeError, KeyError, NotImplementedError)
@@ -27,10 +36,11 @@ _getattribute: Any = object.__getattribute__
 _slots: dict[type, dict[str, MemberDescriptorType]] = {}  # by class
 
 
-def _in_brackets(self: Any, key: Any) -> str:
-    # `shortened`, because Python refuses the repr of very long integers
-    text = shortened(key) if isinstance(key, int) else in_one_line(repr(key))
-    return f"[{text}]"
+def _in_brackets(self: object, key: Key) -> str:
+    if isinstance(key, int):
+        # Python refuses the repr of very long integers
+        return f"[{shortened(key)}]"
+    return f"[{in_one_line(repr(key))}]"
 
 
 class Container:
@@ -52,7 +62,7 @@ class Container:
         paths += [f".{name}" for name in self.attributes(node)]
         return paths
 
-    def outline(self, node: Node) -> Any:
+    def outline(self, node: Node) -> object:
         """A value that is equal for containers whose parts correspond to one another."""
         return self.keys(node), tuple(self.attributes(node))
 
@@ -65,18 +75,20 @@ class Container:
         new_attributes = dict(zip(attributes, parts[number_of_items:], strict=True))
         return self.with_items_and_attributes(node, parts[:number_of_items], new_attributes)
 
-    def attributes(self, node: Node) -> dict[str, Any]:
+    def attributes(self, node: Node) -> Attributes:
         """The attributes that are parts, by name."""
-        return attributes_of(node) if self._has_attributes else {}
+        if not self._has_attributes:
+            return {}
+        return attributes_of(node)
 
     def items(self, node: Node) -> Parts:
         return []
 
-    def keys(self, node: Node) -> Sequence[Any]:
+    def keys(self, node: Node) -> Sequence[Key]:
         """The key or position of each item."""
         return ()
 
-    def path_of(self, key: Any) -> str:
+    def path_of(self, key: Key) -> str:
         return str(key)
 
     def static_parts(self, node: Node) -> Parts:
@@ -87,9 +99,7 @@ class Container:
         """A new container of the same class with these items."""
         return new_without_attributes(node)
 
-    def with_items_and_attributes(
-        self, node: Node, items: Parts, attributes: dict[str, Any]
-    ) -> Node:
+    def with_items_and_attributes(self, node: Node, items: Parts, attributes: Attributes) -> Node:
         return set_attributes(self.with_items(node, items), node, attributes)
 
 
@@ -99,7 +109,7 @@ class SequenceContainer(Container):
     def items(self, node: Node) -> Parts:
         return [*node] if type(node) is self._base else list(self._base.__iter__(node))
 
-    def keys(self, node: Node) -> Sequence[Any]:
+    def keys(self, node: Node) -> Sequence[Key]:
         return range(self._base.__len__(node))
 
     def with_items(self, node: Node, items: Parts) -> Node:
@@ -118,14 +128,16 @@ class SequenceContainer(Container):
 
 
 class TupleContainer(SequenceContainer):
-    def keys(self, node: Node) -> Sequence[Any]:
+    def keys(self, node: Node) -> Sequence[Key]:
         fields = getattr(type(node), "_fields", ())
         if isinstance(fields, tuple) and fields:
             return fields
         return super().keys(node)
 
-    def path_of(self, key: Any) -> str:
-        return f".{key}" if isinstance(key, str) else f"[{key}]"
+    def path_of(self, key: Key) -> str:
+        if isinstance(key, str):
+            return f".{key}"
+        return f"[{key}]"
 
     def with_items(self, node: Node, items: Parts) -> Node:
         cls: Any = type(node)
@@ -137,7 +149,7 @@ class TupleContainer(SequenceContainer):
 
 
 class SetContainer(SequenceContainer):
-    def path_of(self, key: Any) -> str:
+    def path_of(self, key: Key) -> str:
         return f".{{{key}}}"
 
     def with_items(self, node: Node, items: Parts) -> Node:
@@ -156,12 +168,12 @@ class DictContainer(Container):
 
     path_of = _in_brackets
 
-    def attributes(self, node: Node) -> dict[str, Any]:
+    def attributes(self, node: Node) -> Attributes:
         if dict_of(node) is node:  # its items are its attributes
             return {}
         return super().attributes(node)
 
-    def keys(self, node: Node) -> list[Any]:
+    def keys(self, node: Node) -> list[Key]:
         keys = [*node] if type(node) is dict else list(self._base.__iter__(node))
         key_types = set(map(type, keys))
         # keys of other classes may define their comparison
@@ -203,7 +215,7 @@ class MappingContainer(Container):
     def items(self, node: Node) -> Parts:
         return [node[key] for key in node]
 
-    def keys(self, node: Node) -> list[Any]:
+    def keys(self, node: Node) -> list[Key]:
         return list(node)
 
     static_parts = keys
@@ -219,9 +231,7 @@ class MappingContainer(Container):
             )
         return new_node
 
-    def with_items_and_attributes(
-        self, node: Node, items: Parts, attributes: dict[str, Any]
-    ) -> Node:
+    def with_items_and_attributes(self, node: Node, items: Parts, attributes: Attributes) -> Node:
         # the items are usually in one of the attributes
         new_node = set_attributes(new_without_attributes(node), node, attributes)
         if self._has_items(new_node, node, items):
@@ -237,7 +247,7 @@ class MappingContainer(Container):
         except _USER_ERRORS:
             return False
 
-    def _from_dict(self, node: Node, contents: dict[Any, Any]) -> Node:
+    def _from_dict(self, node: Node, contents: dict[Key, Part]) -> Node:
         cls: Any = type(node)
         # a copy without `__copy__` would share the attribute that holds the items
         may_share_items = attributes_of(node) and not hasattr(cls, "__copy__")
@@ -266,7 +276,7 @@ class PartialContainer(Container):
         return type(node)(*items[:first_keyword], **keywords)
 
 
-def attributes_of(node: Node) -> dict[str, Any]:
+def attributes_of(node: Node) -> Attributes:
     """The values in the object's ``__dict__`` and slots, by the names that are used there."""
     attributes = dict(dict_of(node))
     for name, member in slots_of(type(node)).items():
@@ -277,12 +287,12 @@ def attributes_of(node: Node) -> dict[str, Any]:
     return attributes
 
 
-def dict_of(node: Node) -> dict[str, Any]:
+def dict_of(node: Node) -> Attributes:
     """The object's ``__dict__``; empty if the object has none."""
     if type(node).__dictoffset__ == 0:
         return {}
     try:
-        attributes: dict[str, Any] = _getattribute(node, "__dict__")
+        attributes: Attributes = _getattribute(node, "__dict__")
     except TypeError:  # a proxy, such as `tf.TensorArray`, has the descriptor of another class
         attributes = dict(vars(node))
     return attributes
@@ -311,14 +321,16 @@ def slots_of(cls: type) -> dict[str, MemberDescriptorType]:
 def new_without_attributes(node: Node) -> Node:
     """An object of the same class without attributes; its ``__init__`` is not called."""
     cls: Any = type(node)
-    base: Any = SimpleNamespace if issubclass(cls, SimpleNamespace) else object
+    base: Any = object
+    if issubclass(cls, SimpleNamespace):
+        base = SimpleNamespace
     try:
         return base.__new__(cls)
     except TypeError:  # the class has data of its own in C
         return shallow_copy(node)
 
 
-def set_attributes(new_node: Node, node: Node, attributes: dict[str, Any]) -> Node:
+def set_attributes(new_node: Node, node: Node, attributes: Attributes) -> Node:
     """Store attributes where ``node`` stores those of the same names, and return ``new_node``.
 
     The class's ``__setattr__`` is not called, so that frozen objects can be rebuilt, too.

@@ -15,6 +15,7 @@ from copy import deepcopy
 from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
+from xdevice.contract import Tensor
 from xdevice.device import Device
 from xdevice.errors import NotATensorError, NotSupportedError
 from xdevice.framework.adapters import Backend
@@ -32,6 +33,10 @@ from xdevice.tensors.trees.containers import Container, Node, attributes_of
 from xdevice.tensors.trees.opening import RegisteredContainer, container_of, moves_itself
 
 Leaf: TypeAlias = Any
+"""An object in a tree that is not opened."""
+
+Method: TypeAlias = Any
+"""A bound method, of Python or of C."""
 
 # Classes of plain data, which is not searched.
 _DATA_CLASSES = (
@@ -69,7 +74,7 @@ class TensorInside(NamedTuple):
     """A tensor or a model that was found in an object, and its path there."""
 
     path: str
-    tensor: Any
+    tensor: Tensor
     ownership: Ownership
 
 
@@ -85,7 +90,9 @@ def leaf_ownership(leaf: Leaf) -> LeafOwnership | None:
     ownership = ownership_of(cls)
     if ownership is not None:
         has_tensors = ownership.is_tensor or ownership.is_model
-        return ownership if has_tensors else None
+        if not has_tensors:
+            return None  # a native device, or the framework's plain data
+        return ownership
     if moves_itself(cls):
         return SELF_MOVING
     if isinstance(leaf, _METHOD_CLASSES):
@@ -124,7 +131,10 @@ def move_with_own_method(leaf: Leaf, device: Device, copy: bool) -> Leaf:
     """Move an object with its own method ``to``; the object itself if that moves in place."""
     source = leaf
     if copy:
-        source = leaf.clone() if callable(getattr(leaf, "clone", None)) else deepcopy(leaf)
+        if callable(getattr(leaf, "clone", None)):
+            source = leaf.clone()
+        else:
+            source = deepcopy(leaf)
     target = native_of(framework_of(leaf, SELF_MOVING), device)
     try:
         moved = source.to(target)
@@ -134,7 +144,9 @@ def move_with_own_method(leaf: Leaf, device: Device, copy: bool) -> Leaf:
         except TypeError:
             failure = f"{type(leaf).__name__}.to({target!r}) failed ({error})"
             raise NotSupportedError(f"{failure}; move its parts, or name it in skip=") from error
-    return source if moved is None else moved
+    if moved is None:  # the method moves in place
+        return source
+    return moved
 
 
 def framework_of(leaf: Leaf, ownership: LeafOwnership) -> Backend:
@@ -148,7 +160,9 @@ def framework_of(leaf: Leaf, ownership: LeafOwnership) -> Backend:
     for inside in tensors_in(leaf):
         return inside.ownership.backend
     device_ownership = ownership_of(type(getattr(leaf, "device", None)))
-    return backend() if device_ownership is None else device_ownership.backend
+    if device_ownership is None:
+        return backend()
+    return device_ownership.backend
 
 
 def check_static_parts(container: Container, node: Node, skip: Collection[str] = ()) -> None:
@@ -163,11 +177,13 @@ def check_static_parts(container: Container, node: Node, skip: Collection[str] =
                 if not set(fields).isdisjoint(skip):
                     continue
                 raise _static_tensor_error(node, inside.tensor, fields)
-            location = "a key or the default_factory" if isinstance(node, defaultdict) else "a key"
+            location = "a key"
+            if isinstance(node, defaultdict):
+                location = "a key or the default_factory"
             raise _fixed_tensor_error(location, node)
 
 
-def _static_fields_with(tensor: Any, container: Container, node: Node) -> list[str]:
+def _static_fields_with(tensor: Tensor, container: Container, node: Node) -> list[str]:
     """The names of the attributes that are not parts of the node, and hold the tensor."""
     paths = container.paths(node)
     fields = []
@@ -177,7 +193,7 @@ def _static_fields_with(tensor: Any, container: Container, node: Node) -> list[s
     return fields
 
 
-def _static_tensor_error(node: Node, tensor: Any, fields: list[str]) -> NotATensorError:
+def _static_tensor_error(node: Node, tensor: Tensor, fields: list[str]) -> NotATensorError:
     if not fields:
         return _fixed_tensor_error("the static part", node)
     return NotATensorError(
@@ -210,7 +226,7 @@ def _check_data(leaf: Leaf) -> None:
         raise NotATensorError(f"{description} cannot be searched for tensors; {_HINT}")
 
 
-def _check_method(method: Any) -> None:
+def _check_method(method: Method) -> None:
     """Raise an error for a method of a tensor, a model, or an object that holds one.
 
     After a move the method would still use the old tensors.
@@ -266,13 +282,13 @@ def _can_be_searched(leaf: Leaf) -> bool:
     return _is_in_standard_library(cls) and not hasattr(cls, "__iter__")  # such as a lock, a slice
 
 
-def tensors_in(root: Any) -> Iterator[TensorInside]:
+def tensors_in(root: object) -> Iterator[TensorInside]:
     """Every tensor and model that can be reached from an object.
 
     The search follows containers, attributes and weak references.
     """
     visited: set[int] = set()
-    queue: deque[tuple[str, Any]] = deque([("", root)])
+    queue: deque[tuple[str, Leaf]] = deque([("", root)])
     while queue:
         if len(visited) > _MAX_SEARCHED_OBJECTS:
             raise NotATensorError(
@@ -292,7 +308,7 @@ def tensors_in(root: Any) -> Iterator[TensorInside]:
             yield TensorInside(path, node, ownership)
 
 
-def _ownership_through_proxy(node: Any) -> Ownership | None:
+def _ownership_through_proxy(node: Leaf) -> Ownership | None:
     """The ownership of a tensor or model, or of a proxy for one."""
     ownership = owned_by(node)
     if ownership is not None or node.__class__ is type(node):
@@ -303,12 +319,12 @@ def _ownership_through_proxy(node: Any) -> Ownership | None:
     return None
 
 
-def _is_object_array(node: Any) -> bool:
+def _is_object_array(node: Leaf) -> bool:
     has_objects = getattr(getattr(node, "dtype", None), "hasobject", False) is True
     return has_objects and hasattr(node, "flat")  # NumPy's arrays have it
 
 
-def _is_data(node: Any, ownership: Ownership) -> bool:
+def _is_data(node: Leaf, ownership: Ownership) -> bool:
     """Whether it is a tensor that is plain data in a tree: a scalar, text, dates."""
     if not ownership.is_tensor or type(node) not in sometimes_data:
         return False
@@ -319,7 +335,7 @@ def _is_in_standard_library(cls: type) -> bool:
     return cls.__module__.partition(".")[0] in sys.stdlib_module_names
 
 
-def _objects_in(node: Any, path: str) -> list[tuple[str, Any]]:
+def _objects_in(node: Leaf, path: str) -> list[tuple[str, Leaf]]:
     """The objects that an object of an unknown class refers to, with their paths."""
     if isinstance(node, weakref.ReferenceType):
         return [(f"{path}()", node())]

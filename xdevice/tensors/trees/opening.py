@@ -12,13 +12,16 @@ from collections import OrderedDict, UserDict, UserList, deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
-from xdevice.errors import ArgumentError
+from xdevice.errors import ArgumentError, XDeviceError
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import ATOMS, ownership_of, usable
+from xdevice.framework.ownership import ATOMS, locators, ownership_of, tensor_owner, usable
 from xdevice.tensors.trees import containers
 from xdevice.tensors.trees.containers import Container, Node, Parts, shallow_copy
+
+OptreeEntry: TypeAlias = Any
+"""The functions that are registered with optree for a class."""
 
 # Attributes of classes whose instances have declared fields.
 _FIELD_MARKS = (
@@ -38,7 +41,7 @@ class Opened(NamedTuple):
     parts: Parts
     paths: list[str]
     rebuild: Callable[[Parts], Node]
-    static: Any
+    static: object
     """What a rebuilt object keeps as it is."""
 
 
@@ -59,7 +62,38 @@ class RegisteredContainer(Container):
         return [self._open(node).static]
 
     def with_items(self, node: Node, items: Parts) -> Node:
-        return self._open(node).rebuild(items)
+        new_node = self._open(node).rebuild(items)
+        if not self._has_tensors(new_node, node, items):
+            name = type(node).__name__
+            raise ArgumentError(
+                f"rebuilding this {name}, by the function that is registered for its class, loses "
+                "a tensor; mend that function, or pass its parts"
+            )
+        return new_node
+
+    def _has_tensors(self, new_node: Node, node: Node, items: Parts) -> bool:
+        """Whether the new node has the class of ``node``, and the tensors of ``items``.
+
+        A class may wrap a tensor in another one on the same device.
+        """
+        if type(new_node) is not type(node):
+            return False
+        new_items = self._open(new_node).parts
+        if len(new_items) != len(items):
+            return False
+        return all(map(_replaces, new_items, items))
+
+
+def _replaces(new_part: object, part: object) -> bool:
+    """Whether a part is the same object, or a tensor on the same device if it is a tensor."""
+    if new_part is part or tensor_owner(part) is None:
+        return True
+    if tensor_owner(new_part) is None:
+        return False
+    try:
+        return locators[type(new_part)](new_part) is locators[type(part)](part)
+    except XDeviceError:
+        return True  # the device of one of them is not known, or not a single one
 
 
 class UserContainer(Container):
@@ -93,7 +127,7 @@ class UserContainer(Container):
         return new_node
 
 
-def container_of(node: Any) -> Container | None:
+def container_of(node: Node) -> Container | None:
     """How the object is opened; ``None`` if it is a leaf."""
     cls = type(node)
     try:
@@ -111,8 +145,9 @@ def _find_container(cls: type) -> Container | None:
         return None
     # A registered class may leave out the tensors of a partial's function.
     is_python_class = cls.__module__ in ("builtins", "collections") or issubclass(cls, partial)
-    container = None if is_python_class else _registered_container(cls)
-    return container or _python_container(cls)
+    if is_python_class:
+        return _python_container(cls)
+    return _registered_container(cls) or _python_container(cls)
 
 
 def moves_itself(cls: type) -> bool:
@@ -123,9 +158,9 @@ def moves_itself(cls: type) -> bool:
 def _python_container(cls: type) -> Container | None:
     if issubclass(cls, _WEAK_CONTAINERS):
         return None
-    for base, kind in _KINDS.items():
+    for base, container_class in _CONTAINER_CLASSES.items():
         if issubclass(cls, base):
-            return kind(cls, base)
+            return container_class(cls, base)
     if any(hasattr(cls, mark) for mark in _FIELD_MARKS):
         return Container(cls)
     return None
@@ -145,7 +180,7 @@ def _open_with_framework(owner: Backend, node: Node) -> Opened:
     return Opened(*owner.trees.opened(node))
 
 
-def _optree_entry(cls: type) -> Any:
+def _optree_entry(cls: type) -> OptreeEntry | None:
     """The class's entry in optree's global registry, or else in the only namespace that has one."""
     optree: Any = sys.modules.get("optree")
     if not hasattr(optree, "register_pytree_node"):
@@ -156,10 +191,12 @@ def _optree_entry(cls: type) -> Any:
     # optree 0.20 has no public list of namespaces
     registry = getattr(optree.registry, "_NODETYPE_REGISTRY", {})
     keys = [key for key in list(registry) if isinstance(key, tuple) and key[-1] is cls]
-    return registry[keys[0]] if len(keys) == 1 else None
+    if len(keys) != 1:
+        return None
+    return registry[keys[0]]
 
 
-def _open_with_optree(entry: Any, node: Node) -> Opened:
+def _open_with_optree(entry: OptreeEntry, node: Node) -> Opened:
     children, metadata, *entries = entry.flatten_func(node)
     parts = list(children)
     names = list(range(len(parts)))
@@ -171,12 +208,13 @@ def _open_with_optree(entry: Any, node: Node) -> Opened:
     )
 
 
-def _path_of_entry(name: Any) -> str:
-    is_attribute = isinstance(name, str) and name.isidentifier()
-    return f".{name}" if is_attribute else f"[{name!r}]"
+def _path_of_entry(name: object) -> str:
+    if isinstance(name, str) and name.isidentifier():
+        return f".{name}"
+    return f"[{name!r}]"
 
 
-_KINDS: dict[type, type[Container]] = {
+_CONTAINER_CLASSES: dict[type, type[Container]] = {
     OrderedDict: containers.DictContainer,
     dict: containers.DictContainer,
     tuple: containers.TupleContainer,
@@ -193,4 +231,6 @@ _KINDS: dict[type, type[Container]] = {
 
 # The container of each class opened so far. The usual ones are here from the start, since compilers
 # cannot trace the search.
-_containers: dict[type, Container] = {cls: _KINDS[cls](cls, cls) for cls in (dict, list, tuple)}
+_containers: dict[type, Container] = {
+    cls: _CONTAINER_CLASSES[cls](cls, cls) for cls in (dict, list, tuple)
+}

@@ -36,6 +36,9 @@ from xdevice.tensors.trees.opening import container_of
 
 T = TypeVar("T")
 
+Tree: TypeAlias = Any
+"""A leaf, or nested containers of leaves."""
+
 _MAX_DEPTH = 5000  # containers within containers: a deeper tree contains itself
 
 
@@ -60,7 +63,7 @@ class Flat:
 
     __slots__ = ("_nodes", "_paths", "leaves", "skipped", "tree")
 
-    def __init__(self, tree: Any, skip: Collection[str] = ()) -> None:
+    def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
         self.skipped: set[int] = set()
@@ -150,7 +153,8 @@ class Flat:
 
     def at(self, i: int) -> str:
         """The place of a leaf, for a message: `` at ['batch'][0].mask``."""
-        return f" at {self.paths[i]}" if self.paths[i] else ""
+        path = self.paths[i]
+        return f" at {path}" if path else ""
 
     def named(self) -> Iterator[tuple[str, Leaf]]:
         """The path and the value of each leaf."""
@@ -178,7 +182,7 @@ class Flat:
                 raise at_path(error, self.paths[i]) from error.__cause__
         return results
 
-    def map(self, fn: Callable[[Leaf], Any], afresh: bool = False) -> Any:
+    def map(self, fn: Callable[[Leaf], Leaf], afresh: bool = False) -> Tree:
         """The tree with ``fn`` applied to each leaf, once to a leaf that appears twice.
 
         See `rebuild` for ``afresh``.
@@ -187,7 +191,7 @@ class Flat:
         new_leaves = {key: fn(leaf) for key, leaf in distinct.items()}
         return self.rebuild((new_leaves[id(leaf)] for leaf in self.leaves), afresh)
 
-    def rebuild(self, leaves: Iterable[Leaf], afresh: bool = False) -> Any:
+    def rebuild(self, leaves: Iterable[Leaf], afresh: bool = False) -> Tree:
         """The tree with these leaves in place of its own, in their order.
 
         Unchanged containers are returned as they are. With ``afresh`` they are rebuilt, too, except
@@ -195,7 +199,7 @@ class Flat:
         """
         new_leaves = list(leaves)
         # From the last node to the first: the rebuilt nodes whose container comes later.
-        new_nodes: list[Any] = []
+        new_nodes: list[Node] = []
         # A container that appears twice stays shared: its new parts and the new container, by id.
         rebuilt: dict[int, tuple[Parts, Node]] = {}
         for open_node in reversed(self._nodes):
@@ -225,14 +229,14 @@ class Flat:
 flatten = Flat
 
 
-def _too_deep(tree: Any) -> ArgumentError:
+def _too_deep(tree: Tree) -> ArgumentError:
     type_name = type(tree).__name__
     return ArgumentError(
         f"this {type_name} is nested too deeply, or contains itself; pass its parts"
     )
 
 
-def _outline(open_node: _OpenNode | None) -> Any:
+def _outline(open_node: _OpenNode | None) -> object:
     """A value that is equal for leaves, and for containers whose parts correspond."""
     if open_node is None:
         return None
@@ -246,12 +250,12 @@ def _names_of_parts(part_paths: list[str], parent_path: str) -> Iterator[_SkipNa
         yield _SkipNames(path, path.lstrip("."), part_path.strip("[].'\""))
 
 
-def devices_in(tree: Any, skip: Collection[str]) -> set[Device]:
+def devices_in(tree: Tree, skip: Collection[str]) -> set[Device]:
     """All devices on which tensors of the tree are; `NotATensorError` if it has none."""
     return set(_first_leaf_by_property(flatten(tree, skip), devices_of_leaf))
 
 
-def frameworks_in(tree: Any) -> dict[Backend, str]:
+def frameworks_in(tree: Tree) -> dict[Backend, str]:
     """Each framework of the tree's tensors, with the path of one tensor.
 
     `NotATensorError` if there is no tensor.
@@ -274,7 +278,9 @@ def _first_leaf_by_property(
     def examine(i: int, leaf: Leaf) -> None:
         ownership = leaf_ownership(leaf)
         if ownership is not None:
-            numbers = first_data_leaf if is_data_leaf(leaf, ownership) else first_leaf
+            numbers = first_leaf
+            if is_data_leaf(leaf, ownership):
+                numbers = first_data_leaf
             for value in properties_of(leaf, ownership):
                 numbers.setdefault(value, i)
 
@@ -285,7 +291,7 @@ def _first_leaf_by_property(
 
 
 def not_on_one_device(
-    objs: tuple[tuple[str, Any], ...], skip: Collection[str] = ()
+    objs: tuple[tuple[str, Tree], ...], skip: Collection[str] = ()
 ) -> MixedDeviceError:
     """The error for named objects on several devices, with the paths of their tensors."""
     all_devices: set[Device] = set()
@@ -303,7 +309,7 @@ def not_on_one_device(
 
 
 def _placements(
-    name: str, obj: Any, skip: Collection[str] = ()
+    name: str, obj: Tree, skip: Collection[str] = ()
 ) -> Iterator[tuple[str, set[Device]]]:
     """The path and the devices of each tensor in an object, also of each tensor of a model."""
     if is_device(obj):
@@ -327,7 +333,7 @@ def _placements(
             yield name + path, devices_of_leaf(leaf, ownership)
 
 
-def not_a_tensor(obj: Any) -> NotATensorError:
+def not_a_tensor(obj: Tree) -> NotATensorError:
     """The error for an object without a tensor, with what a container holds instead."""
     type_name = type(obj).__name__
     if is_device(obj) and not isinstance(obj, str):
@@ -340,7 +346,8 @@ def not_a_tensor(obj: Any) -> NotATensorError:
     for path, leaf in flat.named():
         if owned_by(leaf):
             return NotATensorError(
-                f"a {type_name} is not a tensor; pass what is in it one by one, at {path} for example"
+                f"a {type_name} is not a tensor; pass what is in it one by one, "
+                f"at {path} for example"
             )
     if not flat.leaves:
         return NotATensorError(f"no tensor in this {type_name}: it is empty")
