@@ -1,9 +1,9 @@
 """Splitting a batch over devices: `split_batch`."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from xdevice.contract import Tensor
+from xdevice.contract import Tensor, Tree
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -24,21 +24,21 @@ from xdevice.typing import DeviceLike
 __all__ = ["split_batch"]
 
 
-class Shards(list[Any]):
+class Shards(list[Tree]):
     """A batch in parts, one for each device.
 
     `prefetch` yields such batches for a list of devices.
     """
 
     def __init__(
-        self, parts: Iterable[Any], devices: Sequence[Device], sizes: Sequence[int]
+        self, parts: Iterable[Tree], devices: Sequence[Device], sizes: Sequence[int]
     ) -> None:
         super().__init__(parts)
         self.devices = list(devices)
         self.sizes = list(sizes)  # the number of rows of each part
 
 
-def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
+def split_batch(tree: Tree, devices: Sequence[DeviceLike]) -> list[Tree]:
     """One tree for each device, with its rows of every tensor, in order.
 
     Rows are along the first axis, and all tensors have the same number of
@@ -72,7 +72,9 @@ def split_batch(tree: Any, devices: Sequence[DeviceLike]) -> list[Any]:
     return shards(tree, checked_devices(devices), non_blocking=False)[0]
 
 
-def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[list[Any], list[int]]:
+def shards(
+    tree: Tree, devices: Sequence[Device], non_blocking: bool
+) -> tuple[list[Tree], list[int]]:
     """A tree for each device, with its part of the rows.
 
     And the number of rows of each part.
@@ -87,12 +89,19 @@ def shards(tree: Any, devices: Sequence[Device], non_blocking: bool) -> tuple[li
     parts = {key: leaf.split(sizes, devices, non_blocking) for key, leaf in tensors.items()}
     trees = []
     for k in range(len(devices)):
-        new_leaves = (parts[id(leaf)][k] if id(leaf) in parts else leaf for leaf in flat.leaves)
+        new_leaves = []
+        for leaf in flat.leaves:
+            if id(leaf) in parts:
+                new_leaves.append(parts[id(leaf)][k])
+            else:
+                new_leaves.append(leaf)
         trees.append(flat.rebuild(new_leaves))
     return trees, sizes
 
 
-def split_arguments(batch: Sequence[Any], devices: Sequence[Device]) -> tuple[list[Any], list[int]]:
+def split_arguments(
+    batch: Sequence[Tree], devices: Sequence[Device]
+) -> tuple[list[Tree], list[int]]:
     """A function's arguments for each device, and the numbers of rows.
 
     `Shards` are not split.

@@ -3,11 +3,10 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
 from contextvars import copy_context
 from typing import Any, NamedTuple, TypeAlias
 
-from xdevice.contract import Tensor
+from xdevice.contract import Block, Function, Tensor, Tree
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, shortened
 from xdevice.framework.adapters import Backend
@@ -26,22 +25,26 @@ from xdevice.tensors.gradients import (
     with_tensors,
 )
 from xdevice.tensors.placement import device_of
+from xdevice.tensors.trees.leaves import Leaf
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
 __all__ = ["data_parallel"]
 
-Tree: TypeAlias = Any
-"""A tensor, or nested containers of tensors."""
+Loss: TypeAlias = Any
+"""A tensor of one number; with ``has_aux`` a tuple of the loss and a list."""
+
+Aux: TypeAlias = Any
+"""What the loss function returns beside the loss."""
 
 
 def data_parallel(
-    fn: Callable[..., Any],
+    fn: Function,
     devices: Sequence[DeviceLike],
     *,
     reduction: str = "mean",
     has_aux: bool = False,
-) -> Callable[..., tuple[Any, Any]]:
+) -> Callable[..., tuple[Loss, Tree]]:
     """A training step on all devices.
 
     ``step(params, *batch)`` returns the loss and its gradients.
@@ -111,7 +114,7 @@ class _ShardResult(NamedTuple):
     """The result of one device for its rows."""
 
     loss: Tensor
-    aux: Any
+    aux: Aux
     gradients: list[Tensor]
 
 
@@ -133,9 +136,7 @@ class _Shard(NamedTuple):
 class _Step:
     """The training step that `data_parallel` returns."""
 
-    def __init__(
-        self, fn: Callable[..., Any], devices: list[Device], mean: bool, has_aux: bool
-    ) -> None:
+    def __init__(self, fn: Function, devices: list[Device], mean: bool, has_aux: bool) -> None:
         self._fn = fn
         self._devices = devices
         self._mean = mean
@@ -143,14 +144,14 @@ class _Step:
         # made when first needed, by the process with this number
         self._pool: tuple[int, ThreadPoolExecutor] | None = None
 
-    def __call__(self, params: Tree | Replicas, *batch: Tree) -> tuple[Any, Any]:
+    def __call__(self, params: Tree | Replicas, *batch: Tree) -> tuple[Loss, Tree]:
         if differentiating():
             raise NotSupportedError("data_parallel has no gradient; call it outside value_and_grad")
         if isinstance(params, Replicas):
             return self._step_on_replicas(params, batch)
         return self._step_on_tree(params, batch)
 
-    def _step_on_tree(self, tree: Tree, batch: Sequence[Tree]) -> tuple[Any, Tree]:
+    def _step_on_tree(self, tree: Tree, batch: Sequence[Tree]) -> tuple[Loss, Tree]:
         """The loss and the gradients on the parameters' own devices."""
         flat = flatten(tree)
         if flat.unordered:
@@ -174,7 +175,7 @@ class _Step:
         (gradient_tree,) = with_tensors([flat], gradients)
         return self._with_aux(loss, results), gradient_tree
 
-    def _step_on_replicas(self, replicas: Replicas, batch: Sequence[Tree]) -> tuple[Any, Replicas]:
+    def _step_on_replicas(self, replicas: Replicas, batch: Sequence[Tree]) -> tuple[Loss, Replicas]:
         """The loss on the first device, and the gradients on every device."""
         flats = _checked_replicas(replicas, self._devices)
         owner, parameters = _checked_parameters(flats[0])
@@ -221,7 +222,7 @@ class _Step:
         return self._compute_in_threads(shards, thread_context)
 
     def _compute_in_threads(
-        self, shards: list[_Shard], thread_context: Callable[[], AbstractContextManager[Any]]
+        self, shards: list[_Shard], thread_context: Callable[[], Block]
     ) -> list[_ShardResult]:
         """Compute the shards, each in a thread of its own.
 
@@ -273,7 +274,7 @@ class _Step:
         buckets = reduce_columns(columns, "sum", weights, homes)
         return [results_of(buckets, destination) for destination in destinations]
 
-    def _with_aux(self, loss: Tensor, results: list[_ShardResult]) -> Any:
+    def _with_aux(self, loss: Tensor, results: list[_ShardResult]) -> Loss:
         if not self._has_aux:
             return loss
         return loss, [result.aux for result in results]
@@ -336,7 +337,7 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
     return flats
 
 
-def _description(leaf: Any) -> str:
+def _description(leaf: Leaf) -> str:
     if leaf is None:
         return "None"
     if hasattr(leaf, "dtype"):

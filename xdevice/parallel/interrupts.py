@@ -22,8 +22,10 @@ def _handlers() -> Iterator[CodeType]:
         handler: Any = signal.getsignal(number)
         while isinstance(handler, partial):
             handler = handler.func
-        if callable(handler):  # not SIG_DFL, whose class has a metaclass with code of its own
-            called = handler if hasattr(handler, "__code__") else type(handler).__call__
-            code = getattr(called, "__code__", None)
-            if isinstance(code, CodeType):
-                yield code
+        if not callable(handler):  # SIG_DFL or SIG_IGN
+            continue
+        code = getattr(handler, "__code__", None)
+        if code is None:
+            code = getattr(type(handler).__call__, "__code__", None)
+        if isinstance(code, CodeType):
+            yield code

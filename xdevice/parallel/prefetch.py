@@ -1,11 +1,11 @@
-"""``prefetch``: the next batches travel while this one is computed with.
+"""``prefetch``: the next batches are copied while a device computes.
 
-There is no thread. The source is called where the loop asks for a batch, some
-batches ahead, so that all that belongs to a thread or a context is the loop's
-there, too: settings, random numbers, gradients. A copy is begun there, and
-what makes it goes on by itself: a stream of the GPU's, the framework's own
-threads, a stated bus. It is waited for before the source is called again,
-which may write into the memory that it has given.
+There is no thread. The loop calls the source when it asks for a batch, some
+batches ahead. So the source has everything that belongs to the loop's thread
+or context: settings, random numbers, gradients. The copies begin there, too. A
+GPU's stream, the framework's own threads, or a bus with a stated speed makes
+them meanwhile. A copy has ended before the source is called again, because the
+source may write into the memory of its last batch.
 """
 
 from collections import deque
@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from xdevice.contract import Event, Stream, Tensor
+from xdevice.contract import Event, Stream, Tensor, Tree
 from xdevice.device import Device, whole_number
 from xdevice.errors import ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
@@ -24,10 +24,10 @@ from xdevice.hardware.virtual import is_virtual, stream_of
 from xdevice.parallel.batches import Shards, shards
 from xdevice.parallel.interrupts import is_raised_by_handler
 from xdevice.parallel.replicas import checked_devices
-from xdevice.parallel.snapshots import plain, snapshot
+from xdevice.parallel.snapshots import own_data, snapshot
 from xdevice.parallel.vectors import Pack, moved, packs_of
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.leaves import leaf_ownership
+from xdevice.tensors.trees.leaves import Leaf, leaf_ownership
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
@@ -37,8 +37,8 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 _HOST = Device("cpu", 0)
-# Tensors of at most so many bytes are packed into one vector if there are so
-# many of a dtype: it is quicker then, by benchmarks/transfers.py.
+# Tensors of at most _PACKED_SIZE bytes are packed into one vector if there are
+# _PACKED_NUMBER of a dtype. Then it is faster, by benchmarks/transfers.py.
 _PACKED_SIZE = 2**14
 _PACKED_NUMBER = 16
 
@@ -46,15 +46,15 @@ _PACKED_NUMBER = 16
 class Placed(NamedTuple):
     """A batch on its device, or on its way there."""
 
-    batch: Any
-    # whether any part was copied to the device; then the parts that stay are
+    batch: Tree
+    # whether any part was copied to the device; then the other parts are
     # copies, too
     has_travelled: bool
-    under_way: Sequence[Event] = ()  # the copies that may not have ended
+    pending_copies: Sequence[Event] = ()
 
-    def arrived(self) -> Any:
+    def arrived(self) -> Tree:
         """The batch, for this thread to compute with."""
-        for event in self.under_way:
+        for event in self.pending_copies:
             event.wait()
         return self.batch
 
@@ -65,7 +65,7 @@ class Prefetched(Generic[T_co]):
     It can be iterated as often as the iterable, and has its length.
     """
 
-    def __init__(self, batches: Iterable[Any], place: Callable[[Any], Placed], size: int) -> None:
+    def __init__(self, batches: Iterable[Tree], place: Callable[[Tree], Placed], size: int) -> None:
         self._batches = batches
         self._place = place
         self._size = size
@@ -75,7 +75,8 @@ class Prefetched(Generic[T_co]):
 
     def __iter__(self) -> Iterator[T_co]:
         source = iter(self._batches)
-        queue = deque[Placed | Exception]()  # batches, or the errors that are raised in their place
+        # an error is raised in the place of its batch
+        queue = deque[Placed | Exception]()
         ahead = 0  # how many batches the source runs ahead
         while True:
             while len(queue) <= ahead and _may_continue(queue):
@@ -85,10 +86,11 @@ class Prefetched(Generic[T_co]):
             batch = _take_first(queue)
             if not batch:
                 return
-            yield batch.pop()  # no variable here refers to the batch while the consumer has it
+            # no variable refers to the batch while the consumer has it
+            yield batch.pop()
 
-    def _next(self, source: Iterator[Any], is_ahead: bool) -> Placed | Exception:
-        """The source's next batch, or the error that is raised in its place."""
+    def _next(self, source: Iterator[Tree], is_ahead: bool) -> Placed | Exception:
+        """The source's next batch, or the error to raise in its place."""
         try:
             placed = self._place(next(source))
             if is_ahead and not placed.has_travelled:
@@ -111,7 +113,7 @@ def _may_continue(queue: deque[Placed | Exception]) -> bool:
     if not isinstance(last, Placed):
         return False
     try:
-        for event in last.under_way:
+        for event in last.pending_copies:
             event.synchronize()
     except Exception as error:
         if is_raised_by_handler(error):
@@ -121,7 +123,7 @@ def _may_continue(queue: deque[Placed | Exception]) -> bool:
     return True
 
 
-def _take_first(queue: deque[Placed | Exception]) -> list[Any]:
+def _take_first(queue: deque[Placed | Exception]) -> list[Tree]:
     """The first batch of the queue, alone in a list.
 
     The list is empty at the end. An error in the queue is raised.
@@ -139,15 +141,23 @@ def _take_first(queue: deque[Placed | Exception]) -> list[Any]:
 
 @overload
 def prefetch(
-    batches: Iterable[Any], device: list[Any] | tuple[Any, ...], size: int = 2, *, pin: bool = False
+    batches: Iterable[Tree],
+    device: list[Any] | tuple[Any, ...],
+    size: int = 2,
+    *,
+    pin: bool = False,
 ) -> Prefetched[Shards]: ...
 @overload
 def prefetch(
     batches: Iterable[T], device: DeviceLike, size: int = 2, *, pin: bool = False
 ) -> Prefetched[T]: ...
 def prefetch(
-    batches: Iterable[Any], device: Any, size: int = 2, *, pin: bool = False
-) -> Prefetched[Any]:
+    batches: Iterable[Tree],
+    device: Any,
+    size: int = 2,
+    *,
+    pin: bool = False,
+) -> Prefetched[Tree]:
     """The batches on the device, in order.
 
     The next ``size`` batches are copied while one is used.
@@ -204,16 +214,16 @@ def prefetch(
         size, f"size={shortened(size)} is not a number of batches; give an integer of 1 or more", 1
     )
     if is_device(device) or not hasattr(device, "__iter__"):
-        return Prefetched(batches, _Way(as_device(device), bool(pin)), number)
+        return Prefetched(batches, _Placer(as_device(device), bool(pin)), number)
     devices = checked_devices(device)
-    ways = [_Way(each, bool(pin)) for each in devices]
-    return Prefetched(batches, partial(_split, devices, ways), number)
+    placers = [_Placer(target, bool(pin)) for target in devices]
+    return Prefetched(batches, partial(_split, devices, placers), number)
 
 
-class _Way:
-    """How batches get to one device.
+class _Placer:
+    """A function that places batches on one device.
 
-    They have a stream of their own, if the framework has such streams.
+    It copies them in a stream of their own, if the framework has streams.
     """
 
     def __init__(self, device: Device, pin: bool) -> None:
@@ -221,10 +231,11 @@ class _Way:
         self._pin = pin
         self._streams: dict[Backend, Stream | None] = {}  # made once, for every iteration
 
-    def __call__(self, batch: Any) -> Placed:
-        host_batch = None if self._device.kind == "cpu" else _host_batch(batch)
-        if host_batch is not None:
-            return self._send(host_batch)
+    def __call__(self, batch: Tree) -> Placed:
+        if self._device.kind != "cpu":
+            host_batch = _host_batch(batch)
+            if host_batch is not None:
+                return self._send(host_batch)
         moved_batch = to_device(batch, self._device)
         if moved_batch is batch:
             return Placed(batch, False)
@@ -233,23 +244,29 @@ class _Way:
         return Placed(snapshot(moved_batch, new_leaves), True)
 
     def _send(self, batch: "_HostBatch") -> Placed:
-        owner, device = batch.owner, self._device
-        stream, bus = self._stream(owner), stream_of(owner, device)
-        pin = stream.pinned if stream is not None and self._pin else None
-        packs = bus is not None or not is_virtual(owner, device)
+        owner = batch.owner
+        device = self._device
+        gpu_stream = self._stream(owner)
+        bus_stream = stream_of(owner, device)
+        streams = [stream for stream in (gpu_stream, bus_stream) if stream is not None]
+        pin = None
+        if gpu_stream is not None and self._pin:
+            pin = gpu_stream.pinned
+        packs = bus_stream is not None or not is_virtual(owner, device)
         with ExitStack() as stack:
-            streams = [each for each in (stream, bus) if each is not None]
-            for each in streams:
-                stack.enter_context(each)
-            tensors = batch.tensors_on(device, packs, pin, non_blocking=stream is not None)
-            under_way = [each.record(list(tensors.values())) for each in streams]
-        return Placed(batch.with_tensors(tensors), True, under_way)
+            for stream in streams:
+                stack.enter_context(stream)
+            tensors = batch.tensors_on(device, packs, pin, non_blocking=gpu_stream is not None)
+            pending_copies = [stream.record(list(tensors.values())) for stream in streams]
+        return Placed(batch.with_tensors(tensors), True, pending_copies)
 
     def _stream(self, owner: Backend) -> Stream | None:
         if owner not in self._streams:
             require(owner, self._device)
-            has_streams = owner.load("streams").has("stream")
-            self._streams[owner] = owner.streams.stream(self._device) if has_streams else None
+            stream = None
+            if owner.load("streams").has("stream"):
+                stream = owner.streams.stream(self._device)
+            self._streams[owner] = stream
         return self._streams[owner]
 
 
@@ -275,11 +292,15 @@ class _HostBatch(NamedTuple):
         new_tensors: dict[int, Tensor] = {}
 
         def pinned(tensor: Tensor) -> Tensor:
-            return tensor if pin is None else pin(tensor)
+            if pin is None:
+                return tensor
+            return pin(tensor)
 
-        for pack in self._packs() if packs else []:
-            vector = moved(pinned(pack.packed()), owner, device)
-            new_tensors.update(zip(map(id, pack.tensors), pack.unpacked(vector), strict=True))
+        if packs:
+            for pack in self._packs():
+                vector = moved(pinned(pack.packed()), owner, device)
+                unpacked = pack.unpacked(vector)
+                new_tensors.update(zip(map(id, pack.tensors), unpacked, strict=True))
         for key, tensor in self.tensors.items():
             if key not in new_tensors:
                 new_tensors[key] = moved(pinned(tensor), owner, device, non_blocking)
@@ -290,26 +311,30 @@ class _HostBatch(NamedTuple):
         if not self.owner.load("packing").has("is_packable"):
             return
         is_packable = self.owner.packing.is_packable
-        small = [each for each in self.tensors.values() if is_packable(each, _PACKED_SIZE)]
-        if len(small) < _PACKED_NUMBER:
+        small_tensors = [
+            tensor for tensor in self.tensors.values() if is_packable(tensor, _PACKED_SIZE)
+        ]
+        if len(small_tensors) < _PACKED_NUMBER:
             return
-        for pack in packs_of(small):
+        for pack in packs_of(small_tensors):
             if len(pack.tensors) >= _PACKED_NUMBER:
                 yield pack
 
-    def with_tensors(self, tensors: dict[int, Tensor]) -> Any:
+    def with_tensors(self, tensors: dict[int, Tensor]) -> Tree:
         """The batch with these tensors in place of its own.
 
         Its source cannot write to any part of it.
         """
 
-        def new_leaf(leaf: Any) -> Any:
-            return tensors[id(leaf)] if id(leaf) in tensors else plain(leaf)
+        def new_leaf(leaf: Leaf) -> Leaf:
+            if id(leaf) in tensors:
+                return tensors[id(leaf)]
+            return own_data(leaf)
 
         return self.flat.map(new_leaf, afresh=True)
 
 
-def _host_batch(batch: Any) -> _HostBatch | None:
+def _host_batch(batch: Tree) -> _HostBatch | None:
     """The batch, if all tensors are on the host and of one framework."""
     tensors: dict[int, Tensor] = {}
     owners: set[Backend] = set()
@@ -327,10 +352,12 @@ def _host_batch(batch: Any) -> _HostBatch | None:
             owners.add(ownership.backend)
     except XDeviceError:
         return None  # `to_device` raises it, with the path
-    return _HostBatch(flat, owners.pop(), tensors) if len(owners) == 1 else None
+    if len(owners) != 1:
+        return None
+    return _HostBatch(flat, owners.pop(), tensors)
 
 
-def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Placed:
+def _split(devices: Sequence[Device], placers: Sequence[_Placer], batch: Tree) -> Placed:
     """The parts of the batch, each on the way to its device.
 
     A batch on the host is split there.
@@ -338,12 +365,13 @@ def _split(devices: Sequence[Device], ways: Sequence[_Way], batch: Any) -> Place
     sources = devices_of(batch)
     split_on = [_HOST] * len(devices) if sources == {_HOST} else devices
     parts, sizes = shards(batch, split_on, non_blocking=False)
-    placed = [way(part) for way, part in zip(ways, parts, strict=True)]
+    placed = [placer(part) for placer, part in zip(placers, parts, strict=True)]
     has_travelled = not sources.issuperset(devices)
     if has_travelled:
         for i, (part, device) in enumerate(zip(placed, devices, strict=True)):
             if not part.has_travelled:
-                copied = snapshot(part.batch, tensors=device in sources)
+                copied = snapshot(part.batch, copies_tensors=device in sources)
                 placed[i] = Placed(copied, False)
-    under_way = [event for part in placed for event in part.under_way]
-    return Placed(Shards([part.batch for part in placed], devices, sizes), has_travelled, under_way)
+    pending_copies = [event for part in placed for event in part.pending_copies]
+    batches = Shards([part.batch for part in placed], devices, sizes)
+    return Placed(batches, has_travelled, pending_copies)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+from xdevice.contract import Tree
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -25,7 +26,7 @@ __all__ = ["Replicas", "all_reduce", "replicate"]
 Leaf: TypeAlias = Any
 
 OPERATIONS = ("sum", "mean", "max", "min")
-PASSING = (type(None), str)  # leaves that pass through, beside the tensors of a tree
+PASSING = (type(None), str)  # leaves that `all_reduce` returns as they are
 
 
 class Replicas(list[Any]):
@@ -46,7 +47,7 @@ class Replicas(list[Any]):
     __slots__ = ()
 
 
-def replicate(tree: Any, devices: Sequence[DeviceLike]) -> Replicas:
+def replicate(tree: Tree, devices: Sequence[DeviceLike]) -> Replicas:
     """Copy a tree to each device, even if it is already there.
 
     A device that is listed twice gets two copies.
@@ -140,10 +141,12 @@ def _ready_for_gradients(leaf: Leaf) -> Leaf:
     A tensor becomes a leaf of the framework's graph.
     """
     owner = tensor_owner(leaf)
-    return leaf if owner is None else owner.collectives.leaf(leaf)
+    if owner is None:
+        return leaf
+    return owner.collectives.leaf(leaf)
 
 
-def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
+def all_reduce(tensors: Sequence[Tree], op: str = "sum") -> list[Tree]:
     """Reduce tensors over devices.
 
     The result is one new tensor per input, on that input's device, with the
@@ -197,10 +200,12 @@ def all_reduce(tensors: Sequence[Any], op: str = "sum") -> list[Any]:
             "all_reduce has no gradient; call it outside value_and_grad, on the gradients"
         )
     results = _reduce_trees(flats, op)
-    return Replicas(results) if isinstance(tensors, Replicas) else results
+    if isinstance(tensors, Replicas):
+        return Replicas(results)
+    return results
 
 
-def _reduce_trees(flats: list[Flat], op: str) -> list[Any]:
+def _reduce_trees(flats: list[Flat], op: str) -> list[Tree]:
     columns = _checked_columns(flats, op)
     # a leaf that appears twice in every tree is reduced once, and shared in
     # the results
@@ -210,7 +215,8 @@ def _reduce_trees(flats: list[Flat], op: str) -> list[Any]:
             distinct[_identity(column)] = column
     weights = None
     if op == "mean":
-        op, weights = "sum", [1 / len(flats)] * len(flats)
+        op = "sum"
+        weights = [1 / len(flats)] * len(flats)
     buckets = reduce_columns(list(distinct.values()), op, weights)
     trees = []
     for i, flat in enumerate(flats):
@@ -243,9 +249,10 @@ def not_reducible(kind: str, op: str) -> str:
     return ""
 
 
-def check_operation(op: Any, known: tuple[str, ...] = OPERATIONS) -> None:
-    if op not in known:
-        hint = did_you_mean(op, known, f"there are {', '.join(map(repr, known))}")
+def check_operation(op: object, operations: tuple[str, ...] = OPERATIONS) -> None:
+    if op not in operations:
+        names = ", ".join(map(repr, operations))
+        hint = did_you_mean(op, operations, f"there are {names}")
         raise ArgumentError(f"no operation {shortened(op)}; {hint}")
 
 
@@ -285,7 +292,7 @@ def _check_reducible(leaf: Leaf, op: str) -> None:
         raise ArgumentTypeError(f"all_reduce({op!r}) of {leaf.dtype}: {reason}")
 
 
-def _signature(leaf: Leaf) -> tuple[Any, ...]:
+def _signature(leaf: Leaf) -> tuple[object, ...]:
     """A value that is equal for leaves that can be reduced together."""
     owner = tensor_owner(leaf)
     if owner is None:

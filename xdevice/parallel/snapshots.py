@@ -1,4 +1,4 @@
-"""A batch as it is now, whatever is written into its memory afterwards."""
+"""Copies of batches, which later writes into a batch's memory do not change."""
 
 from array import array
 from collections.abc import Container
@@ -6,45 +6,53 @@ from contextlib import suppress
 from copy import copy
 from typing import Any
 
+from xdevice.contract import Tensor, Tree
 from xdevice.errors import NotSupportedError
+from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Ownership
-from xdevice.tensors.trees.leaves import leaf_ownership
+from xdevice.tensors.trees.leaves import Leaf, leaf_ownership
 from xdevice.tensors.trees.tree import flatten
 
 
-def snapshot(tree: Any, own: Container[int] = (), tensors: bool = True) -> Any:
-    """The tree in containers, tensors and buffers of its own; models and objects of other classes are themselves.
+def snapshot(tree: Tree, new_leaves: Container[int] = (), copies_tensors: bool = True) -> Tree:
+    """The tree in containers, tensors and buffers of its own.
 
-    Leaves whose ids are in ``own`` have memory of their own already; so have
-    all tensors, unless ``tensors``.
+    Models and objects of other classes are not copied. ``new_leaves`` has the
+    ids of leaves whose memory is their own already. Without
+    ``copies_tensors``, all tensors have memory of their own.
     """
 
-    def kept(leaf: Any) -> Any:
-        what = leaf_ownership(leaf)
-        if what is None:
-            return plain(leaf)
-        if not tensors or id(leaf) in own or not isinstance(what, Ownership) or not what.is_tensor:
+    def own_leaf(leaf: Leaf) -> Leaf:
+        ownership = leaf_ownership(leaf)
+        if ownership is None:
+            return own_data(leaf)
+        if not copies_tensors or id(leaf) in new_leaves:
             return leaf
-        owner = what.backend
-        try:
-            copied = owner.placement.copy(leaf)
-        except NotSupportedError:  # a handle, a sparse tensor: it cannot be written to in place
+        if not isinstance(ownership, Ownership) or not ownership.is_tensor:
             return leaf
-        if owner.load("arrivals").has("wait"):
-            owner.arrivals.wait([copied])
-        return copied
+        return _own_tensor(leaf, ownership.backend)
 
-    return flatten(tree).map(kept, afresh=True)
+    return flatten(tree).map(own_leaf, afresh=True)
 
 
-def plain(leaf: Any) -> Any:
-    """A leaf of plain data in memory of its own."""
+def _own_tensor(tensor: Tensor, owner: Backend) -> Tensor:
+    try:
+        new_tensor = owner.placement.copy(tensor)
+    except NotSupportedError:
+        # a handle, or a sparse tensor: it cannot be written to in place
+        return tensor
+    if owner.load("arrivals").has("wait"):
+        owner.arrivals.wait([new_tensor])
+    return new_tensor
+
+
+def own_data(leaf: Leaf) -> Leaf:
+    """A leaf of plain data, in memory of its own."""
     if isinstance(leaf, (bytearray, array)):
         return copy(leaf)
     if isinstance(leaf, memoryview):
-        with suppress(
-            TypeError, ValueError
-        ):  # of a format or shape that memoryview itself cannot make
-            raw: Any = memoryview(bytearray(leaf.tobytes()))  # typed for constant formats alone
-            return raw.cast(leaf.format, leaf.shape)
+        # memoryview itself cannot make some formats and shapes
+        with suppress(TypeError, ValueError):
+            new_view: Any = memoryview(bytearray(leaf.tobytes()))  # typed for constant formats
+            return new_view.cast(leaf.format, leaf.shape)
     return leaf

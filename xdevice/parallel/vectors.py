@@ -17,7 +17,7 @@ Column: TypeAlias = Sequence[Any]
 
 
 class Pack(NamedTuple):
-    """Tensors of one framework, dtype and device, which travel as one vector."""
+    """Tensors of one framework, dtype and device, sent as one vector."""
 
     owner: Backend
     device: Device
@@ -29,8 +29,10 @@ class Pack(NamedTuple):
         return self.owner.collectives.pack(self.tensors)
 
     def unpacked(self, vector: Vector, like: Sequence[Tensor] | None = None) -> list[Tensor]:
-        """The vector's numbers in the shapes of the tensors, or of like ones."""
-        return self.owner.collectives.unpack(vector, self.tensors if like is None else like)
+        """The vector's numbers in the shapes of these or other tensors."""
+        if like is None:
+            like = self.tensors
+        return self.owner.collectives.unpack(vector, like)
 
 
 def packs_of(tensors: Sequence[Tensor], labels: Sequence[Hashable] | None = None) -> list[Pack]:
@@ -42,8 +44,9 @@ def packs_of(tensors: Sequence[Tensor], labels: Sequence[Hashable] | None = None
     for i, tensor in enumerate(tensors):
         owner = owner_of(tensor)
         device = owner.placement.device_of(tensor)
-        label = None if labels is None else labels[i]
-        pack = packs.setdefault((owner, tensor.dtype, device, label), Pack(owner, device, [], []))
+        label = labels[i] if labels is not None else None
+        key = (owner, tensor.dtype, device, label)
+        pack = packs.setdefault(key, Pack(owner, device, [], []))
         pack.members.append(i)
         pack.tensors.append(tensor)
     return list(packs.values())
@@ -93,7 +96,7 @@ def reduce_columns(
         homes = [devices_of_column[0] for devices_of_column in devices]
     packs = packs_of([column[0] for column in columns], list(zip(devices, homes, strict=True)))
     columns_of_packs = [[columns[i] for i in pack.members] for pack in packs]
-    # All packs are queued for packing before the first result is waited for.
+    # Packing of all packs is queued before the first result is waited for.
     vectors_of_packs = [
         [pack.owner.collectives.pack(tensors) for tensors in zip(*pack_columns, strict=True)]
         for pack, pack_columns in zip(packs, columns_of_packs, strict=True)
@@ -101,8 +104,10 @@ def reduce_columns(
     buckets: list[Bucket] = []
     for pack, pack_columns in zip(packs, columns_of_packs, strict=True):
         first_member = pack.members[0]
-        replica_devices, home = devices[first_member], homes[first_member]
-        vectors = vectors_of_packs.pop(0)  # so that their memory is freed after the reduction
+        replica_devices = devices[first_member]
+        home = homes[first_member]
+        # taken out, so that the memory is freed after the reduction
+        vectors = vectors_of_packs.pop(0)
         vectors = [
             vector if device is home else moved(vector, pack.owner, home)
             for vector, device in zip(vectors, replica_devices, strict=True)
@@ -127,8 +132,9 @@ def _weighted_mean(owner: Backend, vectors: Sequence[Vector], weights: Sequence[
     reduce = owner.collectives.reduce
     n = len(vectors)
     is_power_of_2 = n & (n - 1) == 0
-    is_float16 = "float16" in str(vectors[0].dtype).replace("bfloat16", "")  # its sums may overflow
-    if is_power_of_2 and len(set(weights)) == 1 and not is_float16:
+    dtype = str(vectors[0].dtype)
+    may_overflow = "float16" in dtype and "bfloat16" not in dtype
+    if is_power_of_2 and len(set(weights)) == 1 and not may_overflow:
         total = reduce(vectors, "sum", None)
         return reduce([total], "sum", [weights[0]])
     mean = reduce(vectors, "sum", weights)
