@@ -1,7 +1,7 @@
-"""GPUs without GPUs: what was asked for, by whom and when. `xdevice.hardware.virtual` is the door to it.
+"""GPUs without GPUs: requests for them, and enabling them. `xdevice.hardware.virtual` calls this.
 
-A framework gets its virtual GPUs before it is first used: the chosen one at once, others when
-xdevice first uses them.
+A framework gets its virtual GPUs before it is first used: the chosen framework immediately, others
+when xdevice first uses them.
 """
 
 import argparse
@@ -209,8 +209,8 @@ def missing(owner: Backend) -> list[dict[str, Any]]:
 
 def ask_for_children(number: str, stand_in: bool, lenient: bool, races: bool) -> None:
     count = request.checked(number, f"--virtual-gpus {number}")
-    asked = Request(count, False, stand_in, "--virtual-gpus", lenient=lenient, races=races)
-    children.propagate(asked)
+    requested = Request(count, False, stand_in, "--virtual-gpus", lenient=lenient, races=races)
+    children.propagate(requested)
     if stand_in:
         children.set_aside_visible_devices()
 
@@ -227,11 +227,12 @@ leave_out = request.leave_out
 
 
 def described() -> str:
-    asked = request.parsed(os.environ.get(request.ENV, ""), request.ENV)
-    if not asked.number:
+    requested = request.parsed(os.environ.get(request.ENV, ""), request.ENV)
+    if not requested.number:
         return ""
-    manner = " that stand in" if asked.stand_in else ""
-    return f"{asked.number} virtual GPUs{manner}"
+    if requested.stand_in:
+        return f"{requested.number} virtual GPUs that stand in"
+    return f"{requested.number} virtual GPUs"
 
 
 def check_request(text: str) -> None:

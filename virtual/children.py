@@ -1,4 +1,4 @@
-"""How child processes hear of a request for virtual GPUs: by their environment, which Python reads at its start."""
+"""Passing a request for virtual GPUs to child processes, by their environment variables."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ _WARNED = "XDEVICE_{}_WARNED"
 
 
 def propagate(request: Request) -> None:
-    """Let child processes make the same request at their start, whether or not they import xdevice."""
+    """Let child processes make the same request when they start, even if they do not import xdevice."""
     options = request.stand_in, request.lenient, request.races, request.force
     words = [word for word, is_set in zip(WORDS, options, strict=True) if is_set]
     os.environ[ENV] = f"{request.number}:{','.join(words)}" if words else str(request.number)
@@ -22,7 +22,10 @@ def propagate(request: Request) -> None:
 
 
 def set_aside_visible_devices() -> None:
-    """Remove ``CUDA_VISIBLE_DEVICES``: a value from before the request for virtual GPUs is about real ones."""
+    """Remove ``CUDA_VISIBLE_DEVICES``.
+
+    A value that was set before the request for virtual GPUs refers to real GPUs.
+    """
     value = os.environ.pop(VISIBLE, None)
     if value is not None:
         effect = "which are real, and does not choose among those that stand in"
@@ -34,11 +37,13 @@ def set_aside_visible_devices() -> None:
 
 
 def has_warned(subject: str) -> bool:
-    """Whether this process or a parent has printed the warning about the subject; from now on it has.
+    """Whether this process or a parent has printed the warning about the subject.
 
-    The subject is ``STAND_IN`` or ``BUS``.
+    Later calls return True. The subject is ``STAND_IN`` or ``BUS``. Only the process of rank 0
+    prints the warning.
     """
     name = _WARNED.format(subject)
-    has = os.environ.get(name) == "1" or os.environ.get("XDEVICE_RANK", "0") != "0"
+    is_printed = os.environ.get(name) == "1"
+    is_first_rank = os.environ.get("XDEVICE_RANK", "0") == "0"
     os.environ[name] = "1"
-    return has
+    return is_printed or not is_first_rank

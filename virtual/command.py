@@ -1,4 +1,4 @@
-"""``xdevice virtual``: whether every Python here applies ``XDEVICE_VIRTUAL_GPUS``, and plug-ins compiled in advance."""
+"""``xdevice virtual``: virtual GPUs for every Python of an environment, and compiled plug-ins."""
 
 import argparse
 import os
@@ -22,7 +22,10 @@ LINE = (
     f"import os; os.environ.get({ENV!r}) and __import__('importlib.util').util.find_spec('xdevice') "
     "and __import__('xdevice')\n"
 )
-"""What Python executes at each start: without the variable, or without xdevice, it does nothing."""
+"""The line that Python executes when it starts.
+
+Without the variable, or without xdevice, it does nothing.
+"""
 
 _APPLIED = f"every Python of this environment applies {ENV} at its start"
 
@@ -44,8 +47,8 @@ def _show_status(file: Path, names: list[str]) -> None:
     if file.exists():
         print(f"installed: {file}; {_APPLIED}")
     else:
-        by = "programs that import xdevice, by xdevice run, and by their children"
-        print(f"not installed: {ENV} is applied by {by}")
+        programs = "programs that import xdevice, by xdevice run, and by their children"
+        print(f"not installed: {ENV} is applied by {programs}")
     print(f"{ENV}={os.environ[ENV]}" if ENV in os.environ else f"{ENV} is not set")
     _show_missing(names)
 
@@ -87,16 +90,19 @@ def _show_missing(names: list[str]) -> None:
 def _answers(
     names: list[str], ask: Callable[[str], dict[str, Any]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each framework's answer, a few of them being asked at the same time."""
+    """Each framework's answer. A few of them are asked at the same time."""
     with ThreadPoolExecutor(max(1, (usable_threads() or 2) // 2)) as pool:
         yield from zip(names, pool.map(ask, names), strict=True)
 
 
 def _build(names: list[str], to: str | None) -> int:
-    """Compile the plug-ins of these frameworks, or of all that are installed; 1 if one could not be."""
-    not_there = [name for name in map(find, names) if not is_installed(name)]
-    if not_there:
-        raise not_installed(not_there[0])
+    """Compile the plug-ins of these frameworks, or of all that are installed.
+
+    Returns 1 if a plug-in could not be compiled, else 0.
+    """
+    missing = [name for name in map(find, names) if not is_installed(name)]
+    if missing:
+        raise not_installed(missing[0])
     frameworks = [str(find(name)) for name in names] or available()
     folder = _prepared(Path(to)) if to is not None else None
     without_plug_in: list[str] = []
@@ -111,7 +117,7 @@ def _build(names: list[str], to: str | None) -> int:
                 without_plug_in.append(name)
             elif "error" in answer:
                 print(f"{name}: {answer['error']}", flush=True)
-                # without a path, virtual GPUs cannot be had here: a failure if they were asked for
+                # without a path, this framework has no virtual GPUs; a failure if it was named
                 has_failed = has_failed or bool(names) or "path" in answer
             else:
                 print(f"{name}: {answer['path']} {_origin(answer['seconds'])}", flush=True)
@@ -142,7 +148,7 @@ def _prepared(folder: Path) -> Path:
 
 
 def _progress(names: list[str]) -> AbstractContextManager[Any]:
-    """Shows on stderr what is being done; the line moves on a terminal, if rich is installed."""
+    """Prints to stderr what is being done, with a moving line on a terminal if rich is installed."""
     title = f"looking for the plug-ins of {', '.join(names)}, and compiling what is missing"
     if sys.stderr.isatty():
         try:

@@ -1,4 +1,4 @@
-"""What a framework's virtual GPUs can do here, asked in a process of its own: see `xdevice.cli.probe`."""
+"""Finding out in a separate process what a framework's virtual GPUs can do: see `xdevice.cli.probe`."""
 
 from __future__ import annotations
 
@@ -27,16 +27,19 @@ def try_each(
 
 
 def check(names: Iterable[str]) -> None:
-    """Raise an error if one of the frameworks cannot have the virtual GPUs that the environment asks for."""
+    """Raise an error if a framework cannot have the virtual GPUs that the environment asks for."""
     for name in filter(is_installed, names):
         # in another process: an import may change the environment, which a script inherits
-        refused = ask_one(refusal, name).get("refused")
-        if refused is not None:
-            raise NotSupportedError(refused)
+        reason = ask_one(refusal, name).get("refused")
+        if reason is not None:
+            raise NotSupportedError(reason)
 
 
 def abilities(backend: Backend) -> Answer:
-    """What its virtual GPUs can do: those that stand in, or else ones that do not; nothing is compiled."""
+    """What the framework's virtual GPUs can do: those that stand in, or else others.
+
+    Nothing is compiled.
+    """
     plugins.only_find()
     use(str(backend))
     answer: Answer = {
@@ -60,7 +63,7 @@ def abilities(backend: Backend) -> Answer:
 
 
 def refusal(backend: Backend) -> Answer:
-    """Why it cannot have virtual GPUs as the environment asks for them; empty if it can."""
+    """Why the framework cannot have the virtual GPUs of the environment; empty if it can."""
     use(str(backend))
     try:
         count()
@@ -70,7 +73,10 @@ def refusal(backend: Backend) -> Answer:
 
 
 def plugin(backend: Backend) -> Answer:
-    """Where the plug-in is, compiled if it is missing, or why there is none; empty where none is needed."""
+    """The path of the plug-in, which is compiled if it is missing, or the reason why there is none.
+
+    Empty if the framework needs no plug-in.
+    """
     folder = sys.argv[2]
     capability = backend.load("virtual")
     try:
@@ -80,15 +86,22 @@ def plugin(backend: Backend) -> Answer:
     if recipe is None:
         return {}
     recipe = plugins.fitting(recipe)
-    began, compiled = time.perf_counter(), list[bool]()
+    start = time.perf_counter()
+    is_compiled = False
+
+    def note_compilation() -> None:
+        nonlocal is_compiled
+        is_compiled = True
+
     path = None if folder else plugins.find(recipe)
     try:
         if path is None:
-            into = Path(folder) if folder else plugins.writable(recipe, [])
-            path = plugins.build(recipe, into, lambda: compiled.append(True))
+            target = Path(folder) if folder else plugins.writable(recipe, [])
+            path = plugins.build(recipe, target, note_compilation)
     except NotSupportedError as error:
         return {"error": str(error), "path": None}
-    return {"path": str(path), "seconds": time.perf_counter() - began if compiled else None}
+    seconds = time.perf_counter() - start
+    return {"path": str(path), "seconds": seconds if is_compiled else None}
 
 
 def missing_of_virtual_gpus(backend: Backend) -> list[Answer]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from xdevice.device import as_integer
 from xdevice.errors import (
@@ -15,22 +15,26 @@ from xdevice.errors import (
 
 ENV = "XDEVICE_VIRTUAL_GPUS"
 MEMORY = "XDEVICE_VIRTUAL_MEMORY"
-REQUIRED = "XDEVICE_VIRTUAL_GPUS_REQUIRED"  # the frameworks without whose virtual GPUs a process ends, or "all"
+# the frameworks that a process needs virtual GPUs of, or "all"; without them it ends
+REQUIRED = "XDEVICE_VIRTUAL_GPUS_REQUIRED"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 64  # the largest number that has been tried
 
 STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force"
 WORDS = (STAND_IN, LENIENT, RACES, FORCE)
-"""What may follow the number in the environment variable: ``2:stand-in``, ``2:stand-in,lenient,force``."""
+"""The words that may follow the number in the environment variable.
+
+Examples are ``2:stand-in`` and ``2:stand-in,lenient,force``.
+"""
 
 
 class Request(NamedTuple):
     number: int  # 0 for none
     force: bool  # they hide real GPUs
     stand_in: bool  # they stand in for real GPUs, and refuse what these refuse
-    source: str  # who asks
-    lenient: bool = False  # those that stand in compute whatever the CPU can
-    races: bool = False  # streams that do not wait for one another are an error
+    source: str  # the call, or the variable with its value, that makes the request
+    lenient: bool = False  # GPUs that stand in refuse nothing that the CPU can compute
+    races: bool = False  # missing synchronization between streams is an error
 
 
 _requested: Request | None = None
@@ -43,13 +47,13 @@ def current() -> Request:
 
 
 def parsed(text: str, name: str) -> Request:
-    """The request that the text, the value of ``name``, makes: ``2``, ``2:stand-in`` or ``2:stand-in,lenient``."""
+    """The request in the value of the variable ``name``: ``2``, or ``2:stand-in,lenient``."""
     text = text.strip()
     source = f"{name}={text}"
     if text in ("", "0"):
         return Request(0, False, False, source)
-    digits, colon, rest = text.partition(":")
-    words = [word.strip() for word in rest.split(",")] if colon else []
+    digits, colon, options = text.partition(":")
+    words = [word.strip() for word in options.split(",")] if colon else []
     for word in words:
         _check_word(word, words, name, source)
     is_number = digits.isascii() and digits.isdigit()
@@ -76,12 +80,15 @@ def _check_word(word: str, words: list[str], name: str, source: str) -> None:
 
 
 def require(frameworks: Iterable[str]) -> None:
-    """Let this process, and its children, end where one of these imports is refused virtual GPUs; none means any."""
+    """End this process and its children if one of these frameworks is refused virtual GPUs.
+
+    No frameworks mean all of them.
+    """
     os.environ[REQUIRED] = ",".join(frameworks) or "all"
 
 
 def is_required(framework: str) -> bool:
-    """Whether the program is known to need it, or may: none is named, so that any may be the one."""
+    """Whether the program needs the framework, or may need it because no framework is named."""
     return is_named(framework) or "all" in _required()
 
 
@@ -117,7 +124,10 @@ def visible() -> int:
 
 
 def leave_out(framework: str) -> None:
-    """Let the framework do without virtual GPUs in this process: it cannot have them, and its tests are told so."""
+    """Give the framework no virtual GPUs in this process.
+
+    It cannot have them, and its tests are told so.
+    """
     _left_out.add(framework)
 
 
@@ -126,7 +136,7 @@ def is_left_out(framework: str) -> bool:
 
 
 def memory_limit() -> int | None:
-    """The bytes that each virtual GPU is to have; ``None`` where no limit is asked for."""
+    """The bytes of memory of each virtual GPU; ``None`` without a limit."""
     from xdevice.kit.units import parsed_size  # loads `re`: only when it is needed
 
     text = os.environ.get(MEMORY, "").strip()
@@ -139,14 +149,17 @@ def memory_limit() -> int | None:
 
 
 def refuse_memory_limit(framework: str, instead: str = "") -> None:
-    """Raise if a limit is asked for, under a framework whose virtual GPUs are CPU devices of its own."""
+    """Raise an error if the environment asks for a limit.
+
+    For frameworks whose virtual GPUs are CPU devices of the framework itself.
+    """
     if memory_limit() is not None:
         reason = f"{framework} cannot limit the memory of one CPU device"
         raise NotSupportedError(f"{MEMORY} asks for a limit, and {reason}; leave it out{instead}")
 
 
 def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
-    """Raise if there are real GPUs, and n virtual ones are not to hide them."""
+    """Raise an error if there are real GPUs, unless ``force`` lets n virtual ones hide them."""
     if real and not force:
         hint = f"use these, or hide them with virtual_gpus({n}, force=True)"
         raise VirtualDeviceError(
@@ -155,7 +168,10 @@ def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
 
 
 def make(number: int, force: bool, stand_in: bool) -> Request | None:
-    """Replace the current request, and return it for `put_back`; the environment says whether GPUs are lenient."""
+    """Replace the current request, and return the previous one for `put_back`.
+
+    Whether GPUs are lenient, and find races, stays as it is.
+    """
     global _requested
     arguments = f"{number}, stand_in=True" if stand_in else f"{number}"
     lenient, races = current().lenient, current().races
@@ -171,8 +187,8 @@ def put_back(previous: Request | None) -> None:
     _requested = previous
 
 
-def checked(n: Any, source: str, error: type[Exception] = ArgumentTypeError) -> int:
-    """The number, if that many are possible; ``error`` is raised for what is not a number."""
+def checked(n: object, source: str, error: type[Exception] = ArgumentTypeError) -> int:
+    """The number, if that many are possible; ``error`` is raised for other values than numbers."""
     number = as_integer(n)
     hint = f"give an integer from 1 to {MOST}"
     if number is None:

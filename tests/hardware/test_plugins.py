@@ -122,7 +122,7 @@ def test_a_killed_process_leaves_nothing(recipe, tmp_path, monkeypatch):
         env=os.environ | {"CXX": str(compiler)},
         start_new_session=True,
     )
-    (folder,) = plugins.own()[:1]
+    (folder,) = plugins.users_folders()[:1]
     while not list(folder.rglob("cc.o")):
         time.sleep(0.01)
     os.killpg(job.pid, signal.SIGKILL)
@@ -167,7 +167,7 @@ def test_a_wrong_cxx_refuses_what_was_compiled(recipe, value, monkeypatch, tmp_p
         xdevice.NotSupportedError, match=re.escape(f"CXX={value} names no C++ compiler; unset it")
     ):
         plugins.library(recipe)
-    monkeypatch.setenv(plugins.ENV, str(plugins.own()[0]))
+    monkeypatch.setenv(plugins.ENV, str(plugins.users_folders()[0]))
     assert answer(plugins.library(recipe)) == 42, "a folder that is named is used"
 
 
@@ -231,7 +231,7 @@ def test_what_stops_the_compiler_is_said(recipe, tmp_path, monkeypatch):
 
 
 def test_what_is_in_its_place_is_named(recipe):
-    (cache, *_) = plugins.own()
+    (cache, *_) = plugins.users_folders()
     made = cache / recipe.folder / recipe.file
     made.mkdir(parents=True)
     cache.chmod(0o700)
@@ -248,7 +248,7 @@ def test_what_is_in_its_place_is_named(recipe):
 
 
 def test_a_link_for_the_lock_is_not_followed(recipe, tmp_path):
-    (cache, *_) = plugins.own()
+    (cache, *_) = plugins.users_folders()
     assert plugins.prepare(cache) is None
     precious = tmp_path / "precious"
     precious.write_text("precious")
@@ -437,4 +437,4 @@ def test_which_folders_others_can_change(tmp_path):
 def test_a_relative_cache_folder_is_not_used(on_paper, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert plugins.own()[0] == Path("/home/somebody/.cache/xdevice")
+    assert plugins.users_folders()[0] == Path("/home/somebody/.cache/xdevice")

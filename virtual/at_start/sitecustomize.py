@@ -1,7 +1,7 @@
-"""Lets child processes have virtual GPUs: Python imports it at its start, since its folder is on PYTHONPATH.
+"""Gives child processes virtual GPUs: Python imports this module when it starts.
 
-`xdevice.virtual.children` puts it there. Another ``sitecustomize``, which it would hide, is
-imported as well.
+`xdevice.virtual.children` adds its folder to ``PYTHONPATH``. If there is another
+``sitecustomize``, which this module hides, it is imported as well.
 """
 
 import os
@@ -10,21 +10,22 @@ import sys
 
 def begin() -> None:
     folder = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [each for each in sys.path if os.path.abspath(each) != folder]
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != folder]
     if os.environ.get("XDEVICE_VIRTUAL_GPUS"):
         try:
-            __import__("xdevice")  # which applies the variable
-        except ModuleNotFoundError as error:  # the Python of another environment
+            __import__("xdevice")  # it applies the variable
+        except ModuleNotFoundError as error:  # this is the Python of another environment
             if error.name != "xdevice":
                 raise
-    ours = sys.modules.pop("sitecustomize")
+    this_module = sys.modules.pop("sitecustomize")
     try:
-        import sitecustomize  # type: ignore[import-not-found, unused-ignore]  # noqa: F401  (there may be none)
+        __import__("sitecustomize")  # the hidden one
     except ModuleNotFoundError as error:
         if error.name != "sitecustomize":
             raise
-    sys.modules.setdefault("sitecustomize", ours)
+    sys.modules.setdefault("sitecustomize", this_module)
 
 
-if __name__ == "sitecustomize":  # as Python imports it, and not what collects the package's modules
+# not when a tool imports the package's modules by their full names
+if __name__ == "sitecustomize":
     begin()

@@ -1,7 +1,7 @@
-"""Plug-ins: shared libraries that are found where they were put, or compiled once and kept.
+"""Plug-ins: shared libraries that are found in folders, or compiled once and kept.
 
-A library that is loaded can do whatever the user can, so a folder is not used if another user could
-put one there.
+A loaded library can do whatever the user can, so a folder is not used if another user can write
+there.
 """
 
 import os
@@ -38,7 +38,8 @@ __all__ = [
 ]
 
 ENV = "XDEVICE_PLUGINS"
-GROUP = "xdevice.plugins"  # the entry points of distributions that carry plug-ins; the value is the package with them
+# the entry points of distributions that contain plug-ins; the value is the package with them
+GROUP = "xdevice.plugins"
 
 _compiles = True
 
@@ -54,7 +55,10 @@ def only_find() -> None:
 
 
 def find(recipe: Recipe, refusals: list[str] | None = None) -> Path | None:
-    """The library, if a `readable` folder has one that fits; reasons against others are added to ``refusals``."""
+    """The library, if a `readable` folder has one that fits.
+
+    Reasons against other folders are added to ``refusals``.
+    """
     for folder in readable():
         library = folder / recipe.folder / recipe.file
         try:
@@ -71,7 +75,10 @@ def find(recipe: Recipe, refusals: list[str] | None = None) -> Path | None:
 
 
 def library(recipe: Recipe) -> Path:
-    """The library: the one that `find` finds, else compiled into the user's cache folder, which stderr says."""
+    """The path of the library.
+
+    If `find` does not find it, it is compiled into the user's cache folder, with a line on stderr.
+    """
     refusals: list[str] = []
     path = find(recipe, refusals)
     if path is None and recipe.bare and compiler() is None:
@@ -95,8 +102,11 @@ def library(recipe: Recipe) -> Path:
 
 
 def writable(recipe: Recipe, refusals: list[str]) -> Path:
-    """The user's folder that plug-ins are compiled into; reasons against others are added to ``refusals``."""
-    for folder in own():
+    """The user's folder that plug-ins are compiled into.
+
+    Reasons against other folders are added to ``refusals``.
+    """
+    for folder in users_folders():
         reason = prepare(folder)
         if reason is None:
             return folder
@@ -118,34 +128,34 @@ def _listed(refusals: list[str]) -> str:
 
 
 def readable() -> Iterator[Path]:
-    """The folders that plug-ins are read from; none is looked for before it is needed."""
+    """The folders that plug-ins are read from, each determined when it is needed."""
     yield from named()
     if not is_refused():
-        yield from own()
+        yield from users_folders()
         yield from installed()
 
 
 def named() -> list[Path]:
     """The folders in ``XDEVICE_PLUGINS``, separated as in ``PATH``."""
-    return [
-        Path(folder).absolute() for folder in os.environ.get(ENV, "").split(os.pathsep) if folder
-    ]
+    folders = os.environ.get(ENV, "").split(os.pathsep)
+    return [Path(folder).absolute() for folder in folders if folder]
 
 
 def installed() -> Iterator[Path]:
-    """The folders of the distributions that carry plug-ins; none is imported."""
-    from importlib.metadata import entry_points  # 20 ms: only where nothing was found before
+    """The folders of the distributions that contain plug-ins; none is imported."""
+    from importlib.metadata import entry_points  # 20 ms: only if nothing was found before
     from importlib.util import find_spec
 
     for entry in entry_points(group=GROUP):
         try:
             spec = find_spec(entry.value)
-        except ImportError:  # the rest of a distribution that was removed by hand
+        except ImportError:  # the distribution was removed by hand, and not completely
             continue
-        yield from map(Path, (spec.submodule_search_locations if spec else None) or ())
+        if spec is not None:
+            yield from map(Path, spec.submodule_search_locations or ())
 
 
-def own() -> list[Path]:
+def users_folders() -> list[Path]:
     """The user's cache folder, if there is a home, then the user's folder among the temporary ones."""
     folders: list[Path] = []
     # "~" stays if there is neither HOME nor an entry in the system's list of users
@@ -161,7 +171,10 @@ def own() -> list[Path]:
 
 
 def prepare(folder: Path) -> str | None:
-    """Make the folder if it is missing, for this user alone; the reason is returned if it cannot be written."""
+    """Create the folder if it is missing, for this user only.
+
+    If it cannot be written, the reason is returned.
+    """
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -174,34 +187,33 @@ def prepare(folder: Path) -> str | None:
 
 
 def unsafe(path: Path, *, only_its_content: bool = False) -> str | None:
-    """Why another user could change what is at the path; ``None`` if no other user can.
+    """Why another user can change the file or folder; ``None`` if no other user can.
 
-    The owner of the path, and of each folder and link above it, is looked at, and who may write
-    there. With ``only_its_content``, the path is a folder that counts by what it contains. A group
-    with the owner's number is the owner's.
+    This depends on the owners and the permissions of the path, and of each folder and link above
+    it. With ``only_its_content``, the path is a folder, and files that others add to it do not
+    matter. A group with the owner's number belongs to the owner.
     """
     if os.name == "nt":
-        return None  # folders have lists of who may write, and a user's profile is the user's own
+        return None  # permissions are lists, and only the user can write to the user's profile
     # in a user namespace root has another number
     trusted = {os.getuid(), 0, os.stat("/").st_uid}
-    for each in (path, *path.parents):
-        status = os.lstat(each)
-        is_container = only_its_content or each != path
+    for part in (path, *path.parents):
+        status = os.lstat(part)
+        is_container = only_its_content or part != path
         if status.st_uid not in trusted:
-            return f"{each} belongs to another user ({status.st_uid})"
+            return f"{part} belongs to another user ({status.st_uid})"
         if stat.S_ISLNK(status.st_mode):
-            target = Path(each.parent, os.readlink(each))
-            return unsafe(each.parent, only_its_content=True) or unsafe(
-                target, only_its_content=is_container
-            )
-        is_sticky = bool(status.st_mode & stat.S_ISVTX)  # only owners rename and remove there
-        if _others_may_write(status) and not (is_container and is_sticky):
-            return f"{each} can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
+            target = Path(part.parent, os.readlink(part))
+            reason = unsafe(part.parent, only_its_content=True)
+            return reason or unsafe(target, only_its_content=is_container)
+        is_sticky = bool(status.st_mode & stat.S_ISVTX)  # only owners can rename and remove files
+        if _can_others_write(status) and not (is_container and is_sticky):
+            return f"{part} can be written by other users (mode {stat.S_IMODE(status.st_mode):o})"
     return None
 
 
-def _others_may_write(status: os.stat_result) -> bool:
-    others = stat.S_IWOTH
+def _can_others_write(status: os.stat_result) -> bool:
+    permissions = stat.S_IWOTH
     if status.st_gid not in (0, status.st_uid):
-        others |= stat.S_IWGRP
-    return bool(status.st_mode & others)
+        permissions |= stat.S_IWGRP
+    return bool(status.st_mode & permissions)

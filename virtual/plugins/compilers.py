@@ -1,4 +1,4 @@
-"""C++ compilers: which one there is, and the command that compiles a recipe."""
+"""C++ compilers: finding one, and the command that compiles a recipe."""
 
 import os
 import shlex
@@ -9,8 +9,7 @@ from pathlib import Path
 
 from xdevice.virtual.plugins.recipes import Recipe
 
-# The first is the one that frameworks are built with: macOS and Windows have C++ libraries of their
-# own.
+# Frameworks are built with the first. macOS and Windows have their own C++ libraries.
 _USUAL = {"darwin": ("clang++", "c++"), "win32": ("cl", "clang-cl")}.get(
     sys.platform, ("g++", "clang++", "c++")
 )
@@ -73,7 +72,7 @@ def program(recipe: Recipe) -> list[str] | None:
 
 
 def fitting(recipe: Recipe) -> Recipe:
-    """The recipe, or its `bare` one if the compiler that is there can make only that."""
+    """The recipe, or its `bare` one if only a compiler for that is installed."""
     if recipe.bare is not None and compiler() is None and bare_compiler() is not None:
         return recipe.bare
     return recipe
@@ -85,7 +84,7 @@ def is_refused() -> bool:
 
 
 def hint(recipe: Recipe) -> str:
-    """Which compilers were looked for, and how one is installed."""
+    """The compilers that were not found, and how to install one."""
     if is_refused():
         return f"CXX={os.environ['CXX']} names no C++ compiler; unset it"
     install = f"install one, with {INSTALL}"

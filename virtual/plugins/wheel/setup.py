@@ -1,11 +1,14 @@
-"""A wheel that carries the plug-ins of one framework's version, so that nothing is compiled where it is installed.
+"""A wheel with the compiled plug-ins for one version of a framework.
 
-    xdevice virtual build --backend torch --to compiled     # once for each build: for the CPU, for each CUDA
-    FRAMEWORK=torch COMPILED=$PWD/compiled pip wheel --no-build-isolation --no-deps ./virtual/plugins/wheel
+Run the first command once for each build of the framework, for the CPU and for each CUDA::
 
-The wheel ``xdevice-plugins-torch`` 2.13.0.0.1.0 is for torch 2.13.0 and xdevice 0.1.0, and asks for
-both: pip takes the one that fits the torch that is there, as with torchvision.
-PLATFORM=manylinux_2_28_x86_64 names the platform, where it is another than this system's own.
+    xdevice virtual build --backend torch --to compiled
+    FRAMEWORK=torch COMPILED=$PWD/compiled \\
+        pip wheel --no-build-isolation --no-deps ./virtual/plugins/wheel
+
+The wheel ``xdevice-plugins-torch`` 2.13.0.0.1.0 requires torch 2.13.0 and xdevice 0.1.0, so pip
+chooses the one for the installed torch, as with torchvision. PLATFORM=manylinux_2_28_x86_64 names
+another platform than that of this system.
 """
 
 import os
@@ -27,7 +30,9 @@ setup(
     name=f"xdevice-plugins-{framework}",
     version=f"{release}.{__version__}",
     description=f"xdevice's virtual GPUs, compiled for {framework} {release}",
-    long_description=f"The compiled part of xdevice-tensors' virtual GPUs, for {framework} {release}.",
+    long_description=(
+        f"The compiled part of xdevice-tensors' virtual GPUs, for {framework} {release}."
+    ),
     long_description_content_type="text/plain",
     license="Apache-2.0",
     license_files=["LICENSE"],
