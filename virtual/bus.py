@@ -1,8 +1,8 @@
-"""Copies that take time: each virtual GPU has a bus of its own if ``XDEVICE_VIRTUAL_BUS=16GB/s,10us`` asks for it.
+"""Copies that take time: each virtual GPU has a bus with ``XDEVICE_VIRTUAL_BUS=16GB/s,10us``.
 
-A bus carries one copy after the other. A copy that blocks returns when it has been carried. One
-that does not block, or is made within a `BusStream`, leaves the bus busy; the next one that blocks,
-and `synchronize`, wait for it.
+A bus makes one copy after the other. A blocking copy returns when it is complete. A copy that does
+not block, or is made within a `BusStream`, leaves the bus busy; the next blocking copy, and
+`synchronize`, wait for it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterable, Sequence
 from contextvars import ContextVar, Token
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from xdevice.contract import Copy
+from xdevice.contract import Copy, Tensor
 from xdevice.device import Device
 from xdevice.framework.adapters import Backend
 from xdevice.hardware.bus import Bus
@@ -24,7 +24,7 @@ from xdevice.virtual import children
 
 ENV = "XDEVICE_VIRTUAL_BUS"
 
-# seconds by which a system may wake a thread too late: these are spent asking for the time
+# seconds by which a system may wake a thread too late: the end of a wait is a loop
 _LATE_WAKE_UP = 2e-4
 
 _lock = Lock()
@@ -34,13 +34,16 @@ _is_beside: ContextVar[bool] = ContextVar("xdevice.virtual.bus.beside", default=
 
 
 def requested() -> Bus | None:
-    """The bus that the environment asks for, if any; `ArgumentError` if the variable does not describe one."""
+    """The bus that the environment asks for, if any.
+
+    `ArgumentError` is raised if the variable does not describe a bus.
+    """
     text = os.environ.get(ENV, "").strip()
     return None if text in ("", "0") else Bus.parsed(text, ENV)
 
 
 def attach(owner: Backend, bus: Bus) -> None:
-    """From now on, for the rest of the process, copies of the framework's virtual GPUs take time."""
+    """Let copies of the framework's virtual GPUs take time, until the process ends."""
     if owner in _attached:
         return
     from xdevice.tensors.transfers import watching  # much code: only when it is needed
@@ -72,19 +75,19 @@ def carry(bus: Bus, nbytes: int, devices: Iterable[Device], *, non_blocking: boo
         wait_until(end)
 
 
-def until(devices: Iterable[Device]) -> float:
-    """When the devices' buses will have carried all that they were given."""
+def busy_until(devices: Iterable[Device]) -> float:
+    """The time by ``time.perf_counter`` at which all copies of the devices will be complete."""
     return max((_busy_until.get(device, 0.0) for device in devices), default=0.0)
 
 
-def until_of(framework: str, device: Device) -> float:
+def busy_until_of(framework: str, device: Device) -> float:
     """The same for one device, if the framework's virtual GPUs have a bus; else 0."""
-    return until([device]) if framework in _attached else 0.0
+    return busy_until([device]) if framework in _attached else 0.0
 
 
 def wait_for(devices: Iterable[Device]) -> None:
-    """Wait until the devices' buses have carried all that they were given."""
-    wait_until(until(devices))
+    """Wait until all copies of the devices are complete."""
+    wait_until(busy_until(devices))
 
 
 def wait_until(end: float) -> None:
@@ -96,7 +99,10 @@ def wait_until(end: float) -> None:
 
 
 class BusStream:
-    """A stream of copies to one virtual GPU: a copy within it does not wait for the bus, its event does."""
+    """A stream of copies to one virtual GPU.
+
+    A copy within it does not wait for the bus. The event of the stream does.
+    """
 
     def __init__(self, device: Device) -> None:
         self._device = device
@@ -109,15 +115,15 @@ class BusStream:
     def __exit__(self, *error: object) -> None:
         _is_beside.reset(self._tokens.pop())
 
-    def pinned(self, tensor: Any) -> Any:
+    def pinned(self, tensor: Tensor) -> Tensor:
         return tensor
 
-    def record(self, tensors: Sequence[Any]) -> BusEvent:
-        return BusEvent(until([self._device]))
+    def record(self, tensors: Sequence[Tensor]) -> BusEvent:
+        return BusEvent(busy_until([self._device]))
 
 
 class BusEvent(NamedTuple):
-    """The time at which the bus will have carried what it was given."""
+    """The time at which all earlier copies on the bus will be complete."""
 
     end: float
 
@@ -125,4 +131,6 @@ class BusEvent(NamedTuple):
         wait_until(self.end)
 
     def wait(self) -> None:
-        wait_until(self.end)  # what computes here would begin when it is carried
+        wait_until(
+            self.end
+        )  # operations run in this thread, and begin when the copies are complete

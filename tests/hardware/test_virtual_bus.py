@@ -30,12 +30,12 @@ def test_a_copy_that_does_not_block_is_waited_for_by_the_next_one_and_by_synchro
     began = perf_counter()
     for _ in range(3):
         carry(FIRST, non_blocking=True)
-    buses.wait_until(buses.until([SECOND]))  # whose bus is free
-    buses.wait_until(buses.until([FIRST]))
+    buses.wait_until(buses.busy_until([SECOND]))  # whose bus is free
+    buses.wait_until(buses.busy_until([FIRST]))
     assert perf_counter() - began >= 0.06
     carry(FIRST, non_blocking=True)
     assert seconds(lambda: carry(FIRST)) >= 0.02
-    assert buses.until([]) == 0
+    assert buses.busy_until([]) == 0
 
 
 def test_a_copy_between_two_needs_both_buses():

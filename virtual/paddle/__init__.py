@@ -102,7 +102,7 @@ def _observe_copies(observer: CopyObserver | None) -> None:
     global _current_observer
     native_observer = _NativeObserver(observer) if observer else _NativeObserver()
     for library in _loaded:
-        library.WatchCopies(native_observer)
+        library.ObserveCopies(native_observer)
     _current_observer = native_observer
 
 

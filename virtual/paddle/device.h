@@ -1,7 +1,7 @@
-// A virtual GPU as PaddlePaddle's C interface for devices (device_ext.h, in its wheel) asks for it: a table of functions.
+// A virtual GPU, as a table of functions for PaddlePaddle's C interface for devices (device_ext.h, in its wheel).
 //
-// It is synchronous, so streams and events do nothing, and its memory is the host's. PaddlePaddle itself counts what is
-// allocated. Nothing of a C++ library is used.
+// It is synchronous, so streams and events do nothing, and its memory is the host's. PaddlePaddle itself counts the
+// allocated memory. No C++ library is used.
 
 #pragma once
 
@@ -19,16 +19,16 @@ size_t device_count = 0;
 size_t limit = 0;  // bytes of each device; 0 for none
 size_t used[kMost];  // changed by several threads
 thread_local int current_device = 0;
-char nothing = 0;  // the target of all streams and events
+char handle_target = 0;  // all handles of streams and events point to it
 
-size_t Asked(const char* name) {
+size_t NumberFromEnvironment(const char* name) {
   const char* text = getenv(name);
   return text ? strtoull(text, nullptr, 10) : 0;
 }
 
 bool Exists(const C_Device device) { return device->id >= 0 && static_cast<size_t>(device->id) < device_count; }
 
-// What has nothing to do: all work is done when it is asked for.
+// For functions that have nothing to do, since all work is complete when its call returns.
 template <class... Arguments>
 C_Status Succeed(Arguments...) { return C_SUCCESS; }
 
@@ -41,7 +41,7 @@ C_Status SetDevice(const C_Device device) {
 
 template <class Handle>
 C_Status Create(const C_Device, Handle* handle) {
-  *handle = reinterpret_cast<Handle>(&nothing);
+  *handle = reinterpret_cast<Handle>(&handle_target);
   return C_SUCCESS;
 }
 
@@ -58,73 +58,73 @@ C_Status AllocateHost(const C_Device, void** address, size_t size) {
 
 C_Status FreeHost(const C_Device, void* address, size_t) { return free(address), C_SUCCESS; }
 
-// The bytes of the device that are used, these among them.
-size_t Add(const C_Device device, size_t bytes) {
+// Add to the used bytes of the device, and return the sum.
+size_t AddUsed(const C_Device device, size_t bytes) {
   return __atomic_add_fetch(&used[device->id], bytes, __ATOMIC_RELAXED);
 }
 
 C_Status Allocate(const C_Device device, void** address, size_t size) {
   if (!Exists(device)) return C_ERROR;
-  const bool fits = Add(device, size) <= (limit ? limit : SIZE_MAX);
+  const bool fits = AddUsed(device, size) <= (limit ? limit : SIZE_MAX);
   if (fits && AllocateHost(device, address, size) == C_SUCCESS) return C_SUCCESS;
-  Add(device, -size);
-  *address = nullptr;  // PaddlePaddle then frees what it keeps and tries again, or raises its own error
+  AddUsed(device, -size);
+  *address = nullptr;  // PaddlePaddle then frees cached memory and tries again, or raises its own error
   return C_SUCCESS;
 }
 
 C_Status Free(const C_Device device, void* address, size_t size) {
-  Add(device, -size);
+  AddUsed(device, -size);
   return FreeHost(device, address, size);
 }
 
-// Python may watch copies: it answers with 0 for one that is not to be made.
-using Watch = int (*)(int source, int target, size_t size, const void* from);  // -1 is the host
+// A function of Python that is called before each copy. It returns 0 to forbid the copy. The number of the host is -1.
+using Observer = int (*)(int source, int target, size_t size, const void* from);
 
-Watch watch = nullptr;  // set by another thread than those that copy
-thread_local int unwatched = 0;  // copies that no GPU would make
+Observer observer = nullptr;  // set by another thread than those that copy
+thread_local int unobserved = 0;  // positive during copies that a GPU would not make
 
-C_Status Watched(int source, int target, void* to, const void* from, size_t size) {
-  const Watch see = __atomic_load_n(&watch, __ATOMIC_RELAXED);
-  if (see && !unwatched && !see(source, target, size, from)) return C_FAILED;
+C_Status ObservedCopy(int source, int target, void* to, const void* from, size_t size) {
+  const Observer observe = __atomic_load_n(&observer, __ATOMIC_RELAXED);
+  if (observe && !unobserved && !observe(source, target, size, from)) return C_FAILED;
   memmove(to, from, size);
   return C_SUCCESS;
 }
 
-// On, to, from or between devices, and on a stream or not: all memory is the host's.
+// Copies on, to, from and between devices, with or without a stream: all memory is the host's.
 template <class... Stream>
-struct In {
-  static C_Status Copy(const C_Device, Stream..., void* to, const void* from, size_t size) {
+struct Copies {
+  static C_Status OnDevice(const C_Device, Stream..., void* to, const void* from, size_t size) {
     return memmove(to, from, size), C_SUCCESS;
   }
-  static C_Status Send(const C_Device device, Stream..., void* to, const void* from, size_t size) {
-    return Watched(-1, device->id, to, from, size);
+  static C_Status ToDevice(const C_Device device, Stream..., void* to, const void* from, size_t size) {
+    return ObservedCopy(-1, device->id, to, from, size);
   }
-  static C_Status Fetch(const C_Device device, Stream..., void* to, const void* from, size_t size) {
-    return Watched(device->id, -1, to, from, size);
+  static C_Status ToHost(const C_Device device, Stream..., void* to, const void* from, size_t size) {
+    return ObservedCopy(device->id, -1, to, from, size);
   }
-  static C_Status Cross(const C_Device target, const C_Device source, Stream..., void* to, const void* from,
-                        size_t size) {
-    return Watched(source->id, target->id, to, from, size);
+  static C_Status BetweenDevices(const C_Device target, const C_Device source, Stream..., void* to, const void* from,
+                                 size_t size) {
+    return ObservedCopy(source->id, target->id, to, from, size);
   }
 };
 
 C_Status MemoryStats(const C_Device device, size_t* total, size_t* free) {
   *total = limit ? limit : size_t{1} << 40;  // nominal, for PaddlePaddle's planning: the host's memory is the limit
-  *free = *total - (limit ? Add(device, 0) : 0);
+  *free = *total - (limit ? AddUsed(device, 0) : 0);
   return C_SUCCESS;
 }
 
-// Answers that are always the same; PaddlePaddle 3.0 asks for versions without a device.
-template <auto value, class Answer>
-C_Status Say(Answer* answer) { return *answer = value, C_SUCCESS; }
+// Constant results. PaddlePaddle 3.0 passes no device when it reads versions.
+template <auto value, class Result>
+C_Status Constant(Result* result) { return *result = value, C_SUCCESS; }
 
-template <auto value, class Answer>
-C_Status Say(const C_Device, Answer* answer) { return Say<value>(answer); }
+template <auto value, class Result>
+C_Status Constant(const C_Device, Result* result) { return Constant<value>(result); }
 
-// PaddlePaddle 3.0 does not ask whether there are 16-bit floats; the second is taken there.
+// The table of PaddlePaddle 3.0 has no entries for 16-bit floats. There the second overload is used.
 template <class Table>
 auto AllowHalves(Table* table, int) -> decltype(table->is_bfloat16_supported, void()) {
-  table->is_float16_supported = table->is_bfloat16_supported = Say<true>;
+  table->is_float16_supported = table->is_bfloat16_supported = Constant<true>;
 }
 
 template <class Table>
@@ -153,20 +153,20 @@ void FillTable(C_DeviceInterface* table) {
   };
   table->host_memory_allocate = AllocateHost;
   table->host_memory_deallocate = FreeHost;
-  table->memory_copy_h2d = In<>::Send;
-  table->memory_copy_d2h = In<>::Fetch;
-  table->memory_copy_d2d = In<>::Copy;
-  table->memory_copy_p2p = In<>::Cross;
-  table->async_memory_copy_h2d = In<C_Stream>::Send;
-  table->async_memory_copy_d2h = In<C_Stream>::Fetch;
-  table->async_memory_copy_d2d = In<C_Stream>::Copy;
-  table->async_memory_copy_p2p = In<C_Stream>::Cross;
+  table->memory_copy_h2d = Copies<>::ToDevice;
+  table->memory_copy_d2h = Copies<>::ToHost;
+  table->memory_copy_d2d = Copies<>::OnDevice;
+  table->memory_copy_p2p = Copies<>::BetweenDevices;
+  table->async_memory_copy_h2d = Copies<C_Stream>::ToDevice;
+  table->async_memory_copy_d2h = Copies<C_Stream>::ToHost;
+  table->async_memory_copy_d2d = Copies<C_Stream>::OnDevice;
+  table->async_memory_copy_p2p = Copies<C_Stream>::BetweenDevices;
   table->device_memory_stats = MemoryStats;
-  table->device_min_chunk_size = Say<kAlignment>;
-  table->device_extra_padding_size = Say<size_t{0}>;
-  table->get_compute_capability = Say<size_t{0}>;
-  table->get_runtime_version = Say<size_t{0}>;
-  table->get_driver_version = Say<size_t{0}>;
+  table->device_min_chunk_size = Constant<kAlignment>;
+  table->device_extra_padding_size = Constant<size_t{0}>;
+  table->get_compute_capability = Constant<size_t{0}>;
+  table->get_runtime_version = Constant<size_t{0}>;
+  table->get_driver_version = Constant<size_t{0}>;
   AllowHalves(table, 0);
 }
 

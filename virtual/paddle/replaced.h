@@ -1,7 +1,7 @@
-// Functions of PaddlePaddle's C++ in whose place the plug-in's are called: it is loaded first, so they are found first.
+// Functions of PaddlePaddle's C++ that the plug-in replaces: it is loaded first, so the dynamic linker finds its
+// symbols first.
 //
-// They are named by their symbols, and take arguments as GNU's C++ library lays them out, which has not changed since
-// GCC 5. Nothing of a C++ library is used.
+// The classes below have the layout of GNU's C++ library, which has not changed since GCC 5. No C++ library is used.
 
 #pragma once
 
@@ -13,8 +13,9 @@
 
 namespace xdevice {
 
-// PaddlePaddle 3.0 to 3.3.1 makes a stream for each copy to, from or on a device, and with it a thread pool, which starts
-// a thread and joins it: nine tenths of the time of a small operation. Here a callback runs at once.
+// PaddlePaddle 3.0 to 3.3.1 creates a stream for each copy to, from or on a device. Each stream has a thread pool,
+// which starts a thread and joins it: nine tenths of the time of a small operation. Here a callback runs
+// immediately.
 struct Function {  // std::function
   void* bound[2];
   void* manage;
@@ -42,7 +43,7 @@ void CheckPlace(const void* tensor, int8_t type)
 
 void CheckPlace(const void*, int8_t) {}
 
-// A function of the library that an address is in, by its symbol.
+// The function with this symbol in the library that contains the address.
 template <class Function>
 Function FunctionNear(const void* address, const char* symbol) {
   Dl_info library;
@@ -54,10 +55,11 @@ Function FunctionNear(const void* address, const char* symbol) {
 #define TRANS_DATA_PLACE "_ZN6paddle12experimental14TransDataPlaceERKN3phi11DenseTensorENS1_5PlaceE"
 #define TRANS_DATA_BACKEND "_ZN6paddle12experimental16TransDataBackendEPKN3phi11DenseTensorENS0_7BackendEPS2_"
 
-// PaddlePaddle's copies between a virtual GPU and the CPU, where one has no kernel, are none that a GPU would make.
-struct Unwatched {
-  Unwatched() { ++unwatched; }
-  ~Unwatched() { --unwatched; }
+// While it lives, copies are not observed: PaddlePaddle copies between a virtual GPU and the CPU for operations
+// without a kernel, and a GPU would not.
+struct Unobserved {
+  Unobserved() { ++unobserved; }
+  ~Unobserved() { --unobserved; }
 };
 
 }  // namespace xdevice

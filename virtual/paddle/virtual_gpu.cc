@@ -1,23 +1,24 @@
 // Virtual GPUs for PaddlePaddle: a custom device whose memory is the host's.
 //
-// The plug-in is linked with no symbols of PaddlePaddle; it defines four, in replaced.h and lent.h, that are found before
-// PaddlePaddle's own, since it is loaded first. The number of devices is read from the environment when PaddlePaddle
-// loads it. XDEVICE_BARE leaves out what needs the C++ library that PaddlePaddle was built with, GNU's.
+// The plug-in is not linked with PaddlePaddle. It defines functions of PaddlePaddle, in replaced.h, with_copies.h
+// and without_copies.h, which replace PaddlePaddle's own because the plug-in is loaded first. PaddlePaddle then
+// loads it as a device, and it reads the number of devices from the environment. XDEVICE_BARE leaves out the parts
+// that need GNU's C++ library, with which PaddlePaddle was built.
 
 #include "device.h"
 #ifdef XDEVICE_BARE
-#include "copied.h"
+#include "with_copies.h"
 #else
-#include "lent.h"
+#include "without_copies.h"
 #endif
 
-extern "C" void WatchCopies(Watch see) { __atomic_store_n(&watch, see, __ATOMIC_RELAXED); }
+extern "C" void ObserveCopies(Observer value) { __atomic_store_n(&observer, value, __ATOMIC_RELAXED); }
 
 extern "C" void InitPlugin(CustomRuntimeParams* params) {
   PADDLE_CUSTOM_RUNTIME_CHECK_VERSION(params);
-  device_count = Asked("XDEVICE_PADDLE_VIRTUAL_GPUS");
+  device_count = NumberFromEnvironment("XDEVICE_PADDLE_VIRTUAL_GPUS");
   if (device_count > kMost) device_count = kMost;
-  limit = Asked("XDEVICE_PADDLE_VIRTUAL_MEMORY");
+  limit = NumberFromEnvironment("XDEVICE_PADDLE_VIRTUAL_MEMORY");
   params->device_type = const_cast<char*>("vgpu");
   params->sub_device_type = const_cast<char*>("xdevice");
   C_DeviceInterface* table = params->interface;

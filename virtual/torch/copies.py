@@ -36,17 +36,16 @@ def watching(see: Callable[[Copy], None], watcher: Watcher) -> Generator[None]:
         runtime.in_use().watch(False)
 
 
-def until(index: int) -> float:
+def busy_until(index: int) -> float:
     """The time by ``time.perf_counter`` at which all copies of the virtual GPU will be complete."""
-    return bus.until_of("torch", Device("gpu", index))
+    return bus.busy_until_of("torch", Device("gpu", index))
 
 
-def wait(until: float) -> None:
-    """Wait until that time."""
-    bus.wait_until(until)
+def wait_until(time: float) -> None:
+    bus.wait_until(time)
 
 
-def look(operation: str, tensors: Sequence[Tensor | None], flag: bool) -> None:
+def report_copies(operation: str, tensors: Sequence[Tensor | None], flag: bool) -> None:
     """Report the copies of an operation before it runs on these tensors.
 
     The flag is the operation's first Boolean argument: ``non_blocking`` or ``accumulate``.
@@ -61,14 +60,14 @@ def look(operation: str, tensors: Sequence[Tensor | None], flag: bool) -> None:
 
 
 def _copies(operation: str, tensors: Sequence[Tensor | None], flag: bool) -> Iterator[Copy]:
-    first, *others = tensors
+    first, *more = tensors
     if operation.startswith("aten::copy_"):
-        if first is not None and others[0] is not None:
-            yield from _between(operation, others[0], first, flag)
+        if first is not None and more[0] is not None:
+            yield from _between(operation, more[0], first, flag)
     elif first is None:
         return
     elif "index" in operation:
-        yield from _of_indices(operation, first, others, flag)
+        yield from _of_indices(operation, first, more, flag)
     elif not first.is_cpu:
         device = xdevice_device(first.device)
         if operation == "aten::_local_scalar_dense":

@@ -50,7 +50,7 @@ class Runtime:
     """Set the peak to what is allocated now."""
 
     watch: Callable[[bool], None]
-    """Whether to call `copies.look` before operations that may copy between devices."""
+    """Whether to call `copies.report_copies` before operations that may copy between devices."""
 
     resize: Callable[[Any, int], None]
     """Resize a storage and keep its values."""

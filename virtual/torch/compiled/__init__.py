@@ -19,7 +19,7 @@ _POINTER, _TEXT, _ERROR = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p
 
 _FUNCTIONS = {
     "begin": (_ERROR, _INT, _BOOL, _NUMBER, _BOOL),
-    "cover": (_ERROR,),
+    "replace_kernels_of_libraries": (_ERROR,),
     "leave_on_cpu": (_ERROR, _TEXT),
     "resize_storage": (_ERROR, _POINTER, _NUMBER),
     "current": (_INT,),
@@ -27,12 +27,12 @@ _FUNCTIONS = {
     "is_used": (_BOOL,),
     "is_forked": (_BOOL,),
     "use": (None, _BOOL),
-    "show": (None, _INT),
+    "set_count": (None, _INT),
     "check": (None, _INT, _BOOL),
-    "pending": (_NUMBER,),
+    "next_pending": (_NUMBER,),
     "pin": (_INT, _POINTER, _NUMBER),
-    "alert": (None, _TEXT, _TEXT, _TEXT, _TEXT),
-    "differ": (None, _TEXT, _TEXT, _TEXT, _MASK, _MASK),
+    "add_alert": (None, _TEXT, _TEXT, _TEXT, _TEXT),
+    "add_dtypes": (None, _TEXT, _TEXT, _TEXT, _MASK, _MASK),
     "limit": (None, _INT, _NUMBER),
     "allocated": (_NUMBER, _INT),
     "peak": (_NUMBER, _INT),
@@ -40,8 +40,8 @@ _FUNCTIONS = {
 }
 """The functions of virtual_gpu.cc, without the prefix ``xdevice_``: result, then parameters."""
 
-COPIES, LATE, WARN, REFUSE = 1, 2, 4, 8
-"""The optional checks, for `Compiled.check`: see late.h."""
+COPIES, ASYNC, WARN, REFUSE = 1, 2, 4, 8
+"""The optional checks, for `Compiled.check`: see async_copies.h."""
 
 
 class Compiled(Runtime):
@@ -68,7 +68,7 @@ class Compiled(Runtime):
         # a program may change CUDA_VISIBLE_DEVICES until it uses a GPU
         if self.name == "cuda" and not self.is_used():
             self._visible = min(self.count, request.visible())
-            self.show(self._visible)
+            self.set_count(self._visible)
         return self._visible
 
     def start(self) -> None:
@@ -86,7 +86,7 @@ class Compiled(Runtime):
                 f"{error}; report it, with this line"
             ) from error
         kernels_of("xdevice_virtual").impl("mixed", _raise_mixed, "CompositeExplicitAutograd")
-        for function in (copies.look, copies.until, copies.wait):
+        for function in (copies.report_copies, copies.busy_until, copies.wait_until):
             kernels_of("xdevice_virtual").impl(function.__name__, untraced(function), "CPU")
         # the first generator of each device is its default generator
         self.generators += [torch.Generator(f"{self.name}:{i}") for i in range(self.count)]

@@ -1,7 +1,7 @@
 // What torch's C++ asks about devices: streams and events, generators, and the hooks.
 //
-// An operation is done when its call returns, so a stream is an empty queue and an event is a time; what waits is told
-// to torch's sanitizer, as CUDA's own functions tell it, and lets late copies arrive.
+// An operation is complete when its call returns, so a stream is an empty queue and an event is a time. Functions that
+// wait report this to torch's sanitizer, as CUDA's own functions do, and complete asynchronous copies.
 #pragma once
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -10,7 +10,7 @@
 
 #include <chrono>
 
-#include "late.h"
+#include "async_copies.h"
 
 namespace xdevice {
 
@@ -26,36 +26,36 @@ inline void check_exists(DeviceIndex index) {
 inline thread_local std::array<c10::StreamId, MOST> streams{};  // this thread's current ones
 inline std::atomic<c10::StreamId> last_stream = 0;
 
-inline Stream stream_now(DeviceIndex index) { return Stream(Stream::UNSAFE, {TYPE, index}, streams[index]); }
+inline Stream current_stream(DeviceIndex index) { return Stream(Stream::UNSAFE, {TYPE, index}, streams[index]); }
 
 // The host waits for all work of the stream.
 inline void wait_for(const Stream& stream) {
   trace([&](auto& tracer) { tracer->trace_gpu_stream_synchronization(TYPE, stream.id()); });
-  settle(reached_by(stream));
+  complete(clock_of(stream));
 }
 
 // The time at which all copies on the virtual bus will be complete, if Python checks copies; 0 otherwise.
-inline double carried_at(DeviceIndex index) {
+inline double busy_until(DeviceIndex index) {
   if (!(checks & COPIES)) return 0;
   torch::jit::Stack stack{int64_t(index)};
-  call_python("until", stack);
+  call_python("busy_until", stack);
   return stack[0].toDouble();
 }
 
-inline void wait_until(double carried) {
-  if (!(carried > 0)) return;
-  torch::jit::Stack stack{carried};
-  call_python("wait", stack);
+inline void wait_until(double time) {
+  if (!(time > 0)) return;
+  torch::jit::Stack stack{time};
+  call_python("wait_until", stack);
 }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
-  using Clock = std::chrono::steady_clock;
+  using Time = std::chrono::steady_clock;
   struct Event {
-    Clock::time_point at;
-    Reached by;
-    double carried;
+    Time::time_point time;
+    VectorClock clock;
+    double busy_until;  // the time at which the copies before it will be complete
   };
-  static Event& of(void* event) { return *static_cast<Event*>(event); }
+  static Event& event_of(void* event) { return *static_cast<Event*>(event); }
 
   DeviceType type() const override { return TYPE; }
   Device getDevice() const override { return {TYPE, current}; }
@@ -74,7 +74,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   DeviceIndex deviceCount() const noexcept override { return count; }
   Device resolved(Device d) const { return d.has_index() ? d : getDevice(); }
-  Stream getStream(Device d) const override { return stream_now(resolved(d).index()); }
+  Stream getStream(Device d) const override { return current_stream(resolved(d).index()); }
   Stream getDefaultStream(Device d) const override { return Stream(Stream::DEFAULT, resolved(d)); }
   Stream getNewStream(Device d, int) const override { return Stream(Stream::UNSAFE, resolved(d), ++last_stream); }
   Stream getStreamFromGlobalPool(Device d, bool) const override { return getNewStream(d, 0); }
@@ -90,16 +90,16 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
       trace([&](auto& tracer) { tracer->trace_gpu_event_creation(TYPE, uintptr_t(*event)); });
     }
     trace([&](auto& tracer) { tracer->trace_gpu_event_record(TYPE, uintptr_t(*event), s.id()); });
-    of(*event) = {Clock::now(), reached_by(s), carried_at(s.device_index())};
+    event_of(*event) = {Time::now(), clock_of(s), busy_until(s.device_index())};
   }
   void destroyEvent(void* event, const DeviceIndex) const noexcept override {
     if (!event) return;
     trace([&](auto& tracer) { tracer->trace_gpu_event_deletion(TYPE, uintptr_t(event)); });
-    delete &of(event);
+    delete &event_of(event);
   }
   void block(void* event, const Stream& s) const override {
     trace([&](auto& tracer) { tracer->trace_gpu_event_wait(TYPE, uintptr_t(event), s.id()); });
-    join(s, of(event).by);
+    join(s, event_of(event).clock);
   }
   bool queryEvent(void* event) const override {
     if (event) synchronizeEvent(event);
@@ -114,21 +114,21 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     wait(s);
   }
   void wait(const Stream& s) const {
-    wait_until(carried_at(s.device_index()));
+    wait_until(busy_until(s.device_index()));
     wait_for(s);
   }
   void synchronizeEvent(void* event) const override {
     trace([&](auto& tracer) { tracer->trace_gpu_event_synchronization(TYPE, uintptr_t(event)); });
-    wait_until(of(event).carried);
-    settle(of(event).by);
+    wait_until(event_of(event).busy_until);
+    complete(event_of(event).clock);
   }
   void synchronizeDevice(const DeviceIndex index) const override {
     trace([&](auto& tracer) { tracer->trace_gpu_device_synchronization(TYPE); });
-    wait_until(carried_at(index));
-    settle_all(index);
+    wait_until(busy_until(index));
+    complete_all(index);
   }
   double elapsedTime(void* a, void* b, const DeviceIndex) const override {
-    return std::chrono::duration<double, std::milli>(of(b).at - of(a).at).count();
+    return std::chrono::duration<double, std::milli>(event_of(b).time - event_of(a).time).count();
   }
 };
 
@@ -203,7 +203,7 @@ struct Draws final : GeneratorImpl {
 inline std::array<Generator, MOST>& generators = *new std::array<Generator, MOST>;  // the default ones
 
 template <class Base>
-struct Answers : Base {
+struct Hooks : Base {
   using Base::Base;
   void init() const override {}
   bool isBuilt() const override { return true; }
@@ -226,12 +226,12 @@ struct Answers : Base {
   }
 };
 
-struct PrivateHooks final : Answers<PrivateUse1HooksInterface> {
+struct PrivateHooks final : Hooks<PrivateUse1HooksInterface> {
   void resizePrivateUse1Bytes(const Storage& s, size_t n) const override { resize(s.unsafeGetStorageImpl(), n); }
 };
 
 // The base class says that there is no cuDNN, no MAGMA and no driver, also on a build with CUDA.
-struct CudaHooks final : Answers<CUDAHooksInterface> {
+struct CudaHooks final : Hooks<CUDAHooksInterface> {
   bool hasCUDA() const override { return count > 0; }
   DeviceIndex current_device() const override { return current; }
   int getNumGPUs() const override { return count; }
@@ -243,13 +243,13 @@ struct CudaHooks final : Answers<CUDAHooksInterface> {
   void cuFFTClearPlanCache(DeviceIndex) const override {}
   Allocator* getCUDADeviceAllocator() const override { return &memory; }
 };
-static_assert(sizeof(CudaHooks) == sizeof(CUDAHooksInterface), "it is built in the place of one");
+static_assert(sizeof(CudaHooks) == sizeof(CUDAHooksInterface), "it is constructed in the memory of one");
 
-// Answers in place of torch's own hooks, guard and allocator for the device type.
-inline void answer() {
+// Replaces torch's hooks, guard and allocator for the device type.
+inline void replace_hooks() {
   c10::SetAllocator(TYPE, &memory, 1);
   static c10::impl::DeviceGuardImplRegistrar guard(TYPE, new Guard);
-  if (TYPE == c10::DeviceType::CUDA)  // torch made them when it was imported, and keeps no way to change them
+  if (TYPE == c10::DeviceType::CUDA)  // torch created them when it was imported, and has no function to replace them
     new (const_cast<CUDAHooksInterface*>(&at::detail::getCUDAHooks())) CudaHooks;
   else
     RegisterPrivateUse1HooksInterface(new PrivateHooks);

@@ -1,5 +1,5 @@
-// Where CUDA's kernels and the CPU's take other dtypes: what the first lack is refused, and what the CPU's lack is
-// computed wider and rounded back. The rows are those of cuda/dtypes_2.13.txt.
+// Dtypes that only CUDA's kernels, or only the CPU's, support. Those that CUDA's lack are refused. Those that the CPU's
+// lack are computed in a wider dtype, and rounded. The rows are those of cuda/dtypes_2.13.txt.
 #pragma once
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/result_type.h>
@@ -15,7 +15,7 @@ using torch::jit::Stack;
 struct Dtypes {
   struct Lack {
     std::string reduce;  // the reduction that it is about, or empty
-    std::string words;   // CUDA's, with {} for the dtype
+    std::string message; // CUDA's, with {} for the dtype
     uint64_t types;      // one bit for each
   };
   std::vector<Lack> on_cuda;
@@ -30,29 +30,30 @@ struct Special {
   std::string name;
   int second = -1;  // the position of the operand that the first is promoted with
   int dtype = -1, reduce = -1, driver = -1;
-  bool nowhere = false;  // has no kernel for the CPU
+  bool lacks_cpu_kernel = false;
 };
 
 inline const Special* special_of(const c10::OperatorHandle& op) {
   if (TYPE != c10::DeviceType::CUDA || op.schema().name().compare(0, 6, "aten::")) return nullptr;
-  Special made;
-  std::string name = made.name = op.schema().name().substr(6);
+  Special special;
+  std::string name = special.name = op.schema().name().substr(6);
   if (name.size() > 2 && name.back() == '_' && name[name.size() - 2] != '_') name.pop_back();
   for (const auto& key : {name + "." + op.schema().overload_name(), name})
-    if (auto found = dtypes.find(key); found != dtypes.end() && !made.dtypes) made.dtypes = &found->second;
+    if (auto row = dtypes.find(key); row != dtypes.end() && !special.dtypes) special.dtypes = &row->second;
   auto at = [&](const char* argument) { return op.schema().argumentIndexWithName(argument).value_or(-1); };
-  made.second = std::max(at("other"), at("exponent")), made.dtype = at("dtype"), made.reduce = at("reduce");
-  if (name == "_linalg_svd" || name == "linalg_lstsq") made.driver = at("driver");
-  made.nowhere = true;
+  special.second = std::max(at("other"), at("exponent")), special.dtype = at("dtype"), special.reduce = at("reduce");
+  if (name == "_linalg_svd" || name == "linalg_lstsq") special.driver = at("driver");
+  special.lacks_cpu_kernel = true;
   using Key = c10::DispatchKey;
   for (auto key : {Key::CPU, Key::SparseCPU, Key::SparseCsrCPU, Key::NestedTensorCPU})
-    if (op.hasComputedKernelForDispatchKey(key)) made.nowhere = false;
-  return made.dtypes || made.driver >= 0 || made.nowhere ? new Special(made) : nullptr;  // lasts as long as the operation
+    if (op.hasComputedKernelForDispatchKey(key)) special.lacks_cpu_kernel = false;
+  if (!special.dtypes && special.driver < 0 && !special.lacks_cpu_kernel) return nullptr;
+  return new Special(special);  // lasts as long as the operation
 }
 
-// The dtype that the kernel computes in: the one asked for, or that of the first tensor, promoted with a second operand;
-// nothing for sparse tensors, of which the table does not know.
-inline std::optional<ScalarType> computed_in(const Special& special, const IValue* arguments, int n) {
+// The dtype that the kernel computes in: that of the argument, or that of the first tensor, promoted with a second
+// operand. Nothing for sparse tensors, which the table does not include.
+inline std::optional<ScalarType> compute_dtype(const Special& special, const IValue* arguments, int n) {
   for (int i = 0; i < n; ++i)
     if (auto* t = tensor_in(arguments[i]); t && t->layout() != kStrided) return std::nullopt;
   if (special.dtype >= 0 && arguments[special.dtype].isInt()) return arguments[special.dtype].toScalarType();
@@ -71,11 +72,11 @@ inline void refuse_as_cuda(const Special& special, ScalarType type, const IValue
   for (const auto& lack : special.dtypes->on_cuda) {
     if (!(lack.types >> int(type) & 1)) continue;
     if (!lack.reduce.empty() && arguments[special.reduce].toStringRef() != lack.reduce) continue;
-    std::string words = lack.words;
-    if (auto at = words.find("{}"); at != words.npos) words.replace(at, 2, c10::toString(type));
-    bool kernel = words.find("not implemented for") != words.npos || words.find("Could not run") == 0;
-    TORCH_CHECK_NOT_IMPLEMENTED(!kernel, words);
-    TORCH_CHECK(false, words);
+    std::string message = lack.message;
+    if (auto at = message.find("{}"); at != message.npos) message.replace(at, 2, c10::toString(type));
+    bool lacks_kernel = message.find("not implemented for") != message.npos || message.find("Could not run") == 0;
+    TORCH_CHECK_NOT_IMPLEMENTED(!lacks_kernel, message);
+    TORCH_CHECK(false, message);
   }
 }
 
@@ -94,14 +95,14 @@ inline void check_signal_sizes(const Special& special, const IValue* arguments) 
 // One run in a wider dtype.
 struct Wider {
   ScalarType narrow;
-  std::optional<c10::OperatorHandle> instead;  // another operation, with the same arguments
-  struct Made {
-    Tensor given, wide;
+  std::optional<c10::OperatorHandle> replacement;  // another operation, with the same arguments
+  struct Widened {
+    Tensor original, wide;
     bool written;
   };
-  c10::SmallVector<Made, 4> made;
+  c10::SmallVector<Widened, 4> widened;
 
-  static ScalarType over(ScalarType type) {
+  static ScalarType wider_type(ScalarType type) {
     switch (type) {
       case kHalf: case kBFloat16: return kFloat;
       case kComplexHalf: return kComplexFloat;
@@ -113,16 +114,16 @@ struct Wider {
 
   bool takes(ScalarType type) const {
     bool half = (narrow == kHalf || narrow == kComplexHalf) && (type == kHalf || type == kComplexHalf);
-    return (type == narrow || half) && over(type) != type;
+    return (type == narrow || half) && wider_type(type) != type;
   }
 
   void widen(IValue* arguments, int n, uint64_t written) {
     for (int i = 0; i < n; ++i) {
       auto* t = tensor_in(arguments[i]);
       if (!t || !takes(t->scalar_type())) continue;
-      Tensor given = *t;
-      made.push_back({given, given.to(over(given.scalar_type())), bool(written >> i & 1)});
-      arguments[i] = made.back().wide;
+      Tensor original = *t;
+      widened.push_back({original, original.to(wider_type(original.scalar_type())), bool(written >> i & 1)});
+      arguments[i] = widened.back().wide;
     }
   }
 
@@ -130,23 +131,24 @@ struct Wider {
   void mask(IValue* arguments, const std::string& overload) {
     Tensor x = arguments[0].toTensor();
     arguments[0] = x.masked_fill(x.isnan(), 0);
-    instead = c10::Dispatcher::singleton().findSchemaOrThrow("aten::sum", overload == "out" ? "IntList_out" : "dim_IntList");
+    const char* overload_of_sum = overload == "out" ? "IntList_out" : "dim_IntList";
+    replacement = c10::Dispatcher::singleton().findSchemaOrThrow("aten::sum", overload_of_sum);
   }
 
   Tensor rounded(const Tensor& t) {
-    for (const auto& each : made)
-      if (each.wide.is_same(t)) return each.given;
+    for (const auto& each : widened)
+      if (each.wide.is_same(t)) return each.original;
     for (auto type : {narrow, kHalf, kComplexHalf})
-      if (takes(type) && t.scalar_type() == over(type)) return t.to(type);
+      if (takes(type) && t.scalar_type() == wider_type(type)) return t.to(type);
     return t;
   }
 
   template <class F>
   void round(Stack& stack, size_t results, F is_given) {
-    for (auto& each : made) {
+    for (auto& each : widened) {
       if (!each.written) continue;
-      if (each.given.sizes() != each.wide.sizes()) each.given.resize_(each.wide.sizes());
-      each.given.copy_(each.wide);
+      if (each.original.sizes() != each.wide.sizes()) each.original.resize_(each.wide.sizes());
+      each.original.copy_(each.wide);
     }
     for (size_t i = stack.size() - results; i < stack.size(); ++i)
       if (auto* t = tensor_in(stack[i]); t && !is_given(*t)) stack[i] = rounded(*t);
@@ -171,11 +173,12 @@ inline void choose_driver(const std::string& name, IValue& given) {
 inline std::optional<Wider> prepare(
     const Special& special, const c10::OperatorHandle& op, IValue* arguments, int n, uint64_t written) {
   bool attention = special.name.find("attention") != special.name.npos;
-  TORCH_CHECK_NOT_IMPLEMENTED(!special.nowhere, op.schema().name(), " has no kernel for the CPU, on which virtual GPUs compute; ",
+  TORCH_CHECK_NOT_IMPLEMENTED(!special.lacks_cpu_kernel, op.schema().name(),
+      " has no kernel for the CPU, on which virtual GPUs compute; ",
       attention ? "use torch.nn.functional.scaled_dot_product_attention" : "use other operations instead");
   if (special.driver >= 0) choose_driver(special.name, arguments[special.driver]);
   if (!special.dtypes) return std::nullopt;
-  auto type = computed_in(special, arguments, n);
+  auto type = compute_dtype(special, arguments, n);
   if (!type) return std::nullopt;
   bool empty = arguments[0].isTensor() && !arguments[0].toTensor().numel();  // for which CUDA starts no kernel
   if (!empty) refuse_as_cuda(special, *type, arguments);
@@ -184,7 +187,7 @@ inline std::optional<Wider> prepare(
   Wider wider{*type};
   wider.widen(arguments, n, written);
   if (special.dtype >= 0 && arguments[special.dtype].isInt() && wider.takes(*type))
-    arguments[special.dtype] = int64_t(Wider::over(*type));
+    arguments[special.dtype] = int64_t(Wider::wider_type(*type));
   if (special.name == "nansum") wider.mask(arguments, op.schema().overload_name());
   return wider;
 }

@@ -19,28 +19,30 @@ inline void check_dense(const std::optional<Layout>& layout, std::optional<bool>
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
 }
 
-inline ScalarType known(std::optional<ScalarType> type) { return type.value_or(get_default_dtype_as_scalartype()); }
+inline ScalarType type_or_default(std::optional<ScalarType> type) {
+  return type.value_or(get_default_dtype_as_scalartype());
+}
 
-// As on the CPU and on CUDA: where deterministic algorithms are wanted, memory begins as NaN, or the largest integers.
-inline Tensor filled(Tensor made) {
-  const auto& now = at::globalContext();
-  if (C10_UNLIKELY(now.deterministicAlgorithms() && now.deterministicFillUninitializedMemory()))
-    at::native::fill_empty_deterministic_(made);
-  return made;
+// Fills new memory with NaN or the largest integers under deterministic algorithms, as torch does for the CPU and CUDA.
+inline Tensor filled(Tensor tensor) {
+  const auto& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms() && context.deterministicFillUninitializedMemory()))
+    at::native::fill_empty_deterministic_(tensor);
+  return tensor;
 }
 
 inline Tensor empty(IntArrayRef size, std::optional<ScalarType> type, std::optional<Layout> layout, std::optional<Device> d,
              std::optional<bool> pin, std::optional<MemoryFormat> format) {
   check_dense(layout, pin);
   c10::OptionalDeviceGuard guard(d);
-  return filled(at::detail::empty_generic(size, &memory, DispatchKeySet(KEY), known(type), format));
+  return filled(at::detail::empty_generic(size, &memory, DispatchKeySet(KEY), type_or_default(type), format));
 }
 
 inline Tensor empty_strided(IntArrayRef size, IntArrayRef stride, std::optional<ScalarType> type,
                      std::optional<Layout> layout, std::optional<Device> d, std::optional<bool> pin) {
   check_dense(layout, pin);
   c10::OptionalDeviceGuard guard(d);
-  return filled(at::detail::empty_strided_generic(size, stride, &memory, DispatchKeySet(KEY), known(type)));
+  return filled(at::detail::empty_strided_generic(size, stride, &memory, DispatchKeySet(KEY), type_or_default(type)));
 }
 
 // torch's lazy zeros have no memory, and only its own kernels can read them.
@@ -79,19 +81,19 @@ inline void narrowed(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* 
 
 inline void record_stream(Tensor&, Stream) {}
 
-// Whether a library for GPUs computes this: none does.
-inline void no(const c10::OperatorHandle& op, Stack* stack) {
+// For questions whether a library for GPUs computes an operation: none does.
+inline void return_false(const c10::OperatorHandle& op, Stack* stack) {
   torch::jit::drop(*stack, op.schema().arguments().size());
   torch::jit::push(*stack, false);
 }
 
-// Cells of LSTM and GRU, which torch computes off the CPU by fused kernels: composed of operations in the CPU's order.
-// Shapes are (batch, features), with the gates concatenated along the features.
+// Cells of LSTM and GRU, for which torch has fused kernels on other devices than the CPU. Here they are composed of
+// operations, in the CPU's order. Shapes are (batch, features), with the gates concatenated along the features.
 using MaybeTensor = std::optional<Tensor>;
 
 inline Tensor biased(const Tensor& x, const MaybeTensor& bias) { return bias && bias->defined() ? x.add(*bias) : x; }
 
-// The last result is what a fused backward would need.
+// The last result is for a fused backward, and is empty.
 inline std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cell,
                                                const MaybeTensor& input_bias, const MaybeTensor& hidden_bias) {
   auto gates = biased(hidden_gates, hidden_bias).add(biased(input_gates, input_bias)).chunk(4, 1);
@@ -106,8 +108,8 @@ inline std::tuple<Tensor, Tensor> gru(const Tensor& input_gates, const Tensor& h
   return {hidden.sub(n).mul(z).add(n), hidden.new_empty({0})};
 }
 
-// Whether torch would compute this LSTM on the CPU by oneDNN's kernels of whole layers.
-inline bool takes_layers(const Tensor& x, TensorList state, TensorList weights) {
+// Whether torch would compute this LSTM on the CPU by oneDNN's kernels, which compute a layer each.
+inline bool can_use_onednn(const Tensor& x, TensorList state, TensorList weights) {
   auto fits = [&](const Tensor& t) {
     return t.device() == x.device() && t.scalar_type() == kFloat && !t.unsafeGetTensorImpl()->has_symbolic_sizes_strides();
   };
@@ -118,29 +120,29 @@ inline bool takes_layers(const Tensor& x, TensorList state, TensorList weights) 
       state[0].size(-1) == state[1].size(-1);  // oneDNN has no projections
 }
 
-inline std::tuple<Tensor, Tensor, Tensor> lstm_of_layers(const Tensor& input, TensorList state, TensorList weights,
-                                                         bool has_biases, int64_t layers, double share, bool train,
-                                                         bool bidirectional, bool batch_first) {
-  if (!takes_layers(input, state, weights))
-    return at::native::lstm(input, state, weights, has_biases, layers, share, train, bidirectional, batch_first);
+inline std::tuple<Tensor, Tensor, Tensor> lstm_with_onednn(const Tensor& input, TensorList state, TensorList weights,
+                                                           bool has_biases, int64_t layers, double p, bool train,
+                                                           bool bidirectional, bool batch_first) {
+  if (!can_use_onednn(input, state, weights))
+    return at::native::lstm(input, state, weights, has_biases, layers, p, train, bidirectional, batch_first);
   constexpr int64_t LSTM = 2;  // oneDNN's number for the kind of cell
-  int64_t directions = bidirectional ? 2 : 1, each = has_biases ? 4 : 2;
+  int64_t directions = bidirectional ? 2 : 1, weights_per_layer = has_biases ? 4 : 2;
   Tensor x = (batch_first ? input.transpose(0, 1) : input).contiguous();
   Tensor hx = state[0].contiguous(), cx = state[1].contiguous();
   std::vector<Tensor> hy, cy;
   for (int64_t layer = 0; layer < layers; ++layer) {
-    std::vector<Tensor> ways;
-    for (int64_t way = 0; way < directions; ++way) {
-      int64_t i = layer * directions + way;
-      auto own = weights.slice(i * each, each);
-      Tensor none = has_biases ? Tensor() : own[0].new_zeros({own[0].size(0)});
-      auto [y, h, c, workspace] = at::mkldnn_rnn_layer(x, own[0], own[1], has_biases ? own[2] : none,
-          has_biases ? own[3] : none, hx[i], cx[i], way > 0, {}, LSTM, hx.size(2), layers, has_biases, bidirectional,
-          batch_first, train);
-      ways.push_back(y), hy.push_back(h), cy.push_back(c);
+    std::vector<Tensor> outputs;  // one for each direction
+    for (int64_t direction = 0; direction < directions; ++direction) {
+      int64_t i = layer * directions + direction;
+      auto w = weights.slice(i * weights_per_layer, weights_per_layer);
+      Tensor zero_bias = has_biases ? Tensor() : w[0].new_zeros({w[0].size(0)});
+      auto [y, h, c, workspace] = at::mkldnn_rnn_layer(x, w[0], w[1], has_biases ? w[2] : zero_bias,
+          has_biases ? w[3] : zero_bias, hx[i], cx[i], direction > 0, {}, LSTM, hx.size(2), layers, has_biases,
+          bidirectional, batch_first, train);
+      outputs.push_back(y), hy.push_back(h), cy.push_back(c);
     }
-    x = bidirectional ? at::cat(ways, -1) : ways[0];
-    if (share && train && layer < layers - 1) x = at::dropout(x, share, true);
+    x = bidirectional ? at::cat(outputs, -1) : outputs[0];
+    if (p && train && layer < layers - 1) x = at::dropout(x, p, true);
   }
   return {batch_first ? x.transpose(0, 1) : x, at::stack(hy), at::stack(cy)};
 }

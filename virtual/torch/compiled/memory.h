@@ -44,11 +44,11 @@ inline void check_usable() {
       "use the 'spawn' start method, or give workers tensors on the CPU");
 }
 
-// Tells torch's sanitizer for races of streams, where it is in use, what CUDA's own functions tell it.
+// Reports an event to torch's sanitizer for races of streams, if it is in use, as CUDA's own functions do.
 template <class F>
-void trace(F tell) {
+void trace(F report) {
   if (TYPE != c10::DeviceType::CUDA) return;
-  if (const auto* tracer = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(tracer != nullptr)) tell(*tracer);
+  if (const auto* tracer = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(tracer != nullptr)) report(*tracer);
 }
 
 // ---- memory accounting: bytes in live storages of each device ----
@@ -74,45 +74,46 @@ inline std::string readable(int64_t bytes) {
   const char* word = TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu";
   TORCH_CHECK_WITH(OutOfMemoryError, wanted < int64_t(1) << 60, word,
       " out of memory. Tried to allocate more than 1EB memory.");
-  int64_t held = accounting[index].now, limit = accounting[index].limit;
+  int64_t allocated = accounting[index].now, limit = accounting[index].limit;
   std::string allowed = limit < capacity ? readable(limit) + " allowed; " : "";
   TORCH_CHECK_WITH(OutOfMemoryError, false, word, " out of memory. Tried to allocate ", readable(wanted), ". GPU ",
       int(index), " has a total capacity of ", readable(capacity), " of which ",
-      readable(std::max<int64_t>(capacity - held, 0)), " is free. ", allowed, "It is virtual, in the host's memory, and ",
-      readable(held), " are allocated by PyTorch");
+      readable(std::max<int64_t>(capacity - allocated, 0)), " is free. ", allowed, "It is virtual, in the host's memory, and ",
+      readable(allocated), " are allocated by PyTorch");
 }
 
-struct Held {
+// The context of a virtual storage's DataPtr.
+struct Allocation {
   Storage host;
   int64_t size;
   DeviceIndex index;
-  Held(Storage h, DeviceIndex i) : host(std::move(h)), size(host.nbytes()), index(i) {
-    Accounting& own = accounting[index];
-    int64_t now = own.now += size;
-    if (own.over(now)) {
-      own.now -= size;
+  Allocation(Storage h, DeviceIndex i) : host(std::move(h)), size(host.nbytes()), index(i) {
+    Accounting& device = accounting[index];
+    int64_t allocated = device.now += size;
+    if (device.over(allocated)) {
+      device.now -= size;
       out_of_memory(index, size);
     }
-    own.total += size;
-    int64_t most = own.peak;
-    while (now > most && !own.peak.compare_exchange_weak(most, now)) {}
+    device.total += size;
+    int64_t peak = device.peak;
+    while (allocated > peak && !device.peak.compare_exchange_weak(peak, allocated)) {}
     if (auto at = uintptr_t(host.data())) trace([&](auto& tracer) { tracer->trace_gpu_memory_allocation(TYPE, at); });
   }
-  ~Held() {
+  ~Allocation() {
     accounting[index].now -= size;
     if (auto at = uintptr_t(host.data())) trace([&](auto& tracer) { tracer->trace_gpu_memory_deallocation(TYPE, at); });
   }
 };
 
-inline void drop(void* held) { delete static_cast<Held*>(held); }
+inline void free_allocation(void* allocation) { delete static_cast<Allocation*>(allocation); }
 
 inline DataPtr label(const Storage& host, DeviceIndex index) {
-  return DataPtr(host.mutable_data(), new Held(host, index), &drop, Device(TYPE, index));
+  return DataPtr(host.mutable_data(), new Allocation(host, index), &free_allocation, Device(TYPE, index));
 }
 
-// The CPU storage of a virtual storage's bytes. Memory that came from elsewhere, by DLPack, has no such context.
+// The CPU storage of a virtual storage's bytes. Memory of another library, by DLPack, has no such context.
 inline Storage host_of(const Storage& s) {
-  if (auto* held = s.data_ptr().cast_context<Held>(&drop)) return held->host;
+  if (auto* allocation = s.data_ptr().cast_context<Allocation>(&free_allocation)) return allocation->host;
   return Storage(Storage::use_byte_size_t(), s.nbytes(), DataPtr(s.mutable_data(), kCPU), c10::GetCPUAllocator(), true);
 }
 
@@ -172,28 +173,29 @@ inline void take_over(c10::StorageImpl* s, const Storage& host, DeviceIndex inde
 
 inline void resize(c10::StorageImpl* s, size_t n) {
   Storage grown(Storage::use_byte_size_t(), n, c10::GetCPUAllocator(), true);
-  if (auto kept = std::min(n, s->nbytes())) memcpy(grown.mutable_data(), s->data(), kept);
+  if (auto copied = std::min(n, s->nbytes())) memcpy(grown.mutable_data(), s->data(), copied);
   take_over(s, grown, s->device().index());
 }
 
-// ---- pinned memory: ordinary memory that says that it is pinned ----
+// ---- pinned memory: ordinary memory whose addresses are registered as pinned ----
 
 struct Pinned final : c10::Allocator {
   static inline std::mutex& lock = *new std::mutex;
   static inline auto& ranges = *new std::map<uintptr_t, size_t>;
 
-  static int note(uintptr_t pointer, size_t n) {  // as cudaHostRegister and cudaHostUnregister answer
+  // Registers memory, or unregisters it if n is 0; returns the status of cudaHostRegister or cudaHostUnregister.
+  static int set_range(uintptr_t pointer, size_t n) {
     std::lock_guard<std::mutex> one(lock);
     return n ? (ranges[pointer] = n, 0) : ranges.erase(pointer) ? 0 : 1;
   }
   static void release(void* data) {
-    note(uintptr_t(data), 0);
+    set_range(uintptr_t(data), 0);
     c10::free_cpu(data);
   }
   DataPtr allocate(size_t n) override {
     n = std::max<size_t>(n, 1);
     void* data = c10::alloc_cpu(n);
-    note(uintptr_t(data), n);
+    set_range(uintptr_t(data), n);
     return {data, data, &release, Device(kCPU)};
   }
   bool holds(const void* pointer) {
@@ -218,12 +220,12 @@ inline const Tensor* tensor_in(const IValue& v) {
 
 // A tensor with the sizes, strides, dtype and lazy bits of another, in that storage.
 inline Tensor like(const Tensor& t, Storage storage, c10::DispatchKey key) {
-  Tensor made = at::detail::make_tensor<TensorImpl>(std::move(storage), DispatchKeySet(key), t.dtype());
-  auto* impl = made.unsafeGetTensorImpl();
+  Tensor tensor = at::detail::make_tensor<TensorImpl>(std::move(storage), DispatchKeySet(key), t.dtype());
+  auto* impl = tensor.unsafeGetTensorImpl();
   impl->set_sizes_and_strides(t.sizes(), t.strides(), t.storage_offset());
   if (t.is_conj()) impl->_set_conj(true);
   if (t.is_neg()) impl->_set_neg(true);
-  return made;
+  return tensor;
 }
 
 // The indices and values of sparse tensors are virtual; the sizes and strides of nested ones stay on the host.
@@ -241,14 +243,14 @@ void fill_sparse(c10::TensorImpl* to, const Tensor& from, F part) {
   bool allowed = to->allow_tensor_metadata_change();
   to->set_allow_tensor_metadata_change(true);
   if (from.layout() == kSparse) {
-    auto *made = coo(to), *given = coo(from.unsafeGetTensorImpl());
-    made->raw_resize_(given->sparse_dim(), given->dense_dim(), given->sizes());
-    made->set_indices_and_values_unsafe(part(given->indices()), part(given->values()));
-    made->set_coalesced(given->coalesced());
+    auto *target = coo(to), *source = coo(from.unsafeGetTensorImpl());
+    target->raw_resize_(source->sparse_dim(), source->dense_dim(), source->sizes());
+    target->set_indices_and_values_unsafe(part(source->indices()), part(source->values()));
+    target->set_coalesced(source->coalesced());
   } else {
-    auto* given = compressed(from.unsafeGetTensorImpl());
+    auto* source = compressed(from.unsafeGetTensorImpl());
     compressed(to)->set_member_tensors(
-        part(given->compressed_indices()), part(given->plain_indices()), part(given->values()), given->sizes());
+        part(source->compressed_indices()), part(source->plain_indices()), part(source->values()), source->sizes());
   }
   to->set_allow_tensor_metadata_change(allowed);
 }
@@ -259,19 +261,19 @@ Tensor sparse_like(const Tensor& from, c10::DispatchKey dense, Device device, F 
   auto kind = from.layout() == kSparse ? c10::DispatchKey::Sparse : c10::DispatchKey::SparseCsr;
   DispatchKeySet keys(c10::toRuntimePerBackendFunctionalityKey(kind, c10::toBackendComponent(dense)));
   c10::DeviceGuard guard(device);  // torch makes a sparse tensor on the current device
-  Tensor made = from.layout() == kSparse
+  Tensor tensor = from.layout() == kSparse
       ? at::detail::make_tensor<SparseTensorImpl>(keys, from.dtype())
       : at::detail::make_tensor<SparseCsrTensorImpl>(keys, device, from.layout(), from.dtype());
-  fill_sparse(made.unsafeGetTensorImpl(), from, part);
-  return made;
+  fill_sparse(tensor.unsafeGetTensorImpl(), from, part);
+  return tensor;
 }
 
 // A nested tensor with the sizes and strides of another, in that storage.
 inline Tensor nested_like(const Tensor& from, Storage storage, c10::DispatchKey dense) {
-  auto* given = at::native::get_nested_tensor_impl(from);
+  auto* source = at::native::get_nested_tensor_impl(from);
   auto key = c10::toRuntimePerBackendFunctionalityKey(c10::DispatchKey::NestedTensor, c10::toBackendComponent(dense));
   return at::detail::make_tensor<at::native::NestedTensorImpl>(std::move(storage),
-      DispatchKeySet(key) | c10::autograd_nested, from.dtype(), given->get_nested_sizes(), given->get_nested_strides(),
-      given->get_storage_offsets());
+      DispatchKeySet(key) | c10::autograd_nested, from.dtype(), source->get_nested_sizes(), source->get_nested_strides(),
+      source->get_storage_offsets());
 }
 }  // namespace xdevice

@@ -1,4 +1,4 @@
-// Every operation on virtual GPUs: one boxed kernel runs the CPU's on CPU aliases that share the arguments' memory.
+// Operations on virtual GPUs: one boxed kernel runs the CPU's kernel on CPU aliases that share the arguments' memory.
 #pragma once
 #include <ATen/core/LegacyTypeDispatch.h>
 
@@ -12,9 +12,9 @@ using torch::jit::Stack;
 struct Run {
   const c10::OperatorHandle& op;
   const Plan plan;
-  int index = -1;                  // of the virtual GPU where it happens
-  std::optional<Device> stranger;  // another device that a tensor is on
-  bool has_number = false;         // whether a tensor of no dimensions is on the CPU
+  int index = -1;                      // of the virtual GPU that runs it
+  std::optional<Device> other_device;  // another device that a tensor is on
+  bool has_number = false;             // whether a tensor of no dimensions is on the CPU
   c10::SmallVector<std::pair<Tensor, Tensor>, 6> aliases;  // on the virtual GPU, and on the host
   c10::SmallVector<std::pair<Storage, Storage>, 6> storages;
 
@@ -33,17 +33,17 @@ struct Run {
     Device d = t.device();
     if (d.type() != TYPE) {
       bool written = plan.written >> at & 1;  // a scalar on the CPU counts as a number
-      if (!plan.across && (!d.is_cpu() || written || (t.dim() && at != plan.indices))) stranger = d;
+      if (!plan.copies && (!d.is_cpu() || written || (t.dim() && at != plan.indices))) other_device = d;
       else if (!t.unsafeGetTensorImpl()->is_wrapped_number()) has_number = true;
       return aliases.emplace_back(t, t).second;
     }
-    if (index >= 0 && index != d.index() && !plan.across) stranger = d;
+    if (index >= 0 && index != d.index() && !plan.copies) other_device = d;
     else index = d.index();
     Tensor host = t.is_nested() ? nested_like(t, to_host(t.storage()), c10::DispatchKey::CPU)
         : is_sparse(t)
         ? sparse_like(t, c10::DispatchKey::CPU, kCPU, [&](const Tensor& part) { return to_host(part, at); })
         : like(t, to_host(t.storage()), c10::DispatchKey::CPU);
-    if (plan.differs && t.requires_grad()) host.set_requires_grad(true);
+    if (plan.needs_requires_grad && t.requires_grad()) host.set_requires_grad(true);
     return aliases.emplace_back(t, host).second;
   }
 
@@ -72,7 +72,7 @@ struct Run {
     }
   }
 
-  // The tensor of the program that has this alias; an undefined one where none has.
+  // The tensor of the program that has this alias; an undefined tensor if there is none.
   Tensor given(const Tensor& host) const {
     for (auto& [v, h] : aliases)
       if (h.is_same(host)) return v;
@@ -81,11 +81,11 @@ struct Run {
 
   // Raises CUDA's error for tensors on several devices.
   [[noreturn]] void raise_mixed(const IValue* arguments) const {
-    raise_strict(op.schema().name(), here(), *stranger);
-    std::string words = misplaced(arguments);
-    TORCH_CHECK(words.empty(), words);
+    raise_strict(op.schema().name(), here(), *other_device);
+    std::string message = misplaced_message(arguments);
+    TORCH_CHECK(message.empty(), message);
     check_as_cuda(arguments);
-    raise_found(op.schema().name(), here(), *stranger);
+    raise_different_devices(op.schema().name(), here(), *other_device);
   }
 
   // The check of devices that CUDA's kernel of dense tensors begins with, where it has one.
@@ -96,21 +96,21 @@ struct Run {
       DeviceCheck{op, method, [&](const Tensor& t) { return given(t); }}.run(arguments);
   }
 
-  // CUDA's words for a GPU's generator with a tensor on the CPU alone, for a mask, and for an index that is on another GPU than
-  // what it indexes, or on a GPU where that is on the CPU.
-  std::string misplaced(const IValue* arguments) const {
+  // CUDA's message if a generator is a GPU's and all tensors are on the CPU, if a mask is on another device, or if
+  // an index is neither on the CPU nor on the device of the indexed tensor. Empty in other cases.
+  std::string misplaced_message(const IValue* arguments) const {
     if (index < 0 && plan.generator >= 0 && arguments[plan.generator].isGenerator())
-      return c10::str("Expected a '", *stranger, "' generator device but found '",
+      return c10::str("Expected a '", *other_device, "' generator device but found '",
           arguments[plan.generator].toGenerator().device(), "'");
     if (op.schema().name() == "aten::masked_fill_" && TYPE == c10::DeviceType::CUDA)
       return c10::str("expected self and mask to be on the same device, but got mask on ",
           given(arguments[1].toTensor()).device(), " and self on ", given(arguments[0].toTensor()).device());
     if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
-    Device there = given(arguments[0].toTensor()).device();
+    Device indexed = given(arguments[0].toTensor()).device();
     for (const IValue& v : arguments[plan.indices].toListRef()) {
       auto* t = tensor_in(v);
-      if (Device d = t ? given(*t).device() : there; !d.is_cpu() && d != there)
-        return c10::str("indices should be either on cpu or on the same device as the indexed tensor (", there, ")");
+      if (Device d = t ? given(*t).device() : indexed; !d.is_cpu() && d != indexed)
+        return c10::str("indices should be either on cpu or on the same device as the indexed tensor (", indexed, ")");
     }
     return "";
   }
@@ -193,8 +193,8 @@ inline DispatchKeySet on_cpu(DispatchKeySet keys) {
 }
 
 // Reports an operation that may copy between devices to Python, which raises an error if the copy is forbidden.
-inline void look(const c10::OperatorHandle& op, const Plan& plan, const IValue* arguments) {
-  if (plan.across && arguments[0].toTensor().device() == arguments[1].toTensor().device()) return;
+inline void report_copies(const c10::OperatorHandle& op, const Plan& plan, const IValue* arguments) {
+  if (plan.copies && arguments[0].toTensor().device() == arguments[1].toTensor().device()) return;
   if (plan.size >= 0 && !arguments[plan.size].isNone()) return;
   c10::List<std::optional<Tensor>> tensors;
   auto add = [&](const IValue& v) {
@@ -208,7 +208,7 @@ inline void look(const c10::OperatorHandle& op, const Plan& plan, const IValue* 
     else if (i == plan.indices && arguments[i].isList()) for (const IValue& v : arguments[i].toListRef()) add(v);
   }
   Stack stack{op.schema().name(), tensors, flag.value_or(false)};
-  call_python("look", stack);
+  call_python("report_copies", stack);
 }
 
 // CUDA's error for an operation that no build with CUDA has a kernel for.
@@ -224,16 +224,16 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   const Plan& plan = run.plan;
   if (C10_UNLIKELY(plan.is_only_on_cpu)) refuse_without_kernel(op);
   auto* arguments = stack->data() + (stack->size() - plan.arguments);
-  if (C10_UNLIKELY(checks.load(std::memory_order_relaxed) & COPIES) && plan.waits) look(op, plan, arguments);
-  if (C10_UNLIKELY(plan.alert != nullptr) && plan.alert->applies(arguments[plan.decides]))
+  if (C10_UNLIKELY(checks.load(std::memory_order_relaxed) & COPIES) && plan.may_wait) report_copies(op, plan, arguments);
+  if (C10_UNLIKELY(plan.alert != nullptr) && plan.alert->applies(arguments[plan.alert_argument]))
     at::Context::alertNotDeterministic(plan.alert->caller);
-  std::optional<LateCopy> late;
-  if (plan.waits && (checks & (LATE | WARN | REFUSE) || c10::impl::GPUTrace::get_trace()))
-    late = wait_as_cuda(plan, arguments);
-  if (late && checks & LATE) late->before();
+  std::optional<AsyncCopy> async_copy;
+  if (plan.may_wait && (checks & (ASYNC | WARN | REFUSE) || c10::impl::GPUTrace::get_trace()))
+    async_copy = wait_as_cuda(plan, arguments);
+  if (async_copy && checks & ASYNC) async_copy->before();
   for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
-  if (run.stranger) run.raise_mixed(arguments);
-  if (run.has_number && refusing) run.check_as_cuda(arguments);  // which CUDA's kernel may not take
+  if (run.other_device) run.raise_mixed(arguments);
+  if (run.has_number && refusing) run.check_as_cuda(arguments);  // some of CUDA's kernels refuse it
   if (plan.generator >= 0) run.give_generator(arguments[plan.generator]);
   {
     AutoDispatchBelowADInplaceOrView below;
@@ -242,16 +242,16 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
     if (plan.seeded) drawing.emplace(run.here().index());
     std::optional<Wider> wider;
     if (C10_UNLIKELY(plan.special != nullptr)) wider = prepare(*plan.special, op, arguments, plan.arguments, plan.written);
-    const auto& kernel = wider && wider->instead ? *wider->instead : op;
+    const auto& kernel = wider && wider->replacement ? *wider->replacement : op;
     naming_out_of_memory([&] { kernel.redispatchBoxed(on_cpu(keys), stack); }, run.here().index());
     if (wider) wider->round(*stack, op.schema().returns().size(), [&](const Tensor& t) { return run.given(t).defined(); });
   }
-  if (late && checks & LATE) late->after();
+  if (async_copy && checks & ASYNC) async_copy->after();
   if (plan.written) run.adopt();
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) run.to_virtual((*stack)[i]);
 }
 
-// Sizes and strides only: the CPU's code takes virtual tensors as they are.
+// For operations on sizes and strides only: the CPU's code accepts virtual tensors.
 template <c10::DispatchKey key = c10::DispatchKey::CPU>
 inline void on_sizes(const c10::OperatorHandle& op, Stack* stack) {
   op.redispatchBoxed(DispatchKeySet(key), stack);

@@ -1,4 +1,4 @@
-// Facts about an operation, and what the host waits for where it is one of CUDA's.
+// Facts about an operation, and whether the host waits for it under CUDA.
 #pragma once
 #include "dtypes.h"
 #include "devices.h"
@@ -6,13 +6,13 @@
 
 namespace xdevice {
 
-// What an operation of CUDA's says where deterministic algorithms are wanted, if this argument is so.
+// An operation of CUDA that is not deterministic if an argument has this value.
 struct Alert {
   std::string caller, argument, value;
-  bool applies(const IValue& given) const {
-    if (given.isInt()) return value.empty() ? given.toInt() != 0 : std::to_string(given.toInt()) == value;
-    if (given.isString()) return given.toStringRef() == value;
-    auto* t = tensor_in(given);
+  bool applies(const IValue& actual) const {
+    if (actual.isInt()) return value.empty() ? actual.toInt() != 0 : std::to_string(actual.toInt()) == value;
+    if (actual.isString()) return actual.toStringRef() == value;
+    auto* t = tensor_in(actual);
     return t && (value.empty() || at::isFloatingType(t->scalar_type()));
   }
 };
@@ -21,22 +21,22 @@ inline auto& alerts = *new std::unordered_map<std::string, Alert>;  // by the na
 // Facts about an operation, looked up once.
 struct Plan {
   const Alert* alert = nullptr;
-  int decides = -1;      // the position of the argument that the alert is about
+  int alert_argument = -1;  // the position of the argument that the alert is about
   uint64_t written = 0;  // the arguments that it writes to, one bit for each
   int arguments = 0;
   int generator = -1;    // the position of this argument
   int indices = -1;      // of the argument with indices, which may be on the CPU, as on real GPUs
-  int size = -1;         // of the size of the result, where the program may know it
+  int size = -1;         // of the argument by which a program may give the size of the result
   bool seeded = false;   // draws random numbers, and takes no generator
-  bool across = false;   // copies between devices
-  bool waits = false;    // may copy between devices, or wait for a number
-  bool differs = false;  // makes more where a gradient is wanted
+  bool copies = false;    // between devices
+  bool may_wait = false;  // may copy between devices, or wait for a number
+  bool needs_requires_grad = false;  // computes more if an argument requires a gradient
   bool is_only_on_cpu = false;  // written in Python, for the CPU alone
   const Special* special = nullptr;
 };
 
-// Whether Python code defines the operation, and its kernel for the CPU: the same code would run beside a real GPU, and
-// leave the operation without a kernel for it. A compiled library may have kernels for CUDA in another build of it.
+// Whether Python code defines the operation, and a kernel for the CPU only. With a real GPU the same code would leave
+// the operation without a kernel for CUDA. A compiled library may have kernels for CUDA in another build of it.
 inline bool is_only_on_cpu(const c10::OperatorHandle& op) {
   if (op.schema().name().rfind("aten::", 0) == 0 || op.hasKernelForDispatchKey(KEY)) return false;
   bool is_defined = false, has_kernel = false;
@@ -49,13 +49,13 @@ inline bool is_only_on_cpu(const c10::OperatorHandle& op) {
   return is_defined && has_kernel;
 }
 
-inline Plan planned(const c10::OperatorHandle& op) {
+inline Plan make_plan(const c10::OperatorHandle& op) {
   Plan plan;
   const auto& arguments = op.schema().arguments();
   const std::string& name = op.schema().name();
   plan.arguments = arguments.size();
-  plan.across = name == "aten::copy_" || name == "aten::copy_sparse_to_sparse_";
-  plan.differs = name == "aten::_sparse_mm_reduce_impl";
+  plan.copies = name == "aten::copy_" || name == "aten::copy_sparse_to_sparse_";
+  plan.needs_requires_grad = name == "aten::_sparse_mm_reduce_impl";
   auto alert = alerts.find(toString(op.operator_name()));
   if (alert == alerts.end()) alert = alerts.find(name.back() == '_' ? name.substr(0, name.size() - 1) : name);
   for (int i = 0; i < plan.arguments; ++i)
@@ -63,34 +63,34 @@ inline Plan planned(const c10::OperatorHandle& op) {
       plan.written |= uint64_t(1) << std::min(i, 63);
   auto at = [&](const std::string& argument) { return op.schema().argumentIndexWithName(argument).value_or(-1); };
   plan.generator = at("generator");
-  if (alert != alerts.end()) plan.decides = at(alert->second.argument);
-  if (plan.decides >= 0) plan.alert = &alert->second;
+  if (alert != alerts.end()) plan.alert_argument = at(alert->second.argument);
+  if (plan.alert_argument >= 0) plan.alert = &alert->second;
   if (name == "aten::repeat_interleave") plan.size = at("output_size");
   if (name.find("index") != name.npos) plan.indices = at("indices");
   plan.special = special_of(op);
   plan.is_only_on_cpu = refusing && is_only_on_cpu(op);
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
-  plan.waits = plan.across || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||
+  plan.may_wait = plan.copies || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||
       op.hasTag(Tag::data_dependent_output);
   return plan;
 }
 
 inline const Plan& plan_of(const c10::OperatorHandle& op) {
   static thread_local std::unordered_map<const c10::FunctionSchema*, Plan> plans;
-  static thread_local Plan once;
-  auto at = plans.find(&op.schema());
-  if (at != plans.end()) return at->second;
-  if (op.schema().name().compare(0, 6, "aten::")) return once = planned(op);  // a library's may be taken away again
-  return plans.emplace(&op.schema(), planned(op)).first->second;
+  static thread_local Plan temporary;
+  auto cached = plans.find(&op.schema());
+  if (cached != plans.end()) return cached->second;
+  if (op.schema().name().compare(0, 6, "aten::")) return temporary = make_plan(op);  // a library may remove its own
+  return plans.emplace(&op.schema(), make_plan(op)).first->second;
 }
 
-// Whether CUDA's copy needs no memory beside the two tensors', and is then given to the stream as it is.
+// Whether CUDA copies directly between the two tensors, without further memory, and so asynchronously.
 inline bool is_direct(const Tensor& host, const Tensor& other) {
   return host.is_contiguous() || (host.scalar_type() == other.scalar_type() && host.strides() == other.strides() &&
       host.sizes() == other.sizes() && host.is_non_overlapping_and_dense());
 }
 
-// Whether the operation sends an index to the virtual GPU, or a mask's number of elements from there.
+// Whether the operation copies an index to the virtual GPU, or the number of a mask's elements to the host.
 inline bool waits_for_indices(const Plan& plan, const IValue* arguments) {
   const Tensor& self = arguments[0].toTensor();
   if (self.is_cpu() || !arguments[plan.indices].isList()) return false;
@@ -103,28 +103,29 @@ inline bool waits_for_indices(const Plan& plan, const IValue* arguments) {
   });
 }
 
-// Lets the host wait for what an operation of CUDA's waits for. Returns a copy for which it does not.
-inline std::optional<LateCopy> wait_as_cuda(const Plan& plan, const IValue* arguments) {
-  auto now = [](const Tensor& t) { return stream_now(t.device().index()); };
-  if (plan.across) {
+// Lets the host wait if CUDA's operation does. Returns a copy that is asynchronous.
+inline std::optional<AsyncCopy> wait_as_cuda(const Plan& plan, const IValue* arguments) {
+  auto stream_of = [](const Tensor& t) { return current_stream(t.device().index()); };
+  if (plan.copies) {
     const Tensor &to = arguments[0].toTensor(), &from = arguments[1].toTensor();
     if (to.device() == from.device()) return {};
     if (to.device().type() == from.device().type()) {
-      join(now(to), reached_by(now(from))), join(now(from), reached_by(now(to)));  // each stream waits for the other
+      join(stream_of(to), clock_of(stream_of(from)));  // each stream waits for the other
+      join(stream_of(from), clock_of(stream_of(to)));
       return {};
     }
     const Tensor &host = to.is_cpu() ? to : from, &other = to.is_cpu() ? from : to;
     if (other.device().type() != TYPE) return {};
     bool blocks = plan.arguments < 3 || !arguments[2].toBool();
     bool is_pinned = !is_sparse(host) && host.has_storage() && pinned.holds(host.const_data_ptr());
-    if (!blocks && is_pinned && is_direct(host, other)) return LateCopy{host, now(other), to.is_cpu()};
-    if (blocks) warn_or_refuse_to_wait();  // memory that is not pinned makes the driver wait, which does not tell
-    if (blocks || to.is_cpu()) wait_for(now(other));
+    if (!blocks && is_pinned && is_direct(host, other)) return AsyncCopy{host, stream_of(other), to.is_cpu()};
+    if (blocks) warn_or_refuse_to_wait();  // for memory that is not pinned the driver waits, without a warning
+    if (blocks || to.is_cpu()) wait_for(stream_of(other));
   } else if (plan.indices >= 0 ? waits_for_indices(plan, arguments)
                                : plan.size < 0 || arguments[plan.size].isNone()) {
     for (int i = 0; i < plan.arguments; ++i)
       if (auto* t = tensor_in(arguments[i]); t && !t->is_cpu())
-        return warn_or_refuse_to_wait(), wait_for(now(*t)), std::nullopt;
+        return warn_or_refuse_to_wait(), wait_for(stream_of(*t)), std::nullopt;
   }
   return {};
 }

@@ -20,15 +20,15 @@
 namespace xdevice {
 namespace {
 
-// Adds ATen's operations with a kernel for that key.
-void note(std::set<std::string>& names, c10::DispatchKey key) {
+// Adds the names of ATen's operations with a kernel for that key.
+void add_names(std::set<std::string>& names, c10::DispatchKey key) {
   for (const auto& name : c10::Dispatcher::singleton().getRegistrationsForDispatchKey(key))
     if (name.getNamespace() == "aten") names.insert(toString(name).substr(6));
 }
 
-// Operations that torch would otherwise compose from others, which round differently from the CPU's, or compute
-// for its own devices alone.
-std::set<std::string> direct() {
+// Operations that torch would otherwise compose from others, which round differently from the CPU's kernel, or that it
+// has for its own devices only.
+std::set<std::string> not_to_compose() {
   auto& all = c10::Dispatcher::singleton();
   std::set<std::string> names{"copy_", "_convolution", "convolution_backward", "silu_backward", "mish_backward",
       "mode.values"};
@@ -38,7 +38,7 @@ std::set<std::string> direct() {
       if (op && name.getNamespace() == "aten" && op->hasKernelForDispatchKey(c10::DispatchKey::CPU))
         names.insert(toString(name).substr(6));
     }
-  note(names, KEY);  // a build with CUDA has kernels of its own
+  add_names(names, KEY);  // a build with CUDA has kernels of its own
   return names;
 }
 
@@ -51,9 +51,9 @@ auto boxed() {
   return torch::CppFunction::makeFromBoxedFunction<kernel>();
 }
 
-// In a build with CUDA, operations that have a kernel for it, and for the CPU are composed of others, such as
-// _fused_rms_norm: composed here too, above autograd, since there is no kernel of the CPU's to differentiate. Returns
-// the names of all others.
+// A build with CUDA has kernels of operations, such as _fused_rms_norm, that the CPU composes of others. These are
+// composed here too, above autograd, since there is no kernel of the CPU to differentiate. Returns the names of all
+// others.
 std::vector<std::string> not_composed(const std::set<std::string>& names) {
   auto autograd = c10::getAutogradKeyFromBackend(c10::toBackendComponent(KEY));
   std::vector<std::string> others;
@@ -66,23 +66,23 @@ std::vector<std::string> not_composed(const std::set<std::string>& names) {
   return others;
 }
 
-// Kernels for CUDA of libraries, such as torchvision's, and of torch's other namespaces: the CPU's take their place.
-void cover() {
+// Replaces the kernels for CUDA of libraries, such as torchvision, and of torch's other namespaces by the CPU's.
+void replace_kernels_of_libraries() {
   auto& all = c10::Dispatcher::singleton();
-  static std::set<std::string> covered;
+  static std::set<std::string> replaced;
   for (const auto& name : all.getRegistrationsForDispatchKey(KEY)) {
     std::string full = toString(name), space = full.substr(0, full.find(':'));
     auto op = all.findOp(name);
-    if (space == "aten" || space == "c10d" || !op || !covered.insert(full).second) continue;  // c10d's are in Python
+    if (space == "aten" || space == "c10d" || !op || !replaced.insert(full).second) continue;  // c10d's are in Python
     if (op->hasKernelForDispatchKey(c10::DispatchKey::CPU) ||
         op->hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd))
       library(space.c_str(), KEY).impl(full.c_str(), boxed<&compute>());
   }
 }
 
-// Operations that torch has for the CPU alone: quantized layers, and those of oneDNN and MKL. Of the others that a build
-// for the CPU does not have for CUDA, a library's may have kernels for CUDA in another build of it.
-void register_cpus_own() {
+// Refuses operations that torch has for the CPU only: quantized layers, and those of oneDNN and MKL. Other
+// operations may have kernels for CUDA in a build of their library for CUDA.
+void refuse_operations_of_the_cpu() {
   const std::set<std::string> spaces{"quantized", "_quantized", "onednn", "mkldnn", "mkldnn_prepacked", "mkl", "sparse"};
   const std::set<std::string> on_cuda{"quantized::embedding_bag_byte_unpack", "quantized::embedding_bag_4bit_unpack",
       "quantized::embedding_bag_byte_rowwise_offsets", "quantized::embedding_bag_4bit_rowwise_offsets"};
@@ -102,20 +102,20 @@ void leave_on_cpu(const std::string& full) {
 void register_operations() {
   library("_", KEY).fallback(boxed<&compute>());
   auto& ours = library("aten", KEY);
-  for (const auto& name : not_composed(direct())) ours.impl(name.c_str(), boxed<&compute>());
-  cover();
+  for (const auto& name : not_composed(not_to_compose())) ours.impl(name.c_str(), boxed<&compute>());
+  replace_kernels_of_libraries();
   ours.impl("_convolution", boxed<&convolve>());
   // composed of others; in a build with CUDA 2.15 asks the driver, too
   for (auto* name : {"_validate_sparse_coo_tensor_args", "_validate_sparse_compressed_tensor_args"})
     ours.impl(name, boxed<&compute>());
-  if (KEY == c10::DispatchKey::CUDA) register_cpus_own();
+  if (KEY == c10::DispatchKey::CUDA) refuse_operations_of_the_cpu();
   // of two kernels, the later one counts
   for (auto* name : {"as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex", "is_set_to"})
     ours.impl(name, boxed<&on_sizes<>>());
   for (std::string name : {"_use_cudnn_ctc_loss", "_use_miopen_ctc_loss"})
     for (const auto& each : {name, name + ".Tensor"})
       if (c10::Dispatcher::singleton().findSchema(torch::jit::parseName("aten::" + each)))
-        ours.impl(each.c_str(), boxed<&no>());
+        ours.impl(each.c_str(), boxed<&return_false>());
   ours.impl("empty.memory_format", &empty);
   ours.impl("empty_strided", &empty_strided);
   ours.impl("_efficientzerotensor", &zeros);
@@ -125,27 +125,27 @@ void register_operations() {
   for (auto* name : {"_softmax", "_log_softmax"}) ours.impl(name, boxed<&widened>());
   for (auto* name : {"_softmax_backward_data", "_log_softmax_backward_data"}) ours.impl(name, boxed<&narrowed>());
   auto& autograd = library("aten", c10::getAutogradKeyFromBackend(c10::toBackendComponent(KEY)));
-  for (auto* each : {&ours, &autograd}) {  // autograd differentiates these as what they are composed of
-    each->impl("lstm.input", &lstm_of_layers);
+  for (auto* each : {&ours, &autograd}) {  // autograd differentiates the operations that these are composed of
+    each->impl("lstm.input", &lstm_with_onednn);
     each->impl("_thnn_fused_lstm_cell", &lstm);
     each->impl("_thnn_fused_gru_cell", &gru);
   }
 }
 
-// The algorithm of attention for tensors that torch traces: the CPU's choice, where torch has kernels of CUDA's only.
+// The algorithm of attention for tensors that torch traces: the CPU's choice. torch would consider CUDA's kernels only.
 int64_t choose_attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double p,
                          bool causal, std::optional<double> scale, bool grouped) {
   return at::native::_fused_sdp_choice_stub.DEFAULT(q, k, v, mask, p, causal, scale, grouped);
 }
 
-// Tensors of another kind than dense: the names of what torch has for them on the CPU, and of all that it has for KEY,
-// on a build with CUDA.
+// Registers a kernel for all operations on tensors of another kind than dense: those that torch has for the CPU,
+// and in a build with CUDA those that it has for KEY.
 template <auto kernel>
 void register_kind(c10::DispatchKey kind, bool as_on_cpu) {
   auto key = c10::toRuntimePerBackendFunctionalityKey(kind, c10::toBackendComponent(KEY));
   std::set<std::string> names;
-  note(names, key);
-  if (as_on_cpu) note(names, c10::toRuntimePerBackendFunctionalityKey(kind, c10::BackendComponent::CPUBit));
+  add_names(names, key);
+  if (as_on_cpu) add_names(names, c10::toRuntimePerBackendFunctionalityKey(kind, c10::BackendComponent::CPUBit));
   library("_", key).fallback(boxed<kernel>());
   auto& ours = library("aten", key);
   for (const auto& name : names) ours.impl(name.c_str(), boxed<kernel>());
@@ -164,36 +164,40 @@ void register_kinds() {
     library("aten", KEY).impl(name, boxed<&on_sizes<>>());
 }
 
-// What Python needs: the memory of a virtual tensor as a CPU tensor, the way back, and an error to raise.
+// Operations for Python: the memory of a virtual tensor as a CPU tensor, and that of a CPU tensor as a virtual one.
 Tensor host(const Tensor& x) { return like(x, host_of(x.storage()), c10::DispatchKey::CPU); }
 
 Tensor take(const Tensor& host, int64_t index) { return like(host, virtual_of(host.storage(), index), KEY); }
 
-void refresh(const Tensor& x) {  // after the CPU storage of its memory was given other memory
+// Updates a virtual tensor after its CPU storage has got other memory.
+void refresh(const Tensor& x) {
   auto* s = x.storage().unsafeGetStorageImpl();
-  Storage own = host_of(x.storage());
-  if (s->data() != own.data() || s->nbytes() != own.nbytes()) take_over(s, own, s->device().index());
+  Storage host = host_of(x.storage());
+  if (s->data() != host.data() || s->nbytes() != host.nbytes()) take_over(s, host, s->device().index());
 }
 
 using Reduction = c10::intrusive_ptr<c10d::ReduceOp>;
 
-// The number of a reduction of torch.distributed's, the factor of PREMUL_SUM, and the sum in it and in an average.
+// The number of a reduction of torch.distributed, the factor of PREMUL_SUM, and the reduction without the factor.
+// In place of PREMUL_SUM and AVG the latter is a sum.
 std::tuple<int64_t, std::optional<Tensor>, Reduction> reduction(const Reduction& op) {
   const bool scaled = op->op_ == c10d::ReduceOp::PREMUL_SUM;
   if (!scaled && op->op_ != c10d::ReduceOp::AVG) return {op->op_, std::nullopt, op};
   std::optional<Tensor> factor;
   if (scaled) {
-    auto& given = *static_cast<c10d::NCCLPreMulSumSupplement*>(op->supplement_.get());
-    factor = given.tensor_factor.defined() ? given.tensor_factor : at::scalar_tensor(given.double_factor, kDouble);
+    auto& supplement = *static_cast<c10d::NCCLPreMulSumSupplement*>(op->supplement_.get());
+    factor = supplement.tensor_factor.defined() ? supplement.tensor_factor
+                                                : at::scalar_tensor(supplement.double_factor, kDouble);
   }
   return {op->op_, factor, c10::make_intrusive<c10d::ReduceOp>(c10d::ReduceOp::SUM)};
 }
 
 void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
-  for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "until(int device) -> float",
-           "look(str operation, Tensor?[] tensors, bool flag) -> ()", "wait(float until) -> ()", "place() -> int",
-           "misused(int how, int place) -> ()", "method(str operation) -> str", "host(Tensor x) -> Tensor",
+  for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "busy_until(int device) -> float",
+           "report_copies(str operation, Tensor?[] tensors, bool flag) -> ()", "wait_until(float time) -> ()",
+           "current_line() -> int", "report_misuse(int misuse, int line) -> ()", "method(str operation) -> str",
+           "host(Tensor x) -> Tensor",
            "take(Tensor host, int index) -> Tensor", "refresh(Tensor x) -> ()"})
     ours.def(schema);
 #define REDUCTION "__torch__.torch.classes.c10d.ReduceOp"
@@ -205,15 +209,15 @@ void register_for_python() {
 
 // ---- the functions that Python calls: compiled/__init__.py declares them with their types ----
 
-struct Quiet : c10::WarningHandler {  // of torch, that kernels are replaced
+struct IgnoreWarnings : c10::WarningHandler {  // torch warns that its kernels are replaced
   void process(const c10::Warning&) override {}
 };
 
 template <class F>
 const char* error_of(F call) {
   static thread_local std::string text;
-  Quiet quiet;
-  c10::WarningUtils::WarningHandlerGuard silence(&quiet);
+  IgnoreWarnings handler;
+  c10::WarningUtils::WarningHandlerGuard guard(&handler);
   try {
     call();
     return nullptr;
@@ -237,7 +241,7 @@ EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool enforced)
     count = n, capacity = bytes;
     if (enforced)
       for (auto& each : accounting) each.limit = bytes;
-    answer();
+    replace_hooks();
     register_operations();
     register_kinds();
     register_for_python();
@@ -253,33 +257,35 @@ EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool enforced)
 EXPORT const char* xdevice_leave_on_cpu(const char* operation) {
   return error_of([&] { leave_on_cpu(operation); });
 }
-EXPORT const char* xdevice_cover() { return error_of(cover); }  // after operations were added
+// To be called after a library has added operations.
+EXPORT const char* xdevice_replace_kernels_of_libraries() { return error_of(replace_kernels_of_libraries); }
 EXPORT const char* xdevice_resize_storage(void* storage, int64_t bytes) {
   return error_of([&] { resize(static_cast<c10::StorageImpl*>(storage), bytes); });
 }
 EXPORT int xdevice_current() { return current; }
-EXPORT int xdevice_exchange(int index) {  // which exists; a negative one changes nothing
-  int before = current;
+EXPORT int xdevice_exchange(int index) {  // of a device that exists; a negative one changes nothing
+  int previous = current;
   if (index >= 0) current = index, used = true;
-  return before;
+  return previous;
 }
 EXPORT bool xdevice_is_used() { return used; }
 EXPORT bool xdevice_is_forked() { return forked; }
-EXPORT void xdevice_use(bool whether) { used = whether; }
-EXPORT void xdevice_show(int n) { count = n; }
-EXPORT int64_t xdevice_pending() { return next_pending(); }
-EXPORT void xdevice_check(int what, bool whether) { whether ? checks |= what : checks &= ~what; }
-EXPORT int xdevice_pin(uintptr_t pointer, int64_t bytes) {  // of the program's own memory; 0 bytes: no longer
-  at::globalContext().lazyInitDevice(TYPE);  // before, torch says that nothing is pinned
-  return pinned.note(pointer, bytes);
+EXPORT void xdevice_use(bool value) { used = value; }
+EXPORT void xdevice_set_count(int n) { count = n; }
+EXPORT int64_t xdevice_next_pending() { return next_pending(); }
+EXPORT void xdevice_check(int check, bool enabled) { enabled ? checks |= check : checks &= ~check; }
+EXPORT int xdevice_pin(uintptr_t pointer, int64_t bytes) {  // registers the program's own memory; 0 bytes unregister it
+  at::globalContext().lazyInitDevice(TYPE);  // until then torch reports no memory as pinned
+  return pinned.set_range(pointer, bytes);
 }
-EXPORT void xdevice_alert(const char* operation, const char* caller, const char* argument, const char* value) {
+EXPORT void xdevice_add_alert(const char* operation, const char* caller, const char* argument, const char* value) {
   alerts[operation] = {caller, argument, value};
 }
-EXPORT void xdevice_differ(const char* name, const char* reduce, const char* words, uint64_t on_cuda, uint64_t on_cpu) {
+EXPORT void xdevice_add_dtypes(
+    const char* name, const char* reduce, const char* message, uint64_t on_cuda, uint64_t on_cpu) {
   Dtypes& row = dtypes[name];
   row.on_cpu |= on_cpu;
-  if (on_cuda) row.on_cuda.push_back({reduce, words, on_cuda}), refusing = true;
+  if (on_cuda) row.on_cuda.push_back({reduce, message, on_cuda}), refusing = true;
 }
 EXPORT int64_t xdevice_allocated(int index) { return accounting[index].now; }
 EXPORT int64_t xdevice_peak(int index) { return accounting[index].peak; }

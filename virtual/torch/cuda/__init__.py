@@ -8,10 +8,10 @@ CUDA are replaced here.
 from xdevice.virtual.torch import streams
 from xdevice.virtual.torch.cuda import (
     api,
+    async_copies,
     checks,
     dtypes,
     extensions,
-    late_copies,
     nondeterministic,
     tensor_types,
 )
@@ -29,5 +29,5 @@ STEPS = (
 )
 """The steps that stand in for CUDA, in this order: dtypes of its kernels, then ``torch.cuda``."""
 
-FAITHFUL_STEPS = (late_copies.delay, nondeterministic.refuse)
+FAITHFUL_STEPS = (async_copies.delay, nondeterministic.refuse)
 """What real GPUs delay or refuse; not done if the virtual GPUs are lenient."""

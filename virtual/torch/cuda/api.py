@@ -293,7 +293,7 @@ def replace_users() -> None:
     def load_library(load: Any, path: str) -> None:
         load(path)
         # the library may have kernels for real GPUs, as torchvision has: use those for the CPU
-        compiled().cover()
+        compiled().replace_kernels_of_libraries()
 
     # torch.backends.cuda.is_built(), which programs call before they use GPUs
     replace_name("torch._C:_has_cuda", True)

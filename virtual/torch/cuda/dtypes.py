@@ -28,7 +28,7 @@ def begin() -> None:
     """Tell the plug-in which dtypes to refuse, unless it is lenient, and which to widen."""
     for row in rows(not runtime.is_faithful()):
         words = (text.encode() for text in (row.operation, row.reduction, row.message))
-        compiled().differ(*words, row.lacking_on_cuda, row.lacking_on_cpu)
+        compiled().add_dtypes(*words, row.lacking_on_cuda, row.lacking_on_cpu)
 
 
 class Row(NamedTuple):

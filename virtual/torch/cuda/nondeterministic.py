@@ -15,4 +15,4 @@ def refuse() -> None:
         operation, name_in_error, condition = re.split(r" {2,}", line)
         argument, _, value = condition.partition("=")
         words = (f"aten::{operation}", name_in_error, argument, value)
-        compiled().alert(*(word.encode() for word in words))
+        compiled().add_alert(*(word.encode() for word in words))

@@ -261,7 +261,7 @@ def _report_copies(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
             tensors += value
         elif isinstance(value, torch.Tensor):
             tensors.append(value)
-    copies.look(plan.name, tensors, accumulate)
+    copies.report_copies(plan.name, tensors, accumulate)
 
 
 def _place(alias: Tensor, tensor: Tensor, storage: Any) -> Tensor:

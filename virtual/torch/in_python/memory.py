@@ -39,7 +39,7 @@ _two_int32_at = (ctypes.c_int32 * 2).from_address
 ON_CPU = core.DispatchKeySet(core.DispatchKey.CPU)
 """Dispatches operations on sizes and strides to the CPU's kernels, which do not read the memory."""
 
-watching = False  # whether `copies.look` is called before a copy
+watching = False  # whether `copies.report_copies` is called before a copy
 
 
 def to_virtual(host: Tensor, index: int) -> Tensor:
@@ -147,7 +147,7 @@ def check_unshared(tensor: Tensor) -> None:
 
 def _copy(source: Tensor, target: Tensor, non_blocking: bool = False) -> Tensor:
     if watching:
-        copies.look("aten::copy_", [target, source], non_blocking)
+        copies.report_copies("aten::copy_", [target, source], non_blocking)
     _readable(target).copy_(_readable(source))
     return target
 

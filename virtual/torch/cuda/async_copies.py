@@ -1,6 +1,6 @@
 """Delay asynchronous copies, as CUDA does, until the program has waited for them.
 
-The plug-in delays the copies (compiled/late.h), and reports a program that does not wait. Virtual
+The plug-in delays the copies (compiled/async_copies.h), and reports a program that does not wait. Virtual
 GPUs that are lenient copy immediately.
 """
 
@@ -12,7 +12,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from xdevice.tensors.transfers.callers import is_users
-from xdevice.virtual.torch.compiled import LATE, compiled
+from xdevice.virtual.torch.compiled import ASYNC, compiled
 from xdevice.virtual.torch.private_names import kernels_of, untraced
 
 _REMEDY = "call torch.cuda.synchronize(), or that of a later event, first"
@@ -22,7 +22,7 @@ _MISUSES = (
     "memory was changed before a copy of it with non_blocking=True had been sent; " + _REMEDY,
     "nothing has waited for a copy with non_blocking=True to arrive in memory: " + _UNTIL,
 )
-"""The messages for each misuse, in the order of ``Misuse`` in late.h."""
+"""The messages for each misuse, in the order of ``Misuse`` in async_copies.h."""
 
 _NEVER_WAITED_FOR = 2
 
@@ -39,9 +39,9 @@ _copying_lines: dict[_Line, int] = {}
 def delay() -> None:
     """Delay copies, and warn once for each line whose copy the program does not wait for."""
     library = kernels_of("xdevice_virtual")
-    library.impl("place", untraced(_number_of_current_line), "CPU")
-    library.impl("misused", untraced(_warn), "CPU")
-    compiled().check(LATE, True)
+    library.impl("current_line", untraced(_number_of_current_line), "CPU")
+    library.impl("report_misuse", untraced(_warn), "CPU")
+    compiled().check(ASYNC, True)
     atexit.register(_warn_of_pending_copies, os.getpid())
 
 
@@ -70,5 +70,5 @@ def _warn(misuse: int, copying_line: int) -> None:
 def _warn_of_pending_copies(process: int) -> None:
     if os.getpid() != process:
         return
-    while (copying_line := compiled().pending()) >= 0:
+    while (copying_line := compiled().next_pending()) >= 0:
         _warn(_NEVER_WAITED_FOR, copying_line)
