@@ -45,7 +45,8 @@ _ALIASES = {
     **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
 }
 
-# Frameworks without an adapter of xdevice's own. Their names are not misspelt names of others.
+# Frameworks without an adapter of xdevice's own. Their names are not misspelt
+# names of others.
 _WITHOUT_ADAPTER = frozenset(
     {"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"}
 )
@@ -72,8 +73,9 @@ _backends: dict[str, Backend] = {}  # by name, in order of preference
 class Backend(str, contract.Capabilities):
     """A framework's import name, with the capabilities of its adapter as attributes.
 
-    It is a string, so it prints and compares as the name. ``framework`` is the native module, which
-    the adapter imports. A capability is loaded, and kept as an attribute, when it is first used.
+    It is a string, so it prints and compares as the name. ``framework`` is the
+    native module, which the adapter imports. A capability is loaded, and kept
+    as an attribute, when it is first used.
 
     Examples
     --------
@@ -118,7 +120,8 @@ class Backend(str, contract.Capabilities):
             return capability
         _prepare(self, name)
         reasons = getattr(self.adapter, "CANNOT", {})
-        # with a reason, the module may need what this version of the framework lacks
+        # with a reason, the module may need what this version of the framework
+        # lacks
         module = None if name in reasons else _module(self, name)
         # `setdefault`: threads that load it at once get one object
         capability = self.__dict__.setdefault(
@@ -211,8 +214,10 @@ def registered() -> dict[str, Backend]:
 
 
 def _rank(name: str) -> tuple[int, str]:
-    place = ORDER.index(name) if name in ORDER else len(ORDER)
-    return place, name
+    position = len(ORDER)
+    if name in ORDER:
+        position = ORDER.index(name)
+    return position, name
 
 
 @cache
@@ -230,7 +235,8 @@ def _entry_points() -> Any:
 
 def find(name: str) -> Backend:
     """The adapter of that name, whether or not its framework is installed."""
-    # not a lookup of any object: MXNet's arrays raise NotImplementedError when they are hashed
+    # not a lookup of any object: MXNet's arrays raise NotImplementedError when
+    # they are hashed
     owner = registered().get(name) if isinstance(name, str) else None
     if owner is None:
         names = ", ".join(registered())
@@ -277,8 +283,9 @@ def _is_built_in(module: str) -> bool:
 def has_device(owner: Backend) -> bool:
     """Whether the framework has a device on this machine.
 
-    A framework that is not in `ORDER` is imported for that. The hooks do not run, so that it may
-    still get virtual GPUs. A broken framework counts as having a device: using it raises the error.
+    A framework that is not in `ORDER` is imported for that. The hooks do not
+    run, so that it may still get virtual GPUs. A broken framework counts as
+    having a device: using it raises the error.
     """
     if owner in ORDER:
         return True
@@ -374,8 +381,8 @@ _SIBLINGS = ("xdevice.backends", "xdevice.virtual")
 def _extend_path() -> bool:
     """Add the root of a checkout to this package's path, unless it is there; whether it was added.
 
-    A Python that is started in a checkout imports xdevice from there. The folders of `_SIBLINGS`
-    are beside this package then, and not in it.
+    A Python that is started in a checkout imports xdevice from there. The
+    folders of `_SIBLINGS` are beside this package then, and not in it.
     """
     from os.path import dirname, isfile, join
 

@@ -26,7 +26,8 @@ _COMPANION = "numpy"  # every framework imports it, so its import is not a user'
 _process_choice: Backend | None = None
 _guess: Backend | None = None
 _contextual: ContextVar[tuple[using, ...]] = ContextVar("xdevice.using", default=())
-# Whether `using` was ever entered: a compiler that traces cannot read a ContextVar.
+# Whether `using` was ever entered: a compiler that traces cannot read a
+# ContextVar.
 _in_context = False
 
 
@@ -91,11 +92,12 @@ class using:  # noqa: N801  (reads as a verb: `with using("numpy"):`)
 def backend(name: str | None = None) -> Backend:
     """The framework with the given name, or the chosen framework.
 
-    `using` beats `use` beats the environment variable ``XDEVICE_BACKEND`` beats the one framework
-    that is already imported beats the first that is installed, in the order of ``available()``.
-    The import of NumPy does not count, since every framework imports it. A framework without a
-    device on this machine is not guessed. The first guess is kept for the process. Functions that
-    use the chosen framework raise these errors, too.
+    `using` beats `use` beats the environment variable ``XDEVICE_BACKEND``
+    beats the one framework that is already imported beats the first that is
+    installed, in the order of ``available()``. The import of NumPy does not
+    count, since every framework imports it. A framework without a device on
+    this machine is not guessed. The first guess is kept for the process.
+    Functions that use the chosen framework raise these errors, too.
 
     Raises
     ------
@@ -126,13 +128,16 @@ def decided() -> Backend | None:
 
 
 def _chosen() -> Backend | None:
-    scopes = _contextual.get() if _in_context else ()
-    if scopes:
-        return scopes[-1].backend
+    if _in_context:
+        blocks = _contextual.get()
+        if blocks:
+            return blocks[-1].backend
     if _process_choice is not None:
         return _process_choice
     name = os.environ.get("XDEVICE_BACKEND")
-    return _installed(name) if name else None
+    if not name:
+        return None
+    return _installed(name)
 
 
 def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
@@ -168,4 +173,6 @@ def _best_guess() -> str:
 
 def _only_one_imported() -> Backend | None:
     owners = [owner for owner in imported() if owner != _COMPANION and has_device(owner)]
-    return owners[0] if len(owners) == 1 else None
+    if len(owners) != 1:
+        return None
+    return owners[0]

@@ -36,9 +36,11 @@ sometimes_data: set[type] = set()
 
 # Each type so far that a framework owns.
 _owners: dict[type, Ownership] = {}
-# Types that no framework owns, with the frameworks that were imported when all of them were asked.
+# Types that no framework owns, with the frameworks that were imported when all
+# of them were asked.
 _unowned: dict[type, list[Backend]] = {}
-# Modules with a framework's name whose adapter does not load: a user's own file, for example.
+# Modules with a framework's name whose adapter does not load: a user's own
+# file, for example.
 _unusable: dict[Backend, ModuleType] = {}
 
 
@@ -64,7 +66,9 @@ def ownership_of(cls: type) -> Ownership | None:
     if ownership is not None or cls in _PLAIN:
         return ownership
     name, role = _owner_and_role(cls)
-    return _remember(cls, Ownership(registered()[name], role)) if role else None
+    if role is None:
+        return None
+    return _remember(cls, Ownership(registered()[name], role))
 
 
 @constant
@@ -83,7 +87,8 @@ def _owner_and_role(cls: type) -> tuple[str, Role | None]:
         if role is not None:
             owner.load("models" if role == "model" else "data")
             return str(owner), role
-    # Remembered only if all frameworks were asked and the class's own package is imported.
+    # Remembered only if all frameworks were asked and the class's own package
+    # is imported.
     package = sys.modules.get(cls.__module__.partition(".")[0])
     unusable_owners = sum(owner in _unusable for owner in owners)
     all_asked = usable_owners + unusable_owners == len(owners)

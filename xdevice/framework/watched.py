@@ -36,7 +36,8 @@ class Watched:
     def open(self, needed: Backend | None, first: Backend | None = None) -> None:
         """Open a block. With ``first``, only that framework is watched at once.
 
-        Raises an error if the framework ``needed`` has several devices and cannot be watched.
+        Raises an error if the framework ``needed`` has several devices and
+        cannot be watched.
         """
         with self._lock:
             self._blocks += 1
@@ -99,12 +100,14 @@ _mixing = Watched(lambda owner: owner.mixing.forbid())
 class strict:  # noqa: N801  (reads as a verb: `with strict():`)
     """Within a ``with`` block, or a decorated function, no operation may mix devices.
 
-    An operation on tensors of two devices raises `MixedDeviceError`, which names the operation and
-    the devices, also under frameworks that otherwise copy without an error. This holds for every
-    framework, in the forward and the backward pass, and in every thread of the process while a
-    block is open anywhere. In threads that cannot be watched, the framework's own error is raised.
-    `to_device` and the framework's own functions that copy are allowed. A scalar on the CPU counts
-    as a number if the framework treats it as one.
+    An operation on tensors of two devices raises `MixedDeviceError`, which
+    names the operation and the devices, also under frameworks that otherwise
+    copy without an error. This holds for every framework, in the forward and
+    the backward pass, and in every thread of the process while a block is open
+    anywhere. In threads that cannot be watched, the framework's own error is
+    raised. `to_device` and the framework's own functions that copy are
+    allowed. A scalar on the CPU counts as a number if the framework treats it
+    as one.
 
     Blocks may be nested and reused. Nothing is watched while no block is open.
 

@@ -19,7 +19,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Function: TypeAlias = Callable[..., Any]
 
-# flags of generators and coroutines, as in `inspect`, which takes 5 ms to import
+# flags of generators and coroutines, as in `inspect`, which takes 5 ms to
+# import
 _RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
 _TO_THE_END = "pass a plain function that runs it to the end"
 
@@ -37,9 +38,10 @@ def find_batch_size(
 ) -> Function:
     """A function that calls ``fn`` with decreasing batch sizes until it fits in memory.
 
-    Each call begins with ``start`` and halves it as long as ``fn`` runs out of memory; memory is
-    freed in between. A size found in one call does not limit the next. May be used as a decorator
-    of functions, with or without options; the arguments of the call follow the batch size.
+    Each call begins with ``start`` and halves it as long as ``fn`` runs out of
+    memory; memory is freed in between. A size found in one call does not limit
+    the next. May be used as a decorator of functions, with or without options;
+    the arguments of the call follow the batch size.
 
     Raises
     ------

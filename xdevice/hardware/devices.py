@@ -107,7 +107,8 @@ def devices(kind: str | None = None) -> list[Device]:
 def as_device(obj: DeviceLike) -> Device:
     """The device that ``obj`` names: a `Device`, any framework's spelling, or a native device.
 
-    A native device without an index means what its framework means by it: its current device.
+    A native device without an index means what its framework means by it: its
+    current device.
 
     Raises
     ------
@@ -151,7 +152,8 @@ def is_device(obj: Any) -> bool:
 def native(device: DeviceLike, backend: str | None = None) -> Any:
     """The framework's own object for the device, which its calls accept.
 
-    A device object, a place or a context; a string where the framework's calls take strings.
+    A device object, a place or a context; a string where the framework's calls
+    take strings.
 
     Raises
     ------
@@ -314,7 +316,8 @@ def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
 def device_named(obj: Any) -> Device | None:
     """The device that a framework's own object names; ``None`` if the object is not a device.
 
-    A string is a native device if the chosen framework's ``role(str)`` is ``device``.
+    A string is a native device if the chosen framework's ``role(str)`` is
+    ``device``.
     """
     if isinstance(obj, str):
         chosen = decided()
@@ -330,8 +333,9 @@ def device_named(obj: Any) -> Device | None:
 class TracedDevice(Device):
     """The device of a traced tensor, which is known when the compiled function runs.
 
-    A factory takes it as ``device=`` and leaves the placement to the compiler. Its kind, its index,
-    a comparison and a scope raise `UnknownPlacementError`.
+    A factory takes it as ``device=`` and leaves the placement to the compiler.
+    Its kind, its index, a comparison and a scope raise
+    `UnknownPlacementError`.
     """
 
     __slots__ = ()

@@ -19,8 +19,9 @@ _warned: set[str] = set()  # frameworks with a warning already
 def try_gpu(i: int = 0) -> Device:
     """GPU number ``i`` if the chosen framework has it, else the CPU.
 
-    This function and `try_all_gpus` are the only ones that fall back to the CPU. If the machine has
-    a GPU that the framework cannot see, a `DeviceFallbackWarning` gives the reason, once.
+    This function and `try_all_gpus` are the only ones that fall back to the
+    CPU. If the machine has a GPU that the framework cannot see, a
+    `DeviceFallbackWarning` gives the reason, once.
 
     Raises
     ------
@@ -67,8 +68,8 @@ def try_all_gpus() -> list[Device]:
 def _fallback(owner: Backend, gpu: Device, number: int) -> Device:
     """The CPU in place of a GPU of a framework that sees this number of GPUs.
 
-    Warns if the framework sees none although the machine has one, and raises an error if it does
-    not support the CPU.
+    Warns if the framework sees none although the machine has one, and raises
+    an error if it does not support the CPU.
     """
     if not has_cpu(owner):
         require(owner, gpu)

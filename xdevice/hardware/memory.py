@@ -104,8 +104,9 @@ def empty_cache(device: DeviceLike | None = None) -> None:
 def is_out_of_memory(exc: BaseException) -> bool:
     """Whether the exception, one of its causes, or one in a group reports that memory ran out.
 
-    True for `MemoryError` and for every imported framework's own error. An error that was raised
-    while another was handled, without ``from``, is judged by itself.
+    True for `MemoryError` and for every imported framework's own error. An
+    error that was raised while another was handled, without ``from``, is
+    judged by itself.
 
     Examples
     --------
@@ -130,7 +131,8 @@ def is_out_of_memory(exc: BaseException) -> bool:
 def ask_memory(owner: Backend, function: str, *args: Any) -> Any:
     """The result of a framework's function of `contract.Memory`.
 
-    ``None`` if the adapter lacks the function, or the framework cannot be used.
+    ``None`` if the adapter lacks the function, or the framework cannot be
+    used.
     """
     try:
         return getattr(owner.memory, function)(*args)

@@ -1,6 +1,7 @@
 """Measuring time, waiting for every device at both ends.
 
-Frameworks queue work and return: without waiting, a clock measures the queueing.
+Frameworks queue work and return: without waiting, a clock measures the
+queueing.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class Timer:
 class Benchmark:
     """Print the time of a block as ``label: 0.1234 sec``, after waiting for all devices.
 
-    The time in seconds is kept as ``seconds``. A block left by an exception prints nothing.
+    The time in seconds is kept as ``seconds``. A block left by an exception
+    prints nothing.
 
     Examples
     --------

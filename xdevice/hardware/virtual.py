@@ -108,10 +108,11 @@ def provider() -> Provider:
 def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list[Device]:
     """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, and return them.
 
-    They behave as GPUs of their own and are backed by host memory: for multi-device code on a
-    machine without GPUs. The chosen framework gets them now, any other when xdevice first uses it.
-    Call it before the framework has made its first tensor. The environment variable
-    ``XDEVICE_VIRTUAL_GPUS=n`` requests them for every framework that can have them.
+    They behave as GPUs of their own and are backed by host memory: for
+    multi-device code on a machine without GPUs. The chosen framework gets them
+    now, any other when xdevice first uses it. Call it before the framework has
+    made its first tensor. The environment variable ``XDEVICE_VIRTUAL_GPUS=n``
+    requests them for every framework that can have them.
 
     Parameters
     ----------

@@ -27,7 +27,8 @@ NumpyArray: TypeAlias = Any
 
 _MAX_SIZE = 2**60  # numbers in a tensor: in bytes its size still fits into 64 bits
 
-# Lists within lists: no framework has more dimensions, and a list may contain itself.
+# Lists within lists: no framework has more dimensions, and a list may contain
+# itself.
 _MAX_DEPTH = 64
 _REAL_TYPES = frozenset({bool, int, float})
 
@@ -113,8 +114,9 @@ def number(value: Number) -> Number:
 def number_for(dtype: NativeDtype, value: Number, owner: Backend) -> Number:
     """The number in a type that every framework accepts for the dtype.
 
-    A float becomes an integer for a dtype of integers. An integer of more than 64 bits becomes a
-    float for other dtypes, or is an `OverflowError` if no float is as large.
+    A float becomes an integer for a dtype of integers. An integer of more than
+    64 bits becomes a float for other dtypes, or is an `OverflowError` if no
+    float is as large.
     """
     if type(value) is float and limits_of(dtype_name(dtype, owner)) is not None:
         return int(value)
@@ -178,8 +180,8 @@ def _shape_text(arguments: Sequence[Any]) -> str:
 def dtype_name(dtype: NativeDtype, owner: Backend | None = None) -> str:
     """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``.
 
-    With an ``owner``, dtypes whose own name has no width (``float``, ``uchar``) are compared with
-    the framework's dtypes.
+    With an ``owner``, dtypes whose own name has no width (``float``,
+    ``uchar``) are compared with the framework's dtypes.
     """
     name = str(dtype)  # under PaddlePaddle 2.6 only this is NumPy's name; `dtype.name` is FP32
     if not all(map(str.isidentifier, name.split("."))):
@@ -196,9 +198,10 @@ def dtype_name(dtype: NativeDtype, owner: Backend | None = None) -> str:
 def check_fit(factory: str, args: tuple[Any, ...], dtype: NativeDtype, owner: Backend) -> None:
     """Check that the dtype can hold the numbers of `tensor`, `full` or `arange`.
 
-    Some frameworks would change them. `OverflowError`: a number is too large or not finite, for
-    integers. `TypeError`: a number is complex, for real numbers. Fractions are cut and floats are
-    rounded without an error. Tensors in the data, which may be on a device, are not checked.
+    Some frameworks would change them. `OverflowError`: a number is too large
+    or not finite, for integers. `TypeError`: a number is complex, for real
+    numbers. Fractions are cut and floats are rounded without an error. Tensors
+    in the data, which may be on a device, are not checked.
     """
     name = dtype_name(dtype, owner)
     if factory not in ("tensor", "full", "arange") or name.startswith(("complex", "bool")):
@@ -216,8 +219,9 @@ def check_fit(factory: str, args: tuple[Any, ...], dtype: NativeDtype, owner: Ba
 def check_same_device_in_list(data: Any) -> None:
     """Raise an error for a list of tensors on several devices.
 
-    A framework would copy them to the host. A tensor that is not a plain array is an error, too: a
-    mask would be lost, and some frameworks crash with a list of sparse tensors.
+    A framework would copy them to the host. A tensor that is not a plain array
+    is an error, too: a mask would be lost, and some frameworks crash with a
+    list of sparse tensors.
     """
     if not isinstance(data, (list, tuple)) or ATOMS.issuperset(map(type, data)):
         return

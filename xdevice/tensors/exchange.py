@@ -65,8 +65,9 @@ def convert(
 ) -> Any:
     """A tensor, or a tree of tensors, converted to another framework.
 
-    Gradients are left behind. A tensor of that framework is treated as by `to_device`. In a tree,
-    plain data passes through, and a tensor that appears twice is converted once.
+    Gradients are left behind. A tensor of that framework is treated as by
+    `to_device`. In a tree, plain data passes through, and a tensor that
+    appears twice is converted once.
 
     Parameters
     ----------

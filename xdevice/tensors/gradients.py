@@ -29,11 +29,13 @@ def value_and_grad(
 ) -> Callable[P, tuple[Any, Any]]:
     """A function that returns the value of ``fn`` and its gradient; ``fn`` returns a scalar.
 
-    The gradient has the structure of the argument: a tensor, or a tree of tensors. Each gradient is
-    on its parameter's device, and is zero if the value does not depend on the parameter. ``None``
-    among the parameters stays ``None``. The value is detached, and no gradient accumulates in the
-    arguments. Tensors may be on several devices, and ``fn`` may move them: gradients flow through
-    `to_device`. Calls may be nested if the framework supports that.
+    The gradient has the structure of the argument: a tensor, or a tree of
+    tensors. Each gradient is on its parameter's device, and is zero if the
+    value does not depend on the parameter. ``None`` among the parameters stays
+    ``None``. The value is detached, and no gradient accumulates in the
+    arguments. Tensors may be on several devices, and ``fn`` may move them:
+    gradients flow through `to_device`. Calls may be nested if the framework
+    supports that.
 
     Parameters
     ----------
@@ -218,7 +220,8 @@ def _check_floating(flat: Flat, owner: Backend) -> None:
 
 
 def _is_pair(result: Any) -> bool:
-    # A function of its own: inline, pyright would take `value` or `aux` for a tuple.
+    # A function of its own: inline, pyright would take `value` or `aux` for a
+    # tuple.
     return isinstance(result, tuple) and len(result) == 2
 
 

@@ -1,7 +1,7 @@
 """``namespace``: the framework's arrays under the array API standard's names.
 
-A loss, or a small network, is written once. Where a framework's own function does what the standard
-says, it is that function itself.
+A loss, or a small network, is written once. Where a framework's own function
+does what the standard says, it is that function itself.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ DTYPES: dict[str, tuple[str, ...]] = {  # the standard's, by their kind
 }
 DTYPE_NAMES: tuple[str, ...] = tuple(name for names in DTYPES.values() for name in names)
 
-# The function of the capability `creation` that makes a factory's tensors. Factories that are not
-# here use the framework's own function.
+# The function of the capability `creation` that makes a factory's tensors.
+# Factories that are not here use the framework's own function.
 MADE_WITH = {
     **{name: name for name in ("arange", "empty", "full", "ones", "zeros")},
     **dict.fromkeys(("asarray", "eye", "linspace"), "tensor"),
@@ -83,10 +83,11 @@ _namespaces: dict[Backend, Namespace] = {}
 def namespace(*xs: Tensor | Number) -> typing.Namespace:
     """The array API standard's functions for the framework of the tensors, or for the chosen one.
 
-    ``dir()`` of a namespace lists its names, and ``linalg`` has more of them. Results are on the
-    operands' device, and gradients flow through. Functions that make new tensors follow the
-    `scope`, and take ``device=`` and ``dtype=`` in any spelling. Any other name is the framework's
-    own, and warns of that with a `NotPortableWarning`.
+    ``dir()`` of a namespace lists its names, and ``linalg`` has more of them.
+    Results are on the operands' device, and gradients flow through. Functions
+    that make new tensors follow the `scope`, and take ``device=`` and
+    ``dtype=`` in any spelling. Any other name is the framework's own, and
+    warns of that with a `NotPortableWarning`.
 
     Parameters
     ----------
@@ -275,7 +276,8 @@ class Info:
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:
         """The dtypes, by their names, of a kind or of every kind, that a tensor there can have now.
 
-        JAX has those of 64 bits only where they are enabled, and Apple's GPUs have no ``float64``.
+        JAX has those of 64 bits only where they are enabled, and Apple's GPUs
+        have no ``float64``.
 
         Raises
         ------
@@ -294,7 +296,8 @@ class Info:
 
     def _can_hold(self, target: Device | None, dtype: NativeDtype) -> bool:
         try:
-            # one number: some frameworks make an empty tensor, or a zero, of any dtype
+            # one number: some frameworks make an empty tensor, or a zero, of
+            # any dtype
             make(self._owner, "ones", dtype, target, (1,))
         except (ArgumentError, MisplacedError, NotSupportedError):
             return False

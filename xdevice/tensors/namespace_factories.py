@@ -1,7 +1,8 @@
 """The functions of a namespace that make new tensors, with the array API standard's signatures.
 
-They follow the `scope`, and take a dtype and a device in any spelling, under every framework.
-``from_dlpack`` takes a tensor of another library, whose memory it shares.
+They follow the `scope`, and take a dtype and a device in any spelling, under
+every framework. ``from_dlpack`` takes a tensor of another library, whose
+memory it shares.
 """
 
 from collections.abc import Callable, Mapping
@@ -389,7 +390,8 @@ def _imported(
                 )
         differ = len({(view.flags.writeable, view.dtype) for view in views}) != 1
         if tensor is None or (copy is None and differ):
-            # copied by NumPy, at once: a framework's own copy may be made later
+            # copied by NumPy, at once: a framework's own copy may be made
+            # later
             numbers = to_numpy(x) if source is not None else np.array(np.from_dlpack(x))
             return creation.tensor(numbers, device=destination)
         if destination is None:

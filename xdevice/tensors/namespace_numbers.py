@@ -1,7 +1,7 @@
 """Python's numbers among the operands of a namespace's functions.
 
-A number that the tensor's dtype cannot hold is an error. Some frameworks raise one; others compute
-with the number modulo a power of 2.
+A number that the tensor's dtype cannot hold is an error. Some frameworks raise
+one; others compute with the number modulo a power of 2.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,8 @@ _IN_FLOATS = "atan2 copysign divide hypot logaddexp nextafter"
 _NOT_NEGATIVE = ("bitwise_left_shift", "bitwise_right_shift", "pow")
 _LOGICAL = "logical_and logical_or logical_xor"
 _SMALLEST_MAXIMUM = 127  # every numeric dtype holds the integers from 0 to 127
-# not every framework converts integers outside of this range, beside floats, to a float
+# not every framework converts integers outside of this range, beside floats,
+# to a float
 _SAFE_BESIDE_FLOATS = (-(2**31), 2**31 - 1)
 _PLAIN_NUMBERS = (int, float, complex)
 _INFINITY = float("inf")

@@ -1,7 +1,7 @@
 """A file of accepted lines, whose copies a report, a budget and a test leave out.
 
-A line is identified by its file, its text and the kind of its copies. Its number does not count,
-because other changes move it.
+A line is identified by its file, its text and the kind of its copies. Its
+number does not count, because other changes move it.
 """
 
 import json

@@ -79,8 +79,8 @@ class Caller(NamedTuple):
     inner: FrameType | None
 
 
-# By the id of a code object and the instruction: hashing the code itself is slow. The value keeps
-# the code object, so that no other one gets its id.
+# By the id of a code object and the instruction: hashing the code itself is
+# slow. The value keeps the code object, so that no other one gets its id.
 _spots: dict[tuple[int, int], tuple[CodeType, Spot]] = {}
 
 

@@ -58,7 +58,8 @@ class Facts:
     def per_turn(self) -> PerTurn | None:
         """Copies in a turn of the innermost loop that copies in most of its turns.
 
-        A comprehension in the line itself counts only where there is no other loop.
+        A comprehension in the line itself counts only where there is no other
+        loop.
         """
         place = self.site.place
         if place is None or syntax.is_conditional(place):

@@ -48,9 +48,9 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
       its line.
     - ``"forbid"``: every copy raises it.
 
-    A forbidden copy is not made. A level holds for this thread or task and for the gradients that
-    it computes. Blocks may be nested and reused: the innermost holds. A line that ends with
-    ``# xdevice: allow`` may copy.
+    A forbidden copy is not made. A level holds for this thread or task and for
+    the gradients that it computes. Blocks may be nested and reused: the
+    innermost holds. A line that ends with ``# xdevice: allow`` may copy.
 
     Parameters
     ----------
@@ -135,7 +135,9 @@ _guard = _Guard()
 def checked_level(level: object) -> Level:
     """The level itself; an error that lists the levels if it is not one of them."""
     if level not in LEVELS:
-        error_type = ArgumentError if isinstance(level, str) else ArgumentTypeError
+        error_type: type[ArgumentError] = ArgumentTypeError
+        if isinstance(level, str):
+            error_type = ArgumentError
         names = ", ".join(map(repr, LEVELS))
         hint = did_you_mean(level, LEVELS, f"there are {names}")
         raise error_type(f"no level {shortened(level)}; {hint}")

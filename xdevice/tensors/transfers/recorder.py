@@ -57,8 +57,9 @@ class Site:
 class Recorder(Listener):
     """Every copy, by line.
 
-    Steps are those of the first optimizer that makes one. While there is no optimizer, they are
-    those of the first function that `value_and_grad` or `data_parallel` differentiates.
+    Steps are those of the first optimizer that makes one. While there is no
+    optimizer, they are those of the first function that `value_and_grad` or
+    `data_parallel` differentiates.
     """
 
     def __init__(self) -> None:

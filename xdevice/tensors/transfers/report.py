@@ -47,8 +47,8 @@ _HTML_COLUMNS = (
 class Finding:
     """A line that makes copies of one kind, from one device to another.
 
-    ``rule`` and ``advice`` are empty where there is nothing to mend, as where a program moves a
-    model once.
+    ``rule`` and ``advice`` are empty where there is nothing to mend, as where
+    a program moves a model once.
     """
 
     file: str
@@ -106,9 +106,9 @@ class Finding:
 class Report:
     """The lines that copied: first those with advice, and the most expensive first.
 
-    ``str`` shows the report in lines as wide as the terminal, or of 80 columns where there is none.
-    A notebook shows a table. ``len`` and iteration give the findings. The report can be used while
-    the block is open.
+    ``str`` shows the report in lines as wide as the terminal, or of 80 columns
+    where there is none. A notebook shows a table. ``len`` and iteration give
+    the findings. The report can be used while the block is open.
     """
 
     def __init__(self, recorder: Recorder, bus: Bus) -> None:
@@ -172,7 +172,8 @@ class Report:
     def unseen(self) -> list[str]:
         """What could not be seen, a sentence each.
 
-        It is about the frameworks that copied, or about all frameworks if none did.
+        It is about the frameworks that copied, or about all frameworks if none
+        did.
         """
         sentences = ["other processes"]
         frameworks = {site.owner for site in self._sites} or self.frameworks
@@ -231,8 +232,8 @@ class Report:
     def to_text(self, width: int = 80) -> str:
         """The report as lines of at most ``width`` columns, of 40 at least.
 
-        Each finding is the line of the program, what it copies, and what to write instead. The last
-        lines are the totals, and what they leave out.
+        Each finding is the line of the program, what it copies, and what to
+        write instead. The last lines are the totals, and what they leave out.
         """
         columns = max(width, 40)
         lines: list[str] = []
@@ -345,10 +346,10 @@ def _html_row(finding: Finding) -> str:
 class watch_transfers:  # noqa: N801  (reads as a verb: `with watch_transfers() as report:`)
     """Record every copy between the host and a device, or two devices, in a ``with`` block.
 
-    These are the framework's own copies and those of xdevice, in every thread, each with the line
-    of the program that makes it. The report says what each copy costs and what to write instead.
-    It changes while the block is open. While no block is open, nothing is watched and there is no
-    cost.
+    These are the framework's own copies and those of xdevice, in every thread,
+    each with the line of the program that makes it. The report says what each
+    copy costs and what to write instead. It changes while the block is open.
+    While no block is open, nothing is watched and there is no cost.
 
     Parameters
     ----------

@@ -68,8 +68,8 @@ ADVICE = read(__file__)
 def advice(line: Facts, words: Mapping[str, str]) -> tuple[str, str]:
     """The name of the first rule that applies, and what to write instead; both may be empty.
 
-    ``words`` are the framework's own, by rule. A rule that has words neither there nor in
-    advice.txt is not for this framework.
+    ``words`` are the framework's own, by rule. A rule that has words neither
+    there nor in advice.txt is not for this framework.
     """
     if line.site.place is None:
         return "", ""

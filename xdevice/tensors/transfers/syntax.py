@@ -109,8 +109,8 @@ def is_allowed(place: Place) -> bool:
 def loops(place: Place, span: Span | None = None) -> tuple[Lines, ...]:
     """The first and last lines of the loops around a line, within its function.
 
-    The innermost is first. A comprehension is around what is inside it, and not around the call
-    that it is an argument of.
+    The innermost is first. A comprehension is around what is inside it, and
+    not around the call that it is an argument of.
     """
     function_start, _ = _function(place)
     nodes = [node for node in _nodes_at(place, _LOOPS) if node.lineno >= function_start]
@@ -195,7 +195,8 @@ def _source_of(place: Place, value: ast.expr) -> ast.expr | None:
 def _last_assigned(place: Place, name: str) -> ast.expr | None:
     """The value that was last assigned to the name before the line.
 
-    Only the same turn of the innermost loop counts, or the function if there is no loop.
+    Only the same turn of the innermost loop counts, or the function if there
+    is no loop.
     """
     for node in _nodes_before(place, ast.AugAssign):
         if isinstance(node.target, ast.Name) and node.target.id == name:
@@ -289,8 +290,8 @@ def moves(place: Place) -> bool:
 def unchanged(place: Place) -> str:
     """What the line moves although the loop around it does not assign it.
 
-    Empty if there is none, or it is not known. In a function without a loop it is an attribute, or
-    a name that the function does not assign.
+    Empty if there is none, or it is not known. In a function without a loop it
+    is an attribute, or a name that the function does not assign.
     """
     enclosing_loops = loops(place)
     first, last = enclosing_loops[0] if enclosing_loops else _function(place)
@@ -335,8 +336,8 @@ def is_conditional(place: Place) -> bool:
 def follows_loop(place: Place) -> bool:
     """Whether a loop of the same function has ended before the line.
 
-    Within another loop it has to be in the same turn. A loop over parameters does not count: an
-    update by hand is part of a step.
+    Within another loop it has to be in the same turn. A loop over parameters
+    does not count: an update by hand is part of a step.
     """
     return any(
         node.end_lineno < place.line and not _is_update(node)

@@ -1,13 +1,15 @@
 """Turns of the loops around copies, told apart by the order of the copies.
 
-Two copies of one call, as by ``model.to(device)``, belong to one turn; two calls by the same
-instruction belong to two. So a call has to be recognized at its next copy. Its frame's id does not
-tell: Python uses ids again at once, two for a hundred calls. Keeping the frame would keep the
-program's tensors. A mark has to end with the call, and of a frame only ``f_trace`` does.
+Two copies of one call, as by ``model.to(device)``, belong to one turn; two
+calls by the same instruction belong to two. So a call has to be recognized at
+its next copy. Its frame's id does not tell: Python uses ids again at once, two
+for a hundred calls. Keeping the frame would keep the program's tensors. A mark
+has to end with the call, and of a frame only ``f_trace`` does.
 
-A frame's trace function belongs to debuggers. While one traces the thread, no turn is counted. A
-trace function that a debugger left is not replaced, a mark removes itself when a debugger that
-starts later meets it, and `LoopTurns.reset` removes the marks of all running frames.
+A frame's trace function belongs to debuggers. While one traces the thread, no
+turn is counted. A trace function that a debugger left is not replaced, a mark
+removes itself when a debugger that starts later meets it, and
+`LoopTurns.reset` removes the marks of all running frames.
 """
 
 import sys
@@ -67,8 +69,9 @@ def _is_traceable(caller: Caller) -> bool:
 def _loops_with_new_turn(caller: Caller) -> tuple[Loop, ...]:
     """The loops around the caller's line that have begun a turn since the frame's last copy.
 
-    A frame at an earlier instruction than before has begun a turn of the innermost loop that
-    encloses both. So has a frame at the same instruction, within another call.
+    A frame at an earlier instruction than before has begun a turn of the
+    innermost loop that encloses both. So has a frame at the same instruction,
+    within another call.
     """
     frame, spot, inner = caller
     loops = spot.loops

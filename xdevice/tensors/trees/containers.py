@@ -1,8 +1,9 @@
 """Python's containers: their parts, the paths to these, and rebuilding from new parts.
 
-The parts of a container are its items, by position or key, and its attributes. Items are read and
-written by the methods of Python's own class, because a subclass may override them. Attributes are
-read from ``__dict__`` and slots and not by the class's ``__getattr__``, which may raise anything.
+The parts of a container are its items, by position or key, and its attributes.
+Items are read and written by the methods of Python's own class, because a
+subclass may override them. Attributes are read from ``__dict__`` and slots and
+not by the class's ``__getattr__``, which may raise anything.
 """
 
 import copy
@@ -163,7 +164,8 @@ class SetContainer(SequenceContainer):
 class DictContainer(Container):
     """A dict. Its items are in the order of sorted keys if these are all strings or all integers.
 
-    Dicts with the same keys in another order therefore correspond to one another.
+    Dicts with the same keys in another order therefore correspond to one
+    another.
     """
 
     path_of = _in_brackets
@@ -249,7 +251,8 @@ class MappingContainer(Container):
 
     def _from_dict(self, node: Node, contents: dict[Key, Part]) -> Node:
         cls: Any = type(node)
-        # a copy without `__copy__` would share the attribute that holds the items
+        # a copy without `__copy__` would share the attribute that holds the
+        # items
         may_share_items = attributes_of(node) and not hasattr(cls, "__copy__")
         if may_share_items or not hasattr(cls, "__setitem__"):
             return cls(contents)
@@ -333,7 +336,8 @@ def new_without_attributes(node: Node) -> Node:
 def set_attributes(new_node: Node, node: Node, attributes: Attributes) -> Node:
     """Store attributes where ``node`` stores those of the same names, and return ``new_node``.
 
-    The class's ``__setattr__`` is not called, so that frozen objects can be rebuilt, too.
+    The class's ``__setattr__`` is not called, so that frozen objects can be
+    rebuilt, too.
     """
     in_dict, slots = dict_of(node), slots_of(type(node))
     for name, value in attributes.items():

@@ -1,7 +1,8 @@
 """What a leaf of a tree is: a tensor, a model, an object that moves itself, or plain data.
 
-Any other leaf is an error, because it may hold a tensor that would not be moved. An object of an
-unknown class is searched. It is an error if there is a tensor in it, or if it cannot be searched.
+Any other leaf is an error, because it may hold a tensor that would not be
+moved. An object of an unknown class is searched. It is an error if there is a
+tensor in it, or if it cannot be searched.
 """
 
 import gc
@@ -117,7 +118,8 @@ def devices_of_leaf(leaf: Leaf, ownership: LeafOwnership) -> set[Device]:
     """All devices of a tensor, model or self-moving object; empty if it holds no tensor."""
     if isinstance(ownership, Ownership):
         return places_of(leaf, ownership)
-    # `.device` may be missing, raise an error, or be something else than a device
+    # `.device` may be missing, raise an error, or be something else than a
+    # device
     with suppress(Exception):
         if is_device(leaf.device):
             return {as_device(leaf.device)}
@@ -152,8 +154,8 @@ def move_with_own_method(leaf: Leaf, device: Device, copy: bool) -> Leaf:
 def framework_of(leaf: Leaf, ownership: LeafOwnership) -> Backend:
     """The framework of a tensor or model.
 
-    For an object that moves itself: the framework of its tensors, else the one of its device, else
-    the chosen framework.
+    For an object that moves itself: the framework of its tensors, else the one
+    of its device, else the chosen framework.
     """
     if isinstance(ownership, Ownership):
         return ownership.backend
@@ -168,7 +170,8 @@ def framework_of(leaf: Leaf, ownership: LeafOwnership) -> Backend:
 def check_static_parts(container: Container, node: Node, skip: Collection[str] = ()) -> None:
     """Raise an error if a container's static parts hold a tensor, which would not be moved.
 
-    Static parts are keys, a default factory, and what a registered class stores beside its parts.
+    Static parts are keys, a default factory, and what a registered class
+    stores beside its parts.
     """
     for static_part in container.static_parts(node):
         for inside in tensors_in(static_part):
@@ -268,7 +271,8 @@ def _is_estimator(cls: type) -> bool:
 def _can_be_searched(leaf: Leaf) -> bool:
     """Whether all that the object holds can be seen.
 
-    That is so if its class is made in Python, or if it is made in C and holds nothing.
+    That is so if its class is made in Python, or if it is made in C and holds
+    nothing.
     """
     cls = type(leaf)
     with suppress(Exception):  # its class may raise other errors than AttributeError
@@ -349,7 +353,8 @@ def _objects_in(node: Leaf, path: str) -> list[tuple[str, Leaf]]:
     if isinstance(node, BaseException):
         objects += [(f"{path}.args[{i}]", argument) for i, argument in enumerate(node.args)]
     if _is_in_standard_library(type(node)) and not callable(node):
-        # the garbage collector also knows what views and iterators refer to, without reading them
+        # the garbage collector also knows what views and iterators refer to,
+        # without reading them
         objects += [(path, referent) for referent in gc.get_referents(node)]
     if isinstance(node, (dict, list, tuple, set, frozenset)):  # of a class that moves itself
         items = node.values() if isinstance(node, dict) else node

@@ -1,9 +1,9 @@
 """How an object of each class is opened into parts, and rebuilt from new parts.
 
-A class that is registered with optree, or with a framework's own registry, is opened as registered.
-Other classes are opened as Python's containers are: dicts, lists, tuples, sets, mappings, partials,
-`types.SimpleNamespace`, and the attributes of dataclasses, attrs and pydantic models and msgspec
-structs.
+A class that is registered with optree, or with a framework's own registry, is
+opened as registered. Other classes are opened as Python's containers are:
+dicts, lists, tuples, sets, mappings, partials, `types.SimpleNamespace`, and
+the attributes of dataclasses, attrs and pydantic models and msgspec structs.
 """
 
 import sys
@@ -31,7 +31,8 @@ _FIELD_MARKS = (
     "__struct_fields__",
 )
 
-# Not opened: nothing else refers to a moved copy, so that a rebuilt one would be empty at once.
+# Not opened: nothing else refers to a moved copy, so that a rebuilt one would
+# be empty at once.
 _WEAK_CONTAINERS = (weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet)
 
 
@@ -135,7 +136,8 @@ def container_of(node: Node) -> Container | None:
     except KeyError:
         container = _find_container(cls)
     if container is None:
-        # not stored: a framework imported later may own the class, and it may yet be registered
+        # not stored: a framework imported later may own the class, and it may
+        # yet be registered
         return None
     return _containers.setdefault(cls, container)
 
@@ -229,8 +231,8 @@ _CONTAINER_CLASSES: dict[type, type[Container]] = {
     SimpleNamespace: Container,
 }
 
-# The container of each class opened so far. The usual ones are here from the start, since compilers
-# cannot trace the search.
+# The container of each class opened so far. The usual ones are here from the
+# start, since compilers cannot trace the search.
 _containers: dict[type, Container] = {
     cls: _CONTAINER_CLASSES[cls](cls, cls) for cls in (dict, list, tuple)
 }

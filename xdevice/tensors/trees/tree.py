@@ -1,6 +1,7 @@
 """Trees: nested containers with tensors as leaves, flattened, and rebuilt from new leaves.
 
-A tensor or model is never opened, even if it is a tuple. Errors name a leaf by its path.
+A tensor or model is never opened, even if it is a tuple. Errors name a leaf by
+its path.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ Tree: TypeAlias = Any
 _MAX_DEPTH = 5000  # containers within containers: a deeper tree contains itself
 
 
-# A container in a tree: what opens it, the container itself, and its parts. A plain tuple, since
-# each move makes one for each container.
+# A container in a tree: what opens it, the container itself, and its parts. A
+# plain tuple, since each move makes one for each container.
 _OpenNode: TypeAlias = tuple[Container, Node, Parts]
 
 
@@ -194,13 +195,16 @@ class Flat:
     def rebuild(self, leaves: Iterable[Leaf], afresh: bool = False) -> Tree:
         """The tree with these leaves in place of its own, in their order.
 
-        Unchanged containers are returned as they are. With ``afresh`` they are rebuilt, too, except
-        tuples and frozensets, which cannot change, and containers that cannot be rebuilt.
+        Unchanged containers are returned as they are. With ``afresh`` they are
+        rebuilt, too, except tuples and frozensets, which cannot change, and
+        containers that cannot be rebuilt.
         """
         new_leaves = list(leaves)
-        # From the last node to the first: the rebuilt nodes whose container comes later.
+        # From the last node to the first: the rebuilt nodes whose container
+        # comes later.
         new_nodes: list[Node] = []
-        # A container that appears twice stays shared: its new parts and the new container, by id.
+        # A container that appears twice stays shared: its new parts and the
+        # new container, by id.
         rebuilt: dict[int, tuple[Parts, Node]] = {}
         for open_node in reversed(self._nodes):
             if open_node is None:
@@ -270,7 +274,8 @@ def _first_leaf_by_property(
 ) -> dict[T, int]:
     """The properties of the tensors, such as their devices, each with the number of the first leaf.
 
-    Plain data such as NumPy scalars counts only if the tree has no other tensors.
+    Plain data such as NumPy scalars counts only if the tree has no other
+    tensors.
     """
     first_leaf: dict[T, int] = {}
     first_data_leaf: dict[T, int] = {}
