@@ -208,10 +208,10 @@ def prefetch(setting: Setting) -> Iterator[Work]:
     moved = n * n * BYTES
     on_cpu = partial(steps, w_on_cpu, batches, iter)
     yield Work("the batches and w on the CPU", (cpu(),), times, on_cpu)
-    sent = partial(steps, w, batches, one_by_one)
-    yield Work("each sent, then computed with", (device,), times, sent, moved)
-    sent_ahead = partial(steps, w, batches, ahead)
-    yield Work("the next two sent meanwhile", (device,), times, sent_ahead, moved)
+    send_each = partial(steps, w, batches, one_by_one)
+    yield Work("each sent, then computed with", (device,), times, send_each, moved)
+    send_ahead = partial(steps, w, batches, ahead)
+    yield Work("the next two sent meanwhile", (device,), times, send_ahead, moved)
 
 
 def steps(w: Tensor, batches: list[Tensor], transfer: Transfer, times: int) -> Tensor:
@@ -319,10 +319,12 @@ def title(experiment: Experiment) -> str:
 
 
 def rows(
-    experiment: Experiment, setting: Setting, before: Callable[[Work], object] = lambda work: None
+    experiment: Experiment,
+    setting: Setting,
+    before_turn: Callable[[Work], object] = lambda work: None,
 ) -> list[Row]:
     """The rows of the result.
 
-    ``before`` is called with each work before each of its turns.
+    ``before_turn`` is called with each work before each of its turns.
     """
-    return measured(list(experiment(setting)), before)
+    return measured(list(experiment(setting)), before_turn)

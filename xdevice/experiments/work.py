@@ -43,8 +43,8 @@ class Setting:
     scale: float
     memory: int | None  # free bytes of the scarcest memory that is used; None if unknown
 
-    def sized(self, whole: int, floor: int = 1) -> int:
-        return max(floor, round(whole * self.scale))
+    def sized(self, full_size: int, floor: int = 1) -> int:
+        return max(floor, round(full_size * self.scale))
 
     def fitting(self, size: int, bytes_each: float, power: int = 1) -> int:
         """The size, or the largest that fits into memory.
@@ -127,7 +127,7 @@ def _next_of_kind(device: Device) -> Device | None:
 
 
 def measured(
-    works: Sequence[Work], before: Callable[[Work], object] = lambda work: None
+    works: Sequence[Work], before_turn: Callable[[Work], object] = lambda work: None
 ) -> list[Row]:
     """The rows of an experiment.
 
@@ -141,7 +141,7 @@ def measured(
     for turn in range(TURNS):
         for work, times in zip(works, times_of_works, strict=True):
             if turn < work.times:
-                before(work)
+                before_turn(work)
                 times.append(_seconds(work, work.warm_up if turn == 0 else 0))
     _, reference, _ = quartiles(times_of_works[0])
     return [_row(work, times, reference) for work, times in zip(works, times_of_works, strict=True)]

@@ -7,8 +7,8 @@ shared, is in its metadata as JSON.
 
 import os
 from os import PathLike
-from typing import Any
 
+from xdevice.contract import Tree
 from xdevice.errors import ArgumentTypeError, shortened
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
@@ -19,7 +19,7 @@ from xdevice.typing import DeviceLike
 __all__ = ["load", "save"]
 
 
-def save(tree: Any, path: str | PathLike[str]) -> None:
+def save(tree: Tree, path: str | PathLike[str]) -> None:
     """Write a tree's tensors, on any device, into a safetensors file.
 
     The file has the same bits.
@@ -78,7 +78,7 @@ def save(tree: Any, path: str | PathLike[str]) -> None:
     on_rank_0("save", lambda: write(tree, file))
 
 
-def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
+def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Tree:
     """The tree that `save` has written, with tensors on the device.
 
     The tensors are the chosen framework's.
@@ -119,7 +119,7 @@ def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Any:
     return read(file, owner, destination)
 
 
-def _path_text(path: Any) -> str:
+def _path_text(path: str | PathLike[str]) -> str:
     try:
         return os.fsdecode(path)
     except TypeError:

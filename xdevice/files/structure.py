@@ -1,6 +1,7 @@
 """A tree's structure as JSON: containers, plain values, tensors' names."""
 
 from collections import OrderedDict
+from collections.abc import Callable
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -9,6 +10,7 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import owned_by
 
 Tensor: TypeAlias = Any
+Tree: TypeAlias = Any
 Path: TypeAlias = tuple[str, ...]
 JsonNode: TypeAlias = list[Any]
 """``[kind, contents]`` of a node of the tree."""
@@ -16,7 +18,7 @@ JsonNode: TypeAlias = list[Any]
 VERSION = 1  # of the structure; a file with a higher one was written by a later xdevice
 
 _PLAIN = (type(None), bool, int, float, str)
-_CONTAINERS: dict[str, Any] = {
+_CONTAINERS: dict[str, Callable[..., Tree]] = {
     "dict": dict,
     "OrderedDict": OrderedDict,
     "list": list,
@@ -30,7 +32,7 @@ class Structure:
     Shared tensors have one name.
     """
 
-    def __init__(self, tree: Any) -> None:
+    def __init__(self, tree: Tree) -> None:
         self.tensors: dict[str, tuple[Backend, Tensor]] = {}
         self._names: dict[int, str] = {}  # by the tensor's id
         self._parents: set[int] = set()  # the ids of the containers that are being walked
@@ -45,7 +47,7 @@ class Structure:
                 f"there is no tensor in {shortened(tree)}; give a tree of tensors"
             )
 
-    def _node(self, node: Any, path: Path) -> JsonNode:
+    def _node(self, node: Tree, path: Path) -> JsonNode:
         ownership = owned_by(node)
         if ownership is not None and ownership.is_tensor:
             return ["tensor", self._name(node, ownership.backend, path)]
@@ -73,7 +75,7 @@ class Structure:
         self.tensors[name] = owner, tensor
         return name
 
-    def _contents(self, container: Any, path: Path) -> list[Any]:
+    def _contents(self, container: Tree, path: Path) -> list[JsonNode]:
         if id(container) in self._parents:
             kind = type(container).__name__
             raise ArgumentTypeError(
@@ -81,7 +83,7 @@ class Structure:
             )
         self._parents.add(id(container))
         if isinstance(container, (list, tuple)):
-            contents: list[Any] = [
+            contents = [
                 self._node(child, (*path, str(index))) for index, child in enumerate(container)
             ]
         else:
@@ -94,7 +96,7 @@ class Structure:
         return contents
 
 
-def rebuild(structure: Any, tensors: dict[str, Tensor]) -> Any:
+def rebuild(structure: Any, tensors: dict[str, Tensor]) -> Tree:
     """The tree with this structure.
 
     `ValueError`: the structure is invalid, or does not contain one of the
@@ -107,7 +109,7 @@ def rebuild(structure: Any, tensors: dict[str, Tensor]) -> Any:
         )
     unused = set(tensors)
 
-    def build(node: Any) -> Any:
+    def build(node: JsonNode) -> Tree:
         kind, contents = node
         if kind == "tensor":
             unused.discard(contents)
@@ -126,7 +128,7 @@ def rebuild(structure: Any, tensors: dict[str, Tensor]) -> Any:
     return tree
 
 
-def _alternative(node: Any, is_model: bool) -> str:
+def _alternative(node: object, is_model: bool) -> str:
     """What to save in place of an object that cannot be saved."""
     if is_model:
         for method in ("state_dict", "collect_params"):
@@ -143,14 +145,14 @@ def _alternative(node: Any, is_model: bool) -> str:
     return "a file keeps tensors, numbers and strings, in dicts, lists and tuples"
 
 
-def _check_key(key: Any, path: Path) -> None:
+def _check_key(key: object, path: Path) -> None:
     if type(key) not in _PLAIN:
         reason = f"the key {shortened(key)}{_at(path)} is neither a string nor a number"
         raise ArgumentTypeError(f"{reason}, so a file cannot keep it; write str(key)")
     _check_length(key, path)
 
 
-def _check_length(value: Any, path: Path) -> None:
+def _check_length(value: object, path: Path) -> None:
     """Raise for an integer with more digits than Python reads or writes.
 
     By default it reads and writes 4300 digits.

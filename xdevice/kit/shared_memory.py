@@ -1,4 +1,4 @@
-"""Collectives of the processes of one host through memory that they share, without any socket.
+"""Collectives of one host's processes through shared memory, without sockets.
 
 Each process writes its vector into a row of a file that all have mapped. After
 a barrier each process reduces its own part of the columns, or all columns of a
@@ -112,7 +112,7 @@ class SharedMemory:
         self._readers = []
 
     def _pieces(self, vector: Array) -> Iterator[tuple[slice, Array]]:
-        """Parts of the vector that fit into a row, and the rows of memory for each.
+        """Parts of the vector that fit into a row, with the rows of memory.
 
         They alternate between the halves of the memory: a process that writes
         into one half has passed the other half's barrier, so all processes
@@ -157,7 +157,10 @@ class SharedMemory:
     # The start. Opening a FIFO waits for the process at its other end.
 
     def _create(self, folder: Path) -> mmap.mmap:
-        """Rank 0 makes the files, and removes their names once all processes have opened them."""
+        """Rank 0 makes the files, and removes their names.
+
+        It waits until all processes have opened the files.
+        """
         _remove_abandoned(folder.parent)
         new = Path(tempfile.mkdtemp(prefix=".xdevice-", dir=folder.parent))
         try:
