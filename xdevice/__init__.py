@@ -119,7 +119,11 @@ def _import(module: str) -> ModuleType:
 
 
 def _connect() -> None:
-    """Let the upper layers register what the lower ones call."""
+    """Import the module that registers the functions of `hooks`.
+
+    `scopes` registers those of ``with device:``, and imports `devices`, which
+    registers that of ``device == obj``.
+    """
     _import("xdevice.hardware.scopes")
 
 

@@ -102,7 +102,7 @@ def _context_in_text(value: Any) -> object:
 
 def _as_int(value: CValue) -> int:
     """The number in an argument, which is one of ctypes' integers or one of Python's."""
-    number: int = getattr(value, "value", value)
+    number: Any = getattr(value, "value", value)
     return int(number)
 
 
