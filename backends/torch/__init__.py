@@ -11,4 +11,7 @@ import torch as torch
 
 CANNOT: dict[str, str] = {}
 
-GPU_BUILD = "pip install --force-reinstall torch on Linux; elsewhere choose CUDA on pytorch.org/get-started/locally"
+GPU_BUILD = (
+    "pip install --force-reinstall torch on Linux; "
+    "elsewhere choose CUDA on pytorch.org/get-started/locally"
+)

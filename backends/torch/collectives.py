@@ -3,13 +3,13 @@
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from typing import Any
 
 import torch
 
 from xdevice.backends.torch.exchange import described, is_array
 from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.placement import plain
+from xdevice.contract import Tensor
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
 _SIGNED = (torch.int8, torch.int16, torch.int32, torch.int64)
@@ -47,10 +47,11 @@ def split(tensor: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
     return list(torch.split(tensor.detach(), list(sizes)))
 
 
-def leaf(tensor: Any) -> Any:
+def leaf(tensor: Tensor) -> Tensor:
+    if not isinstance(tensor, torch.Tensor):
+        return tensor  # a Keras variable knows whether it is trained
     with torch.inference_mode(False):
-        if not isinstance(tensor, torch.Tensor):
-            return tensor  # a Keras variable knows whether it is trained
+        # an inference tensor can have no gradient, and its clone can
         source = tensor.clone() if tensor.is_inference() else tensor
         takes_gradients = source.is_floating_point() or source.is_complex()
         return source.detach().requires_grad_(takes_gradients)
@@ -62,8 +63,10 @@ def pack(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 
 
 def _dense(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor, made dense if it is sparse, as the gradient of an embedding may be."""
-    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+    """The tensor, converted if it is sparse, as the gradient of an embedding may be."""
+    if tensor.layout is torch.strided:
+        return tensor
+    return tensor.to_dense()
 
 
 def is_packable(tensor: torch.Tensor, nbytes: int) -> bool:
@@ -90,25 +93,26 @@ def reduce(
     if op != "sum":
         select = torch.maximum if op == "max" else torch.minimum
         return functools.reduce(select, vectors[1:], vectors[0].clone())
-    total = vectors[0].clone() if weights is None else vectors[0] * weights[0]
-    for i, vector in enumerate(vectors[1:], 1):
-        total.add_(vector, alpha=1 if weights is None else weights[i])
+    if weights is None:
+        total = vectors[0].clone()
+        weights = [1] * len(vectors)
+    else:
+        total = vectors[0] * weights[0]
+    for vector, weight in zip(vectors[1:], weights[1:], strict=True):
+        total.add_(vector, alpha=weight)
     return total
 
 
-def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+def threads() -> Callable[[], AbstractContextManager[object]] | None:
     """A context for other threads with this thread's autocast settings, which are per thread."""
-    casts = [
-        (kind, torch.get_autocast_dtype(kind))
-        for kind in {"cpu", gpus()[0]}
-        if torch.is_autocast_enabled(kind)
-    ]
-    cached = torch.is_autocast_cache_enabled()
+    enabled_types = filter(torch.is_autocast_enabled, {"cpu", gpus()[0]})
+    dtypes = {device_type: torch.get_autocast_dtype(device_type) for device_type in enabled_types}
+    has_cache = torch.is_autocast_cache_enabled()
 
-    def same_autocast() -> AbstractContextManager[Any]:
+    def same_autocast() -> AbstractContextManager[object]:
         stack = ExitStack()
-        for kind, dtype in casts:
-            stack.enter_context(torch.autocast(kind, dtype, cache_enabled=cached))
+        for device_type, dtype in dtypes.items():
+            stack.enter_context(torch.autocast(device_type, dtype, cache_enabled=has_cache))
         return stack
 
     return same_autocast

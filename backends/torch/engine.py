@@ -18,7 +18,10 @@ from xdevice.kit.private_names import replaced
 from xdevice.kit.reducing import summed_in
 
 _LATER = 60.0
-"""Seconds by which gloo's timeouts are longer than xdevice's, so that xdevice reports the failing rank first."""
+"""Seconds by which gloo's timeouts are longer than xdevice's.
+
+So xdevice is first to report the rank that fails.
+"""
 
 _OPERATIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}
 _FLOAT8 = dict.fromkeys((torch.float8_e4m3fn, torch.float8_e5m2), torch.float32)
@@ -34,13 +37,12 @@ _SUMMED_AS = {
 def start(job: Job, timeout: float) -> None:
     patience = timedelta(seconds=timeout + _LATER)
     host, _, port = job.master.rpartition(":")
-    options: dict[str, Any] = {"is_master": job.rank == 0, "timeout": patience}
+    options: dict[str, object] = {"is_master": job.rank == 0, "timeout": patience}
     if job.rank == 0 and is_loopback(host):
         # torch's own socket would listen on all interfaces; the store closes this one
-        options["master_listen_fd"] = socket.create_server(
-            (host, int(port)), backlog=job.world_size
-        ).detach()
-    tcp_store: Any = vars(dist)["TCPStore"]  # public, and not among what torch's types export
+        server = socket.create_server((host, int(port)), backlog=job.world_size)
+        options["master_listen_fd"] = server.detach()
+    tcp_store: Any = vars(dist)["TCPStore"]  # public, but torch's types do not export it
     store = tcp_store(host, int(port), job.world_size, **options)
     has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
     backend = "cpu:gloo,cuda:nccl" if has_nccl else "gloo"
@@ -52,17 +54,23 @@ def start(job: Job, timeout: float) -> None:
 
 
 def _gloo_at(job: Job) -> AbstractContextManager[None]:
-    """Let gloo use this process's address between hosts: it uses the first one of the interface."""
-    own: Any = dist.ProcessGroupGloo
+    """Let gloo use this process's address between hosts.
+
+    gloo itself uses the first address of the network interface. torch has no
+    setting for it, and makes the group by the class that its module
+    ``distributed_c10d`` has under the name ``ProcessGroupGloo``; a subclass that
+    sets the address takes that place.
+    """
+    torch_group: Any = dist.ProcessGroupGloo
     if gloo.INTERFACE in os.environ or job.address is None or len(set(job.hosts)) == 1:
         return nullcontext()
-    if not all(hasattr(own, name) for name in ("create_device", "_Options")):
+    if not all(hasattr(torch_group, name) for name in ("create_device", "_Options")):
         return nullcontext()
 
-    class Bound(own):  # type: ignore[misc]
-        def __init__(self, store: Any, rank: int, size: int, timeout: timedelta) -> None:
-            options: Any = own._Options()
-            options._devices = [own.create_device(hostname=job.address)]
+    class Bound(torch_group):  # type: ignore[misc]
+        def __init__(self, store: object, rank: int, size: int, timeout: timedelta) -> None:
+            options = torch_group._Options()
+            options._devices = [torch_group.create_device(hostname=job.address)]
             options._timeout = timeout
             super().__init__(store, rank, size, options)
 
@@ -72,18 +80,19 @@ def _gloo_at(job: Job) -> AbstractContextManager[None]:
 def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:
     if vector.dtype is torch.uint64:
         return _reduced_as_int64(vector, op)
-    there = _reachable(vector)
+    result = _reachable(vector)
     if op == "mean":
         size = dist.get_world_size()
-        there = there.to(getattr(torch, summed_in(str(there.dtype).removeprefix("torch."), size)))
-        dist.all_reduce(there)
-        there = there / size
-    elif op != "sum" and there.is_floating_point():
-        there = _extreme(there, op)
+        dtype_name = str(result.dtype).removeprefix("torch.")
+        result = result.to(getattr(torch, summed_in(dtype_name, size)))
+        dist.all_reduce(result)
+        result = result / size
+    elif op != "sum" and result.is_floating_point():
+        result = _extreme(result, op)
     else:
-        there = there.to(_SUMMED_AS.get(there.dtype, there.dtype))
-        dist.all_reduce(there, _OPERATIONS[op])
-    return _waited(there.to(vector.device, vector.dtype))
+        result = result.to(_SUMMED_AS.get(result.dtype, result.dtype))
+        dist.all_reduce(result, _OPERATIONS[op])
+    return _complete(result.to(vector.device, vector.dtype))
 
 
 def _reduced_as_int64(vector: torch.Tensor, op: str) -> torch.Tensor:
@@ -92,8 +101,9 @@ def _reduced_as_int64(vector: torch.Tensor, op: str) -> torch.Tensor:
     Sums have the same bits in int64. For the other operations the highest bit is flipped, which
     keeps the order.
     """
-    flipped = 0 if op == "sum" else -(2**63)
-    return (all_reduce(vector.view(torch.int64) ^ flipped, op) ^ flipped).view(torch.uint64)
+    flipped_bits = 0 if op == "sum" else -(2**63)
+    result = all_reduce(vector.view(torch.int64) ^ flipped_bits, op)
+    return (result ^ flipped_bits).view(torch.uint64)
 
 
 def _extreme(vector: torch.Tensor, op: str) -> torch.Tensor:
@@ -101,8 +111,11 @@ def _extreme(vector: torch.Tensor, op: str) -> torch.Tensor:
 
     gloo loses NaN, so it is given the bits as integers of the same order.
     """
-    wide = vector.to(torch.float32) if vector.itemsize < torch.float32.itemsize else vector
-    integer = torch.int64 if wide.dtype is torch.float64 else torch.int32
+    wide = vector
+    integer = torch.int64
+    if vector.dtype is not torch.float64:
+        wide = vector.to(torch.float32)
+        integer = torch.int32
     limits = torch.iinfo(integer)
     nan_key = limits.max if op == "max" else limits.min
     keys = _in_order(wide.view(integer)).masked_fill_(wide.isnan(), nan_key)
@@ -116,16 +129,16 @@ def _in_order(bits: torch.Tensor) -> torch.Tensor:
 
 
 def broadcast(vector: torch.Tensor, root: int) -> torch.Tensor:
-    there = _reachable(vector)
-    dist.broadcast(there.view(torch.uint8), root)
-    return _waited(there.to(vector.device))
+    result = _reachable(vector)
+    dist.broadcast(result.view(torch.uint8), root)
+    return _complete(result.to(vector.device))
 
 
 def all_gather(vector: torch.Tensor) -> list[torch.Tensor]:
-    there = _reachable(vector)
-    vectors = [torch.empty_like(there) for _ in range(dist.get_world_size())]
-    dist.all_gather([each.view(torch.uint8) for each in vectors], there.view(torch.uint8))
-    return [_waited(each.to(vector.device)) for each in vectors]
+    source = _reachable(vector)
+    results = [torch.empty_like(source) for _ in range(dist.get_world_size())]
+    dist.all_gather([result.view(torch.uint8) for result in results], source.view(torch.uint8))
+    return [_complete(result.to(vector.device)) for result in results]
 
 
 def stop() -> None:
@@ -133,11 +146,17 @@ def stop() -> None:
 
 
 def _reachable(vector: torch.Tensor) -> torch.Tensor:
-    """The vector where gloo or NCCL can read it: on a GPU, else on the CPU. It may be overwritten."""
-    return vector if vector.device.type == "cuda" and dist.is_nccl_available() else vector.cpu()
+    """The vector on a device that NCCL or gloo can read.
+
+    It may be the vector itself, and may be overwritten.
+    """
+    if vector.device.type == "cuda" and dist.is_nccl_available():
+        return vector
+    return vector.cpu()
 
 
-def _waited(vector: torch.Tensor) -> torch.Tensor:
+def _complete(vector: torch.Tensor) -> torch.Tensor:
+    """The vector, once its values have arrived."""
     if vector.device.type == "cuda":
         torch.cuda.synchronize(vector.device)  # NCCL returns before it is done
     return vector

@@ -1,14 +1,17 @@
 """PyTorch tensors as NumPy arrays, and memory shared with other frameworks."""
 
 import sys
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.dlpack import from_dlpack
 
 from xdevice.backends.torch.placement import plain
+from xdevice.contract import Tensor
 from xdevice.errors import NotSupportedError, UnknownPlacementError
+
+Exporter: TypeAlias = Any  # an object with ``__dlpack__``
 
 
 def is_array(tensor: torch.Tensor) -> bool:
@@ -31,7 +34,7 @@ def described(tensor: torch.Tensor) -> str:
     return f"a {str(tensor.layout).rpartition('.')[2]} tensor; take its to_dense() first"
 
 
-def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
     tensor = plain(tensor)
     if not is_array(tensor):
         raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
@@ -45,22 +48,29 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
             "a tensor on meta:0 has a shape and no values; make it on a real device"
         )
     try:
-        host = host.clone() if host.device.type == "cpu" else host.cpu()
-        array: np.ndarray[Any, Any] = host.numpy()
-    except (TypeError, RuntimeError) as error:
-        has_no_copy = isinstance(error, NotImplementedError)  # integers of less than a byte
-        if isinstance(error, RuntimeError) and not has_no_copy:  # a subclass without memory
-            kind = type(tensor).__name__
-            hint = "give an ordinary tensor, which has values"
-        else:
-            kind = f"{host.dtype} tensor"
-            hint = "convert it first, for example with .float()"
-        raise NotSupportedError(f"NumPy cannot hold this {kind} ({error}); {hint}") from error
+        return _copied_to_numpy(host)
+    except (TypeError, NotImplementedError) as error:  # of a dtype that NumPy lacks
+        hint = "convert it first, for example with .float()"
+        raise NotSupportedError(
+            f"NumPy cannot hold this {host.dtype} tensor ({error}); {hint}"
+        ) from error
+    except RuntimeError as error:  # of a subclass without memory
+        hint = "give an ordinary tensor, which has values"
+        raise NotSupportedError(
+            f"NumPy cannot hold this {type(tensor).__name__} ({error}); {hint}"
+        ) from error
+
+
+def _copied_to_numpy(tensor: torch.Tensor) -> npt.NDArray[Any]:
+    if tensor.device.type == "cpu":
+        array: npt.NDArray[Any] = tensor.clone().numpy()
+    else:
+        array = tensor.cpu().numpy()
     return array
 
 
-def export(tensor: Any) -> tuple[Any, bool] | None:
-    """Plain tensors only: a subclass may hold its values elsewhere."""
+def export(tensor: Tensor) -> tuple[Exporter, bool] | None:
+    """Only plain tensors: a subclass may hold its values elsewhere."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or not is_array(tensor):
         return None
     if not tensor.numel() or tensor.is_quantized or tensor.is_inference():
@@ -73,7 +83,11 @@ def export(tensor: Any) -> tuple[Any, bool] | None:
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
-    """Not the zeros that forward-mode differentiation makes, nor what vmap and grad pass."""
+    """Whether the tensor has an address.
+
+    The zeros that forward-mode differentiation makes have none, and neither have
+    the tensors that ``torch.func.vmap`` and ``grad`` pass.
+    """
     try:
         return bool(tensor.data_ptr())
     except RuntimeError:
@@ -86,5 +100,8 @@ def _is_expanded(tensor: torch.Tensor) -> bool:
     return any(stride == 0 and size > 1 for size, stride in axes)
 
 
-def adopt(exporter: Any, writable: bool) -> Any:
-    return from_dlpack(exporter) if writable else None
+def adopt(exporter: Exporter, writable: bool) -> torch.Tensor | None:
+    if not writable:
+        return None  # PyTorch has no read-only tensors
+    tensor: torch.Tensor = from_dlpack(exporter)
+    return tensor

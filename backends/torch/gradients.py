@@ -1,16 +1,19 @@
 """Gradients, by torch.autograd."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from xdevice.backends.torch.placement import plain
+from xdevice.contract import Call, Tensor
 from xdevice.errors import NotSupportedError
 
+GraphNode: TypeAlias = Any  # of autograd's graph; `torch.autograd.graph.Node` is new in torch 2.2
+
 # The decorator gives every ``backward`` that it marks the same code.
-_decorate: Any = once_differentiable
+_decorate: Callable[..., Any] = once_differentiable
 _ONCE_DIFFERENTIABLE = _decorate(lambda: None).__code__
 
 
@@ -19,45 +22,55 @@ def is_floating(tensor: torch.Tensor) -> bool:
 
 
 def value_and_gradients(
-    call: Callable[[list[Any]], tuple[Any, Any]], parameters: list[torch.Tensor], nested: bool
-) -> tuple[Any, Any, list[Any]]:
+    call: Call, parameters: list[Tensor], nested: bool
+) -> tuple[torch.Tensor, object, list[torch.Tensor]]:
     with torch.inference_mode(False), torch.enable_grad():
         variables = [_variable(plain(p), nested) for p in parameters]
-        value, aux = call(variables)
+        value, other_results = call(variables)
         if not value.requires_grad:  # it depends on no variable
-            return value, aux, [torch.zeros_like(p) for p in variables]
-        once = _only_once(value.grad_fn) if nested else ""
+            return value, other_results, [torch.zeros_like(p) for p in variables]
+        operation = _once_differentiable_operation(value.grad_fn) if nested else ""
         gradients = torch.autograd.grad(
             value, variables, create_graph=nested, allow_unused=True, materialize_grads=True
         )
-        if once:
-            refuse_second: Any = _Once.apply
-            gradients = tuple(refuse_second(gradient, value, once) for gradient in gradients)
-    return value if nested else value.detach(), aux, list(gradients)
+        if operation:
+            identity: Callable[..., torch.Tensor] = _OnceDifferentiable.apply
+            gradients = tuple(identity(gradient, value, operation) for gradient in gradients)
+    if not nested:
+        value = value.detach()
+    return value, other_results, list(gradients)
 
 
-class _Once(torch.autograd.Function):
-    """The identity, of which a second gradient raises an error: torch 2.13.0 would return zero."""
+class _OnceDifferentiable(torch.autograd.Function):
+    """The identity; differentiating it raises an error.
+
+    A function marked ``once_differentiable`` has no gradient of its gradient;
+    torch 2.13.0 returns zeros for it. So the gradient passes through this
+    function, which depends on the value as well: differentiating the gradient
+    for any variable of the value meets it.
+    """
 
     @staticmethod
-    def forward(ctx: Any, gradient: torch.Tensor, value: torch.Tensor, once: str) -> torch.Tensor:
-        ctx.once = once
+    def forward(
+        ctx: Any, gradient: torch.Tensor, value: torch.Tensor, operation: str
+    ) -> torch.Tensor:
+        ctx.operation = operation
         return gradient.clone()
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
-        raise _refused(ctx.once)
+    def backward(ctx: Any, *gradients: torch.Tensor) -> object:
+        raise _no_second_gradient(ctx.operation)
 
 
-def _refused(what: str) -> NotSupportedError:
+def _no_second_gradient(operation: str) -> NotSupportedError:
     return NotSupportedError(
-        f"torch has no gradients of gradients of {what}; differentiate another function"
+        f"torch has no gradients of gradients of {operation}; differentiate another function"
     )
 
 
-def _only_once(node: Any) -> str:
+def _once_differentiable_operation(node: GraphNode) -> str:
     """The operation in the graph that can be differentiated once only; empty if there is none."""
-    visited = set[Any]()
+    visited = set[GraphNode]()
     pending = [node]
     while pending:
         node = pending.pop()
@@ -65,12 +78,12 @@ def _only_once(node: Any) -> str:
             continue
         if node.name() == "CompiledFunctionBackward":
             # torch may refuse a graph of its first gradient, too
-            raise _refused("what torch.compile has compiled")
+            raise _no_second_gradient("what torch.compile has compiled")
         backward = getattr(getattr(node, "_forward_cls", None), "backward", None)
         if getattr(backward, "__code__", None) is _ONCE_DIFFERENTIABLE:
             return f"{node.name().removesuffix('Backward')}, which is marked once_differentiable"
         visited.add(node)
-        pending += [following for following, _ in node.next_functions]
+        pending += [next_node for next_node, _ in node.next_functions]
     return ""
 
 

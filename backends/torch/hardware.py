@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from types import ModuleType
 
 import torch
 
@@ -11,7 +11,7 @@ from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 
-# The build's version of CUDA: other devices may set torch.version.cuda later.
+# The build's version of CUDA: devices that replace the GPUs may set torch.version.cuda.
 _cuda: str | None = getattr(torch.version, "cuda", None)
 _replacement: tuple[str, int] = "", 0  # the device type and the number: see `replace_gpus`
 
@@ -62,10 +62,12 @@ def as_device(native: torch.device) -> Device:
     if native.type == "cpu":
         return Device("cpu", 0)  # torch accepts cpu:1 and means the CPU
     index = _current(native.type) if native.index is None else native.index
-    return Device("gpu" if native.type == _replacement[0] else native.type, index)
+    if native.type == _replacement[0]:
+        return Device("gpu", index)
+    return Device(native.type, index)
 
 
-def scope(device: Device) -> AbstractContextManager[Any]:
+def scope(device: Device) -> AbstractContextManager[object]:
     return native(device)  # a new object each time; a context manager since 2.0
 
 
@@ -74,29 +76,31 @@ def synchronize(devices: Sequence[Device]) -> None:
     if not number or not _in_use(kind):
         return  # the CPU is synchronous; an unused GPU has nothing queued
     for device in devices:
-        if device.kind != "cpu":
-            index = () if kind == "mps" else (device.index,)
-            getattr(torch, kind).synchronize(*index)
+        if device.kind == "cpu":
+            continue
+        if kind == "mps":
+            torch.mps.synchronize()  # there is one device
+        else:
+            getattr(torch, kind).synchronize(device.index)
 
 
 def properties(device: Device) -> dict[str, object]:
-    kind = gpus()[0]
+    kind, _ = gpus()
     if device.kind == "cpu" or kind == "mps":
         return {}
     values = runtime(kind, device).get_device_properties(device.index)
-    capability = f"{values.major}.{values.minor}" if hasattr(values, "major") else None
-    uuid = str(values.uuid) if hasattr(values, "uuid") else None
-    return {
-        "name": values.name,
-        "total_memory": values.total_memory,
-        "compute_capability": capability,
-        "uuid": uuid,
-    }
+    properties = {"name": values.name, "total_memory": values.total_memory}
+    if hasattr(values, "major"):
+        properties["compute_capability"] = f"{values.major}.{values.minor}"
+    if hasattr(values, "uuid"):
+        properties["uuid"] = str(values.uuid)
+    return properties
 
 
 def gpus() -> tuple[str, int]:
     """torch's type of its GPUs, and their number."""
-    if _replacement[1] and _replacement[0] != "cuda":
+    device_type, number = _replacement
+    if number and device_type != "cuda":
         return _replacement
     return _counted_by_torch()
 
@@ -109,19 +113,27 @@ def _counted_by_torch() -> tuple[str, int]:
         return "cuda", number
     if torch.backends.mps.is_available():
         return "mps", 1
-    number = torch.xpu.device_count() if hasattr(torch, "xpu") else 0
-    return ("xpu", number) if number else ("cuda", 0)
+    if hasattr(torch, "xpu"):
+        number = torch.xpu.device_count()
+        if number:
+            return "xpu", number
+    return "cuda", 0
 
 
-def runtime(kind: str, device: Device) -> Any:
-    """``torch.cuda``, or the module of that kind of GPU, which has functions about the device."""
+def runtime(kind: str, device: Device) -> ModuleType:
+    """``torch.cuda``, or torch's module for another kind of GPU.
+
+    It has the functions about the device.
+    """
     is_built = bool(_cuda or torch.version.hip) or are_replaced()
     if kind == "cuda" and not is_built:  # FakeTensorMode and tests replace the number of GPUs
+        version = torch.__version__
         raise NotSupportedError(
-            f"{device} is counted, but torch {torch.__version__} is built for the CPU only and cannot be asked "
-            "about it; install a build for CUDA"
+            f"{device} is counted, but torch {version} is built for the CPU only "
+            "and cannot be asked about it; install a build for CUDA"
         )
-    return getattr(torch, kind)
+    module: ModuleType = getattr(torch, kind)
+    return module
 
 
 def _current(kind: str) -> int:
@@ -131,5 +143,5 @@ def _current(kind: str) -> int:
 
 
 def _in_use(kind: str) -> bool:
-    """Whether the GPUs have been used. Other questions would create a context."""
+    """Whether the GPUs have been used. Asking anything else would create a context."""
     return kind == "mps" or bool(getattr(torch, kind).is_initialized())

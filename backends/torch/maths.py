@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 import array_api_compat.torch as xp
 import array_api_compat.torch.fft as xp_fft
@@ -10,14 +10,17 @@ import array_api_compat.torch.linalg as xp_linalg
 import torch
 
 from xdevice.backends.torch.creation import rounded
-from xdevice.contract import Extension
+from xdevice.contract import Extension, Tensor
 from xdevice.kit.standard.sets import UniqueAll
+
+Operand: TypeAlias = Any  # a tensor or a number
+Number: TypeAlias = Any  # of Python or NumPy
 
 linalg = Extension(lambda: vars(xp_linalg), torch.linalg)
 fft = Extension(lambda: vars(xp_fft), torch.fft)
 
 
-def namespace() -> Mapping[str, Any]:
+def namespace() -> Mapping[str, object]:
     return vars(xp) | {
         "clip": _clip,
         "full_like": _full_like,
@@ -34,15 +37,17 @@ def module() -> ModuleType:
     return torch
 
 
-def _clip(x: torch.Tensor, /, min: Any = None, max: Any = None) -> torch.Tensor:
+def _clip(x: torch.Tensor, /, min: Operand = None, max: Operand = None) -> Tensor:
     return xp.clip(x, rounded(min, x.dtype), rounded(max, x.dtype))
 
 
-def _full_like(x: torch.Tensor, /, fill_value: Any, *, dtype: Any = None) -> torch.Tensor:
+def _full_like(
+    x: torch.Tensor, /, fill_value: Number, *, dtype: torch.dtype | None = None
+) -> torch.Tensor:
     return torch.full_like(x, rounded(fill_value, dtype or x.dtype), dtype=dtype)
 
 
-def _where(condition: torch.Tensor, x1: Any, x2: Any, /) -> torch.Tensor:
+def _where(condition: torch.Tensor, x1: Operand, x2: Operand, /) -> Tensor:
     if type(x1) is float and isinstance(x2, torch.Tensor):
         x1 = rounded(x1, x2.dtype)
     elif type(x2) is float and isinstance(x1, torch.Tensor):
@@ -50,18 +55,25 @@ def _where(condition: torch.Tensor, x1: Any, x2: Any, /) -> torch.Tensor:
     return xp.where(condition, x1, x2)
 
 
-def _result_type(*arrays_and_dtypes: Any) -> torch.dtype:
-    """The dtype; torch 2.13 refuses integers beyond 64 bits, though only their kind counts."""
-    return xp.result_type(*(0 if type(x) is int else x for x in arrays_and_dtypes))
+def _result_type(*arrays_and_dtypes: Operand | torch.dtype) -> torch.dtype:
+    """The dtype; only the kind of a number of Python counts.
+
+    torch 2.13 raises for integers beyond 64 bits, so 0 takes the place of each.
+    """
+    dtype: torch.dtype = xp.result_type(*(0 if type(x) is int else x for x in arrays_and_dtypes))
+    return dtype
 
 
-def _take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> Any:
-    narrow = indices.dtype not in (torch.int32, torch.int64)  # torch 2.13 takes no others
-    return xp.take(x, indices.long() if narrow else indices, axis=axis)
+def _take(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int | None = None) -> Tensor:
+    if indices.dtype not in (torch.int32, torch.int64):  # torch 2.13 takes no others
+        indices = indices.long()
+    return xp.take(x, indices, axis=axis)
 
 
-def _repeat(x: torch.Tensor, repeats: int | torch.Tensor, /, *, axis: int | None = None) -> Any:
-    return xp.repeat(x, repeats.long() if isinstance(repeats, torch.Tensor) else repeats, axis=axis)
+def _repeat(x: torch.Tensor, repeats: int | torch.Tensor, /, *, axis: int | None = None) -> Tensor:
+    if isinstance(repeats, torch.Tensor):
+        repeats = repeats.long()
+    return xp.repeat(x, repeats, axis=axis)
 
 
 def _take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -1) -> torch.Tensor:
@@ -69,11 +81,10 @@ def _take_along_axis(x: torch.Tensor, indices: torch.Tensor, /, *, axis: int = -
 
 
 def _unique_all(x: torch.Tensor, /) -> UniqueAll:
-    # array-api-compat 1.16 has none, since torch.unique does not tell the first places
-    # (pytorch/pytorch#36748)
+    # array-api-compat 1.16 has no such function, since torch.unique does not return
+    # the index of each value's first occurrence (pytorch/pytorch#36748)
     values, inverse, counts = torch.unique(x, return_inverse=True, return_counts=True)
-    places = torch.arange(x.numel(), device=x.device)
-    first = places.new_full(values.shape, x.numel()).scatter_reduce(
-        0, inverse.flatten(), places, "amin"
-    )
-    return UniqueAll(values, first, inverse, counts)
+    all_indices = torch.arange(x.numel(), device=x.device)
+    beyond_the_last = all_indices.new_full(values.shape, x.numel())
+    indices = beyond_the_last.scatter_reduce(0, inverse.flatten(), all_indices, "amin")
+    return UniqueAll(values, indices, inverse, counts)

@@ -1,12 +1,14 @@
-"""PyTorch modules and packed sequences; Keras's objects, where Keras runs on PyTorch; and torch.utils._pytree.
+"""Models of PyTorch, Keras's objects where Keras runs on PyTorch, and PyTorch's pytrees.
 
-A Keras layer is a module; variables of optimizers and metrics are in none. A copy that Keras makes
-is on Keras's own device, and so is what a layer computes: call it inside ``keras.device``.
+PyTorch's own are modules and packed sequences. A Keras layer is a module, too;
+the variables of optimizers and metrics are in no module. A copy that Keras makes
+is on Keras's own device. A layer computes there as well: call it inside
+``keras.device``.
 """
 
 import copy
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import torch
 from torch.nn.parameter import is_lazy
@@ -14,12 +16,16 @@ from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch.hardware import native
 from xdevice.backends.torch.private_names import core, names, own
+from xdevice.contract import Model, Node
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
 
+Part: TypeAlias = Any
+Variable: TypeAlias = Any  # of Keras
 
-def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
+
+def tensors_of(model: Model) -> Iterator[tuple[str, torch.Tensor]]:
     if isinstance(model, PackedSequence):
         yield "data", model.data  # its lengths are always on the host
     elif _is_keras(model):
@@ -32,16 +38,16 @@ def tensors_of(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
         yield from _constants(model)
 
 
-def _tensors_without_variable(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """The tensors of a Keras model that PyTorch's module has and no variable of Keras."""
-    # with the variables of random numbers and of metrics, which are no weights
-    variables = {id(keras.value_of(variable)) for variable in keras.variables(model)}
+def _tensors_without_variable(model: Model) -> Iterator[tuple[str, torch.Tensor]]:
+    """The tensors of the module that a Keras model is, but of none of its variables."""
+    # the variables include those of random numbers and of metrics, which are no weights
+    values = {id(keras.value_of(variable)) for variable in keras.variables(model)}
     for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-        if id(tensor) not in variables:
+        if id(tensor) not in values:
             yield name, tensor
 
 
-def _is_keras(model: Any) -> bool:
+def _is_keras(model: Model) -> bool:
     return keras.role(type(model), "torch") is not None
 
 
@@ -60,19 +66,19 @@ def _constants(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
             yield f"{name}.constant{i}".lstrip("."), tensor
 
 
-def _script_constants(module: Any) -> list[torch.Tensor]:
+def _script_constants(module: torch.jit.ScriptModule) -> list[torch.Tensor]:
     """The tensors among the constants of a TorchScript graph, without those of a single number."""
     graph: Any = getattr(module, "graph", None)
-    nodes = graph.findAllNodes("prim::Constant") if graph is not None else ()
-    tensors = [
-        node.t("value")
-        for node in nodes
-        if node.hasAttribute("value") and node.kindOf("value") == "t"
-    ]
+    if graph is None:
+        return []
+    tensors = []
+    for node in graph.findAllNodes("prim::Constant"):
+        if node.hasAttribute("value") and node.kindOf("value") == "t":
+            tensors.append(node.t("value"))
     return [tensor for tensor in tensors if tensor.ndim]
 
 
-def _packed_weights(value: Any) -> Iterator[torch.Tensor]:
+def _packed_weights(value: object) -> Iterator[torch.Tensor]:
     if isinstance(value, torch.ScriptObject):
         value = value.__getstate__()
     if isinstance(value, torch.Tensor):
@@ -82,82 +88,114 @@ def _packed_weights(value: Any) -> Iterator[torch.Tensor]:
             yield from _packed_weights(part)
 
 
-def move_model(model: Any, device: Device) -> Any:
-    """Move as torch does. Buffers that several modules share stay shared; torch alone would copy each.
+def move_model(model: Model, device: Device) -> Model:
+    """Move as torch does, but keep shared buffers shared; torch would copy each of them.
 
-    A Keras model's optimizer, metrics and random state move, too, though they are in no module.
+    A Keras model's optimizer, metrics and random state move, too. They are in no
+    module.
     """
-    there = native(device)
+    native_device = native(device)
     if _is_keras(model):
-        return _move_keras(model, there)
+        return _move_keras(model, native_device)
     if any(tensor.is_meta for _, tensor in tensors_of(model)) and device.kind != "meta":
         raise NotSupportedError(
             f"a {type(model).__name__} on meta:0 has no values to move; "
-            f"its to_empty(device='{there}') allocates memory for them"
+            f"its to_empty(device='{native_device}') allocates memory for them"
         )
-    # for each buffer, the modules and the names that refer to it
-    shared: dict[int, list[tuple[torch.nn.Module, str]]] = {}
-    for module in _modules(model):
-        for name, buffer in module._buffers.items():
-            if buffer is not None:
-                shared.setdefault(id(buffer), []).append((module, name))
-    moved = model.to(there)
-    for (first, name), *references in shared.values():
-        for module, other_name in references:
-            setattr(module, other_name, getattr(first, name))  # it remains a buffer
+    shared_buffers = _shared_buffers(model)
+    moved = model.to(native_device)
+    for first, *others in shared_buffers:
+        buffer = getattr(first.module, first.name)
+        for reference in others:
+            setattr(reference.module, reference.name, buffer)  # it remains a buffer
     return moved
 
 
-def _modules(model: Any) -> list[Any]:
+class _Reference(NamedTuple):
+    """A module, and the name by which it refers to a tensor."""
+
+    module: torch.nn.Module
+    name: str
+
+
+def _shared_buffers(model: Model) -> list[list[_Reference]]:
+    """For each buffer to which several modules refer, the references."""
+    references: dict[int, list[_Reference]] = {}
+    for module in _modules(model):
+        for name, buffer in module._buffers.items():
+            if buffer is not None:
+                references.setdefault(id(buffer), []).append(_Reference(module, name))
+    return [of_buffer for of_buffer in references.values() if len(of_buffer) > 1]
+
+
+def _modules(model: Model) -> list[torch.nn.Module]:
     return [] if isinstance(model, PackedSequence) else list(model.modules())
 
 
-def _move_keras(model: Any, there: torch.device) -> Any:
+def _move_keras(model: Model, device: torch.device) -> Model:
     if isinstance(model, torch.nn.Module):
-        model.to(there)
+        model.to(device)
     keras.forget_compiled(model)
-    elsewhere = [v for v in keras.variables(model) if keras.value_of(v).device != there]
-    _move_variables(elsewhere, there)
+    elsewhere = [v for v in keras.variables(model) if keras.value_of(v).device != device]
+    _move_variables(elsewhere, device)
     return model
 
 
-def _move_variables(variables: list[Any], there: torch.device) -> None:
-    moved = torch.nn.ParameterList(keras.value_of(variable) for variable in variables).to(there)
-    for variable, value in zip(variables, moved, strict=True):
-        variable._value = value
+def _move_variables(variables: list[Variable], device: torch.device) -> None:
+    values = torch.nn.ParameterList(keras.value_of(variable) for variable in variables)
+    for variable, moved in zip(variables, values.to(device), strict=True):
+        variable._value = moved
 
 
-def keep(model: Any) -> Callable[[], None]:
+def keep(model: Model) -> Callable[[], None]:
     if _is_keras(model):
         return _keep_keras(model)
-    parameters, buffers = [], []
-    values_of = {}
+    parameters: list[tuple[_Reference, torch.nn.Parameter]] = []
+    buffers: list[tuple[_Reference, torch.Tensor | None]] = []
     for module in _modules(model):
-        buffers += [(module, name, buffer) for name, buffer in module._buffers.items()]
+        for name, buffer in module._buffers.items():
+            buffers.append((_Reference(module, name), buffer))
         for name, parameter in module._parameters.items():
             if parameter is not None:
-                parameters.append((module, name, parameter))
-                grad = parameter.grad
-                values = None if grad is None else grad.data
-                values_of[id(parameter)] = (parameter, parameter.data, grad, values)
+                parameters.append((_Reference(module, name), parameter))
+    # each parameter once, however many modules refer to it
+    values = {id(parameter): _ParameterValues.of(parameter) for _, parameter in parameters}
 
     def put_back() -> None:
-        for parameter, data, grad, values in values_of.values():
-            if parameter.device != data.device:
-                parameter.grad = None
-                refill(parameter, data)
-            if grad is not None and values is not None:
-                grad.data = values
-                parameter.grad = grad
-        for module, name, parameter in parameters:
+        for parameter_values in values.values():
+            parameter_values.put_back()
+        for (module, name), parameter in parameters:
             module._parameters[name] = parameter
-        for module, name, buffer in buffers:
+        for (module, name), buffer in buffers:
             module._buffers[name] = buffer
 
     return put_back
 
 
-def _keep_keras(model: Any) -> Callable[[], None]:
+class _ParameterValues(NamedTuple):
+    """The values of a parameter and of its gradient, on their devices."""
+
+    parameter: torch.nn.Parameter
+    data: torch.Tensor
+    grad: torch.Tensor | None
+    grad_data: torch.Tensor | None
+
+    @classmethod
+    def of(cls, parameter: torch.nn.Parameter) -> "_ParameterValues":
+        grad = parameter.grad
+        grad_data = None if grad is None else grad.data
+        return cls(parameter, parameter.data, grad, grad_data)
+
+    def put_back(self) -> None:
+        if self.parameter.device != self.data.device:
+            self.parameter.grad = None
+            refill(self.parameter, self.data)
+        if self.grad is not None and self.grad_data is not None:
+            self.grad.data = self.grad_data
+            self.parameter.grad = self.grad
+
+
+def _keep_keras(model: Model) -> Callable[[], None]:
     devices = [(variable, keras.value_of(variable).device) for variable in keras.variables(model)]
 
     def put_back() -> None:
@@ -168,7 +206,13 @@ def _keep_keras(model: Any) -> Callable[[], None]:
 
 
 def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
-    """Give the parameter these data, on another device perhaps."""
+    """Give the parameter these data, which may be on another device.
+
+    torch lets the data of a parameter be set if the C++ tensors of both have
+    compatible types, as on devices of one type. Otherwise the parameter's C++
+    tensor itself is exchanged; the Python object stays, with the program's
+    references to it.
+    """
     if parameter.device.type == data.device.type:
         parameter.data = data
         return
@@ -183,27 +227,34 @@ def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
 
 
 def _exchange(parameter: Any, other: torch.Tensor) -> None:
-    """Swap the C++ tensors of two parameters. Existing graphs keep the tensor that they refer to."""
+    """Swap the C++ tensors of two parameters; the first one keeps its hooks.
+
+    An existing graph keeps the C++ tensor that it refers to, which the parameter
+    no longer has. A backward pass through such a graph would lose the gradient,
+    so it raises an error.
+    """
     may_be_in_graph = not (is_lazy(parameter) or parameter.is_inference())
     if parameter.requires_grad and may_be_in_graph:
         with torch.inference_mode(False):
-            torch.autograd.graph.get_gradient_edge(parameter).node.register_prehook(_refuse)
-    inside: Any = parameter
-    backward, accumulated = inside._backward_hooks, inside._post_accumulate_grad_hooks
-    core._swap_tensor_impl(inside, other)
-    inside._backward_hooks, inside._post_accumulate_grad_hooks = backward, accumulated
+            accumulation = torch.autograd.graph.get_gradient_edge(parameter).node
+            accumulation.register_prehook(_raise_in_backward)
+    backward_hooks = parameter._backward_hooks
+    accumulation_hooks = parameter._post_accumulate_grad_hooks
+    core._swap_tensor_impl(parameter, other)
+    parameter._backward_hooks = backward_hooks
+    parameter._post_accumulate_grad_hooks = accumulation_hooks
 
 
-def _refuse(gradients: Any) -> Any:
+def _raise_in_backward(gradients: object) -> NoReturn:
     raise RuntimeError(
-        "a parameter was moved to another device between forward and backward, so its gradient has nowhere to go; "
-        "move the model before forward, or after backward"
+        "a parameter was moved to another device between forward and backward, "
+        "so its gradient has nowhere to go; move the model before forward, or after backward"
     )
 
 
-def copy_models(models: list[Any]) -> list[Any]:
-    of_keras = [model for model in models if _is_keras(model)]
-    copies = dict(zip(map(id, of_keras), _copies_by_keras(of_keras), strict=True))
+def copy_models(models: list[Model]) -> list[Model]:
+    keras_models = [model for model in models if _is_keras(model)]
+    copies = dict(zip(map(id, keras_models), _copies_by_keras(keras_models), strict=True))
     for model in models:
         if isinstance(model, PackedSequence):
             copies[id(model)] = _copy_packed(model)
@@ -221,12 +272,14 @@ def copy_models(models: list[Any]) -> list[Any]:
     return [copies[id(model)] for model in models]
 
 
-def _copy_packed(packed: Any) -> Any:
+def _copy_packed(packed: Any) -> PackedSequence:
     """A copy of a packed sequence; `copy.deepcopy` takes only leaves of torch's graph."""
-    return type(packed)(*(None if part is None else part.clone() for part in packed))
+    parts = [None if part is None else part.clone() for part in packed]
+    copied: PackedSequence = type(packed)(*parts)
+    return copied
 
 
-def _copies_by_keras(models: list[Any]) -> list[Any]:
+def _copies_by_keras(models: list[Model]) -> list[Model]:
     copies = keras.copies(models)
     sources = [[tensor for _, tensor in tensors_of(model)] for model in models]
     targets = [[tensor for _, tensor in tensors_of(model)] for model in copies]
@@ -238,24 +291,27 @@ def _copies_by_keras(models: list[Any]) -> list[Any]:
     return copies
 
 
-def _copy_values(model: Any, copied: Any) -> None:
-    """Give each tensor of the copy the values and the device of the model's."""
+def _copy_values(model: Model, copied: Model) -> None:
+    """Give each tensor of the copy the values and the device of the model's tensor."""
     with torch.no_grad():
-        for (_, old), (_, new) in zip(tensors_of(model), list(tensors_of(copied)), strict=True):
-            torch.nn.ParameterList([new]).to(old.device)
-            new.copy_(old)
+        pairs = zip(tensors_of(model), list(tensors_of(copied)), strict=True)
+        for (_, source), (_, target) in pairs:
+            torch.nn.ParameterList([target]).to(source.device)
+            target.copy_(source)
 
 
 _has_registry = names.has("containers that are registered with PyTorch")
-_registry: Any = names.value("torch.utils._pytree:SUPPORTED_NODES") if _has_registry else {}
-_keystr: Any = names.value("torch.utils._pytree:keystr")
+_registry: dict[type, Any] = {}
+if _has_registry:
+    _registry = names.value("torch.utils._pytree:SUPPORTED_NODES")
+_keystr: Callable[..., str] = names.value("torch.utils._pytree:keystr")
 
 
 def is_node(cls: type) -> bool:
     return cls in _registry
 
 
-def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+def opened(node: Node) -> tuple[list[Part], list[str], Callable[[list[Part]], Node], object]:
     definition = _registry[type(node)]
     parts, context = definition.flatten_fn(node)
     if definition.flatten_with_keys_fn:
@@ -263,4 +319,8 @@ def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any],
         keys = [_keystr((key,)) for key, _ in pairs]
     else:
         keys = [f"[{i}]" for i in range(len(parts))]
-    return list(parts), keys, lambda new: definition.unflatten_fn(new, context), context
+
+    def rebuild(new_parts: list[Part]) -> Node:
+        return definition.unflatten_fn(new_parts, context)
+
+    return list(parts), keys, rebuild, context
