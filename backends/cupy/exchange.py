@@ -1,12 +1,17 @@
 """CuPy arrays on the host."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
-import numpy as np
+import cupy
+import numpy.typing as npt
+
+Array: TypeAlias = npt.NDArray[Any]
 
 
-def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
+def to_numpy(tensor: cupy.ndarray) -> Array:
     with tensor.device:  # its current stream computes the tensor
-        array: np.ndarray[Any, Any] = tensor.get()
+        array: Array = tensor.get()
     # with CUPY_ENABLE_UMP, `get` returns the tensor's own memory
-    return array if array.flags.owndata else array.copy()
+    if not array.flags.owndata:
+        array = array.copy()
+    return array

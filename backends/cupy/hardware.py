@@ -1,7 +1,7 @@
 """The GPUs that CuPy sees."""
 
 from collections.abc import Sequence
-from typing import Any
+from contextlib import AbstractContextManager
 from uuid import UUID
 
 import cupy
@@ -14,8 +14,9 @@ from xdevice.device import Device
 def build() -> Build:
     if runtime.is_hip:
         return {"version": cupy.__version__, "compute": "rocm", "toolkit": None}
-    major, rest = divmod(runtime.runtimeGetVersion(), 1000)  # 12090 is CUDA 12.9
-    return {"version": cupy.__version__, "compute": "cuda", "toolkit": f"{major}.{rest // 10}"}
+    major, remainder = divmod(runtime.runtimeGetVersion(), 1000)  # 12090 is CUDA 12.9
+    toolkit = f"{major}.{remainder // 10}"
+    return {"version": cupy.__version__, "compute": "cuda", "toolkit": toolkit}
 
 
 def kinds() -> tuple[str, ...]:
@@ -39,8 +40,9 @@ def as_device(native: cupy.cuda.Device) -> Device:
     return Device("gpu", native.id)
 
 
-def scope(device: Device) -> Any:
-    return native(device)  # a new object each time
+def scope(device: Device) -> AbstractContextManager[object]:
+    current: AbstractContextManager[object] = native(device)  # a new object each time
+    return current
 
 
 def synchronize(devices: Sequence[Device]) -> None:

@@ -12,14 +12,16 @@ def memory_stats(device: Device) -> MemoryStats:
     with native(device) as current:
         free, total = current.mem_info
         stats: MemoryStats = {"total": total, "free": free}
-        if cupy.cuda.get_allocator() == pool.malloc:  # else the pool's numbers mean nothing
+        # with another allocator, the pool's numbers mean nothing
+        if cupy.cuda.get_allocator() == pool.malloc:
             stats["allocated"] = pool.used_bytes()
             stats["reserved"] = pool.total_bytes()
         return stats
 
 
 def empty_cache(device: Device | None) -> None:
-    for i in range(count("gpu")) if device is None else (device.index,):
+    indices = range(count("gpu")) if device is None else [device.index]
+    for i in indices:
         with cupy.cuda.Device(i):
             cupy.get_default_memory_pool().free_all_blocks()
 

@@ -15,7 +15,7 @@ from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch.hardware import native
-from xdevice.backends.torch.private_names import core, names, own
+from xdevice.backends.torch.private_names import core, names, untyped_torch
 from xdevice.contract import Model, Node
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
@@ -217,7 +217,7 @@ def refill(parameter: torch.Tensor, data: torch.Tensor) -> None:
         parameter.data = data
         return
     names.require("models that move in place")
-    if own._has_compatible_shallow_copy_type(parameter, data):
+    if untyped_torch._has_compatible_shallow_copy_type(parameter, data):
         parameter.data = data
         return
     if data.is_inference() and (is_lazy(parameter) or not parameter.is_inference()):

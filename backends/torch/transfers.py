@@ -1,8 +1,8 @@
 """Copies between devices.
 
-On real GPUs torch's sync-debug mode warns of the copies for which Python waits. That a block of
-forbidden copies turns these warnings into errors has not been tried on a GPU. A source
-(`add_source`) reports each copy before it is made.
+On real GPUs, torch's sync-debug mode warns of the copies for which Python waits.
+That a block of forbidden copies turns these warnings into errors has not been
+tried on a GPU. A source (`add_source`) reports each copy before it is made.
 """
 
 import linecache
@@ -11,20 +11,25 @@ import sys
 import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from threading import get_ident
-from types import FrameType, SimpleNamespace
-from typing import Any
+from types import FrameType
+from typing import Any, TypeAlias
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from xdevice.backends.torch.hardware import gpus
-from xdevice.backends.torch.private_names import core, names, own, replace_name
+from xdevice.backends.torch.private_names import core, names, replace_name, untyped_torch
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
 from xdevice.kit import advice, keras
 from xdevice.kit.places import CopySources
 from xdevice.kit.private_names import replaced
+
+Function: TypeAlias = Callable[..., Any]
+Optimizer: TypeAlias = Any  # of torch or Keras
+Place: TypeAlias = Any  # in the program, as `Watcher.here` returns it
 
 _ENGINE = "torch.autograd:Variable._execution_engine"
 _KEY = "xdevice.transfers"  # of thread-local state, which torch copies to autograd's threads
@@ -46,8 +51,10 @@ def watch(watcher: Watcher) -> Generator[None]:
         if copy.kind == "copy" and _is_made_by_autograd(caller):
             copy = copy._replace(kind="gradient")
         backward = _current_backward()
-        is_elsewhere = backward is not None and backward.thread != get_ident()
-        watcher.see(copy, backward.here if is_elsewhere else None)
+        if backward is not None and backward.thread != get_ident():
+            watcher.see(copy, backward.place)
+        else:
+            watcher.see(copy)
 
     with ExitStack() as stack:
         find_keras = _report_steps(watcher, stack)
@@ -83,8 +90,8 @@ def _report_steps(watcher: Watcher, stack: ExitStack) -> Callable[[], None]:
     stack.callback(hook.remove)
     keras_classes: list[type] = []
 
-    def reporting(apply: Callable[..., Any]) -> Callable[..., Any]:
-        def apply_and_report(optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+    def reporting(apply: Function) -> Function:
+        def apply_and_report(optimizer: Optimizer, *args: Any, **kwargs: Any) -> object:
             result = apply(optimizer, *args, **kwargs)
             watcher.stepped(optimizer)
             return result
@@ -92,7 +99,9 @@ def _report_steps(watcher: Watcher, stack: ExitStack) -> Callable[[], None]:
         return apply_and_report
 
     def find_keras() -> None:
-        module = None if keras_classes else keras.running_on("torch")
+        if keras_classes:
+            return
+        module = keras.running_on("torch")
         if module is not None:
             bases = module.optimizers.Optimizer.__mro__
             keras_classes.extend(cls for cls in bases if "apply" in vars(cls))
@@ -112,50 +121,70 @@ class WrappedEngine:
         return getattr(self._engine, name)
 
 
+@dataclass
+class _Backward:
+    """A backward pass that is running."""
+
+    thread: int  # the one that has called backward
+    place: Place
+
+
 class _WatchedEngine(WrappedEngine):
     """The autograd engine whose threads know which line of the program has called backward.
 
-    It takes the place of the engine that torch has.
+    It takes the place of torch's engine. Autograd makes copies in threads of its
+    own, in C++. Before a backward pass begins, the engine stores the place of the
+    call in the thread's local state, which torch copies to the threads that work
+    for it.
     """
 
     def __init__(self, watcher: Watcher) -> None:
-        super().__init__(own.autograd.Variable._execution_engine)
+        super().__init__(untyped_torch.autograd.Variable._execution_engine)
         self._watcher: Watcher | None = watcher
         replace_name(_ENGINE, self)
 
-    def run_backward(self, *args: Any, **kwargs: Any) -> Any:
+    def run_backward(self, *args: Any, **kwargs: Any) -> object:
         outer = _current_backward()
         is_in_autograds_thread = outer is not None and outer.thread != get_ident()
         if self._watcher is None or is_in_autograds_thread:
             return self._engine.run_backward(*args, **kwargs)
-        backward = SimpleNamespace(thread=get_ident(), here=self._watcher.here())
+        backward = _Backward(get_ident(), self._watcher.here())
         core._stash_obj_in_tls(_KEY, backward)
         try:
             return self._engine.run_backward(*args, **kwargs)
         finally:
-            backward.here = None  # autograd's threads may refer to the object for a moment
+            backward.place = None  # autograd's threads may refer to the object for a moment
             if outer is None and hasattr(core, "_remove_obj_from_tls"):  # new in torch 2.13
                 core._remove_obj_from_tls(_KEY)
             else:
                 core._stash_obj_in_tls(_KEY, outer)
 
     def end(self) -> None:
-        """Stop watching, and restore torch's engine unless another has been wrapped around this one."""
+        """Stop watching, and restore torch's engine.
+
+        An engine that has been wrapped around this one stays.
+        """
         self._watcher = None
-        if own.autograd.Variable._execution_engine is self:
+        if untyped_torch.autograd.Variable._execution_engine is self:
             replace_name(_ENGINE, self._engine)
 
 
 def _is_made_by_autograd(frame: FrameType | None) -> bool:
-    """Whether autograd's C++ code makes the copy that this frame reports, and not a function in Python."""
+    """Whether autograd's C++ code makes the copy that this frame reports.
+
+    A function in Python makes it otherwise.
+    """
     while frame is not None and _sources.made_in(frame.f_globals.get("__name__", "")):
         frame = frame.f_back
     return frame is None or frame.f_code is _WatchedEngine.run_backward.__code__
 
 
-def _current_backward() -> Any:
-    """The thread that has called backward, and its place in the program; ``None`` outside of backward."""
-    return core._get_obj_in_tls(_KEY) if core._is_key_in_tls(_KEY) else None
+def _current_backward() -> _Backward | None:
+    """The backward pass that this thread works for; ``None`` outside of one."""
+    if not core._is_key_in_tls(_KEY):
+        return None
+    backward: _Backward | None = core._get_obj_in_tls(_KEY)
+    return backward
 
 
 @contextmanager
@@ -165,12 +194,18 @@ def _reporting_warnings(see: Callable[[Copy], None]) -> Generator[None]:
     show = warnings.showwarning
 
     def showwarning(
-        message: Any, category: Any, filename: str, lineno: int, *rest: Any, **options: Any
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *more: Any,
+        **options: Any,
     ) -> None:
         if _SYNCHRONIZING not in str(message):
-            show(message, category, filename, lineno, *rest, **options)
+            show(message, category, filename, lineno, *more, **options)
             return
-        kind: Kind = "copy" if _COPIES.search(linecache.getline(filename, lineno)) else "number"
+        line = linecache.getline(filename, lineno)
+        kind: Kind = "copy" if _COPIES.search(line) else "number"
         gpu = Device("gpu", torch.cuda.current_device())
         see(Copy(kind, "cudaStreamSynchronize", 0, gpu, Device("cpu", 0)))
 

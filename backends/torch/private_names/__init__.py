@@ -1,4 +1,4 @@
-"""The private names of PyTorch that the adapter replaces or reads, with virtual GPUs and without: see ``names.txt``."""
+"""The private names of PyTorch that the adapter replaces or reads: see ``names.txt``."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from xdevice.kit.private_names import PrivateNames
 LAST_TRIED = {"2.15.0": "3.11 3.12 3.13 3.14", "2.13.0": "3.10"}
 """The newest version that has all of these names, by the Pythons that have wheels of it."""
 
-own: Any = torch
+untyped_torch: Any = torch  # for names that have no types
 core: Any = torch._C  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
 
 names = PrivateNames(__file__, "torch", "torch", LAST_TRIED)
