@@ -65,17 +65,19 @@ def _shortened(
     """
     from types import TracebackType
 
-    shown: TracebackType | None = None
+    visible_trace: TracebackType | None = None
     callee = ""  # the module of the frame below
     for module, step in reversed([*_steps(trace)]):
         is_with_statement = module == "contextlib" and _is_ours(callee)  # `with` calls through it
         is_hidden = _is_ours(module) or is_with_statement
         callee = module
-        if not is_hidden and (shown or module.partition(".")[0] not in frameworks):
-            shown = TracebackType(shown, step.tb_frame, step.tb_lasti, step.tb_lineno)
-    if shown is None and or_all:
+        if not is_hidden and (visible_trace or module.partition(".")[0] not in frameworks):
+            visible_trace = TracebackType(
+                visible_trace, step.tb_frame, step.tb_lasti, step.tb_lineno
+            )
+    if visible_trace is None and or_all:
         return trace
-    return shown
+    return visible_trace
 
 
 def _is_ours(module: str) -> bool:

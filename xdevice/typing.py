@@ -14,7 +14,8 @@ Results are ``Any``, since the framework is chosen at run time.
 # imports `typing`.
 if __name__ == "typing":
     raise ImportError(
-        "the package 'xdevice', another project with the same import name, has overwritten xdevice/__init__.py; "
+        "the package 'xdevice', another project with the same import name, has overwritten "
+        "xdevice/__init__.py; "
         "pip uninstall -y xdevice, then pip install --force-reinstall --no-deps xdevice-tensors"
     )
 

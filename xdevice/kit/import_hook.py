@@ -41,24 +41,24 @@ class WrappedLoader:
     The module gets its own loader back before it is executed.
     """
 
-    def __init__(self, own: Loader, change: Change = _no_change) -> None:
-        self._own = own
+    def __init__(self, original: Loader, change: Change = _no_change) -> None:
+        self._original = original
         self._change = change
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._own, name)
+        return getattr(self._original, name)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        module: ModuleType | None = self._own.create_module(spec)
+        module: ModuleType | None = self._original.create_module(spec)
         return module
 
     def exec_module(self, module: ModuleType) -> None:
         assert module.__spec__ is not None
-        module.__spec__.loader = module.__loader__ = self._own
+        module.__spec__.loader = module.__loader__ = self._original
         self.execute(module)
 
     def execute(self, module: ModuleType) -> None:
-        self._own.exec_module(module)
+        self._original.exec_module(module)
         self._change(module)
 
 

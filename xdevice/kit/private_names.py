@@ -89,18 +89,18 @@ def missing_features(names: Iterable[PrivateName]) -> list[Missing]:
     return features
 
 
-def hint(package: str, tried: Tried) -> str:
+def hint(package: str, versions: Tried) -> str:
     """Which version has all names, and how to install it.
 
     A version without a wheel for this Python cannot be installed.
     """
     this_python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    if isinstance(tried, str):
-        return f"{tried} has it: pip install {package}=={tried}"
-    for version, pythons in tried.items():
+    if isinstance(versions, str):
+        return f"{versions} has it: pip install {package}=={versions}"
+    for version, pythons in versions.items():
         if this_python in pythons.split():
             return f"{version} has it: pip install {package}=={version}"
-    newest, pythons = next(iter(tried.items()))
+    newest, pythons = next(iter(versions.items()))
     return f"{newest} has it, under Python {' or '.join(pythons.split())}"
 
 
@@ -230,7 +230,7 @@ class PrivateNames:
         try:
             return import_module(name)
         except ImportError:
-            names = [each for each in self._all if each.path.startswith(f"{name}:")]
+            names = [listed for listed in self._all if listed.path.startswith(f"{name}:")]
             error = self._error(names[0].feature, f"{name} is not there")
             return _MissingModule(error)
 
@@ -409,7 +409,7 @@ def _difference(name: PrivateName) -> str:
         parameters = tuple(inspect.signature(value).parameters)
     except (TypeError, ValueError):
         return ""  # not callable, or compiled
-    listed = tuple(each for each in parameters if each in name.parameters)
-    if listed == name.parameters:
+    common_parameters = tuple(p for p in parameters if p in name.parameters)
+    if common_parameters == name.parameters:
         return ""
     return f"takes ({', '.join(parameters)}), not ({', '.join(name.parameters)})"
