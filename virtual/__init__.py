@@ -28,21 +28,32 @@ from xdevice.framework.choosing import decided
 from xdevice.hardware.virtual import GROUP, virtual_counts
 from xdevice.hooks import hooks
 from xdevice.kit.places import prepare_imports
-from xdevice.virtual import bus, children, request
+from xdevice.virtual import bus, children, models, request
 from xdevice.virtual.request import RACES, Request
 
 _without: set[Backend] = set()  # frameworks that were used without virtual GPUs
 _lock = RLock()
 
 
-def virtual_gpus(n: int, *, force: bool, stand_in: bool) -> list[Device]:
-    number = request.checked(n, f"virtual_gpus({shortened(n)})")
+def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> list[Device]:
+    source = f"virtual_gpus({shortened(n)})"
+    number = request.checked(n, source)
+    if model is not None:
+        models.check(model, source)
+        if not stand_in:
+            hint = f"write virtual_gpus({n}, stand_in=True, model={model!r})"
+            raise ArgumentError(f"{source} has a model and does not stand in; {hint}")
     with _lock:
         earlier = request.current()
-        _check_follows(earlier, number, stand_in)
+        _check_follows(earlier, number, stand_in, model)
         if stand_in and not earlier.stand_in:
             children.set_aside_visible_devices()
-        replaced = request.make(number, force or earlier.force, stand_in or earlier.stand_in)
+        replaced = request.make(
+            number,
+            force or earlier.force,
+            stand_in or earlier.stand_in,
+            model or earlier.model,
+        )
         prepare_imports(_importing)  # the chosen framework may be imported by `_enable`
         try:
             chosen = decided()
@@ -61,7 +72,7 @@ def virtual_gpus(n: int, *, force: bool, stand_in: bool) -> list[Device]:
     return [Device("gpu", i) for i in range(number)]
 
 
-def _check_follows(earlier: Request, number: int, stand_in: bool) -> None:
+def _check_follows(earlier: Request, number: int, stand_in: bool, model: str | None) -> None:
     """Raise an error if the virtual GPUs cannot be asked for after an earlier request."""
     if earlier.number and earlier.number != number:
         reason = f"comes after {earlier.source}, and the number is fixed for the process"
@@ -72,6 +83,11 @@ def _check_follows(earlier: Request, number: int, stand_in: bool) -> None:
         reason = f"comes after {earlier.source}, which has made virtual GPUs that do not stand in"
         raise VirtualDeviceError(
             f"virtual_gpus({number}, stand_in=True) {reason}; start again with stand_in=True first"
+        )
+    if model not in (None, earlier.model) and virtual_counts:
+        reason = f"comes after {earlier.source}, which has made virtual GPUs of another model"
+        raise VirtualDeviceError(
+            f"virtual_gpus({number}, model={model!r}) {reason}; start again with this model first"
         )
 
 
@@ -207,9 +223,19 @@ def missing(owner: Backend) -> list[dict[str, Any]]:
     return probe.missing_of_virtual_gpus(owner)
 
 
-def ask_for_children(number: str, stand_in: bool, lenient: bool, races: bool) -> None:
+def ask_for_children(
+    number: str, stand_in: bool, lenient: bool, races: bool, model: str | None
+) -> None:
     count = request.checked(number, f"--virtual-gpus {number}")
-    requested = Request(count, False, stand_in, "--virtual-gpus", lenient=lenient, races=races)
+    requested = Request(
+        count,
+        False,
+        stand_in,
+        "--virtual-gpus",
+        lenient=lenient,
+        races=races,
+        model=models.check(model, f"--gpu-model {model}") if model else "",
+    )
     children.propagate(requested)
     if stand_in:
         children.set_aside_visible_devices()

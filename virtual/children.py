@@ -3,7 +3,7 @@
 import os
 import sys
 
-from xdevice.virtual.request import ENV, VISIBLE, WORDS, Request
+from xdevice.virtual.request import ENV, MODEL, VISIBLE, WORDS, Request
 
 AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 """The folder whose ``sitecustomize`` Python imports at its start, while it is on ``PYTHONPATH``."""
@@ -15,6 +15,8 @@ def propagate(request: Request) -> None:
     """Let child processes make the same request when they start, even if they do not import xdevice."""
     options = request.stand_in, request.lenient, request.races, request.force
     words = [word for word, is_set in zip(WORDS, options, strict=True) if is_set]
+    if request.model:
+        words.append(MODEL + request.model)
     os.environ[ENV] = f"{request.number}:{','.join(words)}" if words else str(request.number)
     path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     other_folders = [folder for folder in path if folder not in ("", AT_START)]

@@ -12,6 +12,7 @@ from xdevice.errors import (
     VirtualDeviceError,
     did_you_mean,
 )
+from xdevice.virtual import models
 
 ENV = "XDEVICE_VIRTUAL_GPUS"
 MEMORY = "XDEVICE_VIRTUAL_MEMORY"
@@ -21,6 +22,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST = 64  # the largest number that has been tried
 
 STAND_IN, LENIENT, RACES, FORCE = "stand-in", "lenient", "races", "force"
+MODEL = "model="  # before the model's name
 WORDS = (STAND_IN, LENIENT, RACES, FORCE)
 """The words that may follow the number in the environment variable.
 
@@ -35,6 +37,7 @@ class Request(NamedTuple):
     source: str  # the call, or the variable with its value, that makes the request
     lenient: bool = False  # GPUs that stand in refuse nothing that the CPU can compute
     races: bool = False  # missing synchronization between streams is an error
+    model: str = ""  # the model of GPU whose properties the GPUs that stand in have
 
 
 _requested: Request | None = None
@@ -54,6 +57,7 @@ def parsed(text: str, name: str) -> Request:
         return Request(0, False, False, source)
     digits, colon, options = text.partition(":")
     words = [word.strip() for word in options.split(",")] if colon else []
+    model = _take_model(words, name, source)
     for word in words:
         _check_word(word, words, name, source)
     is_number = digits.isascii() and digits.isdigit()
@@ -65,7 +69,21 @@ def parsed(text: str, name: str) -> Request:
         source,
         lenient=LENIENT in words,
         races=RACES in words,
+        model=model,
     )
+
+
+def _take_model(words: list[str], name: str, source: str) -> str:
+    """Remove the word with a model, and return the model's name; empty if there is none."""
+    named = next((word for word in words if word.startswith(MODEL)), None)
+    if named is None:
+        return ""
+    words.remove(named)
+    model = models.check(named.removeprefix(MODEL), source)
+    if STAND_IN not in words:
+        hint = f"write {name}=2:{STAND_IN},{MODEL}{model}"
+        raise ArgumentError(f"{source} has a model without {STAND_IN!r}; {hint}")
+    return model
 
 
 def _check_word(word: str, words: list[str], name: str, source: str) -> None:
@@ -135,6 +153,12 @@ def is_left_out(framework: str) -> bool:
     return framework in _left_out
 
 
+def memory() -> int | None:
+    """The bytes that each virtual GPU has: the limit asked for, or its model's; else ``None``."""
+    limit, model = memory_limit(), current().model
+    return models.MODELS[model].memory if limit is None and model else limit
+
+
 def memory_limit() -> int | None:
     """The bytes of memory of each virtual GPU; ``None`` without a limit."""
     from xdevice.kit.units import parsed_size  # loads `re`: only when it is needed
@@ -167,7 +191,7 @@ def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
         )
 
 
-def make(number: int, force: bool, stand_in: bool) -> Request | None:
+def make(number: int, force: bool, stand_in: bool, model: str) -> Request | None:
     """Replace the current request, and return the previous one for `put_back`.
 
     Whether GPUs are lenient, and find races, stays as it is.
@@ -177,7 +201,13 @@ def make(number: int, force: bool, stand_in: bool) -> Request | None:
     lenient, races = current().lenient, current().races
     previous = _requested
     _requested = Request(
-        number, force, stand_in, f"virtual_gpus({arguments})", lenient=lenient, races=races
+        number,
+        force,
+        stand_in,
+        f"virtual_gpus({arguments})",
+        lenient=lenient,
+        races=races,
+        model=model,
     )
     return previous
 

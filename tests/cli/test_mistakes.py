@@ -40,6 +40,7 @@ NEAR = {
     "--json": "--JSON --Json",
     "--lenient": "--lenent --leniant",
     "--races": "--Races --racess",
+    "--gpu-model": "--gpu_model --gpu-modle",
     "--max-copies": "--max_copies --max-copes",
     "--jobs 4": "--jobs4",
     "--virtual-gpus 2": "--virtual-gpus2 --virtual_gpus2",

@@ -86,6 +86,42 @@ def test_leniency_comes_from_the_environment_and_reaches_child_processes(run):
     assert run(code).splitlines() == ["False None", "enabled 2 False stand-in", "False 2:stand-in"]
 
 
+def test_the_model_is_checked_and_reaches_child_processes(run):
+    code = """
+        import os
+        from xdevice.virtual import request
+        xdevice.use("toy")
+        xdevice.virtual_gpus(2, stand_in=True, model="t4")
+        print(request.current().model, request.memory() >> 20, os.environ["XDEVICE_VIRTUAL_GPUS"])
+    """
+    asked = "2:stand-in,model=t4"
+    assert run(code).splitlines() == ["enabled 2 False stand-in", f"t4 15102 {asked}"]
+    wrong = SHOW + "xdevice.use('toy'); show({})"
+    unknown = "lambda: xdevice.virtual_gpus(2, stand_in=True, model='rtx4080')"
+    without = "lambda: xdevice.virtual_gpus(2, model='t4')"
+    for call, environment, words in (
+        (
+            unknown,
+            "",
+            "virtual_gpus(2) has no known model of a GPU, 'rtx4080'; did you mean 'rtx4090'?",
+        ),
+        (
+            "xdevice.count",
+            "2:stand-in,model=x",
+            "no known model of a GPU, 'x'; write one of h100, a100, rtx4090, l4, t4",
+        ),
+        (without, "", "does not stand in; write virtual_gpus(2, stand_in=True, model='t4')"),
+        (
+            "xdevice.count",
+            "2:model=t4",
+            f"a model without 'stand-in'; write XDEVICE_VIRTUAL_GPUS={asked}",
+        ),
+    ):
+        out = run(wrong.format(call), XDEVICE_VIRTUAL_GPUS=environment)
+        assert out.startswith("ArgumentError: ")
+        assert out.endswith(words)
+
+
 @pytest.mark.parametrize(
     ("value", "left"),
     [

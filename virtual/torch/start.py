@@ -54,7 +54,7 @@ def start(n: int, stand_in: bool) -> Runtime:
 
 def _implementation(n: int, stand_in: bool) -> Runtime:
     """The compiled virtual GPUs; without a plug-in those in Python, unless they must stand in."""
-    limit = request.memory_limit()
+    limit = request.memory()
     capacity = limit or host_memory()[0] or 0
     name = "cuda" if stand_in else runtime.NAME
     try:

@@ -23,7 +23,7 @@ _FOR_SEVERAL_RUNS = (
     "--strict",
     "--env",
 )
-_WITH_STAND_IN = ("--lenient", "--races")
+_WITH_STAND_IN = ("--lenient", "--races", "--gpu-model")
 _WITH_WATCH_TRANSFERS = (
     "--bus",
     "--max-copies",

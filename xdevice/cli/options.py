@@ -124,6 +124,11 @@ def _add_run_options(run: Parser) -> None:
         help="with --stand-in: raise an error if streams use a tensor without waiting",
     )
     add(
+        "--gpu-model",
+        metavar="NAME",
+        help="with --stand-in: the model of the GPUs: h100, a100, rtx4090, l4 or t4",
+    )
+    add(
         "--watch-transfers",
         action="store_true",
         help="report the lines that copy between devices; the script runs once",

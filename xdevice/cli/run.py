@@ -26,7 +26,11 @@ def main(options: argparse.Namespace) -> int:
     program = _program(options)
     if options.virtual_gpus:
         provider().ask_for_children(
-            options.virtual_gpus, options.stand_in, options.lenient, options.races
+            options.virtual_gpus,
+            options.stand_in,
+            options.lenient,
+            options.races,
+            options.gpu_model,
         )
     if options.stand_in or options.watch_transfers:
         return _run_once(program, options)

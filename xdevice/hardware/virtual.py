@@ -32,7 +32,9 @@ The package that provides virtual GPUs adds a framework when it gets them.
 class Provider(Protocol):
     """The functions of the package that provides virtual GPUs."""
 
-    def virtual_gpus(self, n: int, *, force: bool, stand_in: bool) -> list[Device]: ...
+    def virtual_gpus(
+        self, n: int, *, force: bool, stand_in: bool, model: str | None
+    ) -> list[Device]: ...
     def apply_environment(self) -> None:
         """Make the virtual GPUs that `ENV` requests at each framework's import, in children too."""
 
@@ -56,7 +58,9 @@ class Provider(Protocol):
     def missing(self, owner: Backend) -> list[dict[str, Any]]:
         """What virtual GPUs lack under this version of the framework."""
 
-    def ask_for_children(self, number: str, stand_in: bool, lenient: bool, races: bool) -> None:
+    def ask_for_children(
+        self, number: str, stand_in: bool, lenient: bool, races: bool, model: str | None
+    ) -> None:
         """Let child processes have virtual GPUs: ``xdevice run --virtual-gpus``."""
 
     def check_limits(self, names: Iterable[str]) -> None:
@@ -105,7 +109,9 @@ def provider() -> Provider:
     return _provider
 
 
-def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list[Device]:
+def virtual_gpus(
+    n: int, *, force: bool = False, stand_in: bool = False, model: str | None = None
+) -> list[Device]:
     """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, and return them.
 
     They behave as GPUs of their own and are backed by host memory: for
@@ -124,6 +130,11 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
         Give them the framework's own names for its GPUs, too, so that a program
         for real GPUs runs unedited. One line on stderr says so. The environment
         variable for that is ``XDEVICE_VIRTUAL_GPUS=n:stand-in``.
+    model
+        The model of GPU that they are while they stand in: ``"h100"``,
+        ``"a100"``, ``"rtx4090"``, ``"l4"`` or ``"t4"``. Under PyTorch their
+        properties, memory and random numbers are that model's. The environment
+        variable for that is ``XDEVICE_VIRTUAL_GPUS=n:stand-in,model=t4``.
 
     Raises
     ------
@@ -133,7 +144,7 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
     NotSupportedError
         The chosen framework, or this system, cannot have them.
     ArgumentError
-        ``n`` is not an integer from 1 to 64.
+        ``n`` is not an integer from 1 to 64, the model is not known, or the virtual GPUs do not stand in.
 
     Examples
     --------
@@ -141,7 +152,7 @@ def virtual_gpus(n: int, *, force: bool = False, stand_in: bool = False) -> list
     >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
     [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
     """
-    return provider().virtual_gpus(n, force=force, stand_in=stand_in)
+    return provider().virtual_gpus(n, force=force, stand_in=stand_in, model=model)
 
 
 def apply_environment() -> None:

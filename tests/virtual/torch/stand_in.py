@@ -191,7 +191,7 @@ def test_what_people_get_wrong_raises_as_on_cuda():
         ),
         (
             RuntimeError,
-            "Expected a 'cpu' generator device but found 'cuda:1'",
+            "Expected a 'cpu' device type for generator but found 'cuda'",
             lambda: torch.rand(3, generator=drawn),
         ),
         (
@@ -515,6 +515,125 @@ def test_random_states_are_those_of_gpus():
     torch.cuda.manual_seed_all(0)
 
 
+def state(device=0):
+    """The seed and the offset, which are the whole state of a generator of CUDA's."""
+    return torch.cuda.get_rng_state(device).view(torch.int64).tolist()
+
+
+def test_a_random_state_is_a_seed_and_the_offset_that_cudas_kernels_leave():
+    torch.cuda.manual_seed(7)
+    steps = (
+        (lambda: torch.rand(5, device=FIRST), 4),
+        (lambda: torch.rand(5, 0, device=FIRST), 0),
+        (lambda: torch.randint(0, 9, (5,), device=FIRST), 4),
+        (lambda: F.dropout(torch.ones(5, device=FIRST)), 4),
+        (lambda: F.dropout(torch.ones(5, device=FIRST), training=False), 0),
+        (lambda: torch.bernoulli(torch.full((5,), 0.5, device=FIRST)), 12),
+        (lambda: torch.randperm(5, device=FIRST), 4 + 8),  # the keys, and one word for each of them
+        (lambda: torch.poisson(torch.ones(5, device=FIRST)), 20),
+        (lambda: torch.multinomial(torch.ones(5, device=FIRST), 1), 4),
+        (lambda: torch.multinomial(torch.ones(5, device=FIRST), 3, replacement=True), 4),
+        (lambda: F.rrelu(torch.ones(5, device=FIRST), training=True), 4),
+        (lambda: torch.randn(5), 0),
+    )
+    offset = 0
+    for draw, increment in steps:
+        draw()
+        offset += increment
+        assert state() == [7, offset]
+    generator = torch.Generator(SECOND).manual_seed(8)
+    torch.rand(2, device=SECOND, generator=generator)
+    assert generator.get_state().view(torch.int64).tolist() == [8, 4]
+    assert generator.get_offset() == 4
+    with pytest.raises(RuntimeError, match="offset must be a multiple of 4"):
+        generator.set_offset(3)
+    with torch.random.fork_rng([0]):
+        torch.rand(2, device=FIRST)
+    assert state() == [7, offset]
+
+
+def test_random_numbers_do_not_depend_on_the_memory_format_or_the_part_of_a_tensor():
+    torch.cuda.manual_seed(7)
+    whole = torch.empty(4, 6, device=FIRST).normal_()
+    torch.cuda.manual_seed(7)
+    rows = torch.zeros(4, 12, device=FIRST)
+    rows[:, ::2].normal_()
+    assert torch.equal(rows[:, ::2], whole)
+    assert not rows[:, 1::2].any()
+    torch.cuda.manual_seed(7)
+    assert torch.equal(
+        torch.empty(6, 4, device=FIRST).t().normal_(), whole.flatten().view(6, 4).t()
+    )
+
+
+DISTRIBUTIONS = {  # with the mean and the standard deviation, or the median
+    "uniform_": ((-1, 3), 1, 4 / 12**0.5),
+    "normal_": ((2, 3), 2, 3),
+    "exponential_": ((0.5,), 2, 2),
+    "geometric_": ((0.25,), 4, 12**0.5),
+    "log_normal_": ((0, 0.5), 1.1331, 0.6039),
+    "cauchy_": ((3, 1), 3, None),
+    "random_": ((10, 20), 14.5, 99**0.5 / 12**0.5),
+    "bernoulli_": ((0.3,), 0.3, 0.21**0.5),
+}
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32]
+)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_random_numbers_have_their_distribution(name, dtype):
+    arguments, mean, deviation = DISTRIBUTIONS[name]
+    if not dtype.is_floating_point and name not in ("geometric_", "random_", "bernoulli_"):
+        with pytest.raises(
+            RuntimeError, match=r"not implemented for 'Int'|must be a floating point"
+        ):
+            getattr(torch.empty(3, dtype=dtype, device=FIRST), name)(*arguments)
+        return
+    torch.cuda.manual_seed(1)
+    x = getattr(torch.empty(300_000, dtype=dtype, device=FIRST), name)(*arguments).double()
+    if deviation is None:
+        assert abs(x.median() - mean) < 0.02
+    else:
+        assert abs(x.mean() - mean) < 0.02 * deviation
+        assert abs(x.std() - deviation) < 0.02 * deviation
+
+
+def test_permutations_and_samples_are_what_they_should_be():
+    torch.cuda.manual_seed(1)
+    for n in (0, 1, 5, 1000, 70_000):  # the keys of the last have more than 32 bits
+        assert torch.equal(torch.randperm(n, device=FIRST).sort()[0], torch.arange(n, device=FIRST))
+    assert torch.randperm(9, device=FIRST, dtype=torch.float16).sort()[0].tolist() == list(range(9))
+    weights = torch.tensor([[1.0, 0, 3], [0, 5, 5]], device=FIRST)
+    drawn = torch.multinomial(weights, 40_000, replacement=True)
+    shares = torch.stack([row.bincount(minlength=3) for row in drawn]) / 40_000
+    torch.testing.assert_close(shares, weights / weights.sum(1, True), atol=0.01, rtol=0)
+    assert {tuple(sorted(row)) for row in torch.multinomial(weights, 2).tolist()} == {
+        (0, 2),
+        (1, 2),
+    }
+    probabilities = torch.rand(3, 50_000, device=FIRST)
+    trials = torch.bernoulli(probabilities)
+    assert set(trials.unique().tolist()) == {0, 1}
+    assert abs(trials.mean() - probabilities.mean()) < 0.01
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "n", [7, 8, 6, 200_000, 1_000_001]
+)  # the number decides how many a thread reads at once
+def test_dropout_keeps_what_its_mask_says(n, dtype):
+    x = torch.rand(n, device=FIRST, dtype=dtype).add_(1).requires_grad_()
+    torch.cuda.manual_seed(3)
+    y, mask = torch.native_dropout(x, 0.25, True)
+    torch.testing.assert_close(y, x * mask / 0.75)
+    assert n < 1000 or abs(mask.double().mean() - 0.75) < 0.01
+    torch.testing.assert_close(torch.autograd.grad(y.sum(), x)[0], (mask / 0.75).to(dtype))
+    torch.cuda.manual_seed(3)
+    turned = torch.native_dropout(x.detach().reshape(1, n).t(), 0.25, True)[1]
+    assert torch.equal(turned.flatten(), mask)
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's own
 def test_gradients_of_torch_func_that_cross_gpus_are_refused_by_name():
     def crossing(x):
@@ -693,7 +812,7 @@ class Attention(nn.Module):
         super().__init__()
         self.embed, self.head = nn.Embedding(20, 16), nn.Linear(16, 10)
         self.encoder = nn.TransformerEncoder(
-            nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True), 2
+            nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, batch_first=True), 2
         )
 
     def forward(self, x):
@@ -704,13 +823,7 @@ class Attention(nn.Module):
 def lenet():
     return nn.Sequential(
         *(nn.Conv2d(1, 6, 5, padding=2), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)),
-        *(
-            nn.Conv2d(6, 8, 3),
-            nn.Dropout2d(0.2),
-            nn.Flatten(),
-            nn.Dropout(0.3),
-            nn.Linear(8 * 12 * 12, 10),
-        ),
+        *(nn.Conv2d(6, 8, 3), nn.Flatten(), nn.Linear(8 * 12 * 12, 10)),
     )
 
 
@@ -843,18 +956,12 @@ def test_attention_with_a_mask_of_booleans_equals_the_cpus_by_each_algorithm():
         (2, 3, 4, 8),
         (3, 4, 8),
     )  # torch 2.15 takes the second one for it without a batch too
-    for shape, algorithm, dropout in (
-        (batch, math, 0.0),
-        (batch, flash, 0.0),
-        (one, flash, 0.0),
-        (batch, math, 0.4),
-    ):
+    for shape, algorithm in ((batch, math), (batch, flash), (one, flash)):
 
-        def attend(device, shape=shape, algorithm=algorithm, dropout=dropout):
+        def attend(device, shape=shape, algorithm=algorithm):
             x = torch.randn(shape).to(device).requires_grad_()
-            torch.manual_seed(1)  # for the dropout
             with sdpa_kernel(algorithm):
-                made = F.scaled_dot_product_attention(x, x, x, mask.to(device), dropout_p=dropout)
+                made = F.scaled_dot_product_attention(x, x, x, mask.to(device))
             return made, *torch.autograd.grad(made.square().sum(), x)
 
         for a, b in on_both(attend):

@@ -10,6 +10,7 @@ import torch
 from xdevice.backends.torch import mixing
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
 from xdevice.virtual import plugins, request
+from xdevice.virtual.models import MODELS, USUAL
 from xdevice.virtual.torch import copies, streams, vgpu
 from xdevice.virtual.torch.private_names import core, kernels_of, own, replace_name, untraced
 from xdevice.virtual.torch.runtime import NAME, Runtime, in_use, xdevice_device
@@ -22,6 +23,7 @@ _FUNCTIONS = {
     "replace_kernels_of_libraries": (_ERROR,),
     "leave_on_cpu": (_ERROR, _TEXT),
     "resize_storage": (_ERROR, _POINTER, _NUMBER),
+    "model": (None, _NUMBER, _NUMBER),
     "current": (_INT,),
     "exchange": (_INT, _INT),
     "is_used": (_BOOL,),
@@ -78,6 +80,8 @@ class Compiled(Runtime):
             own._register_device_module(NAME, vgpu)
             replace_name("torch._C:_accelerator_getStream", streams.current_stream)
             replace_name("torch._C:_accelerator_setStream", streams.set_stream)
+        gpu = MODELS.get(request.current().model, USUAL)
+        self.model(gpu.multiprocessors, gpu.threads)
         try:
             self.begin(self.count, self.name == "cuda", self.capacity, self.limited)
         except RuntimeError as error:

@@ -1,9 +1,8 @@
-// What torch's C++ asks about devices: streams and events, generators, and the hooks.
+// What torch's C++ asks about devices: streams and events, and the hooks.
 //
 // An operation is complete when its call returns, so a stream is an empty queue and an event is a time. Functions that
 // wait report this to torch's sanitizer, as CUDA's own functions do, and complete asynchronous copies.
 #pragma once
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -11,6 +10,7 @@
 #include <chrono>
 
 #include "async_copies.h"
+#include "generators.h"
 
 namespace xdevice {
 
@@ -132,76 +132,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
 };
 
-// A virtual GPU's random numbers are those of a CPU generator. As CUDA's it also has an offset, for DTensor, which
-// sets a seed and an offset (16 bytes) in place of a whole state: these two then decide what follows.
-struct Draws final : GeneratorImpl {
-  Generator host;
-  std::array<uint64_t, 2> place{};  // the seed and the offset
-  Draws(DeviceIndex i, Generator h) : GeneratorImpl(Device(TYPE, i), DispatchKeySet(KEY)), host(std::move(h)) {
-    place[0] = host.current_seed();
-  }
-  void set_current_seed(uint64_t s) override {
-    host.set_current_seed(s);
-    place = {s, 0};
-  }
-  void set_offset(uint64_t n) override {
-    place[1] = n;
-    begin_at_place();
-  }
-  uint64_t get_offset() const override { return place[1]; }
-  uint64_t current_seed() const override { return place[0]; }
-  uint64_t seed() override {
-    place[1] = 0;
-    return place[0] = host.seed();
-  }
-  void begin_at_place() {  // by splitmix64, so that neighbouring offsets have nothing in common
-    uint64_t z = place[0] + 0x9e3779b97f4a7c15 * (place[1] + 1);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-    host.set_current_seed(z ^ (z >> 31));
-  }
-  void set_state(const c10::TensorImpl& given) override {  // a whole one, or as CUDA's: a seed, and perhaps an offset
-    at::detail::check_rng_state(given);
-    const size_t size = given.numel(), seed = sizeof place[0];
-    Tensor of_host = host.get_state();
-    const size_t own = size == of_host.numel() + sizeof place ? of_host.numel() : 0;
-    TORCH_CHECK(own || size == seed || size == sizeof place, "RNG state is wrong size");
-    auto* bytes = static_cast<const uint8_t*>(given.data());
-    if (own) {
-      memcpy(of_host.mutable_data_ptr(), bytes, own);
-      host.set_state(of_host);
-    }
-    place = {};
-    memcpy(place.data(), bytes + own, size - own);
-    if (!own) begin_at_place();
-  }
-  c10::intrusive_ptr<c10::TensorImpl> get_state() const override {
-    Tensor of_host = host.get_state();
-    int64_t own = of_host.numel();
-    Tensor made = at::detail::empty_cpu({own + int64_t(sizeof place)}, kByte);
-    auto* bytes = static_cast<uint8_t*>(made.mutable_data_ptr());
-    memcpy(bytes, of_host.const_data_ptr(), own);
-    memcpy(bytes + own, place.data(), sizeof place);
-    return made.getIntrusivePtr();
-  }
-  Draws* with(Generator h) const {
-    auto* made = new Draws(device().index(), std::move(h));
-    made->place = place;
-    return made;
-  }
-  Draws* clone_impl() const override { return with(host.clone()); }
-  // By these compiled code draws the same numbers in backward: not copied, so that what is drawn advances the state.
-  c10::intrusive_ptr<GeneratorImpl> graphsafe_get_state() const override {
-    return c10::intrusive_ptr<GeneratorImpl>::reclaim(with(host));
-  }
-  void graphsafe_set_state(const c10::intrusive_ptr<GeneratorImpl>& given) override {
-    auto& other = static_cast<const Draws&>(*given);
-    host = other.host, place = other.place;
-  }
-};
-
-inline std::array<Generator, MOST>& generators = *new std::array<Generator, MOST>;  // the default ones
-
 template <class Base>
 struct Hooks : Base {
   using Base::Base;
@@ -220,7 +150,7 @@ struct Hooks : Base {
   Generator getNewGenerator(DeviceIndex i) const override {  // the first of each device is its default, made at start
     i = i < 0 ? current : i;
     check_exists(i);
-    auto made = make_generator<Draws>(i, at::detail::createCPUGenerator());
+    auto made = new_generator(i);
     if (!generators[i].defined()) generators[i] = made;
     return made;
   }

@@ -160,14 +160,13 @@ struct Run {
     }
   }
 
-  void give_generator(IValue& given) {
-    Device d = here();
-    Generator g = given.isNone() ? generators[d.index()] : given.toGenerator();
-    Device of = g.device();
-    TORCH_CHECK(of.type() == TYPE || TYPE != c10::DeviceType::CUDA,
-        "Expected a 'cuda' device type for generator but found '", of.type(), "'");
-    TORCH_CHECK(of == d, "Expected a '", d, "' generator device but found '", of, "'");
-    given = static_cast<Draws*>(g.unsafeGetGeneratorImpl())->host;
+  // Gives the CPU's kernel a CPU generator in place of the virtual GPU's, and returns that.
+  VirtualGenerator& replace_generator(IValue& argument) const {
+    std::optional<Generator> given;
+    if (!argument.isNone()) given = argument.toGenerator();
+    auto& generator = virtual_generator(generator_for(given, here()));
+    argument = generator.begin();
+    return generator;
   }
 };
 
@@ -175,13 +174,15 @@ struct Run {
 struct Drawing {
   static inline std::mutex one;
   std::lock_guard<std::mutex> lock{one};
-  Generator cpu = at::detail::getDefaultCPUGenerator(), ours;
+  Generator cpu = at::detail::getDefaultCPUGenerator();
+  VirtualGenerator& ours;
+  uint64_t increment;
   Tensor kept = cpu.get_state();
-  explicit Drawing(DeviceIndex index) : ours(static_cast<Draws*>(generators[index].unsafeGetGeneratorImpl())->host) {
-    cpu.set_state(ours.get_state());
+  Drawing(DeviceIndex index, uint64_t increment) : ours(virtual_generator(generators[index])), increment(increment) {
+    cpu.set_state(ours.begin().get_state());
   }
   ~Drawing() {
-    ours.set_state(cpu.get_state());
+    ours.end(cpu, increment);
     cpu.set_state(kept);
   }
 };
@@ -234,16 +235,22 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
   if (run.other_device) run.raise_mixed(arguments);
   if (run.has_number && refusing) run.check_as_cuda(arguments);  // some of CUDA's kernels refuse it
-  if (plan.generator >= 0) run.give_generator(arguments[plan.generator]);
+  VirtualGenerator* generator = nullptr;
+  Generator host_generator;
+  if (plan.generator >= 0) {
+    generator = &run.replace_generator(arguments[plan.generator]);
+    host_generator = arguments[plan.generator].toGenerator();
+  }
   {
     AutoDispatchBelowADInplaceOrView below;
     c10::impl::ExcludeDispatchKeyGuard full(c10::DispatchKey::AutocastCPU);
     std::optional<Drawing> drawing;
-    if (plan.seeded) drawing.emplace(run.here().index());
+    if (plan.seeded) drawing.emplace(run.here().index(), plan.increment);
     std::optional<Wider> wider;
     if (C10_UNLIKELY(plan.special != nullptr)) wider = prepare(*plan.special, op, arguments, plan.arguments, plan.written);
     const auto& kernel = wider && wider->replacement ? *wider->replacement : op;
     naming_out_of_memory([&] { kernel.redispatchBoxed(on_cpu(keys), stack); }, run.here().index());
+    if (generator) generator->end(host_generator, plan.increment);
     if (wider) wider->round(*stack, op.schema().returns().size(), [&](const Tensor& t) { return run.given(t).defined(); });
   }
   if (async_copy && checks & ASYNC) async_copy->after();

@@ -16,6 +16,7 @@
 #endif
 
 #include "kernels.h"
+#include "sampling.h"
 
 namespace xdevice {
 namespace {
@@ -132,6 +133,24 @@ void register_operations() {
   }
 }
 
+// Random numbers as CUDA draws them. torch's own functions take virtual tensors as they are: they check the arguments,
+// and call the kernels of random.h in the place of CUDA's.
+void register_random() {
+  random::replace_kernels();
+  random::replace_sampling();
+  auto& ours = library("aten", KEY);
+  for (auto* name : {"uniform_", "normal_", "normal.Tensor_float", "normal.Tensor_float_out", "normal.float_Tensor",
+           "normal.float_Tensor_out", "normal.Tensor_Tensor", "normal.Tensor_Tensor_out", "log_normal_", "exponential_",
+           "cauchy_", "geometric_", "bernoulli.out", "bernoulli_.float", "bernoulli_.Tensor", "random_", "random_.from",
+           "random_.to", "multinomial", "multinomial.out"})
+    ours.impl(name, boxed<&on_sizes<>>());
+  ours.impl("randperm.generator_out", &random::permutation_out);
+  ours.impl("native_dropout", &random::dropout);
+  ours.impl("rrelu_with_noise", &random::rrelu);
+  ours.impl("rrelu_with_noise_", &random::rrelu_);
+  ours.impl("rrelu_with_noise.out", &random::rrelu_out);
+}
+
 // The algorithm of attention for tensors that torch traces: the CPU's choice. torch would consider CUDA's kernels only.
 int64_t choose_attention(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double p,
                          bool causal, std::optional<double> scale, bool grouped) {
@@ -243,6 +262,7 @@ EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool enforced)
       for (auto& each : accounting) each.limit = bytes;
     replace_hooks();
     register_operations();
+    if (cuda) register_random();
     register_kinds();
     register_for_python();
     c10d::TimerRegistry()->Register(  // for DistributedDataParallel: the CPU's serves
@@ -261,6 +281,9 @@ EXPORT const char* xdevice_leave_on_cpu(const char* operation) {
 EXPORT const char* xdevice_replace_kernels_of_libraries() { return error_of(replace_kernels_of_libraries); }
 EXPORT const char* xdevice_resize_storage(void* storage, int64_t bytes) {
   return error_of([&] { resize(static_cast<c10::StorageImpl*>(storage), bytes); });
+}
+EXPORT void xdevice_model(int64_t multiprocessors, int64_t threads_of_each) {
+  random::multiprocessors = multiprocessors, random::threads_of_each = threads_of_each;
 }
 EXPORT int xdevice_current() { return current; }
 EXPORT int xdevice_exchange(int index) {  // of a device that exists; a negative one changes nothing

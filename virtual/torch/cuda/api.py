@@ -15,6 +15,8 @@ import torch
 from torch.multiprocessing import reductions
 
 from xdevice.kit.private_names import resolved
+from xdevice.virtual import request
+from xdevice.virtual.models import MODELS, Model
 from xdevice.virtual.torch import runtime, streams
 from xdevice.virtual.torch.compiled import REFUSE, WARN, compiled
 from xdevice.virtual.torch.private_names import core, in_place_of, names, own, replace_name
@@ -31,20 +33,28 @@ def _zero(*args: Any) -> int:
 
 
 _ZERO_PROPERTIES = """
-    major minor regs_per_multiprocessor L2_cache_size
+    regs_per_multiprocessor L2_cache_size
     shared_memory_per_block shared_memory_per_block_optin shared_memory_per_multiprocessor
     clock_rate memory_clock_rate memory_bus_width pci_bus_id pci_device_id pci_domain_id
 """
-"""The properties that are 0. Capability 0.0: no program for real GPUs can be compiled for it."""
+"""The properties that are 0."""
+
+_NO_MODEL = Model("", multiprocessors=1, threads=1024, memory=0, capability=(0, 0))
+"""Without a model. Capability 0.0: no program for real GPUs can be compiled for it."""
 
 
 def _properties(index: int) -> SimpleNamespace:
+    gpu = MODELS.get(request.current().model, _NO_MODEL)
+    note = "xdevice, on the CPU"
+    name = f"virtual GPU {index}"
     return SimpleNamespace(
-        name=f"virtual GPU {index} (xdevice, on the CPU)",
+        name=f"{gpu.name} ({name}: {note})" if gpu.name else f"{name} ({note})",
         uuid=f"virtual-{index}",
+        major=gpu.capability[0],
+        minor=gpu.capability[1],
         total_memory=_memory_info(index)[1],
-        multi_processor_count=1,
-        max_threads_per_multi_processor=1024,
+        multi_processor_count=gpu.multiprocessors,
+        max_threads_per_multi_processor=gpu.threads,
         max_threads_per_block=1024,
         warp_size=32,
         is_virtual=True,

@@ -1,0 +1,33 @@
+"""Models of GPUs that virtual GPUs can be: the properties that programs read, and random numbers depend on."""
+
+from typing import NamedTuple
+
+from xdevice.errors import ArgumentError, did_you_mean
+
+
+class Model(NamedTuple):
+    name: str  # as CUDA reports it
+    multiprocessors: int
+    threads: int  # of one multiprocessor, at most
+    memory: int  # in bytes, as one driver reported it; drivers differ by some tens of MiB
+    capability: tuple[int, int]
+
+
+MODELS = {
+    "h100": Model("NVIDIA H100 80GB HBM3", 132, 2048, 81090 << 20, (9, 0)),
+    "a100": Model("NVIDIA A100-SXM4-80GB", 108, 2048, 81251 << 20, (8, 0)),
+    "rtx4090": Model("NVIDIA GeForce RTX 4090", 128, 1536, 24217 << 20, (8, 9)),
+    "l4": Model("NVIDIA L4", 58, 1536, 22563 << 20, (8, 9)),
+    "t4": Model("Tesla T4", 40, 1024, 15102 << 20, (7, 5)),
+}
+
+USUAL = MODELS["a100"]
+"""The model whose random numbers virtual GPUs draw when no model is given."""
+
+
+def check(name: str, source: str) -> str:
+    """The model's name, if there is such a model."""
+    if name in MODELS:
+        return name
+    hint = did_you_mean(name, MODELS, f"write one of {', '.join(MODELS)}")
+    raise ArgumentError(f"{source} has no known model of a GPU, {name!r}; {hint}")
