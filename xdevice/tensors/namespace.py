@@ -173,7 +173,9 @@ class Namespace:
             raise AttributeError(
                 f"{name!r} is neither in xdevice's list nor in {module.__name__}; {hint}"
             ) from None
-        if sys._getframe(1).f_globals.get("__name__", "").partition(".")[0] in _DISPATCHING:  # pyright: ignore[reportPrivateUsage]
+        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+        package = caller.f_globals.get("__name__", "").partition(".")[0]
+        if package in _DISPATCHING:
             return value
         from warnings import warn
 
@@ -190,10 +192,11 @@ class Namespace:
         if name in DTYPE_NAMES and self._owner.load("creation").has("dtype"):
             return "it has no such dtype; use another one"
         if name in EXTENSIONS:
-            return getattr(self._owner, name).why_not("namespace")  # type: ignore[no-any-return]  # a Capability
+            return self._owner.load(name).why_not("namespace")
         if name in DTYPE_NAMES or name in MADE_WITH:
-            return self._owner.creation.why_not(MADE_WITH.get(name, "dtype"))  # type: ignore[attr-defined, no-any-return]
-        return self._capability.why_not(name)  # type: ignore[union-attr, no-any-return]  # a Capability
+            return self._owner.load("creation").why_not(MADE_WITH.get(name, "dtype"))
+        capability = self._owner.load(self._extension or "maths")
+        return capability.why_not(name)
 
     def __dir__(self) -> list[str]:
         return [name for name in self._names if name in vars(self)]

@@ -43,9 +43,9 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
 
     - ``"allow"``.
     - ``"log"``: each copy is logged as a warning of the logger ``xdevice.transfers``.
-    - ``"forbid_implicit"``: a copy that the program did not ask for (``float(x)``, ``if x``,
-      ``print(x)``, ``.item()``, ``np.asarray(x)``, a mask as an index, …) raises `TransferError` at
-      its line.
+    - ``"forbid_implicit"``: a copy that the program did not ask for raises
+      `TransferError` at its line: ``float(x)``, ``if x``, ``print(x)``,
+      ``.item()``, ``np.asarray(x)``, a mask as an index, …
     - ``"forbid"``: every copy raises it.
 
     A forbidden copy is not made. A level holds for this thread or task and for
