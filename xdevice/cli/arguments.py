@@ -190,7 +190,9 @@ def _check_after_script(parser: Parser, word: str) -> None:
     if suggestion is None:
         return
     goes_before = (*_RUN_ONCE, *_WITH_WATCH_TRANSFERS, *_WITH_STAND_IN)
-    place = " before SCRIPT" if suggestion in goes_before else ""
+    place = ""
+    if suggestion in goes_before:
+        place = " before SCRIPT"
     question = f"did you mean {suggestion!r}{place}?"
     parser.exit(fail(f"unknown option {word!r}; {question} {for_the_script}"))
 
@@ -256,7 +258,9 @@ def _python_flags(words: Sequence[str]) -> int:
                 f"python -{min(ignored)} ignores the environment, which tells the script its "
                 "framework and its virtual GPUs; leave it out"
             )
-        number += 2 if flag["valued"] and not flag["value"] else 1
+        number += 1
+        if flag["valued"] and not flag["value"]:  # the value is the next word
+            number += 1
     return number
 
 
@@ -276,7 +280,9 @@ def _number_of_words(parser: Parser, option: str) -> int:
     """The number of words of the option with its value: 1 or 2."""
     if option == "--" or "=" in option or _has_joined_value(parser, option):
         return 1
-    return 2 if parser.takes_value(option) else 1
+    if parser.takes_value(option):
+        return 2
+    return 1
 
 
 def _has_joined_value(parser: Parser, option: str) -> bool:

@@ -32,9 +32,9 @@ def _complete_by(action: Any, completer: Any) -> None:
 def _frameworks(prefix: str, **_: Any) -> list[str]:
     from xdevice.framework.adapters import registered
 
-    before, comma, _last = prefix.rpartition(",")
-    named = before.split(",")
-    return [f"{before}{comma}{name}" for name in ("all", *registered()) if name not in named]
+    previous_names, comma, _last = prefix.rpartition(",")
+    names = [name for name in ("all", *registered()) if name not in previous_names.split(",")]
+    return [f"{previous_names}{comma}{name}" for name in names]
 
 
 def _experiments(**_: Any) -> list[str]:

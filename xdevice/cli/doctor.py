@@ -134,18 +134,24 @@ def _of_backend(backend: Answer, has_gpu: bool) -> Finding:
         return Finding(name, "wrong", f"{backend['status']}: {backend['error']}", cure)
     problem = backend["problem"]
     if problem:
-        state = "wrong" if problem["wrong"] else "note"
+        state = "note"
+        if problem["wrong"]:
+            state = "wrong"
         return Finding(name, state, problem["reason"], problem["cure"])
     gpu_names = [
         _name_of(device) for device in backend["devices"] if not device["device"].startswith("cpu")
     ]
-    ability = f"sees {', '.join(gpu_names)}" if gpu_names else "works on the CPU"
+    ability = "works on the CPU"
+    if gpu_names:
+        ability = f"sees {', '.join(gpu_names)}"
     return Finding(name, "good", f"{backend['version']} {ability}")
 
 
 def _name_of(device: Answer) -> str:
     name: str = device["device"]
-    return f"virtual {name}" if device.get("virtual") else name
+    if device.get("virtual"):
+        return f"virtual {name}"
+    return name
 
 
 def _of_missing(name: str, feature: Answer) -> Finding:

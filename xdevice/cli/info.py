@@ -15,7 +15,7 @@ from xdevice._version import __version__
 from xdevice.cli.probe import Answer, probe_all
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.kit.units import duration, size
-from xdevice.launcher.terminal import printable, table, write, write_json
+from xdevice.launcher.terminal import counted, printable, table, write, write_json
 from xdevice.machine import gpus, host, same_gpu
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _add_index_of_driver(backend: Answer, machine_gpus: list[Gpu]) -> None:
         if not device["device"].startswith("cpu"):
             uuid = device.get("uuid")
             indices = [gpu["index"] for gpu in machine_gpus if same_gpu(gpu["uuid"], uuid)]
-            device["machine_gpu"] = indices[0] if indices else None
+            device["machine_gpu"] = next(iter(indices), None)
 
 
 def _table_of_machine(machine: dict[str, Any]) -> Table:
@@ -69,7 +69,9 @@ def _table_of_machine(machine: dict[str, Any]) -> Table:
     for gpu in machine["gpus"]:
         name = gpu["name"] or f"{gpu['maker'].upper()} GPU"
         version = machine["drivers"].get(gpu["maker"])
-        driver = f"driver {version}" if version else "no known driver"
+        driver = "no known driver"
+        if version:
+            driver = f"driver {version}"
         memory = _with_free(gpu["total_memory"], gpu["free_memory"])
         new_table.add_row(f"GPU {gpu['index']}", f"{name}, {driver}", memory)
     if not machine["gpus"]:
@@ -83,14 +85,10 @@ def _table_of_machine(machine: dict[str, Any]) -> Table:
 def _about_cpu(cpu: dict[str, Any]) -> str:
     parts = [cpu["name"] or "unknown"]
     if cpu["cores"]:
-        parts.append(_counted(cpu["cores"], "core"))
+        parts.append(counted(cpu["cores"], "core"))
     if cpu["threads"]:
-        parts.append(_counted(cpu["threads"], "thread"))
+        parts.append(counted(cpu["threads"], "thread"))
     return ", ".join(parts)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _table_of_frameworks(backends: list[Answer]) -> Table:

@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -44,7 +44,9 @@ def main(options: argparse.Namespace) -> int:
             "--restarts is for a job on one host: the launchers of several hosts do not restart "
             "together; leave it out, and start all of them again"
         )
-    cores = _cores_of_processes(options.n) if options.pin else []
+    cores: Sequence[Sequence[int]] = ()
+    if options.pin:
+        cores = _cores_of_processes(options.n)
 
     def plan_of(attempt: int) -> Plan:
         """The plan of that attempt, which has its own ports and its own token."""
@@ -60,7 +62,9 @@ def main(options: argparse.Namespace) -> int:
             time_limit=options.time_limit,
         )
         _check_ports(plan)
-        return _with_logs(plan, options.log_dir) if options.log_dir else plan
+        if options.log_dir:
+            plan = _with_logs(plan, options.log_dir)
+        return plan
 
     return launch(plan_of, options.restarts)
 

@@ -52,9 +52,11 @@ def _nodes_of_options(options: argparse.Namespace) -> Nodes:
         raise ArgumentError(
             f"no node {node} among {count}; --node-rank counts from 0 to {count - 1}"
         )
-    address = options.master_addr
-    if not address:
-        address = hosts[0] if hosts else LOCALHOST
+    address = LOCALHOST
+    if options.master_addr:
+        address = options.master_addr
+    elif hosts:
+        address = hosts[0]
     check_ipv4(address, *hosts)
     return Nodes(count, node, address, options.master_port, hosts)
 

@@ -28,7 +28,9 @@ def near_miss(word: str, parser: Parser) -> str | None:
         if suffix != letters and not value and _is_value(suffix, parser, option):
             return f"{option} {suffix}"
     name_meant = _similar_name(letters, options)
-    return None if name_meant is None else options[name_meant]
+    if name_meant is None:
+        return None
+    return options[name_meant]
 
 
 def _letters(option: str) -> str:

@@ -88,7 +88,9 @@ def _with_devices(names: Sequence[str]) -> list[str]:
     names_without: set[str] = set()
     for report in reports:
         if report["status"] == "ok" and not report["devices"]:
-            reason = report["problem"]["reason"] if report["problem"] else "it has no device"
+            reason = "it has no device"
+            if report["problem"]:
+                reason = report["problem"]["reason"]
             print(f"xdevice: {report['name']} is left out: {reason}", file=sys.stderr)
             names_without.add(report["name"])
     return [name for name in names if name not in names_without]
@@ -186,8 +188,10 @@ def answer(question: Question) -> None:
     try:
         result = question(find(sys.argv[1]))
     except XDeviceError as error:
+        message = str(error)
         cause = error.__cause__
-        message = f"{type(cause).__name__}: {cause}" if cause else str(error)
+        if cause:
+            message = f"{type(cause).__name__}: {cause}"
         result = {"status": "broken", "error": message}
     json.dump(result, stdout)
     stdout.flush()

@@ -31,16 +31,18 @@ _LAUNCHERS = (
 @dataclass(frozen=True)
 class Program:
     words: list[str]  # the arguments of Python, or the command itself
-    shown: str  # its name in titles
+    title: str  # its name in messages
     file: Path | None = None  # the file whose imports tell which frameworks it uses
     is_command: bool = False  # not a Python program, though it may start some
 
     def run_by(self, python: str, flags: Sequence[str] = ()) -> list[str]:
-        return self.words if self.is_command else [python, *flags, *self.words]
+        if self.is_command:
+            return self.words
+        return [python, *flags, *self.words]
 
     @property
     def only_starts_others(self) -> bool:
-        return self.is_command or Path(self.shown).name in _LAUNCHERS
+        return self.is_command or Path(self.title).name in _LAUNCHERS
 
 
 def program_of(name: str, how: str = "") -> Program:
@@ -55,9 +57,10 @@ def program_of(name: str, how: str = "") -> Program:
         return _of_file(name)
     if (path / "__main__.py").is_file():
         return Program([name], name, path / "__main__.py")
-    command = shutil.which(name, path=search_path(sys.executable)) if path.name == name else None
-    if command is not None:
-        return Program([command], name, is_command=not _is_python(Path(command)))
+    if path.name == name:  # without a folder
+        command = shutil.which(name, path=search_path(sys.executable))
+        if command is not None:
+            return Program([command], name, is_command=not _is_python(Path(command)))
     raise ArgumentError(_nothing_to_run(name))
 
 
@@ -104,7 +107,9 @@ def _of_file(name: str) -> Program:
     if not is_shell_script and not has_interpreter and not first_bytes.startswith(_MACHINE_CODE):
         return Program([name], name, path)
     if not os.access(path, os.X_OK):
-        shell = path.suffix[1:] if path.suffix in (".zsh", ".fish") else "bash"
+        shell = "bash"
+        if path.suffix in (".zsh", ".fish"):
+            shell = path.suffix[1:]
         raise ArgumentError(
             f"{name!r} is not executable; type xdevice run {shell} {name}, or chmod +x {name}"
         )
@@ -112,7 +117,9 @@ def _of_file(name: str) -> Program:
         raise ArgumentError(
             f"{name!r} does not begin with #!/bin/bash or the like; type xdevice run bash {name}"
         )
-    command = name if os.path.dirname(name) else os.path.join(os.curdir, name)
+    command = name
+    if not os.path.dirname(name):
+        command = os.path.join(os.curdir, name)
     return Program([command], name, is_command=True)
 
 
@@ -130,8 +137,10 @@ def _is_python(path: Path) -> bool:
 def _nothing_to_run(name: str) -> str:
     path = Path(name)
     if path.is_dir():
-        scripts = ", ".join(sorted(file.name for file in path.glob("*.py"))[:3])
-        runnable = f"{scripts} in it" if scripts else "a folder with a __main__.py"
+        runnable = "a folder with a __main__.py"
+        scripts = sorted(file.name for file in path.glob("*.py"))
+        if scripts:
+            runnable = f"{', '.join(scripts[:3])} in it"
         return f"{name!r} is a folder, not a script, without a __main__.py; {runnable} can be run"
     folder = path.parent
     files: list[str] = []

@@ -22,7 +22,7 @@ from xdevice.errors import DeviceSpellingError
 from xdevice.kit.units import duration, size
 from xdevice.launcher.children import Child
 from xdevice.launcher.output_buffer import Line
-from xdevice.launcher.terminal import ending, printable, signal_name, table
+from xdevice.launcher.terminal import counted, ending, printable, signal_name, table
 
 COMPARED_LINES = 2000  # of each output; at worst, aligning two takes the square of this number
 
@@ -127,7 +127,9 @@ def rendered(report: Report) -> Iterator[RenderableType]:
         yield ""
         yield _unified(report)
     elif report.compared:
-        verb = "prints" if len(report.compared) == 1 else "print"
+        verb = "print"
+        if len(report.compared) == 1:
+            verb = "prints"
         yield Text(f"\n{report.names} {verb} nothing", style="bold")
     for run in report.runs:
         if run.child.status not in ("ok", "stopped"):
@@ -141,12 +143,16 @@ def _table(runs: list[Run]) -> Table:
     for run in runs:
         child = run.child
         if child.status == "ok":
-            name, result = Text(f"✓ {child.name}", style="green"), Text("exit 0", style="green")
+            name = Text(f"✓ {child.name}", style="green")
+            result = Text("exit 0", style="green")
         else:
-            name, result = Text(f"✗ {child.name}", style="red"), Text(ending(child), style="red")
-        has_started = child.seconds > 0
-        wall_time = duration(child.seconds) if has_started else "–"
-        peak_memory = size(child.peak_memory) if has_started else "–"
+            name = Text(f"✗ {child.name}", style="red")
+            result = Text(ending(child), style="red")
+        wall_time = "–"
+        peak_memory = "–"
+        if child.seconds > 0:  # it was started
+            wall_time = duration(child.seconds)
+            peak_memory = size(child.peak_memory)
         rows.add_row(name, result, wall_time, peak_memory)
     return rows
 
@@ -171,7 +177,8 @@ def _transcript_line(line: Line) -> Text:
 
 
 def _lines_are(number: int) -> str:
-    return "1 line is" if number == 1 else f"{number} lines are"
+    verb = "is" if number == 1 else "are"
+    return f"{counted(number, 'line')} {verb}"
 
 
 def _headline(report: Report) -> str:
@@ -180,8 +187,7 @@ def _headline(report: Report) -> str:
     if report.agree:
         return f"{report.names} agree"
     common = sum(isinstance(part, Same) for part in report.view)
-    different = len(report.view) - common
-    places = "1 place" if different == 1 else f"{different} places"
+    places = counted(len(report.view) - common, "place")
     return f"{report.names} differ in {places}; {_lines_are(common)} the same everywhere"
 
 
@@ -208,7 +214,8 @@ def _unified(report: Report) -> Table:
     view.add_column(overflow="fold")
     for part in report.view:
         if isinstance(part, Same):
-            view.add_row("", Text("≈" if part.close else "", style="dim"), Text(part.line))
+            sign = "≈" if part.close else ""
+            view.add_row("", Text(sign, style="dim"), Text(part.line))
             continue
         for i, group in enumerate(part.groups):
             style = _COLOURS[i % len(_COLOURS)]
@@ -266,7 +273,9 @@ def compare(
     numbering = _Numbering(tolerance)
     lines_of: dict[str, list[_Line]] = {}
     for name, output in outputs.items():
-        texts = output.removesuffix("\n").split("\n") if output else []
+        texts: list[str] = []
+        if output:
+            texts = output.removesuffix("\n").split("\n")
         if normalize:
             texts = [with_devices_spelled_alike(text) for text in texts]
         lines_of[name] = [_Line(numbering.number_of(text), text) for text in texts]
@@ -274,14 +283,14 @@ def compare(
     view: list[Same | Differ] = []
     for number in _common(numbers):
         lines_before: dict[str, list[_Line]] = {}
-        texts = []
+        common_texts: list[str] = []
         for name, lines in lines_of.items():
             position = next(i for i, line in enumerate(lines) if line.number == number)
-            texts.append(lines[position].text)
+            common_texts.append(lines[position].text)
             lines_before[name] = lines[:position]
             lines_of[name] = lines[position + 1 :]
         view += _between(lines_before)
-        view.append(Same(texts[0], close=len(set(texts)) > 1))
+        view.append(Same(common_texts[0], close=len(set(common_texts)) > 1))
     view += _between(lines_of)
     return view
 
@@ -393,4 +402,6 @@ def _respelled(token: str) -> str:
         if not bracket:
             return token
         return _respelled(head) + bracket + with_devices_spelled_alike(tail)
-    return str(device) if device.kind in _KINDS else token
+    if device.kind not in _KINDS:
+        return token
+    return str(device)

@@ -34,18 +34,21 @@ def main(options: argparse.Namespace) -> int:
         )
     if options.stand_in or options.watch_transfers:
         return _run_once(program, options)
-    names = _environments(options.backend) if options.env else probe.frameworks(options.backend)
+    if options.env:
+        names = _environments(options.backend)
+    else:
+        names = probe.frameworks(options.backend)
     if options.virtual_gpus and not options.env:
         provider().check_limits(names)
     pythons, failed, interrupted = _pythons(names, options)
     children = [_child(name, python, program, options) for name, python in pythons.items()]
     if not interrupted:
-        with Progress(program.shown, quiet=options.json) as progress:
+        with Progress(program.title, quiet=options.json) as progress:
             jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
             interrupted = run_all(children, jobs, options.timeout, progress)
     child_of = {child.name: child for child in (*children, *failed)}
     runs = [Run(child_of[name]) for name in names]
-    report = Report(program.shown, options.args, runs, options.tolerance, options.normalize)
+    report = Report(program.title, options.args, runs, options.tolerance, options.normalize)
     if options.json:
         write_json(as_json(report, interrupted is not None))
     else:
@@ -77,13 +80,15 @@ def _child(name: str, python: str, program: Program, options: argparse.Namespace
 
 def _path_for(program: Program, python: str) -> dict[str, str]:
     """The PATH with which a command starts the same Python; nothing for a Python program."""
-    return {"PATH": search_path(python)} if program.is_command else {}
+    if not program.is_command:
+        return {}
+    return {"PATH": search_path(python)}
 
 
 def _run_once(program: Program, options: argparse.Namespace) -> int:
     """Become the script's process: its output, signals and exit status are as without xdevice."""
     if options.watch_transfers and program.only_starts_others:
-        name = program.shown
+        name = program.title
         raise ArgumentError(
             f"{name!r} starts processes, and --watch-transfers watches one Python program; "
             f"type xdevice run --watch-transfers SCRIPT for what {name!r} starts"
@@ -143,8 +148,10 @@ def _pythons(names: Sequence[str], options: argparse.Namespace) -> _Pythons:
 
 def _environments(names: Sequence[str]) -> list[str]:
     """The frameworks named; without names, those that have a tox environment of their name here."""
-    default_only = [] if names else ["-d"]  # without the environments that run on request
-    environments = _ask_tox("list", "-q", "--no-desc", *default_only).split()
+    arguments = ["list", "-q", "--no-desc"]
+    if not names:
+        arguments.append("-d")  # without the environments that run on request
+    environments = _ask_tox(*arguments).split()
     listed = ", ".join(environments) or "none"
     if not names:
         chosen = [name for name in registered() if name in environments]
@@ -175,7 +182,9 @@ def _ask_tox(*arguments: str) -> str:
     if process.returncode == 0:
         return process.stdout
     lines = (process.stdout + process.stderr).strip().splitlines()
-    reason = lines[-1] if lines else f"exit {process.returncode}"
+    reason = f"exit {process.returncode}"
+    if lines:
+        reason = lines[-1]
     raise ArgumentError(
         f"tox fails in {str(Path.cwd())!r} ({reason}); tox list should show its environments"
     )

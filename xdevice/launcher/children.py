@@ -99,11 +99,15 @@ class Child:
     @property
     def newest(self) -> bytes:
         """The newest line of its output."""
-        return self._buffer.newest if self.status != "waiting" else b""
+        if self.status == "waiting":
+            return b""
+        return self._buffer.newest
 
     def printed(self) -> Printed:
         """What it has printed, in order; before `output`, which closes the files."""
-        return self._buffer.finish() if self._spools else Printed([], 0, [])
+        if not self._spools:  # it has not been started
+            return Printed([], 0, [])
+        return self._buffer.finish()
 
     def output(self) -> tuple[bytes, bytes, bool]:
         """The first bytes of stdout, the last of stderr, and whether stdout had more."""
@@ -139,8 +143,12 @@ class Child:
         if self.exit_status is None:
             self.exit_status = self._reap()
         if self.exit_status is not None:
-            own_status: Status = "ok" if self.exit_status == 0 else "failed"
-            self.status = self._stop_cause or own_status
+            if self._stop_cause:
+                self.status = self._stop_cause
+            elif self.exit_status == 0:
+                self.status = "ok"
+            else:
+                self.status = "failed"
 
     def _sample_memory(self) -> None:
         began = time.perf_counter()
@@ -161,7 +169,9 @@ class Child:
             return None
         self._tree.leader_ended(pid)
         self._process.returncode = os.waitstatus_to_exitcode(status)
-        peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        peak = usage.ru_maxrss
+        if sys.platform != "darwin":  # elsewhere it is in KiB
+            peak *= 1024
         if peak > self._inherited_peak:  # a lower peak cannot be told from the inherited one
             self.peak_memory = max(self.peak_memory or 0, peak)
         return self._process.returncode

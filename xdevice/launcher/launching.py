@@ -79,7 +79,9 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
 
 
 def _show(screen: Screen, text: str | bytes) -> None:
-    screen.show("err", text.encode() if isinstance(text, str) else text)
+    if isinstance(text, str):
+        text = text.encode()
+    screen.show("err", text)
 
 
 def _pause(group: WorkerGroup, seconds: float) -> Outcome | None:
@@ -134,7 +136,9 @@ def _after_failure(group: WorkerGroup) -> Outcome:
     if last_lines:
         stderr = b"the end of its stderr:\n" + last_lines
     text = f"xdevice: rank {worker.rank} {reason}; ".encode() + stderr
-    return Outcome(status if status > 0 else 128 - status, text)
+    if status < 0:  # a signal, for which shells add its number to 128
+        status = 128 - status
+    return Outcome(status, text)
 
 
 def _after_signal(number: int) -> Outcome:

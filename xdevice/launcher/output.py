@@ -35,7 +35,9 @@ class Lines:
         end = piece.rfind(b"\n") + 1
         if not end:
             self._incomplete += piece
-            return b"" if len(self._incomplete) < LONGEST else self.end()
+            if len(self._incomplete) < LONGEST:
+                return b""
+            return self.end()
         lines = self._incomplete + piece[: end - 1]
         self._incomplete = bytearray(piece[end:])
         return self._with_prefixes(bytes(lines))
@@ -44,7 +46,9 @@ class Lines:
         """The last line, if it did not end with a newline."""
         line = bytes(self._incomplete)
         self._incomplete = bytearray()
-        return self._with_prefixes(line) if line else b""
+        if not line:
+            return b""
+        return self._with_prefixes(line)
 
     def _with_prefixes(self, lines: bytes) -> bytes:
         return self._prefix + lines.replace(b"\n", b"\n" + self._prefix) + b"\n"
@@ -162,7 +166,11 @@ class Stream:
         self._tail += piece
         if len(self._tail) > 2 * KEPT:
             del self._tail[:-KEPT]
-        self._screen.show(self.name, self._lines.feed(piece) if piece else self._lines.end())
+        if piece:
+            lines = self._lines.feed(piece)
+        else:
+            lines = self._lines.end()
+        self._screen.show(self.name, lines)
         if self._log is not None:
             self._write(self._log, piece)
         return bool(piece)
@@ -182,7 +190,9 @@ class Stream:
     def last_lines(self, count: int) -> bytes:
         """The last lines that were printed, ended by a newline; empty if none were."""
         lines = bytes(self._tail[-KEPT:]).rstrip().split(b"\n")[-count:]
-        return b"\n".join(lines) + b"\n" if any(lines) else b""
+        if not any(lines):
+            return b""
+        return b"\n".join(lines) + b"\n"
 
     def close(self) -> None:
         self._screen.show(self.name, self._lines.end())

@@ -36,10 +36,13 @@ def console(stderr: bool = False) -> Console:
     """A console that writes colours and wraps lines only if it is a terminal."""
     stream = sys.stderr if stderr else sys.stdout
     is_terminal = stream.isatty()
+    width = None  # the terminal's
+    if not is_terminal:
+        width = _NO_WRAPPING
     return Console(
         file=stream,
         force_terminal=is_terminal,
-        width=None if is_terminal else _NO_WRAPPING,
+        width=width,
         highlight=False,
         markup=False,
         emoji=False,
@@ -68,6 +71,13 @@ def table(*headings: str, right: tuple[str, ...] = ()) -> Table:
     for heading in headings:
         new.add_column(heading, justify="right" if heading in right else "left", overflow="fold")
     return new
+
+
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: ``1 line``, ``2 lines``."""
+    if number == 1:
+        return f"1 {noun}"
+    return f"{number} {noun}s"
 
 
 def printable(text: str) -> str:
@@ -125,15 +135,19 @@ class Progress:
             was_reported_ended = due == math.inf
             if child.status == "waiting" or was_reported_ended:
                 continue
-            if child.ended or child.seconds >= due:
-                self._due[child.name] = math.inf if child.ended else child.seconds + PERIOD
+            if child.ended:
+                self._due[child.name] = math.inf
+                self._print_line(child)
+            elif child.seconds >= due:
+                self._due[child.name] = child.seconds + PERIOD
                 self._print_line(child)
 
     def _print_line(self, child: Child) -> None:
         text = f"{self._title}: {child.name} {ending(child)} ({duration(child.seconds)})"
-        newest = "" if child.ended else self._newest(child)
-        if newest:
-            text += f": {newest}"
+        if not child.ended:
+            newest = self._newest(child)
+            if newest:
+                text += f": {newest}"
         print(text, file=sys.stderr, flush=True)
 
     def _table(self, children: Sequence[Child], frame: int) -> Group:
@@ -145,13 +159,16 @@ class Progress:
         for child in children:
             sign = _SIGNS.get(child.status, "✗")
             newest = ""
+            seconds = ""
+            if child.status != "waiting":
+                seconds = f"{child.seconds:.1f} s"
             if child.status == "running":
                 sign = _SPINNER[frame % len(_SPINNER)]
                 newest = self._newest(child)
             rows.add_row(
                 f"{sign} {child.name}",
                 ending(child),
-                "" if child.status == "waiting" else f"{child.seconds:.1f} s",
+                seconds,
                 size(child.peak_memory),
                 Text(newest, style="dim"),
                 style=_STYLES.get(child.status, "red"),
@@ -176,7 +193,9 @@ def exit_text(status: int | None) -> str:
     """An exit status in words: ``exit 1``, ``killed by SIGSEGV``."""
     if status is None:
         return "never ran"
-    return f"exit {status}" if status >= 0 else f"killed by {signal_name(status)}"
+    if status < 0:
+        return f"killed by {signal_name(status)}"
+    return f"exit {status}"
 
 
 def signal_name(status: int | None) -> str | None:

@@ -159,7 +159,7 @@ class Coordinator(threading.Thread):
         self._peers_by_channel[channel] = peer
         channel.is_barrier = message["channel"] == "barrier"
         del self._unidentified[channel]
-        have_both_channels = all(len(known.channels) == 2 for known in self.peers.values())
+        have_both_channels = all(len(joined.channels) == 2 for joined in self.peers.values())
         if len(self.peers) == self.world_size and have_both_channels:
             self._begin()
         return peer
