@@ -49,10 +49,11 @@ QUESTIONS = (
     Question("xp.concat", "concat", "xp.concat([x, y])", 1.2, "array-api-compat"),
 )
 
-# Each statement sees its framework's public names, and as `here` the framework's own object for the
-# device. A tree is compared with the framework's move of one leaf after the other, from a flat list.
-# `wait` follows a copy, under every contender; without one, a copy on a GPU is followed by
-# `xdevice.synchronize`.
+# Each statement sees its framework's public names, and as `here` the
+# framework's own object for the device. A tree is compared with the
+# framework's move of one leaf after the other, from a flat list. `wait`
+# follows a copy, under every contender; without one, a copy on a GPU is
+# followed by `xdevice.synchronize`.
 NATIVE = {
     "torch": {
         "device_of": "x.device",

@@ -3,12 +3,13 @@
     python benchmarks/failures.py --backend torch,jax --rounds 3
     python benchmarks/failures.py --backend numpy --engine mpi
 
-The second command measures the engine that all frameworks share. The jobs are real ones, started
-with `xdevice launch`, and by default rank 1 fails. The figures are seconds from the failure, whose
-time the failing process prints, until the launcher ends, after all its processes; each is the
-median over the rounds. The timeout of 4 s is part of the figures of failures that only a timeout
-detects. A job that did not fail, or did not name the failed rank, has a `!` in the table, and the
-exit status is 1.
+The second command measures the engine that all frameworks share. The jobs are
+real ones, started with `xdevice launch`, and by default rank 1 fails. The
+figures are seconds from the failure, whose time the failing process prints,
+until the launcher ends, after all its processes; each is the median over the
+rounds. The timeout of 4 s is part of the figures of failures that only a
+timeout detects. A job that did not fail, or did not name the failed rank, has
+a `!` in the table, and the exit status is 1.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
     python benchmarks/import_time.py --rounds 31
 
-A round starts every interpreter once, in an order that is shuffled anew. The table has the time
-beyond that of the bare interpreter in the same round, as a ratio to it and in milliseconds: the
-median over the rounds, and half the distance between the quartiles. Each interpreter has been
-started once before, so that files are in the cache and bytecode is compiled. Install xdevice from a
+A round starts every interpreter once, in an order that is shuffled anew. The
+table has the time beyond that of the bare interpreter in the same round, as a
+ratio to it and in milliseconds: the median over the rounds, and half the
+distance between the quartiles. Each interpreter has been started once before,
+so that files are in the cache and bytecode is compiled. Install xdevice from a
 wheel: the finder of an editable install makes the bare interpreter slower.
 """
 

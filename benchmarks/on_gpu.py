@@ -4,15 +4,17 @@
     python benchmarks/on_gpu.py --out report --backend cupy
     python benchmarks/on_gpu.py --out report --virtual  # a rehearsal, on two virtual GPUs
 
-The script works from a checkout, without a network and without installing anything. It copies
-xdevice into a folder as its wheel would, unpacks the wheels of ``--wheels FOLDER`` beside it, and
-puts that folder on PYTHONPATH. Besides the frameworks and NumPy, only the tests need other
-packages, all pure Python: pytest, pluggy, iniconfig, packaging and pygments.
+The script works from a checkout, without a network and without installing
+anything. It copies xdevice into a folder as its wheel would, unpacks the
+wheels of ``--wheels FOLDER`` beside it, and puts that folder on PYTHONPATH.
+Besides the frameworks and NumPy, only the tests need other packages, all pure
+Python: pytest, pluggy, iniconfig, packaging and pygments.
 
-Each part is a process with a time limit, and no part starts after ``--minutes``. If a part crashes
-or runs out of time, the report has its results up to then. ``report.txt`` and ``report.json`` are
-written again after each part, and each part's output is a file beside them. The exit status is 1 if
-a part failed.
+Each part is a process with a time limit, and no part starts after
+``--minutes``. If a part crashes or runs out of time, the report has its
+results up to then. ``report.txt`` and ``report.json`` are written again after
+each part, and each part's output is a file beside them. The exit status is 1
+if a part failed.
 """
 
 from __future__ import annotations

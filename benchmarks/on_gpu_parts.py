@@ -2,8 +2,8 @@
 
     python benchmarks/on_gpu_parts.py PART FILE large|small BACKEND
 
-Each result is written at once to FILE as a line of JSON, so that the results of a process that
-crashes are kept.
+Each result is written at once to FILE as a line of JSON, so that the results
+of a process that crashes are kept.
 """
 
 from __future__ import annotations

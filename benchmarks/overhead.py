@@ -2,11 +2,13 @@
 
     python benchmarks/overhead.py --backend torch,numpy --rounds 101
 
-Everything runs in one process. A round times every contender once, for about a millisecond each, in
-a new random order, so that a disturbance of the machine affects all of them. The table shows the
-median over the rounds of the ratio to the native call in the same round, and half the distance
-between its quartiles. `timeit` compiles all statements into the same loop, with their names as
-globals and garbage collection off; the time of the empty loop is subtracted from each.
+Everything runs in one process. A round times every contender once, for about a
+millisecond each, in a new random order, so that a disturbance of the machine
+affects all of them. The table shows the median over the rounds of the ratio to
+the native call in the same round, and half the distance between its quartiles.
+`timeit` compiles all statements into the same loop, with their names as
+globals and garbage collection off; the time of the empty loop is subtracted
+from each.
 """
 
 from __future__ import annotations

@@ -7,18 +7,20 @@
     python benchmarks/scaling.py --model
         what 8, 64 and 1024 processes would cost
 
-The lesson's LeNet is trained with plain gradient descent on 64 images for each device or process,
-whose threads compute one operation at a time. One job of two processes, each on its own core, runs
-all contenders; so does one process with two devices. They take turns, in an order that is shuffled
-anew in each round. A ratio is the median of the rounds' ratios, with half the distance between the
-quartiles: a disturbance of the machine slows all contenders alike. CPU time is that of the first
-process; a process that waits takes none. Before the rounds each contender takes one step, and all
-must come to the same parameters.
+The lesson's LeNet is trained with plain gradient descent on 64 images for each
+device or process, whose threads compute one operation at a time. One job of
+two processes, each on its own core, runs all contenders; so does one process
+with two devices. They take turns, in an order that is shuffled anew in each
+round. A ratio is the median of the rounds' ratios, with half the distance
+between the quartiles: a disturbance of the machine slows all contenders alike.
+CPU time is that of the first process; a process that waits takes none. Before
+the rounds each contender takes one step, and all must come to the same
+parameters.
 
-"Apart" are two processes that do not communicate: the limit that the machine sets. In "1 process"
-the other process waits. "xdevice" trains the framework's own network, as "native" does; "lesson"
-trains the lesson's network, which is written with `namespace`. The frameworks' own ways are in
-scaling_native/.
+"Apart" are two processes that do not communicate: the limit that the machine
+sets. In "1 process" the other process waits. "xdevice" trains the framework's
+own network, as "native" does; "lesson" trains the lesson's network, which is
+written with `namespace`. The frameworks' own ways are in scaling_native/.
 """
 
 from __future__ import annotations

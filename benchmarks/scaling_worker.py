@@ -1,7 +1,7 @@
 """A process of `scaling.py`: ``scaling_worker.py processes|devices ROUNDS SECONDS FILE``.
 
-All contenders of a job take turns in the same processes, in a new random order in each round. Rank
-0 writes the measurements into the file.
+All contenders of a job take turns in the same processes, in a new random order
+in each round. Rank 0 writes the measurements into the file.
 """
 
 from __future__ import annotations

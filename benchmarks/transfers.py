@@ -3,10 +3,11 @@
     python benchmarks/transfers.py --backend torch,jax --rounds 11 --plot transfers.svg --markdown
     XDEVICE_VIRTUAL_BUS=16GB/s,10us python benchmarks/transfers.py --backend torch
 
-The last section measures the overhead of `watch_transfers`. The script uses a real GPU if there is
-one, else a virtual one, whose copies are copies in the host's memory. As in `overhead.py`, the
-contenders take turns in a new random order in each round. A ratio is the median over the rounds'
-ratios to the framework's own call, or to the contender that the section says.
+The last section measures the overhead of `watch_transfers`. The script uses a
+real GPU if there is one, else a virtual one, whose copies are copies in the
+host's memory. As in `overhead.py`, the contenders take turns in a new random
+order in each round. A ratio is the median over the rounds' ratios to the
+framework's own call, or to the contender that the section says.
 """
 
 from __future__ import annotations

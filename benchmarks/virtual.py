@@ -2,11 +2,12 @@
 
     OMP_NUM_THREADS=1 python benchmarks/virtual.py --backend torch,jax --rounds 101
 
-Each framework does the same work on its CPU and on a virtual GPU, outside and in a strict block.
-As in `overhead.py`, the contenders take turns of about a millisecond, in an order that is shuffled
-anew in each round, and a ratio is the median of the rounds' ratios. Virtual GPUs are backed by the
-host's memory and cores: the extra time is the cost of acting as a GPU. Under PyTorch two networks
-of its own layers are trained too (`parts/networks_torch.py`).
+Each framework does the same work on its CPU and on a virtual GPU, outside and
+in a strict block. As in `overhead.py`, the contenders take turns of about a
+millisecond, in an order that is shuffled anew in each round, and a ratio is
+the median of the rounds' ratios. Virtual GPUs are backed by the host's memory
+and cores: the extra time is the cost of acting as a GPU. Under PyTorch two
+networks of its own layers are trained too (`parts/networks_torch.py`).
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
 """What the barrier before a collective costs, by rank 0 and by the tree; the same processes do both by turns.
 
-``table`` is what ``scaling.py --barrier`` prints. Up to 64 processes are real ones, forked from this one, with a
-`Membership` each. Of more, 16 real ones stand for all: each speaks the protocol for its ranks, one after the other, in
-one thread. There the stand-ins' own writing and reading takes most of both times, so their ratio understates the
-gain, and rank 0's part is shown by itself. Hosts are addresses of loopback.
+``table`` is what ``scaling.py --barrier`` prints. Up to 64 processes are real
+ones, forked from this one, with a `Membership` each. Of more, 16 real ones
+stand for all: each speaks the protocol for its ranks, one after the other, in
+one thread. There the stand-ins' own writing and reading takes most of both
+times, so their ratio understates the gain, and rank 0's part is shown by
+itself. Hosts are addresses of loopback.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ def barrier(processes: int, network: Network = TEN_GIGABIT) -> float:
 def ring(processes: int, size: float, network: Network = TEN_GIGABIT) -> float:
     """Seconds of an all-reduce in which each sends to the next: gloo, NCCL and TensorFlow.
 
-    In 2 (n - 1) rounds every process sends 1 / n of the bytes (Patarasu and Yuan 2009, doi 10.1016/j.jpdc.2008.09.002).
+    In 2 (n - 1) rounds every process sends 1 / n of the bytes (Patarasu and
+    Yuan 2009, doi 10.1016/j.jpdc.2008.09.002).
     """
     rounds = 2 * (processes - 1)
     return rounds * (size / processes / network.bandwidth + network.latency)

@@ -31,8 +31,8 @@ def devices(task: Task) -> Training:
 class _Named(mx.kv.KVStore):
     """A second owner of the store that is there: a process can have one that is distributed.
 
-    Its keys are words, and the Trainer's are numbers, which one store does not take both. Its servers know no
-    optimizer, so the workers do the step.
+    Its keys are words, and the Trainer's are numbers, which one store does not
+    take both. Its servers know no optimizer, so the workers do the step.
     """
 
     def __del__(self) -> None:
@@ -56,8 +56,9 @@ def _training(contexts: list[Any], store: Any, task: Task) -> Training:
         by_name, "sgd", {"learning_rate": task.rate}, kvstore=store, update_on_kvstore=False
     )
     if isinstance(store, mx.kv.KVStore):
-        # else the first step asks for the weights and sends gradients to the same keys at once, and now and then a
-        # process gets the gradients' sum for its weights (MXNet 1.9.1)
+        # else the first step asks for the weights and sends gradients to the
+        # same keys at once, and now and then a process gets the gradients' sum
+        # for its weights (MXNet 1.9.1)
         trainer._init_kvstore()
         trainer._init_params()
         mx.nd.waitall()

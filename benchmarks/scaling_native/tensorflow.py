@@ -97,7 +97,8 @@ def loss(p: dict[str, Any], x: Any, labels: Any) -> Any:
     return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels[:, 0], scores))
 
 
-# The images have the course's order of axes, channels before rows; TensorFlow's CPU wants them last.
+# The images have the course's order of axes, channels before rows;
+# TensorFlow's CPU wants them last.
 
 
 def _convolved(x: Any, weight: Any, bias: Any) -> Any:

@@ -141,8 +141,9 @@ def _parse_around_script(parser: Parser, words: list[str], script: int) -> argpa
     script_arguments: list[str] = []
     if "--" in words:
         cut = words.index("--")
-        # The first word after -- may be SCRIPT itself. If SCRIPT stands before --, argparse returns
-        # this word as unknown, and it goes to the script all the same.
+        # The first word after -- may be SCRIPT itself. If SCRIPT stands before
+        # --, argparse returns this word as unknown, and it goes to the script
+        # all the same.
         end = cut + 1
         if end < len(words) and not words[end].startswith("-"):
             end += 1

@@ -34,7 +34,8 @@ class Panel(NamedTuple):
 def plot(results: Sequence[Answer], file: Path, *, dark: bool) -> Iterator[Path]:
     """Draw one picture for each experiment, and return the files.
 
-    A single picture is ``file`` itself. Several have the experiment's name behind the file's stem.
+    A single picture is ``file`` itself. Several have the experiment's name
+    behind the file's stem.
     """
     import matplotlib
 

@@ -1,7 +1,7 @@
 """What a shell offers after TAB: commands, options, their values, frameworks, experiments, files.
 
-`register-python-argcomplete xdevice` prints the function of the shell, which starts the command
-with ``_ARGCOMPLETE``.
+`register-python-argcomplete xdevice` prints the function of the shell, which
+starts the command with ``_ARGCOMPLETE``.
 """
 
 from collections.abc import Mapping

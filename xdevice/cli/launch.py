@@ -100,7 +100,8 @@ def _threads_of_a_process(processes: int) -> int:
 def _port(options: argparse.Namespace, nodes: Nodes, attempt: int) -> int:
     """The first port of that attempt.
 
-    Each attempt has its own ports, because the system may not free the last attempt's at once.
+    Each attempt has its own ports, because the system may not free the last
+    attempt's at once.
     """
     ports_per_attempt = block_size(nodes.count * options.n)
     if nodes.port is None:

@@ -12,8 +12,8 @@ from xdevice.errors import ArgumentError
 def token_of(nodes: Nodes, token_file: Path | None) -> str:
     """The job's token from the file, else from the environment; else a new one, if that is enough.
 
-    On one host it is enough. On several hosts the launcher of node 0 prints a new token, and the
-    user gives it to the other launchers.
+    On one host it is enough. On several hosts the launcher of node 0 prints a
+    new token, and the user gives it to the other launchers.
     """
     if token_file is not None:
         return token_in(token_file)

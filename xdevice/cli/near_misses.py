@@ -1,6 +1,7 @@
 """Misspelt options of ``xdevice run`` among the script's own options, after SCRIPT.
 
-What is not an option of xdevice goes to the script, so a misspelt option would be ignored silently.
+What is not an option of xdevice goes to the script, so a misspelt option would
+be ignored silently.
 """
 
 from collections.abc import Collection

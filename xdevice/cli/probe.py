@@ -1,7 +1,7 @@
 """Asking a framework what it has, in a process of its own: it may crash, hang or print.
 
-The process that answers needs neither rich nor psutil. Nor does `ask_one`, which waits for one
-answer.
+The process that answers needs neither rich nor psutil. Nor does `ask_one`,
+which waits for one answer.
 """
 
 from __future__ import annotations

@@ -87,7 +87,8 @@ def imported_by(file: Path) -> list[str]:
 
 def _check_module(name: str) -> None:
     package = name.partition(".")[0]
-    # python -m looks in the present folder, too, and asks the hooks of editable installs
+    # python -m looks in the present folder, too, and asks the hooks of
+    # editable installs
     if PathFinder.find_spec(package, [os.getcwd(), *sys.path]) or find_spec(package):
         return
     raise ArgumentError(f"no module {package!r} here; without -m a script is given by its path")

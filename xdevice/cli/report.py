@@ -1,7 +1,7 @@
 """The result of a run, as tables and as JSON, and where outputs differ.
 
-Two lines are equal if their words are equal and their numbers are within a tolerance. Integers are
-compared exactly.
+Two lines are equal if their words are equal and their numbers are within a
+tolerance. Integers are compared exactly.
 """
 
 import math

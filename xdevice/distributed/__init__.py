@@ -7,8 +7,9 @@ A script that runs by itself runs under ``xdevice launch -n 4`` too::
     with distributed.process_group():
         gradients = distributed.all_reduce(gradients, op="mean")
 
-Nothing in it hangs. If a process is killed, frozen or missing, raises, or makes other calls than
-the others, the job ends with an error that names its rank.
+Nothing in it hangs. If a process is killed, frozen or missing, raises, or
+makes other calls than the others, the job ends with an error that names its
+rank.
 """
 
 from xdevice.distributed.failures import PEER_FAILED

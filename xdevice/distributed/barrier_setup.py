@@ -21,7 +21,8 @@ from xdevice.distributed.rendezvous.ports import listening
 from xdevice.distributed.tree_barrier import Follower, Leader, Pipes
 from xdevice.errors import XDeviceError
 
-# Leaders below one leader, which reads from them one after the other. Fewer make the tree deeper.
+# Leaders below one leader, which reads from them one after the other. Fewer
+# make the tree deeper.
 FANOUT = 8
 
 Offer: TypeAlias = dict[str, Any]
@@ -51,7 +52,8 @@ def position_of(rank: int, job: Job) -> Position:
 class BarrierSetup:
     """One process's part of the setup.
 
-    First each process makes an offer to the others, then it makes its node from what they offer.
+    First each process makes an offer to the others, then it makes its node
+    from what they offer.
     """
 
     def __init__(self, info: ProcessInfo, job: Job, channel: int) -> None:

@@ -1,9 +1,10 @@
 """The barrier before each collective, so that an engine never runs while a process is missing.
 
-If they can, the processes use a tree barrier, and the coordinator hears nothing of it as long as
-all goes well. A process that has waited for longer than usual tells the coordinator, which starts
-its clock then and says which rank is late. The coordinator lets the processes in itself if there
-are no pipes, if the processes call different collectives, and at the end of the job.
+If they can, the processes use a tree barrier, and the coordinator hears
+nothing of it as long as all goes well. A process that has waited for longer
+than usual tells the coordinator, which starts its clock then and says which
+rank is late. The coordinator lets the processes in itself if there are no
+pipes, if the processes call different collectives, and at the end of the job.
 """
 
 from collections.abc import Callable
@@ -24,7 +25,8 @@ from xdevice.distributed.tree_barrier import (
     Wait,
 )
 
-# Seconds after which a process tells the coordinator that it waits: before the coordinator asks.
+# Seconds after which a process tells the coordinator that it waits: before the
+# coordinator asks.
 PATIENCE = ANSWER / 3
 
 Answer: TypeAlias = dict[str, Any] | None

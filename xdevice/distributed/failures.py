@@ -1,7 +1,7 @@
 """How long processes wait for each other, and the errors after another process has failed.
 
-Times are in seconds. Each is derived from those that it must exceed. The timeouts that a user
-chooses are added to these.
+Times are in seconds. Each is derived from those that it must exceed. The
+timeouts that a user chooses are added to these.
 """
 
 import os
@@ -18,10 +18,12 @@ PEER_FAILED = 75
 # Bytes per second. A transfer at this rate has not failed, however long it takes.
 WORST_BANDWIDTH = 10e6
 
-# For a process to say where it is. The only chosen number: a busy host takes a second at most.
+# For a process to say where it is. The only chosen number: a busy host takes a
+# second at most.
 ANSWER = 1.5
 
-# For rank 0 to tell the others that a process has raised: rank 0 may be waiting for answers.
+# For rank 0 to tell the others that a process has raised: rank 0 may be
+# waiting for answers.
 REPORT = ANSWER + 0.5
 
 # For rank 0 to name the failed rank after a timeout: it asks every process and waits.
@@ -30,10 +32,12 @@ DIAGNOSIS = 2 * ANSWER
 # In a barrier, beyond the timeout: rank 0 starts its clock later if it is busy.
 BARRIER_MARGIN = DIAGNOSIS + 2 * ANSWER
 
-# For an engine to return by itself once a process has failed. The diagnosis comes first.
+# For an engine to return by itself once a process has failed. The diagnosis
+# comes first.
 LEAVING = DIAGNOSIS
 
-# For the launcher to wait for the failed process, after others have ended because of it.
+# For the launcher to wait for the failed process, after others have ended
+# because of it.
 SETTLING = LEAVING + 1
 
 # Between SIGTERM and SIGKILL: a process in an engine leaves it before it is killed.
@@ -42,7 +46,8 @@ TERMINATION = LEAVING
 # For frameworks to end in a failed process. By then a launcher has asked it to stop.
 LAST_RESORT = 2 * SETTLING + 2
 
-# For a process to end by SIGKILL. After that, one that hangs in a system call is left alone.
+# For a process to end by SIGKILL. After that, one that hangs in a system call
+# is left alone.
 UNKILLABLE = LAST_RESORT
 
 # For a connection to authenticate itself, and as long again to send its join message.
@@ -66,8 +71,9 @@ class Work:
 class FailedWork:
     """Work in which the engine has raised, and its error as text.
 
-    An engine that raises after the timeout has waited for other processes, or for the network. One
-    that raises earlier has failed itself, or has noticed a process that has gone.
+    An engine that raises after the timeout has waited for other processes, or
+    for the network. One that raises earlier has failed itself, or has noticed
+    a process that has gone.
     """
 
     work: Work
@@ -101,8 +107,8 @@ def undiagnosed(info: ProcessInfo, work: Work) -> DistributedError:
 def exit_after_failed_rank(info: ProcessInfo) -> NoReturn:
     """End this process after the one that failed.
 
-    Other launchers take the first process that ends for the one that failed, and end the others
-    then.
+    Other launchers take the first process that ends for the one that failed,
+    and end the others then.
     """
     if info.launcher != OUR_LAUNCHER:
         time.sleep(LEAVING)

@@ -1,8 +1,8 @@
 """The group that this process belongs to, from `init` to `shutdown` or to the end of the process.
 
-The engine of a process that fails would wait for the other processes at exit, and they for it. So
-an at-exit handler tells the others of the failure, and ends this process if its frameworks take too
-long.
+The engine of a process that fails would wait for the other processes at exit,
+and they for it. So an at-exit handler tells the others of the failure, and
+ends this process if its frameworks take too long.
 """
 
 import atexit
@@ -112,10 +112,11 @@ def rank() -> int:
     Raises
     ------
     ArgumentError
-        The launcher's variables contradict each other, or are not numbers. `local_rank` and
-        `world_size` raise the same errors.
+        The launcher's variables contradict each other, or are not numbers.
+        `local_rank` and `world_size` raise the same errors.
     DistributedError
-        The launcher's variables do not tell the world size, the local rank, or where rank 0 is.
+        The launcher's variables do not tell the world size, the local rank, or
+        where rank 0 is.
 
     Examples
     --------
@@ -282,8 +283,8 @@ def _exit_late() -> None:
 def _at_exit() -> None:
     """Tell the others that this process ends, and end it even if a framework waits for ever.
 
-    Handlers that were registered later have run already; those of the frameworks run after this
-    one.
+    Handlers that were registered later have run already; those of the
+    frameworks run after this one.
     """
     membership = state.membership
     if not state.broken:

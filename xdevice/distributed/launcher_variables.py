@@ -1,7 +1,8 @@
 """The variables that launchers set: which process of a job this is, or which of its hosts.
 
-Each launcher is recognized by variables that no other one sets. `process_info_in` is for a process
-of the job, `nodes_in` for an ``xdevice launch`` that another program has started on each host.
+Each launcher is recognized by variables that no other one sets.
+`process_info_in` is for a process of the job, `nodes_in` for an ``xdevice
+launch`` that another program has started on each host.
 """
 
 import os
@@ -39,10 +40,10 @@ class Nodes:
 def process_info_in(env: Environment) -> ProcessInfo:
     """This process, from the variables of the first launcher that is recognized.
 
-    ``XDEVICE_MASTER_ADDR``, ``XDEVICE_MASTER_PORT`` and ``XDEVICE_LOCAL_RANK`` override the
-    launcher's variables. `ArgumentError`: variables contradict each other, or are not numbers.
-    `DistributedError`: the launcher does not tell the world size, the local rank, or where rank 0
-    is.
+    ``XDEVICE_MASTER_ADDR``, ``XDEVICE_MASTER_PORT`` and ``XDEVICE_LOCAL_RANK``
+    override the launcher's variables. `ArgumentError`: variables contradict
+    each other, or are not numbers. `DistributedError`: the launcher does not
+    tell the world size, the local rank, or where rank 0 is.
     """
     variables = _recognized(_LAUNCHERS, env)
     if variables is None:
@@ -272,7 +273,8 @@ def _process_info(
 def _port_beside_store(env: Environment, prefix: str) -> int:
     """A port for jobs of torchrun: its own store listens at MASTER_PORT.
 
-    The ports next to that one may belong to any program, so this one is derived from the address.
+    The ports next to that one may belong to any program, so this one is
+    derived from the address.
     """
     port = env.get(f"{prefix}MASTER_PORT", "")
     if not port:
@@ -331,8 +333,8 @@ _SLURM_STEP = (
     "SLURM_STEP_NODELIST",
 )
 
-# By the variables that each sets. A batch script outside srun is a single process, and its launcher
-# is one.
+# By the variables that each sets. A batch script outside srun is a single
+# process, and its launcher is one.
 _NODES: dict[tuple[str, ...], Callable[[Environment], Nodes]] = {
     ("SKYPILOT_NODE_RANK", "SKYPILOT_NUM_NODES"): _skypilot_nodes,
     ("PET_NNODES", "PET_NODE_RANK"): _kubeflow_nodes,

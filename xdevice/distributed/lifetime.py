@@ -16,7 +16,8 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.kit.loopback import HOW_TO_TRUST, is_loopback
 
-# Processes that this one has been: an engine may keep the ports of a job for its next group.
+# Processes that this one has been: an engine may keep the ports of a job for
+# its next group.
 _joined: set[ProcessInfo] = set()
 
 
@@ -34,46 +35,52 @@ def init(  # noqa: PLR0913  (five of them say which process this is)
 ) -> None:
     """Join the other processes of a job that ``xdevice launch`` or another launcher has started.
 
-    Returns when all processes have joined and the engine runs. Without a launcher it starts
-    nothing. Call it before the framework makes its first tensor: some engines can only be started
-    then.
+    Returns when all processes have joined and the engine runs. Without a
+    launcher it starts nothing. Call it before the framework makes its first
+    tensor: some engines can only be started then.
 
     Parameters
     ----------
     timeout
-        Seconds to wait for the others, here and in every collective; ``XDEVICE_TIMEOUT``, else 120.
+        Seconds to wait for the others, here and in every collective;
+        ``XDEVICE_TIMEOUT``, else 120.
     start
         Seconds to wait for the others here; ``timeout`` if not given.
     engine
-        ``"native"``, the chosen framework's own, or ``"mpi"``, which works on the CPU under all;
-        ``XDEVICE_ENGINE``, else ``"native"``.
+        ``"native"``, the chosen framework's own, or ``"mpi"``, which works on
+        the CPU under all; ``XDEVICE_ENGINE``, else ``"native"``.
     rank, world_size, address
-        Which process this is, if no launcher tells it, for example in a Dask worker or a Ray actor.
-        ``rank`` is its number from 0, ``world_size`` the number of processes, and ``address`` where
-        they meet, as in ``"10.0.0.1:29400"``: rank 0's host, and the first of
-        ``3 + 2 * world_size`` ports. Give all three or none.
+        Which process this is, if no launcher tells it, for example in a Dask
+        worker or a Ray actor. ``rank`` is its number from 0, ``world_size``
+        the number of processes, and ``address`` where they meet, as in
+        ``"10.0.0.1:29400"``: rank 0's host, and the first of ``3 + 2 *
+        world_size`` ports. Give all three or none.
     local_rank
-        This process's number on its host, from 0. On one host it is the rank, if not given.
+        This process's number on its host, from 0. On one host it is the rank,
+        if not given.
     token
-        The job's secret, the same for all processes; ``XDEVICE_TOKEN``, else on one host a file
-        that only this user can read.
+        The job's secret, the same for all processes; ``XDEVICE_TOKEN``, else
+        on one host a file that only this user can read.
     trust_network
-        Whether the engine may listen where any process can connect to it. A job of several hosts
-        needs it. On one host, engines that use shared memory otherwise listen if it is True;
-        ``XDEVICE_TRUST_NETWORK``, else False.
+        Whether the engine may listen where any process can connect to it. A
+        job of several hosts needs it. On one host, engines that use shared
+        memory otherwise listen if it is True; ``XDEVICE_TRUST_NETWORK``, else
+        False.
 
     Raises
     ------
     DistributedTimeoutError
         Not all processes came in time; the missing ranks are named.
     DistributedError
-        Two processes have the same rank, world sizes differ, a port is taken, the engine does not
-        start, the job spans hosts without ``trust_network``, or this process is in a group already.
+        Two processes have the same rank, world sizes differ, a port is taken,
+        the engine does not start, the job spans hosts without
+        ``trust_network``, or this process is in a group already.
     NotSupportedError
         The framework has no engine.
     ArgumentError
-        The engine does not exist, ``rank``, ``world_size`` or ``address`` is missing, or
-        contradicts the launcher's variables, or these contradict each other.
+        The engine does not exist, ``rank``, ``world_size`` or ``address`` is
+        missing, or contradicts the launcher's variables, or these contradict
+        each other.
 
     Examples
     --------
@@ -103,7 +110,8 @@ def init(  # noqa: PLR0913  (five of them say which process this is)
 class process_group(InitOptions):  # noqa: N801  (reads as what it opens: `with process_group():`)
     """A ``with`` block between `init` and `shutdown`; parameters and errors are theirs.
 
-    If the block raises, the other processes raise `DistributedError` with this one's rank.
+    If the block raises, the other processes raise `DistributedError` with this
+    one's rank.
 
     Examples
     --------

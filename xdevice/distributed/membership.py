@@ -34,8 +34,9 @@ _LONGEST_ERROR = 2000  # characters of an error that the other processes are sen
 class Membership:
     """What a process has from joining the job to leaving it.
 
-    The main thread enters collectives and works in the engine. Meanwhile the watchdog thread reads
-    the control channel, by which rank 0 reports failures and asks where this process is.
+    The main thread enters collectives and works in the engine. Meanwhile the
+    watchdog thread reads the control channel, by which rank 0 reports failures
+    and asks where this process is.
     """
 
     def __init__(self, info: ProcessInfo, timeout: float, agreed: dict[str, Any]) -> None:
@@ -90,7 +91,8 @@ class Membership:
             )
             self.fail(error_of_rank(message, 0, late=True))
         except BaseException as error:
-            # After Ctrl-C the answer may still come. The next collective would take it for its own.
+            # After Ctrl-C the answer may still come. The next collective would
+            # take it for its own.
             self._interrupt(error)
             raise
         else:
@@ -142,7 +144,8 @@ class Membership:
             self._control.send(**self._whereabouts())
         if not self._failure_is_known.wait(failures.LEAVING):
             if work is not None and is_timed_out:
-                # Another process is the reason, and rank 0 finds out which; or it is rank 0 itself.
+                # Another process is the reason, and rank 0 finds out which; or
+                # it is rank 0 itself.
                 self._control.send(stuck=True, **self._whereabouts())
                 if not self._failure_is_known.wait(failures.DIAGNOSIS) and self.info.rank:
                     self.fail(undiagnosed(self.info, work))
@@ -302,8 +305,8 @@ class Membership:
     def _exit(self, error: BaseException | None) -> NoReturn:
         """End the process: its main thread is in an engine that does not return."""
         with suppress(RuntimeError):  # no more threads
-            # In a thread of its own, because printing may never return: stderr may be a full pipe,
-            # or locked by another thread.
+            # In a thread of its own, because printing may never return: stderr
+            # may be a full pipe, or locked by another thread.
             printing = threading.Thread(target=_print_error, args=(error,), daemon=True)
             printing.start()
             printing.join(failures.ANSWER)

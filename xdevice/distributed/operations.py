@@ -28,27 +28,29 @@ Action: TypeAlias = Callable[[Engine, Vector], list[Vector]]
 def all_reduce(tree: Any, op: str = "sum") -> Any:
     """The tree with each tensor reduced over all processes: new tensors, on the same devices.
 
-    `xdevice.all_reduce` reduces over the devices of this process: it takes a list, with a tensor of
-    each device.
+    `xdevice.all_reduce` reduces over the devices of this process: it takes a
+    list, with a tensor of each device.
 
-    Every process gives a tree of the same structure, shapes and dtypes, which travels as one vector
-    per dtype and device. Returns when the result is there. Gradients do not flow through: reduce
-    gradients, outside the function that is differentiated.
+    Every process gives a tree of the same structure, shapes and dtypes, which
+    travels as one vector per dtype and device. Returns when the result is
+    there. Gradients do not flow through: reduce gradients, outside the
+    function that is differentiated.
 
     Parameters
     ----------
     tree
-        A tensor, or nested containers of tensors. ``None`` and strings in it pass through.
+        A tensor, or nested containers of tensors. ``None`` and strings in it
+        pass through.
     op
-        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A NaN in any process is a NaN in the result.
-        The mean of equal numbers is that number; for it, other numbers of processes than 2 and 4
-        add up float32 in float64.
+        ``"sum"``, ``"mean"``, ``"max"`` or ``"min"``. A NaN in any process is
+        a NaN in the result. The mean of equal numbers is that number; for it,
+        other numbers of processes than 2 and 4 add up float32 in float64.
 
     Raises
     ------
     DistributedError
-        Another process calls another collective, gives other shapes, has failed or has gone: its
-        rank is named.
+        Another process calls another collective, gives other shapes, has
+        failed or has gone: its rank is named.
     DistributedTimeoutError
         Another process did not come in time.
     ArgumentTypeError
@@ -76,8 +78,8 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
 def broadcast(tree: Any, root: int = 0) -> Any:
     """The tree of the process with rank ``root``: new tensors, on the devices of this process.
 
-    Every process gives a tree of the same structure, shapes and dtypes; what is in it counts only
-    on ``root``. Other errors are those of `all_reduce`.
+    Every process gives a tree of the same structure, shapes and dtypes; what
+    is in it counts only on ``root``. Other errors are those of `all_reduce`.
 
     Raises
     ------
@@ -105,8 +107,8 @@ def broadcast(tree: Any, root: int = 0) -> Any:
 def all_gather(tree: Any) -> list[Any]:
     """The trees of all processes, in the order of ranks: new tensors, on this process's devices.
 
-    Every process gives a tree of the same structure, shapes and dtypes. Errors are those of
-    `all_reduce`.
+    Every process gives a tree of the same structure, shapes and dtypes. Errors
+    are those of `all_reduce`.
 
     Examples
     --------
@@ -148,7 +150,8 @@ def _collective(
 ) -> list[Any]:
     """The trees that the collective makes of this tree, as many as ``copies``.
 
-    ``action`` lets an engine make that many vectors of one. ``op`` is given if it reduces.
+    ``action`` lets an engine make that many vectors of one. ``op`` is given if
+    it reduces.
     """
     group = current()
     flat = flatten(tree)

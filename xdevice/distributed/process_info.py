@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from xdevice.errors import ArgumentError
 
-# Ports that are derived from a job's name. The system gives higher ones to connections at random.
+# Ports that are derived from a job's name. The system gives higher ones to
+# connections at random.
 FIRST_PORT = 20_000
 PORTS = 10_000
 

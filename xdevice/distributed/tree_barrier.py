@@ -1,16 +1,18 @@
 """The tree barrier: processes agree to enter a collective without rank 0's coordinator.
 
-Each process asks the leader of its host. A leader waits for all processes of its host and for all
-leaders below it, and then asks the leader above. The root, rank 0, answers, and the answer goes
-down the same way. A request is the number of the collective and a digest of the call; a leader
-sends one for its subtree. If two requests differ, the root answers that all are to ask the
-coordinator, which says which rank is wrong. The coordinator also finds out who is late or has gone:
-see `Wait`.
+Each process asks the leader of its host. A leader waits for all processes of
+its host and for all leaders below it, and then asks the leader above. The
+root, rank 0, answers, and the answer goes down the same way. A request is the
+number of the collective and a digest of the call; a leader sends one for its
+subtree. If two requests differ, the root answers that all are to ask the
+coordinator, which says which rank is wrong. The coordinator also finds out who
+is late or has gone: see `Wait`.
 
-Within a host the processes use pipes. The leader makes three, and the others open them through
-``/proc``, which admits only processes of the same user: no file is made. Each process writes one
-record for each collective into the first pipe, and reads one byte from one of the other two. Odd
-and even collectives have one pipe each; otherwise a fast process would take a slow one's byte.
+Within a host the processes use pipes. The leader makes three, and the others
+open them through ``/proc``, which admits only processes of the same user: no
+file is made. Each process writes one record for each collective into the first
+pipe, and reads one byte from one of the other two. Odd and even collectives
+have one pipe each; otherwise a fast process would take a slow one's byte.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ MISMATCH = bytes(16)  # in place of a digest: the processes below do not make th
 ENTER = b"+"
 ASK_RANK_0 = b"?"
 
-# Of a host: the records and bytes of so many fit into the 64 KiB of a pipe, so no write blocks.
+# Of a host: the records and bytes of so many fit into the 64 KiB of a pipe, so
+# no write blocks.
 MAX_PROCESSES = 2048
 
 
@@ -78,8 +81,8 @@ class Pipes:
             undo.callback(_close, descriptors)
             for number, inode in zip(offer["pipes"], offer["inodes"], strict=True):
                 path = f"/proc/{offer['pid']:d}/fd/{number:d}"
-                # Read-write: opening does not wait for the other end, and when the leader ends
-                # there is no end of file.
+                # Read-write: opening does not wait for the other end, and when
+                # the leader ends there is no end of file.
                 descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
                 descriptors.append(descriptor)
                 if os.fstat(descriptor).st_ino != inode:
@@ -106,8 +109,9 @@ class InterruptedByRank0Error(Exception):
 class Wait:
     """One wait for the tree, with rank 0's ``channel`` beside it.
 
-    After ``patience`` seconds it calls ``tell_rank_0`` and goes on; after ``timeout`` seconds it
-    raises. The root calls ``all_have_asked`` before any other process can go on.
+    After ``patience`` seconds it calls ``tell_rank_0`` and goes on; after
+    ``timeout`` seconds it raises. The root calls ``all_have_asked`` before any
+    other process can go on.
     """
 
     def __init__(
@@ -129,7 +133,8 @@ class Wait:
     def ready(self, poll: select.poll) -> list[int]:
         """The descriptors that can be read.
 
-        `InterruptedByRank0Error`: rank 0 has sent a message. `TimeoutError`: the wait is over.
+        `InterruptedByRank0Error`: rank 0 has sent a message. `TimeoutError`:
+        the wait is over.
         """
         while True:
             end = self._deadline if self.has_told_rank_0 else self._tell_at
@@ -171,9 +176,9 @@ class Follower:
 class Leader:
     """The first process of its host.
 
-    It collects the requests of its host and of the leaders below, and passes the answer on to them.
-    ``parents`` is the connection to the leader above; it is empty at the root, which decides
-    itself.
+    It collects the requests of its host and of the leaders below, and passes
+    the answer on to them. ``parents`` is the connection to the leader above;
+    it is empty at the root, which decides itself.
     """
 
     def __init__(

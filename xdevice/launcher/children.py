@@ -1,7 +1,8 @@
 """Children: started, watched and stopped, together with all processes that they start themselves.
 
-Each leads a session of its own. So Ctrl-C reaches this process alone, which passes it on. Output
-goes into temporary files: no pipe can fill up, however much is printed.
+Each leads a session of its own. So Ctrl-C reaches this process alone, which
+passes it on. Output goes into temporary files: no pipe can fill up, however
+much is printed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from xdevice.launcher.process_tree import ProcessTree, Signals, reaped
 
 Status = Literal["waiting", "running", "ok", "failed", "timed out", "flooded", "stopped"]
 
-# Bytes of each stream that are shown and compared: the first of stdout, the last of stderr.
+# Bytes of each stream that are shown and compared: the first of stdout, the
+# last of stderr.
 KEPT = 2**20
 FLOOD = 256 * 2**20  # bytes of output at which a child is stopped, before it fills the disk
 

@@ -1,7 +1,7 @@
 """The launcher: runs the processes of a job on this host, and reports at the end which one failed.
 
-It imports no framework and starts no engine. It tells each process its rank by environment
-variables, and the processes meet in `xdevice.distributed.init`.
+It imports no framework and starts no engine. It tells each process its rank by
+environment variables, and the processes meet in `xdevice.distributed.init`.
 """
 
 import time
@@ -39,10 +39,11 @@ class Outcome(NamedTuple):
 def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
     """Run the job's processes of this host to their end, again if they fail.
 
-    ``plan_of`` is given the number of the attempt, from 0. The time limit is for all attempts
-    together. Returns the exit status of the last attempt. It is 0 if all processes end with 0. If a
-    rank fails it is that rank's status, or 128 and the number of the signal that killed it. It is
-    `TIMED_OUT` after the time limit, and 128 and its number after a signal to the launcher.
+    ``plan_of`` is given the number of the attempt, from 0. The time limit is
+    for all attempts together. Returns the exit status of the last attempt. It
+    is 0 if all processes end with 0. If a rank fails it is that rank's status,
+    or 128 and the number of the signal that killed it. It is `TIMED_OUT` after
+    the time limit, and 128 and its number after a signal to the launcher.
     """
     screen = Screen()
     began = time.monotonic()

@@ -83,8 +83,9 @@ def _visible_part(line: bytes) -> bytes:
 class Screen:
     """The launcher's own stdout and stderr, written in the order in which output came.
 
-    Writing never blocks, so that the launcher can stop the processes at any time. If the reader is
-    slow, `full` is true, and the processes of the job have to wait.
+    Writing never blocks, so that the launcher can stop the processes at any
+    time. If the reader is slow, `full` is true, and the processes of the job
+    have to wait.
     """
 
     def __init__(self) -> None:

@@ -36,8 +36,9 @@ class _Stream:
 class OutputBuffer:
     """The first and the last lines of a child's stdout and stderr, which are files.
 
-    `update` reads what has been printed, `finish` the rest. The lines of one stream are in their
-    order. Two lines of different streams are only if an update came between them.
+    `update` reads what has been printed, `finish` the rest. The lines of one
+    stream are in their order. Two lines of different streams are only if an
+    update came between them.
     """
 
     def __init__(self, files: Sequence[IO[bytes]]) -> None:

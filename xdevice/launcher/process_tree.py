@@ -1,7 +1,8 @@
 """The process tree of a job: every process that the job's own processes have started.
 
-A process belongs to it in three cases: its environment has the tree's mark, which children inherit;
-it is in the session of such a process or of a leader; it has been seen as a descendant of one.
+A process belongs to it in three cases: its environment has the tree's mark,
+which children inherit; it is in the session of such a process or of a leader;
+it has been seen as a descendant of one.
 """
 
 from __future__ import annotations
@@ -22,15 +23,17 @@ import psutil
 
 from xdevice.distributed.failures import UNKILLABLE
 
-# The environment variable with the mark of a process tree, after those of the trees it is part of.
+# The environment variable with the mark of a process tree, after those of the
+# trees it is part of.
 MARKS = "XDEVICE_JOB"
 
 
 class ProcessTree:
     """The processes of one job, searched for at each question.
 
-    ``mark`` is that of a tree that another process has made, by default a new one. ``outer_marks``
-    are those of the trees that this one is part of, by default those of this process.
+    ``mark`` is that of a tree that another process has made, by default a new
+    one. ``outer_marks`` are those of the trees that this one is part of, by
+    default those of this process.
     """
 
     def __init__(self, mark: str | None = None, outer_marks: str | None = None) -> None:
@@ -38,7 +41,8 @@ class ProcessTree:
         if outer_marks is None:
             outer_marks = os.environ.get(MARKS, "")
         self.marks = f"{outer_marks} {self.mark}".strip()
-        # By process id: None while the leader runs, afterwards the others of its session.
+        # By process id: None while the leader runs, afterwards the others of
+        # its session.
         self._leaders: dict[int, list[psutil.Process] | None] = {}
         self._descendants: dict[int, psutil.Process] = {}
 
@@ -99,7 +103,8 @@ class ProcessTree:
         """Send SIGTERM to all, and SIGCONT, without which a stopped process does not receive it."""
         running = [pid for pid, session in self._leaders.items() if session is None]
         for pid in running:
-            # A process with another session and environment is found only while its parent lives.
+            # A process with another session and environment is found only
+            # while its parent lives.
             self.find_descendants(pid)
         members = self.members()
         _send(members, "SIGTERM")
@@ -181,10 +186,12 @@ class Signals:
 def reaped(tree: ProcessTree) -> Generator[None, None, None]:
     """While the block runs, a reaper waits: it kills the tree if this process is killed.
 
-    The reaper is a process in a session of its own. It reads from a pipe whose other end only this
-    process holds. The pipe closes when this process ends, also when it is killed.
+    The reaper is a process in a session of its own. It reads from a pipe whose
+    other end only this process holds. The pipe closes when this process ends,
+    also when it is killed.
     """
-    # With this process's own path: the working directory may have a file named as a module.
+    # With this process's own path: the working directory may have a file named
+    # as a module.
     code = (
         f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
     )

@@ -22,7 +22,8 @@ from xdevice.launcher.children import Child
 PERIOD = 10.0  # seconds between two lines about a running child, without a terminal
 _NO_WRAPPING = 10_000  # columns, without a terminal
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-# Visible signs for control characters: Unicode has pictures of those below 32 and of 127.
+# Visible signs for control characters: Unicode has pictures of those below 32
+# and of 127.
 _CONTROL_PICTURES = {code: 0x2400 + code for code in range(32) if chr(code) not in "\t\n"}
 _CONTROL_PICTURES[127] = 0x2421
 _CONTROL_PICTURES |= dict.fromkeys(range(128, 160), 0xFFFD)

@@ -20,13 +20,14 @@ from xdevice.launcher.process_tree import ProcessTree, Signals, reaped
 
 _TICK = 0.02  # seconds between two rounds of watching
 
-# The running processes count as frozen if so many checks in a row find all of them stopped.
-# Checks are counted, and not seconds: the system may stop the launcher too, and its clock goes on.
+# The running processes count as frozen if so many checks in a row find all of
+# them stopped. Checks are counted, and not seconds: the system may stop the
+# launcher too, and its clock goes on.
 _FROZEN_AFTER = 8
 _SECONDS_BETWEEN_CHECKS = 0.5
 
-# Rounds of reading what the pipes still hold. A process that has escaped may hold a pipe, and write
-# for ever.
+# Rounds of reading what the pipes still hold. A process that has escaped may
+# hold a pipe, and write for ever.
 _LAST_ROUNDS = 32
 
 

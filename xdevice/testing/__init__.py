@@ -14,7 +14,8 @@ from xdevice.framework import choosing
 
 __all__ = ["Native"]
 
-# Objects of the framework that is tested. It is chosen at run time, so no type checker knows them.
+# Objects of the framework that is tested. It is chosen at run time, so no type
+# checker knows them.
 Tensor: TypeAlias = Any
 Model: TypeAlias = Any
 NativeDevice: TypeAlias = Any
@@ -23,9 +24,9 @@ NativeDevice: TypeAlias = Any
 class Native(Protocol):
     """A framework's own calls: a module, or any object, with these functions.
 
-    Only ``ones`` is required. A promise that needs a missing function is not collected: a framework
-    without models has no ``model``. A function that is given no device uses the framework's
-    default.
+    Only ``ones`` is required. A promise that needs a missing function is not
+    collected: a framework without models has no ``model``. A function that is
+    given no device uses the framework's default.
     """
 
     def ones(self) -> Tensor:
@@ -70,8 +71,9 @@ class Native(Protocol):
     def compiled_loss(self) -> tuple[Callable[[dict[str, Tensor], Tensor], Tensor], list[Any]]:
         """``loss(params, x)`` in the framework's compiled form, and a list of its compilations.
 
-        The loss is the sum of the squares of ``x @ params["w"] + params["b"]``, one number. The
-        list gets one entry each time that the function is compiled.
+        The loss is the sum of the squares of ``x @ params["w"] +
+        params["b"]``, one number. The list gets one entry each time that the
+        function is compiled.
         """
 
     def compiled(self, fn: Callable[..., Any]) -> Callable[..., Any]:

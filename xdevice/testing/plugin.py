@@ -1,8 +1,8 @@
 """The pytest plugin: the frameworks and devices to test on, and what a test needs.
 
-It imports no framework until a test asks for one. A project may define its own fixtures ``backend``
-and ``device``: those here only return ``xdevice_backend`` and ``xdevice_device``, which have the
-parameters.
+It imports no framework until a test asks for one. A project may define its own
+fixtures ``backend`` and ``device``: those here only return ``xdevice_backend``
+and ``xdevice_device``, which have the parameters.
 """
 
 import argparse
@@ -197,8 +197,8 @@ def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> 
     """Each device of each framework asked for."""
     if getattr(request, "param", None):
         return Device(request.param)
-    # A unittest class has no parameters, or the framework could not list its devices at collection:
-    # then the error is raised here.
+    # A unittest class has no parameters, or the framework could not list its
+    # devices at collection: then the error is raised here.
     return devices()[0]
 
 

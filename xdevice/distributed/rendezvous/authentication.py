@@ -5,15 +5,18 @@
     process -> rank 0    HMAC-SHA256(token, "process", both random numbers)
     rank 0  -> process   HMAC-SHA256(token, "rank 0", both random numbers)
 
-The token itself is never sent. Everything has a fixed length, so nothing that an unauthenticated
-end sends is parsed. Both responses cover the random bytes of both ends, so they cannot be replayed,
-and the role, so they cannot be reflected. Later messages are neither encrypted nor authenticated:
-the handshake keeps out other users, not an attacker who changes packets. An unauthenticated
-connection costs rank 0 a bounded number of bytes, descriptors and seconds, and is told nothing.
+The token itself is never sent. Everything has a fixed length, so nothing that
+an unauthenticated end sends is parsed. Both responses cover the random bytes
+of both ends, so they cannot be replayed, and the role, so they cannot be
+reflected. Later messages are neither encrypted nor authenticated: the
+handshake keeps out other users, not an attacker who changes packets. An
+unauthenticated connection costs rank 0 a bounded number of bytes, descriptors
+and seconds, and is told nothing.
 
-`xdevice launch` puts a token into the environment of its processes, which only the same user can
-read. Under other launchers rank 0 writes one to a file that only the user can read, on one host;
-across hosts the user has to give it. Without a token a job does not listen beyond loopback.
+`xdevice launch` puts a token into the environment of its processes, which only
+the same user can read. Under other launchers rank 0 writes one to a file that
+only the user can read, on one host; across hosts the user has to give it.
+Without a token a job does not listen beyond loopback.
 """
 
 import errno
@@ -42,7 +45,8 @@ NONCE = 32
 RESPONSE = 32
 CHALLENGE = len(MAGIC) + NONCE
 
-# Connections beyond the job's own that may wait for their handshake. One more closes the oldest.
+# Connections beyond the job's own that may wait for their handshake. One more
+# closes the oldest.
 UNAUTHENTICATED = 64
 _ACCEPTED_AT_ONCE = 64  # connections that are accepted before the job's processes have their turn
 
@@ -153,8 +157,9 @@ def connect(address: tuple[str, int], token: bytes, deadline: float) -> socket.s
 def authenticate(connection: socket.socket, token: bytes, deadline: float) -> None:
     """Prove to rank 0 that this process is of the job, and have rank 0 prove the same.
 
-    `HandshakeError`: another program, or another token. `ConnectionError`: the other end has
-    closed. `TimeoutError`: it does not answer by the deadline, a time of `time.monotonic`.
+    `HandshakeError`: another program, or another token. `ConnectionError`: the
+    other end has closed. `TimeoutError`: it does not answer by the deadline, a
+    time of `time.monotonic`.
     """
     own_challenge = new_challenge()
     connection.sendall(own_challenge)
@@ -213,7 +218,8 @@ class Acceptor:
         self._token = token
         self._selector = selector
         self._limit = expected + UNAUTHENTICATED  # all connections of the job may come at once
-        # The connections that wait for their handshake, the oldest first: an ordered set.
+        # The connections that wait for their handshake, the oldest first: an
+        # ordered set.
         self.waiting: dict[Connection, None] = {}
         # A descriptor to give up when no other one is left.
         self._spare: int | None = os.open(os.devnull, os.O_RDONLY)
@@ -244,7 +250,8 @@ class Acceptor:
         if connection not in self.waiting:
             return None  # dropped after the selector has reported it
         try:
-            # One byte more than a handshake has: if it comes, it makes the response wrong.
+            # One byte more than a handshake has: if it comes, it makes the
+            # response wrong.
             part = connection.socket.recv(CHALLENGE + RESPONSE + 1 - len(connection.received))
         except BlockingIOError:
             return None

@@ -1,11 +1,12 @@
 """Rank 0's coordinator: accepts every process, lets all into collectives, reports failures.
 
-Every process has two channels to it. On the *barrier channel* it asks to enter a collective, and
-describes it. Once all have asked for the same collective, all may enter. Without this, engines
-would hang if a process is missing, and compute wrong numbers if shapes differ. If there is a tree
-barrier, processes only tell the coordinator that they have waited for a while, and that they no
-longer wait. The *control channel* carries failures, and the coordinator's question where a process
-is.
+Every process has two channels to it. On the *barrier channel* it asks to enter
+a collective, and describes it. Once all have asked for the same collective,
+all may enter. Without this, engines would hang if a process is missing, and
+compute wrong numbers if shapes differ. If there is a tree barrier, processes
+only tell the coordinator that they have waited for a while, and that they no
+longer wait. The *control channel* carries failures, and the coordinator's
+question where a process is.
 """
 
 import selectors
@@ -93,7 +94,8 @@ class Coordinator(threading.Thread):
                 self._authenticate(connection)
             if listener_is_ready:  # after the connections that wait already
                 self._acceptor.accept()
-            # Control channels first: the reason why a process ends comes before its end.
+            # Control channels first: the reason why a process ends comes
+            # before its end.
             for channel in sorted(channels, key=lambda channel: channel.is_barrier):
                 self._receive(channel)
             self._check_deadlines()

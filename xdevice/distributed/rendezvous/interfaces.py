@@ -7,8 +7,9 @@ from contextlib import suppress
 
 from xdevice.kit.loopback import is_loopback
 
-# Linux: the request for the IPv4 addresses of all interfaces, and the answer's struct ifreq. Its
-# first 16 bytes are the name, and the address begins at byte 20.
+# Linux: the request for the IPv4 addresses of all interfaces, and the answer's
+# struct ifreq. Its first 16 bytes are the name, and the address begins at byte
+# 20.
 _SIOCGIFCONF = 0x8912
 _RECORD_SIZE = 40
 _BUFFER_SIZE = 1024 * _RECORD_SIZE
@@ -42,8 +43,9 @@ def interfaces() -> dict[str, str]:
 def own_address(host: str, hosts: Sequence[str]) -> str | None:
     """The IPv4 address of this host, which the job calls ``host`` among its ``hosts``.
 
-    A host's own name may stand for loopback, as Debian's 127.0.1.1, or for an address that only
-    other hosts know. Then it is the address from which this host sends to another one.
+    A host's own name may stand for loopback, as Debian's 127.0.1.1, or for an
+    address that only other hosts know. Then it is the address from which this
+    host sends to another one.
     """
     named = _resolve(host)
     addresses = interfaces()

@@ -19,7 +19,8 @@ from xdevice.distributed.rendezvous.ports import listening, port_taken
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
 
-# So many refusals mean a wrong token. Fewer may mean that too many connections came at once.
+# So many refusals mean a wrong token. Fewer may mean that too many connections
+# came at once.
 _REFUSALS = 10
 
 

@@ -63,7 +63,8 @@ class Channel:
             return None
         if not received or len(self._incomplete) + len(received) > _LONGEST + _READ_AT_ONCE:
             return None
-        # Search only the new bytes: a message in many pieces is not copied with each piece.
+        # Search only the new bytes: a message in many pieces is not copied
+        # with each piece.
         complete, newline, incomplete = received.rpartition(b"\n")
         if not newline:
             self._incomplete += received
@@ -157,9 +158,11 @@ class Request:
 
     fingerprint: Fingerprint
     waited: float = 0.0  # seconds
-    # Of the collective, if the process waits in a tree barrier and only tells rank 0 that it does.
+    # Of the collective, if the process waits in a tree barrier and only tells
+    # rank 0 that it does.
     number: int = 0
-    # What other processes are told, during the setup of the barrier; true if it succeeds here.
+    # What other processes are told, during the setup of the barrier; true if
+    # it succeeds here.
     payload: Any = None
     payloads_of: tuple[int, ...] = ()  # the ranks whose payloads this process is told
 

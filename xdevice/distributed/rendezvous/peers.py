@@ -90,8 +90,9 @@ def refusal(joining: JoinMessage, rank_0: JoinMessage, same_rank: Peer | None) -
 def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> Diagnosis:
     """Why the processes waited for too long, once all have been asked where they are.
 
-    If all answer and are in the engine, no rank has failed: they wait for the network. An engine that
-    has raised after the timeout waited for it, too, unless some ranks have already left theirs.
+    If all answer and are in the engine, no rank has failed: they wait for the
+    network. An engine that has raised after the timeout waited for it, too,
+    unless some ranks have already left theirs.
     """
     peers = sorted(peers, key=lambda peer: peer.rank)
     late = [peer for peer in peers if peer.is_late]

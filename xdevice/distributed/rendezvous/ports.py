@@ -21,9 +21,9 @@ _reserved: list[ExitStack] = []  # until this process ends
 def free_block(count: int) -> int:
     """The first of so many consecutive ports that are free on this host.
 
-    No other process that asks is given them until this process ends. They lie below the ports that
-    are derived from a job's name, if there is room, and outside those that the system gives to
-    connections.
+    No other process that asks is given them until this process ends. They lie
+    below the ports that are derived from a job's name, if there is room, and
+    outside those that the system gives to connections.
     """
     lowest, highest = _first_ports(count)
     starts = range(-(-lowest // _CELL) * _CELL, highest + 1, _CELL)

@@ -325,7 +325,8 @@ class Transfers(OneDevice):
     def test_a_factory_creates_its_tensor_on_the_device(self, backend: str, name: str) -> None:
         size = 5 if name == "arange" else (2,)
         for device in (FIRST, SECOND):
-            # The first call may send the state of the random numbers to the device, once.
+            # The first call may send the state of the random numbers to the
+            # device, once.
             like = FACTORIES[name](device)
             with transfer_guard("forbid"):
                 assert device_of(FACTORIES[name](device)) == device

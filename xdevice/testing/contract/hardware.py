@@ -111,7 +111,8 @@ class Hardware(Promises):
             assert device == native_device
             assert not operator.ne(device, native_device)
             assert other_device != native_device
-            # With the operands swapped, the framework's own comparison decides if it has one.
+            # With the operands swapped, the framework's own comparison decides
+            # if it has one.
             if native_device.__eq__(device) is NotImplemented:
                 assert native_device == device
                 assert native_device != other_device

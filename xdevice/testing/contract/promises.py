@@ -43,10 +43,11 @@ def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
     Parameters
     ----------
     names
-        A function of ``Native`` (``model``), a function of a capability (``creation.rand``), or
-        ``cpu``: devices of that kind. A name in braces is a parameter of the test and stands for
-        its value (``creation.{name}``). A promise whose parameter is a CPU device needs ``cpu``
-        without saying so.
+        A function of ``Native`` (``model``), a function of a capability
+        (``creation.rand``), or ``cpu``: devices of that kind. A name in braces
+        is a parameter of the test and stands for its value
+        (``creation.{name}``). A promise whose parameter is a CPU device needs
+        ``cpu`` without saying so.
     gpus
         The number of GPUs, real or virtual, without which the promise is skipped.
     """
@@ -103,11 +104,11 @@ class Promises:
     backend
         The framework for which alone the promises are checked.
     native
-        The framework's own calls: a module, any object, or a `pathlib.Path` of a folder that has a
-        file NAME.py for each framework.
+        The framework's own calls: a module, any object, or a `pathlib.Path` of
+        a folder that has a file NAME.py for each framework.
     waived
-        The promises that the framework cannot keep, or that would end the process, each with the
-        reason. The summary of the run prints them.
+        The promises that the framework cannot keep, or that would end the
+        process, each with the reason. The summary of the run prints them.
     """
 
     backend: ClassVar[str | None] = None
@@ -144,8 +145,8 @@ class Promises:
         except XDeviceError:
             return True  # the promise is collected, and fails with the error
 
-    # The functions below are not named like their fixtures: attributes of subclasses would hide
-    # them.
+    # The functions below are not named like their fixtures: attributes of
+    # subclasses would hide them.
 
     @pytest.fixture(name="backend")
     def chosen_backend(self, xdevice_backend: Backend) -> Backend:
