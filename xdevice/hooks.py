@@ -7,7 +7,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any, TypeAlias
 
-    from xdevice.device import Device
+    Device: TypeAlias = Any
+    """A `Device`, of `xdevice.device`, which imports this module."""
 
     Backend: TypeAlias = Any
     """An adapter, of `xdevice.framework.adapters`, which is an upper layer."""
