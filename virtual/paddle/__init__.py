@@ -1,7 +1,7 @@
-"""Virtual GPUs under PaddlePaddle: a custom device, ``vgpu``, from a plug-in that is compiled at the first use.
+"""Virtual GPUs under PaddlePaddle: a custom device, ``vgpu``, from a compiled plug-in.
 
 PaddlePaddle loads plug-ins only while it is imported. The adapter imports it within `importing`,
-and this module does not import it before `enable` is called. The device has no kernels of its own:
+and this module does not import it before `enable` is called. The device has no kernels:
 PaddlePaddle uses the CPU's.
 """
 
@@ -24,38 +24,44 @@ from xdevice.kit.blocks import environment
 from xdevice.virtual import plugins, request
 
 CopyObserver: TypeAlias = Callable[[int, int, int, int], int]
-"""It receives source, target, bytes and address of a copy; -1 is the host. It returns 0 to forbid the copy."""
+"""A function of the source, the target, the bytes and the address of a copy.
+
+The number of the host is -1. The function returns 0 to forbid the copy.
+"""
 
 _NativeObserver = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, ctypes.c_void_p
 )
 _loaded: list[ctypes.CDLL] = []
-_current_observer = _NativeObserver()  # referred to here as long as the plug-in may call it
-_LOG_LEVEL = (
-    "GLOG_minloglevel"  # messages below this level are not logged by PaddlePaddle's library
-)
+_current_observer = _NativeObserver()  # this reference keeps it alive while the plug-in has it
+# PaddlePaddle's library logs no messages below this level
+_LOG_LEVEL = "GLOG_minloglevel"
 
 
 @contextmanager
 def in_place(n: int, force: bool) -> Generator[None]:
-    """A context in which importing PaddlePaddle provides n virtual GPUs; the environment is restored afterwards."""
+    """A context in which importing PaddlePaddle provides n virtual GPUs.
+
+    The environment is restored afterwards.
+    """
     other_plug_ins = os.environ.get("CUSTOM_DEVICE_ROOT")
     if other_plug_ins and not force:
-        raise VirtualDeviceError(
-            f"{n} virtual GPUs were asked for, but CUSTOM_DEVICE_ROOT={other_plug_ins} has devices of its own "
-            f"for paddle; unset it, or hide them with virtual_gpus({n}, force=True)"
-        )
+        reason = f"CUSTOM_DEVICE_ROOT={other_plug_ins} has devices of its own for paddle"
+        hint = f"unset it, or hide them with virtual_gpus({n}, force=True)"
+        raise VirtualDeviceError(f"{n} virtual GPUs were asked for, but {reason}; {hint}")
     path = plugins.library(recipe())
     settings = {
         "CUSTOM_DEVICE_ROOT": str(path.parent),
         "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
         "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(request.memory_limit() or 0),
-        "FLAGS_enable_api_kernel_fallback": "1",  # to the CPU's kernels: there are no others
-        "FLAGS_use_stride_kernel": "0",  # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
-        _LOG_LEVEL: os.environ.get(_LOG_LEVEL, "1"),  # otherwise each step of loading is logged
+        # use the CPU's kernels: there are no others
+        "FLAGS_enable_api_kernel_fallback": "1",
+        # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
+        "FLAGS_use_stride_kernel": "0",
+        # otherwise each step of loading is logged
+        _LOG_LEVEL: os.environ.get(_LOG_LEVEL, "1"),
     }
-    # loaded first and globally, because its symbols are to be found before those of PaddlePaddle's
-    # library
+    # loaded first and globally, so that its symbols replace those of PaddlePaddle's library
     try:
         _loaded.append(ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL))
     except OSError as error:
@@ -69,10 +75,12 @@ def in_place(n: int, force: bool) -> Generator[None]:
 
 @contextmanager
 def importing() -> Generator[None]:
-    """The context in which the adapter imports PaddlePaddle; virtual GPUs are added if they are requested."""
-    is_imported = "paddle" in sys.modules
-    number = 0 if is_imported or request.is_left_out("paddle") else request.visible()
-    if not number:
+    """The context in which the adapter imports PaddlePaddle.
+
+    Virtual GPUs are added if they are requested.
+    """
+    number = request.visible()
+    if not number or "paddle" in sys.modules or request.is_left_out("paddle"):
         yield
         return
     with in_place(number, request.current().force):
@@ -82,7 +90,7 @@ def importing() -> Generator[None]:
 
 
 class _Copies:
-    """The plug-in's copies, which pass through one table of functions."""
+    """The copies of the plug-in, which are made by one table of functions."""
 
     package = "xdevice.virtual.paddle.repairs"
 
@@ -107,7 +115,7 @@ def _observe_copies(observer: CopyObserver | None) -> None:
 
 
 def recipe() -> plugins.Recipe:
-    """How the plug-in is compiled. It has a folder of its own, because PaddlePaddle looks at all files there."""
+    """How the plug-in is compiled. PaddlePaddle loads all files of its folder, so it has its own."""
     if sys.platform != "linux":
         raise NotSupportedError(
             f"virtual GPUs under paddle are a plug-in that is built on Linux only, and this is "
@@ -146,7 +154,10 @@ def _version_file(package: Path) -> str:
 
 
 def key(package: Path) -> str:
-    """The version and commit of PaddlePaddle that the plug-in is compiled for: it constructs PaddlePaddle's tensors."""
+    """The version and the commit of PaddlePaddle, for which the plug-in is compiled.
+
+    The plug-in constructs PaddlePaddle's tensors, whose layout may change.
+    """
     header = package / "include" / "paddle" / "phi" / "backends" / "device_ext.h"
     if not header.is_file():
         raise NotSupportedError(
@@ -171,7 +182,8 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         raise VirtualDeviceError(
             f"{n} virtual GPUs are too late for paddle, which has been imported without them; "
             f"before `import paddle` write xdevice.use('paddle') and xdevice.virtual_gpus({n}), "
-            f"or start with XDEVICE_VIRTUAL_GPUS={n} and import it by xdevice.backend('paddle').framework"
+            f"or start with XDEVICE_VIRTUAL_GPUS={n} and "
+            "import it by xdevice.backend('paddle').framework"
         )
     hardware.replaced_gpus.replace(n, under_own_names=stand_in)
     transfers.add_source(_Copies())

@@ -7,10 +7,11 @@ from xdevice.virtual.paddle.private_names import names, replace_name
 NativeFlags: TypeAlias = Any
 
 _OWNER = "paddle.base.framework:_global_flags_"
-_FALLBACK = "FLAGS_enable_api_kernel_fallback"  # stays on: virtual GPUs have only the CPU's kernels
+# always on: virtual GPUs have only the CPU's kernels
+_FALLBACK = "FLAGS_enable_api_kernel_fallback"
 
 # The defaults of flags that only builds with CUDA have. They change nothing on virtual GPUs.
-_CUDA_FLAGS: dict[str, Any] = {
+_CUDA_FLAGS: dict[str, object] = {
     "FLAGS_conv_workspace_size_limit": 512,
     "FLAGS_cudnn_batchnorm_spatial_persistent": False,
     "FLAGS_cudnn_deterministic": False,
@@ -54,7 +55,7 @@ class _Flags:
             return self._added[name]
         return self._native[name]
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         flags = self._added if name in self._added else self._native
         flags[name] = value
 

@@ -9,11 +9,13 @@ import paddle
 from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
+from xdevice.contract import NativeDtype, Tensor
 from xdevice.virtual.paddle.answers import CORE, answer_by_caller, replace_in_core
-from xdevice.virtual.paddle.private_names import in_place_of, names, replace_name
+from xdevice.virtual.paddle.private_names import Function, in_place_of, names, replace_name
 
+NativeClass: TypeAlias = Any
+NativeObject: TypeAlias = Any
 NativePlace: TypeAlias = Any
-Tensor: TypeAlias = Any
 
 core: Any = _core
 framework: Any = import_module("paddle.base.framework")
@@ -43,14 +45,17 @@ def gpu_index(index: int) -> int:
     return current_gpu() if index < 0 else index
 
 
-def base_class_of(native: Any, is_instance: Callable[[Any], bool]) -> Any:
-    """A base class like the native one, for which ``isinstance`` accepts native objects with that property, too."""
+def base_class_of(
+    native_class: NativeClass, is_instance: Callable[[NativeObject], bool]
+) -> NativeClass:
+    """A subclass of the native class. ``isinstance`` also accepts native objects by `is_instance`."""
 
-    class Meta(type(native)):  # type: ignore[misc]  # known at run time
-        def __instancecheck__(cls, value: Any) -> bool:  # pyright: ignore[reportSelfClsParameterName]  # of a metaclass
-            return type(value) is cls or (isinstance(value, native) and is_instance(value))
+    class Meta(type(native_class)):  # type: ignore[misc]  # known at run time
+        def __instancecheck__(cls, value: object) -> bool:  # pyright: ignore[reportSelfClsParameterName]
+            is_native = isinstance(value, native_class)
+            return type(value) is cls or (is_native and is_instance(value))
 
-    return Meta(native.__name__, (native,), {})
+    return Meta(native_class.__name__, (native_class,), {})
 
 
 def _is_virtual(place: NativePlace) -> bool:
@@ -61,10 +66,10 @@ def _make_place_classes(number: int) -> None:
     class CUDAPlace(base_class_of(core.CustomPlace, _is_virtual)):  # type: ignore[misc]  # known at run time
         def __init__(self, index: int) -> None:
             if not 0 <= index < number:
-                bounds = (
-                    f"must inside [0, {number}), because GPU number on your machine is {number}."
+                raise ValueError(  # PaddlePaddle's own message
+                    f"(InvalidArgument) Invalid CUDAPlace({index}), must inside [0, {number}), "
+                    f"because GPU number on your machine is {number}."
                 )
-                raise ValueError(f"(InvalidArgument) Invalid CUDAPlace({index}), {bounds}")
             super().__init__(WORD, index)
 
     class CUDAPinnedPlace(core.CPUPlace):  # type: ignore[misc]  # likewise
@@ -87,10 +92,12 @@ def _make_place_classes(number: int) -> None:
 
 def _describe_places() -> None:
     place = core.Place
-    native_repr, native_type = place.__repr__, place.get_device_type
-    native_is_gpu, native_index = place.is_gpu_place, place.gpu_device_id
+    native_repr = place.__repr__
+    native_type = place.get_device_type
+    native_is_gpu = place.is_gpu_place
+    native_index = place.gpu_device_id
 
-    def shown(self: NativePlace) -> str:
+    def to_repr(self: NativePlace) -> str:
         if _is_virtual(self):
             return f"Place(gpu:{_custom_index(self)})"
         return str(native_repr(self))
@@ -105,14 +112,16 @@ def _describe_places() -> None:
         return bool(_is_custom(self)) and not _is_virtual(self)
 
     def gpu_device_id(self: NativePlace) -> int:
-        return int(_custom_index(self) if _is_virtual(self) else native_index(self))
+        if _is_virtual(self):
+            return int(_custom_index(self))
+        return int(native_index(self))
 
     device_type = answer_by_caller(get_device_type, for_paddle=native_type)
     for name in ("Place", "CustomPlace"):
-        replace_in_core({f"{name}.__repr__": shown, f"{name}.__str__": shown})
+        replace_in_core({f"{name}.__repr__": to_repr, f"{name}.__str__": to_repr})
         replace_in_core({f"{name}.get_device_type": device_type})
     # CUDAPlace is a class of this module
-    core.CUDAPlace.__repr__ = core.CUDAPlace.__str__ = shown
+    core.CUDAPlace.__repr__ = core.CUDAPlace.__str__ = to_repr
     core.CUDAPlace.get_device_type = device_type
     replace_in_core(
         {
@@ -124,7 +133,10 @@ def _describe_places() -> None:
 
 
 def _report_pinned_tensors() -> None:
-    """Give ``gpu_pinned`` as the place of tensors that were made there; they are in the host's memory."""
+    """Give ``gpu_pinned`` as the place of tensors that were created there.
+
+    They are in the host's memory.
+    """
     native_place = names.value("paddle:Tensor.place")
     pinned_place = names.value(f"{CORE}:CUDAPinnedPlace")
     pinned = pinned_place()
@@ -135,14 +147,17 @@ def _report_pinned_tensors() -> None:
         return tensor
 
     @in_place_of("paddle:Tensor._copy_to")
-    def copy_to(native_copy_to: Any, self: Tensor, place: NativePlace, *blocking: Any) -> Tensor:
-        return mark_pinned(native_copy_to(self, place, *blocking), place)
+    def copy_to(native: Function, self: Tensor, place: NativePlace, *blocking: bool) -> Tensor:
+        return mark_pinned(native(self, place, *blocking), place)
 
-    native_to_tensor: Any = paddle.to_tensor
+    native_to_tensor: Function = paddle.to_tensor
 
     @wraps(native_to_tensor)
     def to_tensor(
-        data: Any, dtype: Any = None, place: NativePlace = None, stop_gradient: bool = True
+        data: object,
+        dtype: NativeDtype = None,
+        place: NativePlace = None,
+        stop_gradient: bool = True,
     ) -> Tensor:
         return mark_pinned(native_to_tensor(data, dtype, place, stop_gradient), place)
 

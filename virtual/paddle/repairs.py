@@ -1,4 +1,4 @@
-"""Operations of PaddlePaddle that go wrong on a custom device, replaced by ones that work on virtual GPUs.
+"""Operations of PaddlePaddle that fail on a custom device, and what replaces them on virtual GPUs.
 
 Limitation in 3.0 and 3.3.1: the gradient of an ``Embedding(sparse=True)`` is on the CPU, and
 ``device_of`` says so. As on real GPUs, optimizers, gradient clipping and recurrent layers create
@@ -6,8 +6,7 @@ tensors on the default device. Build and step them within ``scope(device)``; oth
 may move its model to the default device.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import paddle
 from paddle.base import core
@@ -15,11 +14,8 @@ from paddle.base import core
 from xdevice.backends.paddle import hardware
 from xdevice.backends.paddle.placement import device_of, move
 from xdevice.backends.paddle.private_names import names as names_of_the_adapter
-from xdevice.virtual.paddle.private_names import in_place_of, replace_name
-
-NativePlace: TypeAlias = Any
-Operation: TypeAlias = Callable[..., Any]
-Tensor: TypeAlias = Any
+from xdevice.contract import NativeDevice, Tensor
+from xdevice.virtual.paddle.private_names import Function, in_place_of, replace_name
 
 
 def apply() -> None:
@@ -29,7 +25,10 @@ def apply() -> None:
 
 
 def _add_place_methods() -> None:
-    """Add the methods of places that `Tensor.device` of PaddlePaddle 3.3.1 calls, if the version lacks them."""
+    """Add methods of places that this version may lack.
+
+    `Tensor.device` of PaddlePaddle 3.3.1 calls them.
+    """
     place: Any = core.Place
     for name, alternative in (
         ("get_device_type", place.custom_device_type),
@@ -39,19 +38,19 @@ def _add_place_methods() -> None:
             replace_name(f"paddle.base.core:Place.{name}", alternative)
 
 
-def _run_on_the_host(operation: Operation, *args: Any, **kwargs: Any) -> Any:
-    """Run an operation on host copies of a virtual GPU's tensors, and return the values (PaddlePaddle 3.0 and 3.3.1).
+def _run_on_the_host(operation: Function, *args: object, **kwargs: object) -> Any:
+    """Run an operation on host copies of a virtual GPU's tensors, and copy the values back.
 
-    The operation of `RMSProp` refuses separate copies of a tensor that it reads and writes. The
-    operations of `GradScaler`, and of recurrent layers when they are created, leave their results
-    on the CPU.
+    PaddlePaddle 3.0 and 3.3.1 need this. The operation of `RMSProp` refuses separate copies of a
+    tensor that it reads and writes. The operations of `GradScaler`, and of recurrent layers when
+    they are created, leave their results on the CPU.
     """
     names_of_the_adapter.require("moves between devices")
     copies: dict[int, tuple[Tensor, Tensor]] = {}  # by the id of a tensor: the tensor, and its copy
 
-    def on_host(value: Any) -> Any:
+    def on_host(value: object) -> object:
         if isinstance(value, list):
-            return [on_host(each) for each in value]
+            return [on_host(item) for item in value]
         if not isinstance(value, paddle.Tensor) or not value.place.is_custom_place():
             return value
         if id(value) not in copies:
@@ -68,8 +67,8 @@ def _run_on_the_host(operation: Operation, *args: Any, **kwargs: Any) -> Any:
     return result
 
 
-def _default_generator(native: Operation, place: NativePlace) -> Any:
-    """The CPU's generator, whose kernels draw a virtual GPU's numbers.
+def _default_generator(native: Function, place: NativeDevice) -> Any:
+    """The CPU's generator. The CPU's kernels draw the random numbers of a virtual GPU.
 
     Recomputation (`paddle.distributed.fleet.utils.recompute`) repeats a dropout by saving and
     restoring its state.
@@ -80,12 +79,16 @@ def _default_generator(native: Operation, place: NativePlace) -> Any:
     return generators.default_cpu_generator()
 
 
-class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]  # Any to mypy unless installed
-    """An embedding whose gradient is on its weight's device; PaddlePaddle 3.0 and 3.3.1 leave it on the CPU."""
+# PyLayer is Any to mypy unless PaddlePaddle is installed
+class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore]
+    """An embedding whose gradient is on its weight's device.
+
+    PaddlePaddle 3.0 and 3.3.1 leave it on the CPU.
+    """
 
     @staticmethod
     def forward(
-        ctx: Any, weight: Tensor, native: Operation, x: Tensor, options: tuple[Any, ...]
+        ctx: Any, weight: Tensor, native: Function, x: Tensor, options: tuple[object, ...]
     ) -> Tensor:
         ctx.save_for_backward(weight, x)
         ctx.native, ctx.options = native, options
@@ -103,7 +106,7 @@ class _Embedding(paddle.autograd.PyLayer):  # type: ignore[misc, unused-ignore] 
 
 
 def _embedding(
-    native: Operation, x: Tensor, weight: Tensor, padding_idx: int = -1, sparse: bool = False
+    native: Function, x: Tensor, weight: Tensor, padding_idx: int = -1, sparse: bool = False
 ) -> Tensor:
     needs_gradient = (
         isinstance(weight, paddle.Tensor) and not weight.stop_gradient and paddle.is_grad_enabled()
@@ -113,14 +116,17 @@ def _embedding(
     return native(x, weight, padding_idx, sparse)
 
 
-def _cross_entropy(native: Operation, logits: Tensor, *args: Any) -> Any:
-    """The loss of bfloat16 in float32, as CUDA's kernel computes it; the gradient's kernel expects it."""
+def _cross_entropy(native: Function, logits: Tensor, *args: object) -> Any:
+    """The loss of bfloat16 in float32, as CUDA's kernel computes it.
+
+    The gradient's kernel expects float32.
+    """
     if logits.dtype == paddle.bfloat16 and logits.place.is_custom_place():
         logits = logits.astype("float32")
     return native(logits, *args)
 
 
-_REPAIRED: dict[str, Operation] = {
+_REPAIRED: dict[str, Function] = {
     "_C_ops:embedding": _embedding,
     "_C_ops:cross_entropy_with_softmax": _cross_entropy,
     "_C_ops:rmsprop_": _run_on_the_host,

@@ -1,4 +1,4 @@
-"""PaddlePaddle programs written for GPUs, unedited: virtual GPUs answer to PaddlePaddle's names for CUDA's.
+"""PaddlePaddle programs written for GPUs, unedited: virtual GPUs answer to CUDA's names.
 
 The plug-in has devices ``vgpu:i``. ``CUDAPlace`` is a subclass of ``CustomPlace('vgpu', i)``, which
 all of PaddlePaddle's library accepts, and ``core.Place`` describes a vgpu as a gpu (`places`).
@@ -32,7 +32,7 @@ from xdevice.virtual.paddle.places import (
     gpu_index,
     replace_places,
 )
-from xdevice.virtual.paddle.private_names import in_place_of, names, replace_name
+from xdevice.virtual.paddle.private_names import Function, in_place_of, names, replace_name
 from xdevice.virtual.paddle.streams import replace_streams
 
 core: Any = _core
@@ -127,7 +127,7 @@ def _report_properties(total_memory: int) -> None:
     properties = _gpuDeviceProperties("xdevice virtual GPU", 8, 0, total_memory, 1)
 
     @in_place_of(f"{CORE}:get_device_properties")
-    def get_device_properties(native: Any, *args: Any) -> Any:
+    def get_device_properties(native: Function, *args: Any) -> Any:
         is_gpu = len(args) == 1 or args[0] in (WORD, "gpu")
         if not is_gpu:
             return native(*args)
@@ -148,13 +148,16 @@ def _report_properties(total_memory: int) -> None:
 
 
 def _use_gloo_for_nccl() -> None:
-    """Let ``paddle.distributed`` make groups of gloo for NCCL's; the plug-in lets these accept tensors of GPUs."""
+    """Let ``paddle.distributed`` create groups of gloo in place of NCCL's.
+
+    The plug-in lets these groups accept tensors of GPUs.
+    """
     create_gloo = names.value(f"{CORE}:ProcessGroupGloo.create")
 
-    def create_group(store: Any, rank: int, size: int, group: int, *_: Any) -> Any:
+    def create_group(store: object, rank: int, size: int, group: int, *_: object) -> Any:
         return create_gloo(store, rank, size, group)
 
-    def create_config(**settings: Any) -> SimpleNamespace:
+    def create_config(**settings: object) -> SimpleNamespace:
         return SimpleNamespace(**settings)
 
     replace_in_core(
@@ -168,7 +171,7 @@ def _use_gloo_for_nccl() -> None:
 
 def _run_static_graphs_on_the_cpu() -> None:
     @in_place_of("paddle.static:Executor.__init__")
-    def start_executor(native: Any, self: Any, place: NativePlace = None) -> None:
+    def start_executor(native: Function, self: object, place: NativePlace = None) -> None:
         if place is None:
             place = framework._current_expected_place_()
         else:

@@ -1,4 +1,4 @@
-"""The streams and events of virtual GPUs that stand in. All work is done when it is requested."""
+"""The streams and events of virtual GPUs that stand in. Operations are synchronous."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
 from xdevice.virtual.paddle.answers import replace_in_core
-from xdevice.virtual.paddle.places import base_class_of, current_gpu, gpu_index
+from xdevice.virtual.paddle.places import NativeClass, base_class_of, current_gpu, gpu_index
 from xdevice.virtual.paddle.private_names import names, replace_name
 
 core: Any = _core
@@ -21,10 +21,10 @@ def replace_streams() -> None:
         return
     stream_class, event_class = _stream_class(), _event_class()
 
-    def create_stream(device_id: Any = None, priority: int = 2, **_: Any) -> Any:
+    def create_stream(device_id: Any = None, priority: int = 2, **_: object) -> Any:
         return stream_class(device_id, priority)
 
-    def create_event(enable_timing: bool = False, blocking: bool = False, **_: Any) -> Any:
+    def create_event(enable_timing: bool = False, blocking: bool = False, **_: object) -> Any:
         return event_class(enable_timing, blocking)
 
     replacements = {
@@ -52,9 +52,11 @@ def replace_streams() -> None:
     )
 
 
-def _stream_class() -> Any:
-    class Stream(base_class_of(core.CustomDeviceStream, lambda _: True)):  # type: ignore[misc]  # known at run time
-        def __init__(self, device: Any = None, priority: int = 2, *_: Any) -> None:
+def _stream_class() -> NativeClass:
+    base = base_class_of(core.CustomDeviceStream, lambda _: True)
+
+    class Stream(base):  # type: ignore[misc, valid-type]  # known at run time
+        def __init__(self, device: Any = None, priority: int = 2, *_: object) -> None:
             if device is None:
                 device = core.CUDAPlace(current_gpu())
             elif not isinstance(device, core.CUDAPlace):
@@ -64,7 +66,7 @@ def _stream_class() -> Any:
     return Stream
 
 
-def _event_class() -> Any:
+def _event_class() -> NativeClass:
     class Event(core.CustomDeviceEvent):  # type: ignore[misc]  # likewise
         """An event whose elapsed time is the host's."""
 
@@ -73,7 +75,7 @@ def _event_class() -> Any:
         ) -> None:
             super().__init__(core.CUDAPlace(current_gpu()), enable_timing, blocking, interprocess)
 
-        def record(self, stream: Any = None) -> None:
+        def record(self, stream: object = None) -> None:
             self.seconds = time.perf_counter()
 
         def elapsed_time(self, end: Any) -> float:

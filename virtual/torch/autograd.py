@@ -13,14 +13,14 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.transfers import WrappedEngine
-from xdevice.virtual.torch.private_names import core, names, own, replace_name
+from xdevice.virtual.torch.private_names import core, names, replace_name, untyped_torch
 
 # in the engine's error if it started before the devices existed
 _NO_THREADS = "device_ready_queues_"
 
 _ENGINE = "torch.autograd:Variable._execution_engine"
 
-_variable: Any = own.autograd.Variable
+_variable: Any = untyped_torch.autograd.Variable
 
 pending: Any = threading.local()
 """This thread's exception that was set aside, as its attribute ``error``."""

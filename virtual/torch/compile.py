@@ -1,10 +1,11 @@
 """``torch.compile`` on virtual GPUs uses the backend aot_eager: inductor does not support them."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from xdevice.virtual.torch.private_names import in_place_of, names
+from xdevice.virtual.torch.private_names import Function, in_place_of, names
 from xdevice.virtual.torch.runtime import in_use
 
 
@@ -12,14 +13,16 @@ def replace() -> None:
     """Compile graphs with tensors on virtual GPUs by aot_eager, and all others by inductor."""
 
     @in_place_of("torch:_TorchCompileInductorWrapper.__call__")
-    def call(compile: Any, self: Any, model: Any, inputs: Any, **kwargs: Any) -> Any:
+    def call(
+        native: Function, self: object, model: Any, inputs: Sequence[object], **kwargs: object
+    ) -> Any:
         # a graph may create tensors on a GPU that none of its inputs is on
         intermediate = [node.meta.get("example_value") for node in model.graph.nodes]
         values = [*inputs, *model.parameters(), *model.buffers(), *intermediate]
         if any(map(_is_virtual, values)):
             return names.value("torch._dynamo.backends.debugging:aot_eager")(model, inputs)
-        return compile(self, model, inputs, **kwargs)
+        return native(self, model, inputs, **kwargs)
 
 
-def _is_virtual(value: Any) -> bool:
+def _is_virtual(value: object) -> bool:
     return isinstance(value, torch.Tensor) and value.device.type == in_use().name

@@ -2,16 +2,16 @@
 
 from typing import Any
 
-from xdevice.virtual.torch.private_names import in_place_of
+from xdevice.virtual.torch.private_names import Function, in_place_of
 
 
 def explain_gradients_between_gpus() -> None:
     """Replace autograd's error for gradients of torch.func that cross GPUs by one with a remedy."""
 
     @in_place_of("torch._functorch.eager_transforms:_autograd_grad")
-    def autograd_grad(compute_gradients: Any, *args: Any, **kwargs: Any) -> Any:
+    def autograd_grad(native: Function, *args: object, **kwargs: object) -> Any:
         try:
-            return compute_gradients(*args, **kwargs)
+            return native(*args, **kwargs)
         except NotImplementedError as error:
             if "Cannot access storage of" not in str(error):
                 raise

@@ -12,7 +12,13 @@ from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
 from xdevice.virtual import plugins, request
 from xdevice.virtual.models import MODELS, USUAL
 from xdevice.virtual.torch import copies, streams, vgpu
-from xdevice.virtual.torch.private_names import core, kernels_of, own, replace_name, untraced
+from xdevice.virtual.torch.private_names import (
+    core,
+    kernels_of,
+    replace_name,
+    untraced,
+    untyped_torch,
+)
 from xdevice.virtual.torch.runtime import NAME, Runtime, in_use, xdevice_device
 
 _BOOL, _INT, _NUMBER, _MASK = ctypes.c_bool, ctypes.c_int, ctypes.c_int64, ctypes.c_uint64
@@ -75,9 +81,9 @@ class Compiled(Runtime):
 
     def start(self) -> None:
         if self.name == NAME:
-            own.utils.rename_privateuse1_backend(NAME)
-            own.utils.generate_methods_for_privateuse1_backend()
-            own._register_device_module(NAME, vgpu)
+            untyped_torch.utils.rename_privateuse1_backend(NAME)
+            untyped_torch.utils.generate_methods_for_privateuse1_backend()
+            untyped_torch._register_device_module(NAME, vgpu)
             replace_name("torch._C:_accelerator_getStream", streams.current_stream)
             replace_name("torch._C:_accelerator_setStream", streams.set_stream)
         gpu = MODELS.get(request.current().model, USUAL)

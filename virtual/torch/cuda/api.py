@@ -19,7 +19,14 @@ from xdevice.virtual import request
 from xdevice.virtual.models import MODELS, Model
 from xdevice.virtual.torch import runtime, streams
 from xdevice.virtual.torch.compiled import REFUSE, WARN, compiled
-from xdevice.virtual.torch.private_names import core, in_place_of, names, own, replace_name
+from xdevice.virtual.torch.private_names import (
+    Function,
+    core,
+    in_place_of,
+    names,
+    replace_name,
+    untyped_torch,
+)
 from xdevice.virtual.torch.runtime import exchange, in_use
 
 _synchronize = names.value("torch._C:_accelerator_synchronizeDevice")
@@ -189,7 +196,7 @@ def replace() -> None:
     replace_name("torch._C:_nccl_version", lambda: 2 << 32 | 29 << 16 | 7)
     replace_name("torch._C:_nccl_version_suffix", bytes)
     # programs split the version into numbers
-    cuda_version = getattr(own.version, "cuda", None) or "0.0"
+    cuda_version = getattr(untyped_torch.version, "cuda", None) or "0.0"
     replace_name("torch:version.cuda", cuda_version)
     _replace_in_torch_cuda(functions)
 
@@ -221,7 +228,7 @@ _NVTX_FUNCTIONS = (
 
 def _replace_in_torch_cuda(functions: dict[str, Callable[..., Any]]) -> None:
     """Replace what ``torch.cuda`` copied from ``torch._C`` when it was imported."""
-    queued_calls = getattr(own.cuda, "_queued_calls", [])
+    queued_calls = getattr(untyped_torch.cuda, "_queued_calls", [])
     checks_of_build = ("_check_cap", "_check_cub")
     queued_calls[:] = [
         call for call in queued_calls if not call[0].__name__.startswith(checks_of_build)
@@ -300,8 +307,8 @@ def replace_users() -> None:
     _replace_cudnn()
 
     @in_place_of("torch:ops.load_library")
-    def load_library(load: Any, path: str) -> None:
-        load(path)
+    def load_library(native: Function, path: str) -> None:
+        native(path)
         # the library may have kernels for real GPUs, as torchvision has: use those for the CPU
         compiled().replace_kernels_of_libraries()
 
@@ -342,17 +349,17 @@ def _replace_profilers() -> None:
     from torch.profiler import ProfilerActivity
 
     @in_place_of("torch.profiler.profiler:_KinetoProfile.__init__")  # all profilers derive from it
-    def init(torchs_init: Any, self: Any, *, activities: Any = None, **kwargs: Any) -> None:
+    def init(native: Function, self: object, *, activities: Any = None, **kwargs: object) -> None:
         without_cuda = set(activities or ()) - {ProfilerActivity.CUDA}
-        torchs_init(self, activities=without_cuda or {ProfilerActivity.CPU}, **kwargs)
+        native(self, activities=without_cuda or {ProfilerActivity.CPU}, **kwargs)
 
     @in_place_of("torch.autograd.profiler:profile.__init__")
-    def init_legacy(torchs_init: Any, self: Any, enabled: bool = True, **kwargs: Any) -> None:
+    def init_legacy(native: Function, self: object, enabled: bool = True, **kwargs: object) -> None:
         if kwargs.get("use_cuda"):  # PyTorch 2.15 no longer has this parameter
             kwargs["use_cuda"] = False
         if kwargs.get("use_device") == "cuda":
             kwargs["use_device"] = None
-        torchs_init(self, enabled, **kwargs)
+        native(self, enabled, **kwargs)
 
     replace_name("torch.profiler.profiler:supported_activities", lambda: {ProfilerActivity.CPU})
     replace_name("torch.autograd.profiler:emit_nvtx.__enter__", lambda self: self)
@@ -363,11 +370,11 @@ def _replace_sharing() -> None:
     """Send tensors to other processes in shared memory of the host, not by handles of CUDA."""
     if not names.has("tensors sent to other processes"):
         return
-    torchs_reduce: Any = reductions.reduce_tensor
+    native_reduce: Any = reductions.reduce_tensor
 
     def reduce_tensor(tensor: Any) -> Any:
         if not _is_shareable(tensor):
-            return torchs_reduce(tensor)
+            return native_reduce(tensor)
         with torch.no_grad():
             # the tensor's memory as a CPU tensor, which other processes can open
             host: torch.Tensor = torch.ops.xdevice_virtual.host(tensor.detach())
@@ -396,7 +403,7 @@ def _is_shareable(tensor: torch.Tensor) -> bool:
 def _rebuild(
     host: torch.Tensor, index: int, is_parameter: bool, requires_grad: bool
 ) -> torch.Tensor:
-    own.cuda.init()
+    untyped_torch.cuda.init()
     tensor: torch.Tensor = torch.ops.xdevice_virtual.take(host, index)
     if is_parameter:
         return torch.nn.Parameter(tensor, requires_grad)

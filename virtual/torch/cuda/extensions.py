@@ -9,7 +9,7 @@ from typing import Any
 
 from xdevice.kit.import_hook import after_import
 from xdevice.virtual.torch.compiled import compiled
-from xdevice.virtual.torch.private_names import core, in_place_of
+from xdevice.virtual.torch.private_names import Function, core, in_place_of
 
 
 def refuse() -> None:
@@ -18,28 +18,28 @@ def refuse() -> None:
 
 def _replace(module: ModuleType) -> None:
     @in_place_of("torch.utils.cpp_extension:load")
-    def load(compile_and_import: Any, *args: Any, **kwargs: Any) -> Any:
-        arguments = signature(compile_and_import).bind(*args, **kwargs).arguments
+    def load(native: Function, *args: object, **kwargs: object) -> Any:
+        arguments = signature(native).bind(*args, **kwargs).arguments
         sources = arguments["sources"]
         files = [sources] if isinstance(sources, str) else sources
         has_cuda_files = any(str(file).endswith((".cu", ".cuh")) for file in files)
         if arguments.get("with_cuda") or has_cuda_files:
             raise _refusal("load")
         with _refusing_new_operations_on_cuda():
-            return compile_and_import(*args, **kwargs)
+            return native(*args, **kwargs)
 
     @in_place_of("torch.utils.cpp_extension:load_inline")
-    def load_inline(compile_and_import: Any, *args: Any, **kwargs: Any) -> Any:
-        arguments = signature(compile_and_import).bind(*args, **kwargs).arguments
+    def load_inline(native: Function, *args: object, **kwargs: object) -> Any:
+        arguments = signature(native).bind(*args, **kwargs).arguments
         if arguments.get("with_cuda") or arguments.get("cuda_sources"):
             raise _refusal("load_inline")
         with _refusing_new_operations_on_cuda():
-            return compile_and_import(*args, **kwargs)
+            return native(*args, **kwargs)
 
     @in_place_of("torch.utils.cpp_extension:_get_cuda_arch_flags")
-    def get_cuda_arch_flags(torchs_function: Any, *args: Any, **kwargs: Any) -> Any:
+    def get_cuda_arch_flags(native: Function, *args: object, **kwargs: object) -> Any:
         try:
-            return torchs_function(*args, **kwargs)
+            return native(*args, **kwargs)
         except ValueError as error:
             if os.environ.get("TORCH_CUDA_ARCH_LIST", "native") != "native":
                 raise

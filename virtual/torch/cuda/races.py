@@ -7,7 +7,7 @@ from traceback import StackSummary
 from typing import Any
 
 from xdevice.tensors.transfers.callers import is_users
-from xdevice.virtual.torch.private_names import in_place_of, names, replace_name
+from xdevice.virtual.torch.private_names import Function, in_place_of, names, replace_name
 
 _messages: list[str] = []
 """The races that have been found."""
@@ -22,8 +22,8 @@ def find_races() -> None:
     from torch.cuda import _sanitizer  # pyright: ignore[reportPrivateUsage]
 
     @in_place_of("torch.cuda._sanitizer:CUDASanitizerErrors.__init__")
-    def init(torchs_init: Any, self: Any, errors: list[Any]) -> None:
-        torchs_init(self, errors)
+    def init(native: Function, self: object, errors: list[object]) -> None:
+        native(self, errors)
         _messages.append(str(self))
 
     def describe_all(self: Any) -> str:

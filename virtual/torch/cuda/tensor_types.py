@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from xdevice.virtual.torch.private_names import core, in_place_of, replace_name
+from xdevice.virtual.torch.private_names import Function, core, in_place_of, replace_name
 
 Tensor = torch.Tensor
 
@@ -97,13 +97,13 @@ def _replace_default() -> None:
     """Make the default type apply to factories without ``device=``, and to ``torch.Tensor(…)``."""
 
     @in_place_of("torch:set_default_tensor_type")
-    def set_default_tensor_type(torchs_function: Any, t: Any) -> None:
+    def set_default_tensor_type(native: Function, t: str | type) -> None:
         global _default
         name = t if isinstance(t, str) else t.__name__
         if not name.startswith("torch.cuda."):
             _default = None
             torch.set_default_device(None)
-            torchs_function(t)
+            native(t)
             return
         tensor_type = getattr(torch.cuda, name.rpartition(".")[2])
         torch.set_default_dtype(tensor_type.dtype)

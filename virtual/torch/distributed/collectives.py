@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from xdevice.virtual.torch import runtime
-from xdevice.virtual.torch.private_names import core, in_place_of, kernels_of, untraced
+from xdevice.virtual.torch.private_names import Function, core, in_place_of, kernels_of, untraced
 from xdevice.virtual.torch.runtime import in_use
 
 Tensor = torch.Tensor
@@ -49,7 +49,7 @@ def replace(check: Check | None) -> None:
                 kernels.impl(name, untraced(_kernel(name, check)), key, allow_override=True)
 
 
-def _kernel(name: str, check: Check | None) -> Callable[..., Any]:
+def _kernel(name: str, check: Check | None) -> Function:
     """The collective on CPU tensors that share the memory of the virtual ones."""
     operation: Any = getattr(_operations, name).default
     run: Any = _COMPOSED.get(name, operation)
@@ -130,11 +130,14 @@ def _to_virtual(value: Any) -> Any:
 
 def _replace_futures() -> None:
     """Make futures of collectives return virtual tensors, which DDP's hooks compute with."""
-    in_place_of("torch.distributed:Work.result")(lambda result, self: _to_virtual(result(self)))
+
+    @in_place_of("torch.distributed:Work.result")
+    def result(native: Function, self: dist.Work) -> Any:
+        return _to_virtual(native(self))
 
     @in_place_of("torch.distributed:Work.get_future")
-    def get_future(torchs_future: Any, self: Any) -> Any:
-        return torchs_future(self).then(lambda future: _to_virtual(future.value()))
+    def get_future(native: Function, self: dist.Work) -> Any:
+        return native(self).then(lambda future: _to_virtual(future.value()))
 
 
 class _CoalescedWork(list[Any]):
@@ -157,16 +160,16 @@ def _replace_coalescing() -> None:
     """Let groups coalesce collectives on virtual GPUs, as those of NCCL do."""
 
     @in_place_of("torch.distributed:ProcessGroup._start_coalescing")
-    def start_coalescing(begin: Any, self: Any, device: torch.device) -> None:
+    def start_coalescing(native: Function, self: ProcessGroup, device: torch.device) -> None:
         if torch.device(device).type != in_use().name:
-            begin(self, device)
+            native(self, device)
         else:
             _coalesced[self.group_name] = _CoalescedWork()
 
     @in_place_of("torch.distributed:ProcessGroup._end_coalescing")
-    def end_coalescing(end: Any, self: Any, device: torch.device) -> Any:
+    def end_coalescing(native: Function, self: ProcessGroup, device: torch.device) -> Any:
         work = _coalesced.pop(self.group_name, None)
-        return end(self, device) if work is None else work
+        return native(self, device) if work is None else work
 
 
 _AVERAGE = 1  # as c10d::ReduceOp::RedOpType numbers it
@@ -220,7 +223,12 @@ def _work_of(future: torch.futures.Future[Any]) -> BoxedWork:
     return core._distributed_c10d._create_work_from_future(future).boxed()
 
 
-def _all_gather(outputs: Any, inputs: Any, group: BoxedGroup, *options: Any) -> Any:
+def _all_gather(
+    outputs: Sequence[Sequence[Tensor]],
+    inputs: Sequence[Tensor],
+    group: BoxedGroup,
+    *options: object,
+) -> Any:
     """Gather tensors; if sizes differ, each process broadcasts its own, as with NCCL."""
     if len({part.shape for part in outputs[0]}) == 1:
         return _operations.allgather_.default(outputs, inputs, group, *options)
@@ -234,8 +242,8 @@ def _all_gather(outputs: Any, inputs: Any, group: BoxedGroup, *options: Any) -> 
 
 
 def _all_to_all(
-    outputs: Any, inputs: Any, group: BoxedGroup, *options: Any
-) -> tuple[Any, BoxedWork]:
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], group: BoxedGroup, *options: object
+) -> tuple[Sequence[Tensor], BoxedWork]:
     """Exchange tensors of different sizes as parts of one tensor."""
     output_sizes = [part.numel() for part in outputs]
     input_sizes = [part.numel() for part in inputs]
@@ -244,7 +252,7 @@ def _all_to_all(
     exchange = _operations.alltoall_base_.default
     work = exchange(flat_outputs, flat_inputs, group, output_sizes, input_sizes, *options)
 
-    def copy_to_outputs() -> Any:
+    def copy_to_outputs() -> Sequence[Tensor]:
         for part, values in zip(outputs, torch.split(flat_outputs, output_sizes), strict=True):
             part.copy_(values.view_as(part))
         return outputs
@@ -297,7 +305,7 @@ def _completed_work() -> BoxedWork:
     return _work_of(future)
 
 
-_COMPOSED: dict[str, Callable[..., Any]] = {
+_COMPOSED: dict[str, Function] = {
     "allgather_": _all_gather,
     "alltoall_": _all_to_all,
     "send": _send,

@@ -1,5 +1,6 @@
 """DTensor on virtual GPUs: random numbers, and the sharding of attention."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -7,9 +8,9 @@ import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor.experimental import register_sharding
 
-from xdevice.virtual.torch.private_names import aten, own, replace_name
+from xdevice.virtual.torch.private_names import Function, aten, replace_name, untyped_torch
 
-_TorchsPhiloxState: Any = own.distributed.tensor._random._PhiloxState
+_TorchsPhiloxState: Any = untyped_torch.distributed.tensor._random._PhiloxState
 
 
 class _PhiloxState(_TorchsPhiloxState):  # type: ignore[misc]  # Any to checkers
@@ -21,10 +22,10 @@ class _PhiloxState(_TorchsPhiloxState):  # type: ignore[misc]  # Any to checkers
 
 def replace() -> None:
     """Add random states and the sharding of attention to DTensor, once."""
-    if own.distributed.tensor._random._PhiloxState is _PhiloxState:
+    if untyped_torch.distributed.tensor._random._PhiloxState is _PhiloxState:
         return
     replace_name("torch.distributed.tensor._random:_PhiloxState", _PhiloxState)
-    handlers = own.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers
+    handlers = untyped_torch.distributed.tensor.DTensor._op_dispatcher._custom_op_handlers
     handlers[aten._fused_sdp_choice.default] = _choose_attention
     flash = aten._scaled_dot_product_flash_attention_for_cpu.default
     backward = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
@@ -32,13 +33,13 @@ def replace() -> None:
     register_sharding(backward)(partial(_by_batch_and_head, 3, 6))
 
 
-def _choose_attention(op: Any, args: Any, options: Any) -> Any:
+def _choose_attention(op: Function, args: Sequence[object], options: dict[str, object]) -> Any:
     local_args = [arg.to_local() if isinstance(arg, DTensor) else arg for arg in args]
     return op(*local_args, **options)
 
 
 def _by_batch_and_head(
-    outputs: int, tensors: int, *args: Any, attn_mask: Any = None, **options: Any
+    outputs: int, tensors: int, *args: object, attn_mask: object = None, **options: object
 ) -> Any:
     """The placements of attention's outputs and inputs, as DTensor has them for CUDA's kernels.
 

@@ -60,11 +60,11 @@ class InPython(Runtime):
         self.peak = memory.peak
         self.reset_peak = memory.reset_peak
         self.visible = lambda: count
-        self.is_used = lambda: self._used
-        self.is_forked = lambda: self._forked
+        self.is_used = lambda: self._is_used
+        self.is_forked = lambda: self._is_forked
         self._current = threading.local()
-        self._used = False
-        self._forked = False
+        self._is_used = False
+        self._is_forked = False
 
     def current(self) -> int:
         return getattr(self._current, "index", 0)
@@ -73,14 +73,14 @@ class InPython(Runtime):
         previous = self.current()
         if index >= 0:
             self._current.index = index
-            self._used = True
+            self._is_used = True
         return previous
 
-    def use(self, whether: bool) -> None:
-        self._used = whether
+    def use(self, value: bool) -> None:
+        self._is_used = value
 
-    def watch(self, whether: bool) -> None:
-        memory.watching = whether
+    def watch(self, value: bool) -> None:
+        memory.watching = value
 
     def resize(self, storage: Any, size: int) -> None:
         if size != storage.nbytes():
@@ -102,7 +102,7 @@ class InPython(Runtime):
         autograd.run_in_calling_thread()
         _replace_factories()
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=lambda: setattr(self, "_forked", self._used))
+            os.register_at_fork(after_in_child=lambda: setattr(self, "_is_forked", self._is_used))
 
 
 def _register_operations() -> None:

@@ -29,12 +29,12 @@ def _dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
     return grad * (noise / (1 / scale) if scale else noise * 0)
 
 
-def _widened(call: Any) -> Callable[..., Tensor]:
+def _widened(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Softmax, which for GPUs alone may widen half precision."""
     return lambda x, dim, widen: call(x.float() if widen else x, dim, False)
 
 
-def _narrowed(call: Any) -> Callable[..., Tensor]:
+def _narrowed(call: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Its gradient, which is narrowed again."""
     return lambda grad, output, dim, dtype: call(grad, output, dim, grad.dtype).to(dtype)
 
@@ -72,12 +72,12 @@ def kernels() -> dict[tuple[str, str], Callable[..., Any]]:
         "_softmax_backward_data": _narrowed(aten._softmax_backward_data.default),
         "_log_softmax_backward_data": _narrowed(aten._log_softmax_backward_data.default),
     }
-    ours = {name: on_host(f"aten::{name}", call) for name, call in on_cpu.items()}
-    ours["native_dropout"] = _dropout
+    kernels = {name: on_host(f"aten::{name}", call) for name, call in on_cpu.items()}
+    kernels["native_dropout"] = _dropout
     cells = {"_thnn_fused_lstm_cell": _lstm, "_thnn_fused_gru_cell": _gru}
-    both = (
-        "PrivateUse1",
-        "AutogradPrivateUse1",
-    )  # autograd differentiates the cells as what they are composed of
-    by_key = {(name, key): cell for name, cell in cells.items() for key in both}
-    return by_key | {(name, "PrivateUse1"): call for name, call in ours.items()}
+    result = {(name, "PrivateUse1"): kernel for name, kernel in kernels.items()}
+    for name, cell in cells.items():
+        # autograd differentiates the operations that the cells are composed of
+        for key in ("PrivateUse1", "AutogradPrivateUse1"):
+            result[name, key] = cell
+    return result

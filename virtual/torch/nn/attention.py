@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from xdevice.virtual.torch import runtime
-from xdevice.virtual.torch.private_names import aten, in_place_of, kernels_of, own
+from xdevice.virtual.torch.private_names import aten, in_place_of, kernels_of, untyped_torch
 
 Tensor = torch.Tensor
 Maybe = torch.Tensor | None
@@ -63,7 +63,7 @@ def _is_fused(  # noqa: PLR0913, PLR0917  (torch's signature)
     **options: Any,
 ) -> bool:
     """Whether the fused algorithm for the CPU computes this attention."""
-    if own.backends.cuda.math_sdp_enabled():
+    if untyped_torch.backends.cuda.math_sdp_enabled():
         choose = aten._fused_sdp_choice.default
         fused = bool(choose(q, k, v, mask, dropout, causal, **options) == _FLASH)
     else:
@@ -90,7 +90,7 @@ def _jagged(  # noqa: PLR0913, PLR0917  (torch's signature)
     is_virtual = query.device.type == runtime.in_use().name
     if not is_causal or attn_mask is not None or not is_virtual or sequences._ragged_idx != 1:
         return attend(query, key, value, attn_mask, dropout_p, is_causal, **options)
-    attend_densely = own.nn.functional.scaled_dot_product_attention
+    attend_densely = untyped_torch.nn.functional.scaled_dot_product_attention
     queries, keys, values = (x.transpose(1, 2).unbind() for x in (query, key, value))
     results = []
     for sequence in zip(queries, keys, values, strict=True):
@@ -109,7 +109,7 @@ def _check_algorithms(q: Tensor, mask: Maybe) -> None:
 
 
 def _has_algorithm(q: Tensor, mask: Maybe) -> bool:
-    settings = own.backends.cuda
+    settings = untyped_torch.backends.cuda
     cudnn = settings.cudnn_sdp_enabled()
     flash = settings.flash_sdp_enabled()
     efficient = settings.mem_efficient_sdp_enabled()

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from xdevice.virtual.torch.private_names import in_place_of, replace_name
+from xdevice.virtual.torch.private_names import Function, in_place_of, replace_name
 from xdevice.virtual.torch.runtime import in_use
 
 Tensor = torch.Tensor
@@ -18,9 +18,9 @@ def replace() -> None:
         replace_name(f"torch._C:{name}", function)
 
     @in_place_of("torch.cuda.nccl:is_available")
-    def is_available(torchs_answer: Any, tensors: Any) -> bool:
+    def is_available(native: Function, tensors: Sequence[torch.Tensor]) -> bool:
         # torch's function warns if torch was built without NCCL
-        return not any(map(_is_virtual, tensors)) and torchs_answer(tensors)
+        return not any(map(_is_virtual, tensors)) and native(tensors)
 
 
 def _is_virtual(tensor: Tensor) -> bool:

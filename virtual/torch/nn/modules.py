@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from xdevice.backends.torch.models import refill
-from xdevice.virtual.torch.private_names import in_place_of, names, own
+from xdevice.virtual.torch.private_names import Function, in_place_of, names, untyped_torch
 from xdevice.virtual.torch.runtime import NAME
 
 _is_wrapper = names.value("torch.utils._python_dispatch:is_traceable_wrapper_subclass")
@@ -25,19 +25,20 @@ def replace() -> None:
 
     @in_place_of("torch.nn:Module._apply")
     def apply_in_place(
-        apply: Any, self: torch.nn.Module, fn: Any, *args: Any, **kwargs: Any
+        native: Function, self: torch.nn.Module, fn: Function, *args: object, **kwargs: object
     ) -> Any:
-        fn = fn if isinstance(fn, _InPlace) else _InPlace(fn)
+        if not isinstance(fn, _InPlace):
+            fn = _InPlace(fn)
         if isinstance(self, torch.jit.ScriptModule):
             return _apply_to_script(self, fn)
-        return apply(self, fn, *args, **kwargs)
+        return native(self, fn, *args, **kwargs)
 
-    own.utils.generate_methods_for_privateuse1_backend(
+    untyped_torch.utils.generate_methods_for_privateuse1_backend(
         for_tensor=False, for_module=False, for_packed_sequence=False, for_storage=True
     )
     if not names.has("lazy modules that move by vgpu()"):
         return
-    allowed_methods = own.nn.parameter.UninitializedTensorMixin._allowed_methods
+    allowed_methods = untyped_torch.nn.parameter.UninitializedTensorMixin._allowed_methods
     vgpu_method = getattr(torch.Tensor, NAME)
     if vgpu_method not in allowed_methods:
         allowed_methods.append(vgpu_method)
@@ -79,9 +80,9 @@ class _InPlace:
             return result
         if {parameter.device.type, result.device.type} != {"cpu", NAME}:
             return result
-        grad = parameter.grad if parameter.is_leaf else None
-        if grad is not None:
-            grad = self._fn(grad)
+        grad = None
+        if parameter.is_leaf and parameter.grad is not None:
+            grad = self._fn(parameter.grad)
         refill(parameter, result)
         parameter.grad = grad
         return parameter

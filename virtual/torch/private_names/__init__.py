@@ -3,23 +3,28 @@
 `replace_name` and ``names.value`` take only the names that ``names.txt`` lists.
 """
 
+from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 
 from xdevice.kit.private_names import PrivateNames
 
+Function: TypeAlias = Callable[..., Any]
+
 LAST_TRIED = {"2.15.0": "3.11 3.12 3.13 3.14", "2.13.0": "3.10"}
 """The newest version that has all of these names, by the Pythons that have wheels of it."""
 
-own: Any = torch
+untyped_torch: Any = torch
+"""torch, whose private names are unknown to type checkers."""
+
 core: Any = torch._C  # pyright: ignore[reportPrivateUsage]  # it has no public counterpart
 aten: Any = torch.ops.aten
 storage_of: Any = torch.Tensor.untyped_storage  # identified by its ``_cdata``
 
 
-def untraced(kernel: Any) -> Any:
+def untraced(kernel: Function) -> Function:
     """Return the function after telling Dynamo not to trace it.
 
     torch calls it while Dynamo traces the program.
@@ -41,7 +46,7 @@ _registered: list[Any] = []  # registrations last as long as these objects
 
 def kernels_of(space: str, kind: str = "IMPL") -> Any:
     """A library for kernels of the operations in that namespace. It is never unregistered."""
-    _registered.append(own.library.Library(space, kind))
+    _registered.append(untyped_torch.library.Library(space, kind))
     return _registered[-1]
 
 
