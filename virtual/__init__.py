@@ -115,8 +115,11 @@ def connect() -> None:
 def _importing(framework: str) -> AbstractContextManager[object]:
     """The context in which a framework is imported that gets its virtual GPUs only then."""
     module = entry_points_of(GROUP).get(framework)
-    prepare = getattr(import_module(module), "importing", None) if module else None
-    return nullcontext() if prepare is None else prepare()
+    if module is None:
+        return nullcontext()
+    prepare = getattr(import_module(module), "importing", nullcontext)
+    context: AbstractContextManager[object] = prepare()
+    return context
 
 
 def enable_requested(owner: Backend, capability: str = "") -> None:
@@ -195,8 +198,9 @@ def why_none(owner: Backend) -> str:
 
 def name_of(device: Device) -> str:
     copy_bus = bus.requested()
-    name = f"virtual GPU {device.index}"
-    return name if copy_bus is None else f"{name}, with a bus of {copy_bus}"
+    if copy_bus is None:
+        return f"virtual GPU {device.index}"
+    return f"virtual GPU {device.index}, with a bus of {copy_bus}"
 
 
 def stream(owner: Backend, device: Device) -> Stream | None:

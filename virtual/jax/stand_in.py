@@ -80,7 +80,7 @@ def _replace_settings() -> None:
     """
 
     @in_place_of("jax._src.config:Config.update")
-    def update(native: Function, self: Any, name: str, value: Any) -> None:
+    def update(native: Function, self: object, name: str, value: Any) -> None:
         global _default_platform
         if name in _PLATFORM_SETTINGS and value:
             _default_platform = "gpu" if _names_gpus(value) else "cpu"
@@ -90,7 +90,7 @@ def _replace_settings() -> None:
         native(self, name, value)
 
 
-def _names_gpus(platforms: Any) -> bool:
+def _names_gpus(platforms: object) -> bool:
     """Whether the setting, such as ``cuda,cpu``, has one of the words for GPUs."""
     if not isinstance(platforms, str):
         return False
@@ -214,7 +214,7 @@ def _replace_attributes_of_devices() -> None:
             return _memory_stats(self)
         return native_memory_stats(self)
 
-    def platform_of_client(self: Any) -> Any:
+    def platform_of_client(self: object) -> Any:
         if _is_read_by_jax():
             return native_platform.__get__(self)
         return "gpu"
@@ -275,7 +275,12 @@ def _replace_dlpack() -> None:
 
     @in_place_of(f"{_ARRAY}.__dlpack__")
     def dlpack(
-        native: Function, self: Tensor, *, stream: Any = None, dl_device: Any = None, **options: Any
+        native: Function,
+        self: Tensor,
+        *,
+        stream: object = None,
+        dl_device: Any = None,
+        **options: object,
     ) -> Any:
         index = _ordinal(self)
         if not index:
@@ -331,7 +336,7 @@ def _gpu(index: int) -> NativeDevice:
     return gpus_in(hardware.every_local_device())[index]
 
 
-def _with_global_ids(native: Function, *args: Any) -> Any:
+def _with_global_ids(native: Function, *args: object) -> Any:
     """Show the ids that a program sees in an error about the devices of an array's parts."""
     try:
         return native(*args)
@@ -393,7 +398,7 @@ def _refuse_lowerings() -> None:
 
 
 def _refuse_on_gpus(name: str, rule: Function) -> Function:
-    def lower(context: Any, *args: Any, **params: Any) -> Any:
+    def lower(context: Any, *args: object, **params: object) -> Any:
         devices = getattr(context.module_context.axis_context, "device_assignment", None) or ()
         if any(map(hardware.ordinal, devices)):
             raise NotImplementedError(
