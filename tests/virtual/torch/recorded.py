@@ -57,6 +57,14 @@ ROWS = [
     ),
     Recorded(
         0,
+        "torch.randint(5, 9, (2,)), torch.randint(0, 10, (2, 16))[:, :6]",
+        "4 0 3 4 0 0 1 0 3 5 0 7",
+        "smolix/d2l-neu: outputs/pytorch/chapter_attention/what-attention-computes.json",
+        "RTX 4090",
+        "rtx4090",
+    ),
+    Recorded(
+        0,
         "torch.randint(0, 100, (8,))",
         "41 97 91 72 53 4 3 33",
         "a comment in a diffusion model's training step, in a repository that the index of public code does not name",

@@ -228,11 +228,8 @@ def judge(op, layout, samples):
                 continue
             compared += 1
             try:
-                same = compare(
-                    run(call, sample, xdevice.native("gpu:1"), i % 2),
-                    expected,
-                    op.name in UNDEFINED,
-                )
+                found = run(call, sample, xdevice.native("gpu:1"), i % 2)
+                same = compare(found, expected, op.name in UNDEFINED or has_drawn_as_cuda())
             except Exception as error:
                 return {"verdict": "differs", "why": f"{way}: {first_line(error)}"}
             verdict = verdict if same else "close"
@@ -241,6 +238,12 @@ def judge(op, layout, samples):
         if compared
         else {"verdict": "none", "why": why or "has no samples"}
     )
+
+
+def has_drawn_as_cuda():
+    """Whether the generator of a GPU that stands in has advanced since it was seeded: its numbers are not the CPU's."""
+    device = xdevice.native("gpu:1")
+    return device.type == "cuda" and torch.cuda.default_generators[device.index].get_offset() > 0
 
 
 def ways(op, gradients):
