@@ -634,6 +634,28 @@ def test_dropout_keeps_what_its_mask_says(n, dtype):
     assert torch.equal(turned.flatten(), mask)
 
 
+def test_dropout_of_the_memory_efficient_attention_is_drawn_as_by_its_kernel():
+    q, k = (torch.randn(2, 3, n, 8, device=FIRST, requires_grad=True) for n in (40, 50))
+    v = torch.eye(50, 52, device=FIRST).expand(2, 3, 50, 52)  # the result has the weights
+    weights = (q @ k.mT / 8**0.5).softmax(-1)
+    torch.cuda.manual_seed(5)
+    result = F.scaled_dot_product_attention(q, k, v, dropout_p=0.25)[..., :50]
+    assert state() == [5, 2 * 3 * 40 * 50]  # a word for each weight, of one thread
+    kept = result != 0
+    assert abs(kept.double().mean() - 0.75) < 0.02
+    torch.testing.assert_close(result, weights * kept / 0.75)
+    for a, b in zip(
+        torch.autograd.grad(result.square().sum(), (q, k), retain_graph=True),
+        torch.autograd.grad((weights * kept / 0.75).square().sum(), (q, k)),
+        strict=True,
+    ):
+        torch.testing.assert_close(a, b)
+    torch.cuda.manual_seed(5)
+    with sdpa_kernel(SDPBackend.MATH):
+        F.scaled_dot_product_attention(q, k, v, dropout_p=0.25)
+    assert state() == [5, 4]
+
+
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # PyTorch's own
 def test_gradients_of_torch_func_that_cross_gpus_are_refused_by_name():
     def crossing(x):

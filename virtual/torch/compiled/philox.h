@@ -4,6 +4,7 @@
 // threads are computed at once, by loops that compilers turn into vector instructions.
 #pragma once
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -27,16 +28,22 @@ struct Words {
   alignas(64) uint32_t of[4][WIDTH];
 };
 
+// The four words of one thread.
+inline std::array<uint32_t, 4> draw_one(uint64_t seed, uint64_t counter, uint64_t thread) {
+  uint32_t a = uint32_t(counter), b = uint32_t(counter >> 32), c = uint32_t(thread), d = uint32_t(thread >> 32);
+  uint32_t key = uint32_t(seed), key_2 = uint32_t(seed >> 32);
+  for (int round = 0; round < ROUNDS; ++round) {
+    uint64_t p = uint64_t(FACTORS[0]) * a, q = uint64_t(FACTORS[1]) * c;
+    a = uint32_t(q >> 32) ^ b ^ key, b = uint32_t(q), c = uint32_t(p >> 32) ^ d ^ key_2, d = uint32_t(p);
+    key += KEY_STEPS[0], key_2 += KEY_STEPS[1];
+  }
+  return {a, b, c, d};
+}
+
 inline void draw_portably(uint64_t seed, uint64_t counter, uint64_t thread, Words& words) {
   for (int i = 0; i < WIDTH; ++i) {
-    uint32_t a = uint32_t(counter), b = uint32_t(counter >> 32), c = uint32_t(thread + i), d = uint32_t((thread + i) >> 32);
-    uint32_t key = uint32_t(seed), key_2 = uint32_t(seed >> 32);
-    for (int round = 0; round < ROUNDS; ++round) {
-      uint64_t p = uint64_t(FACTORS[0]) * a, q = uint64_t(FACTORS[1]) * c;
-      a = uint32_t(q >> 32) ^ b ^ key, b = uint32_t(q), c = uint32_t(p >> 32) ^ d ^ key_2, d = uint32_t(p);
-      key += KEY_STEPS[0], key_2 += KEY_STEPS[1];
-    }
-    words.of[0][i] = a, words.of[1][i] = b, words.of[2][i] = c, words.of[3][i] = d;
+    const auto drawn = draw_one(seed, counter, thread + i);
+    for (int word = 0; word < 4; ++word) words.of[word][i] = drawn[word];
   }
 }
 

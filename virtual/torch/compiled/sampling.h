@@ -1,6 +1,7 @@
 // What CUDA's kernels draw beside the plain distributions: dropout, permutations, and samples of given probabilities.
 #pragma once
-#include <ATen/ops/arange.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/ones_like.h>
@@ -9,7 +10,6 @@
 #include "random.h"
 
 namespace xdevice::random {
-using MaybeTensor = std::optional<Tensor>;
 
 // ---- Bernoulli's trials with a probability for each element: a thread draws for four neighbours ----
 
@@ -98,6 +98,23 @@ inline std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::option
   });
   if (!in_place) result.copy_(to), mask.copy_(kept);
   return {result, mask};
+}
+
+// ---- dropout in the memory-efficient attention: one thread's words, in the order of the weights ----
+
+// Which weights are kept, of each row of queries and each column of keys.
+inline Tensor kept_weights(const Tensor& q, const Tensor& k, double p) {
+  Tensor kept = at::empty({q.size(0), q.size(1), q.size(2), k.size(2)}, q.options().dtype(kBool));
+  const int64_t n = kept.numel();
+  if (!n) return kept;
+  const Start begin = start(std::nullopt, q.device(), n);
+  auto* flags = kept.mutable_data_ptr<bool>();
+  for (int64_t first = 0; first < n; first += WORDS) {
+    const auto words = philox::draw_one(begin.seed, (begin.offset + first) / WORDS, 0);
+    for (int64_t i = first; i < std::min<int64_t>(n, first + WORDS); ++i)
+      flags[i] = philox::uniform(words[i - first]) > float(p);
+  }
+  return kept;
 }
 
 // ---- the randomized leaky ReLU ----

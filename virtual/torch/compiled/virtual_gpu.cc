@@ -2,6 +2,7 @@
 //
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
@@ -211,6 +212,19 @@ std::tuple<int64_t, std::optional<Tensor>, Reduction> reduction(const Reduction&
   return {op->op_, factor, c10::make_intrusive<c10d::ReduceOp>(c10d::ReduceOp::SUM)};
 }
 
+struct IgnoreWarnings : c10::WarningHandler {
+  void process(const c10::Warning&) override {}
+};
+
+// Attention with the dropout of CUDA's memory-efficient algorithm.
+Tensor attend_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double p,
+                           bool causal, std::optional<double> scale) {
+  Tensor kept = random::kept_weights(q, k, p);
+  IgnoreWarnings handler;  // torch warns that such a mask is for tests
+  c10::WarningUtils::WarningHandlerGuard guard(&handler);
+  return std::get<0>(at::_scaled_dot_product_attention_math(q, k, v, mask, p, causal, kept, scale));
+}
+
 void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "busy_until(int device) -> float",
@@ -221,16 +235,14 @@ void register_for_python() {
     ours.def(schema);
 #define REDUCTION "__torch__.torch.classes.c10d.ReduceOp"
   ours.def("reduction(" REDUCTION " op) -> (int, Tensor?, " REDUCTION ")", &reduction);
+  ours.def("attend_with_dropout(Tensor q, Tensor k, Tensor v, Tensor? mask, float p, bool causal, float? scale) -> Tensor",
+           &attend_with_dropout);
   ours.impl("host", torch::dispatch(KEY, &host));
   ours.impl("take", torch::dispatch(c10::DispatchKey::CPU, &take));
   ours.impl("refresh", torch::dispatch(KEY, &refresh));
 }
 
 // ---- the functions that Python calls: compiled/__init__.py declares them with their types ----
-
-struct IgnoreWarnings : c10::WarningHandler {  // torch warns that its kernels are replaced
-  void process(const c10::Warning&) override {}
-};
 
 template <class F>
 const char* error_of(F call) {

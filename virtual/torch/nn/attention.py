@@ -37,6 +37,10 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     if mask is not None and mask.dtype == torch.bool:
         # both algorithms below would add a Boolean mask as numbers
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
+    if _is_efficient_on_cuda(q, k, v, dropout):
+        attend: Any = torch.ops.xdevice_virtual.attend_with_dropout
+        attended: Tensor = attend(q, k, v, mask, dropout, causal, options.get("scale"))
+        return attended
     results: tuple[Tensor, ...]
     if not fused:
         math = aten._scaled_dot_product_attention_math.default
@@ -51,6 +55,23 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     flash = aten._scaled_dot_product_flash_attention_for_cpu.default
     results = flash(q, k, v, dropout, causal, attn_mask=mask, scale=options.get("scale"))
     return results[0] if has_batch else results[0].squeeze(0)
+
+
+def _is_efficient_on_cuda(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> bool:
+    """Whether CUDA computes this by its memory-efficient algorithm, which draws dropout its own way.
+
+    For 16-bit floats it takes other algorithms. Tensors that torch traces are left to the math.
+    """
+    return (
+        0 < dropout < 1
+        and runtime.in_use().name == "cuda"
+        and type(q) is Tensor
+        and q.dtype == torch.float32
+        and q.dim() == k.dim() == v.dim() == 4
+        and q.size(1) == k.size(1)
+        and q.size(-1) % 4 == v.size(-1) % 4 == 0
+        and untyped_torch.backends.cuda.mem_efficient_sdp_enabled()
+    )
 
 
 def _is_fused(  # noqa: PLR0913, PLR0917  (torch's signature)
