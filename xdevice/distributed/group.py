@@ -42,9 +42,8 @@ class Group:
     ) -> None:
         self.engine = engine
         self.membership = membership
-        self.owner = (
-            owner  # whose tensors the engine takes; None if it takes those of any framework
-        )
+        # The engine takes the tensors of this framework; with None, those of any framework.
+        self.owner = owner
         self.job = _JOB_OF_ONE if membership is None else membership.job
         self._thread = threading.get_ident()
         self._lock = threading.RLock()

@@ -213,9 +213,8 @@ def shutdown() -> None:
         with group.one_at_a_time("shutdown"):
             membership.enter(Fingerprint("shutdown()"))
             membership.work("the end of the engine", group.engine.stop)
-            membership.enter(
-                Fingerprint(LAST_COLLECTIVE)
-            )  # no process expects another one after it
+            # No process expects another collective after this one.
+            membership.enter(Fingerprint(LAST_COLLECTIVE))
     except BaseException as error:
         abort(error)
         raise

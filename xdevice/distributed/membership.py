@@ -59,9 +59,8 @@ class Membership:
             entered = self._coordinator.have_entered
         self._barrier = Barrier(channel, info, self.job, entered)
         try:
-            self._selector = (
-                selectors.DefaultSelector()
-            )  # select.select fails above descriptor 1023
+            # `select.select` fails above descriptor 1023.
+            self._selector = selectors.DefaultSelector()
             self._selector.register(self._control, selectors.EVENT_READ)
             self._watchdog = threading.Thread(
                 target=self._watch, name="xdevice.distributed.watchdog", daemon=True
@@ -122,9 +121,8 @@ class Membership:
         """Start the clock: after the timeout and the extra seconds the watchdog acts."""
         self._work = Work(name, extra)
         self._extra = extra
-        if (
-            self.failure is not None
-        ):  # it came after the barrier, when the watchdog saw no work to end
+        # The failure may have come after the barrier, when the watchdog saw no work to end.
+        if self.failure is not None:
             self.end_work()
 
     def end_work(self) -> None:

@@ -34,6 +34,7 @@ from xdevice.testing.contract.promises import (
     SECOND,
     Promises,
     Tree,
+    at_home,
     home,
     needs,
     number,
@@ -81,6 +82,11 @@ def step_on_one_device() -> tuple[Parameters, tuple[Tensor, Tensor], Any]:
 
 def step_on_two(*args: Any) -> Any:
     return data_parallel(loss, twice())(*args)
+
+
+def replicas_that_differ() -> Replicas:
+    """Two replicas, of which only the second has a bias."""
+    return Replicas({"in": rows(3), "bias": bias} for bias in (None, rows(3)))
 
 
 def check_equal(result: Tree, expected: Tree) -> None:
@@ -308,9 +314,7 @@ class DataParallel(StepRefusals):
                 lambda: step_on_two(replicate(parameters(), [home()]), *batch())
             ),
             r"a parameter is None and .* in the replicas; make them with replicate": (
-                lambda: step_on_two(
-                    Replicas({"in": rows(3), "bias": bias} for bias in (None, rows(3))), *batch()
-                )
+                lambda: step_on_two(at_home(replicas_that_differ), *batch())
             ),
         },
     )
