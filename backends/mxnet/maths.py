@@ -3,18 +3,23 @@
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeAlias
 
 import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
 from xdevice.backends.mxnet import creation
-from xdevice.contract import Extension
+from xdevice.contract import Extension, NativeDtype, Tensor
 from xdevice.errors import NotSupportedError
 from xdevice.kit.standard import standard
 from xdevice.kit.standard.linalg import linear_algebra
 from xdevice.kit.standard.widening import Widening
+
+Function: TypeAlias = Callable[..., Any]
+Operand: TypeAlias = Any  # an array, or a plain number
+Key: TypeAlias = tuple[Any, ...]  # one index or slice for each axis
 
 _np: Any = mx.np
 _npx: Any = mx.npx
@@ -29,176 +34,253 @@ def namespace() -> Mapping[str, Any]:
     return _with_shapes({**standard(_widened(_RAW), dtypes), "from_dlpack": _from_dlpack})
 
 
-def module() -> Any:
+def module() -> ModuleType:
     return mx.np
 
 
-def name_of(dtype: Any) -> str:
+def name_of(dtype: NativeDtype) -> str:
     return str(np.dtype(dtype).name)
 
 
-def dtype_name(x: Any) -> str | None:
+def dtype_name(x: Operand) -> str | None:
     return np.dtype(x.dtype).name if isinstance(x, NDArray) else None
 
 
-def cast(x: Any, dtype: Any) -> Any:
+def cast(x: Tensor, dtype: NativeDtype) -> Tensor:
     return x.astype(dtype)
 
 
-def number(value: Any, name: str, like: Any) -> Any:
+def number(value: float, name: str, like: Tensor) -> Tensor:
     return _np.array(value, name, ctx=like.ctx)  # mx.np.full makes 0.0 of -0.0
 
 
-def operand(value: Any, name: str, like: Any) -> Any:
+def operand(value: float, name: str, like: Tensor) -> Operand:
     """The plain number among floats: its operations, and their gradients, take half the time."""
-    return float(value) if np.dtype(name).kind == "f" else number(value, name, like)
+    if np.dtype(name).kind == "f":
+        return float(value)
+    return number(value, name, like)
 
 
-def _from_dlpack(x: Any, /) -> Any:
-    found = mx.nd.from_dlpack(x.__dlpack__()).as_np_ndarray()
-    if (
-        dtype(name_of(found.dtype)) is None
-    ):  # MXNet 1.9.1 takes other dtypes for one of its own, and so other numbers
+def _from_dlpack(x: Any, /) -> Tensor:
+    array = mx.nd.from_dlpack(x.__dlpack__()).as_np_ndarray()
+    # MXNet 1.9.1 treats a dtype that it lacks as one of its own, and so changes the numbers
+    if dtype(name_of(array.dtype)) is None:
         raise TypeError(f"mxnet has no dtype for the numbers of a {type(x).__name__}")
-    return found
+    return array
 
 
-def _with_shapes(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
-    """The functions, with the shapes that NumPy has: of single numbers, and of none."""
+def _with_shapes(functions: Mapping[str, Function]) -> dict[str, Function]:
+    """The functions with NumPy's shapes, which scalars and empty arrays need."""
     return {name: mx.util.use_np_shape(function) for name, function in functions.items()}
 
 
-def _reduced(
-    op: Callable[..., Any], of_nothing: float, x: Any, axes: tuple[int, ...], keepdims: bool
-) -> Any:
-    """A reduction; of no numbers MXNet 1.9.1 always makes 0, or no array of the right shape."""
-    if x.size:
-        return op(x, axis=axes, keepdims=keepdims)
-    shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdims or i not in axes]
-    return _np.full(tuple(shape), of_nothing, dtype=x.dtype, ctx=x.ctx)
+def _is_floating(x: Tensor) -> bool:
+    return bool(np.dtype(x.dtype).kind == "f")
 
 
-def _as_bytes(op: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation that MXNet has for every dtype but booleans."""
-    return lambda x, *args: (
-        op(x.astype("uint8"), *args).astype("bool") if x.dtype == np.bool_ else op(x, *args)
-    )
+# Elementwise
 
 
-def _in_floats(op: Callable[..., Any], x1: Any, x2: Any) -> Any:
+def _as_bytes(op: Function) -> Function:
+    """The operation on booleans too, for which MXNet lacks it."""
+
+    def operation(x: Tensor, *args: Any) -> Tensor:
+        if x.dtype == np.bool_:
+            return op(x.astype("uint8"), *args).astype("bool")
+        return op(x, *args)
+
+    return operation
+
+
+def _in_floats(op: Function, x1: Operand, x2: Operand) -> Tensor:
     """An operation that MXNet has for floats only; integers are exact up to 2**53."""
-    if any(isinstance(x, float) or np.dtype(x.dtype).kind == "f" for x in (x1, x2)):
+    if any(isinstance(x, float) or _is_floating(x) for x in (x1, x2)):
         return op(x1, x2)
     return op(x1.astype("float64"), x2.astype("float64")).astype(x1.dtype)
 
 
-def _remainder(x1: Any, x2: Any) -> Any:
-    """MXNet 1.9.1 takes the remainder of a division by 0 for 0; the term added is nan there, and 0 elsewhere."""
-    found = _np.mod(x1, x2)
-    return found + _np.true_divide(0.0, x2) if np.dtype(found.dtype).kind == "f" else found
+def _shift(op: Function) -> Function:
+    """A shift of bits: a product with a power of 2, or a quotient by one."""
+
+    def shift(x1: Tensor, x2: Tensor) -> Tensor:
+        finite_power = _np.power(2.0, _np.minimum(x2, 64.0))
+        return _np.floor(op(x1, finite_power))
+
+    return partial(_in_floats, shift)
 
 
-def _extreme(op: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, axis, keep: (
-        _np.expand_dims(op(x, axis=axis), axis) if keep else op(x, axis=axis)
-    )
+def _floor_divide(x1: Tensor, x2: Tensor) -> Tensor:
+    return _np.floor(_np.true_divide(x1, x2))
 
 
-def _argsort(x: Any, axis: int, descending: bool) -> Any:
-    """By NumPy, on the host: MXNet 1.9.1 gives equal numbers beyond the first 16 in any order."""
-    numbers = (
-        np.flip(x.asnumpy(), axis) if descending else x.asnumpy()
-    )  # turned around: equal ones keep their order
-    places = np.argsort(numbers, axis=axis, kind="stable")
-    places = numbers.shape[axis] - 1 - np.flip(places, axis) if descending else places
-    return _np.array(places, dtype="int64", ctx=x.ctx)
+def _remainder(x1: Operand, x2: Operand) -> Tensor:
+    """The remainder, which is nan for floats divided by 0; that of MXNet 1.9.1 is 0."""
+    remainder = _np.mod(x1, x2)
+    if not _is_floating(remainder):
+        return remainder
+    return remainder + _np.true_divide(0.0, x2)  # nan where x2 is 0, and 0 elsewhere
 
 
-def _at(index: Any, axis: int) -> tuple[Any, ...]:
-    """The key of that index, or slice, along the axis."""
-    return (*(slice(None),) * axis, index)
+def _sign(x: Tensor, /) -> Tensor:
+    """The sign, which is nan for nan; that of MXNet 1.9.1 is 0."""
+    sign = _np.sign(x)
+    return _where(_np.isnan(x), x, sign) if _is_floating(x) else sign
 
 
-def _cumulative_prod(x: Any, axis: int) -> Any:
-    """Each number times the one before it, then times what is two before it, then four: MXNet has no such function."""
-    length, step = x.shape[axis], 1
-    while step < length:
-        further = x[_at(slice(step, None), axis)] * x[_at(slice(0, length - step), axis)]
-        x, step = _np.concatenate([x[_at(slice(0, step), axis)], further], axis=axis), 2 * step
-    return x
-
-
-def _shift(op: Callable[..., Any]) -> Callable[..., Any]:
-    """A shift of bits, as a product with or a quotient by a power of 2: one that is finite."""
-    return partial(
-        _in_floats, lambda x1, x2: _np.floor(op(x1, _np.power(2.0, _np.minimum(x2, 64.0))))
-    )
-
-
-def _take_along_axis(x: Any, indices: Any, axis: int) -> Any:
-    """By one index for each axis; MXNet's own function of that name has no gradient."""
-    rank = len(x.shape)
-    counted = (_np.arange(n, dtype="int64", ctx=indices.ctx) for n in x.shape)
-    places = [_np.reshape(each, _sized(-1, i, rank)) for i, each in enumerate(counted)]
-    places[axis] = indices.astype("int64")
-    return _npx.gather_nd(
-        x, _np.stack([_np.broadcast_to(place, indices.shape) for place in places])
-    )
-
-
-def _sized(length: int, axis: int, rank: int) -> tuple[int, ...]:
-    """A shape of that length along the axis, and 1 along the others."""
-    return tuple(length if i == axis else 1 for i in range(rank))
-
-
-def _searchsorted(ordered: Any, values: Any, right: bool) -> Any:
-    """How many are smaller, or not greater."""
-    one = _np.expand_dims(values, -1)
-    return _RAW["sum"](
-        (ordered <= one if right else ordered < one).astype("int64"), (values.ndim,), False
-    )
-
-
-def _repeat(x: Any, repeats: Any, axis: int) -> Any:
-    if isinstance(repeats, int) and not repeats:  # MXNet 1.9.1 then gives another shape
-        return x[_at(slice(0, 0), axis)]
-    if isinstance(repeats, NDArray):  # it takes no array of them
-        places = np.repeat(np.arange(x.shape[axis]), repeats.asnumpy())
-        return _RAW["take"](x, _np.array(places, dtype="int64", ctx=x.ctx), axis)
-    return _np.repeat(x, repeats, axis=axis)
-
-
-def _tile(x: Any, repetitions: tuple[int, ...]) -> Any:
-    """Along one axis after the other: along three at once MXNet 1.9.1 fails."""
-    for axis, times in enumerate(repetitions):
-        x = x if times == 1 else _np.tile(x, _sized(times, axis, len(x.shape)))
-    return x
-
-
-def _where(condition: Any, x1: Any, x2: Any) -> Any:
+def _where(condition: Tensor, x1: Tensor, x2: Tensor) -> Tensor:
     shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
-    if 0 in shape:  # MXNet 1.9.1 ends the process then, with a segmentation fault
+    if 0 in shape:  # a segmentation fault in MXNet 1.9.1
         return _np.zeros(shape, dtype=x1.dtype, ctx=x1.ctx)
     return _np.where(condition, x1, x2)
 
 
-def _like(make: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x, /, *, dtype=None: make(x.shape, dtype=np.dtype(dtype or x.dtype), ctx=x.ctx)
+# New arrays
 
 
-def _triu(x: Any, /, *, k: int = 0) -> Any:
-    return _np.where(
-        _np.tril(_np.ones(x.shape, dtype="uint8", ctx=x.ctx), k - 1), _np.zeros_like(x), x
-    )
+def _like(make: Function) -> Function:
+    def make_like(x: Tensor, /, *, dtype: NativeDtype = None) -> Tensor:
+        return make(x.shape, dtype=np.dtype(dtype or x.dtype), ctx=x.ctx)
+
+    return make_like
 
 
-_SAME = (
-    "add bitwise_and bitwise_or bitwise_xor broadcast_to ceil cos cosh equal exp expand_dims expm1 floor greater "
-    "greater_equal hypot isfinite isinf isnan less less_equal log log10 log1p log2 logical_not maximum minimum "
-    "multiply not_equal reshape round sin sinh sqrt squeeze subtract tan tanh trunc"
-)
+def _tril(x: Tensor, /, *, k: int = 0) -> Tensor:
+    return _as_bytes(_np.tril)(x, k)
 
-_OF_NOTHING = {
+
+def _triu(x: Tensor, /, *, k: int = 0) -> Tensor:
+    below = _np.tril(_np.ones(x.shape, dtype="uint8", ctx=x.ctx), k - 1)
+    return _np.where(below, _np.zeros_like(x), x)
+
+
+# Along axes
+
+
+def _at(index: int | slice, axis: int) -> Key:
+    """The key of an index, or of a slice, along the axis."""
+    return (*(slice(None),) * axis, index)
+
+
+def _shape_along(axis: int, length: int, rank: int) -> tuple[int, ...]:
+    """A shape that has this length along the axis, and 1 along the others."""
+    return tuple(length if i == axis else 1 for i in range(rank))
+
+
+def _reduced(
+    op: Function, empty_value: float, x: Tensor, axes: tuple[int, ...], keepdims: bool
+) -> Tensor:
+    """A reduction. Of an empty array, that of MXNet 1.9.1 is 0, or has the wrong shape."""
+    if x.size:
+        return op(x, axis=axes, keepdims=keepdims)
+    if keepdims:
+        shape = [1 if i in axes else length for i, length in enumerate(x.shape)]
+    else:
+        shape = [length for i, length in enumerate(x.shape) if i not in axes]
+    return _np.full(tuple(shape), empty_value, dtype=x.dtype, ctx=x.ctx)
+
+
+def _extreme(op: Function) -> Function:
+    """``argmax`` or ``argmin``, which may keep the axis."""
+
+    def extreme(x: Tensor, axis: int, keepdims: bool) -> Tensor:
+        indices = op(x, axis=axis)
+        return _np.expand_dims(indices, axis) if keepdims else indices
+
+    return extreme
+
+
+def _sort(x: Tensor, axis: int, descending: bool) -> Tensor:
+    numbers = _np.sort(x, axis=axis)
+    return _np.flip(numbers, axis) if descending else numbers
+
+
+def _argsort(x: Tensor, axis: int, descending: bool) -> Tensor:
+    """The order by NumPy, on the host; MXNet 1.9.1 is stable for the first 16 equal numbers only.
+
+    The descending order is the ascending one of the reversed array, reversed: it is stable too.
+    """
+    numbers = x.asnumpy()
+    if descending:
+        numbers = np.flip(numbers, axis)
+    indices = np.argsort(numbers, axis=axis, kind="stable")
+    if descending:
+        indices = numbers.shape[axis] - 1 - np.flip(indices, axis)
+    return _np.array(indices, dtype="int64", ctx=x.ctx)
+
+
+def _cumulative_prod(x: Tensor, axis: int) -> Tensor:
+    """The cumulative product, which MXNet lacks, by doubling.
+
+    Each number is multiplied by the previous one, then by the one two places before it, then four.
+    """
+    length = x.shape[axis]
+    step = 1
+    while step < length:
+        first = x[_at(slice(0, step), axis)]
+        products = x[_at(slice(step, None), axis)] * x[_at(slice(0, length - step), axis)]
+        x = _np.concatenate([first, products], axis=axis)
+        step *= 2
+    return x
+
+
+def _cumulative_sum(x: Tensor, axis: int) -> Tensor:
+    if not x.size:  # MXNet 1.9.1 returns another shape
+        return x.copy()
+    return _np.cumsum(x, axis=axis)
+
+
+def _searchsorted(ordered: Tensor, values: Tensor, right: bool) -> Tensor:
+    """For each value, how many numbers are smaller, or not greater."""
+    values_as_column = _np.expand_dims(values, -1)
+    precedes = ordered <= values_as_column if right else ordered < values_as_column
+    return _RAW["sum"](precedes.astype("int64"), (values.ndim,), False)
+
+
+# Of shapes
+
+
+def _take_along_axis(x: Tensor, indices: Tensor, axis: int) -> Tensor:
+    """By an array of indices for each axis; MXNet's function of this name has no gradient."""
+    rank = len(x.shape)
+    index_arrays = []
+    for i, length in enumerate(x.shape):
+        counting = _np.arange(length, dtype="int64", ctx=indices.ctx)
+        index_arrays.append(_np.reshape(counting, _shape_along(i, -1, rank)))
+    index_arrays[axis] = indices.astype("int64")
+    broadcast = [_np.broadcast_to(array, indices.shape) for array in index_arrays]
+    return _npx.gather_nd(x, _np.stack(broadcast))
+
+
+def _repeat(x: Tensor, repeats: int | Tensor, axis: int) -> Tensor:
+    if isinstance(repeats, int) and not repeats:  # MXNet 1.9.1 returns another shape
+        return x[_at(slice(0, 0), axis)]
+    if isinstance(repeats, NDArray):  # which MXNet's function does not accept
+        indices = np.repeat(np.arange(x.shape[axis]), repeats.asnumpy())
+        return _RAW["take"](x, _np.array(indices, dtype="int64", ctx=x.ctx), axis)
+    return _np.repeat(x, repeats, axis=axis)
+
+
+def _tile(x: Tensor, repetitions: tuple[int, ...]) -> Tensor:
+    """Along one axis after the other: MXNet 1.9.1 fails along three at once."""
+    for axis, times in enumerate(repetitions):
+        if times != 1:
+            x = _np.tile(x, _shape_along(axis, times, len(x.shape)))
+    return x
+
+
+def _unstack(x: Tensor, axis: int) -> list[Tensor]:
+    return [x[_at(i, axis)] for i in range(x.shape[axis])]
+
+
+# Names and signatures that MXNet shares with the standard's raw operations.
+_SAME = """
+    add bitwise_and bitwise_or bitwise_xor broadcast_to ceil cos cosh equal exp expand_dims expm1
+    floor greater greater_equal hypot isfinite isinf isnan less less_equal log log10 log1p log2
+    logical_not maximum minimum multiply not_equal reshape round sin sinh sqrt squeeze subtract tan
+    tanh trunc
+"""
+_INVERSE_FUNCTIONS = ("cos", "cosh", "sin", "sinh", "tan", "tanh")
+_EMPTY_VALUES = {
     "all": True,
     "any": False,
     "max": 0,
@@ -207,49 +289,38 @@ _OF_NOTHING = {
     "mean": float("nan"),
     "prod": 1,
 }
+"""The reductions, with their results for empty arrays."""
 
-_RAW: dict[str, Callable[..., Any]] = {
+_RAW: dict[str, Function] = {
     **{name: getattr(_np, name) for name in _SAME.split()},
-    **{
-        f"a{name}": getattr(_np, f"arc{name}")
-        for name in ("cos", "cosh", "sin", "sinh", "tan", "tanh")
-    },
+    **{f"a{name}": getattr(_np, f"arc{name}") for name in _INVERSE_FUNCTIONS},
     "abs": lambda x, /: _np.abs(x),
     "negative": lambda x, /: _np.negative(x),
-    # MXNet 1.9.1 takes the sign of nan for 0
-    "sign": lambda x, /: (
-        _np.sign(x) if np.dtype(x.dtype).kind != "f" else _where(_np.isnan(x), x, _np.sign(x))
-    ),
+    "sign": _sign,
     "bitwise_invert": lambda x, /: _np.bitwise_not(x),
     "nonzero": lambda x, /: tuple(_npx.nonzero(x).T),
     **{f"{name}_like": _like(getattr(_np, name)) for name in ("empty", "ones", "zeros")},
-    "tril": lambda x, /, *, k=0: _as_bytes(_np.tril)(x, k),
+    "tril": _tril,
     "triu": _triu,
     # of two tensors of one dtype
     "atan2": _np.arctan2,
     "bitwise_left_shift": _shift(_np.multiply),
     "bitwise_right_shift": _shift(_np.true_divide),
     "divide": _np.true_divide,
-    "floor_divide": partial(_in_floats, lambda x1, x2: _np.floor(_np.true_divide(x1, x2))),
+    "floor_divide": partial(_in_floats, _floor_divide),
     "pow": _np.power,
     "remainder": _remainder,
-    "logical_and": _np.multiply,  # of booleans, as are these all
+    # of booleans
+    "logical_and": _np.multiply,
     "logical_or": _np.add,
     "logical_xor": _np.not_equal,
     "where": _where,
     # along axes
-    **{
-        name: partial(_reduced, getattr(_np, name), of_nothing)
-        for name, of_nothing in _OF_NOTHING.items()
-    },
+    **{name: partial(_reduced, getattr(_np, name), value) for name, value in _EMPTY_VALUES.items()},
     **{name: _extreme(getattr(_np, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": _cumulative_prod,
-    "cumulative_sum": lambda x, axis: (
-        _np.cumsum(x, axis=axis) if x.size else x.copy()
-    ),  # 1.9.1: another shape
-    "sort": lambda x, axis, down: (
-        _np.flip(_np.sort(x, axis=axis), axis) if down else _np.sort(x, axis=axis)
-    ),
+    "cumulative_sum": _cumulative_sum,
+    "sort": _sort,
     "argsort": _argsort,
     # of shapes
     "concat": lambda arrays, axis: _np.concatenate(arrays, axis=axis),
@@ -259,45 +330,59 @@ _RAW: dict[str, Callable[..., Any]] = {
     "repeat": _repeat,
     "stack": lambda arrays, axis: _np.stack(arrays, axis=axis),
     "tile": _tile,
-    "unstack": lambda x, axis: [x[_at(i, axis)] for i in range(x.shape[axis])],
+    "unstack": _unstack,
     "take": lambda x, indices, axis: _np.take(x, indices, axis=axis, mode="wrap"),
     "take_along_axis": _take_along_axis,
     "searchsorted": _searchsorted,
 }
 
 
-def _turned(x: Any) -> Any:
+# Linear algebra
+
+
+def _transposed(x: Tensor) -> Tensor:
     return _np.swapaxes(x, -1, -2)
 
 
-def _svd(x: Any, full: bool) -> Any:
-    if full:
+def _svd(x: Tensor, full_matrices: bool) -> tuple[Tensor, Tensor, Tensor]:
+    if full_matrices:
         raise NotSupportedError("mxnet has no full matrices in svd; pass full_matrices=False")
-    if x.shape[-2] <= x.shape[-1]:  # MXNet takes no others
-        return _linalg.svd(x)
-    v, s, uh = _linalg.svd(_turned(x))
-    return _turned(uh), s, _turned(v)
+    rows, columns = x.shape[-2:]
+    if rows <= columns:
+        u, s, vh = _linalg.svd(x)
+        return u, s, vh
+    # MXNet decomposes no matrix that has more rows than columns
+    v, s, uh = _linalg.svd(_transposed(x))
+    return _transposed(uh), s, _transposed(v)
 
 
-def _qr(x: Any, complete: bool) -> tuple[Any, Any]:
+def _qr(x: Tensor, complete: bool) -> tuple[Tensor, Tensor]:
     """By the LQ decomposition of the transposed matrix: MXNet's own qr fails with NumPy 2."""
     rows, columns = x.shape[-2:]
     if complete and rows > columns:
         raise NotSupportedError("mxnet has no complete qr; use mode='reduced'")
     square = x if rows >= columns else x[(..., slice(0, rows))]
-    q, lower = _nd_linalg.gelqf(_turned(square).as_nd_ndarray())
-    q, upper = _turned(q.as_np_ndarray()), _turned(lower.as_np_ndarray())
-    return q, upper if rows >= columns else _np.matmul(_turned(q), x)
+    q_transposed, lower = _nd_linalg.gelqf(_transposed(square).as_nd_ndarray())
+    q = _transposed(q_transposed.as_np_ndarray())
+    if rows >= columns:
+        return q, _transposed(lower.as_np_ndarray())
+    return q, _np.matmul(_transposed(q), x)
 
 
-_OF_MATRICES: dict[str, Callable[..., Any]] = {
-    **{
-        name: getattr(_linalg, name)
-        for name in ("cholesky", "det", "eigh", "inv", "slogdet", "solve")
-    },
+_OF_MATRICES: dict[str, Function] = {
+    "cholesky": _linalg.cholesky,
+    "det": _linalg.det,
+    "eigh": _linalg.eigh,
+    "inv": _linalg.inv,
+    "slogdet": _linalg.slogdet,
+    "solve": _linalg.solve,
     "qr": _qr,
     "svd": _svd,
 }
-linalg = Extension(
-    lambda: _with_shapes(linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes)), mx.np.linalg
-)
+
+
+def _linear_algebra() -> dict[str, Function]:
+    return _with_shapes(linear_algebra(_widened(_OF_MATRICES), namespace(), dtypes))
+
+
+linalg = Extension(_linear_algebra, mx.np.linalg)
