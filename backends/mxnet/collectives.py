@@ -1,51 +1,55 @@
-"""Arrays in parts, in one piece and added up, by MXNet.
+"""Splitting, packing and reducing MXNet's arrays.
 
-`mx.np.split` and slices share memory with what they are taken from, where MXNet can.
+A slice shares memory with its array where MXNet can do so.
 """
 
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import accumulate, pairwise
-from typing import Any
+from typing import TypeAlias
 
 import mxnet as mx
 import numpy as np
 from mxnet import autograd
 from mxnet.gluon import Parameter
+from mxnet.ndarray import NDArray
 
 from xdevice.backends.mxnet.hardware import gpus, replaced_gpus
 from xdevice.backends.mxnet.placement import arrays
+from xdevice.contract import Tensor, Vector
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 from xdevice.kit.reducing import reduced
+
+Context: TypeAlias = AbstractContextManager[None]
 
 _ELEMENTWISE = {"sum": mx.np.add, "max": mx.np.maximum, "min": mx.np.minimum}
 
 
-def kind(tensor: Any) -> str:
+def kind(tensor: Tensor) -> str:
     if _is_sparse(tensor):
         raise ArgumentTypeError(f"a plain array is needed, and this is {_described(tensor)}")
     return _letter(arrays(tensor)[0])
 
 
-def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+def split(tensor: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     if getattr(tensor, "stype", "") == "row_sparse":
         raise NotSupportedError(f"mxnet cannot split {_described(tensor)}")
     with plain():
         return [tensor[start:end] for start, end in cuts(sizes)]
 
 
-def leaf(tensor: Any) -> Any:
+def leaf(tensor: Tensor) -> Tensor:
     if isinstance(tensor, Parameter):
-        return tensor  # its own `grad_req` says whether
+        return tensor  # its `grad_req` decides whether it gets a gradient
     with plain():
-        own = tensor.detach()
-        if _letter(own) == "f":
-            own.attach_grad()
-    return own
+        detached = tensor.detach()
+        if _letter(detached) == "f":
+            detached.attach_grad()
+    return detached
 
 
-def pack(tensors: Sequence[Any]) -> Any:
+def pack(tensors: Sequence[Tensor]) -> Vector:
     with plain():
         flat = [dense(arrays(tensor)[0]).as_np_ndarray().reshape(-1) for tensor in tensors]
         if len(flat) == 1:
@@ -54,71 +58,75 @@ def pack(tensors: Sequence[Any]) -> Any:
         vector = mx.np.empty(sum(sizes), dtype=flat[0].dtype, ctx=flat[0].ctx)
         for part, (start, end) in zip(flat, cuts(sizes), strict=True):
             if start < end:
-                part.copyto(
-                    vector[start:end]
-                )  # a view: mx.np.concatenate copies one after the other, and more slowly
+                # copies into a view, faster than mx.np.concatenate, which copies in sequence
+                part.copyto(vector[start:end])
         return vector
 
 
-def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
+def unpack(vector: Vector, like: Sequence[Tensor]) -> list[Tensor]:
     sizes = [math.prod(tensor.shape) for tensor in like]
+    tensors = []
     with plain():
-        parts = [
-            vector[a:b].copy().reshape(tensor.shape)
-            for (a, b), tensor in zip(cuts(sizes), like, strict=True)
-        ]
-    are_np = [isinstance(arrays(tensor)[0], mx.np.ndarray) for tensor in like]
-    return [
-        part if is_np else part.as_nd_ndarray() for part, is_np in zip(parts, are_np, strict=True)
-    ]
+        for (start, end), tensor in zip(cuts(sizes), like, strict=True):
+            part = vector[start:end].copy().reshape(tensor.shape)
+            is_np_array = isinstance(arrays(tensor)[0], mx.np.ndarray)
+            tensors.append(part if is_np_array else part.as_nd_ndarray())
+    return tensors
 
 
-def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+def reduce(vectors: Sequence[Vector], op: str, weights: Sequence[float] | None) -> Vector:
     with plain():
         return reduced(vectors, _ELEMENTWISE[op], weights)
 
 
-def threads() -> Callable[[], AbstractContextManager[Any]] | None:
-    """NumPy's shapes and arrays, and what is recorded, are each thread's own settings."""
+def threads() -> Callable[[], Context] | None:
+    """NumPy's shapes and arrays, and recording, are settings of each thread: copy this one's."""
+    # all CPU contexts draw from one generator: threads would not draw repeatable numbers
     if replaced_gpus.number or not gpus():
-        return None  # all CPU contexts draw from one generator: a seed would not make threads' numbers repeatable
-    util, recording, training = mx.util, autograd.is_recording(), autograd.is_training()
-    shapes, arrays_of_np = util.is_np_shape(), util.is_np_array()
+        return None
+    uses_np_shapes = mx.util.is_np_shape()
+    uses_np_arrays = mx.util.is_np_array()
+    is_training = autograd.is_training()
+    mode = autograd.record if autograd.is_recording() else autograd.pause
 
     @contextmanager
-    def entered() -> Generator[None]:
-        graph = autograd.record if recording else autograd.pause
-        with util.np_shape(shapes), util.np_array(arrays_of_np), graph(training):
+    def same_settings() -> Generator[None]:
+        shapes = mx.util.np_shape(uses_np_shapes)
+        np_arrays = mx.util.np_array(uses_np_arrays)
+        with shapes, np_arrays, mode(is_training):
             yield
 
-    return entered
+    return same_settings
 
 
-def dense(array: Any) -> Any:
-    """The array, or all numbers of one that is sparse, as the gradient of an embedding may be."""
+def dense(array: NDArray) -> NDArray:
+    """The array, dense; the gradient of an embedding may be sparse."""
     return array.tostype("default") if _is_sparse(array) else array
 
 
-def _is_sparse(tensor: Any) -> bool:
-    return getattr(tensor, "stype", "default") != "default"
+def _is_sparse(tensor: Tensor) -> bool:
+    return bool(getattr(tensor, "stype", "default") != "default")
 
 
-def _described(tensor: Any) -> str:
+def _described(tensor: Tensor) -> str:
     return f"a {tensor.stype} array; take its tostype('default') first"
 
 
-def _letter(tensor: Any) -> str:
+def _letter(tensor: Tensor) -> str:
     letter = np.dtype(tensor.dtype).kind
     return letter if letter in "fiubc" else "O"
 
 
 def cuts(sizes: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Where each of the parts of these sizes begins and ends."""
+    """The start and the end of each part, for parts of these sizes."""
     return pairwise(accumulate(sizes, initial=0))
 
 
 @contextmanager
 def plain() -> Generator[None]:
-    """Outside any graph, and with scalars and empty arrays, which MXNet otherwise takes for unknown ones."""
+    """A block that records nothing, with NumPy's shapes.
+
+    Without NumPy's shapes, MXNet treats the shapes of scalars and empty arrays as unknown.
+    """
     with mx.util.np_shape(True), autograd.pause(autograd.is_training()):
         yield

@@ -8,17 +8,17 @@ from mxnet import autograd
 
 from xdevice.backends.mxnet.collectives import dense
 from xdevice.backends.mxnet.placement import arrays
-from xdevice.contract import Call
+from xdevice.contract import Call, Tensor
 from xdevice.errors import NotSupportedError
 
 
-def is_floating(tensor: Any) -> bool:
+def is_floating(tensor: Tensor) -> bool:
     return bool(np.dtype(arrays(tensor)[0].dtype).kind == "f")
 
 
 def value_and_gradients(
-    call: Call, parameters: list[Any], nested: bool
-) -> tuple[Any, Any, list[Any]]:
+    call: Call, parameters: list[Tensor], nested: bool
+) -> tuple[Tensor, Any, list[Tensor]]:
     if nested:
         raise NotSupportedError(
             "mxnet has no gradients of gradients for most operations; "
@@ -28,8 +28,8 @@ def value_and_gradients(
     with mx.util.np_shape(True):
         variables = [arrays(parameter)[0].detach() for parameter in parameters]
         _mark(variables)
-        # within record(), its mode
-        training = autograd.is_training() if autograd.is_recording() else True
+        # training mode, unless the user records in another
+        training = not autograd.is_recording() or autograd.is_training()
         with autograd.record(training):
             value, aux = call(variables)
         gradients = _gradients(value, variables, training)
@@ -39,7 +39,7 @@ def value_and_gradients(
     return value.detach(), aux, gradients
 
 
-def _mark(variables: list[Any]) -> None:
+def _mark(variables: list[Tensor]) -> None:
     """Let MXNet record what is computed with the variables.
 
     Their gradients are returned by `autograd.grad`, so the arrays for gradients are not filled.
@@ -49,8 +49,11 @@ def _mark(variables: list[Any]) -> None:
     autograd.mark_variables(variables, gradients)
 
 
-def _gradients(value: Any, variables: list[Any], training: bool) -> list[Any]:
-    """The gradients by `autograd.grad`; ``backward`` would overwrite those of other arrays in the graph."""
+def _gradients(value: Tensor, variables: list[Tensor], training: bool) -> list[Tensor]:
+    """The gradients by `autograd.grad`.
+
+    ``backward`` would overwrite the gradients of other arrays in the graph.
+    """
     try:
         return list(autograd.grad(value, variables, train_mode=training))
     except mx.MXNetError as error:

@@ -1,12 +1,11 @@
 """The devices that MXNet sees."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import mxnet as mx
 from mxnet.runtime import Features
 
-from xdevice.contract import Build
+from xdevice.contract import Build, NativeDevice
 from xdevice.device import Device
 from xdevice.kit.places import ReplacedGpus
 
@@ -34,7 +33,7 @@ def count(kind: str) -> int:
     return 0
 
 
-def native(device: Device) -> Any:
+def native(device: Device) -> NativeDevice:
     if replaced_gpus.number and device.kind == "gpu" and not replaced_gpus.under_own_names:
         return mx.cpu(FIRST_VIRTUAL + device.index)
     return mx.Context(device.kind, device.index)
@@ -48,12 +47,13 @@ def as_device(native: mx.Context) -> Device:
     return Device(native.device_type, native.device_id)
 
 
-def scope(device: Device) -> Any:
+def scope(device: Device) -> NativeDevice:
     return native(device)  # a new context, since one that is entered twice cannot be left
 
 
 def synchronize(devices: Sequence[Device]) -> None:
-    mx.nd.waitall()  # for all devices, since MXNet cannot wait for one; it raises errors of queued work
+    # for all devices, since MXNet cannot wait for one; it raises errors of queued work
+    mx.nd.waitall()
 
 
 def properties(device: Device) -> dict[str, object]:

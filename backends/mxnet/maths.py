@@ -35,7 +35,8 @@ def namespace() -> Mapping[str, Any]:
 
 
 def module() -> ModuleType:
-    return mx.np
+    native: ModuleType = mx.np
+    return native
 
 
 def name_of(dtype: NativeDtype) -> str:

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import mxnet as mx
 from mxnet import base  # whose library every operation goes through
+from mxnet.ndarray import NDArray
 
 from xdevice.backends.mxnet.hardware import as_device
 from xdevice.backends.mxnet.private_names import names
@@ -28,14 +29,15 @@ from xdevice.kit.private_names import replaced
 Arguments: TypeAlias = Any  # of a function of the library: a tuple of ctypes' objects
 Function: TypeAlias = Callable[..., Any]
 Handle: TypeAlias = Any  # of an array: an address
+Key: TypeAlias = Any  # of an array: an index, a slice, a mask, or a tuple of these
+Pointer: TypeAlias = Any  # made by ctypes.byref
 Observer: TypeAlias = Callable[[str, Arguments], None]
 """It receives the name of a function of the library, and its arguments."""
 
 _base: Any = base
 _library: Any = _base._LIB
-_ARRAY = names.value(
-    "mxnet._ffi._ctypes.types:TypeCode.NDARRAYHANDLE"
-)  # the type of an array argument
+# The type of an argument that is an array
+_ARRAY = names.value("mxnet._ffi._ctypes.types:TypeCode.NDARRAYHANDLE")
 _HOST_TYPES = 1, 3, 5  # the numbers of cpu, cpu_pinned and cpu_shared
 _PREFIX = re.compile(r"^_(npi?_|npx_|contrib_)?")
 OPERATIONS = "MXImperativeInvokeEx", "MXInvokeCachedOpEx", "MXNetFuncCall", "MXAutogradBackwardEx"
@@ -55,13 +57,15 @@ _replaced = ExitStack()
 
 @contextmanager
 def observing(observer: Observer) -> Generator[None]:
-    """A block in which the observer receives each operation and copy before it runs. A call raises its errors."""
+    """A block in which the observer receives each operation and copy before it runs.
+
+    A call raises the errors of its observers.
+    """
     global _observers
     names.require("strict() and watch_transfers()")
     with _lock:
         if not _observers:
-            # a new list: functions of an earlier block may still be called by wrappers of other
-            # code
+            # a new list: wrappers of other code may still call functions of an earlier block
             _observers = []
             for name in (*OPERATIONS, *COPYING):
                 getattr(_library, name)  # ctypes creates the attribute at its first use
@@ -108,14 +112,12 @@ def _check(call: str, args: Arguments) -> None:
 def _checking_index(index: Function) -> Function:
     """``x[key]`` and ``x[key] = value``: MXNet copies a key, and a value, to the array's device."""
 
-    def call(array: Any, key: Any, *value: Any) -> Any:
+    def call(array: NDArray, key: Key, *value: Any) -> Any:
         is_everything = key is Ellipsis or (isinstance(key, slice) and key == slice(None))
         if not is_everything:
             keys = key if isinstance(key, tuple) else (key,)
-            arrays: list[Any] = [
-                part for part in (array, *keys, *value) if isinstance(part, mx.nd.NDArray)
-            ]
-            handles = [each.handle.value for each in arrays]
+            parts: list[Any] = [array, *keys, *value]
+            handles = [part.handle.value for part in parts if isinstance(part, NDArray)]
             if are_apart(handles):
                 raise mixed("indexing", _devices(handles))
         return index(array, key, *value)
@@ -124,9 +126,10 @@ def _checking_index(index: Function) -> Function:
 
 
 def operands(call: str, args: Arguments) -> list[Sequence[Handle]]:
-    """The handles of the arrays that an operation computes with, in groups that are computed with together.
+    """The handles of an operation's arrays, in groups that are computed with together.
 
-    The backward pass has a group for each output that has an initial gradient: the two.
+    The backward pass has a group for each output that has an initial gradient:
+    the output and the gradient.
     """
     if call == BACKWARD:
         count, outputs, gradients = args[:3]
@@ -137,10 +140,12 @@ def operands(call: str, args: Arguments) -> list[Sequence[Handle]]:
     if call == FUNCTION:
         _, values, types, count = args[:4]
         return [[values[i].v_handle for i in range(count.value) if types[i] == _ARRAY]]
-    return [args[2][: args[1].value]] if call in OPERATIONS else []
+    if call in OPERATIONS:
+        return [args[2][: args[1].value]]
+    return []
 
 
-def results_of(count: Any, outputs: Any) -> list[Handle]:
+def results_of(count: Pointer, outputs: Pointer) -> list[Handle]:
     """The handles of the arrays that an operator received as ``out``."""
     return outputs._obj[: count._obj.value] if count._obj.value else []
 

@@ -1,28 +1,31 @@
-"""Gluon's blocks, what ``collect_params`` gives, and the batches of MXNet's own iterators."""
+"""Gluon's blocks, the result of ``collect_params``, and the batches of MXNet's iterators."""
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import mxnet as mx
 from mxnet.gluon import Block, Parameter, ParameterDict
 
 from xdevice.backends.mxnet.hardware import native
 from xdevice.backends.mxnet.placement import copy_parameters, reset
+from xdevice.contract import Node
 from xdevice.device import Device
 from xdevice.kit.nodes import by_attributes
 
+Model: TypeAlias = Block | ParameterDict
 
-def tensors_of(model: Block | ParameterDict) -> Iterator[tuple[str, Parameter]]:
+
+def tensors_of(model: Model) -> Iterator[tuple[str, Parameter]]:
     yield from _parameters(model).items()
 
 
-def move_model(model: Any, device: Device) -> Any:
+def move_model(model: Model, device: Device) -> Model:
     for parameter in _parameters(model).values():
         reset(parameter, native(device))
     return model
 
 
-def keep(model: Any) -> Callable[[], None]:
+def keep(model: Model) -> Callable[[], None]:
     saved = [(parameter, dict(vars(parameter))) for parameter in _parameters(model).values()]
 
     def put_back() -> None:
@@ -32,8 +35,8 @@ def keep(model: Any) -> Callable[[], None]:
     return put_back
 
 
-def copy_models(models: list[Any]) -> list[Any]:
-    memo: dict[int, Any] = {}
+def copy_models(models: list[Model]) -> list[Model]:
+    memo: dict[int, object] = {}
 
     def leave_out_compiled_graph(block: Block) -> None:
         # the graph of a hybridized block; the copy builds its own when it is called
@@ -49,7 +52,7 @@ def copy_models(models: list[Any]) -> list[Any]:
         return list(copy_parameters(models, list(parameters.values()), memo))
 
 
-def _parameters(model: Any) -> ParameterDict:
+def _parameters(model: Model) -> ParameterDict:
     return model.collect_params() if isinstance(model, Block) else model
 
 
@@ -57,5 +60,5 @@ def is_node(cls: type) -> bool:
     return issubclass(cls, mx.io.DataBatch)
 
 
-def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+def opened(node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
     return by_attributes(node, list(vars(node)))

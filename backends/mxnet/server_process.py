@@ -1,6 +1,7 @@
-"""The program of a scheduler or parameter server: ``server_process.py LIBRARY PARENT``, told its role by ``DMLC_ROLE``.
+"""The program of a scheduler or of a parameter server: ``server_process.py LIBRARY PARENT``.
 
-It needs MXNet's library alone, which loads in a tenth of the time that ``import mxnet`` takes.
+The environment variable ``DMLC_ROLE`` decides which of the two it is. The program loads MXNet's
+library alone, which takes a tenth of the time of ``import mxnet``.
 """
 
 import ctypes
@@ -10,34 +11,35 @@ import sys
 import threading
 import time
 
-_LOOK = 0.2  # seconds between two looks whether the parent is still there
+_POLLING_INTERVAL = 0.2  # seconds between checks whether the parent runs
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
 
 def main(library: str, parent: int) -> int:
-    if (
-        sys.platform == "linux"
-    ):  # let it kill this process, even if it is stopped, when the thread that started it ends
+    # Linux kills this process, even a stopped one, when the thread that started it ends
+    if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     mxnet = ctypes.CDLL(library)
     mxnet.MXGetLastError.restype = ctypes.c_char_p
     store = ctypes.c_void_p()
-    obey = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)(
-        lambda *command: None
-    )
-    if mxnet.MXKVStoreCreate(b"dist", ctypes.byref(store)) or mxnet.MXKVStoreRunServer(
-        store, obey, None
-    ):
+    controller = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_char_p, ctypes.c_void_p)
+    ignore_commands = controller(lambda *command: None)
+    failed = mxnet.MXKVStoreCreate(b"dist", ctypes.byref(store))
+    failed = failed or mxnet.MXKVStoreRunServer(store, ignore_commands, None)
+    if failed:
         print(mxnet.MXGetLastError().decode(errors="replace"), file=sys.stderr)
         return 1
     return 0
 
 
 def _end_with(parent: int) -> None:
-    """End this process once the parent has ended, before Linux was asked, or on another system."""
+    """End this process once the parent has ended.
+
+    This is needed on other systems, and if the parent ends before Linux is asked to do it.
+    """
     while os.getppid() == parent:
-        time.sleep(_LOOK)
+        time.sleep(_POLLING_INTERVAL)
     os._exit(1)
 
 

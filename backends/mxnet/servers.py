@@ -1,4 +1,4 @@
-"""The scheduler and the parameter servers of MXNet's key-value store: processes beside a job's own."""
+"""The scheduler and the parameter servers of MXNet's store, which are processes of their own."""
 
 import os
 import subprocess

@@ -1,10 +1,9 @@
-"""Copies to a GPU beside what it computes: MXNet's engine makes them, and its calls return."""
+"""Asynchronous copies to a GPU: MXNet's engine makes them, and its calls return at once."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from xdevice.backends.mxnet.placement import arrays
-from xdevice.contract import Stream
+from xdevice.contract import Stream, Tensor
 from xdevice.device import Device
 from xdevice.kit.streams import OwnStream
 
@@ -13,7 +12,7 @@ def stream(device: Device) -> Stream | None:
     return OwnStream(wait)
 
 
-def wait(tensors: Sequence[Any]) -> None:
+def wait(tensors: Sequence[Tensor]) -> None:
     for tensor in tensors:
         for array in arrays(tensor):
             array.wait_to_read()

@@ -1,4 +1,6 @@
-"""Copies between MXNet's devices: calls of its library that send and fetch arrays, and operators that copy.
+"""Copies between MXNet's devices.
+
+They are made by calls of its library that send and fetch arrays, and by operators that copy.
 
 A number as an operand (``x + 1``, ``x[0] = 3.``) is an argument of the operator's kernel, not a
 copy. The library itself makes the copies of a backward pass: one for each recorded copy, in the
@@ -105,14 +107,16 @@ class _Reporter:
                 self._report_gradients(args[1][: args[0]])
 
     def _report_operator(self, args: Arguments) -> bool:
-        """Report an operator that copies, or fetches a count; whether the operator is one of these."""
+        """Report an operator that copies, or fetches a count.
+
+        The result is whether the operator is one of these.
+        """
         operator, _, inputs, output_count, outputs = args[:5]
         name = mixing.name_of(operator.value)
         if name in mixing.COPIES:
             for result in mixing.results_of(output_count, outputs):
-                copy = self._report(
-                    "copy", "copyto", inputs[0], _device(inputs[0]), _device(result)
-                )
+                source, target = _device(inputs[0]), _device(result)
+                copy = self._report("copy", "copyto", inputs[0], source, target)
                 if copy and autograd.is_recording() and _graph(inputs[0]) is not None:
                     self._recorded.copies += (copy,)
             return True
@@ -125,8 +129,12 @@ class _Reporter:
         return False
 
     def _report_gradients(self, outputs: Sequence[Handle]) -> None:
-        """Report the copies of a backward pass: the recorded ones that the outputs depend on, reversed."""
-        recorded, self._recorded.copies = self._recorded.copies, ()
+        """Report the copies of a backward pass.
+
+        They are the recorded copies that the outputs depend on, in the other direction.
+        """
+        recorded = self._recorded.copies
+        self._recorded.copies = ()
         if not recorded:
             return
         graphs = [graph for graph in map(_graph, outputs) if graph is not None]
@@ -144,9 +152,10 @@ class _Reporter:
         """
         if len(arrays) < 2:
             return
-        first, *contexts = map(mixing.context_of, arrays)
+        first_context, *contexts = map(mixing.context_of, arrays)
         for array, context in zip(arrays[1:], contexts, strict=True):
-            if context != first and context[0] == first[0]:
+            is_same_type = context[0] == first_context[0]
+            if is_same_type and context != first_context:
                 name = mixing.name_in(call, args)
                 self._report("operand", name, array, _device(array), _device(arrays[0]))
 

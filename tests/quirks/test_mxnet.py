@@ -61,11 +61,11 @@ def test_the_lent_names_are_still_needed():
 
 
 def test_only_the_missing_names_are_lent():
-    from xdevice.backends.mxnet import _names_lent
+    from xdevice.backends.mxnet import _with_removed_names
 
     done = python(LOOK_UPS)
     assert done.returncode == 0, done.stderr
-    with _names_lent() as lent:
+    with _with_removed_names() as lent:
         pass
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a name that NumPy answers with a warning is lent too
@@ -83,18 +83,18 @@ def test_numpy_is_restored_after_the_import():
 
 
 def test_numpy_is_what_it_was_when_the_import_fails():
-    from xdevice.backends.mxnet import _names_lent
+    from xdevice.backends.mxnet import _with_removed_names
 
     before = set(vars(np))
-    with pytest.raises(ZeroDivisionError), _names_lent():
+    with pytest.raises(ZeroDivisionError), _with_removed_names():
         raise ZeroDivisionError
     assert set(vars(np)) == before
 
 
 def test_a_name_set_by_others_is_theirs():
-    from xdevice.backends.mxnet import _names_lent
+    from xdevice.backends.mxnet import _with_removed_names
 
-    with _names_lent() as lent:
+    with _with_removed_names() as lent:
         np.rate = theirs = object()
     try:
         assert "rate" in lent
