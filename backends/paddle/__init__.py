@@ -1,4 +1,4 @@
-"""PaddlePaddle: the CPU, ``gpu`` (CUDA, ROCm or Kunlun XPU), and plug-in devices under their own word.
+"""PaddlePaddle: the CPU, ``gpu`` (CUDA, ROCm or Kunlun XPU), and plug-in devices by their names.
 
 Notes: moving a tensor with ``.to``, ``.cuda`` or ``.cpu`` cuts its gradient, and ``.to`` may free
 the source; `to_device` does neither. ``set_device``, and so a native scope, applies to the whole
@@ -24,11 +24,14 @@ CANNOT: dict[str, str] = {
 _BEFORE_3 = (
     "PaddlePaddle 2.6 lacks operations of the array API standard; pip install 'paddlepaddle>=3'"
 )
-GPU_BUILD = "install paddlepaddle-gpu in place of paddlepaddle; its install page has the command for each CUDA"
+GPU_BUILD = (
+    "install paddlepaddle-gpu in place of paddlepaddle; "
+    "its install page has the command for each CUDA"
+)
 
 
 def _import_safely() -> None:
-    before = "paddle" in sys.modules
+    is_imported = "paddle" in sys.modules
     with ExitStack() as stack, warnings.catch_warnings():
         # PaddlePaddle 3.3.1 segfaults on import after TensorFlow 2.21: it binds to TensorFlow's
         # copies of symbols that both libraries export. RTLD_DEEPBIND makes it prefer its own. No
@@ -41,7 +44,7 @@ def _import_safely() -> None:
         # PaddlePaddle 3.3.1 looks for a compiler cache on every import and warns that there is none
         warnings.filterwarnings("ignore", "No ccache found", UserWarning)
         import paddle as paddle
-    if not before:
+    if not is_imported:
         _stay_dynamic()
     if not hasattr(paddle, "signbit"):
         CANNOT.update(dict.fromkeys(("maths", "linalg", "fft"), _BEFORE_3))
@@ -50,13 +53,14 @@ def _import_safely() -> None:
 def _stay_dynamic() -> None:
     """Keep dynamic mode when the thread that imported PaddlePaddle ends.
 
-    PaddlePaddle 3.3.1 enters dynamic mode as a context, which it keeps in a variable of that
+    PaddlePaddle 3.3.1 enters dynamic mode as a context, and keeps the context in a variable of that
     thread. When the thread ends, the context is left, and every other thread is in static mode. So
-    the main thread gets it.
+    the main thread gets the context.
     """
     if threading.current_thread() is threading.main_thread():
         return
-    from xdevice.backends.paddle.private_names import names  # which looks into PaddlePaddle
+    # imported late, because it imports PaddlePaddle
+    from xdevice.backends.paddle.private_names import names
 
     if not names.has("threads that stay in dynamic mode after the first has ended"):
         return
@@ -65,14 +69,14 @@ def _stay_dynamic() -> None:
     settings: Any = framework.global_var
     context = settings._functional_dygraph_context_manager
     variables: Any = framework.GlobalThreadLocal
-    begin = variables.__init__
+    initialize = variables.__init__
 
-    def begin_thread(self: Any) -> None:
-        begin(self)
+    def initialize_thread(self: Any) -> None:
+        initialize(self)
         if threading.current_thread() is threading.main_thread():
             self._functional_dygraph_context_manager = context
 
-    variables.__init__ = begin_thread
+    variables.__init__ = initialize_thread
 
 
 _import_safely()

@@ -3,10 +3,11 @@
 While a block of `observing` is open, these entry points of PaddlePaddle are replaced in all
 threads:
 
-- the operations, which are functions of ``paddle._C_ops`` and ``paddle._legacy_C_ops``, also under the names by which
-  other modules of PaddlePaddle import them;
+- the operations, which are functions of ``paddle._C_ops`` and ``paddle._legacy_C_ops``, also in
+  the modules of PaddlePaddle that import them;
 - the operators of the tensor class, and its methods that copy;
-- the backward pass, and the copying of parameters, which are functions of ``paddle.base.core.eager``.
+- the backward pass, and the copying of parameters, which are functions of
+  ``paddle.base.core.eager``.
 
 Only modules and classes of PaddlePaddle are changed. Most of its public functions, such as
 ``paddle.matmul``, are written in Python and look up their operation at each call. A few, such as
@@ -19,7 +20,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from types import BuiltinFunctionType, FrameType, FunctionType
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import paddle
@@ -29,7 +30,9 @@ from paddle.base import core
 from xdevice.backends.paddle.private_names import names
 
 Function: TypeAlias = Callable[..., Any]
-Observer: TypeAlias = Callable[[str, tuple[Any, ...], dict[str, Any]], None]
+Arguments: TypeAlias = tuple[Any, ...]  # the positional ones of a call
+Keywords: TypeAlias = dict[str, Any]
+Observer: TypeAlias = Callable[[str, Arguments, Keywords], None]
 """It receives the name of a called function, and the positional and the keyword arguments."""
 
 _Tensor: Any = paddle.Tensor
@@ -61,7 +64,7 @@ LEGACY = "legacy."  # the prefix of the names of operations in ``paddle._legacy_
 class _EntryPoint(NamedTuple):
     """An attribute of PaddlePaddle through which an operation is called."""
 
-    owner: Any  # a module, or the tensor class
+    owner: ModuleType | type
     name: str
     original: Function
     observed: Function  # calls the observers first
@@ -78,7 +81,10 @@ _searched_modules = 0  # the number of imported modules when they were last sear
 
 @contextmanager
 def observing(observer: Observer) -> Generator[None]:
-    """A block in which the observer receives each call before it runs. A call raises what its observer raises."""
+    """A block in which the observer receives each call before it runs.
+
+    A call raises the errors of its observers.
+    """
     global _observers
     names.require("strict() and watch_transfers()")
     with _lock:
@@ -91,7 +97,7 @@ def observing(observer: Observer) -> Generator[None]:
         yield
     finally:
         with _lock:
-            _observers = tuple(each for each in _observers if each is not observer)
+            _observers = tuple(other for other in _observers if other is not observer)
             if not _observers:
                 _restore()
 
@@ -140,7 +146,7 @@ def _all_operations() -> Iterator[tuple[Function, str]]:
 
 
 def _module_attributes(replacements: dict[int, tuple[Function, Function]]) -> Iterator[_EntryPoint]:
-    """The attributes of PaddlePaddle's modules whose values are to be replaced, given by their ids."""
+    """The attributes of PaddlePaddle's modules whose values have these ids."""
     for module_name, module in list(sys.modules.items()):
         if module_name.partition(".")[0] != "paddle":
             continue
@@ -151,7 +157,10 @@ def _module_attributes(replacements: dict[int, tuple[Function, Function]]) -> It
 
 
 def _methods_and_engine_functions() -> Iterator[_EntryPoint]:
-    """Entry points of the tensor class, and of the engine's module, whose ``tensor_copy`` copies parameters."""
+    """Entry points of the tensor class, and of the engine's module.
+
+    The engine's ``tensor_copy`` copies parameters.
+    """
     engine_functions = (*BACKWARD, "tensor_copy")
     attributes = [(_Tensor, name, value) for name, value in vars(_Tensor).items()]
     attributes += [(_eager, name, getattr(_eager, name)) for name in engine_functions]
@@ -184,8 +193,8 @@ def _observed(function: Function, name: str) -> Function:
 _OBSERVED_CALL = _observed(len, "").__code__
 
 
-def call_in(frame: FrameType) -> tuple[str, tuple[Any, ...]] | None:
-    """The name and the positional arguments of the observed call that runs in this frame, if one does."""
+def call_in(frame: FrameType) -> tuple[str, Arguments] | None:
+    """The name and the positional arguments of an observed call, if one runs in this frame."""
     if frame.f_code is not _OBSERVED_CALL:
         return None
     return frame.f_locals["name"], frame.f_locals["args"]
@@ -199,7 +208,10 @@ def frames_from(frame: FrameType | None) -> Iterator[FrameType]:
 
 
 class _ReplacementError(threading.local):
-    """The error to raise in this thread instead of the library's, and the frames of the calls that fail."""
+    """The error to raise in this thread in place of the library's.
+
+    ``calls`` has the frames of the observed calls that fail.
+    """
 
     error: Exception | None = None
     calls: tuple[FrameType, ...] = ()
@@ -209,9 +221,13 @@ _pending = _ReplacementError()
 
 
 def raise_instead(error: Exception, frame: FrameType | None) -> None:
-    """Raise this error in place of the library's, which is about to fail in the observed calls around the frame."""
+    """Raise this error in place of the library's.
+
+    The library is about to fail in the observed calls around the frame.
+    """
+    frames = frames_from(frame)
     _pending.error = error
-    _pending.calls = tuple(each for each in frames_from(frame) if each.f_code is _OBSERVED_CALL)
+    _pending.calls = tuple(caller for caller in frames if caller.f_code is _OBSERVED_CALL)
 
 
 def _replacement_error(frame: FrameType) -> Exception | None:
@@ -225,9 +241,7 @@ def _replacement_error(frame: FrameType) -> Exception | None:
     return error
 
 
-def computed_together(
-    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> Iterable[Iterable[Any]]:
+def computed_together(name: str, args: Arguments, kwargs: Keywords) -> Iterable[Iterable[Any]]:
     """The arguments of a call, in groups that are computed with together.
 
     The backward pass has a group for each output: the output and its initial gradient.

@@ -3,16 +3,21 @@
 import functools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import paddle
 
 from xdevice.backends.paddle.placement import dense, dtype_name
+from xdevice.contract import Tensor, Vector
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-Tensor: TypeAlias = Any
+Operation: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
-_ELEMENTWISE: dict[str, Any] = {"sum": paddle.add, "max": paddle.maximum, "min": paddle.minimum}
+_ELEMENTWISE: dict[str, Operation] = {
+    "sum": paddle.add,
+    "max": paddle.maximum,
+    "min": paddle.minimum,
+}
 _WIDER = {
     "float16": "float32",
     "bfloat16": "float32",
@@ -20,7 +25,10 @@ _WIDER = {
     "uint8": "int32",
     "int16": "int32",
 }
-"""Dtypes to compute in: Paddle's CPU kernels lack addition of 16-bit floats and comparison of small integers."""
+"""The dtypes in which some dtypes are reduced.
+
+Paddle's CPU kernels lack addition of 16-bit floats, and comparison of small integers.
+"""
 _STORED = ("float8_e4m3fn", "float8_e5m2")
 _USUAL = {"bool", "uint8", "int32", "int64", "bfloat16", "float16", "float32", "float64"}
 _LETTERS = {"bool": "b", "uint": "u", "int": "i", "bfloat": "f", "float": "f", "complex": "c"}
@@ -55,7 +63,7 @@ def leaf(tensor: Tensor) -> Tensor:
     return detached
 
 
-def pack(tensors: Sequence[Tensor]) -> Tensor:
+def pack(tensors: Sequence[Tensor]) -> Vector:
     with paddle.no_grad():
         flat = [dense(tensor).detach().reshape([-1]) for tensor in tensors]
         return paddle.concat(flat) if len(flat) > 1 else flat[0].clone()
@@ -68,25 +76,31 @@ def is_packable(tensor: Tensor, nbytes: int) -> bool:
     return is_usual and 0 < int(tensor.size) * tensor.element_size() <= nbytes
 
 
-def unpack(vector: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+def unpack(vector: Vector, like: Sequence[Tensor]) -> list[Tensor]:
     with paddle.no_grad():
         sizes = [tensor.size for tensor in like]
-        parts = paddle.split(vector, sizes) if len(sizes) > 1 else [vector.clone()]
+        if len(sizes) > 1:
+            parts = paddle.split(vector, sizes)
+        else:
+            parts = [vector.clone()]
         return [part.reshape(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
 
 
-def reduce(vectors: Sequence[Tensor], op: str, weights: Sequence[float] | None) -> Tensor:
+def reduce(vectors: Sequence[Vector], op: str, weights: Sequence[float] | None) -> Vector:
     _check(vectors[0], "reduce")
     with paddle.no_grad():
-        wider = _WIDER.get(dtype_name(vectors[0]))
-        operands = [vector.astype(wider) for vector in vectors] if wider else vectors
+        first = vectors[0]
+        wider = _WIDER.get(dtype_name(first))
+        if wider is not None:
+            vectors = [vector.astype(wider) for vector in vectors]
         if weights is not None:
-            operands = [v * weight for v, weight in zip(operands, weights, strict=True)]
-        result = functools.reduce(_ELEMENTWISE[op], operands)
-        if result is vectors[0]:
-            result = result.clone()
-        return result.astype(vectors[0].dtype) if wider else result
+            pairs = zip(vectors, weights, strict=True)
+            vectors = [vector * weight for vector, weight in pairs]
+        result = functools.reduce(_ELEMENTWISE[op], vectors)
+        if wider is not None:
+            return result.astype(first.dtype)
+        return first.clone() if result is first else result
 
 
-def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+def threads() -> Callable[[], AbstractContextManager[None]] | None:
     return None  # PaddlePaddle 3.3.1 crashes when two threads compute gradients

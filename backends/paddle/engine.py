@@ -1,11 +1,11 @@
-"""Several processes: on one host by memory that they share, on several by paddle.distributed.
+"""Several processes: on one host through shared memory, on several by paddle.distributed.
 
-That is gloo on the CPU, and NCCL where each process has a GPU of its own. Rank 0's store listens on
-all interfaces and has no setting for it (PaddlePaddle 3.3.1). So on one host it is not started,
-unless the job trusts its network.
+paddle.distributed uses gloo on the CPU, and NCCL if each process has its own GPU. Its store on rank
+0 listens on all interfaces; PaddlePaddle 3.3.1 has no setting for that. So on one host the store is
+not started, unless the job trusts its network.
 
-Shared memory and gloo work in the host's memory only: vectors of other devices, virtual GPUs too,
-are copied there and back.
+Shared memory and gloo work in the host's memory only. Vectors of other devices, virtual GPUs
+included, are copied there and back.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ import socket
 import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import paddle
@@ -27,7 +27,7 @@ from xdevice.backends.paddle import creation, storage
 from xdevice.backends.paddle.exchange import FOREIGN
 from xdevice.backends.paddle.hardware import native, real_gpus, replaced_gpus
 from xdevice.backends.paddle.placement import dense, device_of, dtype_name
-from xdevice.contract import Job
+from xdevice.contract import Job, NativeDtype, Tensor, Vector
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit import gloo
@@ -36,83 +36,102 @@ from xdevice.kit.private_names import replaced
 from xdevice.kit.reducing import summed_in
 from xdevice.kit.shared_memory import SharedMemory, join_on_one_host
 
-# Their types lack what is used here
+# PaddlePaddle's types lack some of their functions
 _core: Any = core
 _dist: Any = dist
 
-Array = np.ndarray[Any, Any]
+Array: TypeAlias = np.ndarray[Any, Any]
+Group: TypeAlias = Any  # a group of processes of paddle.distributed; None is the default one
 
-_OPERATIONS: dict[str, Any] = {
+_OPERATIONS: dict[str, int] = {
     "sum": dist.ReduceOp.SUM,
     "max": dist.ReduceOp.MAX,
     "min": dist.ReduceOp.MIN,
 }
 _SUMMED_AS = {
-    # PaddlePaddle 3.3.1 on gloo makes infinities of float16; the others are rounded once, not with
-    # each process
-    **dict.fromkeys(("float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"), "float32"),
-    "int16": "int32",  # gloo ends the process when given a dtype that it lacks
+    # gloo's sum overflows (PaddlePaddle 3.3.1)
+    "float16": "float32",
+    # rounded once, and not in each process
+    "bfloat16": "float32",
+    "float8_e4m3fn": "float32",
+    "float8_e5m2": "float32",
+    # gloo aborts the process for a dtype that it lacks
+    "int16": "int32",
 }
-# what gloo sends as it is; other dtypes are sent as bytes
-_SENT = frozenset(
+# The dtypes that gloo can send; others are sent as bytes
+_SENDABLE = frozenset(
     ("float16", "bfloat16", "float32", "float64", "int8", "uint8", "int32", "int64", "bool")
 )
-_LATER = 60.0  # seconds by which Paddle's timeouts exceed xdevice's, which ends the job and names the right rank
+# The seconds by which Paddle's timeouts exceed xdevice's: when xdevice ends the job, it names the
+# rank that does not answer.
+_EXTRA_TIMEOUT = 60.0
 _LIBRARY = os.path.join(os.path.dirname(paddle.__file__), "libs", "libphi_core.so")
-# gloo's ways of saying that it gave up: "TIMEOUT self_rank", "Timed out waiting", "Application
-# timeout caused …".
+# gloo's messages for a timeout: "TIMEOUT self_rank", "Timed out waiting", "Application timeout
+# caused …".
 _TIMED_OUT = re.compile("timed? ?out", re.IGNORECASE)
-_LOG_LEVEL = "_ZN3fLI17FLAGS_minloglevelE"  # glog's variable; its environment variable counts at import alone
+# glog's variable; the environment variable for it is read at import only
+_LOG_LEVEL = "_ZN3fLI17FLAGS_minloglevelE"
 
+
+class _Membership(NamedTuple):
+    """A process among those that it has joined."""
+
+    rank: int
+    addresses: tuple[str, ...]
+
+
+_CPU = Device("cpu", 0)
 _memory: SharedMemory | None = None  # of a job on one host that does not trust its network
-_cpu = Device("cpu", 0)
 _gpu: Device | None = None  # that NCCL uses; all processes have one, or none has
-_hosts: Any = None  # the group that reaches the CPUs; None is the default group
-_joined: tuple[int, tuple[str, ...]] | None = (
-    None  # PaddlePaddle can join other processes once in its life
-)
-_patience = 0.0  # seconds that a collective may take
+_cpu_group: Group = None
+_membership: _Membership | None = None  # PaddlePaddle can join processes once, until it ends
+_collective_timeout = 0.0  # seconds
 
 
 def start(job: Job, timeout: float) -> None:
-    global _joined, _memory, _patience
+    global _collective_timeout, _membership, _memory
     _memory = join_on_one_host(job, timeout, "paddle.distributed")
     if _memory is not None:
         return
-    _patience = timeout + _LATER
-    place = job.rank, job.addresses
-    if _joined not in (None, place):
+    _collective_timeout = timeout + _EXTRA_TIMEOUT
+    membership = _Membership(job.rank, job.addresses)
+    if _membership not in (None, membership):
         raise DistributedError(
             "paddle has joined other processes until it ends; start the job anew"
         )
-    if _joined is None:
+    if _membership is None:
         _join(job, timeout)
-        _joined = place
-    _patiently(
-        dist.all_reduce, paddle.zeros([1]).cpu(), group=_hosts
-    )  # which connects the processes
+        _membership = membership
+    # connects the processes
+    _call_collective(dist.all_reduce, paddle.zeros([1]).cpu(), group=_cpu_group)
 
 
 def _join(job: Job, timeout: float) -> None:
-    global _gpu, _hosts
+    global _cpu_group, _gpu
     gloo.check_first_address(job.hosts, job.address, job.interface)
-    default = paddle.device.get_device()
-    together = max(job.local_ranks) + 1  # NCCL wants a GPU for each process
-    by_nccl = (
-        paddle.is_compiled_with_cuda() and not replaced_gpus.number and real_gpus() >= together
-    )
-    _gpu = Device("gpu", job.local_rank) if by_nccl else None
+    default_device = paddle.device.get_device()
+    uses_nccl = _has_gpu_for_each_process(job)
+    _gpu = Device("gpu", job.local_rank) if uses_nccl else None
     _wait_for_master(job, timeout)
-    with environment(_settings(job)), _quietly():
+    with environment(_settings(job)), _quiet_start():
         dist.init_parallel_env()
-        _hosts = _dist.new_group(backend="gloo") if by_nccl else None
-    paddle.device.set_device(default)  # the engine has made its own the default
+        _cpu_group = _dist.new_group(backend="gloo") if uses_nccl else None
+    # init_parallel_env has changed it
+    paddle.device.set_device(default_device)
+
+
+def _has_gpu_for_each_process(job: Job) -> bool:
+    """Whether NCCL can be used, which needs a real GPU for each process."""
+    if not paddle.is_compiled_with_cuda() or replaced_gpus.number:
+        return False
+    processes_per_host = max(job.local_ranks) + 1
+    return real_gpus() >= processes_per_host
 
 
 def _settings(job: Job) -> dict[str, str]:
     host, _, port = job.master.rpartition(":")
     settings = {
-        "MASTER_ADDR": host,  # goes before PADDLE_MASTER, if another launcher has set it
+        "MASTER_ADDR": host,  # precedes PADDLE_MASTER if another launcher has set it
         "MASTER_PORT": port,
         "PADDLE_MASTER": job.master,
         "PADDLE_TRAINER_ID": str(job.rank),
@@ -121,14 +140,14 @@ def _settings(job: Job) -> dict[str, str]:
         "PADDLE_CURRENT_ENDPOINT": job.addresses[job.rank],
         "PADDLE_DISTRI_BACKEND": "nccl" if _gpu else "gloo",
         "FLAGS_selected_gpus": str(job.local_rank),
-        "FLAGS_stop_check_timeout": str(round(_patience)),
-        "PADDLE_PG_TIMEOUT": str(round(1000 * _patience)),
+        "FLAGS_stop_check_timeout": str(round(_collective_timeout)),
+        "PADDLE_PG_TIMEOUT": str(round(1000 * _collective_timeout)),
     }
     return settings | gloo.settings(job.hosts, job.address, job.interface)
 
 
 def _wait_for_master(job: Job, timeout: float) -> None:
-    """Return when rank 0 listens: PaddlePaddle 3.3.1 sleeps for three seconds where it does not yet."""
+    """Return when rank 0 listens; otherwise PaddlePaddle 3.3.1 would sleep for three seconds."""
     host, _, port = job.master.rpartition(":")
     deadline = time.monotonic() + timeout
     while job.rank and time.monotonic() < deadline:
@@ -140,105 +159,131 @@ def _wait_for_master(job: Job, timeout: float) -> None:
 
 
 @contextmanager
-def _quietly() -> Generator[None]:
-    """Without the reports of connections and of changed flags that Paddle prints on every start."""
+def _quiet_start() -> Generator[None]:
+    """A block in which Paddle prints no reports of connections and of changed flags."""
     with ExitStack() as stack:
         if hasattr(parallel, "_get_modified_flags"):
             stack.enter_context(replaced(parallel, "_get_modified_flags", lambda _: list))
         for library in (_core.libpaddle.__file__, _LIBRARY):
-            with suppress(
-                OSError, ValueError
-            ):  # another version keeps it elsewhere, and prints its reports
+            # another version has the variable elsewhere, and prints its reports
+            with suppress(OSError, ValueError):
                 level = ctypes.c_int.in_dll(ctypes.CDLL(library), _LOG_LEVEL)
                 stack.callback(setattr, level, "value", level.value)
                 level.value = max(level.value, 1)  # warnings are shown
         yield
 
 
-def _patiently(collective: Callable[..., Any], *args: Any, **options: Any) -> None:
-    """Let xdevice say which process does not answer: gloo gives up after 30 seconds, and cannot be told otherwise."""
-    end = time.monotonic() + _patience
+def _call_collective(collective: Callable[..., Any], *args: Any, **options: Any) -> None:
+    """Call a collective of PaddlePaddle; after a timeout of gloo, wait before the error is raised.
+
+    gloo has a fixed timeout of 30 seconds. Meanwhile xdevice ends the job, and names the process
+    that does not answer.
+    """
+    deadline = time.monotonic() + _collective_timeout
     try:
         collective(*args, **options)
     except RuntimeError as error:
         if _TIMED_OUT.search(str(error)):
-            time.sleep(max(0.0, end - time.monotonic()))  # this process is ended meanwhile
+            time.sleep(max(0.0, deadline - time.monotonic()))
         raise
 
 
-def all_reduce(vector: Any, op: str) -> Any:
+def all_reduce(vector: Vector, op: str) -> Vector:
     if _memory is not None:
         return _all_reduce_in_memory(_memory, vector, op)
-    there, group = _reachable(vector)
+    reachable = _on_reachable_device(vector)
     if op == "mean":
-        total = all_reduce(there.astype(summed_in(dtype_name(there), dist.get_world_size())), "sum")
-        return _back((total / dist.get_world_size()).astype(vector.dtype), vector)
-    if op != "sum" and there.is_floating_point():
-        return _back(_extreme(there, op, group).astype(vector.dtype), vector)
-    wide = there.astype(_SUMMED_AS[dtype_name(there)]) if dtype_name(there) in _SUMMED_AS else there
-    plain = paddle.as_real(wide) if wide.is_complex() else wide
-    _patiently(dist.all_reduce, plain, _OPERATIONS[op], group)
-    found = paddle.as_complex(plain) if wide.is_complex() else plain
-    return _back(found if found.dtype == vector.dtype else found.astype(vector.dtype), vector)
+        size = dist.get_world_size()
+        total = all_reduce(reachable.astype(summed_in(dtype_name(reachable), size)), "sum")
+        result = total / size
+    elif op != "sum" and reachable.is_floating_point():
+        result = _extreme(reachable, op)
+    else:
+        result = _reduced(reachable, op)
+    if result.dtype != vector.dtype:
+        result = result.astype(vector.dtype)
+    return _returned(result, vector)
 
 
-def _all_reduce_in_memory(memory: SharedMemory, vector: Any, op: str) -> Any:
+def _reduced(vector: Vector, op: str) -> Vector:
+    """The reduced vector, in a dtype in which gloo can compute."""
+    dtype = _SUMMED_AS.get(dtype_name(vector))
+    if dtype is not None:
+        vector = vector.astype(dtype)
+    is_complex = vector.is_complex()
+    real_numbers = paddle.as_real(vector) if is_complex else vector
+    _call_collective(dist.all_reduce, real_numbers, _OPERATIONS[op], _group_of(vector))
+    return paddle.as_complex(real_numbers) if is_complex else real_numbers
+
+
+def _all_reduce_in_memory(memory: SharedMemory, vector: Vector, op: str) -> Vector:
     if dtype_name(vector) in FOREIGN:  # reduced in float32, and rounded once
         return _all_reduce_in_memory(memory, vector.astype("float32"), op).astype(vector.dtype)
     return creation.tensor(memory.all_reduce(_values(vector), op), vector.dtype, device_of(vector))
 
 
-def _extreme(vector: Any, op: str, group: Any) -> Any:
-    """The greatest or least floating-point numbers. gloo loses NaN: it compares their bits, which have an order."""
-    wide = vector if dtype_name(vector) in ("float32", "float64") else vector.astype("float32")
-    integer = "int64" if dtype_name(wide) == "float64" else "int32"
-    end = paddle.iinfo(getattr(paddle, integer))
-    nan = paddle.full([1], end.max if op == "max" else end.min, integer).cpu()
+def _extreme(vector: Vector, op: str) -> Vector:
+    """The greatest or least floating-point numbers.
+
+    gloo loses NaN. So the numbers' bits are compared, as integers of the same order.
+    """
+    if dtype_name(vector) not in ("float32", "float64"):
+        vector = vector.astype("float32")
+    integer = paddle.int64 if dtype_name(vector) == "float64" else paddle.int32
+    limits = paddle.iinfo(integer)
+    nan_key = limits.max if op == "max" else limits.min
     keys = paddle.where(
-        paddle.isnan(wide), nan, _in_order(_viewed(wide, getattr(paddle, integer)), end.max)
+        paddle.isnan(vector),
+        paddle.full([1], nan_key, integer).cpu(),
+        _in_order(_viewed(vector, integer), limits.max),
     )
-    _patiently(dist.all_reduce, keys, _OPERATIONS[op], group)
-    return _viewed(_in_order(keys, end.max), wide.dtype)
+    _call_collective(dist.all_reduce, keys, _OPERATIONS[op], _group_of(vector))
+    return _viewed(_in_order(keys, limits.max), vector.dtype)
 
 
-def _in_order(bits: Any, greatest: int) -> Any:
-    """The bits of floating-point numbers as integers of the same order, and back: the ends of their range are NaNs."""
+def _in_order(bits: Tensor, greatest: int) -> Tensor:
+    """The bits of floating-point numbers as integers of the same order, and the reverse.
+
+    The ends of the integers' range stand for NaN.
+    """
     return paddle.where(bits < 0, bits ^ paddle.full([1], greatest, bits.dtype).cpu(), bits)
 
 
-def broadcast(vector: Any, root: int) -> Any:
+def broadcast(vector: Vector, root: int) -> Vector:
     if _memory is not None:
         return _from_values(_memory.broadcast(_values(vector), root), vector)
-    there, group = _reachable(vector)
-    sent = _sendable(there)
-    _patiently(dist.broadcast, sent, root, group)
-    return _back(_viewed(sent, there.dtype), vector)
+    sendable = _sendable(_on_reachable_device(vector))
+    _call_collective(dist.broadcast, sendable, root, _group_of(sendable))
+    return _returned(_viewed(sendable, vector.dtype), vector)
 
 
-def all_gather(vector: Any) -> list[Any]:
+def all_gather(vector: Vector) -> list[Vector]:
     if _memory is not None:
         return [_from_values(row, vector) for row in _memory.all_gather(_values(vector))]
-    there, group = _reachable(vector)
-    found: list[Any] = []
-    _patiently(dist.all_gather, found, _sendable(there), group)
-    return [_back(_viewed(tensor, there.dtype), vector) for tensor in found]
+    sendable = _sendable(_on_reachable_device(vector))
+    rows: list[Vector] = []
+    _call_collective(dist.all_gather, rows, sendable, _group_of(sendable))
+    return [_returned(_viewed(row, vector.dtype), vector) for row in rows]
 
 
 def stop() -> None:
-    """Leave the memory. A process group stays: none can be made after `destroy_process_group` (PaddlePaddle 3.3.1)."""
+    """Leave the memory.
+
+    A process group stays: PaddlePaddle 3.3.1 can make none after `destroy_process_group`.
+    """
     global _memory
     if _memory is not None:
         _memory.close()
         _memory = None
 
 
-def _values(vector: Any) -> Array:
-    """The vector's values in the host's memory; for dtypes that NumPy lacks, integers with the same bits."""
+def _values(vector: Vector) -> Array:
+    """The vector's values as a NumPy array; integers of the same bits for a dtype NumPy lacks."""
     array: Array = dense(vector).numpy()
     return array
 
 
-def _from_values(values: Array, like: Any) -> Any:
+def _from_values(values: Array, like: Vector) -> Vector:
     """A tensor with these `_values`, of that vector's dtype and on its device."""
     if dtype_name(like) in FOREIGN:
         bits = values.view(np.uint8)
@@ -246,26 +291,33 @@ def _from_values(values: Array, like: Any) -> Any:
     return creation.tensor(values, like.dtype, device_of(like))
 
 
-def _reachable(vector: Any) -> tuple[Any, Any]:
-    """The vector where an engine works, and the group that works there."""
+def _on_reachable_device(vector: Vector) -> Vector:
+    """The vector on a device whose memory gloo or NCCL can reach."""
+    if device_of(vector) in (_CPU, _gpu):
+        return vector
+    return vector._copy_to(native(_CPU), True)
+
+
+def _group_of(vector: Vector) -> Group:
+    """The group of processes that computes with vectors of this one's device."""
+    return None if device_of(vector) == _gpu else _cpu_group
+
+
+def _returned(result: Vector, vector: Vector) -> Vector:
+    """The result on the vector's device, complete."""
     device = device_of(vector)
     if device == _gpu:
-        return vector, None
-    return (vector if device == _cpu else vector._copy_to(native(_cpu), True)), _hosts
+        paddle.device.synchronize(f"gpu:{device.index}")  # NCCL returns before it has ended
+    if device_of(result) == device:
+        return result
+    return result._copy_to(native(device), True)
 
 
-def _back(found: Any, vector: Any) -> Any:
-    device = device_of(vector)
-    if device == _gpu:
-        paddle.device.synchronize(f"gpu:{device.index}")  # NCCL returns before it is done
-    return found if device_of(found) == device else found._copy_to(native(device), True)
+def _sendable(tensor: Tensor) -> Tensor:
+    return tensor if dtype_name(tensor) in _SENDABLE else _viewed(tensor, paddle.uint8)
 
 
-def _sendable(tensor: Any) -> Any:
-    return tensor if dtype_name(tensor) in _SENT else _viewed(tensor, paddle.uint8)
-
-
-def _viewed(tensor: Any, dtype: Any) -> Any:
+def _viewed(tensor: Tensor, dtype: NativeDtype) -> Tensor:
     """The tensor's bits as another dtype."""
     if tensor.dtype == dtype:
         return tensor

@@ -1,25 +1,26 @@
 """PaddlePaddle tensors as NumPy arrays, and memory shared with other frameworks."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import paddle
 
 from xdevice.backends.paddle.placement import dense, device_of, dtype_name
+from xdevice.contract import Tensor
 from xdevice.errors import NotSupportedError
 from xdevice.kit import dlpack
 
-FOREIGN = (
-    "bfloat16",
-    "float8_e4m3fn",
-    "float8_e5m2",
-)  # NumPy lacks them: Paddle gives integers with the same bits
+Array: TypeAlias = np.ndarray[Any, Any]
+Exporter: TypeAlias = Any  # an object with the methods of DLPack
+
+# Dtypes that NumPy lacks: Paddle returns integers of the same bits
+FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 
 
-def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
+def to_numpy(tensor: Tensor) -> Array:
     device_of(tensor)  # raises if there are no values
-    array: np.ndarray[Any, Any] = dense(tensor).numpy()  # a copy
+    array: Array = dense(tensor).numpy()  # a copy
     dtype = dtype_name(tensor)
     if dtype not in FOREIGN:
         return array
@@ -31,17 +32,20 @@ def to_numpy(tensor: Any) -> np.ndarray[Any, Any]:
     return array.view(getattr(ml_dtypes, dtype))
 
 
-def export(tensor: Any) -> tuple[Any, bool] | None:
+def export(tensor: Tensor) -> tuple[Exporter, bool] | None:
     device_of(tensor)  # raises if there are no values
     if not tensor.is_dense() or not tensor.size:
         return None
-    # Paddle's own __dlpack_device__ is (enum, None), which JAX does not take
-    on_cpu = {
-        "__dlpack__": tensor.detach().__dlpack__,
-        "__dlpack_device__": lambda: (dlpack.CPU, 0),
-    }
-    return SimpleNamespace(shape=tuple(tensor.shape), **on_cpu), True
+    # Paddle's __dlpack_device__ returns (enum, None), which JAX does not accept
+    exporter = SimpleNamespace(
+        shape=tuple(tensor.shape),
+        __dlpack__=tensor.detach().__dlpack__,
+        __dlpack_device__=lambda: (dlpack.CPU, 0),
+    )
+    return exporter, True
 
 
-def adopt(exporter: Any, writable: bool) -> Any:
-    return paddle.utils.dlpack.from_dlpack(exporter.__dlpack__()) if writable else None
+def adopt(exporter: Exporter, writable: bool) -> Tensor | None:
+    if not writable:
+        return None
+    return paddle.utils.dlpack.from_dlpack(exporter.__dlpack__())

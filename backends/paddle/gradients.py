@@ -6,24 +6,23 @@ import paddle
 from paddle.autograd.py_layer import once_differentiable
 
 from xdevice.backends.paddle import placement
-from xdevice.contract import Call
+from xdevice.contract import Call, Tensor
 from xdevice.errors import NotSupportedError
 
 Node: TypeAlias = Any  # of the graph of operations that PaddlePaddle records
-Tensor: TypeAlias = Any
 
 _decorator: Any = once_differentiable
 # All methods ``backward`` with this decorator have the same code
 _ONCE_DIFFERENTIABLE = _decorator(lambda: None).__code__
 
 
-def is_floating(tensor: Any) -> bool:
+def is_floating(tensor: Tensor) -> bool:
     return bool(paddle.is_floating_point(tensor))
 
 
 def value_and_gradients(
-    call: Call, parameters: list[Any], nested: bool
-) -> tuple[Any, Any, list[Any]]:
+    call: Call, parameters: list[Tensor], nested: bool
+) -> tuple[Tensor, Any, list[Tensor]]:
     with paddle.enable_grad():
         variables = [_variable(p, nested) for p in parameters]
         value, aux = call(variables)
@@ -40,7 +39,10 @@ def value_and_gradients(
 
 
 def _check_twice_differentiable(last_node: Node) -> None:
-    """Raise an error if an operation has no second gradient: PaddlePaddle 3.3.1 would return zeros."""
+    """Raise an error if an operation has no second gradient.
+
+    PaddlePaddle 3.3.1 would return zeros.
+    """
     visited = set[int]()
     nodes = [last_node]
     while nodes:
@@ -50,7 +52,8 @@ def _check_twice_differentiable(last_node: Node) -> None:
         operation = _once_differentiable(node.name())
         if operation is not None:
             raise NotSupportedError(
-                f"paddle has no gradients of gradients of {operation}; differentiate another function"
+                f"paddle has no gradients of gradients of {operation}; "
+                f"differentiate another function"
             )
         visited.add(node.node_ptr())
         nodes += node.next_functions
@@ -58,10 +61,8 @@ def _check_twice_differentiable(last_node: Node) -> None:
 
 def _once_differentiable(node_name: str) -> str | None:
     """A description of the node's operation, if it can be differentiated only once."""
-    if node_name in (
-        "Dy2StGradNode",
-        "GradNodeBase",
-    ):  # the second name is that of versions before 3.3
+    # the second name is that of versions before 3.3
+    if node_name in ("Dy2StGradNode", "GradNodeBase"):
         return "what paddle.jit.to_static has compiled"
     layer = node_name.removeprefix("GradNodePyLayer_")
     if layer == node_name:
@@ -74,7 +75,7 @@ def _once_differentiable(node_name: str) -> str | None:
     return None
 
 
-def subclasses(cls: Any) -> list[Any]:
+def subclasses(cls: type[Any]) -> list[type[Any]]:
     """The class, and all classes that derive from it."""
     classes = [cls]
     for subclass in cls.__subclasses__():
@@ -91,7 +92,10 @@ def _variable(parameter: Tensor, nested: bool) -> Tensor:
 
 
 def _gradient_beside(parameter: Tensor, gradient: Tensor | None) -> Tensor:
-    """The gradient, dense and on its parameter's device; some of Paddle's kernels leave it on another."""
+    """The gradient, dense and on its parameter's device.
+
+    Some of Paddle's kernels leave it on another device.
+    """
     if gradient is None:
         return paddle.zeros_like(parameter).detach()
     # the gradient of a sparse embedding has only the rows that were looked up

@@ -62,7 +62,10 @@ def real_gpus() -> int:
 
 
 def plugged_in(word: str) -> int:
-    """The number of devices of a plug-in; virtual GPUs are a plug-in that PaddlePaddle loads when it is imported."""
+    """The number of devices of a plug-in.
+
+    Virtual GPUs are a plug-in that PaddlePaddle loads when it is imported.
+    """
     if word not in _custom_kinds():
         return 0
     return _call_or_zero(lambda: _count_custom(word))
@@ -127,7 +130,10 @@ def spelling(device: Device) -> str:
 
 @contextmanager
 def scope(device: Device) -> Generator[None]:
-    """Sets the default device of the whole process for a block; threads may leave their blocks in any order."""
+    """A block in which the device is the default of the whole process.
+
+    Threads may leave their blocks in any order.
+    """
     with _lock:
         block = _Scope(previous=paddle.device.get_device())
         paddle.device.set_device(spelling(device))
@@ -158,7 +164,7 @@ def synchronize(devices: Sequence[Device]) -> None:
 
 
 def _may_have_work(device: Device) -> bool:
-    """Whether to wait for the device: waiting for a CUDA GPU without tensors would create a context."""
+    """Whether to wait for the device; for a CUDA GPU without tensors, this would create a context."""
     if device.kind != "gpu" or paddle.is_compiled_with_xpu():
         return True
     return bool(paddle.device.cuda.max_memory_allocated(device.index))

@@ -50,13 +50,14 @@ def empty_cache(device: Device | None) -> None:
 def share(fraction: float | None) -> dict[str, str]:
     if names.value("paddle.base.core:host_memory_stat_peak_value")("Allocated", 0):
         raise TooLateError(
-            "paddle has been used, and has its allocators; call share_gpus() before its first tensor"
+            "paddle has been used, and has its allocators; "
+            "call share_gpus() before its first tensor"
         )
     settings = {"FLAGS_allocator_strategy": "auto_growth"}
     if fraction is not None and not replaced_gpus.number and real_gpus():
         gpus = [Device("gpu", i) for i in range(real_gpus())]
-        smallest = min(properties(gpu)["total_memory"] or 0 for gpu in gpus)
-        settings["FLAGS_gpu_memory_limit_mb"] = str(int(fraction * smallest) >> 20)
+        smallest_memory = min(properties(gpu)["total_memory"] or 0 for gpu in gpus)
+        settings["FLAGS_gpu_memory_limit_mb"] = str(int(fraction * smallest_memory) >> 20)
     paddle.set_flags({**settings})
     return settings
 

@@ -1,4 +1,6 @@
-"""Operations on tensors of several devices, which PaddlePaddle copies to one device without an error.
+"""Operations on tensors of several devices, for which PaddlePaddle raises no error.
+
+It copies the tensors to one device.
 
 While a strict block is open, every operation, and the backward pass, first checks the devices of
 its tensors, in all threads. Operations inside the backward pass are not checked; they use one
@@ -10,16 +12,24 @@ device of ``y``.
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import paddle
 
-from xdevice.backends.paddle.calls import BACKWARD, COPIES, LEGACY, computed_together, observing
+from xdevice.backends.paddle.calls import (
+    BACKWARD,
+    COPIES,
+    LEGACY,
+    Arguments,
+    Keywords,
+    computed_together,
+    observing,
+)
 from xdevice.backends.paddle.placement import device_of
+from xdevice.contract import Tensor
 from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError, mixed
 
-Tensor: TypeAlias = Any
 _Tensor: Any = paddle.Tensor
 
 # The scalars of these operations, such as a learning rate or a power of Adam's beta, may be on any
@@ -57,7 +67,7 @@ def forbid() -> AbstractContextManager[None]:
     return observing(_check)
 
 
-def _check(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check(name: str, args: Arguments, kwargs: Keywords) -> None:
     for arguments in computed_together(name, args, kwargs):
         tensors = mixture(name, arguments)
         if tensors:
@@ -66,7 +76,10 @@ def _check(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
 
 
 def mixture(name: str, arguments: Iterable[Any]) -> list[PlacedTensor]:
-    """An operation's tensors with their devices, if they are on several; scalars that may be elsewhere are left out."""
+    """An operation's tensors with their devices, if these differ.
+
+    Scalars that may be on any device are left out.
+    """
     if name in COPIES or name.startswith(LEGACY) or not _are_apart(_tensors(arguments)):
         return []
     tensors = list(_placed_tensors(name, arguments))

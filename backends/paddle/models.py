@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from xdevice.backends.paddle.hardware import device_at, spelling
+from xdevice.contract import Tensor
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 
 Layer: TypeAlias = Any
-Tensor: TypeAlias = Any
 NativeTensor: TypeAlias = Any  # the object of PaddlePaddle's C++ library behind a tensor
 
 

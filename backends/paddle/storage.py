@@ -1,27 +1,28 @@
-"""Raw bits of tensors whose dtype NumPy lacks; PaddlePaddle gives them as NumPy arrays of integers."""
+"""Raw bits of tensors whose dtype NumPy lacks: PaddlePaddle returns NumPy arrays of integers."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import paddle
 
 from xdevice.backends.paddle import creation, placement
+from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device
+
+Array: TypeAlias = np.ndarray[Any, Any]
 
 _STRIDES = "FLAGS_use_stride_kernel"
 
 
-def to_bits(tensor: Any) -> np.ndarray[Any, Any]:
-    array: np.ndarray[Any, Any] = placement.dense(tensor).numpy()
+def to_bits(tensor: Tensor) -> Array:
+    array: Array = placement.dense(tensor).numpy()
     contiguous = np.ascontiguousarray(array)  # the array of a view has the view's strides
     return contiguous.reshape(-1).view(np.uint8)
 
 
-def from_bits(
-    bits: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: Any, device: Device
-) -> Any:
+def from_bits(bits: Array, shape: tuple[int, ...], dtype: NativeDtype, device: Device) -> Tensor:
     if not bits.size:
         return creation.empty(shape, dtype, device)
     width = "int16" if "16" in str(dtype) else "int8"
@@ -36,7 +37,10 @@ def from_bits(
 
 @contextmanager
 def views() -> Generator[None]:
-    """Allow views of CPU tensors as another dtype. They need kernels with strides, which virtual GPUs turn off."""
+    """A block in which CPU tensors can be viewed as another dtype.
+
+    Such views need kernels with strides, which virtual GPUs turn off.
+    """
     previous = paddle.get_flags([_STRIDES])
     paddle.set_flags({_STRIDES: True})
     try:

@@ -1,9 +1,9 @@
 """Copies between PaddlePaddle's devices.
 
 A source that is added (`add_source`) reports each copy, and the call of PaddlePaddle around it
-gives its purpose. Where the source's devices compute with the CPU's kernels, these need no copy of
-a mask to know its size, or of an operand on another device. Where a GPU would make such a copy, it
-is derived from the operation's arguments.
+gives its purpose. If the source's devices compute with the CPU's kernels, a mask is not copied to
+learn its size, and an operand on another device is not copied at all. A copy that a GPU would make
+there is derived from the operation's arguments.
 """
 
 import math
@@ -17,19 +17,20 @@ from typing import Any, NamedTuple, TypeAlias
 import paddle
 
 from xdevice.backends.paddle import calls, hardware
+from xdevice.backends.paddle.calls import Arguments, Keywords
 from xdevice.backends.paddle.gradients import subclasses
 from xdevice.backends.paddle.mixing import PlacedTensor, mixture
 from xdevice.backends.paddle.placement import device_of
 from xdevice.backends.paddle.private_names import names
-from xdevice.contract import Copy, Kind, Watcher
+from xdevice.contract import Copy, Kind, Tensor, Watcher
 from xdevice.device import Device
 from xdevice.kit import advice
 from xdevice.kit.marks import mark
 from xdevice.kit.places import CopySources
 from xdevice.kit.private_names import replaced
 
-Tensor: TypeAlias = Any
 Function: TypeAlias = Callable[..., Any]
+Line: TypeAlias = Any  # of the program, as the watcher returns it
 
 _HOST = Device("cpu", 0)
 _SIZE_BYTES = 8  # a size is an int64
@@ -64,8 +65,14 @@ def watch(watcher: Watcher) -> Generator[None]:
 def unseen() -> Iterable[str]:
     yield "copies within a static graph"
     if not hardware.replaced_gpus.number:
-        yield "copies by to_tensor, set_value and copy_, in a backward pass and by a DataLoader, on real GPUs"
-        yield "operands of a compiled function that was imported by name, as in `from paddle.linalg import matmul`"
+        yield (
+            "copies by to_tensor, set_value and copy_, in a backward pass and by a DataLoader, "
+            "on real GPUs"
+        )
+        yield (
+            "operands of a compiled function that was imported by name, "
+            "as in `from paddle.linalg import matmul`"
+        )
 
 
 def words() -> Mapping[str, str]:
@@ -73,11 +80,12 @@ def words() -> Mapping[str, str]:
 
 
 class _Reporter:
-    """Reports to the watcher the copies of a source, and those that follow from the arguments of a call."""
+    """Reports to the watcher copies of a source, and copies that follow from a call's arguments."""
 
     def __init__(self, watcher: Watcher) -> None:
-        self._report, self._current_line = watcher.see, watcher.here
-        self._loading_line: Any = None  # the line for which a loader's threads work
+        self._report = watcher.see
+        self._current_line = watcher.here
+        self._loading_line: Line = None  # the line for which a loader's threads work
         self._loading_error: Exception | None = None  # raised in a loader's thread
 
     def report_source_copy(self, source: int, target: int, nbytes: int, address: int) -> int:
@@ -98,7 +106,10 @@ class _Reporter:
         return 1
 
     def loading(self, read: Function) -> Function:
-        """A method that starts a loader's iterator, or advances it; the library's own threads copy its batches."""
+        """A method that starts a loader's iterator, or advances it.
+
+        The library's threads copy the batches.
+        """
 
         @wraps(read)
         def call(*args: Any) -> Any:
@@ -106,14 +117,15 @@ class _Reporter:
             try:
                 return read(*args)
             except Exception:
-                error, self._loading_error = self._loading_error, None
+                error = self._loading_error
+                self._loading_error = None
                 if error is None:
                     raise
                 raise error from None
 
         return call
 
-    def observe(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def observe(self, name: str, args: Arguments, kwargs: Keywords) -> None:
         """Report the copies that follow from the arguments of an operation."""
         arguments = (*args, *kwargs.values())
         is_real = not hardware.replaced_gpus.number
@@ -139,11 +151,10 @@ class _Reporter:
         """
         if not tensors:
             return
-        kind: Kind
+        kind: Kind = "index" if name in _INDEXING else "operand"
         if name in _INDEXING:
-            kind, target = "index", tensors[0].device
+            target = tensors[0].device
         else:
-            kind = "operand"
             target = [device for _, device in tensors if device.kind != "cpu"][-1]
         for tensor, device in tensors:
             self._report_copy(kind, name, _nbytes(tensor), device, target)
@@ -157,18 +168,18 @@ class _Reporter:
 
 def _copy(frame: FrameType | None, nbytes: int, source: Device, target: Device) -> Copy | None:
     """What the library copies in this frame; None for a copy that a GPU would not make."""
-    calls_around: list[tuple[str, tuple[Any, ...]]] = []
-    for each in calls.frames_from(frame):
-        module: str = each.f_globals.get("__name__", "")
+    calls_around: list[tuple[str, Arguments]] = []
+    for caller in calls.frames_from(frame):
+        module: str = caller.f_globals.get("__name__", "")
         if _sources.made_in(module):
             return None
         if module.partition(".")[0] not in _LIBRARIES:
             break
-        call = calls.call_in(each)
+        call = calls.call_in(caller)
         if call:
             calls_around.append(call)
     name: str = "copy"
-    args: tuple[Any, ...] = ()
+    args: Arguments = ()
     if calls_around:
         name, args = calls_around[0]
     if name.startswith(calls.LEGACY):
@@ -226,7 +237,7 @@ def _counting_steps(cls: type, name: str, watcher: Watcher, run: Function) -> Fu
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = run(self, *args, **kwargs)
         # a subclass that overrides the method counts the step itself
-        owner = next(each for each in type(self).__mro__ if name in vars(each))
+        owner = next(base for base in type(self).__mro__ if name in vars(base))
         if owner is cls:
             watcher.stepped(self)
         return result
