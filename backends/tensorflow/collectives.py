@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -17,17 +17,21 @@ import tensorflow as tf
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import COMPOSITES, arrived, copy, described, device_of
 from xdevice.backends.tensorflow.private_names import unrecorded
+from xdevice.contract import Tensor, Vector
 from xdevice.device import Device
 from xdevice.errors import ArgumentTypeError, NotSupportedError
 
-ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
+Operation: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+Shape: TypeAlias = tf.TensorShape | tuple[int, ...]
+
+ELEMENTWISE: dict[str, Operation] = {
     "sum": tf.add,
     "max": tf.maximum,
     "min": tf.minimum,
 }
 
 
-def kind(tensor: Any) -> str:
+def kind(tensor: Tensor) -> str:
     dtype = tf.as_dtype(tensor.dtype)
     if isinstance(tensor, COMPOSITES):
         raise ArgumentTypeError(f"a plain array is needed, and this is {described(tensor)}")
@@ -40,7 +44,7 @@ def kind(tensor: Any) -> str:
     return "b" if dtype.is_bool else "O"
 
 
-def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
+def split(tensor: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     if isinstance(tensor, tf.IndexedSlices):
         raise NotSupportedError(f"tensorflow cannot split {described(tensor)}")
     if tensor.dtype.is_quantized:
@@ -48,30 +52,34 @@ def split(tensor: Any, sizes: Sequence[int]) -> list[Any]:
             f"tensorflow cannot split {tensor.dtype.name}; tf.bitcast it to integers first"
         )
     device = device_of(tensor)
-    others = tensor.shape[1:]
     with scope(device):
         if not isinstance(tensor, COMPOSITES):
             return [arrived(part, device) for part in tf.split(tensor, list(sizes))]
-        rows = [(end - n, n) for n, end in zip(sizes, accumulate(sizes), strict=True)]
-        if isinstance(tensor, tf.RaggedTensor):
-            return [tensor[start : start + n] for start, n in rows]
-        return [
-            tf.sparse.slice(tensor, [start, *[0] * len(others)], [n, *others]) for start, n in rows
-        ]
+        starts = accumulate(sizes, initial=0)
+        return [_rows(tensor, start, size) for start, size in zip(starts, sizes, strict=False)]
 
 
-def leaf(tensor: Any) -> Any:
+def _rows(tensor: tf.RaggedTensor | tf.SparseTensor, start: int, size: int) -> Tensor:
+    if isinstance(tensor, tf.RaggedTensor):
+        return tensor[start : start + size]
+    row_shape = tensor.shape[1:]
+    return tf.sparse.slice(tensor, [start, *[0] * len(row_shape)], [size, *row_shape])
+
+
+def leaf(tensor: Tensor) -> Tensor:
     return tensor  # a tape watches only what it is asked to watch
 
 
-def pack(tensors: Sequence[Any]) -> Any:
+def pack(tensors: Sequence[Tensor]) -> Vector:
     device = device_of(tensors[0])
     with apart(device):
         flat = [_reshaped(tf.convert_to_tensor(tensor), (-1,), device) for tensor in tensors]
-        return arrived(tf.concat(flat, 0), device) if len(flat) > 1 else copy(flat[0])
+        if len(flat) == 1:
+            return copy(flat[0])
+        return arrived(tf.concat(flat, 0), device)
 
 
-def is_packable(tensor: Any, nbytes: int) -> bool:
+def is_packable(tensor: Tensor, nbytes: int) -> bool:
     if type(tensor) is not tf.__internal__.EagerTensor:
         return False
     if np.dtype(tensor.dtype.as_numpy_dtype).kind not in "fc":
@@ -79,7 +87,7 @@ def is_packable(tensor: Any, nbytes: int) -> bool:
     return bool(0 < tensor.dtype.size * tensor.shape.num_elements() <= nbytes)
 
 
-def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
+def unpack(vector: Vector, like: Sequence[Tensor]) -> list[Tensor]:
     device = device_of(vector)
     shapes = [tensor.shape for tensor in like]
     with apart(device):
@@ -91,7 +99,7 @@ def unpack(vector: Any, like: Sequence[Any]) -> list[Any]:
         return [arrived(_reshaped(part, shape, device), device) for part, shape in pairs]
 
 
-def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> Any:
+def reduce(vectors: Sequence[Vector], op: str, weights: Sequence[float] | None) -> Vector:
     device = device_of(vectors[0])
     with apart(device):
         if weights is not None:
@@ -102,7 +110,7 @@ def reduce(vectors: Sequence[Any], op: str, weights: Sequence[float] | None) -> 
         return arrived(functools.reduce(ELEMENTWISE[op], vectors), device)
 
 
-def threads() -> Callable[[], AbstractContextManager[Any]] | None:
+def threads() -> Callable[[], AbstractContextManager[None]] | None:
     return nullcontext
 
 
@@ -113,12 +121,15 @@ def apart(device: Device) -> Generator[None]:
         yield
 
 
-def _reshaped(tensor: Any, shape: Any, device: Device) -> Any:
-    """The same as `tf.reshape`, which takes five times as long, mostly to make a tensor of the shape."""
+def _reshaped(tensor: Tensor, shape: Shape, device: Device) -> Tensor:
+    """The reshaped tensor.
+
+    `tf.reshape` takes five times as long, mostly to make a tensor of the shape.
+    """
     return tf.raw_ops.Reshape(tensor=tensor, shape=_as_tensor(tuple(shape), device))
 
 
 @functools.lru_cache(maxsize=4096)
-def _as_tensor(shape: tuple[int, ...], device: Device) -> Any:
+def _as_tensor(shape: tuple[int, ...], device: Device) -> Tensor:
     with tf.init_scope(), scope(device):
         return tf.constant(shape, tf.int64)

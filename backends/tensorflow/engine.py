@@ -1,17 +1,19 @@
-"""Several processes: on one host by memory that they share, on several by TensorFlow's MultiWorkerMirroredStrategy.
+"""Several processes: on one host through shared memory, on several by TensorFlow's cluster.
 
-That is a ring of gRPC on the CPU, NCCL on GPUs. Its servers listen on all interfaces, accept any
-connection and run any graph that they receive; graphs read and write files. So on one host none is
-started, unless the job trusts its network.
+The cluster is that of MultiWorkerMirroredStrategy: a ring of gRPC on the CPU,
+NCCL on GPUs. Its servers listen on all interfaces, accept any connection and
+run any graph that they receive; graphs read and write files. So on one host no
+server is started, unless the job trusts its network.
 
-The strategy makes the cluster; vectors then go through the collective operations that it is built
-on. These cost half of what the strategy's own reduction takes, which traces a function for every
-shape.
+The strategy makes the cluster. Vectors are then sent by the collective
+operations on which the strategy is built. These take half the time of the
+strategy's reduction, which traces a function for every shape.
 """
 
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import tensorflow as tf
 
 from xdevice.backends.tensorflow import creation
@@ -27,6 +29,8 @@ from xdevice.kit.private_names import replaced, resolved
 from xdevice.kit.reducing import summed_in
 from xdevice.kit.shared_memory import SharedMemory, join_on_one_host
 
+Array: TypeAlias = np.ndarray[Any, Any]
+
 _REDUCIBLE = frozenset({tf.bfloat16, tf.float16, tf.float32, tf.float64, tf.int32, tf.int64})
 """The dtypes that the ring can add up; other integers are sent as 64 bits."""
 
@@ -36,37 +40,50 @@ _HEALTH_CHECKS = (
     "tensorflow.python.distribute.collective_all_reduce_strategy:"
     "CollectiveAllReduceExtended._enable_check_health"
 )
-_WORD = tf.int64  # bits are sent as these, since TensorFlow keeps int32 on the host
+_WORD = tf.int64  # the dtype in which bits are sent, since TensorFlow keeps int32 on the host
+
+
+class _Matched(NamedTuple):
+    """Operations of all processes with these properties belong together."""
+
+    name: str
+    dtype: tf.DType
+    length: int
 
 
 class _Ring:
     """The cluster's processes, and the keys by which TensorFlow matches their operations."""
 
     def __init__(self, job: Job) -> None:
-        self.rank, self.size, self.addresses = job.rank, job.world_size, job.addresses
-        self._own_gpu = Device("gpu", job.local_rank)
-        self._keys: dict[Any, tf.Tensor] = {}
+        self.rank = job.rank
+        self.size = job.world_size
+        self.addresses = job.addresses
+        self._gpu = Device("gpu", job.local_rank)
+        self._keys: dict[_Matched, tf.Tensor] = {}
         with scope(_CPU):
             self._size = tf.constant(job.world_size)
-            # any numbers that no strategy of the user's counts up to
+            # any numbers that a strategy of the user does not reach by counting
             self._groups = {"cpu": tf.constant(1905), "gpu": tf.constant(1906)}
 
     @cached_property
     def device(self) -> Device:
-        """Where vectors are reduced: on each process's own GPU, by NCCL, if every process has one; else on the CPU."""
+        """Where vectors are reduced.
+
+        They are reduced by NCCL on each process's GPU if every process has one, else on the CPU.
+        """
         if replaced_gpus.number or not tf.test.is_built_with_gpu_support():
             return _CPU
         with scope(_CPU):
-            has_own = tf.constant([int(count("gpu") > self._own_gpu.index)], tf.int64)
-            keys = self.matching("GPUs", has_own, _CPU)
-            of_all = tf.raw_ops.CollectiveGatherV2(input=has_own, **keys, ordering_token=[])
-        return self._own_gpu if int(tf.reduce_min(of_all)) else _CPU
+            has_gpu = tf.constant([int(count("gpu") > self._gpu.index)], tf.int64)
+            keys = self.matching("GPUs", has_gpu, _CPU)
+            answers = tf.raw_ops.CollectiveGatherV2(input=has_gpu, **keys, ordering_token=[])
+        return self._gpu if int(tf.reduce_min(answers)) else _CPU
 
     def matching(
         self, name: str, vector: tf.Tensor, device: Device | None = None
     ) -> dict[str, tf.Tensor]:
         """The keys by which TensorFlow matches an operation: one for each name, dtype and length."""
-        operation = name, vector.dtype, vector.shape[0]
+        operation = _Matched(name, vector.dtype, vector.shape[0])
         if operation not in self._keys:
             with scope(_CPU):
                 self._keys[operation] = tf.constant(len(self._keys))
@@ -79,7 +96,7 @@ class _Ring:
 
 
 _memory: SharedMemory | None = None  # while a job of one host runs
-_ring: Any = None  # stays once it is made: TensorFlow joins one cluster, and never leaves it
+_ring: Any = None  # stays once it exists: TensorFlow joins one cluster, and never leaves it
 
 
 def start(job: Job, timeout: float) -> None:
@@ -109,8 +126,9 @@ def _join(job: Job) -> None:
     names.require("jobs of several hosts")
     runtime().configure_coordination_service(service_type="")
     workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
-    place: dict[str, Any] = {"task_type": "worker", "task_id": job.rank, "rpc_layer": "grpc"}
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(workers, **place)
+    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
+        workers, task_type="worker", task_id=job.rank, rpc_layer="grpc"
+    )
     with replaced(*resolved(_HEALTH_CHECKS), lambda _: False):
         tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
@@ -118,7 +136,8 @@ def _join(job: Job) -> None:
 def all_reduce(vector: tf.Tensor, op: str) -> tf.Tensor:
     if _memory is not None:
         return _tensor(_memory.all_reduce(to_numpy(vector), op), vector)
-    device, dtype = device_of(vector), vector.dtype
+    device = device_of(vector)
+    dtype = vector.dtype
     if op == "mean":
         return _mean(vector)
     if op != "sum" and dtype not in _REDUCIBLE:
@@ -182,7 +201,7 @@ def stop() -> None:
         _memory = None
 
 
-def _tensor(array: Any, like: tf.Tensor) -> tf.Tensor:
+def _tensor(array: Array, like: tf.Tensor) -> tf.Tensor:
     with apart(device_of(like)):
         return creation.tensor(array, like.dtype, device_of(like))
 
@@ -199,7 +218,7 @@ def _words(vector: tf.Tensor) -> tf.Tensor:
 
 
 def _unpacked(words: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-    """The vector whose bits these are, of the dtype and length of ``like``."""
+    """The vector with the bits in these `_words`, of the other vector's dtype and length."""
     size = like.dtype.size
     octets = tf.reshape(tf.bitcast(words, tf.uint8), [-1])[: like.shape[0] * size]
     if like.dtype.is_bool:

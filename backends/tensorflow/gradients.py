@@ -1,53 +1,56 @@
 """Gradients, by tf.GradientTape.
 
-A tape computes all gradients in the scope in which it is asked for them. A network may be spread
-over devices, so TensorFlow's function for the gradient of one operation is replaced: each gradient
-is computed where the gradient of the operation's result is, and crosses from device to device where
-the forward pass did.
+A tape computes all gradients in the scope in which it is asked for them. A
+network may be spread over devices, so TensorFlow's function for the gradient of
+one operation is replaced. Each gradient is then computed on the device of the
+gradient of the operation's result. It is copied to another device where the
+forward pass was.
 """
 
 import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from xdevice.backends.tensorflow import placement
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.private_names import backprop, engine, names, runtime
-from xdevice.contract import Call
+from xdevice.contract import Call, Tensor
 from xdevice.errors import NotSupportedError
+
+Result: TypeAlias = tuple[Tensor, Any, list[Tensor]]
+"""A value, the auxiliary result, and the gradients."""
+CompiledFunction: TypeAlias = Callable[..., Result]
+CompiledFunctions: TypeAlias = dict[object, CompiledFunction]
+"""By the way in which the arguments are passed."""
 
 
 class _Thread(threading.local):
-    active_tapes = 0  # that compute gradients now: one may do so within another
+    active_tapes = 0  # tapes that compute gradients, which may be nested
 
 
 # two tapes that compute gradients at the same time may exchange operands (TensorFlow 2.21)
 _lock = threading.RLock()
 _thread = _Thread()
-# compiled gradients, by the compiled function and the way in which it is called
-_compiled_gradients: weakref.WeakKeyDictionary[Any, dict[Any, Callable[..., Any]]]
-_compiled_gradients = weakref.WeakKeyDictionary()
+# compiled gradients, by the compiled function
+_compiled_gradients: weakref.WeakKeyDictionary[Any, CompiledFunctions] = weakref.WeakKeyDictionary()
 
 
-def is_floating(tensor: Any) -> bool:
+def is_floating(tensor: Tensor) -> bool:
     return bool(tf.as_dtype(tensor.dtype).is_floating)
 
 
-def value_and_gradients(
-    call: Call, parameters: list[Any], nested: bool
-) -> tuple[Any, Any, list[Any]]:
+def value_and_gradients(call: Call, parameters: list[Tensor], nested: bool) -> Result:
     for parameter in parameters:
         if isinstance(parameter, placement.COMPOSITES):
             reason = f"tensorflow cannot differentiate for {placement.described(parameter)}"
             raise NotSupportedError(reason)
     is_compiled = isinstance(call.fn, tf.types.experimental.PolymorphicFunction)
     if is_compiled and not nested and tf.executing_eagerly():
-        # tf.function does not tell mappings with the same keys in another order apart: the order is
-        # an argument
+        # the order of the keys is an argument, since tf.function ignores it in a mapping
         order = " ".join(call.paths())
         compiled = _compiled(call)
         value, aux, gradients = compiled(order, parameters, list(call.args), call.kwargs)
@@ -57,52 +60,59 @@ def value_and_gradients(
     return value, aux, [_beside(parameter, gradient) for parameter, gradient in pairs]
 
 
-def _differentiated(call: Call, parameters: list[Any]) -> tuple[Any, Any, list[Any]]:
+def _differentiated(call: Call, parameters: list[Tensor]) -> Result:
     variables = [_apart(tf.convert_to_tensor(p)) for p in parameters]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
         tape.watch(variables)
         value, aux = call(variables)
     zero = tf.UnconnectedGradients.ZERO
-    with _beside_forward(value) if tf.executing_eagerly() else nullcontext():
+    devices = _beside_forward(value) if tf.executing_eagerly() else nullcontext()
+    with devices:
         gradients = tape.gradient(value, variables, unconnected_gradients=zero)
     return value, aux, gradients
 
 
-def _compiled(call: Call) -> Callable[..., Any]:
-    """The value and the gradients of a compiled function, compiled together: else each is compiled by itself."""
-    compiled_ways = _compiled_gradients.setdefault(call.fn, {})
+def _compiled(call: Call) -> CompiledFunction:
+    """A function that computes the value and the gradients of a compiled function.
+
+    Both are compiled together; by default each is compiled separately.
+    """
+    functions = _compiled_gradients.setdefault(call.fn, {})
     way = call.how
-    # weak, since the dictionary would keep its own key alive; the function is alive while it is
-    # called
-    function: Any = weakref.ref(call.fn)
+    # a weak reference, since the dictionary would keep its own key alive; the function is alive
+    # while it is called
+    reference: Any = weakref.ref(call.fn)
 
-    def compiled(order: str, parameters: list[Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
-        return _differentiated(way.bind(function(), args, kwargs), parameters)
+    def value_and_gradients_of(
+        order: str, parameters: list[Tensor], args: list[Any], kwargs: dict[str, Any]
+    ) -> Result:
+        return _differentiated(way.bind(reference(), args, kwargs), parameters)
 
-    if way not in compiled_ways:
-        # AutoGraph would put errors into words of its own
-        compiled_ways[way] = tf.function(compiled, autograph=False)
-    return compiled_ways[way]
+    if way not in functions:
+        # AutoGraph would change the text of errors
+        functions[way] = tf.function(value_and_gradients_of, autograph=False)
+    return functions[way]
 
 
-def _apart(value: Any) -> Any:
+def _apart(value: Tensor) -> Tensor:
+    """A new tensor object, so that a parameter that is given twice has two gradients."""
     with tf.device(value.device):
-        return tf.identity(value)  # a new object: a tensor that is given twice has two gradients
+        return tf.identity(value)
 
 
-def _beside(parameter: Any, gradient: Any) -> Any:
-    """The gradient on its parameter's device: a tape computes it wherever the scope happens to be."""
-    dense = tf.convert_to_tensor(gradient)  # that of a gather is a tf.IndexedSlices
+def _beside(parameter: Tensor, gradient: Tensor) -> Tensor:
+    """The gradient on its parameter's device; a tape computes it in the scope."""
+    dense = tf.convert_to_tensor(gradient)  # the gradient of a gather is a tf.IndexedSlices
     if not tf.executing_eagerly():
         return dense  # in a graph no tensor has a device yet
     return placement.arrived(dense, placement.device_of(parameter))
 
 
 @contextmanager
-def _beside_forward(value: Any) -> Generator[None, None, None]:
-    """A block in which this thread's tape computes each gradient where its forward pass was computed.
+def _beside_forward(value: Tensor) -> Generator[None]:
+    """A block in which this thread's tape computes each gradient beside its forward pass.
 
-    The forward pass has ended in the value.
+    The value is the result of the forward pass.
     """
     names.require("gradients beside the forward pass")
     with _lock:
@@ -118,19 +128,23 @@ def _beside_forward(value: Any) -> Generator[None, None, None]:
 
 
 def _gradient(*args: Any) -> Any:
-    """TensorFlow's `_gradient_function`, run on the device of the gradients of the results: its argument 5."""
-    current_name = runtime().device_name
-    other_names = {each.device for each in args[5] if each is not None} - {current_name}
-    if not other_names or not _thread.active_tapes:
-        return backprop._gradient_function(*args)
-    device = placement.placed(other_names.pop())
+    """TensorFlow's `_gradient_function`, run on the device of the gradients of the results.
 
-    def moved(gradient: Any) -> Any:
+    These gradients are its argument 5.
+    """
+    current_name = runtime().device_name
+    device_names = {gradient.device for gradient in args[5] if gradient is not None}
+    device_names.discard(current_name)
+    if not device_names or not _thread.active_tapes:
+        return backprop._gradient_function(*args)
+    device = placement.placed(device_names.pop())
+
+    def moved(gradient: Tensor | None) -> Tensor | None:
         # TensorFlow makes zeros on the current device for a result that was never used
         if gradient is None or gradient.device != current_name:
             return gradient
         return placement.move(gradient, device, False)
 
-    results = [moved(gradient) for gradient in args[5]]
+    gradients = [moved(gradient) for gradient in args[5]]
     with scope(device):
-        return backprop._gradient_function(*args[:5], results, *args[6:])
+        return backprop._gradient_function(*args[:5], gradients, *args[6:])

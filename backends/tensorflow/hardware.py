@@ -1,6 +1,7 @@
 """The devices that TensorFlow sees."""
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
@@ -11,14 +12,13 @@ from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
 from xdevice.kit.places import ReplacedGpus
 
-# Logical CPUs may take the place of GPUs. Before them stand the CPUs proper: one, or those into
-# which a program has split it.
+# Logical CPUs may take the place of GPUs. They follow the other CPUs: one, or those into which a
+# program has split it.
 replaced_gpus = ReplacedGpus()
 # CPUs compute at once, unless set_synchronous_execution(False) was called
 _wait_for_cpus: Any = names.value("tensorflow.python.eager.context:async_wait")
-# kept, since what replaces GPUs may replace it
+# the original function, which code that replaces GPUs may replace
 _build_info: Any = names.optional("tensorflow:sysconfig.get_build_info", otherwise=dict)
-
 
 _LOCALHOST = "/job:localhost/replica:0/task:0"
 
@@ -35,8 +35,8 @@ def build() -> Build:
 
 
 def kinds() -> tuple[str, ...]:
-    others = (Device(word, 0).kind for word in _types())
-    return tuple(dict.fromkeys(("cpu", "gpu", "tpu", *others)))
+    plug_in_kinds = (Device(device_type, 0).kind for device_type in _types())
+    return tuple(dict.fromkeys(("cpu", "gpu", "tpu", *plug_in_kinds)))
 
 
 def count(kind: str) -> int:
@@ -45,9 +45,8 @@ def count(kind: str) -> int:
     device_type = _type_of(kind)
     if is_running():
         return sum(is_own(device.name) for device in tf.config.list_logical_devices(device_type))
-    # Listing the logical devices would start the runtime, which takes the GPUs' memory. Which there
-    # will be follows from the visible physical devices, and from the number into which each is to
-    # be split.
+    # Listing the logical devices would start the runtime, which takes the GPUs' memory. They follow
+    # from the visible physical devices, and the number into which each is to be split.
     return sum(_splits(physical) for physical in tf.config.get_visible_devices(device_type))
 
 
@@ -77,14 +76,15 @@ def as_device(native: tf.DeviceSpec | tf.config.LogicalDevice | tf.config.Physic
     return named(f"/{spec.device_type}:{spec.device_index or 0}")
 
 
-def scope(device: Device) -> Any:
-    return tf.device(native(device))
+def scope(device: Device) -> AbstractContextManager[None]:
+    block: AbstractContextManager[None] = tf.device(native(device))
+    return block
 
 
 def synchronize(devices: Sequence[Device]) -> None:
     if not is_running():
-        return  # nothing has been asked of any device yet
-    # within a tf.function, too, wait now rather than add an operation to the graph
+        return  # no device has been used
+    # wait now within a tf.function too; otherwise an operation would be added to the graph
     with tf.init_scope():
         for device in devices:
             is_cpu = device.kind == "cpu" or (device.kind == "gpu" and replaced_gpus.number > 0)
@@ -100,7 +100,7 @@ def properties(device: Device) -> dict[str, object]:
     physical_devices: list[tf.config.PhysicalDevice] = []  # of each logical one
     for physical in tf.config.get_visible_devices(_type_of(device.kind)):
         physical_devices += [physical] * _splits(physical)
-    # the details do not tell the memory
+    # the details do not include the memory
     details = tf.config.experimental.get_device_details(physical_devices[device.index])
     capability = ".".join(map(str, details.get("compute_capability", ())))
     return {
@@ -110,7 +110,7 @@ def properties(device: Device) -> dict[str, object]:
 
 
 def named(name: str) -> Device:
-    """The device with TensorFlow's own name; a logical CPU that takes the place of a GPU is a GPU."""
+    """The device with TensorFlow's name; a logical CPU that takes the place of a GPU is a GPU."""
     device = Device(name)
     first = replaced_gpus.first
     if replaced_gpus.number > 0 and device.kind == "cpu" and device.index >= first:
@@ -119,10 +119,10 @@ def named(name: str) -> Device:
 
 
 def is_own(name: str) -> bool:
-    """Whether the device belongs to this process: in a cluster, TensorFlow knows those of other processes, too.
+    """Whether the device belongs to this process; in a cluster, TensorFlow lists all devices.
 
-    A device of this process has two names there: results of operations are on ``localhost``,
-    variables on the worker.
+    A device of this process has two names in a cluster: results of operations are on
+    ``localhost``, variables on the worker.
     """
     if not name.startswith("/job:"):
         return True
@@ -136,15 +136,16 @@ def is_running() -> bool:
 
 
 def _types() -> list[str]:
-    """TensorFlow's own words for the types of devices that are there."""
+    """TensorFlow's names for the types of the existing devices."""
     types = (physical.device_type for physical in tf.config.list_physical_devices())
     return [device_type for device_type in types if not device_type.startswith("XLA_")]
 
 
 def _type_of(kind: str) -> str:
-    """TensorFlow's own word for a kind of device: Intel's plug-in calls its GPUs XPU."""
+    """TensorFlow's name for a kind of device; Intel's plug-in calls its GPUs XPU."""
     if kind == "gpu":
-        gpu_types = (word for word in _types() if Device(word, 0).kind == "gpu")
+        types = _types()
+        gpu_types = (device_type for device_type in types if Device(device_type, 0).kind == "gpu")
         return next(gpu_types, "GPU")
     return kind.upper()
 

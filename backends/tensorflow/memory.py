@@ -1,4 +1,4 @@
-"""What TensorFlow's allocators know."""
+"""Memory statistics of TensorFlow's allocators, and limits for them."""
 
 import os
 
@@ -10,8 +10,8 @@ from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, TooLateError
 
-# From the CUDA driver, cuBLAS, and TensorFlow where a copy to the GPU does not fit there.
-_WORDS = (
+# Messages of the CUDA driver, of cuBLAS, and of TensorFlow when a copy does not fit into the GPU.
+_MESSAGES = (
     "OUT_OF_MEMORY",
     "out of memory",
     "ALLOC_FAILED",
@@ -22,51 +22,56 @@ _WORDS = (
 
 def memory_stats(device: Device) -> MemoryStats:
     if device.kind == "cpu" or replaced_gpus.number:
-        return {}  # the allocator of the host keeps no account, so none of a virtual GPU either
+        return {}  # the host's allocator, which virtual GPUs use too, keeps no statistics
     if not is_running():
-        return {"allocated": 0, "peak": 0}  # asking would take the GPU's memory; nothing is in use
+        # no memory is in use, and the query would allocate all of it
+        return {"allocated": 0, "peak": 0}
     info = tf.config.experimental.get_memory_info(native(device).removeprefix("/"))
     return {"allocated": info["current"], "peak": info["peak"]}
 
 
 def empty_cache(device: Device | None) -> None:
-    pass  # TensorFlow reuses freed memory and has no means to give it back before the process ends
+    pass  # TensorFlow keeps freed memory until the process ends, and reuses it
 
 
 def share(fraction: float | None) -> dict[str, str]:
     if is_running():
-        said = "tensorflow has been used, and has taken the GPUs' memory; call share_gpus() before its first tensor"
-        raise TooLateError(said)
+        raise TooLateError(
+            "tensorflow has been used, and has taken the GPUs' memory; "
+            "call share_gpus() before its first tensor"
+        )
+    if replaced_gpus.number:
+        return {}
     settings: dict[str, str] = {}
-    for gpu in [] if replaced_gpus.number else tf.config.get_visible_devices("GPU"):
+    for gpu in tf.config.get_visible_devices("GPU"):
         if fraction is None:
             tf.config.experimental.set_memory_growth(gpu, True)
             settings[f"set_memory_growth({gpu.name})"] = "True"
-        else:  # a limited device cannot be told to grow; the variable tells it
-            limit = _part(fraction)
-            tf.config.set_logical_device_configuration(
-                gpu, [tf.config.LogicalDeviceConfiguration(memory_limit=limit)]
-            )
-            os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = settings["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+        else:
+            limit = _memory_limit(fraction)
+            configuration = tf.config.LogicalDeviceConfiguration(memory_limit=limit)
+            tf.config.set_logical_device_configuration(gpu, [configuration])
             settings[f"memory_limit({gpu.name})"] = f"{limit} MiB"
+            # set_memory_growth raises an error for a device that has a limit
+            settings["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
+            os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     return settings
 
 
-def _part(fraction: float) -> int:
+def _memory_limit(fraction: float) -> int:
     """The fraction of the smallest GPU's memory, in MiB: TensorFlow accepts no fractions."""
-    totals = [
-        gpu["total_memory"] for gpu in machine.gpus()["gpus"] if gpu["total_memory"] is not None
-    ]
-    if not totals:
+    sizes = [gpu["total_memory"] for gpu in machine.gpus()["gpus"]]
+    known_sizes = [size for size in sizes if size is not None]
+    if not known_sizes:
         raise NotSupportedError(
-            "tensorflow is told a limit in bytes; pip install nvidia-ml-py, which knows the memory"
+            "tensorflow needs a limit in bytes; pip install nvidia-ml-py, which knows the memory"
         )
-    return int(fraction * min(totals)) >> 20
+    return int(fraction * min(known_sizes)) >> 20
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, tf.errors.ResourceExhaustedError):
         return "message larger than max" not in str(error)  # gRPC: the message is too long
-    return isinstance(error, tf.errors.InternalError) and any(
-        words in str(error) for words in _WORDS
-    )
+    if not isinstance(error, tf.errors.InternalError):
+        return False
+    return any(message in str(error) for message in _MESSAGES)
