@@ -82,7 +82,7 @@ class _Ring:
     def matching(
         self, name: str, vector: tf.Tensor, device: Device | None = None
     ) -> dict[str, tf.Tensor]:
-        """The keys by which TensorFlow matches an operation: one for each name, dtype and length."""
+        """The keys by which TensorFlow matches an operation, for its name, dtype and length."""
         operation = _Matched(name, vector.dtype, vector.shape[0])
         if operation not in self._keys:
             with scope(_CPU):

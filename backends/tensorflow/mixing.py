@@ -1,11 +1,12 @@
-"""The operations that TensorFlow runs eagerly, each before it runs, and the devices of its operands.
+"""Observing the operations that TensorFlow runs eagerly, and their operands' devices.
 
-Every operation goes through one of three functions of TensorFlow, in every thread; so do operations
-of the backward pass and calls of a `tf.function`. These three are replaced while an observer is
-registered. Operations inside a `tf.function` are placed when it is traced, and are not observed.
+Every operation goes through one of three functions of TensorFlow, in every
+thread; so do operations of the backward pass and calls of a `tf.function`.
+These three are replaced while an observer is registered. Operations inside a
+`tf.function` are placed when it is traced, and are not observed.
 
-TensorFlow copies operands from other devices without an error. A strict block observes them, and
-raises one.
+TensorFlow copies operands from other devices without an error. A strict block
+observes them, and raises one.
 """
 
 import re
@@ -21,16 +22,19 @@ import tensorflow as tf
 from xdevice.backends.tensorflow.hardware import count, replaced_gpus
 from xdevice.backends.tensorflow.placement import Eager, Tensor, placed, role, variable_of
 from xdevice.backends.tensorflow.private_names import core, engine, names, runtime
+from xdevice.contract import NativeDtype
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, mixed
 from xdevice.kit.private_names import replaced
 
-DType: TypeAlias = Any
-Arguments: TypeAlias = Any  # a sequence: tensors, arrays, numbers, lists of them
+Argument: TypeAlias = Any  # a tensor, a variable, an array, a number, or a list of these
+Arguments: TypeAlias = Any  # a sequence of them
+GraphNode: TypeAlias = Any  # a node in the definition of a `tf.function`
 Runner: TypeAlias = Callable[..., Any]  # TensorFlow's function that runs an operation
+Runtime: TypeAlias = Any  # a handle of TensorFlow's
 
 Observer: TypeAlias = Callable[[str, Arguments, set[str]], None]
-"""Called with an operation's name, its arguments, and TensorFlow's names of the devices where the arguments are."""
+"""Called with an operation's name, its arguments, and the names of the arguments' devices."""
 
 HOST = Device("cpu", 0)
 INDICES = frozenset({"ids", "indices", "labels", "segment_ids", "sparse_indices", "targets"})
@@ -40,12 +44,12 @@ _COPIES = frozenset({"Identity", "IdentityN"})
 """Operations that copy: a program calls them, and TensorFlow does when it reads a variable."""
 
 DIMENSIONS = 8
-"""The largest number of dimensions that a kernel takes: a vector of at most as many integers may be a shape."""
+"""The largest number of dimensions of a kernel: a vector of more integers is not a shape."""
 
 _FUNCTION = re.compile(r"^__(?:inference|forward|backward)_(?:__backward_)?(.+?)_\d+(?:_\d+)*$")
 # the definition of an operation, with the names of its arguments
 _definition: Any = names.value("tensorflow.python.framework.op_def_registry:get")
-_thread = threading.local()  # `observed`: the operation that was observed on the short way
+_thread = threading.local()  # `observed`: the operation that was observed on the fast path
 _WITHOUT_DEVICE = (bool, bytes, float, int, str, type(None), tf.DType, tf.TensorShape)
 _may_have_device: dict[type, bool] = dict.fromkeys(_WITHOUT_DEVICE, False)
 """Whether an argument of this type, if it is not a plain tensor, may be on a device."""
@@ -61,7 +65,8 @@ def forbid() -> AbstractContextManager[None]:
 def _check(operation: str, arguments: Arguments, device_names: set[str]) -> None:
     """Raise `MixedDeviceError` if the operands that count are on several devices.
 
-    Outside any scope the default device computes, wherever the operands are: that is an error, too.
+    It is an error, too, if the operation runs on the default device, outside any scope, and its
+    operands are elsewhere.
     """
     has_scope = bool(runtime().device_name)
     if not device_names or (has_scope and len(device_names) < 2):
@@ -88,24 +93,26 @@ def _operands_that_count(operation: str, arguments: Arguments, scope: Device) ->
     """The operands whose devices must agree.
 
     TensorFlow makes tensors of Python's numbers (scalars, and shapes) on the device of the scope,
-    and takes both kinds from the CPU: beside other tensors these do not count. Of two scalars, or
-    two shapes, each counts. NumPy arrays go to the device of the scope.
+    and accepts both from the CPU: they do not count beside other tensors. Of two scalars, or two
+    shapes, each counts. NumPy arrays are copied to the device of the scope.
     """
-    counting = [operand for _, operand in operands(operation, arguments) if not operand.is_kept]
-    counting = [each for each in counting if each.shape or each.device is not HOST]
-    if not all(each.is_shape for each in counting):
+    counting = [operand for _, operand in operands(operation, arguments) if not operand.is_on_host]
+    counting = [operand for operand in counting if operand.shape or operand.device is not HOST]
+    if not all(operand.is_shape for operand in counting):
         counting = [
-            each for each in counting if not (each.is_shape and each.device in (HOST, scope))
+            operand
+            for operand in counting
+            if not operand.is_shape or operand.device not in (HOST, scope)
         ]
-    if any(each.shape for each in counting):
-        counting = [each for each in counting if each.shape or each.device is not scope]
+    if any(operand.shape for operand in counting):
+        counting = [operand for operand in counting if operand.shape or operand.device is not scope]
     return counting
 
 
 def _leaves_its_operands(operation: str, operands: "list[Operand]", scope: Device) -> bool:
-    """Whether the operation computes elsewhere than on the one device of its operands.
+    """Whether the operation runs on another device than its operands, which share one.
 
-    A `tf.function` decides inside where it computes.
+    The body of a `tf.function` decides where it computes, so a function does not count.
     """
     if len({operand.device for operand in operands}) != 1 or operands[0].device is scope:
         return False
@@ -116,8 +123,11 @@ def _leaves_its_operands(operation: str, operands: "list[Operand]", scope: Devic
 
 
 @contextmanager
-def observed(observer: Observer) -> Generator[None, None, None]:
-    """A block in which the observer is called before each operation; an error that it raises is the operation's."""
+def observed(observer: Observer) -> Generator[None]:
+    """A block in which the observer is called before each operation.
+
+    An operation raises the errors of its observers.
+    """
     global _observers
     names.require("strict() and watch_transfers()")
     with _lock:
@@ -128,50 +138,60 @@ def observed(observer: Observer) -> Generator[None, None, None]:
         yield
     finally:
         with _lock:
-            _observers = tuple(each for each in _observers if each is not observer)
+            _observers = tuple(other for other in _observers if other is not observer)
             if not _observers:
                 _replacements.close()
 
 
 def _replace_runners() -> None:
-    def replace(name: str, way: Runner) -> None:
-        _replacements.enter_context(replaced(engine, name, lambda run: partial(way, run)))
+    def replace(name: str, replacement: Runner) -> None:
+        _replacements.enter_context(replaced(engine, name, lambda run: partial(replacement, run)))
 
-    replace("TFE_Py_FastPathExecute", _short_way)
-    replace("TFE_Py_Execute", _long_way)
-    replace("TFE_Py_ExecuteCancelable", _long_way)
+    replace("TFE_Py_FastPathExecute", _fast_path)
+    replace("TFE_Py_Execute", _slow_path)
+    replace("TFE_Py_ExecuteCancelable", _slow_path)
 
 
-def _short_way(run: Runner, running: Any, operation: str, name: Any, *arguments: Any) -> Any:
-    """The way of most operations: arguments are as they were given, and attributes stand behind them."""
-    _tell(operation, arguments)
+def _fast_path(
+    run: Runner, context: Runtime, operation: str, name: str | None, *arguments: Argument
+) -> Any:
+    """Runs most operations. The arguments are not converted yet; the attributes follow them."""
+    _notify(operation, arguments)
     try:
-        return run(running, operation, name, *arguments)
-    except core._FallbackException:  # TensorFlow goes on to the long way
+        return run(context, operation, name, *arguments)
+    except core._FallbackException:  # TensorFlow goes on with the slow path
         _thread.observed = operation
         raise
 
 
-def _long_way(
-    run: Runner, running: Any, device: Any, operation: str | bytes, inputs: Any, *rest: Any
+def _slow_path(
+    run: Runner,
+    context: Runtime,
+    device: str,
+    operation: str | bytes,
+    inputs: Arguments,
+    *settings: Any,
 ) -> Any:
-    """The way of functions, and of operations whose arguments must be converted to tensors first."""
+    """Runs functions, and operations whose arguments must first be converted to tensors."""
     name = operation if isinstance(operation, str) else operation.decode()
-    # an operation that converts an argument may come between the two ways
+    # an operation that converts an argument may run between the two paths
     if getattr(_thread, "observed", None) != name:
-        _tell(name, inputs)
+        _notify(name, inputs)
     _thread.observed = None
-    return run(running, device, operation, inputs, *rest)
+    return run(context, device, operation, inputs, *settings)
 
 
-def _tell(operation: str, arguments: Arguments) -> None:
+def _notify(operation: str, arguments: Arguments) -> None:
     device_names = _device_names(arguments, set())
     for observer in _observers:
         observer(operation, arguments, device_names)
 
 
-def _device_names(arguments: Iterable[Any], names: set[str]) -> set[str]:
-    """TensorFlow's names of the devices on which the arguments are; it runs for each operation, so it is quick."""
+def _device_names(arguments: Iterable[Argument], names: set[str]) -> set[str]:
+    """TensorFlow's names of the devices of the arguments, added to ``names``.
+
+    This runs for each operation, so it must be fast.
+    """
     for argument in arguments:
         cls = type(argument)
         if cls is Eager:
@@ -187,8 +207,8 @@ def _device_names(arguments: Iterable[Any], names: set[str]) -> set[str]:
     return names
 
 
-def _handle(argument: Any) -> Tensor | None:
-    """The tensor that stands for a variable; ``None`` if the argument is not a variable."""
+def _handle(argument: Argument) -> Tensor | None:
+    """The handle of a variable, which is a tensor; ``None`` if the argument is not a variable."""
     if _may_have_device.setdefault(type(argument), role(type(argument)) == "tensor"):
         handle = getattr(variable_of(argument), "_handle", None)
         return handle if isinstance(handle, Eager) else None
@@ -196,14 +216,14 @@ def _handle(argument: Any) -> Tensor | None:
 
 
 class Operand(NamedTuple):
-    """A tensor that is given to an operation, or a variable, or a NumPy array."""
+    """An argument of an operation: a tensor, a variable, or a NumPy array."""
 
-    value: Any
+    value: Argument
     name: str  # of the operation's argument; empty for an argument of a `tf.function`
     device: Device
-    dtype: DType
+    dtype: NativeDtype
     shape: tuple[int, ...]
-    is_kept: bool = False  # in the host's memory: an array, or an int32 of a GPU
+    is_on_host: bool = False  # in the host's memory: an array, or an int32 of a GPU
 
     @property
     def is_shape(self) -> bool:
@@ -215,15 +235,15 @@ class Operand(NamedTuple):
 
     @property
     def is_handle(self) -> bool:
-        """Whether it is a variable's handle, whose operations run beside the variable."""
+        """Whether it is the handle of a variable; its operations run beside the variable."""
         return type(self.value) is Eager and self.value.dtype == tf.resource
 
     @property
     def is_small(self) -> bool:
-        """Whether it is an integer, or a shape, that TensorFlow's kernels take from the host."""
+        """Whether it is an integer, or a shape, that TensorFlow's kernels read on the host."""
         if self.name in INDICES:
             return False
-        if self.is_shape or (self.is_kept and not isinstance(self.value, np.ndarray)):
+        if self.is_shape or (self.is_on_host and not isinstance(self.value, np.ndarray)):
             return True
         return not self.shape and self.dtype in (tf.int32, tf.int64)
 
@@ -233,13 +253,14 @@ def operands(operation: str, arguments: Arguments) -> Iterator[tuple[int, Operan
     names = names_in(operation)
     for i, argument in enumerate(arguments):
         name = names[i] if i < len(names) else ""
-        is_list = isinstance(argument, (list, tuple))
-        if is_list and name in INDICES and _begins_with_integer(argument):
-            yield i, Operand(argument, name, HOST, tf.int32, np.shape(argument), True)
-        for value in argument if is_list else [argument]:
-            if type(value) is np.ndarray and value.dtype.kind in "biufc":
-                yield i, Operand(value, name, HOST, tf.as_dtype(value.dtype), value.shape, True)
-            operand = _operand(value, name, value if type(value) is Eager else _handle(value))
+        if isinstance(argument, (list, tuple)):
+            values = argument
+            if name in INDICES and _begins_with_integer(argument):
+                yield i, Operand(argument, name, HOST, tf.int32, np.shape(argument), True)
+        else:
+            values = [argument]
+        for value in values:
+            operand = _operand(value, name)
             if operand is not None:
                 yield i, operand
 
@@ -253,19 +274,23 @@ def names_in(operation: str) -> tuple[str, ...]:
     return tuple(argument.name for argument in definition.input_arg)
 
 
-def _begins_with_integer(numbers: Any) -> bool:
-    """Whether the first number of a nested list is an integer of Python's."""
+def _begins_with_integer(numbers: Argument) -> bool:
+    """Whether the first number of a nested list is an integer of Python."""
     while isinstance(numbers, (list, tuple)) and numbers:
         numbers = numbers[0]
     return type(numbers) is int
 
 
-def _operand(value: Any, name: str, tensor: Tensor | None) -> Operand | None:
-    """The tensor as an operand, unless it is of a kind that never counts."""
+def _operand(value: Argument, name: str) -> Operand | None:
+    """The value as an operand, unless it is of a kind that never counts."""
+    if type(value) is np.ndarray and value.dtype.kind in "biufc":
+        return Operand(value, name, HOST, tf.as_dtype(value.dtype), value.shape, True)
+    tensor = value if type(value) is Eager else _handle(value)
     if tensor is None or tensor.dtype in (tf.string, tf.variant):
         return None
     device = placed(tensor.device)
-    dtype, shape = tensor.dtype, tuple(tensor.shape)
+    dtype = tensor.dtype
+    shape = tuple(tensor.shape)
     if dtype == tf.resource:
         data = tensor._handle_data
         if data is None or not data.is_set:
@@ -276,12 +301,12 @@ def _operand(value: Any, name: str, tensor: Tensor | None) -> Operand | None:
     elif tensor.backing_device != tensor.device:
         return Operand(value, name, HOST, dtype, shape, True)
     elif dtype == tf.int32 and device is HOST and not replaced_gpus.number:
-        return None  # a real GPU keeps its int32 on the host, so this one may be a GPU's
+        return None  # it may be a GPU's: real GPUs keep int32 on the host
     return Operand(value, name, device, dtype, shape)
 
 
 def current_device() -> Device:
-    """Where this thread's operations run: on the scope's device, else on TensorFlow's default."""
+    """Where this thread's operations run: on the scope's device, or TensorFlow's default."""
     name = runtime().device_name
     return placed(name) if name else _default()
 
@@ -293,21 +318,23 @@ def _default() -> Device:
 
 
 def readable_name(operation: str) -> str:
-    """The operation for a message: a `tf.function` by the name that its author gave it."""
+    """The operation's name in messages; for a `tf.function`, the name of the Python function."""
     prefix = "the gradient of " if "backward_" in operation else ""
     return _FUNCTION.sub(lambda function: f"{prefix}tf.function {function[1]!r}", operation)
 
 
 def targets_of(function: str, argument: int, scope: Device) -> set[Device]:
-    """The devices on which the function needs the argument: the scope's, if its author has named none."""
-    return {
-        placed(name) if name else scope for name in _device_names_by_argument(function)[argument]
-    }
+    """The devices on which the function needs the argument; the scope's if it names none."""
+    device_names = _device_names_by_argument(function)[argument]
+    return {placed(name) if name else scope for name in device_names}
 
 
 @lru_cache(maxsize=1024)
 def _device_names_by_argument(function: str) -> list[set[str]]:
-    """TensorFlow's names of the devices of the operations that take each argument; empty if none is named."""
+    """The names of the devices of the operations that use each argument.
+
+    A name is empty if the operation has no device.
+    """
     definition = runtime().get_function_def(function)
     device_names: dict[str, set[str]] = {
         argument.name: set() for argument in definition.signature.input_arg
@@ -334,12 +361,12 @@ def assigned_by(function: str) -> frozenset[int]:
             assigned.add(arguments[0])
         for called in _functions_called(node):
             inputs = runtime().get_function_def(called).signature.input_arg
-            # counted from the end: a condition stands before the arguments
+            # counted from the end: a condition precedes the arguments
             assigned |= {arguments[i - len(inputs)] for i in assigned_by(called)}
     return frozenset(i for i in assigned if i is not None)
 
 
-def _functions_called(node: Any) -> Iterator[str]:
+def _functions_called(node: GraphNode) -> Iterator[str]:
     for attribute in node.attr.values():
         for function in (attribute.func, *attribute.list.func):
             if function.name:

@@ -5,7 +5,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -19,10 +19,14 @@ from xdevice.backends.tensorflow.placement import (
     variable_of,
 )
 from xdevice.backends.tensorflow.private_names import names
+from xdevice.contract import Model, Node
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.kit import keras
 from xdevice.kit.nodes import by_attributes
+
+KerasObject: TypeAlias = Any  # a model, a layer, an optimizer, a metric
+TracedFunction: TypeAlias = Any
 
 _Traced: Any = names.value(
     "tensorflow.python.eager.polymorphic_function.concrete_function:ConcreteFunction"
@@ -34,16 +38,16 @@ _Tuple = names.optional(f"{_TRACKABLE}:_TupleWrapper")
 _WRAPPERS: Any = tuple(filter(None, (_List, _Dict, _Tuple)))
 
 
-def _is_keras(part: Any) -> bool:
+def _is_keras(part: object) -> bool:
     return keras.role(type(part), "tensorflow") is not None
 
 
-def tensors_of(model: Any) -> Iterator[tuple[str, Tensor]]:
+def tensors_of(model: Model) -> Iterator[tuple[str, Tensor]]:
     return _tensors_of_keras(model) if _is_keras(model) else _tensors_of_module(model)
 
 
 def _tensors_of_module(module: tf.Module) -> Iterator[tuple[str, Tensor]]:
-    def is_part(part: Any) -> bool:
+    def is_part(part: object) -> bool:
         # TensorFlow does not look into Keras's objects
         return isinstance(part, tf.Variable) or _is_keras(part)
 
@@ -56,7 +60,7 @@ def _tensors_of_module(module: tf.Module) -> Iterator[tuple[str, Tensor]]:
                 yield f"{name}.{inner_name}", tensor
 
 
-def _tensors_of_keras(model: Any) -> Iterator[tuple[str, Tensor]]:
+def _tensors_of_keras(model: KerasObject) -> Iterator[tuple[str, Tensor]]:
     weights = list(keras.weights(model))
     yield from weights
     tracked = {id(variable_of(weight)) for _, weight in weights}
@@ -67,7 +71,7 @@ def _tensors_of_keras(model: Any) -> Iterator[tuple[str, Tensor]]:
                 yield f"{layer.name}.{name}", value
 
 
-def move_model(model: Any, device: Device) -> Any:
+def move_model(model: Model, device: Device) -> Model:
     """The same model, its variables the same objects, with their values on the device.
 
     Neither Keras nor TensorFlow moves a model. A variable is a Python object with a handle that
@@ -79,7 +83,7 @@ def move_model(model: Any, device: Device) -> Any:
         for keras_object in _keras_objects(model):
             keras.forget_compiled(keras_object)
         _check_untraced([variable._handle for variable in variables])
-    # all are made before one is exchanged: memory may run out
+    # all handles are made before the first is exchanged, since memory may run out
     handles = [_handle_on(variable, device) for variable in variables]
     for variable, handle in zip(variables, handles, strict=True):
         variable._handle = handle
@@ -87,11 +91,11 @@ def move_model(model: Any, device: Device) -> Any:
 
 
 def _handle_on(variable: tf.Variable, device: Device) -> Tensor:
-    """The handle of a new variable like that one on the device."""
+    """The handle of a new variable on the device that is like this one."""
     return new_variable(variable, value_apart(variable, device), device)._handle
 
 
-def keep(model: Any) -> Callable[[], None]:
+def keep(model: Model) -> Callable[[], None]:
     devices = [(variable, device_of(variable)) for variable in _variables(model)]
 
     def put_back() -> None:
@@ -102,10 +106,11 @@ def keep(model: Any) -> Callable[[], None]:
     return put_back
 
 
-def copy_models(models: list[Any]) -> list[Any]:
+def copy_models(models: list[Model]) -> list[Model]:
     originals = [[tensor for _, tensor in tensors_of(model)] for model in models]
     devices = {device_of(tensor) for group in originals for tensor in group}
-    with scope(min(devices)) if devices else nullcontext():
+    block = scope(min(devices)) if devices else nullcontext()
+    with block:
         new_models = _copied(models)
         copies = [[tensor for _, tensor in tensors_of(model)] for model in new_models]
     keras.check_sharing(originals, copies, models)
@@ -118,8 +123,8 @@ def copy_models(models: list[Any]) -> list[Any]:
     return new_models
 
 
-def _copied(models: list[Any]) -> list[Any]:
-    """Copies of Keras models as Keras makes them, and of other modules, all at once."""
+def _copied(models: list[Model]) -> list[Model]:
+    """Copies of Keras models by Keras, and of all other modules by one deepcopy."""
     keras_models = [model for model in models if _is_keras(model)]
     modules = [model for model in models if not _is_keras(model)]
     copies = dict(zip(map(id, keras_models), keras.copies(keras_models), strict=True))
@@ -130,39 +135,42 @@ def _copied(models: list[Any]) -> list[Any]:
     return [copies[id(model)] for model in models]
 
 
-def _keras_objects(model: Any) -> list[Any]:
-    """The model if it is Keras's, else the Keras layers in it."""
+def _keras_objects(model: Model) -> list[KerasObject]:
+    """The model itself if it is of Keras, else the Keras layers in it."""
     if _is_keras(model):
         return [model]
     return list(model._flatten(predicate=lambda part: hasattr(part, "_flatten_layers")))
 
 
-def _variables(model: Any) -> list[Any]:
-    """Each variable once, with those of optimizers, metrics and random numbers, which belong to training."""
+def _variables(model: Model) -> list[tf.Variable]:
+    """Each variable once, also those for training: of optimizers, metrics and random numbers."""
     tensors = [tensor for _, tensor in tensors_of(model)]
     for keras_object in _keras_objects(model):
         tensors += keras.variables(keras_object)
     variables = {id(variable): variable for variable in map(variable_of, tensors)}
-    if any(isinstance(each, tf.distribute.DistributedValues) for each in variables.values()):
-        raise NotSupportedError(
-            "a model made under a tf.distribute strategy stays where that puts it; make it outside"
-        )
+    for variable in variables.values():
+        if isinstance(variable, tf.distribute.DistributedValues):
+            raise NotSupportedError(
+                "a model made under a tf.distribute strategy stays where that puts it; "
+                "make it outside"
+            )
     return list(variables.values())
 
 
 def _check_untraced(handles: list[Tensor]) -> None:
     """Raise an error if a traced function refers to values that would no longer be the model's.
 
-    Such a function would go on training and answering with the old values, without an error.
+    Such a function would continue to use the old values, without an error.
     """
     if not _functions_that_capture(handles):
         return
     handle_ids = set(map(id, handles))
     for model in _objects_of(tf.keras.Model):
         # another model that shares these variables: Keras compiles its functions again
-        if any(id(variable_of(each)._handle) in handle_ids for each in keras.variables(model)):
+        variables = map(variable_of, keras.variables(model))
+        if any(id(variable._handle) in handle_ids for variable in variables):
             keras.forget_compiled(model)
-    gc.collect()  # functions that nothing can call any more do no harm
+    gc.collect()  # removes functions that cannot be called any more
     functions = _functions_that_capture(handles)
     if functions:
         listed = " and ".join(sorted(functions))
@@ -176,26 +184,26 @@ def _functions_that_capture(handles: list[Tensor]) -> set[str]:
     names.require("models that have been compiled")
     handle_ids = {id(handle) for handle in handles}
 
-    def captures(function: Any) -> bool:
+    def captures(function: TracedFunction) -> bool:
         return any(id(tensor) in handle_ids for tensor in function.captured_inputs)
 
     return {function.graph.name for function in _objects_of(_Traced) if captures(function)}
 
 
-def _objects_of(cls: Any) -> list[Any]:
-    """The objects of a class that are alive.
+def _objects_of(cls: type[Any]) -> list[Any]:
+    """The living objects of a class.
 
-    They are found by their types: asking TensorFlow's own objects what they refer to may crash the
-    process.
+    They are found by their types: `gc.get_referents` may crash the process for TensorFlow's
+    objects.
     """
-    return [each for each in gc.get_objects() if issubclass(type(each), cls)]
+    return [candidate for candidate in gc.get_objects() if issubclass(type(candidate), cls)]
 
 
 def is_node(cls: type) -> bool:
     return issubclass(cls, (*_WRAPPERS, tf.experimental.ExtensionType))
 
 
-def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any], Any]:
+def opened(node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
     """The containers in which a `tf.Module` keeps its attributes, and extension types."""
     if not isinstance(node, _WRAPPERS):
         return by_attributes(node, [field.name for field in node._tf_extension_type_fields()])
@@ -205,12 +213,12 @@ def opened(node: Any) -> tuple[list[Any], list[str], Callable[[list[Any]], Any],
     if isinstance(inner, dict):
         keys = list(inner)
 
-        def rebuild(new: list[Any]) -> Any:
+        def rebuild(new: list[Any]) -> Node:
             container = copy.copy(inner)
             container.update(zip(keys, new, strict=True))
             return type(node)(container)
 
         return list(inner.values()), [f"[{key!r}]" for key in keys], rebuild, keys
-    fields = getattr(inner, "_fields", None)  # of a named tuple
-    labels = [f".{name}" for name in fields or ()] or [f"[{i}]" for i in range(len(inner))]
+    fields = getattr(inner, "_fields", ())  # of a named tuple
+    labels = [f".{name}" for name in fields] or [f"[{i}]" for i in range(len(inner))]
     return list(inner), labels, lambda new: type(node)(tuple.__new__(type(inner), new)), None

@@ -1,4 +1,4 @@
-"""Raw bits of tensors whose dtype NumPy lacks; ml_dtypes, which TensorFlow needs, has the dtypes."""
+"""Raw bits of tensors whose dtype NumPy lacks; ml_dtypes has NumPy dtypes for them."""
 
 from typing import Any, TypeAlias
 

@@ -1,9 +1,9 @@
 """Copies that TensorFlow makes between devices, each before it is made.
 
-These are observed: reading values, copies that a program asks for, tensors made of NumPy arrays and
-lists, operands that are elsewhere than the operation runs, and the arguments of a `tf.function`.
-TensorFlow keeps the copy of an operand for as long as the operand lives, so that it is reported
-once.
+These are observed: reading values, copies that a program asks for, tensors made
+of NumPy arrays and lists, operands on another device than the operation, and
+the arguments of a `tf.function`. TensorFlow keeps the copy of an operand as
+long as the operand exists, so the copy is reported once.
 """
 
 import gc
@@ -21,10 +21,17 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow import mixing
 from xdevice.backends.tensorflow.cpu_only import is_lacking
-from xdevice.backends.tensorflow.mixing import HOST, Arguments, Operand, current_device
+from xdevice.backends.tensorflow.mixing import (
+    HOST,
+    Argument,
+    Arguments,
+    Operand,
+    Runtime,
+    current_device,
+)
 from xdevice.backends.tensorflow.placement import Eager, Tensor, placed, variable_of
 from xdevice.backends.tensorflow.private_names import constants, iterators, names, ops
-from xdevice.contract import Copy, Kind, Watcher
+from xdevice.contract import Copy, Kind, NativeDtype, Watcher
 from xdevice.device import Device
 from xdevice.kit import advice
 from xdevice.kit.marks import mark_of
@@ -49,14 +56,15 @@ _Calls: TypeAlias = list[_Call]  # the innermost first
 _Function: TypeAlias = Callable[..., Any]
 
 _LIBRARIES = frozenset(
-    {"contextlib", "functools", "keras", "numpy", "tensorflow", "tf_keras", "xdevice"}
+    ("contextlib", "functools", "keras", "numpy", "tensorflow", "tf_keras", "xdevice")
 )
-_HOOKS = tuple(
-    f"xdevice.backends.tensorflow.{module}" for module in ("compiling", "mixing", "transfers")
+_HOOKS = (
+    "xdevice.backends.tensorflow.compiling",
+    "xdevice.backends.tensorflow.mixing",
+    "xdevice.backends.tensorflow.transfers",
 )
-_OF_DECORATORS = frozenset(
-    {"error_handler", "new_func", "op_dispatch_handler", "wrapped", "wrapper"}
-)
+# The names of functions that decorators return
+_DECORATED = frozenset(("error_handler", "new_func", "op_dispatch_handler", "wrapped", "wrapper"))
 _MAKE_TENSORS = frozenset(
     {
         "cast",
@@ -67,35 +75,36 @@ _MAKE_TENSORS = frozenset(
         "read_value",
     }
 )
-"""Functions of TensorFlow by which a program asks for a tensor, and so for its copy."""
+"""Functions by which a program asks TensorFlow for a tensor, and so for its copy."""
 _FEEDING = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
 _COMPUTING = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
 _LOOPS = ("keras.src.backend.tensorflow.trainer", "tensorflow.python.data.", "tf_keras.src.engine.")
 
-# by the name of a tf.function, the optimizers whose steps it makes
+# by the name of a tf.function, the optimizers that it steps
 _optimizers: dict[str, list[weakref.ref[Any]]] = {}
 
 
 @contextmanager
-def watch(watcher: Watcher) -> Generator[None, None, None]:
+def watch(watcher: Watcher) -> Generator[None]:
     names.require("watch_transfers()")
     reporter = _Reporter(watcher)
+    replacements = (
+        (ops._EagerTensorBase, "_numpy", reporter.reading),
+        (ops._EagerTensorBase, "_copy_nograd", reporter.copying),
+        (constants, "convert_to_eager_tensor", reporter.making),
+        (iterators.OwnedIterator, "_next_internal", reporter.feeding),
+        (np, "asarray", reporter.exporting),
+        (np, "array", reporter.exporting),
+    )
     with ExitStack() as stack:
-        for owner, name, replacement in (
-            (ops._EagerTensorBase, "_numpy", reporter.reading),
-            (ops._EagerTensorBase, "_copy_nograd", reporter.copying),
-            (constants, "convert_to_eager_tensor", reporter.making),
-            (iterators.OwnedIterator, "_next_internal", reporter.feeding),
-            (np, "asarray", reporter.exporting),
-            (np, "array", reporter.exporting),
-        ):
+        for owner, name, replacement in replacements:
             stack.enter_context(replaced(owner, name, partial(_around, replacement)))
         stack.enter_context(mixing.observed(reporter.operation))
         yield
 
 
 def _around(replacement: _Function, original: _Function) -> _Function:
-    """The replacement as a function that is given the original one first."""
+    """A function that calls the replacement with the original function as its first argument."""
 
     @wraps(original)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -106,8 +115,14 @@ def _around(replacement: _Function, original: _Function) -> _Function:
 
 def unseen() -> list[str]:
     return [
-        "what a tf.function copies inside, Keras's compiled training included: it is placed when it is traced",
-        "arrays that NumPy makes of a tensor otherwise than by np.asarray and np.array: np.sum(x), memoryview(x)",
+        (
+            "what a tf.function copies inside, Keras's compiled training included: "
+            "it is placed when it is traced"
+        ),
+        (
+            "arrays that NumPy makes of a tensor otherwise than by np.asarray and np.array: "
+            "np.sum(x), memoryview(x)"
+        ),
         "a few int32 that are read, as most of a GPU's kernels keep these in the host's memory",
     ]
 
@@ -117,11 +132,12 @@ def words() -> Mapping[str, str]:
 
 
 class _Reporter:
-    """Reports copies to one watcher, and knows which operands have been copied."""
+    """Reports copies to one watcher, and keeps a record of the operands that have been copied."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._copies: dict[tuple[int, Device], weakref.ref[Any]] = {}
+        # copied operands, by their ids and the devices to which they were copied
+        self._copied: dict[tuple[int, Device], weakref.ref[Any]] = {}
 
     def _report(  # noqa: PLR0913, PLR0917  (what a `Copy` has)
         self,
@@ -132,40 +148,48 @@ class _Reporter:
         target: Device,
         array: object = None,
     ) -> None:
-        if source is not target and nbytes:
-            non_blocking = operation == _NEXT_BATCH  # a dataset sends it ahead
-            self._watcher.see(
-                Copy(kind, operation, nbytes, source, target, non_blocking, mark=_mark(array))
-            )
+        if source is target or not nbytes:
+            return
+        non_blocking = operation == _NEXT_BATCH  # a dataset copies batches ahead
+        copy = Copy(kind, operation, nbytes, source, target, non_blocking, mark=_mark(array))
+        self._watcher.see(copy)
 
     def reading(self, read: _Function, tensor: Tensor) -> Any:
-        """In the place of ``EagerTensor._numpy``, by which TensorFlow reads values."""
+        """Replaces ``EagerTensor._numpy``, by which TensorFlow reads values."""
         source = placed(tensor.backing_device)
-        if source is not HOST and not _is_kept(tensor):
+        if source is not HOST and not _is_on_host(tensor):
             calls = _calls_of_libraries()
             if not _asks_for_next_batch(tensor, calls):
-                kind: Kind = "copy" if _is_asked_of_us(calls) else "number"
+                kind: Kind = "copy" if _is_copy_by_xdevice(calls) else "number"
                 name = calls[0].name.strip("_") if calls else "numpy"
                 self._report(kind, name, _size(tensor), source, HOST)
         return read(tensor)
 
     def copying(
-        self, copy: _Function, tensor: Tensor, ctx: Any = None, device_name: Any = None
-    ) -> Any:
-        """In the place of ``EagerTensor._copy_nograd``, by which we copy, and TensorFlow's gradient of a copy."""
+        self, copy: _Function, tensor: Tensor, ctx: Runtime = None, device_name: str | None = None
+    ) -> Tensor:
+        """Replaces ``EagerTensor._copy_nograd``.
+
+        xdevice copies by it, and so does TensorFlow's gradient of a copy.
+        """
         kind: Kind = "gradient" if _is_backward(_calls_of_libraries()) else "copy"
         source = placed(tensor.backing_device)
         target = placed(device_name) if device_name else current_device()
         self._report(kind, "copy", _size(tensor), source, target)
         return copy(tensor, ctx, device_name)
 
-    def making(self, make: _Function, value: Any, ctx: Any, dtype: Any = None) -> Any:
-        """In the place of ``convert_to_eager_tensor``. Python's numbers are copied once, and kept."""
+    def making(
+        self, make: _Function, value: Argument, ctx: Runtime, dtype: NativeDtype = None
+    ) -> Tensor:
+        """Replaces ``convert_to_eager_tensor``.
+
+        Python's numbers are not reported: TensorFlow copies each once, and keeps the copy.
+        """
         target = current_device()
         if target is not HOST and isinstance(value, (np.ndarray, np.generic, list, tuple)):
             nbytes = _size_of_result(value, dtype)
             calls = _calls_of_libraries() if nbytes else []
-            # an array that the long way converts was reported when its operation took the short way
+            # an array that the slow path converts was reported on the fast path
             is_fallback = any("_eager_fallback" in call.name for call in calls)
             if not (is_fallback and type(value) is np.ndarray):
                 kind = _kind_of_conversion(calls)
@@ -173,7 +197,7 @@ class _Reporter:
         return make(value, ctx, dtype)
 
     def feeding(self, next_batch: _Function, iterator: Any) -> Any:
-        """In the place of ``OwnedIterator._next_internal``: batches are made on the host."""
+        """Replaces ``OwnedIterator._next_internal``; batches are made on the host."""
         batch = next_batch(iterator)
         for tensor in tf.nest.flatten(batch, expand_composites=True):
             if type(tensor) is Eager:
@@ -182,10 +206,12 @@ class _Reporter:
         return batch
 
     def exporting(self, make: _Function, *args: Any, **kwargs: Any) -> Any:
-        """In the place of ``np.asarray`` and ``np.array``, which read a tensor's memory by no function of its own."""
-        first: Any = args[0] if args else None
-        for tensor in first if isinstance(first, (list, tuple)) else (first,):
-            if type(tensor) is not Eager or _is_kept(tensor):
+        """Replaces ``np.asarray`` and ``np.array``, which read a tensor's memory directly."""
+        source_of_values: Any = args[0] if args else None
+        if not isinstance(source_of_values, (list, tuple)):
+            source_of_values = (source_of_values,)
+        for tensor in source_of_values:
+            if type(tensor) is not Eager or _is_on_host(tensor):
                 continue
             if np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc":
                 source = placed(tensor.backing_device)
@@ -193,7 +219,7 @@ class _Reporter:
         return make(*args, **kwargs)
 
     def operation(self, operation: str, arguments: Arguments, device_names: set[str]) -> None:
-        """An operation is about to run, on arguments on the devices of these names of TensorFlow's."""
+        """Report an operation's copies before it runs; the names are its arguments' devices."""
         feature = _feature(operation)
         target = HOST if is_lacking(operation, arguments) else current_device()
         is_crossing = any(placed(name) is not target for name in device_names)
@@ -208,24 +234,24 @@ class _Reporter:
                 self._watcher.stepped(optimizer)
 
     def _report_operands(self, operation: str, arguments: Arguments, scope: Device) -> None:
-        """Report the operands that are elsewhere than the operation runs."""
+        """Report the operands on another device than the operation."""
         is_function = _feature(operation) == "function"
         for operand, target in _targets(operation, arguments, scope):
             value = operand.value
             key = (id(value), target)
-            if operand.device is target or operand.is_small or key in self._copies:
+            if operand.device is target or operand.is_small or key in self._copied:
                 continue
             kind = _kind_of_operand(operation, operand, target, _calls_of_libraries())
             nbytes = prod(operand.shape, start=int(operand.dtype.size))
             name = mixing.readable_name(operation)
             self._report(kind, name, nbytes, operand.device, target, value)
-            # a function copies its arguments in each call; else a copy is kept while the tensor
-            # lives
+            # a function copies its arguments in each call; other copies are kept as long as the
+            # tensor
             if type(value) is Eager and not is_function:
-                self._copies[key] = weakref.ref(value, partial(self._copies.pop, key))
+                self._copied[key] = weakref.ref(value, partial(self._copied.pop, key))
 
     def _report_step(self, arguments: Arguments) -> None:
-        """Report the optimizer that sets the number of its steps, if that is what is assigned."""
+        """Report the step of an optimizer, if the assignment is to its counter of steps."""
         handle, value = arguments[:2]
         if getattr(value, "dtype", None) != tf.int64 or value.shape.rank:
             return
@@ -257,7 +283,7 @@ def _targets(
 
 @lru_cache(maxsize=4096)
 def _feature(operation: str) -> str:
-    """What counts in an operation beside the devices of its operands."""
+    """The property of an operation that matters besides the devices of its operands."""
     if operation in ("AssignAddVariableOp", "AssignVariableOp"):
         return "count"
     if operation in _SIZES:
@@ -268,8 +294,8 @@ def _feature(operation: str) -> str:
     return "indices" if has_indices else ""
 
 
-def _mark(value: Any) -> int:
-    """The mark of an array, a tensor on the host, or a short list of numbers; 0 for any other value."""
+def _mark(value: Argument) -> int:
+    """The mark of an array, of a tensor on the host, or of a short list of numbers; else 0."""
     if isinstance(value, (list, tuple)):
         return hash(repr(value)) if len(value) <= _SHORT_LIST else 0
     is_on_host = type(value) is Eager and placed(value.backing_device) is HOST
@@ -278,19 +304,24 @@ def _mark(value: Any) -> int:
     return mark_of(value) if isinstance(value, np.ndarray) else 0
 
 
-def _size(tensor: Any) -> int:
+def _size(tensor: Tensor) -> int:
     if tensor.dtype in (tf.string, tf.resource, tf.variant):
         return 0
     return int(tensor.dtype.size * tensor.shape.num_elements())
 
 
-def _size_of_result(value: Any, dtype: Any) -> int:
-    """The size of the tensor made of an array or a list; 0 for text and int32, which stay on the host."""
-    element, count = value, 1
+def _size_of_result(value: Argument, dtype: NativeDtype) -> int:
+    """The size of the tensor made of an array or a list.
+
+    It is 0 for text and int32, which stay on the host.
+    """
+    element = value
+    count = 1
     while type(element) in (list, tuple) and element:
         count *= len(element)
         # integers beside a float become floats
-        element = next((each for each in element if type(each) is float), element[0])
+        floats = (number for number in element if type(number) is float)
+        element = next(floats, element[0])
     if isinstance(element, (np.ndarray, np.generic)):
         count *= element.size
         dtype = dtype or element.dtype
@@ -301,11 +332,13 @@ def _size_of_result(value: Any, dtype: Any) -> int:
     if not count:
         return 0
     result_dtype = tf.as_dtype(dtype)
-    return 0 if result_dtype in (tf.int32, tf.string) else int(count * result_dtype.size)
+    if result_dtype in (tf.int32, tf.string):
+        return 0
+    return int(count * result_dtype.size)
 
 
-def _is_kept(tensor: Tensor) -> bool:
-    """Whether the values are few int32, which most of a GPU's kernels keep in the host's memory."""
+def _is_on_host(tensor: Tensor) -> bool:
+    """Whether the values are few int32, which most kernels of a GPU keep in the host's memory."""
     if tensor.dtype != tf.int32:
         return False
     shape = tensor.shape
@@ -313,7 +346,10 @@ def _is_kept(tensor: Tensor) -> bool:
 
 
 def _frames() -> Iterator[FrameType]:
-    """The frames of libraries, the innermost first, up to the program's own; those of our hooks are left out."""
+    """The frames of libraries up to the program's frames, the innermost first.
+
+    Frames of the functions that observe operations are left out.
+    """
     frame = currentframe()
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -329,13 +365,13 @@ def _calls_of_libraries() -> _Calls:
 
 
 def _outermost(calls: _Calls) -> _Call:
-    """The function that the program called; frames of decorators are left out."""
-    named = (call for call in reversed(calls) if call.name not in _OF_DECORATORS)
+    """The function that the program called; functions of decorators are left out."""
+    named = (call for call in reversed(calls) if call.name not in _DECORATED)
     return next(named, _Call("", ""))
 
 
 def _asks_for_next_batch(tensor: Tensor, calls: _Calls) -> bool:
-    """Whether the value is a boolean that says whether there is another batch, which the host knows."""
+    """Whether the tensor is the boolean "there is another batch", which the host knows already."""
     return tensor.dtype == tf.bool and any(call.module.startswith(_LOOPS) for call in calls)
 
 
@@ -343,10 +379,10 @@ def _is_backward(calls: _Calls) -> bool:
     return any(call.name == "imperative_grad" for call in calls)
 
 
-def _is_asked_of_us(calls: _Calls) -> bool:
-    """Whether the program asks xdevice for a copy, and not for computing."""
-    is_ours = _outermost(calls).module.startswith("xdevice.")
-    return is_ours and not any(call.module.startswith(_COMPUTING) for call in calls)
+def _is_copy_by_xdevice(calls: _Calls) -> bool:
+    """Whether the program asks xdevice for a copy, and not for a computation."""
+    calls_xdevice = _outermost(calls).module.startswith("xdevice.")
+    return calls_xdevice and not any(call.module.startswith(_COMPUTING) for call in calls)
 
 
 def _kind_of_conversion(calls: _Calls) -> Kind:
@@ -355,7 +391,7 @@ def _kind_of_conversion(calls: _Calls) -> Kind:
     module, name = _outermost(calls)
     is_keras = module.startswith(("keras.", "tf_keras.")) and not module.startswith(_COMPUTING)
     is_feeding = is_keras or module.startswith(_FEEDING)
-    if name in _MAKE_TENSORS or is_feeding or _is_asked_of_us(calls):
+    if name in _MAKE_TENSORS or is_feeding or _is_copy_by_xdevice(calls):
         return "copy"
     return "index"
 
@@ -366,20 +402,20 @@ def _kind_of_operand(operation: str, operand: Operand, target: Device, calls: _C
         return "gradient"
     if is_identity and _outermost(calls).name in _MAKE_TENSORS:
         return "copy"
-    if operation == "AssignVariableOp" or _is_asked_of_us(calls):
+    if operation == "AssignVariableOp" or _is_copy_by_xdevice(calls):
         return "copy"
     if is_identity and target is HOST:
         return "number"
     if operation == "StringFormat":
         return "print"
-    return "index" if operand.is_kept else "operand"
+    return "index" if operand.is_on_host else "operand"
 
 
 def _optimizers_of(function: str, arguments: Arguments) -> Iterator[object]:
-    """The optimizers that make a step in the function: they count it in a variable to which it assigns."""
+    """The optimizers that the function steps: it assigns to their counters of steps."""
     if function not in _optimizers:
         handles = {id(arguments[i]) for i in mixing.assigned_by(function) if i < len(arguments)}
-        _optimizers[function] = [weakref.ref(each) for each in _counting_in(handles)]
+        _optimizers[function] = [weakref.ref(optimizer) for optimizer in _counting_in(handles)]
     for reference in _optimizers[function]:
         optimizer = reference()
         if optimizer is not None:
@@ -387,17 +423,20 @@ def _optimizers_of(function: str, arguments: Arguments) -> Iterator[object]:
 
 
 def _counting_in(handles: set[int]) -> list[Any]:
-    """The optimizers that count their steps in a variable with one of these handles, which are given by their ids."""
+    """The optimizers that count their steps in a variable whose handle has one of these ids."""
     if not handles:
         return []
     objects = gc.get_objects()
     classes = {cls for cls in set(map(type, objects)) if _is_optimizer(cls)}
-    optimizers = [each for each in objects if type(each) in classes]
-    return [each for each in optimizers if id(_counter_of(each)) in handles]
+    optimizers = [candidate for candidate in objects if type(candidate) in classes]
+    return [optimizer for optimizer in optimizers if id(_counter_of(optimizer)) in handles]
 
 
-def _counter_of(optimizer: object) -> Any:
-    """The handle of the variable in which an optimizer of Keras counts its steps; None for any other object."""
+def _counter_of(optimizer: object) -> Tensor | None:
+    """The handle of the variable in which an optimizer of Keras counts its steps.
+
+    ``None`` for any other object.
+    """
     if not _is_optimizer(type(optimizer)):
         return None
     return getattr(variable_of(getattr(optimizer, "_iterations", None)), "_handle", None)
@@ -405,6 +444,6 @@ def _counter_of(optimizer: object) -> Any:
 
 def _is_optimizer(cls: type) -> bool:
     return all(
-        any(name in vars(each) for each in cls.__mro__)
+        any(name in vars(base) for base in cls.__mro__)
         for name in ("iterations", "apply_gradients")
     )
