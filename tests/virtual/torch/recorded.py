@@ -39,6 +39,12 @@ ROWS = [
         "open-mmlab/mmdetection3d: the tests of PartA2's heads",
     ),
     Recorded(
+        0,
+        "torch.distributions.Uniform(torch.tensor(0.0), torch.tensor(1.0)).rsample((5,))",
+        "0.3990 0.5167 0.0249 0.9401 0.9459",
+        "pytorch/pytorch: issue 47347",
+    ),
+    Recorded(
         42,
         "torch.rand(3, 4)",
         "0.6130 0.0101 0.3984 0.0403 0.1563 0.4825 0.7362 0.4060 0.5189 0.2867 0.2416 0.9228",
