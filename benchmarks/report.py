@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from statistics import quantiles
@@ -13,8 +13,9 @@ from typing import Any
 from contenders import CONTENDERS, NATIVE, PEERS, QUESTIONS
 
 LEGEND = """\
-Ratios to the framework's own call in the same round: median ± half the distance between the
-quartiles. A dash: the library does not support that framework, or has no such call."""
+Ratios to the framework's own call: of the least times of all rounds ± half the distance between
+the quartiles of the rounds' ratios. A dash: the library does not support that framework, or has no
+such call."""
 
 DISTRIBUTIONS = {
     "tensorflow": ("tensorflow", "tensorflow-cpu"),
@@ -24,18 +25,39 @@ DISTRIBUTIONS = {
 
 @dataclass(frozen=True)
 class Result:
-    """The time of one contender for one question; quartiles of its ratio to the native call."""
+    """The time of one contender for one question; quartiles of its ratio to the native call.
+
+    Times are in nanoseconds.
+    """
 
     backend: str
     question: str
     contender: str
     rounds: int
     ns: float
+    """The median."""
+    least: float
     low: float | None
-    ratio: float | None
+    middle: float | None
     high: float | None
-    against_budget: float | None
-    """The ratio to the contender that the question's budget names."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A budget of one question, and the ratio that is compared with it."""
+
+    question: str
+    backend: str
+    against: str
+    limit: float
+    ratio: float | None
+    """``None`` if the contender that the budget names has no figure."""
+
+    def __str__(self) -> str:
+        if self.ratio is None:
+            return f"no {self.against} under {self.backend}"
+        verdict = "met" if self.ratio <= self.limit else "missed"
+        return f"{self.backend} {self.ratio:.3g}, {verdict} (at most {self.limit:g})"
 
 
 def quartiles_of_ratio(times: list[float], base: list[float] | None) -> list[float] | list[None]:
@@ -54,9 +76,9 @@ def show(results: list[Result], missing: dict[str, str], markdown: bool) -> str:
     else:
         bullet = ""
         table = _text(rows)
-    verdicts = [f"{bullet}{line}" for line in _verdicts(results)]
+    judged = [f"{bullet}{line}" for line in _judgements(results)]
     reasons = [f"{bullet}no figure for {name}: {reason}" for name, reason in missing.items()]
-    paragraphs = [table, LEGEND, "\n".join(verdicts), "\n".join(reasons), _machine(results)]
+    paragraphs = [table, LEGEND, "\n".join(judged), "\n".join(reasons), _machine(results)]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
 
 
@@ -76,11 +98,7 @@ def as_json(results: list[Result], missing: dict[str, str]) -> dict[str, Any]:
     return {
         "machine": machine,
         "versions": _versions(results),
-        "budget": {
-            question.title: {"limit": question.limit, "against": question.against}
-            for question in QUESTIONS
-            if question.limit
-        },
+        "verdicts": [asdict(verdict) for verdict in verdicts(results)],
         "results": [asdict(result) for result in results],
         "missing": missing,
     }
@@ -94,17 +112,20 @@ def _rows(results: list[Result]) -> Iterable[list[str]]:
             native, *other_results = [
                 result_of.get((backend, question.title, contender)) for contender in CONTENDERS
             ]
-            native_time = "–" if native is None else f"{native.ns:,.0f}"
-            yield [backend, question.title, native_time, *map(_cell, other_results)]
+            native_time = "–" if native is None else f"{native.least:,.0f}"
+            cells = [_cell(result, native) for result in other_results]
+            if native or any(other_results):
+                yield [backend, question.title, native_time, *cells]
 
 
-def _cell(result: Result | None) -> str:
+def _cell(result: Result | None, native: Result | None) -> str:
     if result is None:
         return "–"
-    if result.ratio is None or result.low is None or result.high is None:
-        return f"{result.ns:,.0f} ns"
-    digits = 2 if result.ratio < 100 else 0
-    return f"{result.ratio:,.{digits}f} ± {(result.high - result.low) / 2:,.{digits}f}"
+    if native is None or result.low is None or result.high is None:
+        return f"{result.least:,.0f} ns"
+    ratio = result.least / native.least
+    digits = 2 if ratio < 100 else 0
+    return f"{ratio:,.{digits}f} ± {(result.high - result.low) / 2:,.{digits}f}"
 
 
 def _text(rows: list[list[str]]) -> str:
@@ -123,30 +144,38 @@ def _markdown(rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], ruler, *rows[1:]])
 
 
-def _verdicts(results: list[Result]) -> Iterable[str]:
-    for question in QUESTIONS:
-        if question.limit is None:
+def _judgements(results: list[Result]) -> Iterator[str]:
+    """One line for each budget, with the verdict under each framework."""
+    groups: dict[tuple[str, str], list[Verdict]] = {}
+    for verdict in verdicts(results):
+        groups.setdefault((verdict.question, verdict.against), []).append(verdict)
+    for (question, against), group in groups.items():
+        yield f"budget, {question}, × {against}: {'; '.join(map(str, group))}"
+
+
+def verdicts(results: list[Result]) -> Iterator[Verdict]:
+    """Every budget of every question that was measured, under each framework."""
+    least_of = {
+        (result.question, result.backend, result.contender): result.least for result in results
+    }
+    budgets_of = {question.title: question.budgets for question in QUESTIONS}
+    for (title, backend, contender), least in least_of.items():
+        if contender != "xdevice":
             continue
-        ratios = {
-            result.backend: result.against_budget
-            for result in results
-            if result.question == question.title and result.contender == "xdevice"
-        }
-        verdicts = [
-            _verdict(question.limit, backend, ratio)
-            for backend, ratio in ratios.items()
-            if ratio is not None
-        ]
-        not_compared = [backend for backend, ratio in ratios.items() if ratio is None]
-        if not_compared:
-            verdicts.append(f"no {question.against} under {', '.join(not_compared)}")
-        budget = f"at most {question.limit:g} × {question.against}"
-        yield f"budget, {question.title}, {budget}: {'; '.join(verdicts)}"
+        for budget in budgets_of[title]:
+            against = budget.against
+            if against in PEERS and backend not in PEERS[against].frameworks:
+                continue
+            base = least_of.get((title, backend, against))
+            ratio = None if base is None else least / base
+            yield Verdict(title, backend, against, budget.under(backend), ratio)
 
 
-def _verdict(limit: float, backend: str, ratio: float) -> str:
-    verdict = "met" if ratio <= limit else "missed"
-    return f"{backend} {ratio:.3g}, {verdict} by {abs(ratio / limit - 1):.1%}"
+def exceeded(results: list[Result], factor: float) -> Iterator[Verdict]:
+    """The verdicts whose ratio is more than so many times the limit."""
+    for verdict in verdicts(results):
+        if verdict.ratio is not None and verdict.ratio > factor * verdict.limit:
+            yield verdict
 
 
 def _versions(results: list[Result]) -> dict[str, str]:

@@ -43,16 +43,17 @@ def read_tests(file: Path) -> Results:
 
 
 def read_overhead(file: Path) -> Results:
-    """xdevice's own rows of `overhead.py`, with the limit of each budget."""
+    """xdevice's own rows of `overhead.py`, with the verdicts on its budgets."""
     report = json.loads(file.read_text(encoding="utf-8"))
-    limits = {title: budget["limit"] for title, budget in report["budget"].items()}
+    verdicts_of: dict[str, list[Results]] = {}
+    for verdict in report["verdicts"]:
+        verdicts_of.setdefault(verdict["question"], []).append(verdict)
     rows = [
         {
             "label": row["question"],
             "ns": row["ns"],
-            "ratio": row["ratio"],
-            "against_budget": row["against_budget"],
-            "limit": limits.get(row["question"]),
+            "ratio": row["middle"],
+            "verdicts": verdicts_of.get(row["question"], []),
         }
         for row in report["results"]
         if row["contender"] == "xdevice"
@@ -143,12 +144,12 @@ def _transfer(row: Results, bus_speed: float | None) -> str:
 
 def _overhead(results: Results) -> Iterator[str]:
     for row in results.get("rows", ()):
-        text = f"  {row['label']:<36}{row['ns']:>14,.0f} ns  "
+        text = f"  {row['label']:<50}{row['ns']:>14,.0f} ns  "
         text += "–" if row["ratio"] is None else f"{row['ratio']:.2f} × native"
-        limit = row["limit"]
-        if limit and row["against_budget"]:
-            verdict = "met" if row["against_budget"] <= limit else "missed"
-            text += f", {verdict} (at most {limit:g})"
+        for verdict in row["verdicts"]:
+            if verdict["ratio"] is not None:
+                word = "met" if verdict["ratio"] <= verdict["limit"] else "missed"
+                text += f", {word} (at most {verdict['limit']:g} × {verdict['against']})"
         yield text
 
 

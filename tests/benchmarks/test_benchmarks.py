@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from functools import cache
@@ -13,6 +14,7 @@ import pytest
 pytestmark = pytest.mark.weekly
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+WITHOUT_COMPILERS = BENCHMARKS.parent / "tests" / "without_compilers.py"
 FEW = ("--rounds", "2", "--seconds", "0")
 WITHOUT_IVY = """
 import os, runpy, sys
@@ -61,17 +63,69 @@ def measured(backend, tmp_path_factory):
 
 def test_overhead_times_xdevice_beside_every_native_call(backend, contenders, measured):
     timed = {(r["question"], r["contender"]) for r in measured[1]["results"]}
-    for question in contenders.QUESTIONS:
+    for question in asked(contenders, backend):
         assert (question.title, "xdevice") in timed
         if question.key in contenders.NATIVE[backend] or question.leaves:
             assert (question.title, "native") in timed
 
 
-def test_overhead_judges_every_budget(contenders, measured):
-    for question in contenders.QUESTIONS:
-        if question.limit is not None:
-            verdict = re.search(rf"budget, {re.escape(question.title)}, at most .*", measured[0])
-            assert re.search(rf"(met|missed) by [\d.]+%|no {question.against} under", verdict[0])
+def asked(contenders, backend):
+    """The questions that can be asked under a framework."""
+    return [
+        question
+        for question in contenders.QUESTIONS
+        if (question.key != "model" or backend in contenders.MODELS)
+        and (question.place != contenders.GPU or backend != "numpy")
+    ]
+
+
+def test_overhead_judges_every_budget(backend, contenders, measured):
+    for question in asked(contenders, backend):
+        for budget in question.budgets:
+            peer = contenders.PEERS.get(budget.against)
+            if peer and backend not in peer.frameworks:
+                continue
+            title = f"budget, {question.title}, × {budget.against}: "
+            (verdict,) = [line for line in measured[0].splitlines() if line.startswith(title)]
+            limit = re.escape(f"(at most {budget.under(backend):g})")
+            assert re.search(rf"(met|missed) {limit}|no {budget.against} under", verdict)
+
+
+def test_overhead_fails_where_a_figure_is_beyond_a_budget(tmp_path):
+    select = ("--backend", "numpy", "--select", "device_of", *FEW, "--fail-beyond", "2")
+    folder = tmp_path / "benchmarks"
+    shutil.copytree(BENCHMARKS, folder)
+    file = folder / "contenders.py"
+    text = file.read_text(encoding="utf-8")
+    question = '"device_of(x)",\n        (Budget(2.5'
+    assert text.count(question) == 1
+    for limit, status in (("1e6", 0), ("0.001", 1)):
+        changed = text.replace(question, question.replace("2.5", limit))
+        file.write_text(changed, encoding="utf-8")
+        done = run(folder / "overhead.py", *select, python=("-B",))
+        assert done.returncode == status, done.stderr
+        said = re.search(r"^more than 2 times a budget: device_of, × native: ", done.stderr, re.M)
+        assert bool(said) == bool(status)
+        run.cache_clear()
+
+
+def test_overhead_measures_several_frameworks_each_in_its_own_process(tmp_path):
+    file = tmp_path / "figures.json"
+    select = ("--select", "is_same_device", *FEW, "--json", file)
+    said = output("overhead.py", "--backend", "numpy,torch", *select)
+    results = json.loads(file.read_text(encoding="utf-8"))["results"]
+    assert {"numpy", "torch"} == {result["backend"] for result in results}
+    assert "two GPUs under numpy: NotSupportedError: numpy has no virtual GPUs" in said
+
+
+@pytest.mark.parametrize("backend", ["paddle", "numpy"])  # whose virtual GPUs need a compiler
+def test_overhead_needs_no_compiler(backend, tmp_path):
+    select = ("--backend", backend, "--select", "device_of", *FEW)
+    command = [sys.executable, WITHOUT_COMPILERS, sys.executable, BENCHMARKS / "overhead.py"]
+    done = subprocess.run([*command, *select], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"no figure for two GPUs under {backend}: " in done.stdout
+    assert re.search(rf"^{backend} +device_of +[\d.,]+ ", done.stdout, re.M)
 
 
 def test_overhead_has_a_column_for_every_library_and_names_the_missing(
@@ -84,7 +138,7 @@ def test_overhead_has_a_column_for_every_library_and_names_the_missing(
 def test_the_markdown_table_is_whole(backend, contenders):
     said = output("overhead.py", "--backend", backend, *FEW, "--markdown")
     rows = [line for line in said.splitlines() if line.startswith("|")]
-    assert len(rows) == len(contenders.QUESTIONS) + 2  # the head and the ruler
+    assert len(rows) == len(asked(contenders, backend)) + 2  # the head and the ruler
     assert {row.count("|") for row in rows} == {rows[0].count("|")}
 
 
@@ -104,6 +158,7 @@ def test_overhead_refuses_what_it_cannot_measure():
     assert "no backend 'torhc'" in done.stderr
     assert "Traceback" not in done.stderr
     assert "at least 2" in run("overhead.py", "--rounds", 1).stderr
+    assert "no question has this text" in run("overhead.py", "--select", "tee").stderr
 
 
 def test_import_time_judges_its_budget_and_names_the_missing():
