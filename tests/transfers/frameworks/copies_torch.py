@@ -253,6 +253,18 @@ def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
     x.tolist()
 
 
+ENGINES = ["of virtual GPUs", *["of real GPUs"] * IS_COMPILED]
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request, monkeypatch):
+    """The autograd engine: the one that virtual GPUs have, and PyTorch's, with a thread for each device."""
+    if request.param == "of real GPUs":
+        own = torch._C._ImperativeEngine()
+        monkeypatch.setattr(torch.autograd.Variable, "_execution_engine", own)
+
+
+@pytest.mark.usefixtures("engine")
 def test_a_guard_holds_for_the_gradients_of_its_thread_and_the_error_arrives_there():
     def crossing():
         w = torch.ones(4, device=GPU, requires_grad=True)
@@ -267,6 +279,7 @@ def test_a_guard_holds_for_the_gradients_of_its_thread_and_the_error_arrives_the
     assert w.grad is not None
 
 
+@pytest.mark.usefixtures("engine")
 def test_threads_have_levels_of_their_own():
     results = {}
 

@@ -910,6 +910,15 @@ def test_mixing_in_a_strict_block_is_an_xdevice_error_and_changes_nothing(call, 
     assert a.tolist() == b.tolist() == [1, 1, 1]
 
 
+def test_backward_runs_in_the_thread_that_calls_it():
+    x = torch.ones(3, device=SECOND, requires_grad=True)
+    y = x * 2
+    threads = []
+    y.register_hook(lambda gradient: threads.append(threading.get_ident()))
+    y.sum().backward()
+    assert threads == [threading.get_ident()]
+
+
 def test_strict_holds_in_backward_and_in_other_threads():
     there = torch.ones(3, device=SECOND)
 

@@ -99,7 +99,6 @@ class InPython(Runtime):
         _replace_accelerator()
         replace_name("torch:Generator", randomness.Generator)
         self.generators += [torch.Generator(f"{NAME}:{i}") for i in range(self.count)]
-        autograd.run_in_calling_thread()
         _replace_factories()
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda: setattr(self, "_is_forked", self._is_used))
