@@ -6,8 +6,8 @@
 >>> xdevice.device_of(x)
 Device('cpu:0')
 
-This file contains no asserts, so pytest does not need to rewrite it
-(PYTEST_DONT_REWRITE).
+PYTEST_DONT_REWRITE. This word is for pytest, which rewrites the asserts of
+plugins, and warns about a file that was imported before. Here are no asserts.
 """
 
 # ruff: noqa: F403  (a star imports the names in the `__all__` of a module)

@@ -1,4 +1,9 @@
-"""Functions that a tracing compiler calls once, as constants."""
+"""Marking functions that `torch.compile` must not trace.
+
+``torch.compile`` traces the Python code of the functions that it compiles,
+xdevice's included. It cannot trace all of it: an import, for example, or a
+search with regular expressions.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +16,11 @@ if TYPE_CHECKING:
 
 
 def constant(fn: F) -> F:
-    """Mark a function that a compiler calls once, while tracing.
+    """Mark a function that is called while compiling, and whose result is compiled in.
 
-    Its arguments and its result are plain values. It must return the same at
-    every call, and change nothing that the traced code has read before.
+    Its arguments and its result are plain values: a framework is passed by its
+    name, and not as a `Backend`. It must return the same at every call, and
+    change nothing that the compiled code has read before.
     """
     fn._dynamo_marked_constant = True  # type: ignore[attr-defined]  # a function takes any attribute
     return fn

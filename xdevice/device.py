@@ -28,9 +28,11 @@ MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 3
 _GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}  # what each maker calls its GPU
 _VIRTUAL = "vgpu"  # a virtual GPU, under a framework that does not call it a GPU
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
-_FRAMEWORK_WORDS = frozenset({_VIRTUAL, "meta"})  # not misspelt: meta is not metal
+_FRAMEWORK_WORDS = frozenset({_VIRTUAL, "meta"})  # not misspelt: "meta" is not "metal"
 
-_WORD, _INDEX = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)", r"(?P<index>0|[1-9][0-9]*)"
+# a word, except the words around it: in ``Place(gpu:1)``, and in ``TFRT_CPU_0``
+_WORD = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)"
+_INDEX = r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
     # gpu:1, cuda:1, /GPU:1, /device:GPU:1,
     # /job:localhost/replica:0/task:0/device:GPU:1
@@ -43,8 +45,8 @@ _SPELLINGS = (
 )
 
 _devices: dict[tuple[str, int], Device] = {}  # all Devices: equal ones are the same object
-_spelled: dict[str, Device] = {}
-_patterns: list[re.Pattern[str]] = []
+_spelled: dict[str, Device] = {}  # each string parsed so far
+_patterns: list[re.Pattern[str]] = []  # those of `_SPELLINGS`, compiled when first needed
 
 
 class Device:
@@ -102,7 +104,7 @@ class Device:
 
     def __repr__(self) -> str:
         text = f"Device('{self.kind}:{self.index}')"
-        is_virtual = self.kind == "gpu" and _VIRTUAL in _GPU_WORDS
+        is_virtual = self.kind == "gpu" and _VIRTUAL in _GPU_WORDS  # see `name_virtual`
         return f"<virtual {text}>" if is_virtual else text
 
     def _repr_html_(self) -> str:  # notebooks show it
@@ -176,18 +178,20 @@ def parse(spelling: str) -> Device:
     if device is not None:
         return device
     # setdefault: two threads that parse at once get one object
-    return _spelled.setdefault(spelling, _device(*_typed(spelling)))
+    return _spelled.setdefault(spelling, _device(*_checked_parts(spelling)))
 
 
 @constant
-def _typed(spelling: str) -> tuple[str, int]:
-    kind, index = _read(spelling)
+def _checked_parts(spelling: str) -> tuple[str, int]:
+    """The kind and the index; an error if the kind is misspelt."""
+    kind, index = _parts(spelling)
     _check_spelling(kind, spelling)
     return kind, index
 
 
 @constant
-def _read(spelling: str) -> tuple[str, int]:
+def _parts(spelling: str) -> tuple[str, int]:
+    """The kind and the index, by the first of `_SPELLINGS` that fits."""
     if not _patterns:
         import re  # 5 ms on a bare interpreter: not at import
 
@@ -199,7 +203,7 @@ def _read(spelling: str) -> tuple[str, int]:
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
-    return _kind(match["kind"]), int(digits)
+    return _common_word(match["kind"]), int(digits)
 
 
 def as_kind(word: str) -> str:
@@ -215,12 +219,13 @@ def as_kind(word: str) -> str:
 def any_kind(word: str) -> str:
     """The kind that a word means, even if the word resembles a common one.
 
-    A framework may have devices ``igpu``.
+    A framework may have devices ``igpu``. A word with more than a kind, such as
+    ``gpu:1``, is an error.
     """
     if not isinstance(word, str):
         raise DeviceTypeError(f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'")
-    kind = _kind(word)
-    if kind not in _COMMON and _read(word) != (kind, 0):
+    kind = _common_word(word)
+    if kind not in _COMMON and _parts(word) != (kind, 0):
         raise DeviceSpellingError(
             f"{shortened(word)} is not a kind of device; write 'cpu' or 'gpu'"
         )
@@ -295,7 +300,8 @@ def whole_number(value: object, message: str, least: int = 0, end: float = float
     return number
 
 
-def _kind(word: str) -> str:
+def _common_word(word: str) -> str:
+    """The word in lower case; ``gpu`` for each maker's word."""
     word = word.lower()
     return "gpu" if word in _GPU_WORDS else word
 

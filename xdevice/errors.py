@@ -7,6 +7,8 @@ next.
 
 from __future__ import annotations
 
+# Not the name in `typing`, whose import would take longer than the rest of
+# `import xdevice`. Type checkers know both.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,7 @@
-"""Callbacks that the upper layers register here for the lower ones."""
+"""Callbacks by which the lower layers call the upper ones, without importing them.
+
+An upper layer stores its function here when it is imported.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +18,38 @@ if TYPE_CHECKING:
 
 
 class Hooks:
-    """The upper layers' functions for `device`, `framework`, `hardware`."""
+    """The upper layers' functions for `device`, `framework`, `hardware`.
 
-    enter_scope: Callable[[Device, Device], object]  # ``with device:``
-    leave_scope: Callable[..., object]
+    There is always one function for each of the first three. `scopes` gives
+    ``enter_scope`` and ``leave_scope``, which are called with the object in the
+    ``with`` statement. `devices` gives ``device_named``. The others are lists,
+    which are empty until a module adds its callback.
+    """
+
+    enter_scope: Callable[[object, Device], object]  # ``with device:``
+    leave_scope: Callable[..., object]  # with the exception's type, value and traceback
     device_named: Callable[[object], Device | None]  # ``device == obj``
 
     def __init__(self) -> None:
-        # each is called with a framework, and with the capability for which it
-        # is used
+        # Called with a framework before it is used, and with the name of the
+        # capability, which is empty for the framework's own module. A callback
+        # may change settings of the framework, give it virtual GPUs, or raise
+        # an error: `hardware.sharing`, `xdevice.virtual`.
         self.before_loading: list[Callable[[Backend, str], None]] = []
+        # Called with the same after the capability was loaded. `strict` then
+        # watches a framework that is first used within its block.
         self.after_loading: list[Callable[[Backend, str], None]] = []
-        # each is called with the devices that the program has waited for
+        # Called with the devices for which the program has waited: the
+        # simulated bus of virtual GPUs waits, too.
         self.after_synchronizing: list[Callable[[Sequence[Device]], None]] = []
-        # imports the modules that register the functions above;
-        # `xdevice.__init__` gives it
+        # Imports the modules that give the first three functions;
+        # `xdevice/__init__.py` sets it.
         self.connect: Callable[[], None] = lambda: None
 
     def __getattr__(self, name: str) -> Any:
-        """A function that is not registered yet.
+        """One of the first three functions, when it is first needed.
 
-        The layers that register the functions are imported first.
+        Python calls this method only for an attribute that is not set yet.
         """
         if name not in Hooks.__annotations__:
             raise AttributeError(name)

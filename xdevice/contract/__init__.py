@@ -56,23 +56,24 @@ class Capabilities:
     engine: Engine
 
 
+_PROTOCOLS: dict[str, type] = Capabilities.__annotations__
+
+
+def _functions_of(protocol: type) -> tuple[str, ...]:
+    """The names of a Protocol's functions, also of those of its base classes."""
+    names = [name for cls in protocol.__mro__ for name in vars(cls)]
+    return tuple(name for name in names if not name.startswith("_"))
+
+
 CAPABILITIES: dict[str, tuple[str, ...]] = {
-    name: tuple(
-        function
-        for cls in protocol.__mro__
-        for function in vars(cls)
-        if not function.startswith("_")
-    )
-    for name, protocol in Capabilities.__annotations__.items()
+    name: _functions_of(protocol) for name, protocol in _PROTOCOLS.items()
 }
 """Each capability with the functions that it may have."""
 
 PREPARING = frozenset(
-    name
-    for name, protocol in Capabilities.__annotations__.items()
-    if Preparation in protocol.__mro__
+    name for name, protocol in _PROTOCOLS.items() if Preparation in protocol.__mro__
 )
-"""Capabilities whose opening does not count as a framework's first use."""
+"""Capabilities whose loading does not count as a framework's first use: `Preparation`."""
 
 MODULES = {
     "trees": "models",
@@ -90,4 +91,7 @@ MODULES = {
 """The module of a capability, if its name differs from the capability's."""
 
 PROVIDED = {"virtual": "xdevice.virtual_gpus"}
-"""Modules that another package may provide, by entry-point group."""
+"""The modules that another package provides, each with its group of entry points.
+
+In the group, the name of the framework leads to the module.
+"""

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 Recipe: TypeAlias = Any
-"""An `xdevice.virtual.plugins.Recipe`, or ``None``."""
+"""An `xdevice.virtual.plugins.Recipe`: how a library in C++ is compiled. Or ``None``."""
 
 
 class Build(TypedDict):
@@ -57,9 +57,10 @@ class MemoryStats(TypedDict, total=False):
 
 
 class Preparation(Protocol):
-    """Marks a capability that is opened before a framework is used, or to watch it.
+    """Marks a capability that prepares or watches a framework.
 
-    Opening it does not count as use.
+    To load it does not count as the framework's first use, after which it would
+    be too late for virtual GPUs.
     """
 
 
@@ -85,9 +86,10 @@ class Hardware(Protocol):
 
         Without an index, it is the framework's current device.
 
-        If `Placement.role` calls ``str`` a device, the argument may be a
-        string, except one that names a CPU, GPU or TPU in any framework's
-        spelling. For a string of another framework, return ``Device(native)``.
+        A framework whose native devices are strings says so by `Placement.role`,
+        which is ``device`` for ``str``. The core reads strings such as ``gpu:1``
+        and ``TPU`` itself. It passes on every other string. For one that this
+        framework does not use, return ``Device(native)``.
         """
 
     def scope(self, device: Device) -> Block:

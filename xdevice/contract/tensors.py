@@ -167,19 +167,25 @@ class Compiling(Protocol):
 
 
 class Following(Protocol):
-    """Compiled functions that can follow a scope which is not a native one."""
+    """Compiled functions under a scope that the framework does not see.
+
+    In a coroutine, a scope is not entered natively: see `scope`. A framework
+    has `Following` or `Tracing`, or compiles no devices into functions.
+    """
 
     def follow(self, missing: Callable[[], Block | None]) -> None:
-        """From now on, call compiled functions within ``missing()``.
+        """From now on, call each compiled function within ``missing()``.
 
-        Each call is within the context that ``missing`` returns then.
-
-        ``None`` stands for no context.
+        That is the native scope which the framework does not see, or ``None``.
         """
 
 
 class Tracing(Protocol):
-    """The caches of compiled functions."""
+    """The caches of compiled functions, one for each number.
+
+    A function that was compiled without a scope is not used under one: there
+    the number is another.
+    """
 
     def trace_apart(self, number: int) -> None:
         """From now on, every thread uses the cache of this number."""
