@@ -23,7 +23,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.framework.adapters import import_built_in
+from xdevice.framework.checkout import import_built_in
 from xdevice.testing import words_in
 from xdevice.testing.frameworks import backends_of
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from xdevice.cli.probe import ask_one
 from xdevice.errors import ArgumentError, NotSupportedError
-from xdevice.framework.adapters import available, find, is_installed, not_installed
+from xdevice.framework.adapters import available, find, not_installed
+from xdevice.framework.installing import is_installed
 from xdevice.machine import usable_threads
 from xdevice.virtual import plugins, probe
 from xdevice.virtual.request import ENV

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from xdevice.cli.probe import Answer, ask_each, ask_one, missing_in, missing_of
 from xdevice.errors import NotSupportedError, XDeviceError
-from xdevice.framework.adapters import Backend, entry_points_of, is_installed
+from xdevice.framework.adapters import Backend, entry_points_of
 from xdevice.framework.choosing import use
+from xdevice.framework.installing import is_installed
 from xdevice.hardware.devices import count
 from xdevice.hardware.diagnosis import build_of
 from xdevice.hardware.virtual import GROUP, virtual_gpus

@@ -1,4 +1,4 @@
-"""The reading list of CONTRIBUTING.md: each file imports only files above it, or stated exceptions."""
+"""Reading the core, in CONTRIBUTING.md: the calls of `to_device`, and the files in the order of their imports."""
 
 import ast
 import re
@@ -8,6 +8,42 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 LISTED = re.compile(r"^\| \d+ \| `([^`]+)` \|", re.MULTILINE)
 EXCEPTION = re.compile(r"^\| `([^`]+)` \|", re.MULTILINE)
+CALL = re.compile(r"^\d+\. `(\w+)` in `([^`]+)` (.*)$", re.MULTILINE)
+
+# Calls `to_device` twice. Prints the functions of the checkout in the order of their first calls: in the first call of
+# `to_device`, and in the second. A class is where its `__init__` is.
+TRACE = """
+    import sys
+    from dataclasses import dataclass
+    from pathlib import Path
+    import torch
+
+    @dataclass
+    class Batch:
+        x: torch.Tensor
+
+    xdevice.virtual_gpus(2, force=True)
+    batch = Batch(torch.ones(3))
+    functions = {}
+
+    def note(frame, event, argument):
+        is_function = frame.f_code.co_flags & 1  # and not the body of a module or a class
+        if event == "call" and is_function:
+            name = frame.f_code.co_name
+            if name == "__init__":
+                name = type(frame.f_locals["self"]).__name__
+            functions[name, frame.f_code.co_filename] = None
+
+    for _ in range(2):
+        functions.clear()
+        sys.setprofile(note)
+        moved = xdevice.to_device(batch, "gpu:1")
+        sys.setprofile(None)
+        assert xdevice.device_of(moved.x) == "gpu:1"
+        for name, file in list(functions):
+            print(name, Path(file).as_posix())
+        print()
+"""
 
 
 def test_each_listed_file_imports_only_files_above_it_and_the_stated_exceptions():
@@ -29,6 +65,29 @@ def test_each_listed_file_imports_only_files_above_it_and_the_stated_exceptions(
                     problems.append(f"{file} imports {imported}, which is not listed above it")
     assert problems == []
     assert used_exceptions == exceptions, "an exception is listed that no file imports"
+
+
+def test_to_device_makes_the_listed_calls_in_this_order(run):
+    calls = CALL.findall(reading_section())
+    assert len(calls) > 10
+    called_first, called_again = (part.splitlines() for part in run(TRACE).split("\n\n"))
+    positions = [position_of(function, file, called_first) for function, file, _ in calls]
+    assert None not in positions, [
+        call for call in calls if position_of(*call[:2], called_first) is None
+    ]
+    assert positions == sorted(positions)
+    for function, file, text in calls:
+        is_called_again = position_of(function, file, called_again) is not None
+        assert is_called_again != ("Once for each" in text), f"{function} in {file}"
+
+
+def position_of(function: str, file: str, functions: list[str]) -> int | None:
+    """Where the function is among those that were called; ``None`` if it was not."""
+    for position, line in enumerate(functions):
+        name, _, path = line.partition(" ")
+        if name == function and path.endswith(f"/{file}"):
+            return position
+    return None
 
 
 def reading_section() -> str:

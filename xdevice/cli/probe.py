@@ -18,17 +18,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdevice.errors import NotSupportedError, XDeviceError
-from xdevice.framework.adapters import (
-    ORDER,
-    Backend,
-    available,
-    find,
-    install_command,
-    is_installed,
-    package_of,
-    registered,
-)
+from xdevice.framework.adapters import ORDER, Backend, available, find, registered
 from xdevice.framework.choosing import backend
+from xdevice.framework.installing import install_command, is_installed, package_of
 from xdevice.hardware.devices import devices_under, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
 from xdevice.hardware.virtual import are_provided, provider

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -19,10 +18,11 @@ from xdevice.errors import (
     NotSupportedError,
     UnknownBackendError,
     XDeviceError,
-    did_you_mean,
     shortened,
 )
 from xdevice.framework import packed
+from xdevice.framework.checkout import import_built_in
+from xdevice.framework.installing import hint_for, install_command, is_installed, package_of
 from xdevice.hooks import hooks
 
 __all__ = ["available"]
@@ -32,29 +32,6 @@ GROUP = "xdevice.backends"
 
 ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 """The order of preference if no framework is chosen; others follow by name. All have a CPU."""
-
-# Other names of a framework, for the hint of an error.
-_ALIASES = {
-    **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate", "transformers"), "torch"),
-    **dict.fromkeys(("tf", "keras", "keras-core"), "tensorflow"),
-    **dict.fromkeys(("tensorflow-cpu", "tensorflow-gpu"), "tensorflow"),
-    **dict.fromkeys(("paddlepaddle", "paddlepaddle-gpu", "pd"), "paddle"),
-    **dict.fromkeys(("mx", "gluon"), "mxnet"),
-    **dict.fromkeys(("flax", "equinox", "haiku", "optax", "jaxlib", "jnp"), "jax"),
-    **dict.fromkeys(("np", "scipy"), "numpy"),
-    **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
-}
-
-# Frameworks without an adapter of xdevice's own. Their names are not misspelt
-# names of others.
-_WITHOUT_ADAPTER = frozenset(
-    {"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"}
-)
-
-# Packages that do not have the name of the import.
-_PACKAGES = {"paddle": "paddlepaddle", "cupy": "cupy-cuda12x"}
-# With its dependencies, MXNet would replace NumPy by an old version.
-_COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}
 
 # What a framework lacks without a capability, if its name does not say that.
 _NOUNS = {
@@ -102,7 +79,7 @@ class Backend(str, contract.Capabilities):
 
     @property
     def framework(self) -> ModuleType:
-        """The framework's own module, imported."""
+        """The framework's own module, imported and prepared by the hooks."""
         _import_for(self, self.module)
         _prepare(self, "")
         return sys.modules[str(self)]
@@ -184,7 +161,7 @@ class Capability:
         return not any(map(self.has, contract.CAPABILITIES[self._name]))
 
 
-@constant
+@constant  # whose arguments are names: a compiler cannot take a `Backend` for a constant
 def _load_capability(name: str, capability: str) -> None:
     find(name).load(capability)
 
@@ -241,34 +218,9 @@ def find(name: str) -> Backend:
     if owner is None:
         names = ", ".join(registered())
         raise UnknownBackendError(
-            f"no backend {shortened(name)}; there are {names}; {_hint_for(name)}"
+            f"no backend {shortened(name)}; there are {names}; {hint_for(name, registered(), GROUP)}"
         )
     return owner
-
-
-def _hint_for(name: str) -> str:
-    """What to type in place of a name that no adapter has."""
-    word = str(name).lower().replace("_", "-")
-    package = word.partition(".")[0]
-    framework = _ALIASES.get(word) or _ALIASES.get(package, package)
-    has_no_adapter = framework == word and word not in registered()
-    if has_no_adapter and (is_installed(word) or word in _WITHOUT_ADAPTER):
-        return (
-            f"install an adapter for {name}: a package with an entry point in the group {GROUP!r}"
-        )
-    return did_you_mean(framework, registered(), "xdevice info lists what is installed")
-
-
-def is_installed(name: str) -> bool:
-    """Whether the framework can be imported; does not import it."""
-    if sys.modules.get(name) is not None:
-        return True
-    try:
-        spec = find_spec(name)
-    except (ImportError, ValueError):  # ValueError: sys.modules[name] is None
-        return False
-    # without an origin it is a bare folder of that name
-    return spec is not None and spec.origin is not None
 
 
 def is_optional(name: str) -> bool:
@@ -300,15 +252,6 @@ def has_device(owner: Backend) -> bool:
 def imported() -> list[Backend]:
     """The frameworks that this process has imported."""
     return [owner for owner in registered().values() if sys.modules.get(owner) is not None]
-
-
-def package_of(name: str) -> str:
-    """The package of the framework itself, and not an extra of xdevice."""
-    return _PACKAGES.get(name, str(name))
-
-
-def install_command(name: str) -> str:
-    return packed.adding(name) or _COMMANDS.get(name) or f"pip install {package_of(name)}"
 
 
 def not_installed(name: str) -> BackendNotInstalledError:
@@ -346,15 +289,13 @@ def _import_for(owner: Backend, module: str) -> ModuleType:
     if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
         return loaded
     try:
-        return import_module(module)
+        return import_built_in(module)
     except XDeviceError:
         raise  # the adapter's own error
     except Exception as error:
         absent_module = error.name if isinstance(error, ModuleNotFoundError) else None
         if absent_module == owner:
             raise not_installed(owner) from error
-        if absent_module in _SIBLINGS and _extend_path():
-            return _import_for(owner, module)
         cure = packed.adding(absent_module)
         if cure is None:
             command = f"python -c 'import {owner}'"
@@ -363,34 +304,3 @@ def _import_for(owner: Backend, module: str) -> ModuleType:
             f"{owner} is installed but fails to import ({type(error).__name__}: {error}); {cure}",
             name=str(owner),
         ) from error
-
-
-def import_built_in(module: str) -> ModuleType:
-    """A module of xdevice's distribution; in a checkout, it may be in the root folder."""
-    try:
-        return import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name in _SIBLINGS and _extend_path():
-            return import_module(module)
-        raise
-
-
-_SIBLINGS = ("xdevice.backends", "xdevice.virtual")
-
-
-def _extend_path() -> bool:
-    """Add the root of a checkout to this package's path, unless it is there; whether it was added.
-
-    A Python that is started in a checkout imports xdevice from there. The
-    folders of `_SIBLINGS` are beside this package then, and not in it.
-    """
-    from os.path import dirname, isfile, join
-
-    path = sys.modules["xdevice"].__path__
-    root = dirname(path[0])
-    files_of_a_checkout = ("pyproject.toml", "backends/__init__.py")
-    is_checkout = all(isfile(join(root, name)) for name in files_of_a_checkout)
-    if root in path or not is_checkout:
-        return False
-    path.append(root)
-    return True

@@ -13,11 +13,10 @@ from xdevice.framework.adapters import (
     find,
     has_device,
     imported,
-    install_command,
-    is_installed,
     not_installed,
     registered,
 )
+from xdevice.framework.installing import install_command, is_installed
 
 __all__ = ["backend", "use", "using"]
 

@@ -25,14 +25,20 @@ ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 
 _PLAIN = ATOMS | {list, tuple, dict, set, type}
 
-locators: dict[type, Callable[[Any], Device]] = {}
-"""The fast path: each type of tensor seen so far, with its adapter's `device_of`."""
+locators: dict[type, Callable[[Tensor], Device]] = {}
+"""The fast path: each type of tensor seen so far, with its adapter's `device_of`.
 
-leaf_locators: dict[type, Callable[[Any], Device]] = {}
-"""The same for leaves of trees. It raises for plain data: NumPy's arrays may have text."""
+A type is added when its ownership is first asked: `ownership_of`.
+"""
+
+leaf_locators: dict[type, Callable[[Tensor], Device]] = {}
+"""The same for the leaves of trees, where an array of text is plain data and has no device.
+
+The function raises `NotATensorError` then, and the caller examines the leaf.
+"""
 
 sometimes_data: set[type] = set()
-"""The types of tensors that may be plain data."""
+"""The types of tensors that may be plain data, such as NumPy's arrays."""
 
 # Each type so far that a framework owns.
 _owners: dict[type, Ownership] = {}
@@ -75,24 +81,24 @@ def ownership_of(cls: type) -> Ownership | None:
 def _owner_and_role(cls: type) -> tuple[str, Role | None]:
     """The name of the framework that owns objects of this type, and their role.
 
-    The adapter's functions for them are loaded.
+    The capability that the next question needs is loaded here, since a compiler
+    cannot trace its import.
     """
     owners = imported()
     if _unowned.get(cls) == owners:
         return "", None
-    usable_owners = 0
+    asked = set()
     for owner in usable(cls):
-        usable_owners += 1
+        asked.add(owner)
         role = owner.placement.role(cls)
         if role is not None:
             owner.load("models" if role == "model" else "data")
             return str(owner), role
-    # Remembered only if all frameworks were asked and the class's own package
-    # is imported.
+    # A framework or the class's own package that is still being imported may
+    # give another answer later.
     package = sys.modules.get(cls.__module__.partition(".")[0])
-    unusable_owners = sum(owner in _unusable for owner in owners)
-    all_asked = usable_owners + unusable_owners == len(owners)
-    if all_asked and not _is_being_imported(package):
+    is_final = asked.union(_unusable).issuperset(owners) and not _is_being_imported(package)
+    if is_final:
         if len(_unowned) >= 4096:
             _unowned.clear()  # a program may create any number of classes
         _unowned[cls] = owners
@@ -103,8 +109,8 @@ def _is_being_imported(module: ModuleType | None) -> bool:
     return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
 
 
-def leaf_locator_of(cls: type) -> Callable[[Any], Device] | None:
-    """The function for tensors of this type in a tree; ``None`` for every other type."""
+def leaf_locator_of(cls: type) -> Callable[[Tensor], Device] | None:
+    """The function of `leaf_locators` for a type; ``None`` if it is not a type of tensors."""
     ownership_of(cls)
     return leaf_locators.get(cls)
 
@@ -151,7 +157,7 @@ def _remember(cls: type, ownership: Ownership) -> Ownership:
 
             def device_unless_data(tensor: Tensor) -> Device:
                 if is_data(tensor):
-                    raise NotATensorError("plain data")  # never shown: the caller examines the leaf
+                    raise NotATensorError("plain data")  # caught by every caller
                 return device_of(tensor)
 
             sometimes_data.add(cls)

@@ -14,7 +14,8 @@ from typing import Any, Protocol, cast
 from xdevice.contract import Stream
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.framework.adapters import Backend, entry_points_of, import_built_in
+from xdevice.framework.adapters import Backend, entry_points_of
+from xdevice.framework.checkout import import_built_in
 from xdevice.hooks import hooks
 
 __all__ = ["virtual_gpus"]

@@ -1,18 +1,29 @@
-"""Places where another package may take over from an adapter: its GPUs, the copies it watches, its import."""
+"""Places where another package may take over from an adapter.
+
+An adapter keeps what is here in its modules: `ReplacedGpus` in ``hardware``,
+`CopySources` in ``transfers``. A package that gives the framework other GPUs
+changes these objects. The adapter does not import that package: it is
+`xdevice.virtual`, or one of another distribution.
+"""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 from xdevice.contract import Watcher
 
 
 class ReplacedGpus:
-    """The devices that take the place of a framework's GPUs in this process; none until `replace` is called."""
+    """The devices that take the place of a framework's GPUs in this process.
+
+    There are none until `replace` is called.
+    """
 
     number = 0
-    under_own_names = False  # whether they answer to the framework's own names for its GPUs
-    first = 1  # the index of the first of them, where they are among the framework's CPU devices
+    # whether the framework's own names for its GPUs name them, too
+    under_own_names = False
+    # the index of the first of them, under frameworks where they are CPU devices
+    first = 1
 
     def replace(self, number: int, *, under_own_names: bool) -> None:
         self.number = number
@@ -20,26 +31,30 @@ class ReplacedGpus:
 
 
 class CopySource(Protocol):
-    """What makes copies in a framework's place, and tells of each before it is made."""
+    """Makes copies in a framework's place, and reports each before it is made."""
 
-    package: str  # frames of its modules are not the program's
+    package: str  # the name of its package, whose frames are not the program's
 
     def watching(self, see: Callable[..., Any], watcher: Watcher) -> AbstractContextManager[object]:
-        """A block in which ``see`` is called with each copy; its arguments are those of the adapter."""
+        """A block in which ``see`` is called with each copy.
+
+        The adapter that calls this method decides which arguments ``see`` takes.
+        """
 
 
 class CopySources:
-    """The sources of copies of one framework, and the block that watches them while one is open."""
+    """The sources of copies of one framework."""
 
     def __init__(self) -> None:
         self._sources: list[CopySource] = []
+        # while a block of `watching` is open: begins to watch one more source
         self._open: Callable[[CopySource], object] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._sources)
 
     def add(self, source: CopySource) -> None:
-        """From now on the source's copies are watched, too, in a block that is open already as well."""
+        """From now on, watch the source's copies, too, also in a block that is open already."""
         self._sources.append(source)
         if self._open is not None:
             self._open(source)
@@ -50,6 +65,7 @@ class CopySources:
 
     @contextmanager
     def watching(self, see: Callable[..., Any], watcher: Watcher) -> Generator[None]:
+        """A block in which ``see`` is called with the copies of all sources."""
         with ExitStack() as stack:
             self._open = lambda source: stack.enter_context(source.watching(see, watcher))
             try:
@@ -60,17 +76,18 @@ class CopySources:
                 self._open = None
 
 
-Preparation = Callable[[str], AbstractContextManager[object]]
+ImportContext: TypeAlias = Callable[[str], AbstractContextManager[object]]
+"""A function that makes the context in which the framework of that name is imported."""
 
-_preparation: Preparation = nullcontext
+_import_context: ImportContext = nullcontext
 
 
-def prepare_imports(preparation: Preparation) -> None:
-    """Let adapters import their frameworks within the context that ``preparation`` makes for the name."""
-    global _preparation
-    _preparation = preparation
+def prepare_imports(context: ImportContext) -> None:
+    """From now on, let adapters import their frameworks within such a context."""
+    global _import_context
+    _import_context = context
 
 
 def prepared_import(framework: str) -> AbstractContextManager[object]:
     """The context in which an adapter imports its framework, if that has to be prepared."""
-    return _preparation(framework)
+    return _import_context(framework)

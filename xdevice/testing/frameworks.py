@@ -5,7 +5,8 @@ from typing import NamedTuple
 import pytest
 
 from xdevice.errors import did_you_mean
-from xdevice.framework.adapters import available, has_device, is_installed, is_optional, registered
+from xdevice.framework.adapters import available, has_device, is_optional, registered
+from xdevice.framework.installing import is_installed
 
 
 class _Selection(NamedTuple):

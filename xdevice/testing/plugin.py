@@ -25,7 +25,8 @@ from xdevice import (
 from xdevice.device import as_integer
 from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
-from xdevice.framework.adapters import Backend, is_installed, registered
+from xdevice.framework.adapters import Backend, registered
+from xdevice.framework.installing import is_installed
 from xdevice.hardware.virtual import ENV, are_asked_for, provider
 from xdevice.testing import without_plug_in
 from xdevice.testing.former_names import PRESENT_NAME

@@ -1,0 +1,74 @@
+"""Which frameworks are installed, and what to type to install one.
+
+The names of frameworks are here for hints in errors only.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection
+from importlib.util import find_spec
+
+from xdevice.errors import did_you_mean
+from xdevice.framework import packed
+
+# Other names of a framework, for the hint of an error.
+_ALIASES = {
+    **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate", "transformers"), "torch"),
+    **dict.fromkeys(("tf", "keras", "keras-core"), "tensorflow"),
+    **dict.fromkeys(("tensorflow-cpu", "tensorflow-gpu"), "tensorflow"),
+    **dict.fromkeys(("paddlepaddle", "paddlepaddle-gpu", "pd"), "paddle"),
+    **dict.fromkeys(("mx", "gluon"), "mxnet"),
+    **dict.fromkeys(("flax", "equinox", "haiku", "optax", "jaxlib", "jnp"), "jax"),
+    **dict.fromkeys(("np", "scipy"), "numpy"),
+    **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
+}
+
+# Frameworks without an adapter of xdevice's own. Their names are not misspelt
+# names of others.
+_WITHOUT_ADAPTER = frozenset(
+    {"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"}
+)
+
+# Packages that do not have the name of the import.
+_PACKAGES = {"paddle": "paddlepaddle", "cupy": "cupy-cuda12x"}
+# With its dependencies, MXNet would replace NumPy by an old version.
+_COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}
+
+
+def is_installed(name: str) -> bool:
+    """Whether the framework can be imported; does not import it."""
+    if sys.modules.get(name) is not None:
+        return True
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):  # ValueError: sys.modules[name] is None
+        return False
+    # without an origin it is a bare folder of that name
+    return spec is not None and spec.origin is not None
+
+
+def package_of(name: str) -> str:
+    """The package of the framework itself, and not an extra of xdevice."""
+    return _PACKAGES.get(name, str(name))
+
+
+def install_command(name: str) -> str:
+    return packed.adding(name) or _COMMANDS.get(name) or f"pip install {package_of(name)}"
+
+
+def hint_for(name: str, registered: Collection[str], group: str) -> str:
+    """What to type in place of a name that no adapter has.
+
+    ``registered`` are the names that have one, and ``group`` is the entry-point
+    group of adapters.
+    """
+    word = str(name).lower().replace("_", "-")
+    package = word.partition(".")[0]
+    framework = _ALIASES.get(word) or _ALIASES.get(package, package)
+    has_no_adapter = framework == word and word not in registered
+    if has_no_adapter and (is_installed(word) or word in _WITHOUT_ADAPTER):
+        return (
+            f"install an adapter for {name}: a package with an entry point in the group {group!r}"
+        )
+    return did_you_mean(framework, registered, "xdevice info lists what is installed")
