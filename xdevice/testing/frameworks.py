@@ -1,4 +1,4 @@
-"""The frameworks that a run of pytest tests: those named, or all with a device on this machine."""
+"""The frameworks that a run of pytest tests: named ones, or all with a device."""
 
 from typing import NamedTuple
 
@@ -20,17 +20,20 @@ _selection = pytest.StashKey[_Selection]()
 
 
 def backends_of(config: pytest.Config) -> list[str]:
-    """The names of the frameworks to test; `pytest.UsageError` if one of them is missing."""
+    """The names of the frameworks to test.
+
+    `pytest.UsageError` if one of them is missing.
+    """
     return _selected(config).names
 
 
 def left_out(config: pytest.Config) -> list[str]:
-    """A note on each framework that ``all`` or ``installed`` leaves out on this machine."""
+    """A note on each framework that ``all`` or ``installed`` leaves out."""
     return _selected(config).notes
 
 
 def why_unusable(name: str) -> str | None:
-    """Why an installed framework has no device on this machine; ``None`` if it has one."""
+    """Why an installed framework has no device here; ``None`` if it has one."""
     if name not in registered() or not is_installed(name) or has_device(registered()[name]):
         return None
     return f"{_note(name)}; xdevice doctor says more"
@@ -52,7 +55,10 @@ def _select(value: str) -> _Selection:
 
 
 def _with_device(value: str, candidates: list[str]) -> _Selection:
-    """The candidates without those that have no device, and without optional ones not installed."""
+    """The candidates that have a device.
+
+    An optional framework that is not installed is left out.
+    """
     missing = [name for name in candidates if is_optional(name) and not is_installed(name)]
     names = [name for name in candidates if name not in missing]
     _check(value, names)
@@ -87,7 +93,9 @@ def _usage_error(value: str, problem: str) -> pytest.UsageError:
 
 def _suggestion(name: str) -> str:
     hint = did_you_mean(name, registered(), "").rstrip("?")
-    return f" ({hint})" if hint else ""
+    if not hint:
+        return ""
+    return f" ({hint})"
 
 
 def _note(name: str) -> str:
@@ -96,6 +104,8 @@ def _note(name: str) -> str:
 
     owner = registered()[name]
     problem = diagnose(facts_of(owner))
-    reason = problem.reason if problem else "it has no device"
+    reason = "it has no device"
+    if problem:
+        reason = problem.reason
     version = f"{name} {build_of(owner)['version']}".rstrip()
     return f"{version}: installed, not usable here: {reason}"

@@ -1,4 +1,4 @@
-"""The pytest plugin: the frameworks and devices to test on, and what a test needs.
+"""The pytest plugin: frameworks and devices to test on, and what tests need.
 
 It imports no framework until a test asks for one. A project may define its own
 fixtures ``backend`` and ``device``: those here only return ``xdevice_backend``
@@ -7,8 +7,7 @@ and ``xdevice_device``, which have the parameters.
 
 import argparse
 from collections.abc import Generator, Iterator
-from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import pytest
 
@@ -74,7 +73,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Ask for virtual GPUs before any conftest.py can use a framework; subprocesses get them too."""
+    """Request virtual GPUs before any conftest.py can use a framework.
+
+    Child processes get them, too.
+    """
     request: str | None = early_config.known_args_namespace.xdevice_virtual_gpus
     if request is not None:
         environment = pytest.MonkeyPatch()
@@ -85,7 +87,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the marks; raise an error if a framework that is named is missing."""
+    """Register the marks; raise an error if a named framework is missing."""
     for mark in MARKS.values():
         config.addinivalue_line("markers", mark)
     if config.getoption("--xdevice-backend") is not None:
@@ -108,7 +110,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test for each framework asked for, or for each device of each.
+    """Run a test for each selected framework, or for each of its devices.
 
     A class that sets ``backend`` has its tests run for that framework alone.
     """
@@ -128,11 +130,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the tests of other frameworks, and promises that do not apply or are waived."""
+    """Deselect tests that this run does not need.
+
+    These are the tests of other frameworks, and the promises that do not apply
+    or are waived.
+    """
     selected = [
-        item
-        for item in items
-        if _is_asked_for(item) and _is_promised(item) and not _is_waived(item)
+        item for item in items if _is_selected(item) and _is_promised(item) and not _is_waived(item)
     ]
     if len(selected) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(selected)))
@@ -143,7 +147,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: Any, config: pytest.Config
 ) -> Generator[None, None, None]:
-    """Print which promises were waived, and why; and what was left out for want of a compiler."""
+    """Print which promises were waived, and what was skipped without a compiler."""
     yield
     for line in [
         *config.stash.get(_waived, {}),
@@ -154,7 +158,10 @@ def pytest_terminal_summary(
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip or fail a test whose framework has no device, or fewer GPUs than a mark needs."""
+    """Skip or fail a test whose framework has too few devices.
+
+    It has no device on this machine, or fewer GPUs than a mark requires.
+    """
     reason = why_unusable(_backend_of(item) or "")
     if reason:
         _skip_or_fail(item.config, reason)
@@ -164,9 +171,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def _check_mark(item: pytest.Item, name: str, *, default: int, real: bool) -> None:
     mark = item.get_closest_marker(name)
-    if mark is None or not _is_ours(item.config, name):
+    if mark is None or not _is_mark_of_plugin(item.config, name):
         return
-    number = as_integer(mark.args[0] if mark.args else mark.kwargs.get("n", default))
+    requested = mark.kwargs.get("n", default)
+    if mark.args:
+        requested = mark.args[0]
+    number = as_integer(requested)
     if number is None or number < 1:
         argument = mark.args or mark.kwargs
         pytest.fail(
@@ -179,15 +189,17 @@ def _check_mark(item: pytest.Item, name: str, *, default: int, real: bool) -> No
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Choose a class's own framework, also for its tests that do not take the fixture."""
+    """Choose a class's own framework, also for tests without the fixture."""
     name = _class_backend(item)
-    with using(name) if name else nullcontext():
+    if name is None:
+        return (yield)
+    with using(name):
         return (yield)
 
 
 @pytest.fixture
 def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
-    """Each framework asked for, chosen while the test runs."""
+    """Each selected framework, chosen while the test runs."""
     name = getattr(request, "param", None) or _only_backend(request) or choosing.backend()
     with using(name) as chosen:
         yield chosen
@@ -195,7 +207,7 @@ def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 @pytest.fixture
 def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Device:
-    """Each device of each framework asked for."""
+    """Each device of each selected framework."""
     if getattr(request, "param", None):
         return Device(request.param)
     # A unittest class has no parameters, or the framework could not list its
@@ -205,19 +217,25 @@ def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> 
 
 @pytest.fixture
 def backend(xdevice_backend: Backend) -> Backend:
-    """Each framework asked for with --xdevice-backend, by name; chosen while the test runs."""
+    """Each framework that --xdevice-backend selects, by name.
+
+    It is chosen while the test runs.
+    """
     return xdevice_backend
 
 
 @pytest.fixture
 def device(xdevice_device: Device) -> Device:
-    """Each device of each framework asked for with --xdevice-backend; chosen while the test runs."""
+    """Each device of each framework that --xdevice-backend selects.
+
+    The framework is chosen while the test runs.
+    """
     return xdevice_device
 
 
 @pytest.fixture
 def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[Device, Device]:
-    """Two GPUs, real or virtual, of each framework asked for.
+    """Two GPUs, real or virtual, of each selected framework.
 
     Without them the test is skipped, or fails with --xdevice-require.
     """
@@ -226,7 +244,10 @@ def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[
 
 
 def _tested_backends(config: pytest.Config) -> list[str]:
-    """The frameworks asked for; one without a device is an error of the file that needs it."""
+    """The selected frameworks.
+
+    If one has no device, each file that needs a framework reports an error.
+    """
     names = backends_of(config)
     without_plug_in.go_without(config, names)
     for name in names:
@@ -254,23 +275,38 @@ def _devices_of(name: str) -> list[str]:
 
 def _backend_of(item: pytest.Item) -> str | None:
     """The framework that this test runs under, if the plugin has chosen it."""
+    name: str | None = _parameters(item).get("xdevice_backend")
+    if name is None:
+        return _class_backend(item)
+    return name
+
+
+def _parameters(item: pytest.Item) -> dict[str, Any]:
+    """The values of the test's parameters by name; empty if it has none."""
     callspec = getattr(item, "callspec", None)
-    name: str | None = callspec.params.get("xdevice_backend") if callspec else None
-    return _class_backend(item) if name is None else name
+    if callspec is None:
+        return {}
+    parameters: dict[str, Any] = callspec.params
+    return parameters
 
 
 def _class_backend(item: pytest.Item) -> str | None:
-    """The framework that a class sets for its tests, unless the test has the fixture's parameter."""
+    """The framework that a class sets for its tests.
+
+    ``None`` if the test has the fixture's parameter.
+    """
     name = getattr(getattr(item, "cls", None), "backend", None)
     if not isinstance(name, str):
         return None
     if "xdevice_backend" in getattr(item, "fixturenames", ()) and hasattr(item, "callspec"):
         return None
-    return name if name in registered() and is_installed(name) else None
+    if name not in registered() or not is_installed(name):
+        return None
+    return name
 
 
 def _only_backend(request: pytest.FixtureRequest) -> str | None:
-    """The framework of a test that cannot have parameters: one of unittest's classes."""
+    """The framework of a test of a unittest class, which has no parameters."""
     name = getattr(request.cls, "backend", None)
     if isinstance(name, str):
         return name
@@ -283,11 +319,11 @@ def _only_backend(request: pytest.FixtureRequest) -> str | None:
             f"run pytest for each of them, or set backend = {names[0]!r} in the class",
             pytrace=False,
         )
-    return names[0] if names else None
+    return next(iter(names), None)
 
 
-def _is_ours(config: pytest.Config, mark: str) -> bool:
-    """Whether the mark is the plugin's: another plugin may register one of that name."""
+def _is_mark_of_plugin(config: pytest.Config, mark: str) -> bool:
+    """Whether the mark is this plugin's, and not another one's of that name."""
     lines: list[str] = config.getini("markers")
     registered_lines = [line for line in lines if _mark_name(line) == mark]
     return registered_lines == [MARKS[mark]]
@@ -297,7 +333,8 @@ def _mark_name(line: str) -> str:
     return line.partition(":")[0].partition("(")[0].strip()
 
 
-def _is_asked_for(item: pytest.Item) -> bool:
+def _is_selected(item: pytest.Item) -> bool:
+    """Whether the test runs under a framework that --xdevice-backend selects."""
     name = _backend_of(item)
     if not name or item.config.getoption("--xdevice-backend") is None:
         return True
@@ -305,19 +342,23 @@ def _is_asked_for(item: pytest.Item) -> bool:
 
 
 def _is_promised(item: pytest.Item) -> bool:
-    """Whether a promise of the contract suite applies to the framework; true of other tests."""
+    """Whether a promise of the contract suite applies to the framework.
+
+    Always true of other tests.
+    """
     applies = getattr(getattr(item, "cls", None), "xdevice_promised", None)
-    name, callspec = _backend_of(item), getattr(item, "callspec", None)
-    if not applies or not name or not callspec:
+    name = _backend_of(item)
+    parameters = _parameters(item)
+    if not applies or not name or not parameters:
         return True
-    return bool(applies(name, getattr(item, "function", None), callspec.params))
+    return bool(applies(name, getattr(item, "function", None), parameters))
 
 
 def _is_waived(item: pytest.Item) -> bool:
-    """Whether the class waives the promise. The summary then prints the reason."""
+    """Whether the class waives the promise; the summary prints the reason."""
     cls: Any = getattr(item, "cls", None)
-    named: dict[str, str] = getattr(cls, "waived", None) or {}
-    waived = {PRESENT_NAME.get(name, name): reason for name, reason in named.items()}
+    reasons: dict[str, str] = getattr(cls, "waived", None) or {}
+    waived = {PRESENT_NAME.get(name, name): reason for name, reason in reasons.items()}
     for unknown in [name for name in waived if not hasattr(cls, name)]:
         promises = [name for name in dir(cls) if name.startswith("test_")]
         hint = did_you_mean(unknown, promises, "a promise is a test of the class", least=0.8)
@@ -332,28 +373,49 @@ def _is_waived(item: pytest.Item) -> bool:
     return True
 
 
-def _check_gpus(config: pytest.Config, number: int, *, real: bool) -> None:
-    """Skip or fail the test unless the chosen framework has so many GPUs."""
+class _GPUs(NamedTuple):
+    """The GPUs of the chosen framework, which are all real or all virtual."""
+
+    number: int
+    virtual: bool
+
+    def __str__(self) -> str:
+        if self.number == 0:
+            return "none"
+        if self.virtual:
+            return f"{self.number} virtual"
+        return f"{self.number} real"
+
+
+def _gpus() -> _GPUs:
     gpus = devices("gpu")
-    virtual = bool(gpus) and properties(gpus[0])["virtual"]
-    usable = 0 if real and virtual else len(gpus)
-    if number <= usable:
+    return _GPUs(len(gpus), bool(gpus) and properties(gpus[0])["virtual"])
+
+
+def _check_gpus(config: pytest.Config, number: int, *, real: bool) -> None:
+    """Skip or fail the test unless the chosen framework has that many GPUs."""
+    gpus = _gpus()
+    if gpus.number >= number and not (real and gpus.virtual):
         return
-    kind = "virtual" if virtual else "real"
-    available_gpus = f"{len(gpus)} {kind}" if gpus else "none"
-    plural = "s" if number > 1 else ""
-    real_gpu = "real GPU" if real else "GPU"
-    reason = f"needs {number} {real_gpu}{plural}, {choosing.backend()} sees {available_gpus}"
-    hint = _hint_for_real(virtual) if real else _hint_for_virtual(config, number, gpus, virtual)
-    _skip_or_fail(config, f"{reason}; {hint}")
+    if real:
+        requirement = "real GPU"
+        hint = _hint_for_real(gpus)
+    else:
+        requirement = "GPU"
+        hint = _hint_for_virtual(config, number, gpus)
+    if number > 1:
+        requirement += "s"
+    _skip_or_fail(config, f"needs {number} {requirement}, {choosing.backend()} sees {gpus}; {hint}")
 
 
-def _hint_for_real(virtual: bool) -> str:
-    return "virtual GPUs do not count" if virtual else "xdevice doctor says why a GPU is not seen"
+def _hint_for_real(gpus: _GPUs) -> str:
+    if gpus.virtual:
+        return "virtual GPUs do not count"
+    return "xdevice doctor says why a GPU is not seen"
 
 
-def _hint_for_virtual(config: pytest.Config, number: int, gpus: list[Device], virtual: bool) -> str:
-    """How the framework gets so many virtual GPUs, or why it cannot have them."""
+def _hint_for_virtual(config: pytest.Config, number: int, gpus: _GPUs) -> str:
+    """How the framework gets that many virtual GPUs, or why it cannot."""
     refusal = without_plug_in.refusal(config, choosing.backend())
     if refusal:
         return refusal
@@ -361,8 +423,10 @@ def _hint_for_virtual(config: pytest.Config, number: int, gpus: list[Device], vi
         _ = choosing.backend().virtual.enable
     except NotSupportedError as error:
         return str(error)
-    hiding = "CUDA_VISIBLE_DEVICES= " if gpus and not virtual else ""
-    return f"{hiding}pytest --xdevice-virtual-gpus={number} gives it virtual ones"
+    command = f"pytest --xdevice-virtual-gpus={number}"
+    if gpus.number and not gpus.virtual:
+        command = f"CUDA_VISIBLE_DEVICES= {command}"
+    return f"{command} gives it virtual ones"
 
 
 def _skip_or_fail(config: pytest.Config, reason: str) -> NoReturn:

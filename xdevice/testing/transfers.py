@@ -1,4 +1,4 @@
-"""Copies between devices in tests: the mark ``no_transfers`` and the fixture ``transfers``.
+"""The mark ``no_transfers`` and the fixture ``transfers``: copies in tests.
 
 The first test that needs a watcher imports it.
 """
@@ -25,18 +25,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("xdevice", "frameworks and devices (xdevice)")
     baseline = "lines that may copy in spite of no_transfers; xdevice run --baseline reads the file"
     group.addoption("--xdevice-baseline", metavar="FILE", help=baseline)
-    update = (
-        "with --xdevice-baseline: write the lines that copy in no_transfers tests into its FILE"
-    )
+    update = "with --xdevice-baseline: write the lines that copy in no_transfers tests to FILE"
     group.addoption("--xdevice-update-baseline", action="store_true", help=update)
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Read the baseline. If it is to be written, tests with the mark may copy."""
+    """Read the baseline; if it is to be written, marked tests may copy."""
     file = session.config.getoption("--xdevice-baseline")
     updates = session.config.getoption("--xdevice-update-baseline")
     if updates and (file is None or hasattr(session.config, "workerinput")):
-        need = "--xdevice-baseline=FILE" if file is None else "one process, without pytest-xdist"
+        need = "one process, without pytest-xdist"
+        if file is None:
+            need = "--xdevice-baseline=FILE"
         raise pytest.UsageError(f"--xdevice-update-baseline needs {need}")
     if updates:
         session.config.stash[_copying_lines] = []
@@ -61,14 +61,17 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.fixture
 def transfers() -> Generator[Report, None, None]:
-    """The report of what the test copies between devices, as `watch_transfers` gives it."""
+    """The report of `watch_transfers` on the copies of the test."""
     with watch_transfers() as report:
         yield report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Hold a test to its mark: without a budget, the line that copies raises `TransferError`."""
+    """Check the copies of a marked test.
+
+    Without a budget, the line that copies raises `TransferError`.
+    """
     mark = item.get_closest_marker("no_transfers")
     if mark is None:
         return (yield)
@@ -95,7 +98,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 def _read(
     level: Level = "forbid", *, max_copies: Any = None, max_bytes: Any = None
 ) -> tuple[Level, dict[str, int]]:
-    """The level, and the budget of copies and bytes; an empty one if nothing may be copied."""
+    """The level, and the budget of copies and bytes.
+
+    The budget is empty if the test may copy nothing.
+    """
     from xdevice.tensors.transfers.guard import checked_level
 
     budget: dict[str, int] = {}

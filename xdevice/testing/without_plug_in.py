@@ -1,4 +1,4 @@
-"""Testing frameworks without virtual GPUs if they need a plug-in that cannot be compiled here."""
+"""Tests without virtual GPUs, for frameworks whose plug-in cannot be compiled."""
 
 from typing import Any
 
@@ -11,25 +11,26 @@ _refused = pytest.StashKey[dict[str, str]]()
 
 
 def go_without(config: pytest.Config, names: list[str]) -> None:
-    """Test a framework without the virtual GPUs asked for, if its plug-in cannot be compiled."""
+    """Test a framework without virtual GPUs if its plug-in cannot be compiled."""
     if _refused in config.stash:
         return
     refused: dict[str, str] = {}
     if are_asked_for() and provider().cannot_compile():
         for name in names:
-            reason = _why_none(name)
+            reason = _refusal_of(name)
             if reason:
                 refused[name] = reason
                 provider().leave_out(name)
     config.stash[_refused] = refused
-    if refused and len(refused) == len(names):  # child processes do without them, too
+    if refused and len(refused) == len(names):
+        # Child processes get no virtual GPUs, either.
         environment = pytest.MonkeyPatch()
         environment.setenv(ENV, "0")
         config.add_cleanup(environment.undo)
 
 
 def refusal(config: pytest.Config, name: str) -> str | None:
-    """Why the framework is tested without virtual GPUs; ``None`` if it has those asked for."""
+    """Why the framework is tested without virtual GPUs; ``None`` if it has them."""
     return _refusals(config).get(name)
 
 
@@ -38,7 +39,11 @@ def header(config: pytest.Config) -> list[str]:
 
 
 def lines(config: pytest.Config, stats: dict[str, list[Any]]) -> list[str]:
-    """The last lines of a run: frameworks without virtual GPUs, and tests that need a compiler."""
+    """The last lines of a run.
+
+    They name frameworks without virtual GPUs, and count the tests that need a
+    compiler.
+    """
     summary = [
         f"xdevice: {name} was tested without virtual GPUs: {reason}"
         for name, reason in _refusals(config).items()
@@ -48,7 +53,9 @@ def lines(config: pytest.Config, stats: dict[str, list[Any]]) -> list[str]:
         for report in stats.get("skipped", ())
     )
     if number:
-        tests = "1 test was" if number == 1 else f"{number} tests were"
+        tests = f"{number} tests were"
+        if number == 1:
+            tests = "1 test was"
         advice = provider().how_to_compile()
         summary.append(f"xdevice: {tests} skipped without a C++ compiler: {advice}")
     return summary
@@ -58,7 +65,7 @@ def _refusals(config: pytest.Config) -> dict[str, str]:
     return config.stash.get(_refused, {})
 
 
-def _why_none(name: str) -> str | None:
+def _refusal_of(name: str) -> str | None:
     try:
         with using(name):
             count("gpu")
