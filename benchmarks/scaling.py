@@ -171,7 +171,7 @@ def main() -> None:
         return
     if options.barrier is not None:
         counts = [n for n in options.barrier or scaling_barrier.COUNTS if n > 1]
-        most = min(max(counts), scaling_barrier.REAL)
+        most = min(max(counts), scaling_barrier.MAX_REAL_PROCESSES)
         for line in (*scaling_barrier.table(counts), "", *scaling_barrier.faults(most)):
             print(line, flush=True)
         return

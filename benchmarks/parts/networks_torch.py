@@ -12,34 +12,33 @@ if TYPE_CHECKING:
 
 
 class Transformer(nn.Module):
-    """Two layers of width 128 with four heads, over 1000 words."""
+    """Two layers of width 128 with four heads, over a vocabulary of 1000 words."""
 
     def __init__(self) -> None:
         super().__init__()
         layer = nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, batch_first=True)
-        self.embed, self.encoder = (
-            nn.Embedding(1000, 128),
-            nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
-        )
+        self.embed = nn.Embedding(1000, 128)
+        self.encoder = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.head = nn.Linear(128, 10)
 
     def forward(self, words: torch.Tensor) -> torch.Tensor:
-        hidden: torch.Tensor = self.head(self.encoder(self.embed(words)).mean(1))
-        return hidden
+        hidden = self.encoder(self.embed(words))
+        scores: torch.Tensor = self.head(hidden.mean(1))
+        return scores
 
 
 def lenet() -> nn.Module:
-    return nn.Sequential(
-        *(nn.Conv2d(1, 6, 5, padding=2), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)),
-        *(nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()),
-        *(nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
-    )
+    first_block = [nn.Conv2d(1, 6, 5, padding=2), nn.BatchNorm2d(6), nn.ReLU(), nn.MaxPool2d(2)]
+    second_block = [nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()]
+    dense = [nn.Linear(400, 120), nn.ReLU(), nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)]
+    return nn.Sequential(*first_block, *second_block, *dense)
 
 
 def steps(device: torch.device) -> dict[str, Callable[[], None]]:
     """One step of each network on the device, by SGD with momentum."""
     torch.manual_seed(0)
-    images, words = torch.randn(64, 1, 28, 28), torch.randint(0, 1000, (16, 32))
+    images = torch.randn(64, 1, 28, 28)
+    words = torch.randint(0, 1000, (16, 32))
     return {
         "LeNet, batch of 64": _step(lenet(), images, device),
         "transformer, 16 × 32 words": _step(Transformer(), words, device),
@@ -47,16 +46,16 @@ def steps(device: torch.device) -> dict[str, Callable[[], None]]:
 
 
 def _step(model: nn.Module, batch: torch.Tensor, device: torch.device) -> Callable[[], None]:
-    model, batch, target = (
-        model.to(device),
-        batch.to(device),
-        (torch.arange(len(batch)) % 10).to(device),
-    )
+    """A step that trains the model on the batch; its targets are the digits in order."""
+    targets = torch.arange(len(batch)) % 10
+    model = model.to(device)
+    batch = batch.to(device)
+    targets = targets.to(device)
     optimiser = torch.optim.SGD(model.parameters(), 1e-3, momentum=0.9)
 
     def step() -> None:
         optimiser.zero_grad()
-        nn.functional.cross_entropy(model(batch), target).backward()
+        nn.functional.cross_entropy(model(batch), targets).backward()
         optimiser.step()
 
     return step

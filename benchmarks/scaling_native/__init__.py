@@ -1,17 +1,23 @@
-"""The frameworks' own ways to train on several devices, and in several processes, for `scaling.py`.
+"""The frameworks' own data-parallel training, for `scaling.py`.
 
-Each file here is one framework's, and knows nothing of xdevice. It offers
+Each file has the code of one framework, on several devices and in several
+processes. It trains without xdevice, and contains
 
-- ``loss(params, images, labels)``: the lesson's network and mean loss in the framework's own words;
-- ``alone(task)``: to train it on one device of one process;
-- ``processes(task)``: the same in every process, the gradients averaged over all of them;
-- ``devices(task)``: one process, its rows shared out over two devices, where the framework has a way to do that on
-  a CPU; else ``NO_DEVICES`` says why not;
-- ``compiled(function)``: what whoever trains with ``data_parallel`` compiles first; mostly nothing;
-- ``VIRTUAL``: whether the two devices are virtual GPUs; else they are the CPU twice;
-- ``THREADS``: whether gradients may be computed in two threads.
+- ``loss(params, images, labels)``: the lesson's network and mean loss, in the
+  framework's own functions;
+- ``alone(task)``: the training on one device of one process;
+- ``processes(task)``: the training in every process, with the gradients
+  averaged over all of them;
+- ``devices(task)``: the training in one process, whose rows are split over two
+  devices; ``NO_DEVICES`` is the reason if the framework cannot do that on a
+  CPU;
+- ``compiled(function)``: the function as a user of ``data_parallel`` would
+  compile it; most frameworks return it as it is;
+- ``VIRTUAL``: whether the two devices are virtual GPUs; otherwise they are the
+  CPU twice;
+- ``THREADS``: whether two threads may compute gradients at the same time.
 
-The last three return a `Training`.
+``alone``, ``processes`` and ``devices`` return a `Training`.
 """
 
 from __future__ import annotations
@@ -21,7 +27,11 @@ from typing import Any, NamedTuple
 
 
 class Task(NamedTuple):
-    """What all begin with, as NumPy arrays: the lesson's parameters by name, and one batch of this process's own."""
+    """What every contender starts with, as NumPy arrays.
+
+    The parameters are the lesson's, by name. The images and labels are the
+    batch of this process.
+    """
 
     params: dict[str, Any]
     images: Any
@@ -30,13 +40,15 @@ class Task(NamedTuple):
 
 
 class Training(NamedTuple):
-    """A training that goes on: one step more, the end of all that was queued, and where it has come to."""
+    """A training in progress."""
 
     step: Callable[[], None]
+    """Takes one more step; the framework may only queue it."""
     wait: Callable[[], None]
+    """Returns when all queued steps have ended."""
     parameters: Callable[[], dict[str, Any]]
-    """As NumPy arrays, by the lesson's names."""
+    """Returns the parameters as NumPy arrays, by the lesson's names."""
 
 
-def nothing() -> None:
-    """What there is to wait for where calls come back when they are done."""
+def no_wait() -> None:
+    """The ``wait`` of frameworks whose steps have ended when they return."""

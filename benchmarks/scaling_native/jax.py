@@ -33,9 +33,9 @@ def compiled(function: Any) -> Any:
     return jax.jit(function)
 
 
-def _sharded(found: list[Any]) -> tuple[NamedSharding, NamedSharding]:
-    """How the rows lie on these devices, and how the parameters do."""
-    mesh = Mesh(np.array(found), ("rows",))
+def _sharded(devices: list[Any]) -> tuple[NamedSharding, NamedSharding]:
+    """The shardings of the rows and of the parameters over these devices."""
+    mesh = Mesh(np.array(devices), ("rows",))
     return NamedSharding(mesh, PartitionSpec("rows")), NamedSharding(mesh, PartitionSpec())
 
 

@@ -29,14 +29,15 @@ def devices(task: Task) -> Training:
 
 
 class _Named(mx.kv.KVStore):
-    """A second owner of the store that is there: a process can have one that is distributed.
+    """Another handle of xdevice's store: a process can have one distributed store.
 
-    Its keys are words, and the Trainer's are numbers, which one store does not
-    take both. Its servers know no optimizer, so the workers do the step.
+    The store's keys are strings, and it does not accept numbers beside them,
+    which the Trainer uses. The servers have no optimizer, so the workers take
+    the step.
     """
 
     def __del__(self) -> None:
-        pass  # the store is the first owner's
+        pass  # the first handle frees the store
 
     def broadcast(self, key: int, value: Any, out: Any, priority: int = 0) -> None:
         super().broadcast(f"native {key}", value, out, priority)
@@ -50,32 +51,37 @@ def compiled(function: Any) -> Any:
 
 
 def _training(contexts: list[Any], store: Any, task: Task) -> Training:
-    own = {name: _parameter(name, values, contexts) for name, values in task.params.items()}
-    by_name = list(own.values())
+    parameters = {name: _parameter(name, values, contexts) for name, values in task.params.items()}
     trainer = gluon.Trainer(
-        by_name, "sgd", {"learning_rate": task.rate}, kvstore=store, update_on_kvstore=False
+        list(parameters.values()),
+        "sgd",
+        {"learning_rate": task.rate},
+        kvstore=store,
+        update_on_kvstore=False,
     )
     if isinstance(store, mx.kv.KVStore):
-        # else the first step asks for the weights and sends gradients to the
-        # same keys at once, and now and then a process gets the gradients' sum
-        # for its weights (MXNet 1.9.1)
+        # Otherwise the first step requests the weights and sends gradients
+        # under the same keys at the same time, and some processes get the sum
+        # of the gradients as their weights (MXNet 1.9.1).
         trainer._init_kvstore()
         trainer._init_params()
         mx.nd.waitall()
-    parts = len(contexts) * (store.num_workers if isinstance(store, mx.kv.KVStore) else 1)
+        parts = len(contexts) * store.num_workers
+    else:
+        parts = len(contexts)
     host = np.array(task.images, ctx=mx.cpu(0)), np.array(task.labels, ctx=mx.cpu(0))
 
     def step() -> None:
         shards = [_split_and_load(array, contexts) for array in host]
         with autograd.record():
-            losses = [loss(_on(x.ctx, own), x, y) for x, y in zip(*shards, strict=True)]
+            losses = [loss(_on(x.ctx, parameters), x, y) for x, y in zip(*shards, strict=True)]
         autograd.backward(losses)
-        trainer.step(parts)  # which adds up the means of all
+        trainer.step(parts)  # divides the sum of the parts' mean gradients
 
     return Training(
         step,
         mx.nd.waitall,
-        lambda: {name: p.data(contexts[0]).asnumpy() for name, p in own.items()},
+        lambda: {name: p.data(contexts[0]).asnumpy() for name, p in parameters.items()},
     )
 
 
@@ -93,8 +99,9 @@ def _parameter(name: str, values: Any, contexts: list[Any]) -> Any:
     return parameter
 
 
-def _on(ctx: Any, own: dict[str, Any]) -> dict[str, Any]:
-    return {name: parameter.data(ctx) for name, parameter in own.items()}
+def _on(context: Any, parameters: dict[str, Any]) -> dict[str, Any]:
+    """The parameters' arrays on one of their devices."""
+    return {name: parameter.data(context) for name, parameter in parameters.items()}
 
 
 def loss(p: dict[str, Any], x: Any, labels: Any) -> Any:

@@ -9,7 +9,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from scaling_native import Task, Training, nothing
+from scaling_native import Task, Training, no_wait
 
 VIRTUAL = False
 THREADS = False
@@ -66,4 +66,4 @@ def _training(net: Any, wrapped: Any, task: Task) -> Training:
         optimizer.step()
         optimizer.clear_grad()
 
-    return Training(step, nothing, lambda: {name: p.numpy() for name, p in net.named_parameters()})
+    return Training(step, no_wait, lambda: {name: p.numpy() for name, p in net.named_parameters()})

@@ -1,4 +1,4 @@
-"""TensorFlow: `MultiWorkerMirroredStrategy`, and `MirroredStrategy` for the devices of one process."""
+"""TensorFlow: `MultiWorkerMirroredStrategy`; on devices, `MirroredStrategy`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.python.distribute.collective_all_reduce_strategy import CollectiveAllReduceExtended
 
-from scaling_native import Task, Training, nothing
+from scaling_native import Task, Training, no_wait
 from xdevice import distributed
 
 VIRTUAL = True
@@ -26,13 +26,16 @@ def processes(task: Task) -> Training:
     workers = tf.train.ClusterSpec(
         {"worker": [f"{host}:{port + 2 + each}" for each in range(size)]}
     )
-    # its checks of health, every 30 s, have a process wait for its peers when it ends
+    # With the checks of health, which run every 30 s, a process that ends waits
+    # for its peers.
     CollectiveAllReduceExtended._enable_check_health = False
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         workers, task_type="worker", task_id=rank, rpc_layer="grpc"
     )
     strategy = tf.distribute.MultiWorkerMirroredStrategy(resolver)
-    distributed.barrier()  # it makes the server's state anew: what a faster process had asked it before is lost
+    # The strategy resets the state of this process's server, and requests that a
+    # faster process had sent before would be lost.
+    distributed.barrier()
     return _training(strategy, task, once=True)
 
 
@@ -72,7 +75,7 @@ def _training(strategy: Any, task: Task, once: bool) -> Training:
         local = strategy.experimental_local_results
         return {name: local(variable)[0].numpy() for name, variable in weights.items()}
 
-    return Training(step, nothing, parameters)
+    return Training(step, no_wait, parameters)
 
 
 def _distributed(strategy: Any, task: Task, parts: int) -> list[Any]:

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from scaling_native import Task, Training, nothing
+from scaling_native import Task, Training, no_wait
 
 VIRTUAL = False
 THREADS = True
@@ -57,5 +57,5 @@ def _training(net: nn.Module, wrapped: nn.Module, task: Task) -> Training:
         optimizer.step()
 
     return Training(
-        step, nothing, lambda: {name: p.detach().numpy() for name, p in net.named_parameters()}
+        step, no_wait, lambda: {name: p.detach().numpy() for name, p in net.named_parameters()}
     )
