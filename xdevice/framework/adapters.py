@@ -50,9 +50,10 @@ _backends: dict[str, Backend] = {}  # by name, in order of preference
 class Backend(str, contract.Capabilities):
     """A framework's import name, with the capabilities of its adapter as attributes.
 
-    It is a string, so it prints and compares as the name. ``framework`` is the
-    native module, which the adapter imports. A capability is loaded, and kept
-    as an attribute, when it is first used.
+    `xdevice.contract.Capabilities` declares them. A backend is a string, so it
+    prints and compares as the name. ``framework`` is the native module, which
+    the adapter imports. A capability is loaded, and kept as an attribute, when
+    it is first used.
 
     Examples
     --------

@@ -25,8 +25,8 @@ _COMPANION = "numpy"  # every framework imports it, so its import is not a user'
 _process_choice: Backend | None = None
 _guess: Backend | None = None
 _contextual: ContextVar[tuple[using, ...]] = ContextVar("xdevice.using", default=())
-# Whether `using` was ever entered: a compiler that traces cannot read a
-# ContextVar.
+# Whether `using` was ever entered. A compiler that traces cannot read a
+# ContextVar, and need not as long as this is false.
 _in_context = False
 
 
@@ -122,7 +122,10 @@ def backend(name: str | None = None) -> Backend:
 
 
 def decided() -> Backend | None:
-    """The framework that was chosen or guessed, or the only one imported; else ``None``."""
+    """The framework that was chosen or guessed, or the only one imported; else ``None``.
+
+    Unlike `backend`, it makes no guess that is kept.
+    """
     return _chosen() or _guess or _only_one_imported()
 
 

@@ -126,7 +126,7 @@ def as_device(obj: DeviceLike) -> Device:
     if type(obj) is Device:
         return obj
     if isinstance(obj, TracedDevice):
-        obj.unknown()
+        obj.unknown()  # always raises an error
     device: Device | None
     if isinstance(obj, str):
         device = parse(obj)
@@ -350,12 +350,13 @@ class TracedDevice(Device):
         return repr(self)
 
     def unknown(self, *_: object, **__: object) -> NoReturn:
+        """Raise the error of every method but ``repr``."""
         cure = "pass it on as device=, or ask outside jax.jit, jax.vmap and tf.function"
         raise UnknownPlacementError(
             f"the device of a traced tensor is known when the compiled function runs; {cure}"
         )
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown  # all raise
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown
     __enter__ = __reduce__ = unknown
     kind: Any = property(unknown)
     index: Any = property(unknown)

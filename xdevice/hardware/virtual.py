@@ -1,6 +1,9 @@
 """The door to virtual GPUs, which the package `xdevice.virtual` provides by an entry point.
 
-The core only knows which frameworks have virtual GPUs, and how many.
+To the core, a virtual GPU is a device of the kind ``gpu``, of a framework in
+`virtual_counts`. The adapter counts it, and moves tensors to it, as it does
+with a real one. The functions of `Provider` make virtual GPUs, and serve the
+command line, `properties`, copies that take time, and errors.
 """
 
 from __future__ import annotations
@@ -182,7 +185,10 @@ def is_virtual(owner: Backend, device: Device) -> bool:
 
 
 def why_none(owner: Backend) -> str:
-    """Why the framework has no virtual GPUs although they are requested; else empty."""
+    """Why the framework has no virtual GPUs although they are requested; else empty.
+
+    A request imports the provider, so without it there is none.
+    """
     return "" if _provider is None else _provider.why_none(owner)
 
 

@@ -38,6 +38,7 @@ _slots: dict[type, dict[str, MemberDescriptorType]] = {}  # by class
 
 
 def _in_brackets(self: object, key: Key) -> str:
+    """The method `path_of` of containers whose keys are written in brackets."""
     if isinstance(key, int):
         # Python refuses the repr of very long integers
         return f"[{shortened(key)}]"
@@ -45,7 +46,12 @@ def _in_brackets(self: object, key: Key) -> str:
 
 
 class Container:
-    """How objects of one class are opened and rebuilt; here, of a class without items."""
+    """How objects of one class are opened and rebuilt; here, of a class without items.
+
+    The parts are the items and then the attributes. Callers use `parts`,
+    `paths`, `static_parts`, `outline` and `rebuild`. A subclass says what the
+    items are: it overrides `items`, `keys`, `path_of` and `with_items`.
+    """
 
     def __init__(self, cls: type, base: Any = object) -> None:
         self._base = base  # Python's own class
@@ -64,7 +70,10 @@ class Container:
         return paths
 
     def outline(self, node: Node) -> object:
-        """A value that is equal for containers whose parts correspond to one another."""
+        """A value that is equal for containers whose parts correspond to one another.
+
+        Functions of several trees compare it, such as those of gradients.
+        """
         return self.keys(node), tuple(self.attributes(node))
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
@@ -90,6 +99,7 @@ class Container:
         return ()
 
     def path_of(self, key: Key) -> str:
+        """The path of an item within the container."""
         return str(key)
 
     def static_parts(self, node: Node) -> Parts:
@@ -97,7 +107,7 @@ class Container:
         return []
 
     def with_items(self, node: Node, items: Parts) -> Node:
-        """A new container of the same class with these items."""
+        """A new container of the same class with these items; here there are none."""
         return new_without_attributes(node)
 
     def with_items_and_attributes(self, node: Node, items: Parts, attributes: Attributes) -> Node:

@@ -40,7 +40,9 @@ T = TypeVar("T")
 Tree: TypeAlias = Any
 """A leaf, or nested containers of leaves."""
 
-_MAX_DEPTH = 5000  # containers within containers: a deeper tree contains itself
+# Containers within containers. A tree that contains itself has no end; a deeper
+# one is treated like it.
+_MAX_DEPTH = 5000
 
 
 # A container in a tree: what opens it, the container itself, and its parts. A
@@ -80,12 +82,18 @@ class Flat:
                 raise at_path(error, path) from error.__cause__
 
     def _walk(self, skip: frozenset[str]) -> list[tuple[int, Container, Node]]:
-        """Find all nodes. The result is the containers with static parts, and their numbers."""
+        """Find all nodes, a container before its parts.
+
+        The result is the containers with static parts, and their numbers. It is
+        a loop over a stack, since Python limits the depth of recursion.
+        """
         leaves, nodes = self.leaves, self._nodes
         with_static_parts: list[tuple[int, Container, Node]] = []
-        # one iterator for each container on the way down to the current node
+        # one iterator over parts for each container from the root to the current
+        # node, and the root's own
         stack = [iter((self.tree,))]
-        # the names of the same nodes, only if some are to be skipped
+        # iterators over the names of the same parts, only if some are to be
+        # skipped; the root has none
         names_stack: list[Iterator[_SkipNames | tuple[()]]] = [iter([()])]
         while stack:
             for node in stack[-1]:
@@ -110,8 +118,8 @@ class Flat:
                 if skip:
                     parent_path = names[0] if names else ""
                     names_stack.append(_names_of_parts(container.paths(node), parent_path))
-                break  # the parts are next
-            else:  # the innermost container has no more parts
+                break  # the loop continues with the parts of this container
+            else:  # without a break: the innermost container has no more parts
                 stack.pop()
                 if skip:
                     names_stack.pop()
@@ -200,8 +208,9 @@ class Flat:
         containers that cannot be rebuilt.
         """
         new_leaves = list(leaves)
-        # From the last node to the first: the rebuilt nodes whose container
-        # comes later.
+        # The nodes are rebuilt from the last to the first, so that the parts of a
+        # container are new before it is rebuilt. These are the new nodes whose
+        # container is not rebuilt yet; its first part is the last of them.
         new_nodes: list[Node] = []
         # A container that appears twice stays shared: its new parts and the
         # new container, by id.
@@ -230,7 +239,7 @@ class Flat:
         return new_nodes[0]
 
 
-flatten = Flat
+flatten = Flat  # as a verb, for calls: ``flatten(tree)``
 
 
 def _too_deep(tree: Tree) -> ArgumentError:
