@@ -40,6 +40,12 @@ class Program:
             return self.words
         return [python, *flags, *self.words]
 
+    def search_path(self, python: str) -> dict[str, str]:
+        """The PATH with which a command starts the same Python; nothing for a Python program."""
+        if not self.is_command:
+            return {}
+        return {"PATH": search_path(python)}
+
     @property
     def only_starts_others(self) -> bool:
         return self.is_command or Path(self.title).name in _LAUNCHERS
