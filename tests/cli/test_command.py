@@ -90,6 +90,13 @@ def test_help_and_version_load_little():
     assert run("-c", code, start=[sys.executable]).stdout.splitlines()[-1] == "[]"
 
 
+def test_a_single_run_needs_neither_rich_nor_psutil():
+    code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None; from xdevice.cli import main; "
+    code += "main(['run', '--virtual-gpus', '2', '--stand-in', '-c', 'print(1)'])"
+    done = run("-c", code, start=[sys.executable])
+    assert done.stdout == "1\n", done.stderr
+
+
 @pytest.mark.parametrize("package", ["rich", "psutil"])
 def test_missing_packages_are_named(package):
     code = f"import sys; sys.modules[{package!r}] = None; from xdevice.cli import main; sys.exit(main(['info']))"
