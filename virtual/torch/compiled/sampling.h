@@ -158,38 +158,36 @@ inline Tensor& rrelu_(Tensor& x, Tensor& noise, const Scalar& lower, const Scala
 
 // ---- permutations: indices sorted by random keys of as few bits as make equal keys unlikely ----
 
-// The indices from 0 to n - 1, stably sorted by these bits of their keys; the keys are sorted, too.
 template <class Key>
-std::vector<int64_t> sort_by_bits(std::vector<Key>& keys, int bits) {
-  constexpr int DIGIT = 11;
-  const size_t n = keys.size();
-  std::vector<int64_t> order(n), other_order(n);
-  std::vector<Key> other_keys(n);
-  for (size_t i = 0; i < n; ++i) order[i] = i;
+struct Item {
+  Key key;
+  uint32_t index;
+};
+
+// Sorts the items stably by these bits of their keys.
+template <class Key>
+void sort_by_bits(std::vector<Item<Key>>& items, int bits) {
+  constexpr int DIGIT = 8;  // few enough buckets for the processor's caches
+  std::vector<Item<Key>> sorted(items.size());
   for (int shift = 0; shift < bits; shift += DIGIT) {
-    const int width = std::min(DIGIT, bits - shift);
-    auto digit = [&](Key key) { return size_t(key >> shift) & ((size_t(1) << width) - 1); };
+    const Key mask = (Key(1) << std::min(DIGIT, bits - shift)) - 1;
     std::array<size_t, (1 << DIGIT) + 1> begins{};
-    for (Key key : keys) ++begins[digit(key) + 1];
-    for (size_t d = 1; d < begins.size(); ++d) begins[d] += begins[d - 1];
-    for (size_t i = 0; i < n; ++i) {
-      const size_t to = begins[digit(keys[i])]++;
-      other_keys[to] = keys[i], other_order[to] = order[i];
-    }
-    keys.swap(other_keys), order.swap(other_order);
+    for (const auto& item : items) ++begins[size_t(item.key >> shift & mask) + 1];
+    for (size_t digit = 1; digit < begins.size(); ++digit) begins[digit] += begins[digit - 1];
+    for (const auto& item : items) sorted[begins[size_t(item.key >> shift & mask)]++] = item;
+    items.swap(sorted);
   }
-  return order;
 }
 
-// Indices with equal keys are still in order: one thread shuffles each run of them.
+// Items with equal keys are still in the order of their indices: one thread shuffles each run of them.
 template <class Key>
-void shuffle_equal(const std::vector<Key>& keys, Key mask, std::vector<int64_t>& order, const Start& begin) {
-  Words words;
-  for (size_t first = 0, end; first + 1 < keys.size(); first = end) {
-    for (end = first + 1; end < keys.size() && (keys[end] & mask) == (keys[first] & mask);) ++end;
+void shuffle_equal(std::vector<Item<Key>>& items, Key mask, const Start& begin) {
+  for (size_t first = 0, end; first + 1 < items.size(); first = end) {
+    for (end = first + 1; end < items.size() && !((items[end].key ^ items[first].key) & mask);) ++end;
+    std::array<uint32_t, 4> words;
     for (size_t i = end - first - 1, drawn = 0; i > 0; --i, ++drawn) {
-      if (drawn % 4 == 0) begin.draw(drawn / 4, first, words);
-      std::swap(order[first + i], order[first + words.of[drawn % 4][0] % (i + 1)]);
+      if (drawn % 4 == 0) words = philox::draw_one(begin.seed, (begin.offset + drawn) / WORDS, first);
+      std::swap(items[first + i].index, items[first + words[drawn % 4] % (i + 1)].index);
     }
   }
 }
@@ -202,17 +200,17 @@ void permute(int64_t n, int bits, const MaybeGenerator& generator, Tensor& resul
   constexpr uint64_t RANGE = std::numeric_limits<Key>::max();
   constexpr auto LOWEST = std::numeric_limits<Signed>::min();
   const Key sign = bits == WIDEST ? Key(LOWEST) : 0;  // keys with all their bits are sorted as signed numbers
-  std::vector<Key> keys(n);
+  std::vector<Item<Key>> items(n);
   draw(n, start(generator, result.device(), increment_for(n, LongIntegers::NUMBERS)), LongIntegers(),
        [&](int64_t element, const uint64_t* numbers, int64_t count) {
-         for (int64_t k = 0; k < count; ++k) keys[element + k] = Key(numbers[k] % RANGE + int64_t(LOWEST)) ^ sign;
+         for (int64_t k = 0; k < count; ++k)
+           items[element + k] = {Key(Key(numbers[k] % RANGE + int64_t(LOWEST)) ^ sign), uint32_t(element + k)};
        });
-  auto order = sort_by_bits(keys, bits);
-  const Key mask = bits == WIDEST ? ~Key(0) : (Key(1) << bits) - 1;
-  shuffle_equal(keys, mask, order, start(generator, result.device(), n));
+  sort_by_bits(items, bits);
+  shuffle_equal(items, bits == WIDEST ? ~Key(0) : (Key(1) << bits) - 1, start(generator, result.device(), n));
   AT_DISPATCH_ALL_TYPES_AND2(kHalf, kBFloat16, result.scalar_type(), "randperm_out_cuda", [&] {
     auto* out = result.mutable_data_ptr<scalar_t>();
-    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<scalar_t>(order[i]);
+    for (int64_t i = 0; i < n; ++i) out[i] = static_cast<scalar_t>(items[i].index);
   });
 }
 
