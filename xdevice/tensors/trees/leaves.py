@@ -108,7 +108,7 @@ def is_data_leaf(leaf: Leaf, ownership: LeafOwnership) -> bool:
 
     `NotATensorError` if an array of objects holds a tensor.
     """
-    if not isinstance(ownership, Ownership) or not _is_data(leaf, ownership):
+    if not isinstance(ownership, Ownership) or not _is_data_tensor(leaf, ownership):
         return False
     _check_nothing_inside(leaf)
     return True
@@ -308,7 +308,7 @@ def tensors_in(root: object) -> Iterator[TensorInside]:
             queue.extend(_objects_in(node, path))
         elif _is_object_array(node):
             queue.extend((f"{path}.flat[{i}]", item) for i, item in enumerate(node.flat))
-        elif not _is_data(node, ownership):
+        elif not _is_data_tensor(node, ownership):
             yield TensorInside(path, node, ownership)
 
 
@@ -328,8 +328,11 @@ def _is_object_array(node: Leaf) -> bool:
     return has_objects and hasattr(node, "flat")  # NumPy's arrays have it
 
 
-def _is_data(node: Leaf, ownership: Ownership) -> bool:
-    """Whether it is a tensor that is plain data in a tree: a scalar, text, dates."""
+def _is_data_tensor(node: Leaf, ownership: Ownership) -> bool:
+    """Whether it is a tensor that is plain data in a tree.
+
+    The adapter decides: NumPy's scalars, and arrays of text, dates and objects.
+    """
     if not ownership.is_tensor or type(node) not in sometimes_data:
         return False
     return ownership.backend.data.is_data(node)
