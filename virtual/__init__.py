@@ -157,7 +157,7 @@ def _enable(owner: Backend) -> None:
             f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr
         )
     virtual_counts[owner] = number
-    owner.native_devices.clear()  # other objects stand for the devices from now on
+    owner.forget_devices()
     name_virtual()  # the request may have come from the environment
     if copy_bus is not None:
         bus.attach(owner, copy_bus)

@@ -1,7 +1,7 @@
 """Where MXNet's arrays, parameters and symbols are, and moving them."""
 
 import copy as copying
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -54,12 +54,21 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     if isinstance(tensor, Parameter):
         reset(tensor, context)
         return tensor
+    return _copied(tensor, context)
+
+
+def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[NDArray], NDArray] | None:
+    if not issubclass(cls, NDArray):
+        return None
+    context = native(device)
+    return lambda array: _copied(array, context)
+
+
+def _copied(array: NDArray, context: mx.Context) -> NDArray:
+    """A copy in that context. MXNet's arrays are futures: nothing waits until a value is needed."""
     # without NumPy's shapes, MXNet treats the shapes of scalars and empty arrays as unknown
     with mx.util.np_shape(True):
-        moved = tensor.copyto(context)
-    if not non_blocking or device.kind != "gpu":
-        moved.wait_to_read()
-    return moved
+        return array.copyto(context)
 
 
 def reset(parameter: Parameter, context: mx.Context) -> None:

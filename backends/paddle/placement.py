@@ -1,5 +1,6 @@
 """Where PaddlePaddle's tensors are, and moving them."""
 
+from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -71,6 +72,20 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     if tensor.stop_gradient:
         return dense(tensor)._copy_to(native(device), wait)
     return _Move.apply(dense(tensor), native(device), wait)
+
+
+def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[Tensor], Tensor] | None:
+    if not issubclass(cls, _Tensor):
+        return None
+    names.require("moves between devices")
+    place, wait = native(device), device.kind == "cpu" or not non_blocking
+
+    def moved(tensor: Tensor) -> Tensor:
+        if tensor.stop_gradient and tensor.is_dense():
+            return tensor._copy_to(place, wait)
+        return move(tensor, device, non_blocking)
+
+    return moved
 
 
 def copy(tensor: Tensor) -> Tensor:

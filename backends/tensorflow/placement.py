@@ -26,6 +26,10 @@ _Variable: Any = names.optional(f"{_home}:ResourceVariable")
 _AnyVariable: Any = names.optional(f"{_home}:BaseResourceVariable", otherwise=tf.Variable)
 # records an operation on the gradient tape
 _record: Any = names.value("tensorflow.python.eager.record:record_operation")
+# whether a gradient tape may be open
+_may_record: Any = names.optional(
+    "tensorflow.python.eager.record:could_possibly_record", otherwise=lambda: True
+)
 _HOW_TO_DENSIFY: dict[type, str] = {
     tf.RaggedTensor: "a RaggedTensor; fill it up first with x.to_tensor()",
     tf.SparseTensor: "a SparseTensor; fill it up first with tf.sparse.to_dense(x)",
@@ -45,6 +49,7 @@ _ROLES: dict[Role, Any] = {
         tf.config.PhysicalDevice,
     ),
 }
+_HANDLES = (tf.resource, tf.variant)  # the values are behind the tensor
 _device_by_name: dict[str, Device] = {}  # by the name that tensors give it
 
 
@@ -86,6 +91,23 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     return _with_variable(
         tensor, lambda variable: new_variable(variable, value_apart(variable, device), device)
     )
+
+
+def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[Tensor], Tensor] | None:
+    """For eager tensors, while no gradient tape is open: a tape needs to know of the move."""
+    if cls is not Eager:
+        return None
+    name = native(device)
+
+    def moved(tensor: Tensor) -> Tensor:
+        if _may_record() or tensor.dtype in _HANDLES or not tf.executing_eagerly():
+            return move(tensor, device, non_blocking)
+        if not _on_host(tensor.backing_device, name):
+            return tensor._copy(None, name.removeprefix("/"))
+        with tf.device(name):
+            return tf.raw_ops.DeepCopy(x=tensor)
+
+    return moved
 
 
 def copy(tensor: Tensor) -> Tensor:
@@ -237,7 +259,7 @@ def described(tensor: Tensor) -> str:
 
 def check_values(tensor: Tensor) -> None:
     """Raise an error for a handle: the variable, table or dataset behind it would stay where it is."""
-    if tensor.dtype in (tf.resource, tf.variant):
+    if tensor.dtype in _HANDLES:
         hint = "cannot be copied; pass the variable or the tensors behind it, or name it in skip="
         raise NotSupportedError(
             f"a tensorflow tensor of dtype {tensor.dtype.name} is a handle and {hint}"

@@ -1,5 +1,6 @@
 """Where PyTorch's tensors are, and moving them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -70,13 +71,26 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
         raise NotSupportedError(
             "a tensor on meta:0 has a shape and no values to move; make it on a real device"
         )
-    # a non-blocking copy to the host returns before the values have arrived
     try:
-        return tensor.to(native(device), non_blocking=non_blocking and device.kind != "cpu")
+        return _mover(device, non_blocking)(tensor)
     except NotImplementedError as error:  # quantised, nested, or packed for oneDNN
         raise NotSupportedError(
             f"torch cannot move such a tensor to {device}: {str(error).splitlines()[0]}"
         ) from error
+
+
+def mover(
+    cls: type, device: Device, non_blocking: bool
+) -> Callable[[torch.Tensor], torch.Tensor] | None:
+    return _mover(device, non_blocking) if issubclass(cls, torch.Tensor) else None
+
+
+def _mover(device: Device, non_blocking: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    native_device = native(device)
+    # a non-blocking copy to the host returns before the values have arrived
+    if non_blocking and device.kind != "cpu":
+        return lambda tensor: tensor.to(native_device, non_blocking=True)
+    return lambda tensor: tensor.to(native_device)
 
 
 def copy(tensor: Any) -> Any:

@@ -29,6 +29,7 @@ class Capabilities:
 
     hardware: Hardware
     placement: Placement
+    moving: Moving
     trees: Trees
     data: Data
     models: Models
@@ -76,6 +77,7 @@ PREPARING = frozenset(
 """Capabilities whose loading does not count as a framework's first use: `Preparation`."""
 
 MODULES = {
+    "moving": "placement",
     "trees": "models",
     "data": "placement",
     "sharing": "exchange",

@@ -33,6 +33,7 @@ __all__ = [
     "Linalg",
     "Maths",
     "Models",
+    "Moving",
     "NodeParts",
     "Packing",
     "Placement",
@@ -111,6 +112,18 @@ class Placement(Protocol):
         """The tensor in memory of its own, on the same device.
 
         Gradients flow through.
+        """
+
+
+class Moving(Protocol):
+    """A shorter way to move tensors: what depends on their class alone is decided once."""
+
+    def mover(
+        self, cls: type, device: Device, non_blocking: bool
+    ) -> Callable[[Tensor], Tensor] | None:
+        """What does as `move` does for tensors of exactly this class; ``None``: use `move`.
+
+        It may raise any error. xdevice then calls `move`, which raises an error that explains.
         """
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeAlias
 
 from xdevice import contract
 from xdevice.compilers import constant
-from xdevice.contract import NativeDevice
+from xdevice.contract import NativeDevice, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     BackendNotInstalledError,
@@ -44,6 +45,9 @@ _NOUNS = {
     "allocation": "memory of GPUs to share",
 }
 
+Mover: TypeAlias = Callable[[Tensor], Tensor]
+"""A function that moves a tensor to one device."""
+
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 
 
@@ -66,11 +70,13 @@ class Backend(str, contract.Capabilities):
 
     module: str
     native_devices: dict[Device, NativeDevice]  # of devices that are known to exist
+    movers: dict[tuple[type, Device, bool], Mover]  # by class, device and ``non_blocking``
 
     def __new__(cls, name: str, module: str) -> Backend:
         backend = super().__new__(cls, name)
         backend.module = module
         backend.native_devices = {}
+        backend.movers = {}
         return backend
 
     @property
@@ -111,9 +117,14 @@ class Backend(str, contract.Capabilities):
 
     def unload(self) -> None:
         """Forget the capabilities and native devices, which are prepared again when next used."""
-        self.native_devices.clear()
+        self.forget_devices()
         for name in contract.CAPABILITIES:
             self.__dict__.pop(name, None)
+
+    def forget_devices(self) -> None:
+        """Forget the native devices: others stand for the devices from now on."""
+        self.native_devices.clear()
+        self.movers.clear()
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return find, (str(self),)

@@ -14,14 +14,12 @@ from xdevice.errors import (
     MixedDeviceError,
     NotATensorError,
     TracedTensorError,
+    TransferError,
     XDeviceError,
     shortened,
 )
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import (
-    ATOMS,
-    leaf_locator_of,
-    leaf_locators,
     locators,
     owned_by,
     ownership_of,
@@ -29,6 +27,7 @@ from xdevice.framework.ownership import (
     tensor_owner,
 )
 from xdevice.hardware.devices import TRACED, TracedDevice, as_device, is_device
+from xdevice.tensors.plain import PLAIN_CONTAINERS, move_tensor, move_tensors, plain_tree, rebuilt
 from xdevice.typing import DeviceLike
 
 __all__ = [
@@ -44,12 +43,9 @@ T = TypeVar("T")
 TensorOrTree: TypeAlias = Any
 """A tensor, parameter or model of any framework, or nested containers of these."""
 
-_PLAIN_CONTAINERS = frozenset({dict, list, tuple})
-
-# The adapter's `device_of` for a type. The methods are bound here, since Python does not speed up
+# The adapter's `device_of` for a type. The method is bound here, since Python does not speed up
 # calls of a method of an imported name.
 _locator_of = locators.get
-_leaf_locator_of = leaf_locators.get
 
 
 def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
@@ -123,11 +119,11 @@ def devices_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> frozenset[De
         )
     if not skip:
         try:
-            plain_devices = _devices_in_plain_tree(obj)
+            _, _, devices = plain_tree(obj)
         except XDeviceError:
-            plain_devices = None  # a tensor is on several devices, or on an unknown one
-        if plain_devices:
-            return frozenset(plain_devices)
+            devices = []  # a tensor is on several devices, or on an unknown one
+        if devices:
+            return frozenset(devices)
     return frozenset(_tree_module().devices_in(obj, skip))
 
 
@@ -234,16 +230,22 @@ def to_device(
     if isinstance(device, TracedDevice) and not copy:
         return obj  # the compiler moves it to the device of the traced tensor with which it is used
     target = device if type(device) is Device else _as_target(device, obj)
-    locate = _locator_of(type(obj))
     if copy is None and not skip:
+        locate = _locator_of(type(obj))
         try:
             if locate is not None:
                 if locate(obj) is target:
                     return obj
-            elif _devices_in_plain_tree(obj, target) is not None:
-                return obj
-        except XDeviceError:
-            pass  # on several devices, or an unknown one: `Move` moves it, or names the path
+                return move_tensor(obj, target, non_blocking)
+            containers, elsewhere, _ = plain_tree(obj, target)
+            if containers:
+                if not elsewhere:
+                    return obj
+                return rebuilt(obj, containers, move_tensors(elsewhere, target, non_blocking))
+        except TransferError:
+            raise
+        except Exception:
+            pass  # `Move` finds the cause and the path; or it moves what is on several devices
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     from xdevice.tensors.moving import Move  # most calls have nothing to move
@@ -308,47 +310,11 @@ def _as_target(device: DeviceLike, obj: Any) -> Device:
         if not is_device(obj):
             raise
         cls = type(device)
-        if cls in _PLAIN_CONTAINERS or ownership_of(cls) is not None:
+        if cls in PLAIN_CONTAINERS or ownership_of(cls) is not None:
             raise ArgumentTypeError(
                 "to_device was given the device first; write to_device(x, device)"
             ) from None
         raise
-
-
-def _devices_in_plain_tree(tree: Any, target: Device | None = None) -> set[Device] | None:
-    """The devices of all tensors in nested dicts, lists and tuples.
-
-    The result is ``None`` if the tree contains anything that takes more work to examine. With a
-    ``target``, it is also ``None`` if a tensor is on another device, else the empty set.
-    """
-    if type(tree) not in _PLAIN_CONTAINERS:
-        return None
-    nodes: list[Any] = [tree]
-    containers: set[int] = set()
-    devices: set[Device] = set()
-    last_device = target
-    for node in nodes:  # the list grows during the loop
-        cls = type(node)
-        locate = _leaf_locator_of(cls)
-        if locate is None and cls not in _PLAIN_CONTAINERS and cls not in ATOMS:
-            locate = leaf_locator_of(cls)  # the first object of its type
-            if locate is None:
-                return None
-        if locate is not None:
-            device = locate(node)
-            if device is not last_device:
-                if target is not None:
-                    return None
-                devices.add(device)
-                last_device = device
-        elif cls in _PLAIN_CONTAINERS:
-            if id(node) in containers:
-                return None  # it is shared, or contains itself
-            if cls is dict and not ATOMS.issuperset(map(type, node)):
-                return None  # a key may hold a tensor
-            containers.add(id(node))
-            nodes += node.values() if cls is dict else node
-    return devices
 
 
 def _devices_of_all(objs: tuple[TensorOrTree | DeviceLike, ...]) -> set[Device]:

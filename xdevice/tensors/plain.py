@@ -1,0 +1,129 @@
+"""The short way of `to_device`: one tensor, or plain dicts, lists and tuples of tensors.
+
+Nothing here explains an error. If a tree is not plain or a move fails, the caller takes the long
+way, `moving.Move`, which finds the cause and the path. Until then no tensor has changed: the short
+way makes new tensors, and moves none in place.
+"""
+
+from typing import Any, TypeAlias
+
+from xdevice.contract import Tensor
+from xdevice.device import Device
+from xdevice.framework.adapters import Mover
+from xdevice.framework.ownership import (
+    ATOMS,
+    leaf_locator_of,
+    leaf_locators,
+    locators,
+    ownership_of,
+)
+from xdevice.hardware.devices import require
+
+PLAIN_CONTAINERS = frozenset({dict, list, tuple})
+
+Container: TypeAlias = Any
+"""A dict, list or tuple."""
+
+_locator_of = leaf_locators.get  # Python does not speed up calls of a method of an imported name
+
+
+class CannotMoveError(Exception):
+    """The short way does not lead to the target."""
+
+
+def plain_tree(
+    tree: Any, target: Device | None = None
+) -> tuple[dict[int, Container], dict[int, Tensor], list[Device]]:
+    """The containers of a tree, its tensors that are not on the target, and where these are.
+
+    Containers and tensors are by id; outer containers come first. There are no containers if the
+    tree holds anything that takes more work to examine.
+    """
+    containers: dict[int, Container] = {}
+    tensors: dict[int, Tensor] = {}
+    devices: list[Device] = []
+    nodes: list[Any] = [tree] if type(tree) in PLAIN_CONTAINERS else []
+    for node in nodes:  # the list grows during the loop
+        cls = type(node)
+        locate = _locator_of(cls)
+        if locate is None and cls not in PLAIN_CONTAINERS and cls not in ATOMS:
+            locate = leaf_locator_of(cls)  # the first object of its type
+            if locate is None:
+                return {}, {}, []
+        if locate is not None:
+            device = locate(node)
+            if device is not target:
+                tensors[id(node)] = node
+                devices.append(device)
+        elif cls in PLAIN_CONTAINERS:
+            if id(node) in containers and node:
+                return {}, {}, []  # it is shared, or contains itself
+            if cls is dict and not ATOMS.issuperset(map(type, node)):
+                return {}, {}, []  # a key may hold a tensor
+            containers[id(node)] = node
+            nodes += node.values() if cls is dict else node
+    return containers, tensors, devices
+
+
+def move_tensor(tensor: Tensor, target: Device, non_blocking: bool) -> Tensor:
+    """The tensor on the target."""
+    cls = type(tensor)
+    new_tensor = _mover(cls, target, non_blocking)(tensor)
+    if locators[cls](new_tensor) is not target:
+        raise CannotMoveError
+    return new_tensor
+
+
+def move_tensors(
+    tensors: dict[int, Tensor], target: Device, non_blocking: bool
+) -> dict[int, Tensor]:
+    """The tensors on the target, by the ids of the old ones."""
+    new_tensors: dict[int, Tensor] = {}
+    last_class: type | None = None
+    for key, tensor in tensors.items():
+        cls = type(tensor)
+        if cls is not last_class:  # most trees have tensors of one class
+            move, locate = _mover(cls, target, non_blocking), locators[cls]
+            last_class = cls
+        new_tensors[key] = new_tensor = move(tensor)
+        if locate(new_tensor) is not target:
+            raise CannotMoveError
+    return new_tensors
+
+
+def rebuilt(tree: Container, containers: dict[int, Container], new_parts: dict[int, Any]) -> Any:
+    """The tree of these containers, with new parts by the ids of the old ones.
+
+    Containers without a new part are returned as they are.
+    """
+    for key, container in reversed(containers.items()):  # inner ones first
+        is_dict = type(container) is dict
+        new_container: Any = None
+        for place, part in container.items() if is_dict else enumerate(container):
+            new_part = new_parts.get(id(part))
+            if new_part is not None:
+                if new_container is None:
+                    new_container = dict(container) if is_dict else list(container)
+                new_container[place] = new_part
+        if new_container is not None:
+            is_tuple = type(container) is tuple
+            new_parts[key] = tuple(new_container) if is_tuple else new_container
+    return new_parts[id(tree)]
+
+
+def _mover(cls: type, target: Device, non_blocking: bool) -> Mover:
+    """The function that moves tensors of this class to the device."""
+    owner = ownership_of(cls).backend
+    mover = owner.movers.get((cls, target, non_blocking))
+    if mover is None:
+        require(owner, target)
+        if owner.load("moving").has("mover"):
+            mover = owner.moving.mover(cls, target, non_blocking)
+        if mover is None:
+            mover = _cannot_move
+        owner.movers[cls, target, non_blocking] = mover
+    return mover
+
+
+def _cannot_move(tensor: Tensor) -> Tensor:
+    raise CannotMoveError
