@@ -13,8 +13,15 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 Exporter: TypeAlias = Any  # an object with ``__dlpack__``
 
+_plain_classes: set[type] = set()  # those of arrays, without tracers, random keys and variables
+
 
 def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
+    if type(tensor) in _plain_classes:
+        try:
+            return np.array(tensor)
+        except (RuntimeError, TypeError):
+            pass  # it has no values here, which the following questions explain
     if is_sparse(tensor):
         raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
     array = check_alive(tensor)
@@ -27,6 +34,8 @@ def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
         raise UnknownPlacementError(
             f"an array of {array.sharding} is spread over several processes; {hint}"
         )
+    if array is tensor:
+        _plain_classes.add(type(array))
     return np.array(array)
 
 

@@ -49,6 +49,7 @@ def count(kind: str) -> int:
     return len(local_devices(kind))
 
 
+@replaced_gpus.cached
 def native(device: Device) -> jax.Device:
     return local_devices(device.kind)[device.index]
 

@@ -33,10 +33,13 @@ def count(kind: str) -> int:
     return 0
 
 
-def native(device: Device) -> NativeDevice:
+def _new_context(device: Device) -> NativeDevice:
     if replaced_gpus.number and device.kind == "gpu" and not replaced_gpus.under_own_names:
         return mx.cpu(FIRST_VIRTUAL + device.index)
     return mx.Context(device.kind, device.index)
+
+
+native = replaced_gpus.cached(_new_context)
 
 
 def as_device(native: mx.Context) -> Device:
@@ -48,7 +51,7 @@ def as_device(native: mx.Context) -> Device:
 
 
 def scope(device: Device) -> NativeDevice:
-    return native(device)  # a new context, since one that is entered twice cannot be left
+    return _new_context(device)  # one that is entered twice cannot be left
 
 
 def synchronize(devices: Sequence[Device]) -> None:

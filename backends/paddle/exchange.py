@@ -16,11 +16,16 @@ Exporter: TypeAlias = Any  # an object with the methods of DLPack
 
 # Dtypes that NumPy lacks: Paddle returns integers of the same bits
 FOREIGN = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+_DTYPES_OF_BITS = (np.dtype("uint16"), np.dtype("uint8"), np.dtype("int8"))
 
 
 def to_numpy(tensor: Tensor) -> Array:
+    if type(tensor) is paddle.Tensor and tensor.is_dense():
+        array: Array = tensor.numpy()  # a copy; empty if there are no values
+        if array.size and array.dtype not in _DTYPES_OF_BITS:
+            return array
     device_of(tensor)  # raises if there are no values
-    array: Array = dense(tensor).numpy()  # a copy
+    array = dense(tensor).numpy()
     dtype = dtype_name(tensor)
     if dtype not in FOREIGN:
         return array

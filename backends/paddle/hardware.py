@@ -79,6 +79,7 @@ def _call_or_zero(count: Callable[[], int]) -> int:
         return 0
 
 
+@replaced_gpus.cached
 def native(device: Device) -> NativePlace:
     if device.kind == "cpu":
         return core.CPUPlace()

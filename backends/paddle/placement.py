@@ -16,10 +16,12 @@ from xdevice.errors import NotSupportedError, UnknownPlacementError
 Tensor: TypeAlias = Any
 
 _CPU = Device("cpu", 0)
+_device = cache(Device)
 _gpu = cache(partial(Device, "gpu"))
 _Tensor = paddle.Tensor
 _is_cpu: Any = names.value("paddle.base.core:Place.is_cpu_place")
 _is_gpu: Any = names.value("paddle.base.core:Place.is_gpu_place")
+_is_custom: Any = names.value("paddle.base.core:Place.is_custom_place")
 _gpu_index: Any = names.value("paddle.base.core:Place.gpu_device_id")
 _Generator: Any = names.optional("paddle.base.core:Generator", otherwise=())
 _TENSORS = (paddle.Tensor, paddle.pir.Value, paddle.static.Variable)  # the last two are symbolic
@@ -57,6 +59,8 @@ def device_of(tensor: Tensor) -> Device:
         return _CPU
     if _is_gpu(place):
         return _gpu(_gpu_index(place))
+    if _is_custom(place):
+        return _device(place.custom_device_type(), place.custom_device_id())
     device = device_at(place)
     if device is None:
         raise UnknownPlacementError(

@@ -20,6 +20,12 @@ Exporter: TypeAlias = Any  # an object with the methods of DLPack
 
 
 def to_numpy(tensor: Tensor) -> Array:
+    if type(tensor) is Eager:
+        try:
+            # a copy; for shape () TensorFlow returns a NumPy scalar
+            return np.asarray(tensor.numpy())
+        except tf.errors.InvalidArgumentError:
+            pass  # a handle, which the following questions explain
     if isinstance(tensor, COMPOSITES):
         raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")
     device_of(tensor)  # raises if there are no values
@@ -28,7 +34,6 @@ def to_numpy(tensor: Tensor) -> Array:
         raise UnknownPlacementError(
             "a variable has no value while a tf.function is traced; read it outside"
         )
-    # a copy; for shape () TensorFlow returns a NumPy scalar
     return np.asarray(tensor.numpy())
 
 

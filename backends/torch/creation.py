@@ -36,7 +36,10 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
             raise NotSupportedError(f"torch makes plain tensors, and this is {described(source)}")
         return source.to(_native(device), dtype, copy=True)
     try:
-        return _call(torch.tensor, data, dtype=dtype, device=_native(device))
+        return torch.tensor(data, dtype=dtype, device=_native(device))
+    except RuntimeError as error:
+        _raise_value_error(error)
+        raise
     except (TypeError, ValueError):
         if not _has_arrays(data):
             raise
@@ -60,7 +63,11 @@ def _of_shape(name: str) -> Callable[..., torch.Tensor]:
     """torch's factory of that name, looked up at each call, since another function may take its place."""
 
     def create(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
-        return _call(getattr(torch, name), shape, dtype=dtype, device=_native(device))
+        try:
+            return getattr(torch, name)(shape, dtype=dtype, device=_native(device))
+        except RuntimeError as error:
+            _raise_value_error(error)
+            raise
 
     return create
 
@@ -100,13 +107,17 @@ def seed(n: int) -> None:
 
 
 def _call(factory: Callable[..., torch.Tensor], *args: Any, **options: Any) -> torch.Tensor:
-    """Call torch's factory; raise a ValueError for wrong arguments, as other frameworks do."""
     try:
         return factory(*args, **options)
-    except RuntimeError as error:  # also NotImplementedError, a subclass
-        if any(words in str(error) for words in _ABOUT_ARGUMENTS):
-            raise ValueError(str(error).splitlines()[0]) from error
+    except RuntimeError as error:
+        _raise_value_error(error)
         raise
+
+
+def _raise_value_error(error: RuntimeError) -> None:
+    """Raise a ValueError if the error is about wrong arguments, as other frameworks do."""
+    if any(words in str(error) for words in _ABOUT_ARGUMENTS):
+        raise ValueError(str(error).splitlines()[0]) from error
 
 
 def _native(device: Device | None) -> torch.device | None:

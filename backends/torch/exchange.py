@@ -35,6 +35,11 @@ def described(tensor: torch.Tensor) -> str:
 
 
 def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
+    if type(tensor) is torch.Tensor and tensor.is_cpu:
+        try:
+            return tensor.numpy().copy("K")
+        except (TypeError, RuntimeError):
+            pass  # it needs gradients, or is not a plain array
     tensor = plain(tensor)
     if not is_array(tensor):
         raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")

@@ -14,12 +14,14 @@ from xdevice.errors import NotSupportedError
 # The build's version of CUDA: devices that replace the GPUs may set torch.version.cuda.
 _cuda: str | None = getattr(torch.version, "cuda", None)
 _replacement: tuple[str, int] = "", 0  # the device type and the number: see `replace_gpus`
+_native_devices: dict[Device, torch.device] = {}
 
 
 def replace_gpus(kind: str, number: int) -> None:
     """Let ``number`` devices of the device type ``kind`` take the place of the GPUs."""
     global _replacement
     _replacement = kind, number
+    _native_devices.clear()
 
 
 def are_replaced() -> bool:
@@ -53,6 +55,13 @@ def count(kind: str) -> int:
 
 
 def native(device: Device) -> torch.device:
+    native_device = _native_devices.get(device)
+    if native_device is None:
+        native_device = _native_devices.setdefault(device, _new_native(device))
+    return native_device
+
+
+def _new_native(device: Device) -> torch.device:
     if device.kind == "cpu":
         return torch.device("cpu")
     return torch.device(gpus()[0] if device.kind == "gpu" else device.kind, device.index)
@@ -68,7 +77,7 @@ def as_device(native: torch.device) -> Device:
 
 
 def scope(device: Device) -> AbstractContextManager[object]:
-    return native(device)  # a new object each time; a context manager since 2.0
+    return native(device)  # a context manager since 2.0, which may be entered again
 
 
 def synchronize(devices: Sequence[Device]) -> None:

@@ -8,9 +8,13 @@ changes these objects. The adapter does not import that package: it is
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, Protocol, TypeAlias
+from functools import cache
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 from xdevice.contract import Watcher
+from xdevice.device import Device
+
+T = TypeVar("T")
 
 
 class ReplacedGpus:
@@ -25,9 +29,23 @@ class ReplacedGpus:
     # the index of the first of them, under frameworks where they are CPU devices
     first = 1
 
+    def __init__(self) -> None:
+        self._caches: list[Callable[[], None]] = []
+
+    def cached(self, native: Callable[[Device], T]) -> Callable[[Device], T]:
+        """The adapter's function `native`, which then makes one object for each device.
+
+        Objects that were made before the GPUs are replaced are not used afterwards.
+        """
+        cached = cache(native)
+        self._caches.append(cached.cache_clear)
+        return cached
+
     def replace(self, number: int, *, under_own_names: bool) -> None:
         self.number = number
         self.under_own_names = under_own_names
+        for clear in self._caches:
+            clear()
 
 
 class CopySource(Protocol):

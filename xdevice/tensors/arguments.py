@@ -148,6 +148,9 @@ def plain_array(array: NumpyArray) -> NumpyArray:
 
 def shape_of(arguments: Sequence[Any]) -> tuple[int, ...]:
     """The shape that the arguments of a factory say, as one argument or as several."""
+    shape = arguments[0] if len(arguments) == 1 else arguments
+    if type(shape) is tuple and _is_plain_shape(shape):  # nearly always
+        return shape
     is_sequence = len(arguments) == 1 and as_integer(arguments[0]) is None
     sizes = arguments
     if is_sequence:
@@ -168,6 +171,15 @@ def shape_of(arguments: Sequence[Any]) -> tuple[int, ...]:
             "it smaller"
         )
     return shape
+
+
+def _is_plain_shape(shape: tuple[Any, ...]) -> bool:
+    numbers = 1
+    for size in shape:
+        if type(size) is not int or not 0 <= size <= _MAX_SIZE:
+            return False
+        numbers *= size
+    return numbers <= _MAX_SIZE
 
 
 def _shape_text(arguments: Sequence[Any]) -> str:

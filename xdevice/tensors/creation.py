@@ -21,7 +21,7 @@ from xdevice.errors import (
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import check_arrival, tensor_owner
-from xdevice.hardware.devices import TracedDevice, as_device, has_cpu, require
+from xdevice.hardware.devices import TracedDevice, as_device, has_cpu, native_of, require
 from xdevice.hardware.scopes import innermost, sees_scope
 from xdevice.tensors.arguments import (
     Dtype,
@@ -280,7 +280,7 @@ def place(owner: Backend, device: DeviceLike | None, like: Tensor = None) -> Dev
         if isinstance(requested, TracedDevice):
             return None  # the compiler decides
         target = as_device(requested)
-    require(owner, target)
+    native_of(owner, target)  # raises an error if the device does not exist
     return target
 
 
