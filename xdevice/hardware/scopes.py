@@ -19,15 +19,14 @@ from xdevice.device import Device
 from xdevice.errors import ScopeError
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend
-from xdevice.hardware.devices import as_device, require
+from xdevice.hardware.devices import as_device, native_of
 from xdevice.hooks import hooks
 from xdevice.typing import DeviceLike
 
 __all__ = ["scope"]
 
-_CO_MIGRATING = (
-    0x20 | 0x200
-)  # inspect's CO_GENERATOR, CO_ASYNC_GENERATOR: may be closed by another thread or task
+# inspect's CO_GENERATOR and CO_ASYNC_GENERATOR: another thread or task may close it
+_CO_MIGRATING = 0x20 | 0x200
 _CO_SUSPENDABLE = 0x80 | _CO_MIGRATING  # and CO_COROUTINE
 
 
@@ -71,34 +70,22 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         leave(self, *error)
 
 
-class _Entry:
-    """An open scope."""
+class _OpenScope:
+    """A scope that was entered and is not left yet."""
 
-    __slots__ = (
-        "backend",
-        "closed",
-        "device",
-        "hidden_from",
-        "manager",
-        "migrates",
-        "native",
-        "thread",
-    )
+    native: AbstractContextManager[Any] | None = None  # the framework's own scope
+    hidden_from: Sequence[Backend] = ()  # frameworks that compile functions for it apart
+    migrates = False  # another thread or task may leave it
+    closed = False
 
-    def __init__(self, manager: object, device: Device, owner: Backend, flags: int) -> None:
+    def __init__(self, manager: object, device: Device, owner: Backend) -> None:
         self.manager = manager
         self.device = device
         self.backend = owner
-        self.native: AbstractContextManager[Any] | None = None  # the framework's own scope
-        self.hidden_from: Sequence[Backend] = ()  # frameworks that compile functions for it apart
         self.thread = get_ident()
-        self.migrates = bool(flags & _CO_MIGRATING)
-        self.closed = False
-        if not flags:
-            self.open()
 
-    def open(self) -> None:
-        """Enter a new native scope: under some frameworks, one that is entered twice is never left."""
+    def enter_native(self) -> None:
+        """Enter a new native scope: some frameworks cannot leave one that is entered twice."""
         self.native = self.backend.hardware.scope(self.device)
         self.native.__enter__()
 
@@ -107,92 +94,114 @@ class _Entry:
         return self.native is not None and self.backend == owner and self.thread == get_ident()
 
 
-_stack: ContextVar[tuple[_Entry, ...]] = ContextVar("xdevice.scope", default=())
+_stack: ContextVar[tuple[_OpenScope, ...]] = ContextVar("xdevice.scope", default=())
 # whether a scope was ever entered: compilers that trace functions cannot read a ContextVar
 _in_use = False
 
 
 def innermost() -> Device | None:
+    """The device of the innermost scope; ``None`` outside of scopes."""
     if not _in_use:
         return None
-    entry = _innermost()
-    if _traces and (entry is None or not entry.hidden_from):
+    open_scope = _innermost()
+    if _traces and (open_scope is None or not open_scope.hidden_from):
         _note_trace()
-    return None if entry is None else entry.device
+    return None if open_scope is None else open_scope.device
 
 
 def sees_scope(owner: Backend) -> bool:
-    """Whether the framework's native scope is that of the innermost one; not so in coroutines and generators."""
-    entry = _innermost()
-    return entry is not None and entry.is_seen_by(owner)
+    """Whether the framework's native scope is that of the innermost one.
+
+    It is not in coroutines and generators.
+    """
+    open_scope = _innermost()
+    return open_scope is not None and open_scope.is_seen_by(owner)
 
 
 class _NativeScope:
-    """A framework's native scope during one call of a compiled function, where the framework has not seen the scope."""
+    """A native scope during one call of a compiled function, for a scope that is not native."""
 
     def __init__(self, owner: Backend, device: Device) -> None:
-        self._owner, self._device = owner, device
+        self._owner = owner
+        self._device = device
 
     def __enter__(self) -> None:
-        _stack.set((*_stack.get(), _Entry(self, self._device, self._owner, 0)))
+        open_scope = _OpenScope(self, self._device, self._owner)
+        open_scope.enter_native()
+        _stack.set((*_stack.get(), open_scope))
 
     def __exit__(self, *error: Any) -> None:
         leave(self, *error)
 
 
-def _missing(owner: Backend) -> AbstractContextManager[Any] | None:
-    """The framework's innermost scope, to be entered natively, if the framework has not seen it in this thread."""
-    entry = _innermost()
-    if entry is None or entry.backend != owner or entry.is_seen_by(owner):
+def _native_scope_for(owner: Backend) -> AbstractContextManager[Any] | None:
+    """The framework's innermost scope as a native one; ``None`` if the framework sees it already."""
+    open_scope = _innermost()
+    if open_scope is None or open_scope.backend != owner or open_scope.is_seen_by(owner):
         return None
-    return _NativeScope(owner, entry.device)
+    return _NativeScope(owner, open_scope.device)
 
 
-def _innermost() -> _Entry | None:
-    open_entries = (entry for entry in reversed(_stack.get()) if not entry.closed)
-    return next(open_entries, None)
+def _innermost() -> _OpenScope | None:
+    for open_scope in reversed(_stack.get()):
+        if not open_scope.closed:
+            return open_scope
+    return None
 
 
 def enter(manager: object, device: Device) -> None:
     """Open a scope for a context manager, which calls this function from its ``__enter__``."""
     global _in_use
     chosen = backend()
-    require(chosen, device)
-    # A factory uses the capability, perhaps while a compiler traces: it would trace the import, too.
-    chosen.load("compiling")
-    if chosen not in _following and chosen.load("following").has("follow"):
-        _following.add(chosen)
-        chosen.following.follow(partial(_missing, chosen))
+    native_of(chosen, device)  # raises an error if the device does not exist
+    if chosen not in _prepared or "compiling" not in vars(chosen):
+        _prepare(chosen)
     _in_use = True
-    flags = _suspendable(sys._getframe(2))  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
-    entry = _Entry(manager, device, chosen, flags)
-    _stack.set((*_stack.get(), entry))
+    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
+    open_scope = _OpenScope(manager, device, chosen)
+    flags = _suspendable(frame)
+    if not flags:
+        open_scope.enter_native()
+    _stack.set((*_stack.get(), open_scope))
     if flags:
-        entry.hidden_from = _hide(chosen)
+        open_scope.migrates = bool(flags & _CO_MIGRATING)
+        open_scope.hidden_from = _hide(chosen)
+
+
+def _prepare(chosen: Backend) -> None:
+    """Load what compiled functions need, before a compiler could trace the import."""
+    chosen.load("compiling")
+    if chosen not in _prepared and chosen.load("following").has("follow"):
+        chosen.following.follow(partial(_native_scope_for, chosen))
+    _prepared.add(chosen)
 
 
 def leave(manager: object, *error: Any) -> None:
     """Close the last scope that this context manager has opened in this thread or task."""
-    entries = _stack.get()
-    index = _index_of(manager, entries)
-    entry, above = entries[index], entries[index + 1 :]
-    entry.closed = entry.migrates  # it may still be on the stack of another thread or task
-    _stack.set(entries[:index] + above)
-    _count_hidden(entry.hidden_from, -1)
-    if entry.native is not None:
-        # native scopes are left in the order of a stack: those above are left, and entered again
-        with_native = [(other, other.native) for other in above if other.native is not None]
-        for _, native in reversed(with_native):
-            native.__exit__(None, None, None)
-        entry.native.__exit__(*error)
-        for other, _ in with_native:
-            other.open()
+    stack = _stack.get()
+    index = _index_of(manager, stack)
+    open_scope, above = stack[index], stack[index + 1 :]
+    open_scope.closed = (
+        open_scope.migrates
+    )  # it may still be on the stack of another thread or task
+    _stack.set(stack[:index] + above)
+    if open_scope.hidden_from:
+        _count_hidden(open_scope.hidden_from, -1)
+    if open_scope.native is None:
+        return
+    # Native scopes are left in the order of a stack: those above are left, and entered again.
+    native_above = [scope for scope in above if scope.native is not None]
+    for scope in reversed(native_above):
+        scope.native.__exit__(None, None, None)
+    open_scope.native.__exit__(*error)
+    for scope in native_above:
+        scope.enter_native()
 
 
-def _index_of(manager: object, entries: Sequence[_Entry]) -> int:
+def _index_of(manager: object, stack: Sequence[_OpenScope]) -> int:
     """The position of the manager's last scope in the stack."""
-    for index in reversed(range(len(entries))):
-        if entries[index].manager is manager:
+    for index in reversed(range(len(stack))):
+        if stack[index].manager is manager:
             return index
     raise ScopeError(
         f"{manager!r} was not entered in this thread or task; leave it where it was entered"
@@ -207,12 +216,22 @@ def _suspendable(frame: FrameType | None) -> int:
     classes' ``__enter__``.
     """
     while frame is not None:
+        code = frame.f_code
+        flags = code.co_flags & _CO_SUSPENDABLE
         caller = frame.f_back
-        modules = [each.f_globals.get("__name__") for each in (frame, caller) if each is not None]
-        if frame.f_code.co_name != "__enter__" and "contextlib" not in modules:
-            return frame.f_code.co_flags & _CO_SUSPENDABLE
+        serves_another_block = (
+            code.co_name == "__enter__"
+            or _is_contextlib(frame)
+            or (flags and caller is not None and _is_contextlib(caller))
+        )
+        if not serves_another_block:
+            return flags
         frame = caller
     return 0
+
+
+def _is_contextlib(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") == "contextlib"
 
 
 # Compiled functions and hidden scopes.
@@ -224,7 +243,7 @@ def _suspendable(frame: FrameType | None) -> int:
 # which are told apart by a number (`tracing`): 0 while no scope is hidden, and another number while
 # one is. Then factories run again, and can refuse.
 
-_following: set[Backend] = set()
+_prepared: set[Backend] = set()  # those that were chosen when a scope was entered
 _traces: dict[Backend, int] = {}  # the number of the cache in use while a scope is hidden
 _hidden: dict[Backend, int] = {}  # how many scopes are hidden from the framework now
 _lock = RLock()
