@@ -179,12 +179,15 @@ def _prepare(chosen: Backend) -> None:
 def leave(manager: object, *error: Any) -> None:
     """Close the last scope that this context manager has opened in this thread or task."""
     stack = _stack.get()
-    index = _index_of(manager, stack)
-    open_scope, above = stack[index], stack[index + 1 :]
-    open_scope.closed = (
-        open_scope.migrates
-    )  # it may still be on the stack of another thread or task
-    _stack.set(stack[:index] + above)
+    if stack and stack[-1].manager is manager:  # nearly always
+        open_scope, above = stack[-1], ()
+        _stack.set(stack[:-1])
+    else:
+        index = _index_of(manager, stack)
+        open_scope, above = stack[index], stack[index + 1 :]
+        _stack.set(stack[:index] + above)
+    if open_scope.migrates:
+        open_scope.closed = True  # it may still be on the stack of another thread or task
     if open_scope.hidden_from:
         _count_hidden(open_scope.hidden_from, -1)
     if open_scope.native is None:
