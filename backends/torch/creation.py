@@ -64,10 +64,11 @@ def _of_shape(name: str) -> Callable[..., torch.Tensor]:
 
     def create(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
         try:
-            return getattr(torch, name)(shape, dtype=dtype, device=_native(device))
+            new: torch.Tensor = getattr(torch, name)(shape, dtype=dtype, device=_native(device))
         except RuntimeError as error:
             _raise_value_error(error)
             raise
+        return new
 
     return create
 

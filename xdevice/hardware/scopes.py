@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, TypeAlias
 
 from xdevice.device import Device
 from xdevice.errors import ScopeError
@@ -70,10 +70,14 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         leave(self, *error)
 
 
+NativeScope: TypeAlias = AbstractContextManager[Any]
+"""A framework's own scope."""
+
+
 class _OpenScope:
     """A scope that was entered and is not left yet."""
 
-    native: AbstractContextManager[Any] | None = None  # the framework's own scope
+    native: NativeScope | None = None  # the framework's own scope
     hidden_from: Sequence[Backend] = ()  # frameworks that compile functions for it apart
     migrates = False  # another thread or task may leave it
     closed = False
@@ -134,7 +138,7 @@ class _NativeScope:
         leave(self, *error)
 
 
-def _native_scope_for(owner: Backend) -> AbstractContextManager[Any] | None:
+def _native_scope_for(owner: Backend) -> AbstractContextManager[None] | None:
     """The framework's innermost scope as a native one; ``None`` if the framework sees it already."""
     open_scope = _innermost()
     if open_scope is None or open_scope.backend != owner or open_scope.is_seen_by(owner):
@@ -179,26 +183,32 @@ def _prepare(chosen: Backend) -> None:
 def leave(manager: object, *error: Any) -> None:
     """Close the last scope that this context manager has opened in this thread or task."""
     stack = _stack.get()
-    if stack and stack[-1].manager is manager:  # nearly always
-        open_scope, above = stack[-1], ()
-        _stack.set(stack[:-1])
-    else:
+    index = len(stack) - 1
+    if index < 0 or stack[index].manager is not manager:  # it is not the innermost one
         index = _index_of(manager, stack)
-        open_scope, above = stack[index], stack[index + 1 :]
-        _stack.set(stack[:index] + above)
+    open_scope = stack[index]
+    above = stack[index + 1 :]
+    _stack.set(stack[:index] + above)
     if open_scope.migrates:
         open_scope.closed = True  # it may still be on the stack of another thread or task
     if open_scope.hidden_from:
         _count_hidden(open_scope.hidden_from, -1)
-    if open_scope.native is None:
-        return
-    # Native scopes are left in the order of a stack: those above are left, and entered again.
-    native_above = [scope for scope in above if scope.native is not None]
-    for scope in reversed(native_above):
-        scope.native.__exit__(None, None, None)
-    open_scope.native.__exit__(*error)
-    for scope in native_above:
-        scope.enter_native()
+    if open_scope.native is not None:
+        _leave_native(open_scope.native, above, *error)
+
+
+def _leave_native(native: NativeScope, above: Sequence[_OpenScope], *error: Any) -> None:
+    """Leave a native scope that others may have been entered above.
+
+    Native scopes are left in the order of a stack: those above are left, and entered again.
+    """
+    natives_above = [scope.native for scope in above if scope.native is not None]
+    for native_above in reversed(natives_above):
+        native_above.__exit__(None, None, None)
+    native.__exit__(*error)
+    for scope in above:
+        if scope.native is not None:
+            scope.enter_native()
 
 
 def _index_of(manager: object, stack: Sequence[_OpenScope]) -> int:

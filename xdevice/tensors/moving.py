@@ -14,6 +14,7 @@ from xdevice.errors import (
     DeviceNotFoundError,
     MixedDeviceError,
     NotATensorError,
+    NotSupportedError,
     listed,
     misplaced,
 )
@@ -92,7 +93,7 @@ class Move:
 
     def _item_for(self, leaf: Leaf, ownership: LeafOwnership, flat: Flat) -> Item | None:
         """The item of a leaf that has to be moved, after all checks; ``None`` for other leaves."""
-        has_siblings = len(flat.leaves) > 1
+        is_part = len(flat.leaves) > 1  # of a tree with other leaves
         devices = devices_of_leaf(leaf, ownership)
         is_elsewhere = devices != {self.target}
         if isinstance(ownership, SelfMoving):
@@ -100,23 +101,23 @@ class Move:
                 return None
         elif not flat.is_leaf:
             is_data = is_data_leaf(leaf, ownership)  # raises an error if it holds a tensor
-            if is_data and has_siblings:  # alone, an array of objects is a tensor
+            if is_data and is_part:  # alone, an array of objects is a tensor
                 return None
         owner = framework_of(leaf, ownership)
         if devices and is_elsewhere and self.copy is False:
             raise CopyNeededError(
-                f"copy=False, but the {ownership.role} is on {listed(devices)} and only a copy gets it "
-                f"to {self.target}; leave copy out"
+                f"copy=False, but the {ownership.role} is on {listed(devices)} and only a copy "
+                f"gets it to {self.target}; leave copy out"
             )
         if is_elsewhere and owner not in self._checked_frameworks:
-            self._require_target(owner, has_siblings)
+            self._require_target(owner, can_be_skipped=is_part)
         return Item(leaf, owner, ownership.role, devices)
 
-    def _require_target(self, owner: Backend, has_siblings: bool) -> None:
+    def _require_target(self, owner: Backend, can_be_skipped: bool) -> None:
         try:
             require(owner, self.target)
         except DeviceNotFoundError as error:
-            if has_siblings and owner.hardware.kinds() == ("cpu",):
+            if can_be_skipped and owner.hardware.kinds() == ("cpu",):
                 raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
             raise
         self._checked_frameworks.add(owner)
@@ -138,7 +139,14 @@ class Move:
         for item in items:
             if item.role == "object":
                 self._new_leaves[id(item.leaf)] = self._move_object(item)
-            elif item.role == "tensor" and id(item.leaf) not in tensors_of_models:
+            elif id(item.leaf) in self._new_leaves:
+                continue  # a tensor of a model, which moved it
+            elif id(item.leaf) in tensors_of_models:
+                raise NotSupportedError(
+                    "a model has other tensors after its move than before, so it cannot be told "
+                    "which of them the tree shares with it; move the model alone"
+                )
+            elif item.role == "tensor":
                 devices = item.devices
                 if models and self._is_on_target(item.leaf):
                     # a model moved it: the variable behind one of Keras's, or of an optimizer
@@ -184,7 +192,9 @@ class Move:
                 self._checked_arrival(moved, owner)
             self._new_leaves[id(item.leaf)] = moved
             new = list(tensors_of(moved))
-            if len(new) == len(old):  # in the same order, but a copy may have other names
+            # in the same order, but a copy may have other names; a tensor that the tree shares with
+            # a model is an error if their numbers differ
+            if len(new) == len(old):
                 for (_, old_tensor), (_, new_tensor) in zip(old, new, strict=True):
                     self._new_leaves[id(old_tensor)] = new_tensor
 

@@ -119,11 +119,11 @@ def devices_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> frozenset[De
         )
     if not skip:
         try:
-            _, _, devices = plain_tree(obj)
+            _, _, plain_devices = plain_tree(obj)
         except XDeviceError:
-            devices = []  # a tensor is on several devices, or on an unknown one
-        if devices:
-            return frozenset(devices)
+            plain_devices = []  # a tensor is on several devices, or on an unknown one
+        if plain_devices:
+            return frozenset(plain_devices)
     return frozenset(_tree_module().devices_in(obj, skip))
 
 
@@ -227,21 +227,28 @@ def to_device(
     >>> xdevice.to_device({"x": x}, "cpu", copy=True)["x"] is x
     False
     """
-    if isinstance(device, TracedDevice) and not copy:
+    if type(device) is Device:
+        target = device
+    elif isinstance(device, TracedDevice) and not copy:
         return obj  # the compiler moves it to the device of the traced tensor with which it is used
-    target = device if type(device) is Device else _as_target(device, obj)
+    else:
+        target = _as_target(device, obj)
+    moved: T
     if copy is None and not skip:
         locate = _locator_of(type(obj))
         try:
             if locate is not None:
                 if locate(obj) is target:
                     return obj
-                return move_tensor(obj, target, non_blocking)
+                moved = move_tensor(obj, target, non_blocking)
+                return moved
             containers, elsewhere, _ = plain_tree(obj, target)
             if containers:
                 if not elsewhere:
                     return obj
-                return rebuilt(obj, containers, move_tensors(elsewhere, target, non_blocking))
+                new_tensors = move_tensors(elsewhere, target, non_blocking)
+                moved = rebuilt(obj, containers, new_tensors)
+                return moved
         except TransferError:
             raise
         except Exception:
@@ -250,7 +257,7 @@ def to_device(
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     from xdevice.tensors.moving import Move  # most calls have nothing to move
 
-    moved: T = Move(target, copy, non_blocking)(obj, skip)
+    moved = Move(target, copy, non_blocking)(obj, skip)
     return moved
 
 

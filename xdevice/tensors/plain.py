@@ -113,7 +113,10 @@ def rebuilt(tree: Container, containers: dict[int, Container], new_parts: dict[i
 
 def _mover(cls: type, target: Device, non_blocking: bool) -> Mover:
     """The function that moves tensors of this class to the device."""
-    owner = ownership_of(cls).backend
+    ownership = ownership_of(cls)
+    if ownership is None:
+        raise CannotMoveError
+    owner = ownership.backend
     mover = owner.movers.get((cls, target, non_blocking))
     if mover is None:
         require(owner, target)
