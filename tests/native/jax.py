@@ -1,5 +1,7 @@
 """JAX's own words for what the contract suite needs."""
 
+from contextlib import contextmanager
+
 import jax
 import jax.numpy as jnp
 
@@ -45,6 +47,19 @@ def mixing_gradient(x, y):
     double.defvjp(lambda x: (x * 2, None), lambda _, gradient: (gradient + y,))
     _, backward = jax.vjp(double, x)
     return lambda: backward(jax.device_put(jnp.ones_like(x), x.device))
+
+
+@jax.jit
+def _many_products(x):
+    return jax.lax.fori_loop(0, 2000, lambda _, y: jnp.tanh(x @ y / x.size), x)
+
+
+@contextmanager
+def unfinished(x):
+    """An array that takes some seconds to compute; JAX does not run callbacks in the background."""
+    array = _many_products(x)
+    yield array, array.is_ready
+    array.block_until_ready()
 
 
 def symbolic(ask):

@@ -1,5 +1,8 @@
 """MXNet's own words for what the contract suite needs."""
 
+from contextlib import contextmanager
+from threading import Event
+
 import mxnet as mx
 from mxnet import autograd, gluon
 
@@ -82,6 +85,40 @@ def gradient(move):
         y = (2 * move(x)).sum()
     y.backward()
     return x.grad.asnumpy().tolist()
+
+
+class _Waiting(mx.operator.CustomOp):
+    """An operator that is complete when the event is set."""
+
+    def __init__(self, may_end, has_ended):
+        super().__init__()
+        self.may_end = may_end
+        self.has_ended = has_ended
+
+    def forward(self, is_train, req, in_data, out_data, aux):
+        self.may_end.wait(60)
+        self.assign(out_data[0], req[0], in_data[0] * 3)
+        self.has_ended.set()
+
+
+@mx.operator.register("xdevice_waiting")
+class _WaitingProperties(mx.operator.CustomOpProp):
+    events: tuple[Event, Event]
+
+    def create_operator(self, ctx, shapes, dtypes):
+        return _Waiting(*self.events)
+
+
+@contextmanager
+def unfinished(x):
+    """An array that MXNet's engine cannot compute before the block ends."""
+    may_end, has_ended = _WaitingProperties.events = Event(), Event()
+    with mx.util.np_shape(True):
+        array = mx.nd.Custom(x.as_nd_ndarray(), op_type="xdevice_waiting").as_np_ndarray()
+    try:
+        yield array, has_ended.is_set
+    finally:
+        may_end.set()
 
 
 def mixing_gradient(x, y):

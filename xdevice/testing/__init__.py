@@ -4,6 +4,7 @@
 # pyright: reportReturnType=false
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -64,6 +65,13 @@ class Native(Protocol):
 
     def unbuilt_model(self) -> Model:
         """A model whose parameters do not exist yet."""
+
+    def unfinished(self, x: Tensor) -> AbstractContextManager[tuple[Tensor, Callable[[], bool]]]:
+        """A tensor that is still being computed from ``x``, and whether it is complete by now.
+
+        It stays incomplete until the block ends, or for much longer than a call
+        takes. Leave it out if the framework computes before a call returns.
+        """
 
     def gradient(self, move: Callable[[Tensor], Tensor]) -> list[float]:
         """The gradient of ``sum(2 * move(x))`` for a new x of three ones: 2 everywhere."""

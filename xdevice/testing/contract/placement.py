@@ -312,6 +312,22 @@ class SeveralPlacements(Promises):
             assert same_values(x, moved)
 
     @EACH_ROUTE
+    @needs("unfinished")
+    def test_a_move_does_not_wait_for_the_computation(
+        self, backend: str, native: Native, source: Device, target: Device
+    ) -> None:
+        x = ones((256, 256), device=source)
+        for tree in (x, [x], (x, {"x": x})):
+            to_device(tree, target)  # now, rather than below: the framework prepares the first copy
+        with native.unfinished(x) as (unfinished, is_complete):
+            moved = to_device(unfinished, target)
+            tree = to_device({"a": unfinished, "b": [unfinished]}, target, non_blocking=True)
+            assert not is_complete()
+        for tensor_ in (moved, tree["a"], tree["b"][0]):
+            assert device_of(tensor_) == target
+            assert same_values(tensor_, unfinished)
+
+    @EACH_ROUTE
     @needs("address")
     def test_each_device_has_memory_of_its_own(
         self, backend: str, native: Native, source: Device, target: Device
