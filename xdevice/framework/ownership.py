@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -134,15 +134,25 @@ def tensor_owner(obj: Any) -> Backend | None:
 def places_of(obj: Any, ownership: Ownership) -> set[Device]:
     """All devices that a tensor or model is on; empty for a model without parameters."""
     if ownership.is_tensor:
-        try:
-            return {locators[type(obj)](obj)}
-        except MixedDeviceError as error:
-            return set(error.devices)
+        return places_of_tensors([obj])
+    return places_of_tensors(tensor for _, tensor in ownership.backend.models.tensors_of(obj))
+
+
+def places_of_tensors(tensors: Iterable[Tensor]) -> set[Device]:
+    """All devices that some tensors are on."""
     devices: set[Device] = set()
-    for _, tensor in ownership.backend.models.tensors_of(obj):
-        tensor_ownership = owned_by(tensor)
-        if tensor_ownership is not None:
-            devices |= places_of(tensor, tensor_ownership)
+    last_device: Device | None = None
+    for tensor in tensors:
+        if owned_by(tensor) is None:
+            continue
+        try:
+            device = locators[type(tensor)](tensor)
+        except MixedDeviceError as error:
+            devices.update(error.devices)
+        else:
+            if device is not last_device:  # most models are on one device
+                devices.add(device)
+                last_device = device
     return devices
 
 

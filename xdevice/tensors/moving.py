@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from xdevice.contract import Model, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     CopyNeededError,
@@ -19,7 +20,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import leaf_locators
+from xdevice.framework.ownership import Ownership, leaf_locators, places_of_tensors
 from xdevice.hardware.devices import require
 from xdevice.tensors.trees.leaves import (
     Leaf,
@@ -42,6 +43,8 @@ class Item(NamedTuple):
     role: str
     devices: set[Device]
     """Where the leaf is before the move."""
+    tensors: list[Tensor]
+    """The tensors of a model before the move; empty for other leaves."""
 
 
 class Move:
@@ -94,7 +97,12 @@ class Move:
     def _item_for(self, leaf: Leaf, ownership: LeafOwnership, flat: Flat) -> Item | None:
         """The item of a leaf that has to be moved, after all checks; ``None`` for other leaves."""
         is_part = len(flat.leaves) > 1  # of a tree with other leaves
-        devices = devices_of_leaf(leaf, ownership)
+        tensors: list[Tensor] = []
+        if isinstance(ownership, Ownership) and ownership.is_model:
+            tensors = _tensors_of_model(leaf, ownership.backend)
+            devices = places_of_tensors(tensors)
+        else:
+            devices = devices_of_leaf(leaf, ownership)
         is_elsewhere = devices != {self.target}
         if isinstance(ownership, SelfMoving):
             if not devices or not (is_elsewhere or self.copy):
@@ -111,7 +119,7 @@ class Move:
             )
         if is_elsewhere and owner not in self._checked_frameworks:
             self._require_target(owner, can_be_skipped=is_part)
-        return Item(leaf, owner, ownership.role, devices)
+        return Item(leaf, owner, ownership.role, devices, tensors)
 
     def _require_target(self, owner: Backend, can_be_skipped: bool) -> None:
         try:
@@ -131,9 +139,7 @@ class Move:
     def _move_all(self, items: list[Item]) -> None:
         """Move the models with their tensors, and then the other leaves."""
         models = [item for item in items if item.role == "model"]
-        tensors_of_models = {
-            id(tensor) for item in models for _, tensor in item.owner.models.tensors_of(item.leaf)
-        }
+        tensors_of_models = {id(tensor) for item in models for tensor in item.tensors}
         for owner in dict.fromkeys(item.owner for item in models):
             self._move_models([item for item in models if item.owner is owner], owner)
         for item in items:
@@ -179,24 +185,24 @@ class Move:
 
     def _move_models(self, items: list[Item], owner: Backend) -> None:
         """Move all models of one framework, so that copies share what the originals share."""
-        tensors_of = owner.models.tensors_of
-        originals = [item.leaf for item in items]
-        old_tensors = [list(tensors_of(model)) for model in originals]
-        models = owner.models.copy_models(originals) if self.copy else originals
-        for item, old, model in zip(items, old_tensors, models, strict=True):
+        models = [item.leaf for item in items]
+        if self.copy:
+            models = owner.models.copy_models(models)
+        for item, model in zip(items, models, strict=True):
             moved = model
             if item.devices and item.devices != {self.target}:
                 if not self.copy:
                     self._undo.append(owner.models.keep(model))
                 moved = owner.models.move_model(model, self.target)
-                self._checked_arrival(moved, owner)
+            new_tensors = _tensors_of_model(moved, owner)
+            devices = places_of_tensors(new_tensors)
+            if devices - {self.target}:
+                raise misplaced(owner, self.target, devices)
             self._new_leaves[id(item.leaf)] = moved
-            new = list(tensors_of(moved))
             # in the same order, but a copy may have other names; a tensor that the tree shares with
             # a model is an error if their numbers differ
-            if len(new) == len(old):
-                for (_, old_tensor), (_, new_tensor) in zip(old, new, strict=True):
-                    self._new_leaves[id(old_tensor)] = new_tensor
+            if len(new_tensors) == len(item.tensors):
+                self._new_leaves.update(zip(map(id, item.tensors), new_tensors, strict=True))
 
     def _checked_arrival(self, moved: Leaf, owner: Backend) -> Leaf:
         """The leaf, if it is on the target; else `MisplacedError`."""
@@ -205,6 +211,10 @@ class Move:
             if devices != {self.target}:
                 raise misplaced(owner, self.target, devices)
         return moved
+
+
+def _tensors_of_model(model: Model, owner: Backend) -> list[Tensor]:
+    return [tensor for _, tensor in owner.models.tensors_of(model)]
 
 
 def _devices_after_move(leaf: Leaf) -> set[Device]:

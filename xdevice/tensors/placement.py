@@ -201,7 +201,8 @@ def to_device(
     copy
         ``True``: always a copy in memory of its own; ``False``: never one; ``None``: where needed.
     non_blocking
-        Let a copy *to* a GPU run while Python continues; a copy to the host always waits.
+        Let a copy *to* a GPU run while Python continues; a copy to the host always waits. JAX's
+        and MXNet's arrays are futures: their copies never wait.
     skip
         Names of keys and attributes of a tree, or paths in it, that stay as they are.
 
