@@ -37,7 +37,7 @@ def remove(name):
         delattr(owner, attribute)
     except (AttributeError, TypeError):
         hide(name)  # it is of a class in C, or comes from a base class
-    if kit._problem(name) is None:
+    if kit._problem(name, imported_only=False) is None:
         hide(name)  # it comes back, from a base class or a library in C
 
 
@@ -112,7 +112,7 @@ def check(name):
             getattr(*kit.resolved(at))
             for each in listed
             for at in each.names._entrances[feature]
-            if kit._problem(kit.PrivateName(at, "")) is None
+            if kit._problem(kit.PrivateName(at, ""), imported_only=False) is None
         ]
         asked += [
             lambda opened=opened: opened().__enter__()
@@ -176,7 +176,11 @@ homes = (
 )
 OWN_FOLDERS = tuple(f"{home}{os.sep}" for home in homes)
 version = sys.modules[NAME].__version__
-names = [name for name in names_of(*LISTS) if not name.optional and kit._problem(name) is None]
+names = [
+    name
+    for name in names_of(*LISTS)
+    if not name.optional and kit._problem(name, imported_only=False) is None
+]
 for name in names[::EACH]:
     ended = tried(name, remove)
     if ended == 2:
