@@ -51,6 +51,11 @@ ONE_THREAD = (
 TWO_THREADS = ("TF_NUM_INTEROP_THREADS",)  # for two devices
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 
+# A strategy of TensorFlow needs the cluster's servers, which listen on all
+# interfaces. Without this option xdevice's processes share memory on one host,
+# and start no cluster.
+OPTIONS = {"tensorflow": ["--trust-network"]}
+
 # The number of processes of each job
 JOBS = {"processes": 2, "devices": 1}
 
@@ -94,7 +99,7 @@ def measured(backend: str, job: str, rounds: int, seconds: float) -> Rates:
         arguments = [job, rounds, seconds, file]
         options = ["--time-limit", str(round(120 + 40 * rounds * seconds))]
         if JOBS[job] > 1:
-            options.append("--pin")
+            options += ["--pin", *OPTIONS.get(backend, [])]
         launched("scaling_worker.py", arguments, JOBS[job], backend, options)
         rates: Rates = json.loads(file.read_text(encoding="utf-8"))
     return rates
