@@ -1,4 +1,4 @@
-"""A pytest plugin for many frameworks and devices, and the contract suite that an adapter inherits."""
+"""A pytest plugin for frameworks and devices, and the contract of adapters."""
 
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
@@ -40,13 +40,16 @@ class Native(Protocol):
         """The address of the tensor's memory."""
 
     def write(self, x: Tensor, value: float) -> None:
-        """Fill a tensor created by xdevice in place. Leave it out if tensors are immutable."""
+        """Fill a tensor created by xdevice in place.
+
+        Leave the function out if tensors are immutable.
+        """
 
     def owned(self) -> Iterable[Tensor]:
-        """One tensor of every class that the framework has, views and scalars included."""
+        """One tensor of each of the framework's classes, also of views."""
 
     def native_devices(self) -> Iterable[tuple[NativeDevice, str]]:
-        """Native devices, each with the name of the device that it stands for."""
+        """Native devices, each with the name of its device in xdevice."""
 
     def parameter(self, frozen: bool = False) -> Tensor:
         """A trainable parameter, or a frozen one. Needs ``is_frozen``."""
@@ -55,7 +58,10 @@ class Native(Protocol):
         """Whether the parameter is frozen: it is not trained."""
 
     def model(self) -> Model:
-        """A dense layer from 3 to 2, then batch normalisation. Needs ``parameters``."""
+        """A dense layer from 3 to 2, then batch normalisation.
+
+        Needs ``parameters``.
+        """
 
     def output(self, model: Model, x: Tensor) -> Tensor:
         """The model's output for a tensor created by xdevice."""
@@ -74,10 +80,13 @@ class Native(Protocol):
         """
 
     def gradient(self, move: Callable[[Tensor], Tensor]) -> list[float]:
-        """The gradient of ``sum(2 * move(x))`` for a new x of three ones: 2 everywhere."""
+        """The gradient of ``sum(2 * move(x))`` for a new x of three ones.
+
+        Each of its numbers is 2.
+        """
 
     def compiled_loss(self) -> tuple[Callable[[dict[str, Tensor], Tensor], Tensor], list[Any]]:
-        """``loss(params, x)`` in the framework's compiled form, and a list of its compilations.
+        """A compiled ``loss(params, x)``, and a list of its compilations.
 
         The loss is the sum of the squares of ``x @ params["w"] +
         params["b"]``, one number. The list gets one entry each time that the
@@ -91,7 +100,9 @@ class Native(Protocol):
         """
 
     def mixing_gradient(self, x: Tensor, y: Tensor) -> Callable[[], object]:
-        """A function that runs a backward pass: x's gradient meets y, which is on another device.
+        """A function that runs a backward pass, which mixes devices.
+
+        The gradient of x meets y, which is on another device.
 
         The forward pass runs here, outside `xdevice.strict`, and must succeed.
         """
@@ -102,7 +113,7 @@ class Native(Protocol):
 
 @cache
 def words_in(folder: Path, backend: str) -> ModuleType:
-    """The functions of one framework, from the file with its name in a folder."""
+    """The functions of one framework, from the folder's file of that name."""
     _ = choosing.backend(backend).framework  # imports it in an order that is safe beside others
     spec = spec_from_file_location(f"native_{backend}", folder / f"{backend}.py")
     if spec is None or spec.loader is None:

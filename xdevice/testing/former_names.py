@@ -1,4 +1,4 @@
-"""Former names of promises: an adapter that waives a promise by such a name still waives it."""
+"""Former names of promises, by which an adapter may still waive them."""
 
 _FORMER_AND_PRESENT = """
 test_a_batch_is_what_its_source_had_yielded

@@ -1,4 +1,4 @@
-"""The frameworks that a run of pytest tests: named ones, or all with a device."""
+"""The frameworks to test: the named ones, or all that have a device."""
 
 from typing import NamedTuple
 
@@ -33,7 +33,7 @@ def left_out(config: pytest.Config) -> list[str]:
 
 
 def why_unusable(name: str) -> str | None:
-    """Why an installed framework has no device here; ``None`` if it has one."""
+    """Why an installed framework has no device; ``None`` if it has one."""
     if name not in registered() or not is_installed(name) or has_device(registered()[name]):
         return None
     return f"{_note(name)}; xdevice doctor says more"

@@ -147,7 +147,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_terminal_summary(
     terminalreporter: Any, config: pytest.Config
 ) -> Generator[None, None, None]:
-    """Print which promises were waived, and what was skipped without a compiler."""
+    """Print the waived promises, and what was skipped without a compiler."""
     yield
     for line in [
         *config.stash.get(_waived, {}),
@@ -323,7 +323,7 @@ def _only_backend(request: pytest.FixtureRequest) -> str | None:
 
 
 def _is_mark_of_plugin(config: pytest.Config, mark: str) -> bool:
-    """Whether the mark is this plugin's, and not another one's of that name."""
+    """Whether the mark is this plugin's, not another's of that name."""
     lines: list[str] = config.getini("markers")
     registered_lines = [line for line in lines if _mark_name(line) == mark]
     return registered_lines == [MARKS[mark]]
@@ -334,7 +334,7 @@ def _mark_name(line: str) -> str:
 
 
 def _is_selected(item: pytest.Item) -> bool:
-    """Whether the test runs under a framework that --xdevice-backend selects."""
+    """Whether --xdevice-backend selects the framework of the test."""
     name = _backend_of(item)
     if not name or item.config.getoption("--xdevice-backend") is None:
         return True

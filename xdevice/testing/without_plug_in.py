@@ -1,4 +1,4 @@
-"""Tests without virtual GPUs, for frameworks whose plug-in cannot be compiled."""
+"""Tests without virtual GPUs, where a plug-in cannot be compiled."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ _refused = pytest.StashKey[dict[str, str]]()
 
 
 def go_without(config: pytest.Config, names: list[str]) -> None:
-    """Test a framework without virtual GPUs if its plug-in cannot be compiled."""
+    """Do without virtual GPUs of a plug-in that cannot be compiled."""
     if _refused in config.stash:
         return
     refused: dict[str, str] = {}
@@ -30,7 +30,7 @@ def go_without(config: pytest.Config, names: list[str]) -> None:
 
 
 def refusal(config: pytest.Config, name: str) -> str | None:
-    """Why the framework is tested without virtual GPUs; ``None`` if it has them."""
+    """Why the framework has no virtual GPUs; ``None`` if it has them."""
     return _refusals(config).get(name)
 
 

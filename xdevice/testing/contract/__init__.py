@@ -1,12 +1,13 @@
-"""The contract: what xdevice promises under every framework, as tests that an adapter inherits.
+"""The contract: what xdevice promises under every framework, as tests.
 
-Each class is a part of the contract, each test a promise. `Suite` has all of them::
+Each class is a part of the contract, each test a promise. An adapter inherits
+them. `Suite` has all of them::
 
     from xdevice.testing import contract
 
     class TestToy(contract.Suite):
         backend = "toy"
-        native = words  # a module, or any object, with the functions of xdevice.testing.Native
+        native = words  # an object with the functions of testing.Native
 """
 
 from xdevice.testing.contract.creation import Creation, Exchange

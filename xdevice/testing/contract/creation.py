@@ -111,7 +111,7 @@ REFUSALS: list[tuple[str, Callable[[Any], Any], str, list[Any]]] = [
     ("full", lambda value: full((2,), value), "not a number", ["a", None, object(), [1]]),
     ("seed", seed, "out of range", [-1, 2**32, 1.5, "one", None, True]),
 ]
-"""What factories refuse: the factory, a call of it, the error's message, and the arguments."""
+"""Refused calls: the factory, a call of it, the error's message, arguments."""
 REFUSED = [
     (name, call, message, argument)
     for name, call, message, arguments in REFUSALS

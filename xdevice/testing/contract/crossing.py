@@ -1,4 +1,4 @@
-"""`strict`, `watch_transfers` and `transfer_guard`: mixed devices and copies between devices."""
+"""`strict`, `watch_transfers`, `transfer_guard`: mixed devices and copies."""
 
 import asyncio
 import operator
@@ -136,7 +136,7 @@ class OneDevice(Promises):
 
     def test_a_program_on_one_device_copies_nothing(self, backend: str) -> None:
         if len(devices()) > 1 and not self.has(backend, "transfers.watch"):
-            # a `with` statement closes the block if, against the promise, it opens
+            # If the block opens, against the promise, `with` closes it.
             with pytest.raises(NotSupportedError, match=f"^{backend} has no "), watch_transfers():
                 pass
             return
@@ -244,7 +244,7 @@ class Mixing(OneDevice):
 
         x, y = apart
         start, finish = DEFERRED[kind]
-        # A lambda: only its result shows that the call is a coroutine or a generator.
+        # A lambda does not show that its result is a coroutine or a generator.
         mixed = strict()(lambda: start(add, x, y))()
         raised(MixedDeviceError)(finish, mixed)
         on_one_device = strict()(lambda: start(add, y, y))()
@@ -301,7 +301,7 @@ class Mixing(OneDevice):
         y = ones((4, 3), device=SECOND)
         with gpu(1), strict():
             assert device_of(native.output(model, y)) == SECOND
-            # MixedDeviceError is a RuntimeError; a framework's model may raise its own.
+            # MixedDeviceError is a RuntimeError. A model may raise its own.
             raised(RuntimeError)(native.output, model, x)
 
 

@@ -1,4 +1,4 @@
-"""`data_parallel`: a training step on several devices has the results of the step on one."""
+"""`data_parallel`: a step on several devices has the results of one device."""
 
 import math
 from collections.abc import Callable
@@ -49,7 +49,10 @@ Parameters: TypeAlias = dict[str, Any]
 
 
 def loss(params: Parameters, x: Tensor, y: Tensor) -> Any:
-    """The mean squared error of a small smooth network, in operators that every framework has."""
+    """The mean squared error of a small smooth network.
+
+    It uses only operators that every framework has.
+    """
     hidden = x @ params["in"] + params["bias"]
     hidden = hidden / (1 + hidden * hidden)
     return total(hidden @ params["out"][0] - y) / x.shape[0]
@@ -74,7 +77,7 @@ def batch(n: int = 9) -> tuple[Tensor, Tensor]:
 
 
 def step_on_one_device() -> tuple[Parameters, tuple[Tensor, Tensor], Any]:
-    """Parameters, a batch, and the step's result: the loss and its gradients."""
+    """Parameters, a batch, and the result of the step: loss and gradients."""
     with scope(home()):
         params, data = parameters(), batch()
         return params, data, value_and_grad(loss)(params, *data)

@@ -1,4 +1,4 @@
-"""Gradients through one function, `value_and_grad`; a framework without gradients says so."""
+"""`value_and_grad`: gradients under every framework that has them."""
 
 from collections import OrderedDict
 from typing import Any
@@ -30,7 +30,10 @@ from xdevice.testing.contract.promises import (
 
 
 def total(x: Tensor) -> Any:
-    """The sum of the squares, as a 1 × 1 matrix, in operators that every framework has."""
+    """The sum of the squares, as a 1 × 1 matrix.
+
+    It uses only operators that every framework has.
+    """
     row = as_row(x)
     squares = row * row
     with scope(device_of(squares)):

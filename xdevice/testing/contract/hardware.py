@@ -1,4 +1,4 @@
-"""Devices: counting, naming and choosing them. Several GPUs, real or virtual, are told apart."""
+"""Devices: counting, naming and choosing them, also among several GPUs."""
 
 import itertools
 import operator

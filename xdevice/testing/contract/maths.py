@@ -1,4 +1,4 @@
-"""`namespace`: one network under every framework, and each function against the standard's own."""
+"""`namespace`: a network under every framework, and each standard function."""
 
 import math
 import pickle
@@ -64,7 +64,7 @@ Arrays: TypeAlias = Any
 """The `VALUES` as attributes, in the arrays of one namespace."""
 
 Call: TypeAlias = Callable[[Any, Arrays], Any]
-"""A call of a namespace, or of one of its functions, with some of the arrays."""
+"""A call of a namespace, or of its function, with some of the arrays."""
 
 CALLS: dict[str, Call] = {
     "all": lambda xp, a: (xp.all(a.flags), xp.all(a.flags, axis=0, keepdims=True)),
@@ -150,7 +150,10 @@ WRAPPED: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "clip": lambda f, x: f(x, 0, 300),
     "full_like": lambda f, x: f(x, 300),
 }
-"""Calls with a number that ``uint8`` cannot hold. A framework would take it modulo 256."""
+"""Calls with a number that ``uint8`` cannot hold.
+
+A framework would use it modulo 256.
+"""
 
 
 def call_each(name: str, *calls: Call) -> Call:
@@ -222,7 +225,7 @@ def numpy_loss(weights: list[np.ndarray[Any, Any]]) -> float:
 
 
 def numpy_slope(layer: int, index: tuple[int, ...], step: float = 1e-6) -> float:
-    """The derivative with respect to one weight, by NumPy's finite differences."""
+    """The derivative with respect to one weight, by finite differences."""
     weights = [w.astype("float64") for w in WEIGHTS]
     weights[layer][index] += step
     higher = numpy_loss(weights)
@@ -480,7 +483,7 @@ class Standard(Promises):
 
 
 def check_equal_arrays(result: Tensor, expected: Any) -> None:
-    """Compare an array with array-api-strict's: its shape, its dtype and its numbers."""
+    """Compare shape, dtype and numbers with array-api-strict's array."""
     assert tuple(result.shape) == expected.shape
     expected_dtype = dtype_name(expected.dtype).removeprefix("array_api_strict.")
     dtypes = {expected_dtype}

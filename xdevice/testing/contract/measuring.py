@@ -42,7 +42,7 @@ with using(sys.argv[1]):
     except Exception as error:
         print("out of memory" if is_out_of_memory(error) else repr(error))
 """
-"""A program that asks for 256 TB on a device: some frameworks end the process."""
+"""A program that allocates 256 TB on a device, which may end the process."""
 
 
 class Group(Exception):  # noqa: N818
@@ -53,7 +53,7 @@ class Group(Exception):  # noqa: N818
 
 
 def fit(size: int, limit: int) -> int:
-    """Return the size if it is within the limit; otherwise there is not enough memory."""
+    """The size if it is within the limit; otherwise `MemoryError`."""
     if size > limit:
         raise MemoryError
     return size
@@ -130,7 +130,7 @@ class Memory(Promises):
         for fn in (coroutine, generator, async_generator, functools.partial(coroutine)):
             refuse(find_batch_size, fn)
 
-            # Only the result of a call shows that these run a coroutine or a generator.
+            # These do not show that they return a coroutine or a generator.
             in_lambda: Any = lambda size, fn=fn: fn(size)  # noqa: E731  (a lambda is tested)
             in_object: Any = type("Callable", (), {"__call__": staticmethod(fn)})()
             refuse(find_batch_size(in_lambda))

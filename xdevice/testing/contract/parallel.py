@@ -1,4 +1,4 @@
-"""Many devices in one process: batches that are split, replicas, and reductions."""
+"""Several devices in one process: split batches, replicas and reductions."""
 
 import itertools
 from typing import Any

@@ -1,4 +1,4 @@
-"""Where tensors and models are, and how they move. Tensors on two GPUs never share memory."""
+"""Where tensors and models are, and how they move."""
 
 import contextlib
 import itertools
@@ -97,7 +97,7 @@ def same_objects(objects: Iterable[object], others: Iterable[object]) -> bool:
 
 
 def check_unknown_device(symbol: Tensor, device: Device) -> None:
-    """Check the device that some frameworks' symbolic tensors have: one that is not known yet."""
+    """Check the device of a symbolic tensor that has no known device yet."""
     assert "known when" in repr(device)
     assert not re.search(r"[cg]pu", f"{device!r} {device}")
     assert tuple(ones(2, device=device).shape) == (2,)
@@ -105,7 +105,10 @@ def check_unknown_device(symbol: Tensor, device: Device) -> None:
 
 
 class ReadOnlyMapping(Mapping[str, Tensor]):
-    """A mapping that cannot be rebuilt: its class does not take a dict, and no attribute has the items."""
+    """A mapping that cannot be rebuilt with other items.
+
+    Its class does not take a dict, and no attribute contains the items.
+    """
 
     __slots__ = ("_get",)
 

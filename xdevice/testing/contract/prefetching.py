@@ -1,4 +1,4 @@
-"""`prefetch`: what is in the batches that it fetches ahead, and how their source runs."""
+"""`prefetch`: the contents of its batches, and how their source runs."""
 
 import threading
 import time
@@ -36,7 +36,10 @@ def batches(n: int) -> list[Batch]:
 
 
 def refilled(n: int) -> Iterator[Batch]:
-    """Yield one batch n times, refilled: plain data, and tensors on `home` and on a GPU."""
+    """Yield one batch n times, each time with other contents.
+
+    It has plain data, and tensors on `home` and on a GPU.
+    """
     batch: Batch = {
         "new": None,
         "labels": [0, 0],
@@ -57,7 +60,7 @@ def refilled(n: int) -> Iterator[Batch]:
 
 
 def contents(batch: Batch) -> tuple[Any, str]:
-    """The numbers in a batch of `refilled`: those of its tensors, and its plain data."""
+    """The tensors' numbers and the plain data in a batch of `refilled`."""
     tensors = [value for value in batch.values() if hasattr(value, "shape")]
     plain_data = [batch["labels"], batch["nested"][0]["deep"], list(batch["raw"])]
     return values(tensors), str(plain_data)

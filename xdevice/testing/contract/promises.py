@@ -1,4 +1,4 @@
-"""What every part of the suite shares: the framework tested, its own calls, the marks of promises."""
+"""What all parts of the suite share: fixtures, marks and checks."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -38,7 +38,9 @@ E = TypeVar("E", bound=Exception)
 
 
 def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
-    """Collect a promise, or each promise of a class, only for frameworks that have what it needs.
+    """Collect a promise only for frameworks that have what it needs.
+
+    On a class, it marks each promise of the class.
 
     Parameters
     ----------
@@ -49,7 +51,8 @@ def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
         (``creation.{name}``). A promise whose parameter is a CPU device needs
         ``cpu`` without saying so.
     gpus
-        The number of GPUs, real or virtual, without which the promise is skipped.
+        The number of GPUs, real or virtual, that the promise needs. With fewer
+        it is skipped.
     """
 
     def mark(promises: T) -> T:
@@ -70,7 +73,9 @@ def promises_in(promises: Any) -> list[Any]:
 
 
 def raised(error_type: type[E], message: str | None = None) -> Callable[..., E]:
-    """A function that calls its argument, and returns the error that the call must raise.
+    """A function that returns the error which a call must raise.
+
+    It calls its first argument with the others.
 
     ``message`` is a regular expression that the error's message must match.
     """
@@ -87,7 +92,10 @@ def raised(error_type: type[E], message: str | None = None) -> Callable[..., E]:
 def refusals(
     error_type: type[Exception], calls: Mapping[str, Callable[[], object]]
 ) -> Callable[..., None]:
-    """A promise that each call raises the error with its message: the key, a regular expression."""
+    """A promise that each call raises the error with its message.
+
+    The keys are regular expressions that the messages must match.
+    """
 
     @pytest.mark.parametrize("message", calls)
     def promise(self: Promises, backend: str, message: str) -> None:
@@ -97,7 +105,7 @@ def refusals(
 
 
 class Promises:
-    """A part of the contract: each test is a promise, checked for each framework asked for.
+    """A part of the contract: each test is a promise of every framework.
 
     Attributes
     ----------
@@ -126,7 +134,7 @@ class Promises:
     def xdevice_promised(
         cls, backend: str, promise: Callable[..., None], params: dict[str, Any]
     ) -> bool:
-        """Whether the promise applies to the framework. The pytest plugin calls this."""
+        """Whether the promise applies; the plugin calls this."""
         names = [name.format_map(params) for name in getattr(promise, "xdevice_needs", ())]
         if any(mentions_cpu(value) for value in params.values()):
             names.append("cpu")
@@ -134,7 +142,10 @@ class Promises:
 
     @classmethod
     def has(cls, backend: str, name: str) -> bool:
-        """Whether the framework's own functions, or its capabilities, have what `needs` names."""
+        """Whether the framework has what `needs` names.
+
+        It is one of its own functions, or a function of a capability.
+        """
         capability, _, function = name.rpartition(".")
         try:
             if capability:
@@ -150,7 +161,10 @@ class Promises:
 
     @pytest.fixture(name="backend")
     def chosen_backend(self, xdevice_backend: Backend) -> Backend:
-        """The framework, chosen; a project's own fixture of that name does not replace it."""
+        """The framework, chosen while the test runs.
+
+        A project's own fixture of that name does not replace it.
+        """
         return xdevice_backend
 
     @pytest.fixture(name="native")
@@ -166,7 +180,7 @@ class Promises:
 
     @pytest.fixture(name="x")
     def ones_at_home(self, native: Native) -> Tensor:
-        """A (2, 3) tensor of ones on the device `home`, from the framework's own factory."""
+        """A (2, 3) tensor of ones on `home`, made by the framework itself."""
         return at_home(native.ones)
 
     @pytest.fixture(name="model")
@@ -193,24 +207,33 @@ class Promises:
 
 
 def mentions_cpu(parameter: Any) -> bool:
-    """Whether a parameter of a test is a CPU device, or a tuple that contains one."""
+    """Whether a parameter is a CPU device, or a tuple that contains one."""
     values = parameter if isinstance(parameter, tuple) else [parameter]
     return any(isinstance(value, Device) and value.kind == "cpu" for value in values)
 
 
 def home() -> Device:
-    """The chosen framework's first device: the CPU, or GPU 0 if the framework has only GPUs."""
+    """The chosen framework's first device.
+
+    It is the CPU, or GPU 0 if the framework has only GPUs.
+    """
     return devices()[0]
 
 
 def at_home(create: Callable[[], T]) -> T:
-    """Call ``create`` in the scope of `home`: the framework's default may be another device."""
+    """Call ``create`` in the scope of `home`.
+
+    The framework's default may be another device.
+    """
     with home():
         return create()
 
 
 def values(x: Tree) -> Any:
-    """The numbers of a tensor as a list; of dicts, lists and tuples, those of each tensor in them."""
+    """The numbers of a tensor as a list.
+
+    Dicts, lists and tuples keep their shape; tuples become lists.
+    """
     if isinstance(x, dict):
         return {key: values(value) for key, value in x.items()}
     if isinstance(x, (list, tuple)):

@@ -35,7 +35,7 @@ NativeScope: TypeAlias = Any
 
 
 def native_scopes() -> list[NativeScope | None]:
-    """The native scope of each open scope; `None` for a scope that entered none."""
+    """The native scope of each open scope; `None` if a scope has none."""
     return [entry.native for entry in _stack.get()]
 
 
@@ -53,7 +53,10 @@ class OnHome:
 class Scopes(Promises):
     @pytest.fixture
     def outside(self, native: Native) -> Generator[None]:
-        """After the test no scope is open, and the framework's own default is unchanged."""
+        """Check after the test that no scope is open.
+
+        The framework's own default must be unchanged.
+        """
         default = device_of(native.ones())
         yield
         assert innermost() is None

@@ -62,7 +62,7 @@ INCONSISTENT = [
     ('{"version": 1, "tree": ["set", [["tensor", "w"]]]}', "no 'set' is known"),
     ('{"version": 1, "tree": ["dict", [[["a"], ["tensor", "w"]]]]}', "unhashable"),
 ]
-"""Structures in a file's header that cannot be read, each with the reason in the error."""
+"""Unreadable structures in a file's header, and the reasons in the errors."""
 
 
 def tensor_or_none(data: Any, dtype: str) -> Tensor | None:
@@ -74,7 +74,10 @@ def tensor_or_none(data: Any, dtype: str) -> Tensor | None:
 
 
 def stored_bits(path: Path) -> dict[str, tuple[str, bytes]]:
-    """The dtype and the bytes of each tensor in a safetensors file, read without xdevice."""
+    """The dtype and the bytes of each tensor in a safetensors file.
+
+    The file is read without xdevice.
+    """
     content = path.read_bytes()
     data_start = 8 + int.from_bytes(content[:8], "little")
     header = json.loads(content[8:data_start])
@@ -87,7 +90,10 @@ def stored_bits(path: Path) -> dict[str, tuple[str, bytes]]:
 
 
 def file_with(tensors: dict[str, tuple[str, np.ndarray[Any, Any]]], **entries: Any) -> bytes:
-    """A safetensors file as another program writes it, with more entries in its header."""
+    """A safetensors file as another program writes it.
+
+    ``entries`` are further entries of its header.
+    """
     header, data = dict(entries), b""
     for name, (dtype, array) in tensors.items():
         offsets = [len(data), len(data) + array.nbytes]
@@ -98,7 +104,10 @@ def file_with(tensors: dict[str, tuple[str, np.ndarray[Any, Any]]], **entries: A
 
 
 def bit_patterns(nbytes: int) -> np.ndarray[Any, Any]:
-    """All numbers of so many bytes; of wide ones, all patterns of the two highest bytes."""
+    """All numbers of so many bytes.
+
+    Of wide numbers, all patterns of the two highest bytes.
+    """
     patterns = np.arange(2 ** (8 * min(nbytes, 2)), dtype=f"uint{8 * nbytes}")
     if nbytes <= 2:
         return patterns

@@ -1,4 +1,4 @@
-"""Trees: containers keep their types, and each leaf moves, is kept, or is an error."""
+"""Trees: containers keep their types; leaves move, stay, or are errors."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Queue(deque[Any]):
 
 
 class Picky(Point):
-    """A named tuple that cannot be called with its own fields, and carries an attribute."""
+    """A named tuple with an attribute. Its class cannot take its fields."""
 
     note: str
 
@@ -144,7 +144,7 @@ HOLDERS: dict[str, Callable[[Tensor], object]] = {
         lambda x: defaultdict(functools.partial(max, x), a=x)
     ),
 }
-"""Objects that hold a tensor but cannot be moved, by the error that says so."""
+"""Objects that hold a tensor and cannot be moved, by the error's message."""
 
 
 def trees(x: Tensor) -> list[Tree]:
@@ -171,7 +171,7 @@ def trees(x: Tensor) -> list[Tree]:
 
 
 def shape_of(tree: Tree) -> Any:
-    """The types of the containers and the leaves, with the word "tensor" for each tensor."""
+    """The types of containers and leaves, with "tensor" for each tensor."""
     name = type(tree).__name__
     if isinstance(tree, (Batch, Frozen, Slotted, HandSlotted)):
         return name, [shape_of(getattr(tree, field)) for field in tree.__dataclass_fields__]
