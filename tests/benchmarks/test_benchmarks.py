@@ -231,3 +231,32 @@ def test_random_numbers_compares_every_function_at_every_size(backend):
     sizes = said[0].split()[1:]
     assert (len(sizes), len(said)) == (4, 12)
     assert all(len(row[20:].split()) == len(sizes) for row in said[1:])
+
+
+@pytest.mark.parametrize("backend", ["torch", "numpy"])
+def test_growth_times_every_axis_and_draws_it(backend, tmp_path):
+    if backend == "numpy":
+        done = run("growth.py", "--backend", "numpy")
+        assert done.returncode == 2
+        assert "numpy has no virtual GPUs" in done.stderr
+        return
+    files = tmp_path / "rows.json", tmp_path / "picture.svg"
+    few = ("--rounds", "1", "--largest", "10", "--virtual", "2")
+    said = output("growth.py", "--backend", backend, *few, "--json", files[0], "--plot", files[1])
+    rows = json.loads(files[0].read_text(encoding="utf-8"))
+    assert [(row["axis"], row["size"]) for row in rows] == [
+        ("leaves", 1),
+        ("leaves", 10),
+        ("depth", 1),
+        ("depth", 10),
+        ("devices", 1),
+        ("devices", 2),
+        ("bytes", 10_000),
+        ("bytes", 100_000),
+    ]
+    for row in rows:
+        assert {"by hand", "xdevice"} <= set(row["microseconds"])
+        assert min(row["microseconds"].values()) > 0
+    assert len([line for line in said.splitlines() if line.startswith("|")]) == len(rows) + 2
+    assert "torch, leaves, time at the last size / the least: by hand " in said
+    assert files[1].read_text(encoding="utf-8").startswith("<?xml")
