@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from statistics import median
-from time import perf_counter_ns
+from time import perf_counter_ns, process_time_ns
 from timeit import Timer
 from typing import Any
 
@@ -46,10 +46,11 @@ LOOPS = {"tree": "to_device", "move_tree": "move"}
 class Bench:
     """The contenders under one framework, and why some are missing."""
 
-    def __init__(self, name: str, rounds: int, seconds: float, device: xdevice.Device) -> None:
+    def __init__(self, name: str, options: argparse.Namespace, device: xdevice.Device) -> None:
         self.name = name
-        self.rounds = rounds
-        self.seconds = seconds
+        self.rounds: int = options.rounds
+        self.seconds: float = options.seconds
+        self.clock = process_time_ns if options.processor_time else perf_counter_ns
         self.device = device
         self.framework = xdevice.backend(name).framework  # imported as the adapter needs it
         self.native = NATIVE.get(name, {})
@@ -113,7 +114,7 @@ class Bench:
                 continue
             try:
                 variables = self._variables(question, contender)
-                timer = Timer(statement, timer=perf_counter_ns, globals=variables)
+                timer = Timer(statement, timer=self.clock, globals=variables)
                 timer.timeit(1)
                 timers[contender] = timer
             # The library does not work, or the framework is too old for the attribute.
@@ -150,7 +151,7 @@ class Bench:
 
     def _measure(self, timers: dict[str, Timer]) -> dict[str, list[float]]:
         """Nanoseconds of each contender, round by round."""
-        timers = {"": Timer("pass", timer=perf_counter_ns), **timers}
+        timers = {"": Timer("pass", timer=self.clock), **timers}
         repeats = {name: _repeats(timer) for name, timer in timers.items()}
         generator = random.Random(0)
         times_of: dict[str, list[float]] = {name: [] for name in timers}
@@ -210,7 +211,7 @@ def measured(options: argparse.Namespace, name: str) -> tuple[list[Result], dict
             except xdevice.XDeviceError as error:
                 missing[f"two GPUs under {name}"] = _short(error)
         device = xdevice.as_device(options.device)
-        bench = Bench(name, options.rounds, options.seconds, device)
+        bench = Bench(name, options, device)
         results = list(bench.run(questions_with(options.select)))
     return results, missing | bench.missing
 
@@ -226,6 +227,7 @@ def measured_by_child(
             *("--device", options.device, "--virtual", str(options.virtual)),
             *("--rounds", str(options.rounds), "--seconds", str(options.seconds)),
             *("--select", options.select),
+            *["--processor-time"] * options.processor_time,
         ]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         report = json.loads(file.read_text(encoding="utf-8"))
@@ -259,6 +261,8 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=10, help="after these, a question ends early"
     )
+    help_on_clock = "count the processor's time, not the clock's: beside other work"
+    parser.add_argument("--processor-time", action="store_true", help=help_on_clock)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument(
         "--markdown", action="store_true", help="print the table as docs/project/costs.md has it"
