@@ -118,8 +118,15 @@ def training() -> str:
     )
 
 
+def growth() -> str:
+    """The time of to_device over leaves, depth, devices and bytes."""
+    script = ROOT / "benchmarks" / "growth.py"
+    return plot(f"OMP_NUM_THREADS=1 python {script} --plot plot.svg")
+
+
 SCALES = {"transfer": 0.05, "copies": 0.05, "log": 0.2}
 PICTURES = {"two_gpus.svg": two_gpus, "cuda_script.svg": cuda_script, "training.svg": training}
+PICTURES["growth.svg"] = growth
 PICTURES |= {f"{name}.svg": partial(bench, name, False) for name in SCALES}
 PICTURES |= {f"{name}_dark.svg": partial(bench, name, True) for name in SCALES}
 
