@@ -1,4 +1,4 @@
-"""Setting up the tree barrier: each process's position, pipes and connections."""
+"""The setup of the tree barrier: a process's position, pipes and connections."""
 
 import select
 import socket
@@ -30,7 +30,10 @@ Offer: TypeAlias = dict[str, Any]
 
 
 class Position(NamedTuple):
-    """A process's position in the tree of leaders, the first processes of the hosts."""
+    """A process's position in the tree of leaders.
+
+    The leaders are the first processes of the hosts.
+    """
 
     leader: int  # the leader of the process's host; all fields but one are ranks
     processes_on_host: int
@@ -67,7 +70,10 @@ class BarrierSetup:
         self.close = self._resources.close
 
     def offer(self) -> Offer:
-        """What other processes need of this one; empty if it can have no tree barrier."""
+        """What other processes need of this one.
+
+        It is empty if this process can have no tree barrier.
+        """
         if not hasattr(select, "poll"):
             return {}
         if not self._is_leader:
@@ -85,13 +91,19 @@ class BarrierSetup:
         return offer
 
     def needs(self) -> tuple[int, ...]:
-        """The ranks whose offers this process needs: its leader, and the leader above."""
+        """The ranks whose offers this process needs.
+
+        They are its leader, and the leader above.
+        """
         if self._is_leader and self._position.parent is not None:
             return (self._position.leader, self._position.parent)
         return (self._position.leader,)
 
     def node(self, offers: Any) -> Follower | Leader | None:
-        """This process's node, from the offers that it needs; ``None`` if it cannot have one."""
+        """This process's node, from the offers that it needs.
+
+        ``None`` if it cannot have one.
+        """
         try:
             if not self._is_leader:
                 pipes = self._resources.enter_context(closing(Pipes.open(offers[0])))

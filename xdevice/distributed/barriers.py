@@ -1,10 +1,10 @@
-"""The barrier before each collective, so that an engine never runs while a process is missing.
+"""The barrier before each collective: no engine runs while a process is missing.
 
-If they can, the processes use a tree barrier, and the coordinator hears
-nothing of it as long as all goes well. A process that has waited for longer
-than usual tells the coordinator, which starts its clock then and says which
-rank is late. The coordinator lets the processes in itself if there are no
-pipes, if the processes call different collectives, and at the end of the job.
+If they can, the processes use a tree barrier, and the coordinator receives no
+message unless something fails. A process that has waited for longer than usual
+tells the coordinator, which then starts its clock and says which rank is late.
+The coordinator lets the processes in itself if there are no pipes, if the
+processes call different collectives, and at the end of the job.
 """
 
 from collections.abc import Callable
@@ -34,7 +34,7 @@ Answer: TypeAlias = dict[str, Any] | None
 
 
 class Barrier:
-    """A process's way into collectives: by the tree, or by asking rank 0's coordinator."""
+    """A process's entry into collectives: by the tree, or by the coordinator."""
 
     def __init__(
         self, channel: Channel, info: ProcessInfo, job: Job, entered: Callable[[str], None]
@@ -47,7 +47,9 @@ class Barrier:
         self._is_set_up = False
 
     def enter(self, fingerprint: Fingerprint, timeout: float) -> Answer:
-        """Rank 0's answer: all processes are here with the same fingerprint, or the job has failed.
+        """Rank 0's answer: all processes have come, or the job has failed.
+
+        They have come with the same fingerprint.
 
         `TimeoutError`: rank 0 does not answer in time.
         """
@@ -96,7 +98,7 @@ class Barrier:
         return self.channel.receive(timeout + BARRIER_MARGIN)
 
     def _set_up(self, timeout: float) -> Answer:
-        """Set up the tree barrier if every process can; otherwise no process does."""
+        """Set up the tree barrier if every process can; otherwise none does."""
         setup = BarrierSetup(self._info, self._job, self.channel.fileno())
         offer = Request(
             Fingerprint("the offers of the barrier"),
@@ -118,9 +120,10 @@ class Barrier:
 
 
 def _digest(fingerprint: Fingerprint) -> bytes:
-    """What the processes of the tree compare. At the last collective all ask the coordinator.
+    """What the processes of the tree compare.
 
-    Channels may close after that collective, so the coordinator must know of it.
+    At the last collective all ask the coordinator. Channels may close after
+    it, so the coordinator must know of it.
     """
     if fingerprint.name == LAST_COLLECTIVE:
         return MISMATCH

@@ -1,4 +1,4 @@
-"""How long processes wait for each other, and the errors after another process has failed.
+"""How long processes wait for each other, and the errors of failed processes.
 
 Times are in seconds. Each is derived from those that it must exceed. The
 timeouts that a user chooses are added to these.
@@ -56,7 +56,10 @@ HANDSHAKE = 2 * ANSWER
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What an engine does, reported after the timeout. It may take ``extra`` seconds more."""
+    """What an engine does, which is reported after the timeout.
+
+    It may take ``extra`` seconds more.
+    """
 
     name: str
     extra: float = 0.0
@@ -96,7 +99,10 @@ def error_in_message(message: dict[str, Any]) -> DistributedError:
 
 
 def undiagnosed(info: ProcessInfo, work: Work) -> DistributedError:
-    """The error of a process whose engine works for too long, if rank 0 does not say why."""
+    """The error of a process whose engine works for too long.
+
+    Rank 0 has not named the reason.
+    """
     message = f"rank {info.rank} was inside {work.name} for {work.seconds:.3g} s"
     if info.rank == 0:
         return error_of_rank(message, None, late=True)

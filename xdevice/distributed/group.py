@@ -1,4 +1,4 @@
-"""The group that this process belongs to, from `init` to `shutdown` or to the end of the process.
+"""The group of this process, from `init` to `shutdown` or to the process's end.
 
 The engine of a process that fails would wait for the other processes at exit,
 and they for it. So an at-exit handler tells the others of the failure, and
@@ -32,7 +32,10 @@ _JOB_OF_ONE = Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
 
 
 class Group:
-    """The processes that compute together. A job of one process has no membership and no engine."""
+    """The processes that compute together.
+
+    A job of one process has no membership and no engine.
+    """
 
     def __init__(
         self,
@@ -42,16 +45,16 @@ class Group:
     ) -> None:
         self.engine = engine
         self.membership = membership
-        # The engine takes the tensors of this framework; with None, those of any framework.
+        # The engine takes tensors of this framework; of any framework if None.
         self.owner = owner
         self.job = _JOB_OF_ONE if membership is None else membership.job
         self._thread = threading.get_ident()
         self._lock = threading.RLock()
 
     def one_at_a_time(self, name: str) -> AbstractContextManager[object]:
-        """Allow one collective at a time, from the thread that has called `init`.
+        """Allow one collective at a time, from the thread that called `init`.
 
-        The collectives of two threads would come in another order in each process.
+        The order of two threads' collectives would differ between processes.
         """
         if self.membership is None:
             return nullcontext()
@@ -80,7 +83,10 @@ class _State:
         return None if self.group is None else self.group.membership
 
     def process_info(self) -> ProcessInfo:
-        """This process as in the last `init`, else as the environment said at the first call."""
+        """This process as in the last `init`, else as in the environment.
+
+        The environment is read at the first call.
+        """
         if self.info is None:
             self.info = process_info_in(os.environ)
         return self.info
@@ -106,7 +112,9 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """The number of this process in the job, from 0; also before `init`, and 0 without a launcher.
+    """The number of this process in the job, from 0.
+
+    It is also known before `init`, and 0 without a launcher.
 
     Raises
     ------
@@ -127,7 +135,9 @@ def rank() -> int:
 
 
 def local_rank() -> int:
-    """The number of this process on its host, from 0, which can be the number of its GPU.
+    """The number of this process on its host, from 0.
+
+    It can be the number of the process's GPU.
 
     Examples
     --------
@@ -151,7 +161,10 @@ def world_size() -> int:
 
 
 def current() -> Group:
-    """The group that this process is in; without a launcher, a group of this process alone."""
+    """The group that this process is in.
+
+    Without a launcher, it is a group of this process alone.
+    """
     if state.group is not None:
         return state.group
     if state.process_info().world_size == 1:
@@ -162,9 +175,10 @@ def current() -> Group:
 
 
 def on_rank_0(name: str, action: Callable[[], None]) -> None:
-    """Run the action on rank 0 while the others wait; without a group, in this process.
+    """Run the action on rank 0 while the others wait.
 
-    If rank 0 raises, the job has failed, and every process raises.
+    Without a group it runs in this process. If rank 0 raises, the job has
+    failed, and every process raises.
     """
     group = state.group
     if group is None or group.membership is None:
@@ -183,7 +197,10 @@ def on_rank_0(name: str, action: Callable[[], None]) -> None:
 
 @contextmanager
 def joining(info: ProcessInfo) -> Generator[None, None, None]:
-    """While the processes meet: an error ends this process in the same way as a later one."""
+    """A block in which an error ends this process as a later one does.
+
+    The processes meet in it.
+    """
     state.info = info
     if state.previous_hook is None:
         state.previous_hook = sys.excepthook
@@ -197,13 +214,16 @@ def joining(info: ProcessInfo) -> Generator[None, None, None]:
 
 
 def enter(group: Group) -> None:
-    """Make this the group of the process. The others are told if the process ends in it."""
+    """Make this the group of the process.
+
+    If the process ends in it, the others are told.
+    """
     state.group = group
     state.broken = False
 
 
 def leave() -> None:
-    """Leave the group without the others, which have left it or have been told."""
+    """Leave the group; the others have left it, too, or have been told."""
     membership = state.membership
     state.group = None
     if membership is not None:
@@ -211,7 +231,7 @@ def leave() -> None:
 
 
 def abort(error: BaseException) -> None:
-    """Tell the other processes of the error, and leave the group without them."""
+    """Tell the other processes of the error, and leave the group."""
     _report(error)
     leave()
 
@@ -224,7 +244,7 @@ def _report(error: BaseException) -> None:
 
 
 def _reset_in_child() -> None:
-    """In a forked child: leave the group, which the parent stays in, and send nothing."""
+    """In a forked child: leave the parent's group, and send nothing."""
     membership = state.membership
     state.info = None
     state.group = None
@@ -244,7 +264,10 @@ if hasattr(os, "register_at_fork"):
 def _on_exception(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Our `sys.excepthook`: call the previous one, tell the others, and choose the exit status."""
+    """Our `sys.excepthook`: call the previous one, and tell the others.
+
+    It also chooses the exit status.
+    """
     try:
         if state.previous_hook is not None:
             state.previous_hook(kind, error, trace)
@@ -273,14 +296,16 @@ def _is_because_of_others(error: BaseException) -> bool:
 
 
 def _exit_late() -> None:
-    """End the process if a user's thread, or an earlier exit handler, keeps it alive."""
+    """End the process if a thread or an earlier exit handler keeps it alive."""
     time.sleep(LAST_RESORT)
     _flush_open_files()
     os._exit(state.exit_status)
 
 
 def _at_exit() -> None:
-    """Tell the others that this process ends, and end it even if a framework waits for ever.
+    """Tell the others that this process ends.
+
+    End it even if a framework waits for ever.
 
     Handlers that were registered later have run already; those of the
     frameworks run after this one.
@@ -300,7 +325,7 @@ def _at_exit() -> None:
 
 
 def _null_file() -> IO[str]:
-    """A file that discards what is written to it; stderr if no file can be opened."""
+    """A file that discards its contents; stderr if no file can be opened."""
     try:
         return open(os.devnull, "w")
     except OSError:

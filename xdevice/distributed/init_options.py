@@ -1,4 +1,4 @@
-"""The arguments of `init`, and the environment's variables for missing ones."""
+"""The arguments of `init`, and environment variables for missing ones."""
 
 import os
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ _ADDRESS_HINT = "give rank 0's, as in '10.0.0.1:29400'"
 
 @dataclass(frozen=True)
 class InitOptions:
-    """The arguments of `init` as the user has given them; the methods check them."""
+    """The user's arguments of `init`; the methods check them."""
 
     timeout: float | None = None
     _: KW_ONLY
@@ -72,7 +72,7 @@ class InitOptions:
         return text == "1"
 
     def process_info(self, env: Mapping[str, str] = os.environ) -> ProcessInfo:
-        """Which process this is: as the options say, else the variables of a launcher."""
+        """Which process this is, from the options or the launcher's variables."""
         required = {"rank": self.rank, "world_size": self.world_size, "address": self.address}
         options = {**required, "local_rank": self.local_rank, "token": self.token}
         arguments = [name for name, value in options.items() if value is not None]

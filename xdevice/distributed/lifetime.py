@@ -33,7 +33,9 @@ def init(  # noqa: PLR0913  (five of them say which process this is)
     token: str | None = None,
     trust_network: bool | None = None,
 ) -> None:
-    """Join the other processes of a job that ``xdevice launch`` or another launcher has started.
+    """Join the other processes of a job, which a launcher has started.
+
+    The launcher is ``xdevice launch`` or another one.
 
     Returns when all processes have joined and the engine runs. Without a
     launcher it starts nothing. Call it before the framework makes its first
@@ -108,7 +110,9 @@ def init(  # noqa: PLR0913  (five of them say which process this is)
 
 
 class process_group(InitOptions):  # noqa: N801  (reads as what it opens: `with process_group():`)
-    """A ``with`` block between `init` and `shutdown`; parameters and errors are theirs.
+    """A ``with`` block between `init` and `shutdown`.
+
+    Parameters and errors are those of the two functions.
 
     If the block raises, the other processes raise `DistributedError` with this
     one's rank.
@@ -171,7 +175,10 @@ def _init(options: InitOptions) -> None:
 
 
 def _engine(name: str, owner: Backend, info: ProcessInfo) -> Engine:
-    """The engine that was asked for, before the processes meet; errors if it cannot be started."""
+    """The requested engine, before the processes meet.
+
+    Errors if it cannot be started.
+    """
     if name == "mpi":
         from xdevice.distributed import mpi
 
@@ -187,7 +194,9 @@ def _engine(name: str, owner: Backend, info: ProcessInfo) -> Engine:
 
 
 def shutdown() -> None:
-    """Leave the group, together with all other processes. Does nothing without a group.
+    """Leave the group, together with all other processes.
+
+    Does nothing without a group.
 
     Raises
     ------
@@ -222,7 +231,7 @@ def shutdown() -> None:
 
 
 def check_reach(info: ProcessInfo, engine: str) -> None:
-    """Raise if an engine would listen beyond loopback and the user has not allowed that."""
+    """Raise if an engine would listen beyond loopback without permission."""
     if info.world_size == 1 or info.trusts_network:
         return
     for host in (info.host, os.environ.get("XDEVICE_HOST") or info.host):

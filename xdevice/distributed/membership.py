@@ -1,4 +1,4 @@
-"""A process's membership of its job: its barrier, and the watchdog that hears of failures."""
+"""A process's membership of its job: the barrier, and a watchdog for failures."""
 
 import faulthandler
 import os
@@ -79,7 +79,7 @@ class Membership:
     # Collectives: first the barrier, then the engine's work
 
     def enter(self, fingerprint: Fingerprint) -> None:
-        """Return when every process of the job calls this with the same fingerprint."""
+        """Return when every process has called this with the same fingerprint."""
         self._raise_failure()
         try:
             answer = self._barrier.enter(fingerprint, self.timeout + self._extra)
@@ -102,7 +102,9 @@ class Membership:
         self._raise_failure()
 
     def work(self, name: str, action: Callable[[], T], extra: float = 0.0) -> T:
-        """Let the engine work, while other threads watch the other processes and the clock.
+        """Let the engine work.
+
+        Other threads watch the other processes and the clock meanwhile.
 
         ``extra`` is that of `Work`.
         """
@@ -118,10 +120,14 @@ class Membership:
         return result
 
     def begin_work(self, name: str, extra: float = 0.0) -> None:
-        """Start the clock: after the timeout and the extra seconds the watchdog acts."""
+        """Start the clock.
+
+        The watchdog acts after the timeout and the extra seconds.
+        """
         self._work = Work(name, extra)
         self._extra = extra
-        # The failure may have come after the barrier, when the watchdog saw no work to end.
+        # The failure may have come after the barrier, when the watchdog saw no
+        # work to end.
         if self.failure is not None:
             self.end_work()
 
@@ -130,12 +136,15 @@ class Membership:
         self._raise_failure()
 
     def engine_error(self, error: Exception, name: str) -> DistributedError:
-        """The error to raise in place of the engine's: another process's, if one is reported."""
+        """The error to raise in place of the engine's.
+
+        It is another process's failure, if one is reported.
+        """
         work = self._work
         is_timed_out = False
         if work is not None:
             is_timed_out = work.seconds > self.timeout
-            # Before `_work` is cleared: rank 0 may ask the watchdog at any moment.
+            # Before `_work` is cleared: rank 0 may ask the watchdog at any time.
             self._failed_work = FailedWork(work, _as_text(error), is_timed_out)
         self._work = None
         if is_timed_out:  # rank 0 may have asked just before the engine raised
@@ -155,7 +164,7 @@ class Membership:
         return failure
 
     def fail(self, error: DistributedError) -> DistributedError:
-        """The failure of the job: this error, or the earlier one if there is one."""
+        """The failure of the job: this error, or an earlier one."""
         if self.failure is None:
             self.failure = error
         self._failure_is_known.set()
@@ -167,7 +176,7 @@ class Membership:
             raise self.failure
 
     def _interrupt(self, error: BaseException) -> None:
-        """This process has left a collective in the middle: the job cannot go on."""
+        """This process has left a collective early: the job cannot go on."""
         self._work = None
         self.report_error(error)
         rank = self.info.rank
@@ -194,7 +203,10 @@ class Membership:
     # The end
 
     def close(self) -> None:
-        """Close the channels. After the last collective no other process expects this one."""
+        """Close the channels.
+
+        After the last collective no other process expects this one.
+        """
         self._barrier.close()
         with suppress(OSError):
             self._control.socket.shutdown(socket.SHUT_RDWR)  # which wakes the watchdog
@@ -205,7 +217,7 @@ class Membership:
             self._coordinator.join(1)  # the other processes may take longer, or never close theirs
 
     def close_descriptors(self) -> None:
-        """In a forked child: close the parent's descriptors, and send nothing."""
+        """In a forked child: close the parent's descriptors; send nothing."""
         self._barrier.close()
         self._control.close()
         if self._coordinator is not None:
@@ -214,7 +226,7 @@ class Membership:
     # The watchdog thread
 
     def _watch(self) -> None:
-        """Read the control channel until it closes, and watch how long the engine works."""
+        """Read the control channel until it closes, and watch the engine's time."""
         try:
             while self._receive(0.5):
                 self._check_clock()
@@ -227,7 +239,9 @@ class Membership:
             self._selector.close()
 
     def _receive(self, seconds: float, patience: float = failures.LEAVING) -> bool:
-        """Wait for messages and act on them; whether the channel is still open.
+        """Wait for messages and act on them.
+
+        Returns whether the channel is still open.
 
         After a failure the engine has ``patience`` seconds to return.
         """
@@ -251,7 +265,10 @@ class Membership:
         return True
 
     def _check_clock(self) -> None:
-        """After the timeout, tell rank 0 that the engine still works, and wait for its diagnosis.
+        """Watch the engine's time.
+
+        After the timeout, rank 0 is told that the engine still works, and
+        this thread waits for its diagnosis.
 
         The process ends unless rank 0 names a failed rank or extends the time.
         """
@@ -275,7 +292,7 @@ class Membership:
             self._exit(self.fail(undiagnosed(self.info, work)))
 
     def _leave_engine(self, patience: float) -> None:
-        """End the process unless the engine returns within ``patience`` seconds."""
+        """End the process if the engine works for ``patience`` more seconds."""
         work = self._work
         deadline = time.monotonic() + patience
         while work is not None and self._work is work:
@@ -284,7 +301,10 @@ class Membership:
             time.sleep(0.05)
 
     def _whereabouts(self) -> dict[str, Any]:
-        """Where this process is, and how long its engine has worked and may still work."""
+        """Where this process is, and its engine's time.
+
+        The time is how long the engine has worked, and may still work.
+        """
         failed = self._failed_work
         if failed is not None:
             answer: dict[str, Any] = {
@@ -301,7 +321,7 @@ class Membership:
         return {"where": f"inside {work.name}", "engine": [work.seconds, seconds_left]}
 
     def _exit(self, error: BaseException | None) -> NoReturn:
-        """End the process: its main thread is in an engine that does not return."""
+        """End the process, whose main thread is in an engine that hangs."""
         with suppress(RuntimeError):  # no more threads
             # In a thread of its own, because printing may never return: stderr
             # may be a full pipe, or locked by another thread.

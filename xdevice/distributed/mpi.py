@@ -1,4 +1,4 @@
-"""The engine that all frameworks have: MPI, by mpi4py, through the host's memory and NumPy.
+"""The engine that all frameworks have: MPI, through the host's memory and NumPy.
 
 MPI knows only the processes that its own ``mpirun`` has started.
 """
@@ -131,7 +131,9 @@ def _is_in_numpy(vector: Vector) -> bool:
 
 
 def _sortable(bits: Array) -> Array:
-    """Integers in the order of the floating-point numbers with these bits; also the way back.
+    """Integers in the order of the floating-point numbers with these bits.
+
+    The same function converts them back.
 
     The least and the greatest integer stand for NaNs.
     """

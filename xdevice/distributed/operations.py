@@ -1,4 +1,7 @@
-"""Collectives over trees of tensors, which travel as one vector per framework, dtype and device."""
+"""Collectives over trees of tensors.
+
+The tensors travel as one vector per framework, dtype and device.
+"""
 
 import re
 from collections.abc import Callable
@@ -26,7 +29,9 @@ Action: TypeAlias = Callable[[Engine, Vector], list[Vector]]
 
 
 def all_reduce(tree: Any, op: str = "sum") -> Any:
-    """The tree with each tensor reduced over all processes: new tensors, on the same devices.
+    """The tree with each tensor reduced over all processes.
+
+    The results are new tensors, on the same devices.
 
     `xdevice.all_reduce` reduces over the devices of this process: it takes a
     list, with a tensor of each device.
@@ -76,7 +81,9 @@ def all_reduce(tree: Any, op: str = "sum") -> Any:
 
 
 def broadcast(tree: Any, root: int = 0) -> Any:
-    """The tree of the process with rank ``root``: new tensors, on the devices of this process.
+    """The tree of the process with rank ``root``.
+
+    The results are new tensors, on the devices of this process.
 
     Every process gives a tree of the same structure, shapes and dtypes; what
     is in it counts only on ``root``. Other errors are those of `all_reduce`.
@@ -105,7 +112,9 @@ def broadcast(tree: Any, root: int = 0) -> Any:
 
 
 def all_gather(tree: Any) -> list[Any]:
-    """The trees of all processes, in the order of ranks: new tensors, on this process's devices.
+    """The trees of all processes, in the order of ranks.
+
+    The results are new tensors, on the devices of this process.
 
     Every process gives a tree of the same structure, shapes and dtypes. Errors
     are those of `all_reduce`.
@@ -125,7 +134,9 @@ def all_gather(tree: Any) -> list[Any]:
 
 
 def barrier() -> None:
-    """Return when every process has called it. Errors are those of `all_reduce`.
+    """Return when every process has called it.
+
+    Errors are those of `all_reduce`.
 
     Examples
     --------
@@ -139,7 +150,7 @@ def barrier() -> None:
 
 
 class _Leaf(NamedTuple):
-    """A tensor of the tree, and where it is in the tree as the end of a sentence."""
+    """A tensor of the tree, and its path as the end of a sentence."""
 
     tensor: Tensor
     at_path: str
@@ -191,14 +202,20 @@ def _collective(
 
 
 def _extra_seconds(group: Group, pack: Pack, count: int) -> float:
-    """How long a transfer may take: an engine may send the numbers of all processes to each."""
+    """How long a transfer may take.
+
+    An engine may send the numbers of all processes to each of them.
+    """
     bits = re.search(r"\d+", dtype_name(pack.tensors[0].dtype))
     width = max(1, int(bits[0]) // 8) if bits else 1
     return count * width * group.job.world_size / WORST_BANDWIDTH
 
 
 def _tensors_of(group: Group, name: str, flat: Flat, op: str | None) -> list[_Leaf]:
-    """The tensors of the tree, each once; errors if the collective cannot take one of them."""
+    """The tensors of the tree, each once.
+
+    Errors if the collective cannot take one of them.
+    """
     if flat.unordered:
         raise ArgumentTypeError(
             f"{name} was given a set, whose order differs between processes; give a list"
@@ -222,7 +239,10 @@ def _tensors_of(group: Group, name: str, flat: Flat, op: str | None) -> list[_Le
 
 
 def _fingerprint(name: str, leaves: list[_Leaf], packs: list[Pack]) -> Fingerprint:
-    """What the processes must agree on: each tensor's dtype, shape, device, path and vector."""
+    """What the processes must agree on.
+
+    It is each tensor's dtype, shape, device, path and vector.
+    """
     vector_of = {}
     for number, pack in enumerate(packs):
         for tensor in pack.tensors:
@@ -237,7 +257,10 @@ def _fingerprint(name: str, leaves: list[_Leaf], packs: list[Pack]) -> Fingerpri
 
 
 def _owner(group: Group, leaf: Any, name: str, at_path: str) -> Backend:
-    """The framework of the leaf; errors if it is not a tensor, or not one that the engine takes."""
+    """The framework of the leaf.
+
+    Errors if it is not a tensor, or not one that the engine takes.
+    """
     ownership = owned_by(leaf)
     if ownership is None or not ownership.is_tensor:
         hint = "a tensor: xdevice.tensor makes one"

@@ -1,4 +1,4 @@
-"""The tree barrier: processes agree to enter a collective without rank 0's coordinator.
+"""The tree barrier: an agreement to enter a collective, without a coordinator.
 
 Each process asks the leader of its host. A leader waits for all processes of
 its host and for all leaders below it, and then asks the leader above. The
@@ -41,7 +41,10 @@ MAX_PROCESSES = 2048
 
 
 class Pipes:
-    """The pipes of a host: one for requests, two for answers. Each process has one end of each."""
+    """The pipes of a host: one for requests, two for answers.
+
+    Each process has one end of each.
+    """
 
     def __init__(self, requests: int, answers: list[int], descriptors: list[int]) -> None:
         self.requests = requests
@@ -75,7 +78,10 @@ class Pipes:
 
     @classmethod
     def open(cls, offer: dict[str, Any]) -> Pipes:
-        """The pipes that a leader offers; `OSError` on another host, or in another container."""
+        """The pipes that a leader offers.
+
+        `OSError` on another host, or in another container.
+        """
         descriptors: list[int] = []
         with ExitStack() as undo:
             undo.callback(_close, descriptors)
@@ -206,7 +212,7 @@ class Leader:
         self._above = _poll(channel, *(parent.fileno() for parent in parents))
 
     def ask(self, digest: bytes, wait: Wait) -> None:
-        """Ask the leader above, once this process and all below it have asked."""
+        """Ask the leader above, once this process and those below have asked."""
         self.number += 1
         requests = self._requests_from_below(wait)
         own_record = RECORD.pack(self.number, digest)
@@ -254,7 +260,10 @@ class Leader:
 
 
 def _read(descriptor: int, count: int, poll: select.poll) -> bytes:
-    """What has arrived. A closed descriptor is not polled again: the coordinator will report it."""
+    """The data that has arrived.
+
+    A closed descriptor is not polled again: the coordinator will report it.
+    """
     try:
         data = os.read(descriptor, count)
     except BlockingIOError:
