@@ -1,4 +1,4 @@
-"""The variables that launchers set: which process of a job this is, or which of its hosts.
+"""The variables by which launchers name a process of a job, or one of its hosts.
 
 Each launcher is recognized by variables that no other one sets.
 `process_info_in` is for a process of the job, `nodes_in` for an ``xdevice
@@ -79,7 +79,10 @@ def nodes_in(env: Environment = os.environ) -> Nodes | None:
 
 
 def check_rank(rank: int, size: int, env: Environment) -> None:
-    """Raise if a launcher has started this process with another rank: one of the two is wrong."""
+    """Raise if a launcher has started this process with another rank.
+
+    One of the two ranks is wrong.
+    """
     try:
         info = process_info_in(env)
     except (ArgumentError, DistributedError):
@@ -94,7 +97,7 @@ def check_rank(rank: int, size: int, env: Environment) -> None:
 
 
 def first_of(nodes: str) -> str:
-    """The first host of Slurm's short list: ``gpu[07-09,12],login1`` is ``gpu07``."""
+    """The first host of Slurm's short list: ``gpu07`` of ``gpu[07-09,12]``."""
     match = re.match(r"([^\[,]*)(?:\[([^\],-]+)[^\]]*\])?([^,]*)", nodes)
     if match is None:
         return ""
@@ -114,7 +117,10 @@ class RankVariables(NamedTuple):
 
 @dataclass(frozen=True)
 class LauncherWithoutAddress:
-    """A launcher that does not tell where rank 0 is: on one host xdevice derives a port there."""
+    """A launcher that does not tell where rank 0 is.
+
+    On one host xdevice derives a port.
+    """
 
     name: str
     variables: RankVariables
@@ -197,7 +203,10 @@ def _slurm(env: Environment) -> ProcessInfo:
 
 
 def _kubeflow(env: Environment) -> ProcessInfo:
-    """The variables are torchrun's arguments, in a container that starts the script itself."""
+    """The variables are torchrun's arguments.
+
+    The container starts the script itself.
+    """
     if env.get("PET_NPROC_PER_NODE", "1") != "1" or not env["PET_NNODES"].isdigit():
         raise DistributedError(
             f"PET_NNODES={env['PET_NNODES']!r} and "
@@ -212,7 +221,7 @@ def _kubeflow(env: Environment) -> ProcessInfo:
 
 
 def _kubernetes(env: Environment) -> ProcessInfo:
-    """An indexed job: Kubernetes tells each pod its index, and not the number of pods."""
+    """An indexed job: Kubernetes tells each pod its index, not their number."""
     if "XDEVICE_WORLD_SIZE" not in env:
         raise DistributedError(
             "JOB_COMPLETION_INDEX is set, and Kubernetes does not tell the number of pods; "
@@ -224,7 +233,8 @@ def _kubernetes(env: Environment) -> ProcessInfo:
     return _process_info(env, "Kubernetes", names, host="", port=0)
 
 
-# By the variables that each launcher sets, in the order in which they are tried.
+# By the variables that each launcher sets, in the order in which they are
+# tried.
 _LAUNCHERS: dict[tuple[str, ...], Callable[[Environment], ProcessInfo]] = {
     ("XDEVICE_RANK",): _ours,
     ("RANK", "WORLD_SIZE"): _torchrun,
@@ -244,7 +254,10 @@ _LAUNCHERS: dict[tuple[str, ...], Callable[[Environment], ProcessInfo]] = {
 def _process_info(
     env: Environment, launcher: str, names: RankVariables, host: str, port: int
 ) -> ProcessInfo:
-    """What the variables of these names say; ``host`` and ``port`` are rank 0's, if known."""
+    """The values of the variables with these names.
+
+    ``host`` and ``port`` are rank 0's, if known.
+    """
     world_size = _integer(env, names.world_size)
     host = env.get("XDEVICE_MASTER_ADDR") or host
     if "XDEVICE_MASTER_PORT" in env:
@@ -347,7 +360,7 @@ def _slurm_port(env: Environment) -> int:
 
 
 def _recognized(readers: Mapping[tuple[str, ...], T], env: Environment) -> tuple[str, ...] | None:
-    """The first variables of these that are all set; ``None`` without a launcher."""
+    """The first variables that are all set; ``None`` without a launcher."""
     for variables in readers:
         if all(name in env for name in variables):
             return variables

@@ -144,7 +144,8 @@ class Membership:
         is_timed_out = False
         if work is not None:
             is_timed_out = work.seconds > self.timeout
-            # Before `_work` is cleared: rank 0 may ask the watchdog at any time.
+            # Before `_work` is cleared: rank 0 may ask the watchdog at any
+            # time.
             self._failed_work = FailedWork(work, _as_text(error), is_timed_out)
         self._work = None
         if is_timed_out:  # rank 0 may have asked just before the engine raised

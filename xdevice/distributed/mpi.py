@@ -24,7 +24,8 @@ Vector: TypeAlias = Any  # a tensor of the framework, of one axis
 # Without both variables Open MPI takes the process for the only one.
 _SET_BY_LAUNCHER = {"PMIX_RANK", "OMPI_COMM_WORLD_SIZE"}
 
-# For a single process, which in Open MPI 5.0 leaves 16 MiB of shared memory behind.
+# For a single process, which in Open MPI 5.0 leaves 16 MiB of shared memory
+# behind.
 _NO_SHARED_MEMORY = {"OMPI_MCA_btl": "self"}
 
 

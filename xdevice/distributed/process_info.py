@@ -17,7 +17,7 @@ OUR_LAUNCHER = "xdevice launch"
 
 @dataclass(frozen=True)
 class ProcessInfo:
-    """A process's rank in a job, and the address at which the job's processes meet."""
+    """A process's rank in a job, and the address at which the processes meet."""
 
     rank: int
     world_size: int
@@ -33,7 +33,10 @@ NO_LAUNCHER = ProcessInfo(0, 1, 0, LOCALHOST, 0, "no launcher")
 
 
 def block_size(world_size: int) -> int:
-    """How many consecutive ports a job has: those of `contract.Job`, and ``MASTER_PORT``."""
+    """The number of consecutive ports of a job.
+
+    They are those of `contract.Job`, and ``MASTER_PORT``.
+    """
     return 3 + 2 * world_size
 
 
@@ -47,7 +50,10 @@ def has_room(port: int, world_size: int) -> bool:
 
 
 def derived_port(job: str) -> int:
-    """A first port that all processes of the job derive, and few other jobs; 0 without a name."""
+    """A first port that all processes of the job derive, and few other jobs.
+
+    It is 0 without a name.
+    """
     if not job.strip("."):
         return 0
     return FIRST_PORT + zlib.crc32(job.encode()) % PORTS

@@ -92,7 +92,8 @@ class Pipes:
                 descriptor = os.open(path, os.O_RDWR | os.O_NONBLOCK)
                 descriptors.append(descriptor)
                 if os.fstat(descriptor).st_ino != inode:
-                    # In another container another process has the leader's number.
+                    # In another container another process has the leader's
+                    # number.
                     raise OSError("another process's file")
             undo.pop_all()
         return cls(descriptors[0], descriptors[1:], descriptors)
@@ -252,7 +253,8 @@ class Leader:
         while missing:
             for descriptor in wait.ready(self._below):
                 count = self._expected[descriptor] - len(requests[descriptor])
-                # at least one byte, which finds out that the other end has closed
+                # at least one byte, which finds out that the other end has
+                # closed
                 requests[descriptor] += _read(descriptor, max(1, count), self._below)
                 if len(requests[descriptor]) >= self._expected[descriptor]:
                     missing.discard(descriptor)

@@ -1,1 +1,1 @@
-"""How the processes of a job meet at rank 0, and how rank 0 then watches over them."""
+"""How the processes of a job meet at rank 0, which then watches over them."""

@@ -67,7 +67,7 @@ def check_token(token: str, source: str) -> str:
 
 
 def create_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
-    """Rank 0's token: the given one, or a new one in a file for this host's processes."""
+    """Rank 0's token: the job's, or a new one in a file for this host."""
     token_of_user = _token_of_user(info, env)
     if token_of_user is not None:
         return token_of_user
@@ -83,7 +83,7 @@ def create_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> byte
 
 
 def find_token(info: ProcessInfo, env: Mapping[str, str] = os.environ) -> bytes:
-    """The token of the other ranks; `FileNotFoundError` until rank 0 has made it."""
+    """The other ranks' token; `FileNotFoundError` until rank 0 has made it."""
     token_of_user = _token_of_user(info, env)
     if token_of_user is not None:
         return token_of_user
@@ -145,7 +145,7 @@ def response(token: bytes, role: bytes, process: bytes, rank_0: bytes) -> bytes:
 
 
 def connect(address: tuple[str, int], token: bytes, deadline: float) -> socket.socket:
-    """A connection with both ends authenticated; errors are those of `authenticate`."""
+    """A connection whose ends are authenticated; errors as of `authenticate`."""
     timeout = max(0.1, deadline - time.monotonic())
     with ExitStack() as undo:
         connection = undo.enter_context(socket.create_connection(address, timeout))
@@ -155,7 +155,7 @@ def connect(address: tuple[str, int], token: bytes, deadline: float) -> socket.s
 
 
 def authenticate(connection: socket.socket, token: bytes, deadline: float) -> None:
-    """Prove to rank 0 that this process is of the job, and have rank 0 prove the same.
+    """Prove to rank 0 that this process is of the job, and the reverse.
 
     `HandshakeError`: another program, or another token. `ConnectionError`: the
     other end has closed. `TimeoutError`: it does not answer by the deadline, a
@@ -179,7 +179,10 @@ def authenticate(connection: socket.socket, token: bytes, deadline: float) -> No
 
 
 def _receive(connection: socket.socket, count: int, deadline: float, prefix: bytes = b"") -> bytes:
-    """So many bytes; fewer if the other end closes, or sends something without the prefix."""
+    """So many bytes.
+
+    Fewer if the other end closes, or sends something without the prefix.
+    """
     received = b""
     while len(received) < count:
         connection.settimeout(max(0.01, deadline - time.monotonic()))
@@ -209,7 +212,7 @@ class Connection:
 
 
 class Acceptor:
-    """Accepts connections, and returns those that have proved that they know the token."""
+    """Accepts connections, and returns those that know the token."""
 
     def __init__(
         self, listener: socket.socket, token: bytes, expected: int, selector: selectors.BaseSelector
@@ -246,7 +249,10 @@ class Acceptor:
             self._selector.register(connection, selectors.EVENT_READ)
 
     def authenticated(self, connection: Connection) -> socket.socket | None:
-        """The blocking socket, once the handshake is complete; call it when there is data."""
+        """The blocking socket, once the handshake is complete.
+
+        Call this when there is data.
+        """
         if connection not in self.waiting:
             return None  # dropped after the selector has reported it
         try:
@@ -291,7 +297,7 @@ class Acceptor:
         self.close()
 
     def close(self) -> None:
-        """Close this process's descriptors, and send nothing: also in a forked child."""
+        """Close this process's descriptors, and send nothing."""
         if self._spare is not None:
             os.close(self._spare)
             self._spare = None
@@ -300,7 +306,10 @@ class Acceptor:
             connection.socket.close()
 
     def _reject_one(self) -> None:
-        """Accept one connection and close it: otherwise the selector reports it again at once."""
+        """Accept one connection and close it.
+
+        Otherwise the selector reports it again at once.
+        """
         if self._spare is None:
             time.sleep(0.05)  # another thread has taken the last descriptor
         else:

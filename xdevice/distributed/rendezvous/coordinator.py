@@ -1,4 +1,4 @@
-"""Rank 0's coordinator: accepts every process, lets all into collectives, reports failures.
+"""Rank 0's coordinator, which lets processes in and reports failures.
 
 Every process has two channels to it. On the *barrier channel* it asks to enter
 a collective, and describes it. Once all have asked for the same collective,
@@ -38,7 +38,7 @@ from xdevice.distributed.rendezvous.peers import (
 
 
 class Coordinator(threading.Thread):
-    """The thread of rank 0 that serves all processes of the job, rank 0's own process too."""
+    """The thread of rank 0 that serves all processes of the job, also rank 0."""
 
     def __init__(
         self, listener: socket.socket, token: bytes, join_message: JoinMessage, timeout: float
@@ -63,7 +63,8 @@ class Coordinator(threading.Thread):
 
         # The connections
         self._peers_by_channel: dict[Channel, Peer] = {}
-        # Authenticated channels without a join message, and the deadlines for it.
+        # Authenticated channels without a join message, and the deadlines for
+        # it.
         self._unidentified: dict[Channel, float] = {}
         self._selector = selectors.DefaultSelector()
         self._port: int = listener.getsockname()[1]
@@ -77,7 +78,7 @@ class Coordinator(threading.Thread):
         self.close()
 
     def close(self) -> None:
-        """Close this process's descriptors, and send nothing: also in a forked child."""
+        """Close this process's descriptors, and send nothing."""
         for channel in (*self._peers_by_channel, *self._unidentified):
             channel.close()
         self._acceptor.close()
@@ -106,7 +107,7 @@ class Coordinator(threading.Thread):
         return not self.is_complete and self.failure is None
 
     def _expects_more(self) -> bool:
-        """Whether the rendezvous has just failed, and processes are still to be told.
+        """Whether the rendezvous has just failed, and processes must be told.
 
         These are rank 0's own process, and channels without a join message.
         """
@@ -142,7 +143,10 @@ class Coordinator(threading.Thread):
         self._selector.register(channel, selectors.EVENT_READ)
 
     def _join(self, channel: Channel, message: JoinMessage) -> Peer | None:
-        """The process that has sent this message on its channel; ``None`` if it is refused."""
+        """The process that has sent this message on its channel.
+
+        ``None`` if it is refused.
+        """
         if not is_join_message(message):
             self._drop(channel)
             return None
@@ -230,7 +234,10 @@ class Coordinator(threading.Thread):
                 peer.channels[kind].send(**message)
 
     def _own_process_last(self) -> list[Peer]:
-        """All peers, rank 0 last: once its main thread goes on, it may keep this thread waiting."""
+        """All peers, rank 0 last.
+
+        Once its main thread goes on, that may keep this thread waiting.
+        """
         return [self.peers[rank] for rank in sorted(self.peers, reverse=True)]
 
     # Collectives
@@ -259,7 +266,7 @@ class Coordinator(threading.Thread):
             self._let_in(self.peers[0].request or request)
 
     def _on_passed(self, number: int) -> None:
-        """The processes have passed the tree barrier of this number, and those before it."""
+        """The processes have passed the tree barriers up to this number."""
         self._passed = max(number, self._passed)
         for peer in self.peers.values():
             if peer.request is not None and 0 < peer.request.number <= self._passed:
@@ -273,7 +280,7 @@ class Coordinator(threading.Thread):
         return [peer.waiting_since + self.timeout for peer in waiting]
 
     def _let_in(self, rank_0: Request) -> None:
-        """All ask to enter a collective: let them in if they ask for the same one as rank 0."""
+        """All ask to enter a collective: let them in if it is rank 0's."""
         requests = {
             rank: peer.request for rank, peer in self.peers.items() if peer.request is not None
         }
@@ -299,14 +306,20 @@ class Coordinator(threading.Thread):
             peer.channels["barrier"].send(**answer)
 
     def have_entered(self, name: str) -> None:
-        """Note that all have entered; rank 0's main thread calls this after a tree barrier."""
+        """Note that all have entered.
+
+        Rank 0's main thread calls this after a tree barrier.
+        """
         self.last = name
         self.entered += 1
 
     # Failures
 
     def fail(self, message: str, rank: int | None, late: bool = False) -> None:
-        """Tell all processes of the failure and the responsible rank; the first one counts."""
+        """Tell all processes of the failure and the responsible rank.
+
+        Only the first failure counts.
+        """
         if self.failure is not None:
             return
         self.failure = {"error": message, "rank": rank, "late": late}
@@ -340,7 +353,10 @@ class Coordinator(threading.Thread):
         self._send_all("control", where=True)
 
     def _conclude(self, now: float) -> None:
-        """The processes have had time to answer where they are: the job has failed, or goes on."""
+        """Diagnose the job, or let it go on.
+
+        The processes have had time to answer where they are.
+        """
         self._asked_at = None
         peers = list(self.peers.values())
         ends = self._ends_of_waits()

@@ -1,4 +1,4 @@
-"""This process's address as the job's other hosts reach it, and its network interface."""
+"""The address at which other hosts reach this process, and its interface."""
 
 import socket
 import struct
@@ -16,7 +16,7 @@ _BUFFER_SIZE = 1024 * _RECORD_SIZE
 
 
 def interfaces() -> dict[str, str]:
-    """The interface of each IPv4 address of this host, secondary addresses too.
+    """The interface of each IPv4 address of this host, also of secondary ones.
 
     Empty if the system does not tell.
     """
@@ -41,7 +41,7 @@ def interfaces() -> dict[str, str]:
 
 
 def own_address(host: str, hosts: Sequence[str]) -> str | None:
-    """The IPv4 address of this host, which the job calls ``host`` among its ``hosts``.
+    """The IPv4 address of this host, which is ``host`` among the job's ``hosts``.
 
     A host's own name may stand for loopback, as Debian's 127.0.1.1, or for an
     address that only other hosts know. Then it is the address from which this
@@ -61,7 +61,7 @@ def own_address(host: str, hosts: Sequence[str]) -> str | None:
 
 
 def stands_for_loopback(host: str) -> bool:
-    """Whether the name stands for loopback on this host, and for another address elsewhere."""
+    """Whether the name is loopback here, and another address elsewhere."""
     if is_loopback(host):
         return False
     address = _resolve(host)

@@ -1,4 +1,4 @@
-"""How a process joins its job: it connects to rank 0 and sends a join message."""
+"""How a process joins its job: it connects to rank 0, and sends a message."""
 
 import errno
 import os
@@ -34,7 +34,10 @@ class Joined(NamedTuple):
 
 
 def join(info: ProcessInfo, agreed: dict[str, Any], timeout: float) -> Joined:
-    """Join the job, and return when all its processes have; all must agree on ``agreed``."""
+    """Join the job, and return when all its processes have.
+
+    All must agree on ``agreed``.
+    """
     message: JoinMessage = {
         "rank": info.rank,
         "world_size": info.world_size,
@@ -76,7 +79,7 @@ def _start_coordinator(info: ProcessInfo, message: JoinMessage, timeout: float) 
 
 
 def _listen(info: ProcessInfo) -> socket.socket:
-    """Listen at rank 0's address; on all interfaces if no interface has that address."""
+    """Listen at rank 0's address, or on all interfaces if none has it."""
     if stands_for_loopback(info.host):
         return listening("", info.port)
     try:
@@ -88,7 +91,7 @@ def _listen(info: ProcessInfo) -> socket.socket:
 
 
 def _connect(info: ProcessInfo, timeout: float, deadline: float) -> Channel:
-    """A channel to rank 0, tried again until the deadline: rank 0 may not listen yet."""
+    """A channel to rank 0, which may not listen yet: retry until the deadline."""
     pause = 0.01
     refusals = 0
     while True:

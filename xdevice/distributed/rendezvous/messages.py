@@ -29,7 +29,8 @@ LAST_COLLECTIVE = "shutdown"
 """The collective after which the processes close their channels."""
 
 _LONGEST = 1 << 20  # bytes of a message; a connection that sends more is closed
-# Characters of descriptions of tensors. Longer ones are compared by their digest.
+# Characters of descriptions of tensors. Longer ones are compared by their
+# digest.
 _LONGEST_TEXT = 30_000
 _READ_AT_ONCE = 1 << 16  # bytes
 
@@ -46,12 +47,15 @@ class Channel:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def send(self, **message: Any) -> None:
-        """Send a message. It is lost if the other end has closed, which the next read reports."""
+        """Send a message.
+
+        If the other end has closed, it is lost, and the next read reports that.
+        """
         with suppress(OSError):
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def read(self) -> list[Message] | None:
-        """The complete messages that have arrived; ``None`` once the other end has closed.
+        """The complete messages that have arrived; ``None`` at the end.
 
         Waits if nothing has arrived yet.
         """
@@ -74,7 +78,10 @@ class Channel:
         return [_parse(line) for line in lines]
 
     def receive(self, timeout: float) -> Message | None:
-        """The next message; ``None`` once the other end has closed, or `TimeoutError`."""
+        """The next message; ``None`` once the other end has closed.
+
+        `TimeoutError`: nothing comes in time.
+        """
         self.socket.settimeout(timeout)
         while True:
             messages = self.read()
@@ -85,7 +92,7 @@ class Channel:
 
 
 def _parse(text: bytes) -> Message:
-    """The dict in a line of JSON; an empty one if the line contains anything else."""
+    """The dict in a line of JSON; empty if the line contains anything else."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):  # the latter for brackets that are nested too deeply
@@ -100,7 +107,7 @@ def is_join_message(message: Message) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What all processes must agree on before a collective: its name and its tensors."""
+    """A collective's name and tensors, on which all processes must agree."""
 
     name: str
     count: int = 0
@@ -117,7 +124,10 @@ class Fingerprint:
 
     @classmethod
     def from_message(cls, message: Message) -> Fingerprint:
-        """The fingerprint in a message; `UNREADABLE`, which never agrees, if there is none."""
+        """The fingerprint in a message.
+
+        If there is none, `UNREADABLE`, which never agrees.
+        """
         match message.get("enter"):
             case {
                 "name": str(name),
@@ -130,7 +140,7 @@ class Fingerprint:
                 return UNREADABLE
 
     def difference(self, rank_0: Fingerprint) -> str:
-        """How this differs from rank 0's, as the end of a sentence about the process."""
+        """The difference from rank 0's, as the end of a sentence on the process."""
         if self.name != rank_0.name:
             return (
                 f"calls {self.name} where rank 0 calls {rank_0.name}; "
@@ -168,7 +178,10 @@ class Request:
 
     @classmethod
     def from_message(cls, message: Message) -> Request:
-        """The request in a message; an unreadable one if the message contains anything else."""
+        """The request in a message.
+
+        An unreadable one if the message contains anything else.
+        """
         match {"waited": 0.0, "number": 0, "payloads_of": [], **message}:
             case {
                 "waited": int() | float() as waited,

@@ -1,4 +1,4 @@
-"""The processes of a job as rank 0 knows them, and the diagnosis when they wait for too long."""
+"""The processes of a job as rank 0 knows them, and the diagnosis of a long wait."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class EngineTime(NamedTuple):
 
 
 class Diagnosis(NamedTuple):
-    """Why the processes waited for too long, and the rank that has failed, if one has."""
+    """Why the processes waited for too long, and the failed rank, if any."""
 
     message: str
     rank: int | None
@@ -68,9 +68,10 @@ def _process(message: JoinMessage) -> str:
 
 
 def refusal(joining: JoinMessage, rank_0: JoinMessage, same_rank: Peer | None) -> str | None:
-    """Why a process cannot join the job of rank 0, whose message is ``rank_0``; ``None`` if it can.
+    """Why a process cannot join the job of rank 0; ``None`` if it can.
 
-    ``same_rank`` is the process that has joined with the same rank.
+    ``rank_0`` is the join message of rank 0, and ``same_rank`` the process that
+    has joined with the same rank.
     """
     rank = joining["rank"]
     size = rank_0["world_size"]
@@ -88,7 +89,9 @@ def refusal(joining: JoinMessage, rank_0: JoinMessage, same_rank: Peer | None) -
 
 
 def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> Diagnosis:
-    """Why the processes waited for too long, once all have been asked where they are.
+    """Why the processes waited for too long.
+
+    All have been asked where they are.
 
     If all answer and are in the engine, no rank has failed: they wait for the
     network. An engine that has raised after the timeout waited for it, too,
@@ -132,7 +135,7 @@ def _longest_wait(peers: Sequence[Peer], timeout: float, last: str) -> str:
 
 
 def may_still_come(peers: Sequence[Peer]) -> bool:
-    """Whether all answer, and the late ones are in the engine and may be there for longer."""
+    """Whether all answer, and the late ones may stay in the engine for longer."""
     late = [peer for peer in peers if peer.is_late]
     answers = [peer for peer in late if peer.location is not None]
     seconds_left = [peer.engine_time.left for peer in answers if peer.engine_time is not None]

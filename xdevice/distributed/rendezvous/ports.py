@@ -1,4 +1,4 @@
-"""A job's block of ports: where one is free, and which of its ports are taken."""
+"""A job's block of ports: a free block, and the taken ports of one."""
 
 import errno
 import random
@@ -39,7 +39,10 @@ def free_block(count: int) -> int:
 
 
 def _reserve(cells: Iterable[int]) -> bool:
-    """Bind these ports of UDP, which no job uses: jobs that start at once get other blocks."""
+    """Bind these ports of UDP, which no job uses.
+
+    So jobs that start at the same time get other blocks.
+    """
     with ExitStack() as bound:
         for port in cells:
             reservation = bound.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
@@ -77,7 +80,10 @@ def _first_ports(count: int) -> tuple[int, int]:
 
 
 def check_ports(rank: int, world_size: int, port: int) -> None:
-    """Raise `DistributedError` if a port that this rank's engine may need is taken on this host."""
+    """Raise `DistributedError` if a port of this rank is taken on this host.
+
+    Its engine may need the port.
+    """
     ports = [port + 2 + rank, port + 2 + world_size + rank]
     if rank == 0:
         ports.insert(0, port + 1)
@@ -89,7 +95,10 @@ def check_ports(rank: int, world_size: int, port: int) -> None:
 
 
 def listening(host: str, port: int) -> socket.socket:
-    """A socket that listens at the address; recently closed connections do not prevent it."""
+    """A socket that listens at the address.
+
+    Recently closed connections do not prevent it.
+    """
     family = socket.getaddrinfo(host or "0.0.0.0", port, type=socket.SOCK_STREAM)[0][0]
     with ExitStack() as undo:
         listener = undo.enter_context(socket.socket(family))
