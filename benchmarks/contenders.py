@@ -15,6 +15,12 @@ class Budget:
     against: str = "native"
     limits: dict[str, float] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        texts = [f"{self.limit:g}"]
+        texts += [f"{framework} {limit:g}" for framework, limit in self.limits.items()]
+        text = ", ".join(texts)
+        return text if self.against == "native" else f"{text} × {self.against}"
+
     def under(self, framework: str) -> float:
         """The limit under this framework."""
         return self.limits.get(framework, self.limit)

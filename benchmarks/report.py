@@ -68,18 +68,65 @@ def quartiles_of_ratio(times: list[float], base: list[float] | None) -> list[flo
 
 
 def show(results: list[Result], missing: dict[str, str], markdown: bool) -> str:
-    """The table, the verdict on each budget, and what is missing, as text."""
-    rows = list(_rows(results))
+    """The table, the verdict on each budget, and what is missing, as text or in Markdown."""
     if markdown:
-        bullet = "- "
-        table = _markdown(rows)
-    else:
-        bullet = ""
-        table = _text(rows)
-    judged = [f"{bullet}{line}" for line in _judgements(results)]
-    reasons = [f"{bullet}no figure for {name}: {reason}" for name, reason in missing.items()]
-    paragraphs = [table, LEGEND, "\n".join(judged), "\n".join(reasons), _machine(results)]
+        tables = [_markdown(_comparison(results))]
+        tables += [_markdown(rows) for rows in _peers(results)]
+        return "\n\n".join([*tables, _machine(results)])
+    judged = "\n".join(_judgements(results))
+    reasons = "\n".join(f"no figure for {name}: {reason}" for name, reason in missing.items())
+    paragraphs = [_text(list(_rows(results))), LEGEND, judged, reasons, _machine(results)]
     return "\n\n".join(paragraph for paragraph in paragraphs if paragraph)
+
+
+def _comparison(results: list[Result]) -> list[list[str]]:
+    """xdevice's ratios to the native call, with a column for each framework.
+
+    A figure beyond a budget is in bold.
+    """
+    backends = list(dict.fromkeys(result.backend for result in results))
+    result_of = {(result.backend, result.question, result.contender): result for result in results}
+    missed = {
+        (verdict.backend, verdict.question)
+        for verdict in verdicts(results)
+        if verdict.ratio is not None and verdict.ratio > verdict.limit
+    }
+    rows = [["", *backends, "budget"]]
+    for question in QUESTIONS:
+        cells: list[str] = []
+        for backend in backends:
+            native, xdevice = (
+                result_of.get((backend, question.title, contender))
+                for contender in ("native", "xdevice")
+            )
+            cell = _cell(xdevice, native)
+            cells.append(f"**{cell}**" if (backend, question.title) in missed else cell)
+        if any(cell != "–" for cell in cells):
+            budgets = "; ".join(map(str, question.budgets))
+            rows.append([question.title, *cells, budgets])
+    return rows
+
+
+def _peers(results: list[Result]) -> Iterator[list[list[str]]]:
+    """A table for each framework that another library supports, with the native call's time."""
+    for backend in dict.fromkeys(result.backend for result in results):
+        found = {
+            (result.question, result.contender): result
+            for result in results
+            if result.backend == backend
+        }
+        peers = [peer for peer in PEERS if any(contender == peer for _, contender in found)]
+        if not peers:
+            continue
+        rows = [[f"under {backend}", "native, ns", "xdevice", *peers]]
+        for question in QUESTIONS:
+            native = found.get((question.title, "native"))
+            others = [found.get((question.title, peer)) for peer in peers]
+            if native and any(others):
+                row_results = [found.get((question.title, "xdevice")), *others]
+                cells = [_cell(result, native) for result in row_results]
+                rows.append([question.title, f"{native.least:,.0f}", *cells])
+        yield rows
 
 
 def _machine(results: list[Result]) -> str:
@@ -140,7 +187,7 @@ def _text(rows: list[list[str]]) -> str:
 
 
 def _markdown(rows: list[list[str]]) -> str:
-    ruler = ["---", "---"] + ["---:"] * (len(rows[0]) - 2)
+    ruler = ["---"] + ["---:"] * (len(rows[0]) - 1)
     return "\n".join("| " + " | ".join(row) + " |" for row in [rows[0], ruler, *rows[1:]])
 
 

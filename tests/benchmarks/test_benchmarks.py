@@ -138,8 +138,16 @@ def test_overhead_has_a_column_for_every_library_and_names_the_missing(
 def test_the_markdown_table_is_whole(backend, contenders):
     said = output("overhead.py", "--backend", backend, *FEW, "--markdown")
     rows = [line for line in said.splitlines() if line.startswith("|")]
-    assert len(rows) == len(asked(contenders, backend)) + 2  # the head and the ruler
-    assert {row.count("|") for row in rows} == {rows[0].count("|")}
+    comparison = rows[: len(asked(contenders, backend)) + 2]  # with the head and the ruler
+    assert comparison[0] == f"|  | {backend} | budget |"
+    assert [row.split(" | ")[0].removeprefix("| ") for row in comparison[2:]] == [
+        question.title for question in asked(contenders, backend)
+    ]
+    assert {row.count("|") for row in comparison} == {comparison[0].count("|")}
+    peers = rows[len(comparison) :]
+    if peers:
+        assert peers[0].startswith(f"| under {backend} | native, ns | xdevice | ")
+        assert {row.count("|") for row in peers} == {peers[0].count("|")}
 
 
 def test_trees_hold_as_many_tensors_as_their_question_says(contenders):
