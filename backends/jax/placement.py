@@ -15,7 +15,7 @@ from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, TracedTensorError, UnknownPlacementError
 from xdevice.kit import keras
 
-_known: dict[SingleDeviceSharding, Device] = {}
+_devices: dict[SingleDeviceSharding, Device] = {}  # those on which an array has been
 _DATA = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, jax.ShapeDtypeStruct)
 
 
@@ -36,11 +36,11 @@ def device_of(tensor: Any) -> Device:
             raise _deleted(tensor)
     except AttributeError:
         return device_of(tensor.data if is_sparse(tensor) else keras.value_of(tensor))
-    where = tensor.sharding
+    sharding = tensor.sharding
     try:
-        return _known[where]
+        return _devices[sharding]
     except KeyError:
-        return _place(where)
+        return _device_of_sharding(sharding)
 
 
 def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
@@ -55,7 +55,9 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
 def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[Any], Any] | None:
     if not issubclass(cls, jax.Array) or issubclass(cls, Tracer):
         return None
-    native_device = native(device)  # half the time; an array in pinned host memory stays there
+    # A device takes JAX half as long as a sharding. An array in pinned host memory stays there:
+    # then xdevice finds that it has not arrived, and calls `move`.
+    native_device = native(device)
     return lambda array: jax.device_put(array, native_device)
 
 
@@ -122,24 +124,28 @@ def check_alive(tensor: Any) -> Any:
     return array
 
 
-def _place(where: Any) -> Device:
-    if isinstance(where, SingleDeviceSharding):
-        return _known.setdefault(where, as_device(where))
-    if not where.is_fully_addressable:
-        hint = "ask about its addressable_shards"
-        raise UnknownPlacementError(f"an array of {where} is spread over several processes; {hint}")
-    found = {
-        as_device(SingleDeviceSharding(native, memory_kind=where.memory_kind))
-        for native in where.device_set
+def _device_of_sharding(sharding: Any) -> Device:
+    if isinstance(sharding, SingleDeviceSharding):
+        return _devices.setdefault(sharding, as_device(sharding))
+    if not sharding.is_fully_addressable:
+        raise UnknownPlacementError(
+            f"an array of {sharding} is spread over several processes; ask about its "
+            "addressable_shards"
+        )
+    devices = {
+        as_device(SingleDeviceSharding(native, memory_kind=sharding.memory_kind))
+        for native in sharding.device_set
     }
-    if len(found) == 1:
-        return found.pop()
-    listed = ", ".join(map(str, sorted(found)))
+    if len(devices) == 1:
+        return devices.pop()
+    listed = ", ".join(map(str, sorted(devices)))
     raise MixedDeviceError(
-        f"one array is spread over {listed}; ask devices_of, or bring it to one device", found
+        f"one array is spread over {listed}; ask devices_of, or bring it to one device", devices
     )
 
 
 def _deleted(array: Any) -> UnknownPlacementError:
-    what = f"an array of shape {array.shape} was deleted or donated and has no device"
-    return UnknownPlacementError(f"{what}; keep what the call returned")
+    return UnknownPlacementError(
+        f"an array of shape {array.shape} was deleted or donated and has no device; keep what the "
+        "call returned"
+    )

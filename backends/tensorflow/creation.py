@@ -1,65 +1,70 @@
 """New TensorFlow tensors."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import arrived, copy, role
+from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 
-
-def dtype(name: str) -> Any:
-    found = getattr(tf, name, None)
-    return found if isinstance(found, tf.DType) and _is_number(found) else None
-
-
-def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
-    return _made(lambda: _tensor(data, dtype), device)
+Shape: TypeAlias = tuple[int, ...]
+Number: TypeAlias = Any
+Factory: TypeAlias = Callable[..., Tensor]
 
 
-def empty(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
-    return _made(lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype or tf.float32), device)
+def dtype(name: str) -> NativeDtype | None:
+    value = getattr(tf, name, None)
+    return value if isinstance(value, tf.DType) and _is_number(value) else None
 
 
-def _of_shape(make: Callable[..., Any], is_random: bool = False) -> Callable[..., Any]:
-    def made(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+def tensor(data: Any, dtype: NativeDtype | None, device: Device | None) -> Tensor:
+    return _created(lambda: _tensor(data, dtype), device)
+
+
+def empty(shape: Shape, dtype: NativeDtype | None, device: Device | None) -> Tensor:
+    return _created(lambda: tf.raw_ops.Empty(shape=shape, dtype=dtype or tf.float32), device)
+
+
+def _of_shape(factory: Factory, is_random: bool = False) -> Factory:
+    def create(shape: Shape, dtype: NativeDtype | None, device: Device | None) -> Tensor:
         if is_random and dtype is not None and not dtype.is_floating:
             raise TypeError(f"random numbers are real, not {dtype.name}")
-        return _made(lambda: make(_sizes(shape), dtype=dtype or tf.float32), device)
+        return _created(lambda: factory(_sizes(shape), dtype=dtype or tf.float32), device)
 
-    return made
+    return create
 
 
 zeros, ones = map(_of_shape, (tf.zeros, tf.ones))
 rand, randn = map(_of_shape, (tf.random.uniform, tf.random.normal), (True, True))
 
 
-def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) -> Any:
-    def filled() -> Any:
-        is_tensor = role(type(value)) == "tensor"  # its gradient flows through
-        number = (
-            tf.reshape(tf.cast(value, dtype or value.dtype), ())
-            if is_tensor
-            else _tensor(value, dtype)
-        )
+def full(shape: Shape, value: Number, dtype: NativeDtype | None, device: Device | None) -> Tensor:
+    def filled() -> Tensor:
+        if role(type(value)) == "tensor":  # its gradient flows through
+            number = tf.reshape(tf.cast(value, dtype or value.dtype), ())
+        else:
+            number = _tensor(value, dtype)
         return tf.fill(_sizes(shape), number)
 
-    return _made(filled, device)
+    return _created(filled, device)
 
 
-def arange(start: Any, stop: Any, step: Any, dtype: Any, device: Device | None) -> Any:
-    def numbers() -> Any:
+def arange(
+    start: Number, stop: Number, step: Number, dtype: NativeDtype | None, device: Device | None
+) -> Tensor:
+    def numbers() -> Tensor:
         # tf.range knows few dtypes, so count in the widest; without a dtype take TensorFlow's own
         with tf.device("CPU:0"):
             likely = tf.constant([start, stop, step]).dtype
         wide = tf.int64 if likely.is_integer else tf.float64
         return tf.cast(tf.range(start, stop, step, dtype=wide), dtype or likely)
 
-    return _made(numbers, device)
+    return _created(numbers, device)
 
 
 def seed(n: int) -> None:
@@ -70,39 +75,38 @@ def seed(n: int) -> None:
     tf.random.set_seed(n)  # every device's generator
 
 
-def _made(make: Callable[[], Any], device: Device | None) -> Any:
+def _created(create: Callable[[], Tensor], device: Device | None) -> Tensor:
     try:
         if device is None:
-            return make()
+            return create()
         with scope(device):
-            made = make()
+            new_tensor = create()
     except tf.errors.InvalidArgumentError as error:
         raise ValueError(error.message) from error
-    return arrived(made, device)
+    return arrived(new_tensor, device)
 
 
-def _tensor(data: Any, dtype: Any) -> Any:
+def _tensor(data: Any, dtype: NativeDtype | None) -> Tensor:
     if role(type(data)) == "tensor":
         data = tf.convert_to_tensor(data)
-        return tf.stop_gradient(copy(data) if dtype in (None, data.dtype) else tf.cast(data, dtype))
+        keeps_dtype = dtype in (None, data.dtype)
+        return tf.stop_gradient(copy(data) if keeps_dtype else tf.cast(data, dtype))
     try:
-        made = constant(data, dtype)
+        new_tensor = constant(data, dtype)
     except TypeError:
         if dtype is None:
             raise
-        made = tf.cast(
-            tf.constant(data), dtype
-        )  # tf.constant takes no 1.5 for an integer, no 1 for a bool
+        # tf.constant does not take 1.5 for an integer, nor 1 for a bool
+        new_tensor = tf.cast(tf.constant(data), dtype)
     except ValueError:
-        made = constant(
-            np.asarray(data).tolist(), dtype
-        )  # nor numbers of several kinds in one list
-    if not _is_number(made.dtype):
-        raise TypeError(f"{made.dtype.name} is not a numeric dtype")
-    return made
+        # nor numbers of several kinds in one list
+        new_tensor = constant(np.asarray(data).tolist(), dtype)
+    if not _is_number(new_tensor.dtype):
+        raise TypeError(f"{new_tensor.dtype.name} is not a numeric dtype")
+    return new_tensor
 
 
-def constant(value: Any, dtype: Any) -> Any:
+def constant(value: Any, dtype: NativeDtype | None) -> Tensor:
     """A new tensor: unlike ``tf.convert_to_tensor``, ``tf.constant`` promises to copy.
 
     TensorFlow 2.21 keeps the tensors of Python's numbers, and gives the one of -0.0 for 0.0 too,
@@ -114,9 +118,10 @@ def constant(value: Any, dtype: Any) -> Any:
     return tf.constant(value, dtype)
 
 
-def _sizes(shape: tuple[int, ...]) -> Any:
+def _sizes(shape: Shape) -> Tensor:
     # int32 stays on the host, where a GPU's kernels read a shape
-    return tf.constant(shape, tf.int32 if max(shape, default=0) < 2**31 else tf.int64)
+    fits_int32 = max(shape, default=0) < 2**31
+    return tf.constant(shape, tf.int32 if fits_int32 else tf.int64)
 
 
 def _is_number(dtype: tf.DType) -> bool:

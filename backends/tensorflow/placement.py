@@ -185,13 +185,13 @@ def _place(tensor: Any) -> Device:
         return _common("one sparse or ragged tensor", _parts(tensor))
     if isinstance(variable, tf.distribute.DistributedValues):
         return _common("one distributed variable", variable.values)
-    what = f"tensorflow {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
+    label = f"tensorflow {type(tensor).__name__} {getattr(tensor, 'name', '')!r}"
     if hasattr(tensor, "_value"):
         raise UnknownPlacementError(
-            f"{what} is not built yet and has no device; build it inside scope(device)"
+            f"{label} is not built yet and has no device; build it inside scope(device)"
         )
     error = TracedTensorError if isinstance(tensor, tf.Tensor) else UnknownPlacementError
-    raise error(f"{what} is symbolic and has no device; ask outside the graph or tf.function")
+    raise error(f"{label} is symbolic and has no device; ask outside the graph or tf.function")
 
 
 def placed(name: str) -> Device:
@@ -205,11 +205,11 @@ def placed(name: str) -> Device:
     return _device_by_name.setdefault(name, named(name))
 
 
-def _common(what: str, parts: Iterable[Tensor]) -> Device:
+def _common(label: str, parts: Iterable[Tensor]) -> Device:
     devices = {device_of(part) for part in parts}
     if len(devices) != 1:
         listed = " and ".join(map(str, sorted(devices)))
-        raise MixedDeviceError(f"{what} is spread over {listed}; ask devices_of", devices)
+        raise MixedDeviceError(f"{label} is spread over {listed}; ask devices_of", devices)
     return devices.pop()
 
 

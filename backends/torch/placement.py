@@ -8,7 +8,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from xdevice.backends.torch.hardware import as_device, is_hidden, native
 from xdevice.backends.torch.private_names import names
-from xdevice.contract import Role
+from xdevice.contract import Role, Tensor
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 from xdevice.kit import keras
@@ -25,7 +25,7 @@ _ROLES: dict[Role, Any] = {
     "data": _DATA,
     "device": torch.device,
 }
-_known: dict[torch.device, Device] = {}
+_devices: dict[torch.device, Device] = {}  # those on which a tensor has been
 
 
 def role(cls: type) -> Role | None:
@@ -35,7 +35,7 @@ def role(cls: type) -> Role | None:
     return keras.role(cls, "torch")
 
 
-def plain(tensor: Any) -> torch.Tensor:
+def plain(tensor: Tensor) -> torch.Tensor:
     """The tensor, or the tensor of a Keras variable."""
     if isinstance(tensor, torch.Tensor):
         return tensor
@@ -49,22 +49,24 @@ def device_of(tensor: torch.Tensor) -> Device:
             return _CPU
     except AttributeError:
         return device_of(keras.value_of(tensor))
-    where = tensor.device
-    if (known := _known.get(where)) is not None:
-        return known
-    if is_hidden(where.type):
+    native_device = tensor.device
+    device = _devices.get(native_device)
+    if device is not None:
+        return device
+    if is_hidden(native_device.type):
         raise UnknownPlacementError(
-            f"a tensor on {where} is on a real GPU, which virtual_gpus(force=True) hides; start again without it"
+            f"a tensor on {native_device} is on a real GPU, which virtual_gpus(force=True) hides; "
+            "start again without it"
         )
-    return _known.setdefault(where, as_device(where))
+    return _devices.setdefault(native_device, as_device(native_device))
 
 
 def forget() -> None:
     """Empty the cache of devices, which may get other names."""
-    _known.clear()
+    _devices.clear()
 
 
-def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
+def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     if not isinstance(tensor, torch.Tensor):
         return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     if tensor.is_meta and device.kind != "meta":
@@ -93,7 +95,7 @@ def _mover(device: Device, non_blocking: bool) -> Callable[[torch.Tensor], torch
     return lambda tensor: tensor.to(native_device)
 
 
-def copy(tensor: Any) -> Any:
+def copy(tensor: Tensor) -> Tensor:
     if not isinstance(tensor, torch.Tensor):
         return keras.with_value(tensor, copy(keras.value_of(tensor)))
     return tensor.clone()
