@@ -1,0 +1,156 @@
+"""Sort the cells of a chapter by why they print something else than on a real GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tomllib
+from chapters import Cell, reaches
+from compare import difference, plain
+
+EXPLAINED = Path(__file__).with_name("explained.toml")
+CAUSES = {
+    "same": "the same",
+    "name": "name",
+    "digits": "last digits",
+    "times": "times",
+    "memory": "memory",
+    "random": "random",
+    "version": "version",
+    "documented": "documented",
+    "data": "data",
+    "not run": "not run",
+    "ours": "ours",
+}
+"""From the best to the worst, with the heads of the page's columns."""
+CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|timeit|elapsed|benchmark|\btokens/s")
+MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
+DOWNLOADS = re.compile(
+    r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown|offline mode"
+    r"|LocalEntryNotFound|couldn't connect to|Failed to (?:download|connect)|URL fetch failure"
+    r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece)'"
+)
+UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
+MISSING_ATTRIBUTE = re.compile(r"AttributeError: .*has no attribute '(\w+)'")
+
+
+class Result(NamedTuple):
+    """What came of a cell: its cause, how much its numbers differ, and in which words it is explained."""
+
+    cell: str
+    cause: str
+    amount: float = 0.0
+    words: str = ""
+    here: str = ""
+    there: str = ""
+
+
+class Explained(NamedTuple):
+    """A line of explained.toml: differences that are known, by tab, chapter, cell, and what is printed or raised."""
+
+    cause: str
+    words: str
+    tabs: list[str]
+    cell: re.Pattern[str]
+    printed: re.Pattern[str]
+    code: re.Pattern[str]
+
+    def fits(self, tab: str, cell: str, printed: str, code: str) -> bool:
+        return (
+            tab in self.tabs
+            and self.cell.search(cell) is not None
+            and self.printed.search(printed) is not None
+            and self.code.search(code) is not None
+        )
+
+
+def explained(path: Path = EXPLAINED) -> list[Explained]:
+    """The known differences; a cause that the page has no column for is refused."""
+    found = []
+    for words, line in tomllib.loads(path.read_text(encoding="utf-8")).items():
+        if line["cause"] not in CAUSES:
+            raise SystemExit(f"{path.name}: {line['cause']!r} is not among {', '.join(CAUSES)}")
+        expressions = (re.compile(line.get(key, "")) for key in ("cell", "printed", "code"))
+        found.append(Explained(line["cause"], words, line["tabs"], *expressions))
+    return found
+
+
+Outcomes = Mapping[str, Mapping[str, Any]]
+"""What came of each cell in one run: its text and its error."""
+
+
+class Chapter:
+    """The cells of a chapter under one tab, what they were recorded to print, and what two runs printed.
+
+    In the second run other seeds were set before the first cell: what it prints otherwise hangs on a clock or on random
+    numbers that the chapter does not seed.
+    """
+
+    def __init__(
+        self,
+        tab: str,
+        cells: list[Cell],
+        recorded: Mapping[str, str],
+        known: list[Explained],
+    ) -> None:
+        self.tab, self.cells, self.recorded, self.known = tab, cells, recorded, known
+        self.code = reaches(cells)
+
+    def results(self, first: Outcomes, second: Outcomes | None = None) -> list[Result]:
+        """The result of each recorded cell."""
+        found: dict[str, Result] = {}
+        for cell in self.cells:
+            if cell.name in self.recorded:
+                found[cell.name] = self.result(cell, first, second, found)
+        return list(found.values())
+
+    def result(
+        self, cell: Cell, first: Outcomes, second: Outcomes | None, before: Mapping[str, Result]
+    ) -> Result:
+        outcome, there = first.get(cell.name), self.recorded[cell.name]
+        if outcome is None:
+            return Result(cell.name, "not run")
+        if outcome["error"]:
+            cause, words = self.of_an_error(cell, outcome["error"], before)
+            return Result(cell.name, cause, 0.0, words, outcome["error"], there)
+        here = outcome["text"]
+        apart = difference(here, there)
+        if apart.cause not in ("text", "numbers"):
+            return Result(cell.name, apart.cause, apart.amount, "", here, there)
+        varies = second is not None and plain(second.get(cell.name, outcome)["text"]) != plain(here)
+        cause, words = self.of_a_text(cell, here, there, varies)
+        return Result(cell.name, cause, apart.amount * (cause != "memory"), words, here, there)
+
+    def of_an_error(self, cell: Cell, error: str, before: Mapping[str, Result]) -> tuple[str, str]:
+        """Why a cell raised what it did not raise there."""
+        if DOWNLOADS.search(error):
+            return "data", ""
+        if words := self.told(cell, error):
+            return words
+        missing = UNKNOWN_NAME.search(error) or MISSING_ATTRIBUTE.search(error)
+        for name, result in before.items():
+            code = next(each.code for each in self.cells if each.name == name)
+            failed = result.cause in ("data", "version", "documented", "ours") and result.here
+            if missing and failed and re.search(rf"\b{missing[1]}\b", code):
+                return result.cause, result.words
+        return "ours", ""
+
+    def of_a_text(self, cell: Cell, here: str, there: str, varies: bool) -> tuple[str, str]:
+        """Why a cell printed another text."""
+        code = self.code[cell.name]
+        if words := self.told(cell, f"{here}\n{there}"):
+            return words
+        if MEASURES_MEMORY.search(code) and MEASURES_MEMORY.search(there):
+            return "memory", ""
+        if varies:
+            return ("times" if CLOCKS.search(code) else "random"), ""
+        return "ours", ""
+
+    def told(self, cell: Cell, printed: str) -> tuple[str, str] | None:
+        for each in self.known:
+            if each.fits(self.tab, cell.name, printed, self.code[cell.name]):
+                return each.cause, each.words
+        return None

@@ -1,0 +1,100 @@
+"""docs/several/recorded.md: its table has a row for each chapter and framework, with the cells by their cause."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from causes import CAUSES, Result
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "several" / "recorded.md"
+ROW = re.compile(r"^\| (\S+/\S+) \| (\w+) \| (.*) \|$")
+
+NOTHING = "·"
+"""What the table has in place of 0."""
+
+
+class Row(NamedTuple):
+    """The cells of a chapter under one framework, counted by cause, and the largest differences."""
+
+    chapter: str
+    tab: str
+    counts: Counter[str]
+    amounts: dict[str, str]
+
+    @classmethod
+    def of(cls, chapter: str, tab: str, results: list[Result]) -> Row:
+        amounts = {}
+        if digits := [result.amount for result in results if result.cause == "digits"]:
+            amounts["digits"] = f"{max(digits):.0e}"
+        ratios = [each.amount for each in results if each.cause == "memory" and each.amount]
+        if ratios:
+            amounts["memory"] = f"{max(ratios, key=lambda ratio: abs(math.log(ratio))):.2f}"
+        return cls(chapter, tab, Counter(result.cause for result in results), amounts)
+
+    def cells(self) -> list[str]:
+        """The row's columns after its names."""
+        found = [str(self.counts.total())]
+        for cause in CAUSES:
+            amount = f" ({self.amounts[cause]})" if cause in self.amounts else ""
+            found.append(f"{self.counts[cause] or NOTHING}{amount}")
+        return found
+
+    def in_words(self) -> str:
+        counts = zip(CAUSES.values(), self.cells()[1:], strict=True)
+        said = ", ".join(f"{count} {cause}" for cause, count in counts if count != NOTHING)
+        return f"{self.chapter} {self.tab}: {self.counts.total()} cells, {said}"
+
+
+def read(page: Path = PAGE) -> dict[tuple[str, str], Row]:
+    """The rows of the page's table."""
+    found = {}
+    for line in page.read_text(encoding="utf-8").splitlines() if page.exists() else ():
+        if row := ROW.match(line):
+            cells = [cell.strip() for cell in row[3].split("|")][1:]
+            counts: Counter[str] = Counter()
+            amounts = {}
+            for cause, cell in zip(CAUSES, cells, strict=True):
+                number, _, amount = cell.partition(" ")
+                counts[cause] = 0 if number == NOTHING else int(number)
+                if amount:
+                    amounts[cause] = amount.strip("()")
+            found[row[1], row[2]] = Row(row[1], row[2], counts, amounts)
+    return found
+
+
+def worse(row: Row, before: Row | None) -> str:
+    """In which respect a row is worse than it was, or nothing: a cell that has gone to a worse cause."""
+    if before is None:
+        return ""
+    had = has = 0
+    for cause, words in CAUSES.items():
+        had, has = had + before.counts[cause], has + row.counts[cause]
+        if has < had:
+            return f"WORSE: {has} cells are {words!r} or better, {had} on the page"
+    return ""
+
+
+def write(page: Path, row: Row) -> None:
+    """Put a row into the page's table, in the place of its old one or in order."""
+    rows = read(page)
+    rows[row.chapter, row.tab] = row
+    lines = page.read_text(encoding="utf-8").splitlines()
+    table = [i for i, line in enumerate(lines) if ROW.match(line) or line.startswith("| chapter |")]
+    head = lines.index(next(line for line in lines if line.startswith("| chapter |")))
+    made = [line_of(each) for _, each in sorted(rows.items())]
+    lines[head : max(table[-1], head + 1) + 1] = [*HEAD, *made]
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def line_of(row: Row) -> str:
+    return f"| {row.chapter} | {row.tab} | {' | '.join(row.cells())} |"
+
+
+HEAD = (
+    f"| chapter | framework | cells | {' | '.join(CAUSES.values())} |",
+    f"| --- | --- | {'---: | ' * (len(CAUSES) + 1)}".rstrip(),
+)

@@ -1,0 +1,213 @@
+"""Run chapters whose outputs were recorded on real GPUs, unedited, on virtual GPUs, and compare cell by cell.
+
+    python tests/recorded/run.py --list
+    python tests/recorded/run.py --tab pytorch chapter_builders-guide/init
+    python tests/recorded/run.py --write
+
+courses.toml names the repository, its commit and its chapters. No text, code or output of theirs is in this repository:
+the tool reads a checkout. The exit status is 1 if a cell comes out worse than docs/several/recorded.md has it, or
+differs without an explanation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import chapters
+import page
+import tomllib
+from causes import CAUSES, Chapter, Result, explained
+from cells import FRAMEWORKS
+
+HERE = Path(__file__).resolve().parent
+COURSES = HERE / "courses.toml"
+OFFLINE = {
+    "http_proxy": "http://127.0.0.1:9",
+    "https_proxy": "http://127.0.0.1:9",
+    "no_proxy": "localhost,127.0.0.1,::1",
+    "HF_HUB_OFFLINE": "1",
+}
+"""Nothing answers on the port of the proxy, so that a download fails at once, everywhere alike."""
+
+
+def rows(courses: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The course, chapter and tab of each row."""
+    for course, table in courses.items():
+        for chapter, tabs in table["chapters"].items():
+            for tab in tabs.split():
+                yield course, chapter, tab
+
+
+def needs(courses: dict[str, Any], wanted: list[tuple[str, str, str]]) -> list[str]:
+    """The packages that rows need beside their frameworks."""
+    groups = {(course, group) for course, _, tab in wanted for group in ("all", tab)}
+    return sorted({name for course, group in groups for name in courses[course]["needs"][group]})
+
+
+def checkout(course: dict[str, Any], options: argparse.Namespace) -> Path:
+    """The course at its commit: a folder of the user's, or a clone."""
+    if options.checkout:
+        return Path(options.checkout).resolve()
+    here = options.folder.absolute() / course["repository"].replace("/", "+")
+    if not here.exists():
+        url = f"{options.mirror.rstrip('/')}/{course['repository']}"
+        git("clone", "--quiet", "--filter=blob:none", url, str(here))
+    git("-C", str(here), "checkout", "--quiet", "--force", "--detach", course["commit"])
+    return here
+
+
+def git(*words: str) -> None:
+    if failed := subprocess.run(["git", *words]).returncode:
+        raise SystemExit(f"git {' '.join(words)} ended with {failed}")
+
+
+def run(
+    course: Path, chapter: str, tab: str, options: argparse.Namespace, *more: str
+) -> dict[str, dict[str, Any]]:
+    """What came of each cell, in a process of its own, in a folder that looks like the course's."""
+    scratch = Path(tempfile.mkdtemp(prefix="recorded-"))
+    try:
+        for name in ("d2l", "img"):
+            if (course / name).exists():
+                (scratch / name).symlink_to(course / name)
+        place = scratch / chapter
+        place.parent.mkdir(parents=True)
+        source = shutil.copy(course / f"{chapter}.md", place.parent)
+        outcomes = scratch / "outcomes.jsonl"
+        outcomes.touch()
+        gpus = ["--virtual-gpus", "2", "--stand-in", "--gpu-model", options.gpu_model]
+        words = [sys.executable, "-m", "xdevice", "run", *gpus, "--backend", FRAMEWORKS[tab]]
+        words += [str(HERE / "cells.py"), str(source), tab, str(outcomes)]
+        words += ["--seconds", str(options.seconds), *more]
+        environment = {
+            **os.environ,
+            **OFFLINE,
+            "IPYTHONDIR": str(scratch / "ipython"),
+            "MPLBACKEND": "agg",
+            "TF_CPP_MIN_LOG_LEVEL": "3",
+        }
+        said = wait(words, place.parent, environment, 2 * options.seconds + 60)
+        lines = [json.loads(line) for line in outcomes.read_text("utf-8").splitlines()]
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if options.verbose or not lines:
+        print(said[-3000:], file=sys.stderr)
+    return {line["cell"]: line for line in lines}
+
+
+def wait(words: list[str], folder: Path, environment: dict[str, str], seconds: float) -> str:
+    """What a process said; it and those that it started are ended after so many seconds."""
+    process = subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        return process.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        return f"ran past {seconds:g} seconds"
+    finally:
+        if process.poll() is None:  # too late, or this program is being stopped
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def compared(course: Path, chapter: str, tab: str, options: argparse.Namespace) -> list[Result]:
+    """The result of each cell; a second run, with other seeds, only if the first leaves a question."""
+    recorded = chapters.recorded(course, chapter, tab)
+    if recorded is None:
+        raise SystemExit(f"{chapter} has no recorded outputs under {tab}")
+    cells = chapters.cells((course / f"{chapter}.md").read_text(encoding="utf-8"), tab)
+    of = Chapter(tab, cells, recorded, explained())
+    first = run(course, chapter, tab, options)
+    found = of.results(first)
+    questions = [each.cell for each in found if each.cause == "ours"]
+    if questions := [cell for cell in questions if not first[cell]["error"]]:
+        other = "--seed", "20261", "--last", questions[-1]
+        found = of.results(first, run(course, chapter, tab, options, *other))
+    return found
+
+
+def show(results: list[Result], every: bool) -> None:
+    """The cells that differ, each beside what was recorded."""
+    for result in results:
+        if result.cause not in ("same", "not run") and (every or result.cause == "ours"):
+            amount = f" {result.amount:.3g}" * bool(result.amount)
+            print(f"    {result.cell}: {CAUSES[result.cause]}{amount} {result.words}".rstrip())
+            print(f"      here   {' '.join(result.here.split())[:600]}")
+            print(f"      there  {' '.join(result.there.split())[:600]}", flush=True)
+
+
+def chosen(options: argparse.Namespace) -> list[tuple[str, str, str]]:
+    found = [
+        row
+        for row in rows(tomllib.loads(COURSES.read_text(encoding="utf-8")))
+        if (not options.tab or row[2] in options.tab)
+        and (not options.names or any(row[1].startswith(name) for name in options.names))
+    ]
+    if not found:
+        raise SystemExit(f"no row of {COURSES.name} is so named; --list shows them")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("names", nargs="*", metavar="NAME", help="chapters, or how their names begin (all)")
+    add("--tab", action="append", choices=FRAMEWORKS, help="only these frameworks' cells")
+    add("--list", action="store_true", help="print the rows, and run none")
+    add("--needs", action="store_true", help="print the packages that the rows need, and run none")
+    add("--write", action="store_true", help="put what came of the rows into the page")
+    add("--show", action="store_true", help="print each cell that differs, also those explained")
+    add("--checkout", help="a checkout of the course, in place of a clone")
+    add("--mirror", default="https://github.com", help="where repositories are cloned from")
+    add("--folder", type=Path, default=Path.home() / ".cache" / "xdevice-recorded")
+    add("--gpu-model", default="rtx4090", help="the model of the virtual GPUs (rtx4090)")
+    add("--seconds", type=float, default=120.0, help="begin no cell after so many (120)")
+    add("--page", type=Path, default=page.PAGE, help="the page with the results")
+    add("--verbose", action="store_true", help="show what the processes print")
+    options = parser.parse_args()
+    wanted = chosen(options)
+    if options.list:
+        print(*(f"{chapter} {tab}" for _, chapter, tab in wanted), sep="\n")
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    courses = tomllib.loads(COURSES.read_text(encoding="utf-8"))
+    if options.needs:
+        print(*needs(courses, wanted))
+        return 0
+    bad = 0
+    for course, chapter, tab in wanted:
+        began = time.monotonic()
+        results = compared(checkout(courses[course], options), chapter, tab, options)
+        row = page.Row.of(chapter, tab, results)
+        worse = page.worse(row, page.read(options.page).get((chapter, tab)))
+        bad += bool(worse or row.counts["ours"])
+        print(f"{row.in_words()} ({time.monotonic() - began:.0f} s) {worse}", flush=True)
+        show(results, options.show)
+        if options.write:
+            page.write(options.page, row)
+    print(f"{len(wanted) - bad} passed, {bad} failed")
+    return int(bool(bad))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

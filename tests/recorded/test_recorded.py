@@ -1,0 +1,160 @@
+"""The tool for chapters with recorded outputs, on a small chapter of our own that has every kind of cell."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import chapters
+import page
+import pytest
+import tomllib
+from causes import CAUSES, explained
+from compare import difference
+
+HERE = Path(__file__).parent
+COURSES = tomllib.loads((HERE / "courses.toml").read_text(encoding="utf-8"))
+CELLS = {
+    "imports": ("import time, torch, requests", "", "same"),
+    "device": ("torch.ones(2, device='cuda:1')", "tensor([1., 1.], device='cuda:1')", "same"),
+    "address": ("print('at 0x7f0011223344', {'b', 'a'})", "at 0x55aabbccdd {'a', 'b'}", "same"),
+    "name": ("torch.cuda.get_device_name(0)", "'NVIDIA GeForce RTX 4090'", "name"),
+    "unseeded": ("torch.rand(())", "tensor(2.)", "random"),
+    "philox": (
+        "torch.manual_seed(0)\nprint(torch.rand(4, device='cuda'))",
+        "tensor([0.3990, 0.5167, 0.0249, 0.9401], device='cuda:0')",
+        "same",
+    ),
+    "digits": ("print(f'{2 / 3:.6f}')", "0.666666", "digits"),
+    "clock": ("print(f'took {time.time()}')", "took 2.0", "times"),
+    "memory": ("print('in use: 3.0 MiB')", "in use: 2.0 MiB", "memory"),
+    "download": ("book = requests.get('http://localhost.invalid').text", "", "data"),
+    "after": ("len(book)", "7", "data"),
+    "wrong": ("torch.ones(3).sum()", "tensor(4.)", "ours"),
+    "raises": ("torch.ones(3) @ torch.ones(2)", "tensor(4.)", "ours"),
+}
+PAGE = "# A page\n\n| chapter | framework |\n| --- | --- |\n\nMore.\n"
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A course with one chapter, its outputs, and an empty page."""
+    course = tmp_path_factory.mktemp("course")
+    (course / "d2l").mkdir()
+    name = next(iter(COURSES["d2l-neu"]["chapters"]))
+    text = ["```{.python .input}\n%load_ext nothing\n```"]
+    recorded = {}
+    for cell, (code, output, _) in CELLS.items():
+        text.append(f"```{{.python .input #{cell}}}\n%%tab pytorch, jax\n{code}\n```")
+        text.append(f"```{{.python .input #{cell}}}\n%%tab mxnet\nraise SystemExit\n```")
+        outputs = [{"type": "execute_result", "text": output}] if output else []
+        recorded[cell] = {"outputs": outputs}
+    (course / name).parent.mkdir()
+    (course / f"{name}.md").write_text("\n\n".join(text), encoding="utf-8")
+    outputs = course / "outputs/pytorch" / f"{name}.json"
+    outputs.parent.mkdir(parents=True)
+    outputs.write_text(json.dumps({"cells": recorded}), encoding="utf-8")
+    (course / "page.md").write_text(PAGE, encoding="utf-8")
+    return course, name
+
+
+def run(course, name, *options):
+    places = ["--checkout", str(course), "--page", str(course / "page.md"), "--tab", "pytorch"]
+    return subprocess.run(
+        [sys.executable, str(HERE / "run.py"), name, *places, *options],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+
+
+def test_each_cell_has_its_cause_and_one_that_gets_worse_is_seen(course, compiler):
+    folder, name = course
+    wanted = Counter(cause for _, _, cause in CELLS.values())
+    done = run(folder, name, "--write", "--show")
+    assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+    told = dict(re.findall(r"^    (\w+): ([a-z ]+?)(?: \S*\d\S*)?$", done.stdout, re.MULTILINE))
+    differ = {cell: CAUSES[cause] for cell, (_, _, cause) in CELLS.items() if cause != "same"}
+    assert told == differ, done.stdout
+    row = page.read(folder / "page.md")[name, "pytorch"]
+    assert row.counts == wanted
+    assert row.amounts["memory"] == "1.50"
+    better = row._replace(counts=wanted + Counter(same=1) - Counter(ours=1))
+    assert page.worse(row, better) == "WORSE: 4 cells are 'the same' or better, 5 on the page"
+    assert page.worse(better, row) == page.worse(row, row) == page.worse(row, None) == ""
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "cause"),
+    [
+        ("<f at 0x7f00aa11bb22>", "<f at 0x55aabbccdd00>", "same"),
+        ("{'b', 'a'}", "{'a', 'b'}", "same"),
+        ("tensor([1.,  2.])", "tensor([1., 2.])", "same"),
+        ("loss 0.1234567", "loss 0.1234561", "digits"),
+        ("[1.0, -2.3e-08]", "[1.0, 0.0e+00]", "digits"),
+        ("0.1235", "0.1236", "digits"),
+        ("shape 1000", "shape 1001", "numbers"),
+        ("cuda:1", "cuda:0", "numbers"),
+        ("loss 0.5", "loss 0.6", "numbers"),
+        ("loss nan", "loss 0.6", "numbers"),
+        ("loss nan", "loss nan", "same"),
+        ("0.50 sec", "0.01 sec", "times"),
+        ("1,024.0 MiB", "1,032.1 MiB", "memory"),
+        ("loss 0.5 in 2 ms", "loss 0.6 in 1 ms", "numbers"),
+        ("float32", "float64", "text"),
+        ("True", "False", "text"),
+    ],
+)
+def test_texts_differ_for_a_reason(here, there, cause):
+    assert difference(here, there).cause == cause
+
+
+def test_a_row_is_read_from_the_page_as_it_was_written(tmp_path):
+    path = tmp_path / "page.md"
+    path.write_text(PAGE, encoding="utf-8")
+    rows = [
+        page.Row(chapter, tab, Counter(same=3, digits=2, ours=1), {"digits": "3e-06"})
+        for chapter in ("chapter_b/b", "chapter_a/a")
+        for tab in ("pytorch", "jax")
+    ]
+    for row in rows * 2:
+        page.write(path, row)
+    found = page.read(path)
+    assert list(found) == sorted((row.chapter, row.tab) for row in rows)
+    assert all(+found[row.chapter, row.tab].counts == row.counts for row in rows)
+    assert all(found[row.chapter, row.tab].amounts == row.amounts for row in rows)
+    assert path.read_text(encoding="utf-8").endswith("\n\nMore.\n")
+
+
+def test_code_that_a_cell_reaches_is_that_of_the_functions_it_names():
+    cells = [
+        chapters.Cell("a", "def bench(f):\n    return time.time()"),
+        chapters.Cell("b", "def twice(f):\n    return bench(f), bench(f)"),
+        chapters.Cell("c", "twice(print)"),
+        chapters.Cell("d", "print(2)"),
+    ]
+    code = chapters.reaches(cells)
+    assert "time.time" in code["c"]
+    assert "time.time" not in code["d"]
+
+
+def test_the_page_has_the_rows_of_the_courses_and_no_cell_of_ours():
+    rows = page.read()
+    listed = {
+        (chapter, tab)
+        for course in COURSES.values()
+        for chapter, tabs in course["chapters"].items()
+        for tab in tabs.split()
+    }
+    assert rows.keys() == listed
+    assert not [name for name, row in rows.items() if row.counts["ours"]]
+    assert all(set(row.counts) <= set(CAUSES) for row in rows.values())
+
+
+def test_the_page_says_each_known_difference():
+    text = " ".join(page.PAGE.read_text(encoding="utf-8").split())
+    assert not [line.words for line in explained() if f"| {line.words} |" not in text]
