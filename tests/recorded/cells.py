@@ -2,7 +2,8 @@
 
     xdevice run --virtual-gpus 2 --stand-in tests/recorded/cells.py CHAPTER.md pytorch OUTCOMES.jsonl
 
-run.py starts it, in a folder of its own. A line of OUTCOMES is written as soon as its cell has ended.
+run.py starts it, in a folder of its own. A line of OUTCOMES is written as soon as its cell has ended;
+the last line tells that the process has not ended in the middle.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ def run(chapter: Path, tab: str, outcomes: Path, seconds: float, last: str) -> N
             print(json.dumps(outcome), file=file, flush=True)
             if cell.name == last:
                 break
+        print(json.dumps({"over": True}), file=file)
 
 
 def main() -> None:

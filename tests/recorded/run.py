@@ -12,13 +12,9 @@ differs without an explanation.
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,16 +25,10 @@ import page
 import tomllib
 from causes import CAUSES, Chapter, Result, explained
 from cells import FRAMEWORKS
+from processes import run
 
 HERE = Path(__file__).resolve().parent
 COURSES = HERE / "courses.toml"
-OFFLINE = {
-    "http_proxy": "http://127.0.0.1:9",
-    "https_proxy": "http://127.0.0.1:9",
-    "no_proxy": "localhost,127.0.0.1,::1",
-    "HF_HUB_OFFLINE": "1",
-}
-"""Nothing answers on the port of the proxy, so that a download fails at once, everywhere alike."""
 
 
 def rows(courses: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
@@ -70,62 +60,6 @@ def checkout(course: dict[str, Any], options: argparse.Namespace) -> Path:
 def git(*words: str) -> None:
     if failed := subprocess.run(["git", *words]).returncode:
         raise SystemExit(f"git {' '.join(words)} ended with {failed}")
-
-
-def run(
-    course: Path, chapter: str, tab: str, options: argparse.Namespace, *more: str
-) -> dict[str, dict[str, Any]]:
-    """What came of each cell, in a process of its own, in a folder that looks like the course's."""
-    scratch = Path(tempfile.mkdtemp(prefix="recorded-"))
-    try:
-        for name in ("d2l", "img"):
-            if (course / name).exists():
-                (scratch / name).symlink_to(course / name)
-        place = scratch / chapter
-        place.parent.mkdir(parents=True)
-        source = shutil.copy(course / f"{chapter}.md", place.parent)
-        outcomes = scratch / "outcomes.jsonl"
-        outcomes.touch()
-        gpus = ["--virtual-gpus", "2", "--stand-in", "--gpu-model", options.gpu_model]
-        words = [sys.executable, "-m", "xdevice", "run", *gpus, "--backend", FRAMEWORKS[tab]]
-        words += [str(HERE / "cells.py"), str(source), tab, str(outcomes)]
-        words += ["--seconds", str(options.seconds), *more]
-        environment = {
-            **os.environ,
-            **OFFLINE,
-            "IPYTHONDIR": str(scratch / "ipython"),
-            "MPLBACKEND": "agg",
-            "TF_CPP_MIN_LOG_LEVEL": "3",
-        }
-        said = wait(words, place.parent, environment, 2 * options.seconds + 60)
-        lines = [json.loads(line) for line in outcomes.read_text("utf-8").splitlines()]
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    if options.verbose or not lines:
-        print(said[-3000:], file=sys.stderr)
-    return {line["cell"]: line for line in lines}
-
-
-def wait(words: list[str], folder: Path, environment: dict[str, str], seconds: float) -> str:
-    """What a process said; it and those that it started are ended after so many seconds."""
-    process = subprocess.Popen(
-        words,
-        cwd=folder,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        return process.communicate(timeout=seconds)[0]
-    except subprocess.TimeoutExpired:
-        return f"ran past {seconds:g} seconds"
-    finally:
-        if process.poll() is None:  # too late, or this program is being stopped
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
 
 
 def compared(course: Path, chapter: str, tab: str, options: argparse.Namespace) -> list[Result]:
@@ -181,7 +115,7 @@ def main() -> int:
     add("--mirror", default="https://github.com", help="where repositories are cloned from")
     add("--folder", type=Path, default=Path.home() / ".cache" / "xdevice-recorded")
     add("--gpu-model", default="rtx4090", help="the model of the virtual GPUs (rtx4090)")
-    add("--seconds", type=float, default=120.0, help="begin no cell after so many (120)")
+    add("--seconds", type=float, default=600.0, help="begin no cell after so many (600)")
     add("--page", type=Path, default=page.PAGE, help="the page with the results")
     add("--verbose", action="store_true", help="show what the processes print")
     options = parser.parse_args()

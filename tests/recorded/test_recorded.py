@@ -35,7 +35,10 @@ CELLS = {
     "download": ("book = requests.get('http://localhost.invalid').text", "", "data"),
     "after": ("len(book)", "7", "data"),
     "wrong": ("torch.ones(3).sum()", "tensor(4.)", "ours"),
+    "stays": ("x = 1", "", "same"),
     "raises": ("torch.ones(3) @ torch.ones(2)", "tensor(4.)", "ours"),
+    "ends": ("import os; os._exit(3)", "", "ours"),
+    "never": ("x", "1", "not run"),
 }
 PAGE = "# A page\n\n| chapter | framework |\n| --- | --- |\n\nMore.\n"
 
@@ -78,13 +81,21 @@ def test_each_cell_has_its_cause_and_one_that_gets_worse_is_seen(course, compile
     done = run(folder, name, "--write", "--show")
     assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
     told = dict(re.findall(r"^    (\w+): ([a-z ]+?)(?: \S*\d\S*)?$", done.stdout, re.MULTILINE))
-    differ = {cell: CAUSES[cause] for cell, (_, _, cause) in CELLS.items() if cause != "same"}
+    differ = {
+        cell: CAUSES[cause]
+        for cell, (_, _, cause) in CELLS.items()
+        if cause not in ("same", "not run")
+    }
     assert told == differ, done.stdout
     row = page.read(folder / "page.md")[name, "pytorch"]
     assert row.counts == wanted
     assert row.amounts["memory"] == "1.50"
-    better = row._replace(counts=wanted + Counter(same=1) - Counter(ours=1))
-    assert page.worse(row, better) == "WORSE: 4 cells are 'the same' or better, 5 on the page"
+    better = row._replace(counts=Counter(wanted) + Counter({"same": 2, "ours": -1, "not run": -1}))
+    had = wanted["same"] + 2
+    assert (
+        page.worse(row, better)
+        == f"WORSE: {had - 1} cells are 'the same' or better, {had} on the page"
+    )
     assert page.worse(better, row) == page.worse(row, row) == page.worse(row, None) == ""
 
 
