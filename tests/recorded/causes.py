@@ -33,8 +33,10 @@ DOWNLOADS = re.compile(
     r"|LocalEntryNotFound|couldn't connect to|Failed to (?:download|connect)|URL fetch failure"
     r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece)'"
 )
-UNKNOWN_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
-MISSING_ATTRIBUTE = re.compile(r"AttributeError: .*has no attribute '(\w+)'")
+ASSIGNS = re.compile(
+    r"^(?:def|class) (\w+)|^([A-Za-z_][\w, ]*?) *=(?!=)|^(?:from \S+ )?import (.*)", re.MULTILINE
+)
+"""The names that a line at the top of a cell assigns or defines."""
 
 
 class Result(NamedTuple):
@@ -46,6 +48,13 @@ class Result(NamedTuple):
     words: str = ""
     here: str = ""
     there: str = ""
+    failed: bool = False
+
+
+def assigned(code: str) -> set[str]:
+    """The names that a cell assigns or defines at its top level."""
+    found = ASSIGNS.findall(code)
+    return {name for groups in found for name in re.findall(r"\w+", " ".join(groups))}
 
 
 class Explained(NamedTuple):
@@ -115,7 +124,7 @@ class Chapter:
             return Result(cell.name, "not run")
         if outcome["error"]:
             cause, words = self.of_an_error(cell, outcome["error"], before)
-            return Result(cell.name, cause, 0.0, words, outcome["error"], there)
+            return Result(cell.name, cause, 0.0, words, outcome["error"], there, failed=True)
         here = outcome["text"]
         apart = difference(here, there)
         if apart.cause not in ("text", "numbers"):
@@ -125,16 +134,15 @@ class Chapter:
         return Result(cell.name, cause, apart.amount * (cause != "memory"), words, here, there)
 
     def of_an_error(self, cell: Cell, error: str, before: Mapping[str, Result]) -> tuple[str, str]:
-        """Why a cell raised what it did not raise there."""
+        """Why a cell raised what it did not raise there: its own reason, or a failed cell's that it uses."""
         if DOWNLOADS.search(error):
             return "data", ""
         if words := self.told(cell, error):
             return words
-        missing = UNKNOWN_NAME.search(error) or MISSING_ATTRIBUTE.search(error)
-        for name, result in before.items():
-            code = next(each.code for each in self.cells if each.name == name)
-            failed = result.cause in ("data", "version", "documented", "ours") and result.here
-            if missing and failed and re.search(rf"\b{missing[1]}\b", code):
+        names = set(re.findall(r"\w+", cell.code))
+        for earlier in self.cells:
+            result = before.get(earlier.name)
+            if result and result.failed and names & assigned(earlier.code):
                 return result.cause, result.words
         return "ours", ""
 

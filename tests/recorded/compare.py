@@ -7,7 +7,8 @@ import re
 from typing import NamedTuple
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
+ADDRESS = re.compile(r"\b(?:0x[0-9a-f]{6,}|1[234]\d{13}|9[34]\d{12})\b")
+PLACE = re.compile(r'File "[^"]*", line \d+')
 SET = re.compile(r"\{([^{}:]+)\}")
 NUMBER = re.compile(
     r"(?<![\w.])[-+]?(?:\d{1,3}(?:,\d{3})+(?![\d,])(?:\.\d+)?|\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
@@ -37,8 +38,13 @@ SAME = Difference("same")
 
 
 def plain(text: str) -> str:
-    """The text without what does not count: colours, spaces, addresses, the order of sets."""
-    text = ADDRESS.sub("0x", COLOURS.sub("", text))
+    """The text without what does not count: colours, spaces, addresses, lines of files, the order of sets.
+
+    Addresses are numbered, so that it counts whether two are the same.
+    """
+    addresses: dict[str, str] = {}
+    text = PLACE.sub("File", COLOURS.sub("", text))
+    text = ADDRESS.sub(lambda at: addresses.setdefault(at[0], f"0x{len(addresses)}"), text)
     text = SET.sub(lambda found: f"{{{', '.join(sorted(found[1].split(', ')))}}}", text)
     return " ".join(text.split())
 

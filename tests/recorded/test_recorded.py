@@ -103,6 +103,9 @@ def test_each_cell_has_its_cause_and_one_that_gets_worse_is_seen(course, compile
     ("here", "there", "cause"),
     [
         ("<f at 0x7f00aa11bb22>", "<f at 0x55aabbccdd00>", "same"),
+        ("<f at 0x7f00aa11bb22> 0x7f00aa11bb22", "<f at 0x55aabbccdd00> 0x55aabbccdd01", "text"),
+        ("id: 139757571029616", "id: 138646640902544", "same"),
+        ('File "a.h", line 67: no', 'File "/b/a.h", line 69: no', "same"),
         ("{'b', 'a'}", "{'a', 'b'}", "same"),
         ("tensor([1.,  2.])", "tensor([1., 2.])", "same"),
         ("loss 0.1234567", "loss 0.1234561", "digits"),
