@@ -43,11 +43,17 @@ class Runtime:
     allocated: Callable[[int], int]
     """The memory that live tensors hold."""
 
+    reserved: Callable[[int], int]
+    """The memory of live tensors, and where it is modelled, that which the allocator has cached."""
+
     peak: Callable[[int], int]
     """The most memory allocated since the start, or since `reset_peak`."""
 
     reset_peak: Callable[[int], None]
     """Set the peak to what is allocated now."""
+
+    forget_memory: Callable[[], None]
+    """Forget what was allocated and freed: peaks, sums, and what the allocator has cached."""
 
     watch: Callable[[bool], None]
     """Whether to call `copies.report_copies` before operations that may copy between devices."""
@@ -94,7 +100,7 @@ def memory_info(index: int) -> tuple[int | None, int | None]:
     """Free and total memory, ``None`` where unknown: the host's if the virtual GPU has no limit."""
     virtual = in_use()
     if virtual.limited:
-        return max(virtual.capacity - virtual.allocated(index), 0), virtual.capacity
+        return max(virtual.capacity - virtual.reserved(index), 0), virtual.capacity
     total, free = host_memory()
     return free, total
 

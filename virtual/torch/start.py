@@ -95,6 +95,5 @@ def _check_results() -> None:
             f"{error}"
         ) from error
     del ones, total
-    for index in range(virtual.count):  # this check does not count as use
-        virtual.reset_peak(index)
+    virtual.forget_memory()  # this check does not count as use
     virtual.use(False)

@@ -24,12 +24,17 @@ from xdevice.virtual.torch.runtime import NAME, Runtime, in_use, xdevice_device
 _BOOL, _INT, _NUMBER, _MASK = ctypes.c_bool, ctypes.c_int, ctypes.c_int64, ctypes.c_uint64
 _POINTER, _TEXT, _ERROR = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p
 
+
+class _Lines(ctypes.c_char_p):
+    """A text that is not an error."""
+
+
 _FUNCTIONS = {
     "begin": (_ERROR, _INT, _BOOL, _NUMBER, _BOOL),
     "replace_kernels_of_libraries": (_ERROR,),
     "leave_on_cpu": (_ERROR, _TEXT),
     "resize_storage": (_ERROR, _POINTER, _NUMBER),
-    "model": (None, _NUMBER, _NUMBER),
+    "model": (None, _NUMBER, _NUMBER, _INT),
     "current": (_INT,),
     "exchange": (_INT, _INT),
     "is_used": (_BOOL,),
@@ -43,8 +48,13 @@ _FUNCTIONS = {
     "add_dtypes": (None, _TEXT, _TEXT, _TEXT, _MASK, _MASK),
     "limit": (None, _INT, _NUMBER),
     "allocated": (_NUMBER, _INT),
+    "reserved": (_NUMBER, _INT),
     "peak": (_NUMBER, _INT),
     "reset_peak": (None, _INT),
+    "empty_cache": (None,),
+    "forget_memory": (None,),
+    "clear_workspaces": (None,),
+    "blocks": (_Lines, _INT),
 }
 """The functions of virtual_gpu.cc, without the prefix ``xdevice_``: result, then parameters."""
 
@@ -87,7 +97,8 @@ class Compiled(Runtime):
             replace_name("torch._C:_accelerator_getStream", streams.current_stream)
             replace_name("torch._C:_accelerator_setStream", streams.set_stream)
         gpu = MODELS.get(request.current().model, USUAL)
-        self.model(gpu.multiprocessors, gpu.threads)
+        major, minor = gpu.capability
+        self.model(gpu.multiprocessors, gpu.threads, 10 * major + minor)
         try:
             self.begin(self.count, self.name == "cuda", self.capacity, self.limited)
         except RuntimeError as error:

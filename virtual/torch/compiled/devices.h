@@ -23,7 +23,6 @@ inline void check_exists(DeviceIndex index) {
       "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? There are " + devices);
 }
 
-inline thread_local std::array<c10::StreamId, MOST> streams{};  // this thread's current ones
 inline std::atomic<c10::StreamId> last_stream = 0;
 
 inline Stream current_stream(DeviceIndex index) { return Stream(Stream::UNSAFE, {TYPE, index}, streams[index]); }

@@ -1,4 +1,5 @@
-// The memory of virtual GPUs: the CPU allocator's, under another device label.
+// The memory of virtual GPUs: the CPU allocator's, under another device label. While they stand in for CUDA's, it is
+// counted as CUDA's caching allocator would have reserved and split it.
 //
 // The context of a virtual storage's DataPtr holds the CPU storage of the same bytes, so the CPU alias of a
 // tensor is one TensorImpl, and both see it when memory grows.
@@ -10,17 +11,15 @@
 #include <ATen/core/Generator.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/CPUAllocator.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/GPUTrace.h>
 #include <c10/core/impl/PyInterpreter.h>
 #include <c10/core/impl/alloc_cpu.h>
 
 #include <iomanip>
-#include <limits>
-#include <map>
-#include <mutex>
 #include <sstream>
+
+#include "caching_allocator.h"
 
 namespace xdevice {
 using namespace at;
@@ -51,14 +50,14 @@ void trace(F report) {
   if (const auto* tracer = c10::impl::GPUTrace::get_trace(); C10_UNLIKELY(tracer != nullptr)) report(*tracer);
 }
 
-// ---- memory accounting: bytes in live storages of each device ----
+// ---- memory accounting ----
 
-struct Accounting {
-  std::atomic<int64_t> now = 0, peak = 0, total = 0, limit = std::numeric_limits<int64_t>::max();
-  bool over(int64_t bytes) const { return bytes > limit.load(std::memory_order_relaxed); }
-};
-inline Accounting accounting[MOST];
-inline int64_t capacity = 0;  // bytes of each virtual GPU, enforced by the limits
+inline CachingAllocator* const accounting = new CachingAllocator[MOST];  // never destroyed: tensors may outlive it
+inline int64_t capacity = 0;   // bytes of each virtual GPU
+inline thread_local std::array<c10::StreamId, MOST> streams{};  // this thread's current ones
+
+inline int64_t reserved(DeviceIndex index) { return accounting[index].get_stats().reserved_bytes[0].current; }
+inline int64_t allocated(DeviceIndex index) { return accounting[index].get_stats().allocated_bytes[0].current; }
 
 inline std::string readable(int64_t bytes) {
   std::ostringstream text;
@@ -70,45 +69,60 @@ inline std::string readable(int64_t bytes) {
   return text.str();
 }
 
-[[noreturn]] inline void out_of_memory(DeviceIndex index, int64_t wanted) {
+// The GPU's memory is full, or the host's.
+[[noreturn]] inline void out_of_memory(DeviceIndex index, int64_t wanted, bool of_host = false) {
   const char* word = TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu";
   TORCH_CHECK_WITH(OutOfMemoryError, wanted < int64_t(1) << 60, word,
       " out of memory. Tried to allocate more than 1EB memory.");
-  int64_t allocated = accounting[index].now, limit = accounting[index].limit;
+  int64_t in_use = allocated(index), held = reserved(index), limit = accounting[index].limit;
   std::string allowed = limit < capacity ? readable(limit) + " allowed; " : "";
+  std::string free = readable(std::max<int64_t>(capacity - held, 0));
+  TORCH_CHECK_WITH(OutOfMemoryError, of_host || TYPE != c10::DeviceType::CUDA,
+      "CUDA out of memory. Tried to allocate ", readable(wanted), ". GPU ", int(index), " has a total capacity of ",
+      readable(capacity), " of which ", free, " is free. Including non-PyTorch memory, this process has ", readable(held), " memory in use. ", allowed,
+      "Of the allocated memory ", readable(in_use), " is allocated by PyTorch, and ", readable(held - in_use),
+      " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
+      "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  "
+      "(https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)");
   TORCH_CHECK_WITH(OutOfMemoryError, false, word, " out of memory. Tried to allocate ", readable(wanted), ". GPU ",
-      int(index), " has a total capacity of ", readable(capacity), " of which ",
-      readable(std::max<int64_t>(capacity - allocated, 0)), " is free. ", allowed, "It is virtual, in the host's memory, and ",
-      readable(allocated), " are allocated by PyTorch");
+      int(index), " has a total capacity of ", readable(capacity), " of which ", free, " is free. ", allowed,
+      "It is virtual, in the host's memory, and ", readable(in_use), " are allocated by PyTorch");
+}
+
+// Memory of a virtual GPU, on the current stream.
+inline Block* allocate_block(DeviceIndex index, int64_t size) {
+  if (size == 0) return nullptr;
+  Block* block = accounting[index].allocate(size, streams[index]);
+  if (!block) out_of_memory(index, size);
+  return block;
+}
+
+inline void free_block(DeviceIndex index, Block* block) {
+  if (block) accounting[index].free(block);
 }
 
 // The context of a virtual storage's DataPtr.
 struct Allocation {
   Storage host;
-  int64_t size;
   DeviceIndex index;
-  Allocation(Storage h, DeviceIndex i) : host(std::move(h)), size(host.nbytes()), index(i) {
-    Accounting& device = accounting[index];
-    int64_t allocated = device.now += size;
-    if (device.over(allocated)) {
-      device.now -= size;
-      out_of_memory(index, size);
-    }
-    device.total += size;
-    int64_t peak = device.peak;
-    while (allocated > peak && !device.peak.compare_exchange_weak(peak, allocated)) {}
+  Block* block;
+  Allocation(Storage h, DeviceIndex i, Block* b) : host(std::move(h)), index(i), block(b) {
     if (auto at = uintptr_t(host.data())) trace([&](auto& tracer) { tracer->trace_gpu_memory_allocation(TYPE, at); });
   }
   ~Allocation() {
-    accounting[index].now -= size;
+    free_block(index, block);
     if (auto at = uintptr_t(host.data())) trace([&](auto& tracer) { tracer->trace_gpu_memory_deallocation(TYPE, at); });
   }
 };
 
 inline void free_allocation(void* allocation) { delete static_cast<Allocation*>(allocation); }
 
+inline DataPtr label(const Storage& host, DeviceIndex index, Block* block) {
+  return DataPtr(host.mutable_data(), new Allocation(host, index, block), &free_allocation, Device(TYPE, index));
+}
+
 inline DataPtr label(const Storage& host, DeviceIndex index) {
-  return DataPtr(host.mutable_data(), new Allocation(host, index), &free_allocation, Device(TYPE, index));
+  return label(host, index, allocate_block(index, host.nbytes()));
 }
 
 // The CPU storage of a virtual storage's bytes. Memory of another library, by DLPack, has no such context.
@@ -125,7 +139,7 @@ void naming_out_of_memory(F call, DeviceIndex index) {  // the CPU's allocator t
     std::string what = error.what_without_backtrace();
     auto at = what.find("you tried to allocate ");
     if (what.find("can't allocate memory") != what.npos && at != what.npos)
-      out_of_memory(index, std::strtoll(what.c_str() + at + 22, nullptr, 10));
+      out_of_memory(index, std::strtoll(what.c_str() + at + 22, nullptr, 10), true);
     throw;
   }
 }
@@ -133,29 +147,32 @@ void naming_out_of_memory(F call, DeviceIndex index) {  // the CPU's allocator t
 struct Memory final : c10::DeviceAllocator {
   DataPtr allocate(size_t n) override {
     check_usable();
-    if (accounting[current].over(accounting[current].now + int64_t(n))) out_of_memory(current, n);
+    Block* block = allocate_block(current, n);
     auto* cpu = c10::GetCPUAllocator();
     DataPtr data;
-    naming_out_of_memory([&] { data = cpu->allocate(n); }, current);
-    return label(Storage(Storage::use_byte_size_t(), n, std::move(data), cpu, true), current);
+    try {
+      naming_out_of_memory([&] { data = cpu->allocate(n); }, current);
+    } catch (...) {
+      free_block(current, block);
+      accounting[current].empty_cache();
+      throw;
+    }
+    return label(Storage(Storage::use_byte_size_t(), n, std::move(data), cpu, true), current, block);
   }
   void copy_data(void* to, const void* from, size_t n) const override { default_copy_data(to, from, n); }
   DeleterFnPtr raw_deleter() const override { return nullptr; }
   bool initialized() override { return true; }
-  void emptyCache(c10::MempoolId_t) override {}  // freed memory returns to the host at once
-  void recordStream(const DataPtr&, c10::Stream) override {}
-  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex i) override {
-    c10::CachingDeviceAllocator::DeviceStats stats;
-    const int64_t now = accounting[i].now, total = accounting[i].total;
-    for (auto kind : {c10::CachingAllocator::StatType::AGGREGATE, c10::CachingAllocator::StatType::LARGE_POOL})
-      stats.allocated_bytes[size_t(kind)] = {now, accounting[i].peak, total, total - now};
-    stats.reserved_bytes = stats.active_bytes = stats.requested_bytes = stats.allocated_bytes;
-    return stats;
+  void emptyCache(c10::MempoolId_t) override {
+    for (DeviceIndex i = 0; i < count; ++i) accounting[i].empty_cache();
   }
-  void resetAccumulatedStats(DeviceIndex i) override { accounting[i].total = accounting[i].now.load(); }
-  void resetPeakStats(DeviceIndex i) override { accounting[i].peak = accounting[i].now.load(); }
+  void recordStream(const DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex i) override { return accounting[i].get_stats(); }
+  void resetAccumulatedStats(DeviceIndex i) override { accounting[i].reset_accumulated(); }
+  void resetPeakStats(DeviceIndex i) override {
+    accounting[i].for_each_stat([](auto& stat) { stat.reset_peak(); });
+  }
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex i) override {
-    return {std::max<int64_t>(capacity - accounting[i].now, 0), capacity};
+    return {std::max<int64_t>(capacity - reserved(i), 0), capacity};
   }
 };
 

@@ -4,6 +4,7 @@
 
 #include "mixed.h"
 #include "plan.h"
+#include "workspaces.h"
 
 namespace xdevice {
 using torch::jit::Stack;
@@ -232,6 +233,7 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   if (plan.may_wait && (checks & (ASYNC | WARN | REFUSE) || c10::impl::GPUTrace::get_trace()))
     async_copy = wait_as_cuda(plan, arguments);
   if (async_copy && checks & ASYNC) async_copy->before();
+  const auto library = workspaces::library_of(plan, arguments);
   for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
   if (run.other_device) run.raise_mixed(arguments);
   if (run.has_number && refusing) run.check_as_cuda(arguments);  // some of CUDA's kernels refuse it
@@ -256,6 +258,7 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   if (async_copy && checks & ASYNC) async_copy->after();
   if (plan.written) run.adopt();
   for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) run.to_virtual((*stack)[i]);
+  workspaces::allocate(run.here().index(), library);
 }
 
 // For operations on sizes and strides only: the CPU's code accepts virtual tensors.

@@ -3,6 +3,7 @@
 #include "dtypes.h"
 #include "devices.h"
 #include <sstream>
+#include <unordered_set>
 
 namespace xdevice {
 
@@ -34,6 +35,7 @@ struct Plan {
   bool needs_requires_grad = false;  // computes more if an argument requires a gradient
   bool is_only_on_cpu = false;  // written in Python, for the CPU alone
   const Special* special = nullptr;
+  enum { NO_PRODUCT, PRODUCT, ADDED } product = NO_PRODUCT;  // of matrices, by cuBLAS; ADDED: added to a first argument
 };
 
 // Whether Python code defines the operation, and a kernel for the CPU only. With a real GPU the same code would leave
@@ -69,6 +71,10 @@ inline Plan make_plan(const c10::OperatorHandle& op) {
   if (name == "aten::repeat_interleave") plan.size = at("output_size");
   if (name.find("index") != name.npos) plan.indices = at("indices");
   plan.special = special_of(op);
+  static const std::unordered_set<std::string> products{"aten::mm", "aten::bmm", "aten::baddbmm", "aten::addmv",
+      "aten::mv", "aten::dot", "aten::vdot", "aten::_scaled_mm", "aten::_int_mm", "aten::addbmm"};
+  if (products.count(name)) plan.product = Plan::PRODUCT;
+  if (name == "aten::addmm" || name == "aten::_addmm_activation") plan.product = Plan::ADDED;
   plan.is_only_on_cpu = refusing && is_only_on_cpu(op);
   static const std::unordered_map<std::string, uint64_t> increments{
       {"aten::poisson", 20}, {"aten::binomial", 42}, {"aten::_standard_gamma", 10}, {"aten::_sample_dirichlet", 10}};

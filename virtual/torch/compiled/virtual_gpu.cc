@@ -266,12 +266,14 @@ extern "C" {
 using namespace xdevice;
 
 // Functions that return a text return an error, or a null pointer.
-EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool enforced) {
+EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool limited) {
   return error_of([&] {
     if (cuda) TYPE = c10::DeviceType::CUDA, KEY = c10::DispatchKey::CUDA;
     count = n, capacity = bytes;
-    if (enforced)
-      for (auto& each : accounting) each.limit = bytes;
+    for (int i = 0; i < n; ++i) {
+      accounting[i].caching = cuda;
+      if (limited) accounting[i].limit = bytes;
+    }
     replace_hooks();
     register_operations();
     if (cuda) register_random();
@@ -294,8 +296,9 @@ EXPORT const char* xdevice_replace_kernels_of_libraries() { return error_of(repl
 EXPORT const char* xdevice_resize_storage(void* storage, int64_t bytes) {
   return error_of([&] { resize(static_cast<c10::StorageImpl*>(storage), bytes); });
 }
-EXPORT void xdevice_model(int64_t multiprocessors, int64_t threads_of_each) {
+EXPORT void xdevice_model(int64_t multiprocessors, int64_t threads_of_each, int capability) {
   random::multiprocessors = multiprocessors, random::threads_of_each = threads_of_each;
+  workspaces::capability = capability;
 }
 EXPORT int xdevice_current() { return current; }
 EXPORT int xdevice_exchange(int index) {  // of a device that exists; a negative one changes nothing
@@ -322,8 +325,26 @@ EXPORT void xdevice_add_dtypes(
   row.on_cpu |= on_cpu;
   if (on_cuda) row.on_cuda.push_back({reduce, message, on_cuda}), refusing = true;
 }
-EXPORT int64_t xdevice_allocated(int index) { return accounting[index].now; }
-EXPORT int64_t xdevice_peak(int index) { return accounting[index].peak; }
+EXPORT int64_t xdevice_allocated(int index) { return allocated(index); }
+EXPORT int64_t xdevice_reserved(int index) { return reserved(index); }
+EXPORT int64_t xdevice_peak(int index) { return memory.getDeviceStats(index).allocated_bytes[0].peak; }
 EXPORT void xdevice_limit(int index, int64_t bytes) { accounting[index].limit = bytes; }
 EXPORT void xdevice_reset_peak(int index) { memory.resetPeakStats(index); }
+EXPORT void xdevice_empty_cache() { memory.emptyCache({0, 0}); }
+EXPORT void xdevice_forget_memory() {  // also what was allocated before
+  memory.emptyCache({0, 0});
+  for (int i = 0; i < count; ++i) memory.resetAccumulatedStats(i), memory.resetPeakStats(i);
+}
+EXPORT void xdevice_clear_workspaces() { workspaces::clear(); }
+// One line for each block: its address, size, size requested, stream, whether it is large, expandable, allocated, and
+// whether it begins a segment.
+EXPORT const char* xdevice_blocks(int index) {
+  static thread_local std::string text;
+  std::ostringstream lines;
+  accounting[index].for_each_block([&](const Block& b) {
+    for (int64_t number : {b.address, b.size, b.requested, b.stream}) lines << number << ' ';
+    lines << b.large << ' ' << b.expandable << ' ' << b.allocated << ' ' << !b.previous << '\n';
+  });
+  return (text = lines.str()).c_str();
+}
 }

@@ -19,6 +19,7 @@ from xdevice.virtual import request
 from xdevice.virtual.models import MODELS, Model
 from xdevice.virtual.torch import runtime, streams
 from xdevice.virtual.torch.compiled import REFUSE, WARN, compiled
+from xdevice.virtual.torch.cuda import memory_snapshot
 from xdevice.virtual.torch.private_names import (
     Function,
     core,
@@ -77,7 +78,7 @@ def _memory_info(index: int) -> tuple[int, int]:
     free, total = runtime.memory_info(runtime.existing(index))
     capacity = in_use().capacity
     if free is None:
-        free = capacity - in_use().allocated(index)
+        free = capacity - compiled().reserved(index)
     return free, total or capacity
 
 
@@ -139,11 +140,11 @@ def _set_sync_debug_mode(mode: int) -> None:
 
 
 _NO_EFFECT = """
-    cudaCachingAllocator_enable sleep emptyCache ipc_collect
-    clearCublasWorkspaces resetCublasWorkspaceSize resetCublasLtWorkspaceSize
+    cudaCachingAllocator_enable sleep ipc_collect
+    resetCublasWorkspaceSize resetCublasLtWorkspaceSize
     record_memory_history record_memory_history_legacy
 """
-"""The functions that do nothing: operations are synchronous, and freed memory is not cached."""
+"""The functions that do nothing: operations are synchronous, and no history is recorded."""
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
@@ -167,7 +168,9 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "memoryStats": partial(_of_allocator, _stats),
         "resetPeakMemoryStats": partial(_of_allocator, _reset_peak),
         "resetAccumulatedMemoryStats": partial(_of_allocator, _reset_accumulated),
-        "memorySnapshot": lambda *args: {"segments": [], "device_traces": []},
+        "memorySnapshot": memory_snapshot.snapshot,
+        "emptyCache": virtual.empty_cache,
+        "clearCublasWorkspaces": virtual.clear_workspaces,
         "getAllocatorBackend": lambda: "native",
         "cudaCachingAllocator_is_enabled": lambda: True,
         "cudaCachingAllocator_raw_alloc": _allocate,

@@ -56,7 +56,8 @@ class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to c
 class InPython(Runtime):
     def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
         super().__init__(name, count, capacity, limited)
-        self.allocated = memory.allocated
+        self.allocated = self.reserved = memory.allocated
+        self.forget_memory = memory.forget
         self.peak = memory.peak
         self.reset_peak = memory.reset_peak
         self.visible = lambda: count

@@ -265,3 +265,10 @@ def reset_peak(index: int) -> None:
     with _lock:
         _subtract_freed()
         _peak[index] = _allocated[index]
+
+
+def forget() -> None:
+    with _lock:
+        _subtract_freed()
+        _peak.clear()
+        _peak.update(_allocated)

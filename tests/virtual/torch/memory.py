@@ -1,0 +1,142 @@
+"""Programs whose memory a real GPU was recorded using, and what documentation says of the allocator.
+
+Each function prints what it measures as JSON; `test_memory.py` runs one in a process of its own and compares.
+"""
+
+import json
+import sys
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import xdevice
+
+MIB = 1 << 20
+cuda = torch.cuda
+
+
+def allocated_and_reserved():
+    return round(cuda.memory_allocated() / MIB, 1), round(cuda.memory_reserved() / MIB, 1)
+
+
+def a_large_tensor():
+    torch.ones(2, 3, device="cuda")
+    nn.Linear(3, 1).cuda()(torch.ones(2, 3, device="cuda"))
+    big = torch.zeros(256, 1024, 1024, device="cuda")
+    after_creating = allocated_and_reserved()
+    del big
+    after_deleting = allocated_and_reserved()
+    cuda.empty_cache()
+    return after_creating, after_deleting, allocated_and_reserved()
+
+
+def the_steps_of_training():
+    nn.Linear(3, 1).cuda()(torch.ones(2, 3, device="cuda"))
+    layers = [layer for n in (1024, 4096, 4096) for layer in (nn.Linear(n, 4096), nn.ReLU())]
+    net = nn.Sequential(*layers, nn.Linear(4096, 10)).cuda()
+    opt = torch.optim.Adam(net.parameters())
+    x = torch.randn(4096, 1024, device="cuda")
+    y = torch.randint(0, 10, (4096,), device="cuda")
+    found = [allocated_and_reserved()[0]]
+    loss = nn.functional.cross_entropy(net(x), y)
+    found.append(allocated_and_reserved()[0])
+    loss.backward()
+    found.append(allocated_and_reserved()[0])
+    opt.step()
+    return [*found, allocated_and_reserved()[0]]
+
+
+class Residual(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(n, n), nn.ReLU(), nn.Linear(n, n), nn.ReLU())
+
+    def forward(self, x):
+        return x + self.body(x)
+
+
+def checkpointing():
+    """Peaks without and with it, of a stack as deep as the recorded one, and narrower."""
+    blocks = nn.Sequential(*[Residual(256) for _ in range(16)]).cuda()
+    x = torch.randn(8192, 256, device="cuda")
+    peaks = []
+    for use in (False, True):
+        blocks.zero_grad(set_to_none=True)
+        cuda.reset_peak_memory_stats()
+        y = x
+        for i in range(0, 16, 4):
+            segment = blocks[i : i + 4]
+            y = checkpoint(segment, y, use_reentrant=False) if use else segment(y)
+        y.sum().backward()
+        peaks.append(cuda.max_memory_allocated() / MIB)
+        del y
+    return peaks
+
+
+def blocks_and_segments():
+    """Allocated and reserved bytes after tensors of several sizes, and after they are freed."""
+    found, kept = [], []
+    for size in (1, 512, 513, MIB, MIB + 1, 9 * MIB, 10 * MIB, 10 * MIB + 1):
+        kept.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+        found.append((cuda.memory_allocated(), cuda.memory_reserved()))
+    kept.clear()
+    found.append((cuda.memory_allocated(), cuda.memory_reserved()))
+    torch.empty(5 * MIB, dtype=torch.uint8, device="cuda")  # from the cache
+    found.append((cuda.memory_allocated(), cuda.memory_reserved()))
+    with cuda.stream(cuda.Stream()):  # a stream has blocks of its own
+        torch.empty(5 * MIB, dtype=torch.uint8, device="cuda")
+    found.append((cuda.memory_allocated(), cuda.memory_reserved()))
+    cuda.empty_cache()
+    return [*found, (cuda.memory_allocated(), cuda.memory_reserved())]
+
+
+def fragments():
+    """Reserved MiB when tensors grow, each after its predecessor is freed, and after emptying the cache."""
+    found = []
+    for size in (30, 50, 70):
+        x = torch.empty(size * MIB, dtype=torch.uint8, device="cuda")
+        del x
+        found.append(cuda.memory_reserved() // MIB)
+    y = torch.empty(25 * MIB, dtype=torch.uint8, device="cuda")
+    found.append(cuda.memory_reserved() // MIB)
+    cuda.empty_cache()
+    found.append(cuda.memory_reserved() // MIB)
+    del y
+    cuda.empty_cache()
+    return [*found, cuda.memory_reserved() // MIB]
+
+
+def a_product():
+    x = torch.ones(4, 4, device="cuda")
+    x @ x
+    found = [cuda.memory_allocated()]
+    torch.addmm(x[0], x, x)
+    found.append(cuda.memory_allocated())
+    torch._C._cuda_clearCublasWorkspaces()
+    return [*found, cuda.memory_allocated()]
+
+
+def more_than_the_model_has():
+    kept = torch.empty(100 * MIB, dtype=torch.uint8, device="cuda")
+    try:
+        torch.empty(24 << 30, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError as error:
+        return len(kept), str(error)
+
+
+def a_snapshot():
+    x = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
+    y = torch.empty(10, dtype=torch.uint8, device="cuda")
+    sizes = ["total_size", "allocated_size", "requested_size"]
+    keys = ["device", *sizes, "segment_type", "is_expandable"]
+    segments = [
+        [*(segment[key] for key in keys), [(b["size"], b["state"]) for b in segment["blocks"]]]
+        for segment in cuda.memory_snapshot()
+    ]
+    return segments, x.numel() + y.numel(), cuda.memory_stats()["inactive_split.all.current"]
+
+
+if __name__ == "__main__":
+    assert xdevice.count("gpu")
+    print(json.dumps(globals()[sys.argv[1]]()))

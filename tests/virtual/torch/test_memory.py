@@ -1,0 +1,109 @@
+"""The memory of PyTorch's virtual GPUs that stand in is counted as CUDA's caching allocator counts it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from xdevice.virtual.request import ENV
+
+pytestmark = pytest.mark.usefixtures("plug_in")
+PROGRAM = Path(__file__).with_name("memory.py")
+MIB = 1 << 20
+WORKSPACE = 2 * 4096 * 1024 + 8 * 16 * 1024  # of cuBLAS, as CUBLAS_WORKSPACE_CONFIG documents it
+
+
+def measured(name: str, model: str = "rtx4090", **environment: str):
+    done = subprocess.run(
+        [sys.executable, PROGRAM, name],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=os.environ | {ENV: f"1:stand-in,model={model}"} | environment,
+    )
+    assert not done.returncode, done.stderr
+    return json.loads(done.stdout)
+
+
+# smolix/d2l-neu, outputs/pytorch/chapter_builders-guide/gpus-devices-memory.json: PyTorch 2.11, NVIDIA GeForce RTX 4090
+def test_a_large_tensor_is_allocated_and_stays_cached_as_recorded():
+    created, deleted, emptied = measured("a_large_tensor")
+    assert created == [1032.1, 1046.0]
+    assert deleted == [8.1, 1046.0]
+    assert emptied == [8.1, 20.0]
+
+
+@pytest.mark.weekly
+def test_weights_activations_gradients_and_optimizer_take_what_was_recorded():  # from the same file
+    assert measured("the_steps_of_training") == [168.4, 361.5, 321.7, 610.1]
+
+
+def test_checkpointing_lowers_the_peak_as_much_as_recorded():
+    # recorded in the same file: 2358 and 1335 MiB, of which 754 were allocated before the step. Activations here are a
+    # quarter of those, and weights a sixteenth.
+    without, with_it = measured("checkpointing")
+    assert without - with_it == pytest.approx((2358 - 1335) / 4, rel=0.05)
+
+
+def test_blocks_segments_and_streams_are_as_documented():
+    *sizes, freed, reused, other_stream, emptied = measured("blocks_and_segments")
+    allocated = [512, 1024, 2048, 2048 + MIB]
+    large = [MIB + 512, 9 * MIB, 10 * MIB, 10 * MIB + 512]
+    for size in large:
+        allocated.append(allocated[-1] + size)
+    assert [each for each, _ in sizes] == allocated
+    # the second large block fits into the segment of the first; from 10 MiB on, blocks have segments of their own
+    reserved = [2, 2, 2, 2, 22, 22, 32, 44]
+    assert [each // MIB for _, each in sizes] == reserved
+    assert freed == reused == [0, 44 * MIB]
+    assert other_stream == [0, 64 * MIB]
+    assert emptied == [0, 0]
+
+
+def test_segments_that_grow_do_not_fragment():
+    assert measured("fragments") == [30, 80, 150, 150, 30, 0]
+    grown = measured("fragments", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    assert grown == [40, 60, 80, 80, 40, 0]
+    unsplit = measured("fragments", PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:21")
+    assert unsplit[3] == 150
+    assert unsplit[5] == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "setting", "size"),
+    [
+        ("rtx4090", {}, WORKSPACE),
+        ("h100", {}, 32 * MIB),
+        ("h100", {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}, 32 * MIB),
+        ("t4", {"CUBLAS_WORKSPACE_CONFIG": ":16:8"}, 128 * 1024),
+    ],
+)
+def test_a_product_allocates_the_workspaces_of_its_libraries(model, setting, size):
+    product, added, cleared = measured("a_product", model, **setting)
+    assert product == 512 + size
+    assert added == product + MIB
+    assert cleared == 512
+
+
+def test_memory_ends_where_the_models_does():
+    kept, message = measured("more_than_the_model_has")
+    assert kept == 100 * MIB
+    assert message.startswith(
+        "CUDA out of memory. Tried to allocate 24.00 GiB. GPU 0 has a total capacity of 23.65 GiB of"
+        " which 23.55 GiB is free. Including non-PyTorch memory, this process has 100.00 MiB memory"
+        " in use. Of the allocated memory 100.00 MiB is allocated by PyTorch, and 0 bytes is"
+        " reserved by PyTorch but unallocated."
+    )
+
+
+def test_a_snapshot_has_segments_and_blocks():
+    segments, _, inactive = measured("a_snapshot")
+    used, unused = "active_allocated", "inactive"
+    assert segments == [
+        [0, 20 * MIB, 3 * MIB, 3 * MIB, "large", False, [[3 * MIB, used], [17 * MIB, unused]]],
+        [0, 2 * MIB, 512, 10, "small", False, [[512, used], [2 * MIB - 512, unused]]],
+    ]
+    assert inactive == 2
