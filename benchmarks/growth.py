@@ -240,7 +240,8 @@ def plot(rows: list[Row], file: Path) -> None:
                 for name, time in row.microseconds.items():
                     curves.setdefault(name, []).append((row.size, time))
         for name, points in curves.items():
-            axes.loglog(*zip(*points, strict=True), marker="o", label=name)
+            axes.semilogx(*zip(*points, strict=True), marker="o", label=name)
+        axes.set_ylim(bottom=0)
         unit = "megabyte" if axis == "bytes" else "leaf"
         axes.set(xlabel=AXES[axis], ylabel=f"µs per {unit}")
         axes.grid(alpha=0.3)
