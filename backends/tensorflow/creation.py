@@ -87,7 +87,7 @@ def _created(create: Callable[[], Tensor], device: Device | None) -> Tensor:
 
 
 def _tensor(data: Any, dtype: NativeDtype | None) -> Tensor:
-    if role(type(data)) == "tensor":
+    if type(data) is not list and role(type(data)) == "tensor":
         data = tf.convert_to_tensor(data)
         keeps_dtype = dtype in (None, data.dtype)
         return tf.stop_gradient(copy(data) if keeps_dtype else tf.cast(data, dtype))

@@ -183,32 +183,29 @@ def _prepare(chosen: Backend) -> None:
 def leave(manager: object, *error: Any) -> None:
     """Close the last scope that this context manager has opened in this thread or task."""
     stack = _stack.get()
-    index = len(stack) - 1
-    if index < 0 or stack[index].manager is not manager:  # it is not the innermost one
+    above: tuple[_OpenScope, ...] = ()
+    if stack and stack[-1].manager is manager:  # nearly always
+        open_scope = stack[-1]
+        _stack.set(stack[:-1])
+    else:
         index = _index_of(manager, stack)
-    open_scope = stack[index]
-    above = stack[index + 1 :]
-    _stack.set(stack[:index] + above)
+        open_scope = stack[index]
+        above = stack[index + 1 :]
+        _stack.set(stack[:index] + above)
     if open_scope.migrates:
         open_scope.closed = True  # it may still be on the stack of another thread or task
     if open_scope.hidden_from:
         _count_hidden(open_scope.hidden_from, -1)
-    if open_scope.native is not None:
-        _leave_native(open_scope.native, above, *error)
-
-
-def _leave_native(native: NativeScope, above: Sequence[_OpenScope], *error: Any) -> None:
-    """Leave a native scope that others may have been entered above.
-
-    Native scopes are left in the order of a stack: those above are left, and entered again.
-    """
-    natives_above = [scope.native for scope in above if scope.native is not None]
-    for native_above in reversed(natives_above):
-        native_above.__exit__(None, None, None)
-    native.__exit__(*error)
-    for scope in above:
-        if scope.native is not None:
-            scope.enter_native()
+    if open_scope.native is None:
+        return
+    # Native scopes are left in the order of a stack: those above are left, and entered again.
+    for scope_above in reversed(above):
+        if scope_above.native is not None:
+            scope_above.native.__exit__(None, None, None)
+    open_scope.native.__exit__(*error)
+    for scope_above in above:
+        if scope_above.native is not None:
+            scope_above.enter_native()
 
 
 def _index_of(manager: object, stack: Sequence[_OpenScope]) -> int:
