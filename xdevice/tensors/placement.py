@@ -24,6 +24,7 @@ from xdevice.framework.ownership import (
     owned_by,
     ownership_of,
     places_of,
+    places_of_tensors,
     tensor_owner,
 )
 from xdevice.hardware.devices import TRACED, TracedDevice, as_device, is_device
@@ -119,11 +120,11 @@ def devices_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> frozenset[De
         )
     if not skip:
         try:
-            _, _, plain_devices = plain_tree(obj)
+            _, tensors = plain_tree(obj)
+            if tensors:
+                return frozenset(places_of_tensors(tensors.values()))
         except XDeviceError:
-            plain_devices = []  # a tensor is on several devices, or on an unknown one
-        if plain_devices:
-            return frozenset(plain_devices)
+            pass  # a tensor is on several devices, or on an unknown one
     return frozenset(_tree_module().devices_in(obj, skip))
 
 
@@ -243,7 +244,7 @@ def to_device(
                     return obj
                 moved = move_tensor(obj, target, non_blocking)
                 return moved
-            containers, elsewhere, _ = plain_tree(obj, target)
+            containers, elsewhere = plain_tree(obj, target)
             if containers:
                 if not elsewhere:
                     return obj

@@ -33,36 +33,37 @@ class CannotMoveError(Exception):
 
 def plain_tree(
     tree: Any, target: Device | None = None
-) -> tuple[dict[int, Container], dict[int, Tensor], list[Device]]:
-    """The containers of a tree, its tensors that are not on the target, and where these are.
+) -> tuple[dict[int, Container], dict[int, Tensor]]:
+    """The containers of a tree, outer ones first, and its tensors that are not on the target.
 
-    Containers and tensors are by id; outer containers come first. There are no containers if the
-    tree holds anything that takes more work to examine.
+    Both are by id. There are no containers if the tree holds anything that takes more work to
+    examine.
     """
     containers: dict[int, Container] = {}
     tensors: dict[int, Tensor] = {}
-    devices: list[Device] = []
     nodes: list[Any] = [tree] if type(tree) in PLAIN_CONTAINERS else []
     for node in nodes:  # the list grows during the loop
         cls = type(node)
         locate = _locator_of(cls)
-        if locate is None and cls not in PLAIN_CONTAINERS and cls not in ATOMS:
-            locate = leaf_locator_of(cls)  # the first object of its type
-            if locate is None:
-                return {}, {}, []
         if locate is not None:
-            device = locate(node)
-            if device is not target:
+            if locate(node) is not target:
                 tensors[id(node)] = node
-                devices.append(device)
         elif cls in PLAIN_CONTAINERS:
             if id(node) in containers and node:
-                return {}, {}, []  # it is shared, or contains itself
-            if cls is dict and not ATOMS.issuperset(map(type, node)):
-                return {}, {}, []  # a key may hold a tensor
+                return {}, {}  # it is shared, or contains itself
             containers[id(node)] = node
-            nodes += node.values() if cls is dict else node
-    return containers, tensors, devices
+            if cls is dict:
+                for key in node:
+                    if type(key) not in ATOMS:
+                        return {}, {}  # the key may hold a tensor
+                nodes += node.values()
+            else:
+                nodes += node
+        elif cls not in ATOMS:
+            if leaf_locator_of(cls) is None:
+                return {}, {}
+            nodes.append(node)  # again, now that its class is known
+    return containers, tensors
 
 
 def move_tensor(tensor: Tensor, target: Device, non_blocking: bool) -> Tensor:
@@ -96,11 +97,12 @@ def rebuilt(tree: Container, containers: dict[int, Container], new_parts: dict[i
 
     Containers without a new part are returned as they are.
     """
+    new_part_of = new_parts.get
     for key, container in reversed(containers.items()):  # inner ones first
         is_dict = type(container) is dict
         new_container: Any = None
         for place, part in container.items() if is_dict else enumerate(container):
-            new_part = new_parts.get(id(part))
+            new_part = new_part_of(id(part))
             if new_part is not None:
                 if new_container is None:
                     new_container = dict(container) if is_dict else list(container)
