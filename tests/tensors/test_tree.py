@@ -163,6 +163,73 @@ def test_a_container_that_appears_twice_stays_shared():
     assert moved["w"] is moved["a"]["w"] is not layer["w"]
 
 
+def doubled(leaf, levels):
+    """A list that contains one list twice, and so on: its places double with each level."""
+    root = [leaf]
+    for _ in range(levels):
+        root = [root, root]
+    return root
+
+
+def test_a_container_that_appears_again_is_opened_once():
+    x = np.ones(2)
+    flat = flatten(doubled(x, 12))
+    assert flat.leaves == [x]
+    assert flat.paths == ("[0]" * 13,)
+    assert len(flat.by_place().leaves) == 2**12
+    level = flat.rebuild([5])
+    for _ in range(12):
+        assert level[0] is level[1]
+        level = level[0]
+    assert level == [5]
+
+
+def test_a_container_that_appears_again_is_shared_at_any_level():
+    inner = [np.ones(1)]
+    middle = (inner, [inner])
+    tree = {"a": inner, "b": [middle, middle], "c": middle}
+    moved = xdevice.to_device(tree, "cpu", copy=True)
+    assert moved["a"] is moved["c"][0] is moved["c"][1][0] is not inner
+    assert moved["b"][0] is moved["b"][1] is moved["c"]
+
+
+def test_skip_names_one_place_of_a_container_that_appears_again():
+    x, y = np.ones(1), np.ones(2)
+    inner = {"x": x, "y": y}
+    outer = [inner, inner]
+    for path, kept in (("['a'][0]['x']", 0), ("['a'][1]['x']", 1)):
+        moved = xdevice.to_device({"b": outer, "a": outer}, "cpu", copy=True, skip=[path])
+        assert [part["x"] is x for part in moved["b"]] == [False, False]
+        assert [part["x"] is x for part in moved["a"]] == [i == kept for i in range(2)]
+        assert all(part["y"] is not y for part in (*moved["a"], *moved["b"]))
+    moved = xdevice.to_device(types.SimpleNamespace(a=outer, b=outer), "cpu", copy=True, skip="a")
+    assert moved.a is outer
+    assert moved.b[0] is moved.b[1]
+    assert moved.b[0]["x"] is not x
+
+
+@pytest.mark.parametrize("skip", ["label", "[1]" * 200 + "[0]", "[1][0][1]"])
+def test_skip_takes_no_longer_for_a_container_that_appears_again(skip):
+    x = np.ones(1)
+    flat = flatten(doubled(x, 200), skip)
+    assert len(flat.leaves) < 5
+
+
+def test_an_error_names_the_first_place_of_a_container():
+    holder = [Holder(x=np.ones(1))]
+    with pytest.raises(xdevice.NotATensorError, match=r"\(at \['a'\]\[0\]\)"):
+        xdevice.to_device({"a": holder, "b": [holder]}, "cpu", copy=True)
+
+
+def test_trees_that_share_other_containers_correspond_by_place():
+    x, y = np.ones(1), np.zeros(1)
+    shared = [x]
+    results = xdevice.all_reduce([[shared, shared], [[x], [y]]])
+    assert [[float(leaf[0]) for (leaf,) in tree] for tree in results] == [[2, 1], [2, 1]]
+    assert flatten([shared, shared]).same_structure(flatten([[x], [y]]))
+    assert not flatten([shared, shared]).same_structure(flatten([[x]]))
+
+
 @pytest.mark.parametrize("deep", [300, 4000])
 def test_trees_may_be_deep(deep):
     root = x = np.ones(1)

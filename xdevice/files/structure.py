@@ -1,7 +1,7 @@
 """A tree's structure as JSON: containers, plain values, tensors' names."""
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any, TypeAlias
 
@@ -15,7 +15,9 @@ Path: TypeAlias = tuple[str, ...]
 JsonNode: TypeAlias = list[Any]
 """``[kind, contents]`` of a node of the tree."""
 
-VERSION = 1  # of the structure; a file with a higher one was written by a later xdevice
+# Versions of the structure: a higher one was written by a later xdevice. Only the
+# second has containers that appear again.
+VERSIONS = (1, 2)
 
 _PLAIN = (type(None), bool, int, float, str)
 _CONTAINERS: dict[str, Callable[..., Tree]] = {
@@ -29,19 +31,23 @@ _CONTAINERS: dict[str, Callable[..., Tree]] = {
 class Structure:
     """The structure of a tree as JSON, and its tensors by name.
 
-    Shared tensors have one name.
+    Shared tensors have one name. A container that appears again is
+    ``["again", number]``; containers are numbered in the order of their ends.
     """
 
     def __init__(self, tree: Tree) -> None:
         self.tensors: dict[str, tuple[Backend, Tensor]] = {}
         self._names: dict[int, str] = {}  # by the tensor's id
         self._parents: set[int] = set()  # the ids of the containers that are being walked
+        self._numbers: dict[int, int] = {}  # of the containers that were walked, by id
+        self._version = 1
         try:
-            self.as_json = {"version": VERSION, "tree": self._node(tree, ())}
+            contents = self._node(tree, ())
         except RecursionError:
             raise ArgumentTypeError(
                 f"this {type(tree).__name__} is nested too deeply; make it flatter"
             ) from None
+        self.as_json = {"version": self._version, "tree": contents}
         if not self.tensors:
             raise ArgumentTypeError(
                 f"there is no tensor in {shortened(tree)}; give a tree of tensors"
@@ -55,7 +61,7 @@ class Structure:
             _check_length(node, path)
             return ["plain", node]
         if type(node) in _CONTAINERS.values():
-            return [type(node).__name__, self._contents(node, path)]
+            return self._container(node, path)
         hint = _alternative(node, is_model=ownership is not None)
         raise ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {hint}")
 
@@ -74,6 +80,16 @@ class Structure:
         self._names[id(tensor)] = name
         self.tensors[name] = owner, tensor
         return name
+
+    def _container(self, container: Tree, path: Path) -> JsonNode:
+        number = self._numbers.get(id(container))
+        if number is not None:
+            self._version = 2
+            return ["again", number]
+        contents = self._contents(container, path)
+        if container:  # an empty tuple is always the same object
+            self._numbers[id(container)] = len(self._numbers)
+        return [type(container).__name__, contents]
 
     def _contents(self, container: Tree, path: Path) -> list[JsonNode]:
         if id(container) in self._parents:
@@ -103,11 +119,12 @@ def rebuild(structure: Any, tensors: dict[str, Tensor]) -> Tree:
     tensors.
     """
     version = structure.get("version") if isinstance(structure, dict) else None
-    if version != VERSION:
+    if version not in VERSIONS:
         raise ValueError(
-            f"version {version!r} of the structure, where this xdevice knows {VERSION}"
+            f"version {version!r} of the structure, where this xdevice knows {VERSIONS[-1]}"
         )
     unused = set(tensors)
+    containers: list[Tree] = []  # those that are not empty
 
     def build(node: JsonNode) -> Tree:
         kind, contents = node
@@ -117,10 +134,20 @@ def rebuild(structure: Any, tensors: dict[str, Tensor]) -> Tree:
         if kind == "plain" and type(contents) in _PLAIN:
             return contents
         if kind in ("list", "tuple"):
-            return _CONTAINERS[kind](map(build, contents))
+            return built(kind, map(build, contents))
         if kind in ("dict", "OrderedDict"):
-            return _CONTAINERS[kind]((key, build(child)) for key, child in contents)
+            return built(kind, ((key, build(child)) for key, child in contents))
+        if kind == "again":
+            if contents not in range(len(containers)):
+                raise ValueError(f"no container {shortened(contents)} is known")
+            return containers[contents]
         raise ValueError(f"no {shortened(kind)} is known")
+
+    def built(kind: str, contents: Iterable[Any]) -> Tree:
+        container = _CONTAINERS[kind](contents)
+        if container:
+            containers.append(container)
+        return container
 
     tree = build(structure["tree"])
     if unused:

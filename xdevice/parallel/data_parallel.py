@@ -153,7 +153,7 @@ class _Step:
 
     def _step_on_tree(self, tree: Tree, batch: Sequence[Tree]) -> tuple[Loss, Tree]:
         """The loss and the gradients on the parameters' own devices."""
-        flat = flatten(tree)
+        flat = flatten(tree).by_place()
         if flat.unordered:
             raise ArgumentTypeError(
                 "data_parallel was given parameters in a set, which has no order; give a list"
@@ -324,7 +324,7 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[Flat]:
         placement = device_of(replica)
         if placement is not device:
             raise ArgumentError(f"replica {i} is on {placement}, and was to be on {device}; {hint}")
-    flats = [flatten(replica) for replica in replicas]
+    flats = [flatten(replica).by_place() for replica in replicas]
     if len(flats) == 1:
         return flats
     check_alike(flats)

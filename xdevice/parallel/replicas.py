@@ -18,7 +18,7 @@ from xdevice.hardware.devices import as_device, is_device
 from xdevice.parallel.vectors import Column, reduce_columns, results_of
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.tensors.trees.tree import Flat, flatten, flatten_together
 from xdevice.typing import DeviceLike
 
 __all__ = ["Replicas", "all_reduce", "replicate"]
@@ -194,7 +194,7 @@ def all_reduce(tensors: Sequence[Tree], op: str = "sum") -> list[Tree]:
         raise ArgumentError(
             "all_reduce was given an empty list; give one tensor, or tree of them, for each device"
         )
-    flats = [flatten(tree) for tree in tensors]
+    flats = flatten_together(tensors)
     if differentiating():
         raise NotSupportedError(
             "all_reduce has no gradient; call it outside value_and_grad, on the gradients"

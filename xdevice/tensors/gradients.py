@@ -81,7 +81,7 @@ def value_and_grad(
                 f"argnums={argnums!r}, but {len(args)} positional arguments were given; "
                 "count from 0"
             )
-        flats = [flatten(args[i]) for i in chosen]
+        flats = [flatten(args[i]).by_place() for i in chosen]
         owner, parameters = parameters_in(flats)
         call = Call(fn, args, kwargs, Differentiation(chosen, owner, has_aux), flats)
         value, aux, gradients = differentiate(call, parameters)
@@ -118,7 +118,8 @@ class Differentiation(NamedTuple):
     has_aux: bool
 
     def bind(self, fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
-        return Call(fn, args, kwargs, self, [flatten(args[i]) for i in self.chosen])
+        flats = [flatten(args[i]).by_place() for i in self.chosen]
+        return Call(fn, args, kwargs, self, flats)
 
 
 class Call:

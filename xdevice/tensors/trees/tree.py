@@ -7,7 +7,7 @@ its path.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import islice
+from itertools import repeat
 from operator import is_
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -45,9 +45,16 @@ Tree: TypeAlias = Any
 _MAX_DEPTH = 5000
 
 
+# Places of nodes in a tree, if containers appear at several places.
+_MAX_PLACES = 1_000_000
+
 # A container in a tree: what opens it, the container itself, and its parts. A
 # plain tuple, since each move makes one for each container.
 _OpenNode: TypeAlias = tuple[Container, Node, Parts]
+
+# A node of a tree: a container; the position of a container that appears again;
+# `None` for a leaf.
+_Entry: TypeAlias = _OpenNode | int | None
 
 
 class _SkipNames(NamedTuple):
@@ -61,74 +68,31 @@ class _SkipNames(NamedTuple):
 class Flat:
     """A flattened tree: its leaves in order, their paths, and how to rebuild it from new leaves.
 
-    What ``skip`` names is a leaf, and its number is in ``skipped``.
+    A container that appears again is not opened again: its leaves are listed
+    once, at the first place, unless ``by_place``. What ``skip`` names is a
+    leaf, and its number is in ``skipped``.
     """
 
-    __slots__ = ("_nodes", "_paths", "leaves", "skipped", "tree")
+    __slots__ = ("_paths", "entries", "leaves", "skipped", "tree")
 
-    def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
+    def __init__(self, tree: Tree, skip: Collection[str] = (), by_place: bool = False) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
         self.skipped: set[int] = set()
-        # each container before its parts; None for a leaf
-        self._nodes: list[_OpenNode | None] = []
+        self.entries: list[_Entry] = []  # each container after its parts
         self._paths: tuple[str, ...] | None = None
         skip_names = frozenset((skip,) if isinstance(skip, str) else skip)
-        for i, container, node in self._walk(skip_names):
+        walk = _Walk(self, skip_names, by_place)
+        for i, container, node in walk():
             try:
                 check_static_parts(container, node, skip_names)
             except NotATensorError as error:
-                path = next(islice(self._paths_of_nodes(), i, None))
-                raise at_path(error, path) from error.__cause__
-
-    def _walk(self, skip: frozenset[str]) -> list[tuple[int, Container, Node]]:
-        """Find all nodes, a container before its parts.
-
-        The result is the containers with static parts, and their numbers. It is
-        a loop over a stack, since Python limits the depth of recursion.
-        """
-        leaves, nodes = self.leaves, self._nodes
-        with_static_parts: list[tuple[int, Container, Node]] = []
-        # one iterator over parts for each container from the root to the current
-        # node, and the root's own
-        stack = [iter((self.tree,))]
-        # iterators over the names of the same parts, only if some are to be
-        # skipped; the root has none
-        names_stack: list[Iterator[_SkipNames | tuple[()]]] = [iter([()])]
-        while stack:
-            for node in stack[-1]:
-                cls = type(node)
-                names = next(names_stack[-1]) if skip else ()
-                container = None
-                if names and not skip.isdisjoint(names):
-                    self.skipped.add(len(leaves))
-                elif cls not in locators and cls not in ATOMS:
-                    container = container_of(node)
-                if container is None:
-                    leaves.append(node)
-                    nodes.append(None)
-                    continue
-                parts = container.parts(node)
-                if container.static_parts(node):
-                    with_static_parts.append((len(nodes), container, node))
-                nodes.append((container, node, parts))
-                if len(stack) > _MAX_DEPTH:
-                    raise _too_deep(self.tree)
-                stack.append(iter(parts))
-                if skip:
-                    parent_path = names[0] if names else ""
-                    names_stack.append(_names_of_parts(container.paths(node), parent_path))
-                break  # the loop continues with the parts of this container
-            else:  # without a break: the innermost container has no more parts
-                stack.pop()
-                if skip:
-                    names_stack.pop()
-        return with_static_parts
+                raise at_path(error, self._paths_of_entries()[i]) from error.__cause__
 
     @property
     def is_leaf(self) -> bool:
         """Whether the tree is a single leaf, and not a container."""
-        return self._nodes[0] is None
+        return self.entries[-1] is None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -137,25 +101,28 @@ class Flat:
         The path is empty if the tree is a single leaf.
         """
         if self._paths is None:
-            paths = zip(self._nodes, self._paths_of_nodes(), strict=True)
-            self._paths = tuple(path for node, path in paths if node is None)
+            paths = zip(self.entries, self._paths_of_entries(), strict=True)
+            self._paths = tuple(path for entry, path in paths if entry is None)
         return self._paths
 
-    def _paths_of_nodes(self) -> Iterator[str]:
+    def _paths_of_entries(self) -> list[str]:
+        paths: list[str] = []
         stack = [""]
-        for open_node in self._nodes:
+        for entry in reversed(self.entries):
             path = stack.pop()
-            yield path
-            if open_node is not None:
-                container, node, _ = open_node
-                stack += [path + part_path for part_path in reversed(container.paths(node))]
+            paths.append(path)
+            if isinstance(entry, tuple):
+                container, node, _ = entry
+                stack += [path + part_path for part_path in container.paths(node)]
+        paths.reverse()
+        return paths
 
     @property
     def unordered(self) -> bool:
         """Whether it contains a set with several parts, whose order differs between equal sets."""
-        for open_node in self._nodes:
-            if open_node is not None:
-                _, node, parts = open_node
+        for entry in self.entries:
+            if isinstance(entry, tuple):
+                _, node, parts = entry
                 if isinstance(node, (set, frozenset)) and len(parts) > 1:
                     return True
         return False
@@ -169,11 +136,31 @@ class Flat:
         """The path and the value of each leaf."""
         return zip(self.paths, self.leaves, strict=True)
 
+    def outline(self) -> list[object]:
+        """A value that is equal for trees whose leaves correspond."""
+        return [_outline(entry) for entry in self.entries]
+
     def same_structure(self, other: Flat) -> bool:
         """Whether the other tree has leaves at the same paths."""
-        outlines = [_outline(open_node) for open_node in self._nodes]
-        other_outlines = [_outline(open_node) for open_node in other._nodes]
-        return outlines == other_outlines or self.paths == other.paths
+        if self.outline() == other.outline():
+            return True
+        return self.by_place().paths == other.by_place().paths
+
+    def by_place(self) -> Flat:
+        """The tree flattened with the leaves of all places of a container that appears again.
+
+        An error if there are too many places: their number may double with each
+        level.
+        """
+        if not any(isinstance(entry, int) for entry in self.entries):
+            return self
+        places = self._fold(repeat(1), lambda _, places_of_parts: 1 + sum(places_of_parts))
+        if places > _MAX_PLACES:
+            raise ArgumentError(
+                f"containers appear again and again in this {type(self.tree).__name__}, so that it "
+                f"has over {_MAX_PLACES} places; pass each container once"
+            )
+        return Flat(self.tree, by_place=True)
 
     def each(self, fn: Callable[[int, Leaf], T]) -> list[T | None]:
         """The result of ``fn`` for the number and value of each leaf; ``None`` for skipped leaves.
@@ -207,27 +194,15 @@ class Flat:
         rebuilt, too, except tuples and frozensets, which cannot change, and
         containers that cannot be rebuilt.
         """
-        new_leaves = list(leaves)
-        # The nodes are rebuilt from the last to the first, so that the parts of a
-        # container are new before it is rebuilt. These are the new nodes whose
-        # container is not rebuilt yet; its first part is the last of them.
-        new_nodes: list[Node] = []
-        # A container that appears twice stays shared: its new parts and the
-        # new container, by id.
+        # A container that appears twice stays shared, also where its places are
+        # visited one by one: its new parts and the new container, by id.
         rebuilt: dict[int, tuple[Parts, Node]] = {}
-        for open_node in reversed(self._nodes):
-            if open_node is None:
-                new_nodes.append(new_leaves.pop())
-                continue
+
+        def new_container(open_node: _OpenNode, parts: Parts) -> Node:
             container, node, old_parts = open_node
-            first_part = len(new_nodes) - len(old_parts)
-            parts = new_nodes[first_part:]
-            parts.reverse()
-            del new_nodes[first_part:]
             is_unchanged = all(map(is_, parts, old_parts))
             if is_unchanged and (not afresh or isinstance(node, (tuple, frozenset))):
-                new_nodes.append(node)
-                continue
+                return node
             if id(node) not in rebuilt or not all(map(is_, rebuilt[id(node)][0], parts)):
                 try:
                     rebuilt[id(node)] = parts, container.rebuild(node, parts)
@@ -235,11 +210,126 @@ class Flat:
                     if not is_unchanged:
                         raise
                     rebuilt[id(node)] = parts, node
-            new_nodes.append(rebuilt[id(node)][1])
-        return new_nodes[0]
+            return rebuilt[id(node)][1]
+
+        return self._fold(leaves, new_container)
+
+    def _fold(self, of_leaves: Iterable[T], of_container: Callable[[_OpenNode, list[T]], T]) -> T:
+        """The tree's value, from values of its leaves, and of containers from those of their parts.
+
+        A container that appears again has the same value.
+        """
+        of_leaf = iter(of_leaves)
+        of_entry: dict[int, T] = {}
+        pending: list[T] = []  # the values whose container is not reached yet
+        for position, entry in enumerate(self.entries):
+            if entry is None:
+                value = next(of_leaf)
+            elif isinstance(entry, int):
+                value = of_entry[entry]
+            else:
+                first_part = len(pending) - len(entry[2])
+                value = of_container(entry, pending[first_part:])
+                of_entry[position] = value
+                del pending[first_part:]
+            pending.append(value)
+        return pending[0]
+
+
+class _Walk:
+    """The walk that finds all nodes of a tree.
+
+    It is a loop over a stack, since Python limits the depth of recursion.
+    """
+
+    def __init__(self, flat: Flat, skip: frozenset[str], by_place: bool) -> None:
+        self._flat = flat
+        self._skip = skip
+        self._by_place = by_place
+        # one iterator over parts for each container from the root to the current
+        # node, and the root's own
+        self._stack = [iter((flat.tree,))]
+        # the same containers, and the keys of their positions
+        self._open_nodes: list[tuple[object, _OpenNode]] = []
+        # iterators over the names of the same parts, only if some are to be
+        # skipped; the root has none
+        self._names_stack: list[Iterator[_SkipNames | tuple[()]]] = [iter([()])]
+        # the position of each container; `None` while its parts are visited
+        self._positions: dict[object, int | None] = {}
+        self._with_static_parts: list[tuple[int, Container, Node]] = []
+
+    def __call__(self) -> list[tuple[int, Container, Node]]:
+        """Store all nodes; the result is the containers with static parts, and their positions."""
+        flat, stack, skip = self._flat, self._stack, self._skip
+        while stack:
+            for node in stack[-1]:
+                cls = type(node)
+                names = next(self._names_stack[-1]) if skip else ()
+                container = None
+                if names and not skip.isdisjoint(names):
+                    flat.skipped.add(len(flat.leaves))
+                elif cls not in locators and cls not in ATOMS:
+                    container = container_of(node)
+                if container is None:
+                    flat.leaves.append(node)
+                    flat.entries.append(None)
+                elif self._is_opened(container, node, names[0] if names else ""):
+                    break  # the loop continues with the parts of this container
+            else:  # without a break: the innermost container has no more parts
+                self._close()
+        return self._with_static_parts
+
+    def _is_opened(self, container: Container, node: Node, path: str) -> bool:
+        """Open a container, unless it appears again."""
+        key: object = id(node)
+        if self._skip and _leads_to_skipped(path, self._skip):
+            key = id(node), path  # other parts may be skipped at another place
+        if key in self._positions:
+            position = self._positions[key]
+            if position is None:
+                raise _too_deep(self._flat.tree)
+            self._flat.entries.append(position)
+            return False
+        if len(self._stack) > _MAX_DEPTH:
+            raise _too_deep(self._flat.tree)
+        parts = container.parts(node)
+        if parts and not self._by_place:
+            self._positions[key] = None
+        self._open_nodes.append((key, (container, node, parts)))
+        self._stack.append(iter(parts))
+        if self._skip:
+            self._names_stack.append(_names_of_parts(container.paths(node), path))
+        return True
+
+    def _close(self) -> None:
+        self._stack.pop()
+        if self._skip:
+            self._names_stack.pop()
+        if not self._open_nodes:
+            return  # the root's own iterator
+        key, open_node = self._open_nodes.pop()
+        container, node, _ = open_node
+        position = len(self._flat.entries)
+        if key in self._positions:
+            self._positions[key] = position
+        if container.static_parts(node):
+            self._with_static_parts.append((position, container, node))
+        self._flat.entries.append(open_node)
 
 
 flatten = Flat  # as a verb, for calls: ``flatten(tree)``
+
+
+def flatten_together(trees: Iterable[Tree]) -> list[Flat]:
+    """The flattened trees; if they are alike, their leaves correspond.
+
+    A container that appears again is opened once only if it does so in each
+    tree.
+    """
+    flats = [flatten(tree) for tree in trees]
+    if all(flat.outline() == flats[0].outline() for flat in flats):
+        return flats
+    return [flat.by_place() for flat in flats]
 
 
 def _too_deep(tree: Tree) -> ArgumentError:
@@ -249,12 +339,18 @@ def _too_deep(tree: Tree) -> ArgumentError:
     )
 
 
-def _outline(open_node: _OpenNode | None) -> object:
+def _outline(entry: _Entry) -> object:
     """A value that is equal for leaves, and for containers whose parts correspond."""
-    if open_node is None:
-        return None
-    container, node, _ = open_node
+    if not isinstance(entry, tuple):
+        return entry
+    container, node, _ = entry
     return type(container), container.outline(node)
+
+
+def _leads_to_skipped(path: str, skip: frozenset[str]) -> bool:
+    """Whether a path in ``skip`` begins with this one, with or without its first dot."""
+    beginnings = (path, path.lstrip("."))
+    return any(name.startswith(beginnings) for name in skip)
 
 
 def _names_of_parts(part_paths: list[str], parent_path: str) -> Iterator[_SkipNames]:

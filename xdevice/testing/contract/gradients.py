@@ -27,6 +27,7 @@ from xdevice.testing.contract.promises import (
     refusals,
     values,
 )
+from xdevice.testing.contract.trees import shared_levels
 
 
 def total(x: Tensor) -> Any:
@@ -103,6 +104,13 @@ class Gradients(GradientRefusals):
         x = tensor([1.0, 2.0])
         _, gradients = value_and_grad(lambda pair: total(pair[0] + pair[1] * 2))([x, x])
         assert values(gradients) == [[6, 12], [12, 24]]
+
+    def test_a_shared_container_has_gradients_by_place(self, backend: str) -> None:
+        shared = [tensor([1.0, 2.0])]
+        step = value_and_grad(lambda pair: total(pair[0][0] + pair[1][0] * 2))
+        assert values(step([shared, shared])[1]) == [[[6, 12]], [[12, 24]]]
+        tree = shared_levels(tensor([1.0]))
+        raised(ArgumentError, "pass each container once")(value_and_grad(total), tree)
 
     def test_the_value_is_detached(self, backend: str) -> None:
         x = tensor([1.0, 2.0])

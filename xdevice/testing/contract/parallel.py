@@ -27,7 +27,12 @@ from xdevice.testing.contract.promises import (
     refusals,
     values,
 )
-from xdevice.testing.contract.trees import Boxes, Holder
+from xdevice.testing.contract.trees import (
+    Boxes,
+    Holder,
+    check_shared_levels,
+    shared_levels,
+)
 
 
 def twice() -> list[Device]:
@@ -200,6 +205,20 @@ class Parallel(Splitting):
         first, second = all_reduce([[a, a, a], [b, c, b]])
         assert values(first) == values(second) == [[11], [101], [11]]
         assert second[0] is second[2]
+
+    def test_a_shared_container_is_reduced_once(self, backend: str) -> None:
+        tree = shared_levels(tensor([1.0, 2.0]))
+        for result in all_reduce([tree, tree]):
+            assert values(check_shared_levels(result)) == [2, 4]
+        for part, rows_of_part in zip(split_batch(tree, twice()), ([1], [2]), strict=True):
+            assert values(check_shared_levels(part)) == rows_of_part
+        for replica in replicate(tree, twice()):
+            assert values(check_shared_levels(replica)) == [1, 2]
+
+    def test_shared_containers_correspond_by_place(self, backend: str) -> None:
+        shared = [tensor([1.0])]
+        for result in all_reduce([[shared, shared], [[tensor([10.0])], [tensor([20.0])]]]):
+            assert values(result) == [[[11]], [[21]]]
 
     @needs("address")
     def test_reduced_results_share_no_memory(self, backend: str, native: Native) -> None:

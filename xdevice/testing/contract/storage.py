@@ -27,7 +27,7 @@ from xdevice.testing.contract.promises import (
     raised,
     values,
 )
-from xdevice.testing.contract.trees import Point
+from xdevice.testing.contract.trees import Point, check_shared_levels, shared_levels
 
 DTYPES = """
     float16 bfloat16 float32 float64 float8_e4m3fn float8_e5m2 complex64 bool
@@ -55,12 +55,14 @@ FLOATS = [
 INCONSISTENT = [
     ("{", "JSON"),
     ("[" * 100_000, "Recursion|JSON"),
-    ('{"version": 2, "tree": ["tensor", "w"]}', "version 2"),
+    ('{"version": 3, "tree": ["tensor", "w"]}', "version 3"),
     ('{"version": 1, "tree": ["tensor", "other"]}', "other"),
     ('{"version": 1, "tree": ["plain", 1]}', "'w' is not in the structure"),
     ('{"version": 1, "tree": ["plain", {"a": 1}]}', "no 'plain' is known"),
     ('{"version": 1, "tree": ["set", [["tensor", "w"]]]}', "no 'set' is known"),
     ('{"version": 1, "tree": ["dict", [[["a"], ["tensor", "w"]]]]}', "unhashable"),
+    ('{"version": 2, "tree": ["list", [["tensor", "w"], ["again", 0]]]}', "no container 0"),
+    ('{"version": 2, "tree": ["list", [["tensor", "w"], ["again", "0"]]]}', "no container '0'"),
 ]
 """Unreadable structures in a file's header, and the reasons in the errors."""
 
@@ -181,6 +183,17 @@ class Storage(Promises):
         assert tuple(loaded["layer"]["bias"].shape) == (0, 3)
         names = ["3.z", "layer.bias", "layer.weight", "layer.weight#2", "layers.1.0"]
         assert sorted(stored_bits(tmp_path / "file")) == names
+
+    def test_files_keep_shared_containers(self, backend: str, tmp_path: Path) -> None:
+        save(shared_levels(ones(2)), tmp_path / "file")
+        assert values(check_shared_levels(load(tmp_path / "file"))) == [1, 1]
+        layer = {"w": ones(1)}
+        pair: Tree = ([], [zeros(1)])
+        save({"a": layer, "b": [pair, layer], "c": pair}, tmp_path / "file")
+        loaded = load(tmp_path / "file")
+        assert loaded["a"] is loaded["b"][1]
+        assert loaded["c"] is loaded["b"][0]
+        assert values(loaded) == {"a": {"w": [1]}, "b": [[[], [[0]]], {"w": [1]}], "c": [[], [[0]]]}
 
     def test_a_failed_save_keeps_the_old_file(self, backend: str, tmp_path: Path) -> None:
         cyclic: list[Any] = []

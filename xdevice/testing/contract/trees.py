@@ -15,12 +15,15 @@ import pytest
 
 from xdevice import (
     Device,
+    backend_of,
     check_same_device,
+    convert,
     count,
     device_of,
     devices_of,
     gpu,
     is_same_device,
+    prefetch,
     to_device,
     to_numpy,
 )
@@ -42,6 +45,8 @@ from xdevice.testing.contract.promises import (
     needs,
     raised,
 )
+
+LEVELS = 200  # of shared lists
 
 
 class Point(NamedTuple):
@@ -260,6 +265,21 @@ class Trees(Promises):
         for tree in (in_itself, in_its_element):
             raised(ArgumentError, "contains itself")(to_device, tree, home())
 
+    def test_a_shared_container_is_opened_once(self, backend: str, x: Tensor) -> None:
+        tree = shared_levels(x)
+        assert device_of(tree) == home()
+        assert devices_of(tree) == {home()}
+        assert backend_of(tree) == backend
+        assert is_same_device(tree, x)
+        copies = [
+            to_device(tree, home(), copy=True),
+            to_device(tree, home(), copy=True, skip=("y", "[1]" * 300)),
+            convert(tree, backend, copy=True),
+            next(iter(prefetch([tree], home()))),
+        ]
+        for copied in copies:
+            check_shared_levels(copied)
+
     def test_attributes_of_containers_are_kept(self, backend: str, x: Tensor) -> None:
         moved = to_device(Picky(x), home(), copy=True)
         assert moved.note == "kept"
@@ -277,6 +297,24 @@ class Trees(Promises):
         tree = Immovable(x=x)
         raised(ArgumentError, "gives itself")(to_device, tree, home(), copy=True)
         assert tree["x"] is x
+
+
+def shared_levels(x: Tensor) -> Tree:
+    """Lists nested 200 deep, each twice in the next: ``x`` has 2**200 places."""
+    tree = [x]
+    for _ in range(LEVELS):
+        tree = [tree, tree]
+    return tree
+
+
+def check_shared_levels(tree: Tree) -> Tensor:
+    """The only tensor in lists that are nested and shared as those of `shared_levels` are."""
+    for _ in range(LEVELS):
+        first, second = tree
+        assert first is second
+        tree = first
+    (x,) = tree
+    return x
 
 
 class OpenWorld(Promises):
