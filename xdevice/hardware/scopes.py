@@ -60,7 +60,7 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
     __slots__ = ("device",)
 
     def __init__(self, device: DeviceLike) -> None:
-        self.device = as_device(device)
+        self.device = device if type(device) is Device else as_device(device)
 
     def __enter__(self) -> Device:
         enter(self, self.device)
