@@ -4,14 +4,15 @@ A framework gets its virtual GPUs before it is first used: the chosen framework 
 when xdevice first uses them.
 """
 
-import argparse
+from __future__ import annotations
+
 import os
 import sys
 from _thread import RLock  # threading.RLock, without its 1 ms
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from xdevice.contract import MODULES, Stream
 from xdevice.device import Device, name_virtual
@@ -30,6 +31,9 @@ from xdevice.hooks import hooks
 from xdevice.kit.places import prepare_imports
 from xdevice.virtual import bus, children, models, request
 from xdevice.virtual.request import RACES, Request
+
+if TYPE_CHECKING:
+    import argparse
 
 _without: set[Backend] = set()  # frameworks that were used without virtual GPUs
 _lock = RLock()
@@ -246,9 +250,9 @@ def ask_for_children(
 
 
 def check_limits(names: Iterable[str]) -> None:
-    from xdevice.virtual import probe
-
     if request.memory_limit() is not None or request.current().races:
+        from xdevice.virtual import probe
+
         probe.check(names)
 
 

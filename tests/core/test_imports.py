@@ -85,6 +85,41 @@ def test_distributed_is_imported_on_demand():
     assert in_a_fresh_interpreter(code) == [False, 1, False]
 
 
+def modules_of_a_process(code, **env):
+    """What the process has imported; it starts as Python does, with ``site``."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}; import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env={**os.environ, **env},
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.split())
+
+
+def test_a_child_with_virtual_gpus_starts_light():
+    """Until it imports what may be a framework, it reads no entry points."""
+    at_start = str(importlib.import_module("xdevice.virtual.children").AT_START)
+    path = os.pathsep.join([at_start, *sys.path])
+    of_its_own = {"XDEVICE_VIRTUAL_GPUS": "2:stand-in", "PYTHONPATH": path}
+    added = modules_of_a_process("pass", **of_its_own) - modules_of_a_process("pass")
+    assert "xdevice.virtual" in added
+    assert not added & {"importlib.metadata", "dataclasses", "inspect", "argparse", "subprocess"}
+
+
+def test_a_launcher_starts_without_distributed():
+    loaded = modules_of_a_process("import xdevice.launcher.children, xdevice.launcher.process_tree")
+    assert "xdevice.distributed" not in loaded
+
+
+def test_checking_virtual_gpus_imports_no_plugins():
+    code = "from xdevice.hardware.virtual import provider; provider().check_limits(['numpy'])"
+    loaded = modules_of_a_process(code, XDEVICE_VIRTUAL_GPUS="2")
+    assert "xdevice.virtual" in loaded
+    assert not loaded & {"xdevice.virtual.plugins", "xdevice.virtual.probe"}
+
+
 def answer(code):
     """What the code prints, in an interpreter where xdevice has been imported and nothing of it used."""
     done = subprocess.run(

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from xdevice.distributed.failures import TERMINATION
 from xdevice.distributed.rendezvous import ports
+from xdevice.kit.deadlines import TERMINATION
 
 SERVERS = """
     first = int(os.environ["XDEVICE_MASTER_PORT"])

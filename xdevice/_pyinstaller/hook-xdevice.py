@@ -32,7 +32,7 @@ for adapter in entry_points(group="xdevice.backends"):
 
 # Virtual GPUs: what all frameworks share, and the folder of each framework that is packed.
 parts = {entry.name: entry.value for entry in entry_points(group="xdevice.virtual_gpus")}
-provider = parts.pop("provider")
+provider = "xdevice.virtual"
 NOT_SHARED = (
     *parts.values(),
     *(f"{provider}.{part}" for part in ("at_start", "command", "probe")),

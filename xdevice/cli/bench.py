@@ -11,10 +11,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice._version import __version__
-from xdevice.cli import probe
 from xdevice.cli.bench_plot import plot
 from xdevice.cli.bench_tables import tables
-from xdevice.cli.probe import Answer
+from xdevice.cli.probe import PYTHON, Answer, failure
+from xdevice.cli.selection import frameworks
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
 from xdevice.experiments import EXPERIMENTS, find, title
@@ -90,9 +90,9 @@ def _check_writable(file: Path) -> None:
 
 def _run(names: Sequence[str], options: argparse.Namespace) -> tuple[list[Answer], int | None]:
     """The results of each framework, and the signal that interrupted them, if one did."""
-    frameworks = probe.frameworks(options.backend)
+    backends = frameworks(options.backend)
     with tempfile.TemporaryDirectory() as folder:
-        files = {framework: Path(folder, framework) for framework in frameworks}
+        files = {framework: Path(folder, framework) for framework in backends}
         children = [_child(framework, file, names, options) for framework, file in files.items()]
 
         def newest(child: Child) -> str:
@@ -106,7 +106,7 @@ def _run(names: Sequence[str], options: argparse.Namespace) -> tuple[list[Answer
 
 
 def _child(framework: str, file: Path, names: Sequence[str], options: argparse.Namespace) -> Child:
-    command = [*probe.PYTHON, "-m", "xdevice.experiments"]
+    command = [*PYTHON, "-m", "xdevice.experiments"]
     arguments = [str(file), options.device or "", str(options.scale), *names]
     environment = {**os.environ, "XDEVICE_BACKEND": framework}
     return Child(framework, [*command, *arguments], environment)
@@ -189,7 +189,7 @@ def _have_errors(experiments: Mapping[str, Answer]) -> bool:
 def _reason_of_end(child: Child) -> str:
     if child.status in ("timed out", "stopped"):
         return f"{child.status} after {duration(child.seconds)}"
-    return probe.failure(child)
+    return failure(child)
 
 
 def _json_report(results: Sequence[Answer], scale: float) -> Answer:

@@ -18,8 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdevice.errors import NotSupportedError, XDeviceError
-from xdevice.framework.adapters import ORDER, Backend, available, find, registered
-from xdevice.framework.choosing import backend
+from xdevice.framework.adapters import Backend, find, registered
 from xdevice.framework.installing import install_command, is_installed, package_of
 from xdevice.hardware.devices import devices_under, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
@@ -60,32 +59,6 @@ def _not_installed(name: str) -> Answer:
         "status": "not installed",
         "install": install_command(name),
     }
-
-
-def frameworks(selection: Sequence[str]) -> list[str]:
-    """The selected frameworks, or all that are installed and have a device on this machine."""
-    names = list(selection) or _with_devices(available())
-    if not names:
-        return [str(backend())]  # an error says what to install
-    return [str(backend(name)) for name in names]
-
-
-def _with_devices(names: Sequence[str]) -> list[str]:
-    """The frameworks without those that have no device; a line on stderr says why."""
-    # A framework that is in ORDER has a CPU.
-    uncertain_names = [name for name in names if name not in ORDER]
-    if not uncertain_names:
-        return list(names)
-    reports, _ = probe_all(uncertain_names, 120.0, quiet=True)
-    names_without: set[str] = set()
-    for report in reports:
-        if report["status"] == "ok" and not report["devices"]:
-            reason = "it has no device"
-            if report["problem"]:
-                reason = report["problem"]["reason"]
-            print(f"xdevice: {report['name']} is left out: {reason}", file=sys.stderr)
-            names_without.add(report["name"])
-    return [name for name in names if name not in names_without]
 
 
 def ask_each(

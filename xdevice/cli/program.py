@@ -5,10 +5,10 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 from xdevice.errors import ArgumentError, did_you_mean
 from xdevice.framework.adapters import registered
@@ -28,8 +28,7 @@ _LAUNCHERS = (
 """Python commands and modules that start the program in processes of their own."""
 
 
-@dataclass(frozen=True)
-class Program:
+class Program(NamedTuple):
     words: list[str]  # the arguments of Python, or the command itself
     title: str  # its name in messages
     file: Path | None = None  # the file whose imports tell which frameworks it uses

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import subprocess
 import sys
 
 from xdevice.cli.program import Program, imported_by, program_of
@@ -64,4 +63,6 @@ def _run_once(program: Program, options: argparse.Namespace) -> int:
     if os.name != "nt":  # the shell of Windows would not wait for a process that is replaced
         sys.stdout.flush()
         os.execv(command[0], command)
+    import subprocess  # 3 ms
+
     return subprocess.call(command)

@@ -12,9 +12,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
-from xdevice.cli import probe
 from xdevice.cli.program import Program
 from xdevice.cli.report import Report, Run, as_json, rendered
+from xdevice.cli.selection import frameworks
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import find, registered
 from xdevice.hardware.virtual import provider
@@ -28,7 +28,7 @@ def run_several(program: Program, options: argparse.Namespace) -> int:
     if options.env:
         names = _environments(options.backend)
     else:
-        names = probe.frameworks(options.backend)
+        names = frameworks(options.backend)
     if options.virtual_gpus and not options.env:
         provider().check_limits(names)
     pythons, failed, interrupted = _pythons(names, options)

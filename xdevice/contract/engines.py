@@ -3,16 +3,14 @@
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
 
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from xdevice.contract.native import Vector
 
 __all__ = ["Engine", "Job"]
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """One process of a job, once all of its processes have met.
 
     A block of ports belongs to the job, the same on every host. The processes

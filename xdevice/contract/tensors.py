@@ -6,9 +6,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from xdevice.contract.native import Block, Function, Model, NativeDtype, Node, Tensor, Vector
 from xdevice.device import Device
@@ -423,8 +422,7 @@ class Fft(Maths, Protocol):
     """The standard's extension ``fft``, by the names in `FFT`."""
 
 
-@dataclass(frozen=True)
-class Extension:
+class Extension(NamedTuple):
     """An extension as an object, in place of a module with `Maths`."""
 
     functions: Callable[[], Names]

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
-from xdevice.distributed import failures
 from xdevice.distributed.barriers import Barrier
 from xdevice.distributed.failures import (
     FailedWork,
@@ -25,6 +24,7 @@ from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.joining import join
 from xdevice.distributed.rendezvous.messages import LAST_COLLECTIVE, Fingerprint
 from xdevice.errors import DistributedError
+from xdevice.kit.deadlines import ANSWER, DIAGNOSIS, LEAVING, REPORT
 
 T = TypeVar("T")
 
@@ -150,12 +150,12 @@ class Membership:
         self._work = None
         if is_timed_out:  # rank 0 may have asked just before the engine raised
             self._control.send(**self._whereabouts())
-        if not self._failure_is_known.wait(failures.LEAVING):
+        if not self._failure_is_known.wait(LEAVING):
             if work is not None and is_timed_out:
                 # Another process is the reason, and rank 0 finds out which; or
                 # it is rank 0 itself.
                 self._control.send(stuck=True, **self._whereabouts())
-                if not self._failure_is_known.wait(failures.DIAGNOSIS) and self.info.rank:
+                if not self._failure_is_known.wait(DIAGNOSIS) and self.info.rank:
                     self.fail(undiagnosed(self.info, work))
             self.report_error(error)
         self.failure_was_raised = True
@@ -199,7 +199,7 @@ class Membership:
     def _report(self, **message: Any) -> None:
         if self.failure is None:
             self._control.send(**message)
-            self._failure_is_known.wait(failures.REPORT)
+            self._failure_is_known.wait(REPORT)
 
     # The end
 
@@ -235,11 +235,11 @@ class Membership:
             self._control.send(raised=f"{error!r} in the thread that watches the job")
             message = f"rank {self.info.rank} can no longer watch the job: {error!r}"
             self.fail(error_of_rank(message, self.info.rank))
-            self._leave_engine(failures.LEAVING)
+            self._leave_engine(LEAVING)
         finally:
             self._selector.close()
 
-    def _receive(self, seconds: float, patience: float = failures.LEAVING) -> bool:
+    def _receive(self, seconds: float, patience: float = LEAVING) -> bool:
         """Wait for messages and act on them.
 
         Returns whether the channel is still open.
@@ -285,7 +285,7 @@ class Membership:
             return self._work is work and self._extensions == extensions
 
         self._control.send(stuck=True, **self._whereabouts())
-        deadline = time.monotonic() + failures.DIAGNOSIS
+        deadline = time.monotonic() + DIAGNOSIS
         while time.monotonic() < deadline and is_undecided():
             if not self._receive(0.2, patience=0):
                 break
@@ -328,7 +328,7 @@ class Membership:
             # may be a full pipe, or locked by another thread.
             printing = threading.Thread(target=_print_error, args=(error,), daemon=True)
             printing.start()
-            printing.join(failures.ANSWER)
+            printing.join(ANSWER)
         exit_after_failed_rank(self.info)
 
 

@@ -14,6 +14,9 @@ from xdevice.errors import XDeviceError
 from xdevice.framework.adapters import ORDER, Backend, imported, registered
 from xdevice.kit.import_hook import ImportHook, WrappedLoader
 
+# No framework has such a name. For any other, the registry is read, which takes 20 ms.
+_IMPORTED_AT_START = ("xdevice", "sitecustomize", "usercustomize")
+
 _hook: ImportHook | None = None
 _callbacks: list[Callable[[Backend], None]] = []
 
@@ -42,7 +45,7 @@ def watch(callback: Callable[[Backend], None]) -> None:
 
 def _is_framework(name: str) -> bool:
     """Whether the name is a framework's. False while its adapter is imported, which imports it."""
-    if "." in name or name in sys.stdlib_module_names or name == "xdevice":
+    if "." in name or name in sys.stdlib_module_names or name in _IMPORTED_AT_START:
         return False
     owner = registered().get(name)
     return owner is not None and owner.module not in sys.modules

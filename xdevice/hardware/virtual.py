@@ -1,4 +1,4 @@
-"""The door to virtual GPUs, which the package `xdevice.virtual` provides by an entry point.
+"""The door to virtual GPUs, which the package `xdevice.virtual` provides.
 
 To the core, a virtual GPU is a device of the kind ``gpu``, of a framework in
 `virtual_counts`. The adapter counts it, and moves tensors to it, as it does
@@ -8,23 +8,26 @@ command line, `properties`, copies that take time, and errors.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from xdevice.contract import Stream
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.framework.adapters import Backend, entry_points_of
+from xdevice.framework.adapters import Backend
 from xdevice.framework.checkout import import_built_in
 from xdevice.hooks import hooks
 
+if TYPE_CHECKING:
+    import argparse
+
 __all__ = ["virtual_gpus"]
 
-GROUP = "xdevice.virtual_gpus"  # the entry-point group of the package that provides them
+GROUP = "xdevice.virtual_gpus"  # the entry-point group of the frameworks that can have them
 ENV = "XDEVICE_VIRTUAL_GPUS"
+_PACKAGE = "xdevice.virtual"  # imported by nothing but `provider`
 
 virtual_counts: dict[Backend, int] = {}
 """The number of virtual GPUs of each framework that has them.
@@ -97,19 +100,30 @@ _provider: Provider | None = None
 
 def are_provided() -> bool:
     """Whether the package that provides virtual GPUs is installed."""
-    return "provider" in entry_points_of(GROUP)
+    try:
+        provider()
+    except NotSupportedError:
+        return False
+    return True
 
 
 def provider() -> Provider:
-    """The package that provides virtual GPUs, imported."""
+    """The package that provides virtual GPUs, imported.
+
+    It is imported by its name. To search the entry points for it would take
+    each child process 20 ms.
+    """
     global _provider
     if _provider is None:
-        if not are_provided():
+        try:
+            _provider = cast("Provider", import_built_in(_PACKAGE))
+        except ModuleNotFoundError as error:
+            if error.name != _PACKAGE:
+                raise
             raise NotSupportedError(
-                "virtual GPUs are provided by the package xdevice.virtual, which is not installed; "
+                f"virtual GPUs are provided by the package {_PACKAGE}, which is not installed; "
                 "install xdevice-tensors again, with all of its parts"
-            )
-        _provider = cast("Provider", import_built_in(entry_points_of(GROUP)["provider"]))
+            ) from None
     return _provider
 
 

@@ -17,7 +17,7 @@ from typing import IO, Literal, TypeAlias
 
 import psutil
 
-from xdevice.distributed.failures import TERMINATION
+from xdevice.kit.deadlines import TERMINATION
 from xdevice.launcher.output_buffer import OutputBuffer, Printed
 from xdevice.launcher.process_tree import ProcessTree, Signals, reaped
 
@@ -199,7 +199,8 @@ def run_all(children: Sequence[Child], jobs: int, timeout: float | None, show: S
                     elif child.status == "waiting" and _running(children) < jobs:
                         child.start(tree.marks)
                 show(children)
-                time.sleep(_TICK)
+                if _running(children):
+                    time.sleep(_TICK)
         finally:  # also after an error of this process itself
             for child in children:
                 child.kill()

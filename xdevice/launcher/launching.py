@@ -8,8 +8,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from xdevice.distributed.failures import PEER_FAILED, SETTLING
 from xdevice.errors import DistributedError
+from xdevice.kit.deadlines import PEER_FAILED, SETTLING
 from xdevice.kit.units import duration
 from xdevice.launcher.output import Screen
 from xdevice.launcher.process_tree import ProcessTree, Signals

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 import psutil
 
-from xdevice.distributed.failures import UNKILLABLE
+from xdevice.kit.deadlines import UNKILLABLE
 
 # The environment variable with the mark of a process tree, after those of the
 # trees it is part of.
@@ -193,7 +193,8 @@ def reaped(tree: ProcessTree) -> Generator[None, None, None]:
     # With this process's own path: the working directory may have a file named
     # as a module.
     code = (
-        f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
+        "import sys; sys.stdin.buffer.read(); "  # imports nothing while the job runs
+        f"sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
     )
     with Popen(
         [sys.executable, "-c", code],
@@ -209,8 +210,7 @@ def reaped(tree: ProcessTree) -> Generator[None, None, None]:
 
 
 def reap(mark: str) -> None:
-    """Wait for the end of the process that has started this one, and kill the tree."""
-    sys.stdin.buffer.read()
+    """Kill the tree of a process that has ended."""
     tree = ProcessTree(mark)
     deadline = time.monotonic() + UNKILLABLE
     rounds_without_members = 0

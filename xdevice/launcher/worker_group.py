@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 
-from xdevice.distributed.failures import PEER_FAILED, SETTLING, TERMINATION, UNKILLABLE
 from xdevice.distributed.process_info import block_size
 from xdevice.errors import DistributedError
+from xdevice.kit.deadlines import PEER_FAILED, SETTLING, TERMINATION, UNKILLABLE
 from xdevice.launcher.output import Screen, Stream
 from xdevice.launcher.process_tree import ProcessTree, Signals, reaped
 
