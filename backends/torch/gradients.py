@@ -1,6 +1,7 @@
 """Gradients, by torch.autograd."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias
 
 import torch
@@ -24,7 +25,7 @@ def is_floating(tensor: torch.Tensor) -> bool:
 def value_and_gradients(
     call: Call, parameters: list[Tensor], nested: bool
 ) -> tuple[torch.Tensor, object, list[torch.Tensor]]:
-    with torch.inference_mode(False), torch.enable_grad():
+    with _outside_inference_mode(), torch.enable_grad():
         variables = [_variable(plain(p), nested) for p in parameters]
         value, other_results = call(variables)
         if not value.requires_grad:  # it depends on no variable
@@ -39,6 +40,14 @@ def value_and_gradients(
     if not nested:
         value = value.detach()
     return value, other_results, list(gradients)
+
+
+def _outside_inference_mode() -> AbstractContextManager[object]:
+    if torch.is_inference_mode_enabled():
+        return torch.inference_mode(False)
+    # `torch.inference_mode(False)` enables multithreading, which the program may
+    # have disabled
+    return nullcontext()
 
 
 class _OnceDifferentiable(torch.autograd.Function):

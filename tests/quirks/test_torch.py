@@ -411,3 +411,14 @@ def test_no_memory_is_shared_of_a_tensor_without_memory():
     zeros = torch._efficientzerotensor(2)  # as forward-mode differentiation makes them
     assert export(zeros) is None
     assert xdevice.to_numpy(zeros).tolist() == [0, 0]
+
+
+def test_value_and_grad_keeps_multithreading_disabled():
+    def loss(w):
+        assert not torch._C._is_multithreading_enabled()
+        return (w * w).sum()
+
+    with torch.autograd.set_multithreading_enabled(False):
+        _, gradient = xdevice.value_and_grad(loss)(torch.ones(2))
+        assert not torch._C._is_multithreading_enabled()
+    assert gradient.tolist() == [2, 2]
