@@ -1,14 +1,15 @@
 """What devices there are: count them, name them, wait for them."""
 
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 from xdevice.compilers import constant
 from xdevice.contract import NativeDevice, Properties
 from xdevice.device import Device, as_kind, check_index, has_framework_word, parse
-from xdevice.errors import DeviceNotFoundError, DeviceTypeError, UnknownPlacementError, shortened
+from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.adapters import Backend, find, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
+from xdevice.hardware.traced import TracedDevice
 from xdevice.hardware.virtual import is_virtual, provider, why_none
 from xdevice.hooks import hooks
 from xdevice.machine import host_memory
@@ -328,41 +329,6 @@ def device_named(obj: Any) -> Device | None:
     if ownership is None or not ownership.is_device:
         return None
     return ownership.backend.hardware.as_device(obj)
-
-
-class TracedDevice(Device):
-    """The device of a traced tensor, which is known when the compiled function runs.
-
-    A factory takes it as ``device=`` and leaves the placement to the compiler.
-    Its kind, its index, a comparison and a scope raise
-    `UnknownPlacementError`.
-    """
-
-    __slots__ = ()
-
-    def __new__(cls) -> "TracedDevice":
-        return object.__new__(cls)
-
-    def __repr__(self) -> str:
-        return "<device of a traced tensor, known when the compiled function runs>"
-
-    def __str__(self) -> str:
-        return repr(self)
-
-    def unknown(self, *_: object, **__: object) -> NoReturn:
-        """Raise the error of every method but ``repr``."""
-        cure = "pass it on as device=, or ask outside jax.jit, jax.vmap and tf.function"
-        raise UnknownPlacementError(
-            f"the device of a traced tensor is known when the compiled function runs; {cure}"
-        )
-
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown
-    __enter__ = __reduce__ = unknown
-    kind: Any = property(unknown)
-    index: Any = property(unknown)
-
-
-TRACED = TracedDevice()  # one for all traced tensors
 
 
 hooks.device_named = device_named

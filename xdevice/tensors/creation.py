@@ -21,8 +21,9 @@ from xdevice.errors import (
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import check_arrival, tensor_owner
-from xdevice.hardware.devices import TracedDevice, as_device, has_cpu, native_of, require
+from xdevice.hardware.devices import as_device, has_cpu, native_of, require
 from xdevice.hardware.scopes import innermost, sees_scope
+from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.arguments import (
     Dtype,
     check_fit,

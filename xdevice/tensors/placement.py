@@ -27,7 +27,8 @@ from xdevice.framework.ownership import (
     places_of_tensors,
     tensor_owner,
 )
-from xdevice.hardware.devices import TRACED, TracedDevice, as_device, is_device
+from xdevice.hardware.devices import as_device, is_device
+from xdevice.hardware.traced import TRACED, TracedDevice
 from xdevice.tensors.plain import PLAIN_CONTAINERS, move_tensor, move_tensors, plain_tree, rebuilt
 from xdevice.typing import DeviceLike
 

@@ -1,0 +1,41 @@
+"""The device of a tensor that a framework's compiler or transformation traces."""
+
+from typing import Any, NoReturn
+
+from xdevice.device import Device
+from xdevice.errors import UnknownPlacementError
+
+
+class TracedDevice(Device):
+    """The device of a traced tensor, which is known when the compiled function runs.
+
+    A factory takes it as ``device=`` and leaves the placement to the compiler.
+    Its kind, its index, a comparison and a scope raise
+    `UnknownPlacementError`.
+    """
+
+    __slots__ = ()
+
+    def __new__(cls) -> "TracedDevice":
+        return object.__new__(cls)
+
+    def __repr__(self) -> str:
+        return "<device of a traced tensor, known when the compiled function runs>"
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def unknown(self, *_: object, **__: object) -> NoReturn:
+        """Raise the error of every method but ``repr``."""
+        cure = "pass it on as device=, or ask outside jax.jit, jax.vmap and tf.function"
+        raise UnknownPlacementError(
+            f"the device of a traced tensor is known when the compiled function runs; {cure}"
+        )
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown
+    __enter__ = __reduce__ = unknown
+    kind: Any = property(unknown)
+    index: Any = property(unknown)
+
+
+TRACED = TracedDevice()  # one for all traced tensors
