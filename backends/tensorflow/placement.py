@@ -98,14 +98,19 @@ def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[Tensor], T
     if cls is not Eager:
         return None
     name = native(device)
+    target = name.removeprefix("/")
 
     def moved(tensor: Tensor) -> Tensor:
         if _may_record() or tensor.dtype in _HANDLES or not tf.executing_eagerly():
             return move(tensor, device, non_blocking)
-        if not _on_host(tensor.backing_device, name):
-            return tensor._copy(None, name.removeprefix("/"))
-        with tf.device(name):
-            return tf.raw_ops.DeepCopy(x=tensor)
+        source = tensor.backing_device
+        if not _on_host(source, name):
+            return tensor._copy(None, target)
+        # on the source: for an operation elsewhere TensorFlow would copy the tensor by itself, and
+        # such copies of a few integers are not counted
+        with tf.device(source):
+            apart = tf.raw_ops.DeepCopy(x=tensor)
+        return apart._copy(None, target)
 
     return moved
 

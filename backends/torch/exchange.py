@@ -36,10 +36,12 @@ def described(tensor: torch.Tensor) -> str:
 
 def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
     if type(tensor) is torch.Tensor and tensor.is_cpu:
+        host = tensor.detach()
         try:
-            return tensor.numpy().copy("K")
+            if type(host) is torch.Tensor:  # else a mode is active, and numpy() may return anything
+                return host.numpy().copy("K")
         except (TypeError, RuntimeError):
-            pass  # it needs gradients, or is not a plain array
+            pass  # it is not a plain array
     tensor = plain(tensor)
     if not is_array(tensor):
         raise NotSupportedError(f"NumPy cannot hold {described(tensor)}")

@@ -33,6 +33,7 @@ QUESTIONS = {
     "empty_cache": "error_of(lambda: empty_cache('gpu:1'))",
     "numpy from the GPU": "error_of(lambda: to_numpy(x))",
     "numpy from the CPU": "error_of(lambda: to_numpy(host))",
+    "numpy from real memory": "error_of(real_to_numpy)",
     "waiting": "synchronize('gpu:1'), synchronize(), Timer().stop() >= 0",
 }
 
@@ -54,6 +55,12 @@ def error_of(call):
 def in_scope(call):
     with gpu(1):
         return call()
+
+real = torch.ones(3)
+
+def real_to_numpy():
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        return to_numpy(real)
 
 with FakeTensorMode():
     x, host = torch.ones(2, 3, device="cuda:1"), torch.ones(2, 3)
@@ -113,6 +120,12 @@ def test_a_tensor_without_values_has_no_numpy_array(said, call):
     kind, text = said[call]
     assert kind == "NotSupportedError"
     assert text.startswith("NumPy cannot hold this FakeTensor (")
+
+
+def test_a_mode_that_hides_the_values_of_a_tensor_is_not_passed_by(said):
+    kind, text = said["numpy from real memory"]
+    assert kind == "NotSupportedError"
+    assert text.startswith("NumPy cannot hold this Tensor (")
 
 
 def test_unused_gpus_are_not_waited_for(said):

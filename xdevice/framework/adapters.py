@@ -70,7 +70,8 @@ class Backend(str, contract.Capabilities):
 
     module: str
     native_devices: dict[Device, NativeDevice]  # of devices that are known to exist
-    movers: dict[tuple[type, Device, bool], Mover]  # by class, device and ``non_blocking``
+    # by class, device and ``non_blocking``; ``None`` if the adapter has no mover for the class
+    movers: dict[tuple[type, Device, bool], Mover | None]
 
     def __new__(cls, name: str, module: str) -> Backend:
         backend = super().__new__(cls, name)

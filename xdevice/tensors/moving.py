@@ -48,13 +48,22 @@ class Item(NamedTuple):
 
 
 class Move:
-    """One call of `to_device`."""
+    """One call of `to_device`.
 
-    def __init__(self, target: Device, copy: bool | None, non_blocking: bool) -> None:
+    ``new_tensors`` are those that have moved already, by the ids of the old ones.
+    """
+
+    def __init__(
+        self,
+        target: Device,
+        copy: bool | None,
+        non_blocking: bool,
+        new_tensors: dict[int, Tensor],
+    ) -> None:
         self.target = target
         self.copy = copy
         self.non_blocking = non_blocking
-        self._new_leaves: dict[int, Leaf] = {}  # by the id of the old leaf
+        self._new_leaves: dict[int, Leaf] = dict(new_tensors)  # by the id of the old leaf
         self._undo: list[Callable[[], object]] = []
         self._checked_frameworks: set[Backend] = set()  # those that have the device
 
@@ -65,7 +74,9 @@ class Move:
         items: dict[int, Item] = {}
 
         def add_item(_: int, leaf: Leaf) -> None:
-            if id(leaf) in items or (not self.copy and self._is_on_target(leaf)):
+            if id(leaf) in items or id(leaf) in self._new_leaves:
+                return
+            if not self.copy and self._is_on_target(leaf):
                 return
             ownership = leaf_ownership(leaf)
             if ownership is None:
@@ -75,7 +86,7 @@ class Move:
                 items[id(leaf)] = item
 
         flat.each(add_item)
-        if not items:
+        if not (items or self._new_leaves):
             return obj
         try:
             self._move_all(list(items.values()))

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
+from xdevice.contract import Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -237,6 +238,7 @@ def to_device(
     else:
         target = _as_target(device, obj)
     moved: T
+    new_tensors: dict[int, Tensor] = {}  # those that have moved, by the ids of the old ones
     if copy is None and not skip:
         locate = _locator_of(type(obj))
         try:
@@ -249,7 +251,7 @@ def to_device(
             if containers:
                 if not elsewhere:
                     return obj
-                new_tensors = move_tensors(elsewhere, target, non_blocking)
+                move_tensors(elsewhere, target, non_blocking, new_tensors)
                 moved = rebuilt(obj, containers, new_tensors)
                 return moved
         except TransferError:
@@ -260,7 +262,7 @@ def to_device(
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     from xdevice.tensors.moving import Move  # most calls have nothing to move
 
-    moved = Move(target, copy, non_blocking)(obj, skip)
+    moved = Move(target, copy, non_blocking, new_tensors)(obj, skip)
     return moved
 
 

@@ -1,15 +1,15 @@
 """The short way of `to_device`: one tensor, or plain dicts, lists and tuples of tensors.
 
 Nothing here explains an error. If a tree is not plain or a move fails, the caller takes the long
-way, `moving.Move`, which finds the cause and the path. Until then no tensor has changed: the short
-way makes new tensors, and moves none in place.
+way, `moving.Move`, which finds the cause and the path, and moves what has not moved yet. Until then
+no tensor has changed: the short way makes new tensors, and moves none in place.
 """
 
 from typing import Any, TypeAlias
 
 from xdevice.contract import Tensor
 from xdevice.device import Device
-from xdevice.framework.adapters import Mover
+from xdevice.framework.adapters import Backend, Mover
 from xdevice.framework.ownership import (
     ATOMS,
     leaf_locator_of,
@@ -76,20 +76,23 @@ def move_tensor(tensor: Tensor, target: Device, non_blocking: bool) -> Tensor:
 
 
 def move_tensors(
-    tensors: dict[int, Tensor], target: Device, non_blocking: bool
-) -> dict[int, Tensor]:
-    """The tensors on the target, by the ids of the old ones."""
-    new_tensors: dict[int, Tensor] = {}
-    last_class: type | None = None
+    tensors: dict[int, Tensor],
+    target: Device,
+    non_blocking: bool,
+    new_tensors: dict[int, Tensor],
+) -> None:
+    """Move the tensors; add each to ``new_tensors``, by the id of the old one, when it has moved.
+
+    The first tensor is moved when it is known that tensors of every class can be.
+    """
+    classes = set(map(type, tensors.values()))
+    movers = {cls: (_mover(cls, target, non_blocking), locators[cls]) for cls in classes}
     for key, tensor in tensors.items():
-        cls = type(tensor)
-        if cls is not last_class:  # most trees have tensors of one class
-            move, locate = _mover(cls, target, non_blocking), locators[cls]
-            last_class = cls
-        new_tensors[key] = new_tensor = move(tensor)
+        move, locate = movers[type(tensor)]
+        new_tensor = move(tensor)
         if locate(new_tensor) is not target:
             raise CannotMoveError
-    return new_tensors
+        new_tensors[key] = new_tensor
 
 
 def rebuilt(tree: Container, containers: dict[int, Container], new_parts: dict[int, Any]) -> Any:
@@ -119,16 +122,19 @@ def _mover(cls: type, target: Device, non_blocking: bool) -> Mover:
     if ownership is None:
         raise CannotMoveError
     owner = ownership.backend
-    mover = owner.movers.get((cls, target, non_blocking))
+    try:
+        mover = owner.movers[cls, target, non_blocking]
+    except KeyError:
+        mover = _new_mover(owner, cls, target, non_blocking)
     if mover is None:
-        require(owner, target)
-        if owner.load("moving").has("mover"):
-            mover = owner.moving.mover(cls, target, non_blocking)
-        if mover is None:
-            mover = _cannot_move
-        owner.movers[cls, target, non_blocking] = mover
+        raise CannotMoveError
     return mover
 
 
-def _cannot_move(tensor: Tensor) -> Tensor:
-    raise CannotMoveError
+def _new_mover(owner: Backend, cls: type, target: Device, non_blocking: bool) -> Mover | None:
+    require(owner, target)
+    mover = None
+    if owner.load("moving").has("mover"):
+        mover = owner.moving.mover(cls, target, non_blocking)
+    owner.movers[cls, target, non_blocking] = mover
+    return mover

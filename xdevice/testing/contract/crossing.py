@@ -7,10 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from xdevice import (
     Device,
+    DeviceNotFoundError,
     cpu,
     device_of,
     devices,
@@ -32,6 +34,7 @@ from xdevice.testing.contract.promises import (
     FIRST,
     SECOND,
     Promises,
+    at_home,
     home,
     needs,
     raised,
@@ -352,6 +355,30 @@ class Transfers(OneDevice):
         assert {finding.kind for finding in report.findings} == {"copy"}
         assert [record.name for record in caplog.records] == ["xdevice.transfers"] * 2
         assert f"{BYTES} B, host → gpu:1" in caplog.text
+
+    @needs("parameter")
+    def test_a_tensor_beside_a_parameter_is_copied_once(self, backend: str, native: Native) -> None:
+        x, parameter = square(FIRST), at_home(native.parameter)
+        with watch_transfers() as report:
+            moved = to_device([x, parameter, x], SECOND)
+        assert device_of(moved) == SECOND
+        assert [copy for copy in copies_in(report) if copy[0] == "gpu:0"] == [
+            ("gpu:0", "gpu:1", 1, BYTES)
+        ]
+
+    @pytest.mark.parametrize("dtype", ["int32", "float32"])
+    def test_a_move_of_a_few_numbers_is_one_copy(self, backend: str, dtype: str) -> None:
+        x = creation.ones(2, dtype=dtype, device=FIRST)
+        for tree in (x, [x], (x, {"x": x})):
+            with watch_transfers() as report:
+                to_device(tree, SECOND)
+            assert [copy[:3] for copy in copies_in(report)] == [("gpu:0", "gpu:1", 1)]
+
+    def test_a_tree_that_cannot_be_on_the_device_is_not_copied(self, backend: str) -> None:
+        tree = [square(FIRST), np.ones(2)]
+        with watch_transfers() as report, transfer_guard("forbid"):
+            raised(DeviceNotFoundError, "under numpy.*name it in skip=")(to_device, tree, SECOND)
+        assert report.copies == 0
 
     @needs("exchange.to_numpy")
     def test_reading_values_is_a_copy_at_the_callers_line(
