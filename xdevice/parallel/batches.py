@@ -17,7 +17,7 @@ from xdevice.framework.ownership import Ownership
 from xdevice.hardware.devices import require
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.vectors import moved
-from xdevice.tensors.trees.leaves import Leaf, devices_of_leaf, is_data_leaf, leaf_ownership
+from xdevice.tensors.trees.leaves import Leaf, devices_of_leaf, is_checked_data, leaf_ownership
 from xdevice.tensors.trees.tree import Flat, flatten
 from xdevice.typing import DeviceLike
 
@@ -160,7 +160,7 @@ def _splittable(_: int, leaf: Leaf) -> _Splittable | None:
     if ownership is None:
         return None
     if isinstance(ownership, Ownership) and ownership.is_tensor:
-        is_data = is_data_leaf(leaf, ownership)
+        is_data = is_checked_data(leaf, ownership)
         if is_data and len(leaf.shape) == 0:
             return None
         device = ownership.backend.placement.device_of(leaf)

@@ -20,7 +20,7 @@ from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
 from xdevice.tensors.creation import make
 from xdevice.tensors.placement import device_of, owner_of, to_device
-from xdevice.tensors.trees.leaves import Leaf, LeafOwnership, is_data_leaf, leaf_ownership
+from xdevice.tensors.trees.leaves import Leaf, LeafOwnership, is_checked_data, leaf_ownership
 from xdevice.tensors.trees.tree import flatten, not_a_tensor
 from xdevice.typing import DeviceLike
 
@@ -118,7 +118,7 @@ def convert(
         ownership = leaf_ownership(leaf)
         if ownership is None:
             return leaf
-        if not flat.is_leaf and is_data_leaf(leaf, ownership):
+        if not flat.is_leaf and is_checked_data(leaf, ownership):
             return leaf
         if id(leaf) not in new_leaves:
             new_leaves[id(leaf)] = conversion(leaf, ownership)

@@ -28,7 +28,7 @@ from xdevice.tensors.trees.leaves import (
     SelfMoving,
     devices_of_leaf,
     framework_of,
-    is_data_leaf,
+    is_checked_data,
     leaf_ownership,
     move_with_own_method,
 )
@@ -107,7 +107,6 @@ class Move:
 
     def _item_for(self, leaf: Leaf, ownership: LeafOwnership, flat: Flat) -> Item | None:
         """The item of a leaf that has to be moved, after all checks; ``None`` for other leaves."""
-        is_part = len(flat.leaves) > 1  # of a tree with other leaves
         tensors: list[Tensor] = []
         if isinstance(ownership, Ownership) and ownership.is_model:
             tensors = _tensors_of_model(leaf, ownership.backend)
@@ -116,12 +115,11 @@ class Move:
             devices = devices_of_leaf(leaf, ownership)
         is_elsewhere = devices != {self.target}
         if isinstance(ownership, SelfMoving):
-            if not devices or not (is_elsewhere or self.copy):
-                return None
-        elif not flat.is_leaf:
-            is_data = is_data_leaf(leaf, ownership)  # raises an error if it holds a tensor
-            if is_data and is_part:  # alone, an array of objects is a tensor
-                return None
+            stays = not devices or not (is_elsewhere or self.copy)
+        else:
+            stays = _is_data_among_others(leaf, ownership, flat)
+        if stays:
+            return None
         owner = framework_of(leaf, ownership)
         if devices and is_elsewhere and self.copy is False:
             raise CopyNeededError(
@@ -129,7 +127,7 @@ class Move:
                 f"gets it to {self.target}; leave copy out"
             )
         if is_elsewhere and owner not in self._checked_frameworks:
-            self._require_target(owner, can_be_skipped=is_part)
+            self._require_target(owner, can_be_skipped=len(flat.leaves) > 1)
         return Item(leaf, owner, ownership.role, devices, tensors)
 
     def _require_target(self, owner: Backend, can_be_skipped: bool) -> None:
@@ -222,6 +220,13 @@ class Move:
             if devices != {self.target}:
                 raise misplaced(owner, self.target, devices)
         return moved
+
+
+def _is_data_among_others(leaf: Leaf, ownership: Ownership, flat: Flat) -> bool:
+    """Whether it is plain data beside other leaves; alone, an array of objects is a tensor."""
+    if flat.is_leaf:
+        return False
+    return is_checked_data(leaf, ownership) and len(flat.leaves) > 1
 
 
 def _tensors_of_model(model: Model, owner: Backend) -> list[Tensor]:

@@ -82,18 +82,17 @@ def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
     Device('cpu:0')
     """
     try:
-        try:
-            locate = locators[type(obj)]
-        except KeyError:
-            if tensor_owner(obj) is None:
-                devices = devices_of(obj, skip=skip)
-                if len(devices) > 1:
-                    raise _tree_module().not_on_one_device((("", obj),), skip) from None
-                return next(iter(devices))
-            locate = locators[type(obj)]
-        return locate(obj)
+        locate = _locator_of(type(obj))
+        if locate is None and tensor_owner(obj) is not None:  # the first object of its class
+            locate = _locator_of(type(obj))
+        if locate is not None:
+            return locate(obj)
+        devices = devices_of(obj, skip=skip)
     except TracedTensorError:
         return TRACED
+    if len(devices) > 1:
+        raise _tree_module().not_on_one_device((("", obj),), skip)
+    return next(iter(devices))
 
 
 def devices_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> frozenset[Device]:

@@ -103,9 +103,10 @@ def leaf_ownership(leaf: Leaf) -> LeafOwnership | None:
     return None
 
 
-def is_data_leaf(leaf: Leaf, ownership: LeafOwnership) -> bool:
-    """Whether a tensor is plain data in a tree: a NumPy scalar, an array of text or of objects.
+def is_checked_data(leaf: Leaf, ownership: LeafOwnership) -> bool:
+    """Whether a tensor is plain data in a tree, after a check that no tensor is inside.
 
+    Plain data are NumPy's scalars, and arrays of text and of objects.
     `NotATensorError` if an array of objects holds a tensor.
     """
     if not isinstance(ownership, Ownership) or not _is_data_tensor(leaf, ownership):

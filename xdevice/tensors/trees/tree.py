@@ -30,7 +30,7 @@ from xdevice.tensors.trees.leaves import (
     check_static_parts,
     devices_of_leaf,
     framework_of,
-    is_data_leaf,
+    is_checked_data,
     leaf_ownership,
 )
 from xdevice.tensors.trees.opening import container_of
@@ -389,7 +389,7 @@ def _first_leaf_by_property(
         ownership = leaf_ownership(leaf)
         if ownership is not None:
             numbers = first_leaf
-            if is_data_leaf(leaf, ownership):
+            if is_checked_data(leaf, ownership):
                 numbers = first_data_leaf
             for value in properties_of(leaf, ownership):
                 numbers.setdefault(value, i)
@@ -430,7 +430,7 @@ def _placements(
         if i in flat.skipped:
             continue
         ownership = leaf_ownership(leaf)
-        if ownership is None or is_data_leaf(leaf, ownership):
+        if ownership is None or is_checked_data(leaf, ownership):
             continue
         if isinstance(ownership, Ownership) and ownership.is_model:
             for tensor_name, tensor in ownership.backend.models.tensors_of(leaf):
