@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from subprocess import Popen
@@ -37,7 +36,7 @@ class ProcessTree:
     """
 
     def __init__(self, mark: str | None = None, outer_marks: str | None = None) -> None:
-        self.mark = mark or uuid.uuid4().hex
+        self.mark = mark or os.urandom(16).hex()
         if outer_marks is None:
             outer_marks = os.environ.get(MARKS, "")
         self.marks = f"{outer_marks} {self.mark}".strip()

@@ -97,8 +97,6 @@ class Progress:
     def __init__(
         self, title: str, quiet: bool = False, newest: Callable[[Child], str] | None = None
     ) -> None:
-        from rich.live import Live
-
         stderr = console(stderr=True)
         self._title = title
         self._quiet = quiet
@@ -106,6 +104,8 @@ class Progress:
         self._due: dict[str, float] = {}  # seconds of each child at which its next line is due
         self._live: Live | None = None
         if stderr.is_terminal:
+            from rich.live import Live
+
             self._live = Live(console=stderr, transient=True, auto_refresh=False)
         self._next_refresh = 0.0
 
