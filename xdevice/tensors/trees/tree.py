@@ -242,6 +242,17 @@ class _Walk:
     It is a loop over a stack, since Python limits the depth of recursion.
     """
 
+    __slots__ = (
+        "_by_place",
+        "_flat",
+        "_names_stack",
+        "_open_nodes",
+        "_positions",
+        "_skip",
+        "_stack",
+        "_with_static_parts",
+    )
+
     def __init__(self, flat: Flat, skip: frozenset[str], by_place: bool) -> None:
         self._flat = flat
         self._skip = skip
@@ -260,19 +271,20 @@ class _Walk:
 
     def __call__(self) -> list[tuple[int, Container, Node]]:
         """Store all nodes; the result is the containers with static parts, and their positions."""
-        flat, stack, skip = self._flat, self._stack, self._skip
+        stack, skip, skipped = self._stack, self._skip, self._flat.skipped
+        leaves, entries = self._flat.leaves, self._flat.entries
         while stack:
             for node in stack[-1]:
                 cls = type(node)
                 names = next(self._names_stack[-1]) if skip else ()
                 container = None
                 if names and not skip.isdisjoint(names):
-                    flat.skipped.add(len(flat.leaves))
+                    skipped.add(len(leaves))
                 elif cls not in locators and cls not in ATOMS:
                     container = container_of(node)
                 if container is None:
-                    flat.leaves.append(node)
-                    flat.entries.append(None)
+                    leaves.append(node)
+                    entries.append(None)
                 elif self._is_opened(container, node, names[0] if names else ""):
                     break  # the loop continues with the parts of this container
             else:  # without a break: the innermost container has no more parts
