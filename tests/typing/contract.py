@@ -133,6 +133,13 @@ placement: list[contract.Placement] = [
     numpy_placement,
     cupy_placement,
 ]
+moving: list[contract.Moving] = [
+    torch_placement,
+    tensorflow_placement,
+    paddle_placement,
+    mxnet_placement,
+    jax_placement,
+]
 data: list[contract.Data] = [numpy_placement]
 trees: list[contract.Trees] = [torch_models, tensorflow_models, mxnet_models, jax_models]
 models: list[contract.Models] = [
