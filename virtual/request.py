@@ -191,7 +191,7 @@ def refuse_to_hide(real: int, n: int, framework: str, force: bool) -> None:
         )
 
 
-def make(number: int, force: bool, stand_in: bool, model: str) -> Request | None:
+def make(number: int, force: bool, stand_in: bool, model: str = "") -> Request | None:
     """Replace the current request, and return the previous one for `put_back`.
 
     Whether GPUs are lenient, and find races, stays as it is.

@@ -3,14 +3,16 @@
 # the body of a Protocol's method is its docstring
 # pyright: reportReturnType=false
 
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 from xdevice.contract.native import Vector
 
 __all__ = ["Engine", "Job"]
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True)
+class Job:
     """One process of a job, once all of its processes have met.
 
     A block of ports belongs to the job, the same on every host. The processes

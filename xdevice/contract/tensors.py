@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from xdevice.contract.native import Block, Function, Model, NativeDtype, Node, Tensor, Vector
 from xdevice.device import Device
@@ -422,7 +423,8 @@ class Fft(Maths, Protocol):
     """The standard's extension ``fft``, by the names in `FFT`."""
 
 
-class Extension(NamedTuple):
+@dataclass(frozen=True)
+class Extension:
     """An extension as an object, in place of a module with `Maths`."""
 
     functions: Callable[[], Names]

@@ -136,10 +136,11 @@ def drawn(row: Recorded) -> list[float]:
     from xdevice.virtual.models import MODELS
     from xdevice.virtual.torch.compiled import compiled
 
-    grid = row.grid
-    if isinstance(grid, str):
-        grid = MODELS[grid].multiprocessors, MODELS[grid].threads
-    compiled().model(*grid)
+    if isinstance(row.grid, str):
+        multiprocessors, threads = MODELS[row.grid].multiprocessors, MODELS[row.grid].threads
+    else:
+        multiprocessors, threads = row.grid
+    compiled().model(multiprocessors, threads, 80)  # the capability decides on workspaces only
     torch.manual_seed(row.seed)
     with torch.device("cuda"):
         result = eval(row.draw, {"torch": torch})
