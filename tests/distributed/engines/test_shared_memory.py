@@ -1,5 +1,6 @@
 """Collectives through shared memory, with threads in the place of processes."""
 
+import gc
 import os
 import secrets
 import stat
@@ -173,10 +174,11 @@ def test_it_keeps_no_descriptor():
         return len(os.listdir("/proc/self/fd"))
 
     together(2, lambda memory: None)
+    gc.collect()  # what other tests have dropped
     before = open_files()
     for _ in range(5):
         together(3, lambda memory: memory.broadcast(np.ones(2), 0))
-    assert open_files() == before
+    assert open_files() <= before
 
 
 def test_folders_of_killed_processes_are_removed(folder):
