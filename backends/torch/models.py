@@ -33,15 +33,18 @@ def tensors_of(model: Model) -> Iterator[tuple[str, torch.Tensor]]:
         if isinstance(model, torch.nn.Module):
             yield from _tensors_without_variable(model)
     else:
-        yield from _parameters_and_buffers(model)
-        yield from _constants(model)
+        modules = list(model.named_modules())
+        yield from _parameters_and_buffers(modules)
+        yield from _constants(modules)
 
 
-def _parameters_and_buffers(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def _parameters_and_buffers(
+    modules: list[tuple[str, torch.nn.Module]],
+) -> Iterator[tuple[str, torch.Tensor]]:
     """What ``named_parameters`` and ``named_buffers`` yield, in a third of their time."""
     parameters: dict[int, tuple[str, torch.Tensor]] = {}
     buffers: dict[int, tuple[str, torch.Tensor]] = {}
-    for path, module in model.named_modules():
+    for path, module in modules:
         prefix = f"{path}." if path else ""
         for name, parameter in module._parameters.items():
             if parameter is not None:
@@ -66,12 +69,14 @@ def _is_keras(model: Model) -> bool:
     return keras.role(type(model), "torch") is not None
 
 
-def _constants(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def _constants(
+    modules: list[tuple[str, torch.nn.Module]],
+) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors that are neither parameters nor buffers, and do not move.
 
     They are weights packed for int8 and constants of TorchScript.
     """
-    for name, module in model.named_modules():
+    for name, module in modules:
         tensors: list[torch.Tensor] = []
         if isinstance(module, torch.jit.ScriptModule):
             tensors = _script_constants(module)
@@ -112,12 +117,13 @@ def move_model(model: Model, device: Device) -> Model:
     native_device = native(device)
     if _is_keras(model):
         return _move_keras(model, native_device)
-    if device.kind != "meta" and any(tensor.is_meta for _, tensor in tensors_of(model)):
+    modules = _modules(model)
+    if device.kind != "meta" and (any(map(_is_meta, modules)) or _is_meta_sequence(model)):
         raise NotSupportedError(
             f"a {type(model).__name__} on meta:0 has no values to move; "
             f"its to_empty(device='{native_device}') allocates memory for them"
         )
-    shared_buffers = _shared_buffers(model)
+    shared_buffers = _shared_buffers(modules)
     moved = model.to(native_device)
     for first, *others in shared_buffers:
         buffer = getattr(first.module, first.name)
@@ -133,10 +139,22 @@ class _Reference(NamedTuple):
     name: str
 
 
-def _shared_buffers(model: Model) -> list[list[_Reference]]:
+def _is_meta(module: torch.nn.Module) -> bool:
+    """Whether the module has a parameter or buffer without values, on the device meta."""
+    for tensor in (*module._parameters.values(), *module._buffers.values()):
+        if tensor is not None and tensor.is_meta:
+            return True
+    return False
+
+
+def _is_meta_sequence(model: Model) -> bool:
+    return isinstance(model, PackedSequence) and model.data.is_meta
+
+
+def _shared_buffers(modules: list[torch.nn.Module]) -> list[list[_Reference]]:
     """For each buffer to which several modules refer, the references."""
     references: dict[int, list[_Reference]] = {}
-    for module in _modules(model):
+    for module in modules:
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 references.setdefault(id(buffer), []).append(_Reference(module, name))

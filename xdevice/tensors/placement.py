@@ -237,7 +237,7 @@ def to_device(
     else:
         target = _as_target(device, obj)
     moved: T
-    new_tensors: dict[int, Tensor] = {}  # those that have moved, by the ids of the old ones
+    new_tensors: dict[int, Tensor] | None = None  # those that have moved, by the old ones' ids
     if copy is None and not skip:
         locate = _locator_of(type(obj))
         try:
@@ -250,6 +250,7 @@ def to_device(
             if containers:
                 if not elsewhere:
                     return obj
+                new_tensors = {}
                 move_tensors(elsewhere, target, non_blocking, new_tensors)
                 moved = rebuilt(obj, containers, new_tensors)
                 return moved
@@ -261,7 +262,7 @@ def to_device(
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     from xdevice.tensors.moving import Move  # most calls have nothing to move
 
-    moved = Move(target, copy, non_blocking, new_tensors)(obj, skip)
+    moved = Move(target, copy, non_blocking, new_tensors or {})(obj, skip)
     return moved
 
 

@@ -85,14 +85,15 @@ def move_tensors(
 
     The first tensor is moved when it is known that tensors of every class can be.
     """
-    classes = set(map(type, tensors.values()))
-    movers = {cls: (_mover(cls, target, non_blocking), locators[cls]) for cls in classes}
-    for key, tensor in tensors.items():
-        move, locate = movers[type(tensor)]
-        new_tensor = move(tensor)
-        if locate(new_tensor) is not target:
-            raise CannotMoveError
-        new_tensors[key] = new_tensor
+    movers = {cls: _mover(cls, target, non_blocking) for cls in set(map(type, tensors.values()))}
+    for cls, move in movers.items():  # most trees have tensors of one class
+        locate = locators[cls]
+        for key, tensor in tensors.items():
+            if type(tensor) is cls:
+                new_tensor = move(tensor)
+                if locate(new_tensor) is not target:
+                    raise CannotMoveError
+                new_tensors[key] = new_tensor
 
 
 def rebuilt(tree: Container, containers: dict[int, Container], new_parts: dict[int, Any]) -> Any:
