@@ -30,7 +30,7 @@ CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|timeit|elapsed|benchmark|\btok
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
 DOWNLOADS = re.compile(
     r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown|offline mode"
-    r"|LocalEntryNotFound|couldn't connect to|Failed to (?:download|connect)|URL fetch failure"
+    r"|LocalEntryNotFound|couldn't connect to|Error downloading|Failed to (?:download|connect)|URL fetch failure"
     r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece)'"
 )
 ASSIGNS = re.compile(

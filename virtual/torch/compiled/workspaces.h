@@ -4,6 +4,7 @@
 // CUBLASLT_WORKSPACE_SIZE in KiB (1 MiB) for products with a bias of one dimension, which cuBLASLt adds.
 #pragma once
 #include <c10/util/env.h>
+#include <torch/csrc/autograd/function.h>
 
 #include <regex>
 
@@ -33,25 +34,28 @@ inline int64_t size_of_cublaslt() {
   return (setting && end == setting->c_str() ? 1024 : kib) << 10;
 }
 
-// The handles of cuBLAS: each thread has one for each device, and leaves it to a later thread when it ends.
+// The handles of cuBLAS: each thread has one for each device, and leaves it to a later thread when it ends. CUDA's
+// backward has a thread of its own for each device; here it runs in the thread that calls it, with another handle.
 struct Handles {
   static inline std::mutex& lock = *new std::mutex;
   static inline auto& unused = *new std::map<DeviceIndex, std::vector<int>>;
   static inline int last = 0;
-  std::map<DeviceIndex, int> mine;
+  std::map<std::pair<DeviceIndex, bool>, int> mine;
 
   int of(DeviceIndex index) {
-    if (auto found = mine.find(index); found != mine.end()) return found->second;
+    bool in_backward = torch::autograd::get_current_node() != nullptr;
+    std::pair key{index, in_backward};
+    if (auto found = mine.find(key); found != mine.end()) return found->second;
     std::lock_guard<std::mutex> one(lock);
     auto& free = unused[index];
-    if (free.empty()) return mine[index] = ++last;
-    mine[index] = free.back();
+    if (free.empty()) return mine[key] = ++last;
+    mine[key] = free.back();
     free.pop_back();
-    return mine[index];
+    return mine[key];
   }
   ~Handles() {
     std::lock_guard<std::mutex> one(lock);
-    for (auto [index, handle] : mine) unused[index].push_back(handle);
+    for (auto [key, handle] : mine) unused[key.first].push_back(handle);
   }
 };
 inline thread_local Handles handles;
