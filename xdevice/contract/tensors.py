@@ -116,14 +116,16 @@ class Placement(Protocol):
 
 
 class Moving(Protocol):
-    """A shorter way to move tensors: what depends on their class alone is decided once."""
+    """A quicker way to move tensors: what depends on their class is decided once."""
 
     def mover(
         self, cls: type, device: Device, non_blocking: bool
     ) -> Callable[[Tensor], Tensor] | None:
-        """What does as `move` does for tensors of exactly this class; ``None``: use `move`.
+        """A function that moves a tensor of exactly this class to the device.
 
-        It may raise any error. xdevice then calls `move`, which raises an error that explains.
+        It returns a new tensor and changes none in place. It may raise any
+        error: xdevice then calls `move`, which explains the error. ``None``
+        means that `move` has to do it.
         """
 
 
