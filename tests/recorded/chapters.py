@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 CELL = re.compile(r"^```\{\.python \.input([^}]*)\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"#([\w-]+)")
-TAB = re.compile(r"\A%%tab[ \t]+([^\n]*)\n")
+TAB = re.compile(r"\A(?:%%|#@)tab[ \t]+([^\n]*)\n")
 DEFINES = re.compile(r"^(?:def|class) (\w+)|^@d2l\.add_to_class\((?:d2l\.)?(\w+)\)", re.MULTILINE)
 
 

@@ -36,6 +36,7 @@ CELLS = {
     "after": ("len(book)", "7", "data"),
     "wrong": ("torch.ones(3).sum()", "tensor(4.)", "ours"),
     "stays": ("x = 1", "", "same"),
+    "quiet": ("x;", "", "same"),
     "raises": ("torch.ones(3) @ torch.ones(2)", "tensor(4.)", "ours"),
     "ends": ("import os; os._exit(3)", "", "ours"),
     "never": ("x", "1", "not run"),
@@ -53,7 +54,7 @@ def course(tmp_path_factory):
     recorded = {}
     for cell, (code, output, _) in CELLS.items():
         text.append(f"```{{.python .input #{cell}}}\n%%tab pytorch, jax\n{code}\n```")
-        text.append(f"```{{.python .input #{cell}}}\n%%tab mxnet\nraise SystemExit\n```")
+        text.append(f"```{{.python .input #{cell}}}\n#@tab mxnet\nraise SystemExit\n```")
         outputs = [{"type": "execute_result", "text": output}] if output else []
         recorded[cell] = {"outputs": outputs}
     (course / name).parent.mkdir()
