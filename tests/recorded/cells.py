@@ -70,7 +70,9 @@ def run(chapter: Path, tab: str, outcomes: Path, seconds: float, last: str) -> N
                 break
             since = time.monotonic()
             with capture_output() as captured:
-                result = shell.run_cell(cell.code, store_history=True)  # IPython looks there for "x;"
+                result = shell.run_cell(
+                    cell.code, store_history=True
+                )  # IPython looks there for "x;"
             raised = result.error_before_exec or result.error_in_exec
             outcome = {
                 "cell": cell.name,

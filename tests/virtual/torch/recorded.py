@@ -77,6 +77,119 @@ ROWS = [
     ),
     Recorded(10, "torch.randn(3)", "-0.1029 1.6810 -0.2708", "pytorch/pytorch: issue 79496"),
     Recorded(
+        0,
+        "torch.rand(9, 4)",
+        "0.3990 0.5167 0.0249 0.9401 0.9459 0.7967 0.4150 0.8203 0.2290 0.9096 0.1183 0.0752 0.4092 0.9601 "
+        "0.2093 0.1940 0.8909 0.4387 0.3570 0.5454 0.8299 0.2099 0.7684 0.4290 0.2117 0.6606 0.1654 0.4250 "
+        "0.9927 0.6964 0.2472 0.7028 0.7494 0.9303 0.0494 0.0750",
+        "NVIDIA/TensorRT-LLM: the tests of ReDrafter's functions, test_unpack_gen_data",
+    ),
+    Recorded(
+        42,
+        "torch.randn(2, 5)",
+        "0.1940 2.1614 -0.1721 0.8491 -1.9244 0.6530 -0.6494 -0.8175 0.5280 -1.2753",
+        "flashinfer-ai/flashinfer: the docstring of logits_processor's Sample",
+    ),
+    Recorded(
+        42,
+        "torch.cat([torch.randn(4) for _ in range(6)])",
+        "0.1940 2.1614 -0.1721 0.8491 0.1391 -0.1082 -0.7174 0.7566 -0.5187 1.2268 0.6255 -0.9117 "
+        "-0.6974 -1.8688 -0.8832 -1.6627 -1.2682 -0.0383 -0.1029 1.4400 1.4640 -0.3238 0.7740 1.5892",
+        "arguments in a test case of torch._foreach_sub, found by a fuzzer, in a repository not named",
+    ),
+    Recorded(
+        42,
+        "torch.randn(1, 19)",
+        "0.1940 2.1614 -0.1721 0.8491 -1.9244 0.6530 -0.6494 -0.8175 0.5280 -1.2753 -1.6621 -0.3033 "
+        "-0.0926 0.1992 -1.1204 1.8577 -0.7145 0.6881 0.7968",
+        "a comment in a program for robots (marginal flows), in a repository not named",
+    ),
+    Recorded(
+        42,
+        "torch.randn(10, 781)[[0, 1, 2, 7, 8, 9]][:, [0, 1, 2, -3, -2, -1]]",
+        "0.1940 2.1614 -0.1721 -0.8353 -1.6443 0.1315 -0.1797 0.9744 -2.0136 0.0543 0.2508 -0.2370 "
+        "1.1266 1.5895 0.1072 -0.4797 1.4313 1.7260 1.9695 0.5996 0.5583 -0.0692 2.9254 0.9274 "
+        "-1.7301 1.2562 -1.2144 -0.4262 -2.0327 -1.0277 -0.2987 0.1946 1.1640 -0.2081 -1.0439 0.7082",
+        "the output of a lesson on softmax in Triton, in a repository not named",
+    ),
+    Recorded(
+        1,
+        "torch.randn(2, 10)",
+        "-0.2963 2.6764 -0.1408 -0.8441 0.2905 -0.2838 -1.4535 2.3737 -0.0177 -2.7884 "
+        "-0.3788 0.7046 -1.3956 -0.1248 -0.9259 -1.5463 -0.4902 0.0244 -1.5992 -0.8469",
+        "the true parameters in an experiment with Hamiltonian Monte Carlo, in a repository not named",
+    ),
+    Recorded(
+        1,
+        "torch.nn.functional.dropout(torch.ones(1000), 0.1), torch.randn(3)",
+        "-0.6340 -0.6431 -0.6420",
+        "notes on ProteinMPNN: what a dropout changes in the numbers after it, in a repository not named",
+        "RTX A4500",
+    ),
+    Recorded(
+        1234,
+        "torch.randn(3)",
+        "-1.6165 0.5685 -0.5102",
+        "solutions to a course's exercises, in a repository not named",
+    ),
+    Recorded(
+        42,
+        "torch.cat([x.flatten() for x in torch.nn.Linear(1, 1).parameters()])",
+        "0.2259 0.9754",
+        "mrdbourke/pytorch-deep-learning: issue 759",
+    ),
+    Recorded(
+        0,
+        "torch.randn(3, 3, 5, dtype=torch.half)",
+        "-0.9248 -0.4253 -2.6445 0.1451 -0.1208 -0.5796 -0.6230 -0.3284 -1.0742 -0.3630 -1.6709 2.2656 "
+        "0.3118 -0.1842 1.2871 1.1816 -0.1271 1.2168 1.4355 1.0605 -0.4941 -1.4248 -0.7246 -1.2969 "
+        "0.0697 -0.0074 1.8965 0.6880 -0.0779 -0.8374 1.3506 -0.2878 -0.5967 -0.3284 -0.9087 -0.8062 "
+        "-0.7407 -0.0504 0.5435 1.5146 0.0141 0.4531 1.6348 0.7124 -0.1805",
+        "a script on the attributes of tensors, in a repository not named",
+    ),
+    Recorded(
+        0,
+        "torch.randn(64 * 1024 * 1024, dtype=torch.half).view(64, 1024, 1024)"
+        "[[0, 0, 0, 63, 63, 63], [0, 1, 2, 1005, 1006, 1007]][:, [0, 1, 2, -3, -2, -1]]",
+        "-0.9248 -0.4253 -2.6445 -1.2363 -1.1992 -0.1084 -1.0322 -0.8892 -0.1914 1.4658 -0.0562 0.0457 "
+        "1.4951 -1.5723 0.3313 -0.6592 2.3184 0.4822 -0.7598 -0.2815 -1.7314 -0.5435 -0.4978 -1.1318 "
+        "-0.4604 0.5435 0.4023 -0.1267 -0.4702 0.3462 0.5518 0.2021 -0.4985 -0.2632 1.6035 0.0717",
+        "a script on flash-attn's padding, in a repository not named",
+        "not named; only an RTX 3090's threads give the last three rows",
+        (82, 1536),
+    ),
+    Recorded(
+        0,
+        "torch.cuda.set_rng_state(torch.tensor([0] * 8 + [568 % 256, 2] + [0] * 6, dtype=torch.uint8, device='cpu')), "
+        "torch.randint(1004, 1024, (64, 1)).cumsum(0)[:, 0]",
+        "1014 2030 3050 4073 5085 6094 7102 8109 9114 10129 11140 12159 13168 14188 15206 16211 17219 18224 "
+        "19240 20249 21255 22274 23296 24301 25307 26317 27330 28340 29362 30366 31379 32399 33419 34432 35450 "
+        "36456 37467 38480 39484 40505 41517 42540 43555 44569 45579 46598 47610 48618 49623 50629 51650 52663 "
+        "53673 54695 55717 56732 57746 58761 59766 60774 61792 62815 63830 64838",
+        "the same script; the offset at which it drew is not recorded, and no other multiple of 4 below 2000 fits",
+    ),
+    Recorded(
+        0,
+        "torch.randn(8, 8, dtype=torch.double)",
+        "-0.3104 -0.0343 0.1756 -2.2804 0.5039 0.5596 -0.0750 0.9691 -0.2357 -0.4582 0.5661 1.2851 -1.8667 "
+        "-0.0312 1.2433 1.3689 -1.0753 -0.0158 -1.4481 -1.3089 0.6980 -0.3300 -0.7708 -0.4946 3.1702 0.0387 "
+        "-1.5728 1.2985 -0.4419 -0.6965 -1.4002 -0.0884 -0.2369 -0.5956 -0.0263 0.0546 -0.7082 0.0642 1.2830 "
+        "-1.8728 0.7562 -0.6345 1.1176 1.3382 0.1994 0.0671 -0.4159 0.1468 -0.2672 -0.7882 0.5857 -1.0649 "
+        "1.0950 0.2490 -0.3271 -0.8691 0.5576 -0.1883 -0.5894 -1.0192 -1.4553 -0.8599 -1.3645 -0.0069",
+        "a page on the backward pass of max pooling, in a repository not named",
+    ),
+    *(
+        Recorded(  # this version's dropout drew as rand does; later versions draw for neighbours
+            0,
+            "(torch.rand(1000, 1000) < 0.5).sum() * 2",
+            kept,
+            "pytorch/pytorch: issue 25690, a dropout of PyTorch 1.2",
+            gpu,
+            grid,
+        )
+        for gpu, kept, grid in (("P100", "999826", (56, 2048)), ("K80", "999100", (13, 2048)))
+    ),
+    Recorded(
         42,
         "torch.randn(1, 64, 2048)[0][[0, 0, 0, 0, 0, 0, 1, 1, 1, 2, 2, 2], [0, 1, 2, -3, -2, -1] * 2]",
         "0.1940 2.1614 -0.1721 1.4540 -2.7733 -0.8932 -0.4574 0.8063 0.1580 -1.0001 -1.1552 -0.6955",
