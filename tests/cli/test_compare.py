@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xdevice.cli.report import Differ, Same, compare, with_devices_spelled_alike
-from xdevice.launcher.terminal import printable
+from xdevice.cli.comparing import Differ, Same, compare, with_devices_spelled_alike
+from xdevice.launcher.texts import printable
 
 WORDS = st.sampled_from(
     ["a", "b", "loss 0.5", "loss 0.500001", "loss 0.6", "step 3", "", "  x", "nan", "1e400"]

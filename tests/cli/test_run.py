@@ -15,7 +15,7 @@ import pytest
 
 import xdevice
 from xdevice.cli.program import imported_by
-from xdevice.launcher import terminal
+from xdevice.launcher import progress as progress_lines
 from xdevice.launcher.children import Child, run_all
 from xdevice.launcher.output_buffer import FIRST, LAST
 
@@ -570,10 +570,10 @@ def test_progress_on_a_terminal_is_live(script):
 
 
 def test_progress_in_a_file_is_lines(monkeypatch, capfd):
-    monkeypatch.setattr(terminal, "PERIOD", 0.2)
+    monkeypatch.setattr(progress_lines, "PERIOD", 0.2)
     code = "import time; print('\\x1b[31mepoch 1', flush=True); time.sleep(1.5); print('epoch 2')"
     children = [Child(name, [sys.executable, "-c", code]) for name in ("one", "two")]
-    with terminal.Progress("train.py") as progress:
+    with progress_lines.Progress("train.py") as progress:
         assert run_all(children, 2, None, progress) is None
     said = capfd.readouterr().err.splitlines()
     assert [child.output()[0].endswith(b"epoch 2\n") for child in children] == [True, True]

@@ -20,7 +20,8 @@ from xdevice.errors import ArgumentError
 from xdevice.experiments import EXPERIMENTS, find, title
 from xdevice.kit.units import duration
 from xdevice.launcher.children import Child, run_all
-from xdevice.launcher.terminal import Progress, table, write
+from xdevice.launcher.progress import Progress
+from xdevice.launcher.terminal import table, write
 from xdevice.machine import gpus, host
 
 Event = (

@@ -16,7 +16,8 @@ from xdevice.framework.adapters import is_optional
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.hardware.virtual import are_provided, provider
 from xdevice.kit.units import size
-from xdevice.launcher.terminal import printable, write, write_json
+from xdevice.launcher.terminal import write
+from xdevice.launcher.texts import printable, write_json
 from xdevice.machine import gpus, holders
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from xdevice._version import __version__
 from xdevice.cli.probe import Answer, probe_all
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.kit.units import duration, size
-from xdevice.launcher.terminal import counted, printable, table, write, write_json
+from xdevice.launcher.terminal import table, write
+from xdevice.launcher.texts import counted, printable, write_json
 from xdevice.machine import gpus, host, same_gpu
 
 if TYPE_CHECKING:

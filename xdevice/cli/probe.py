@@ -73,7 +73,7 @@ def ask_each(
     The processes have the environment of this one, ``without`` that variable.
     """
     from xdevice.launcher.children import Child, run_all
-    from xdevice.launcher.terminal import Progress
+    from xdevice.launcher.progress import Progress
 
     environment = _environment(without)
     children = [Child(name, _command(question, name), environment) for name in names]
@@ -106,7 +106,7 @@ def _answer(child: Child, timeout: float) -> Answer:
 
 def failure(child: Child, without: str = "") -> str:
     """How the child has ended, and the last line that it has printed on stderr."""
-    from xdevice.launcher.terminal import exit_text, printable
+    from xdevice.launcher.texts import exit_text, printable
 
     text = exit_text(child.exit_status) + without
     lines = printable(child.output()[1].decode(errors="replace")).strip().splitlines()

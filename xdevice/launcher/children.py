@@ -28,7 +28,8 @@ Status = Literal["waiting", "running", "ok", "failed", "timed out", "flooded", "
 KEPT = 2**20
 FLOOD = 256 * 2**20  # bytes of output at which a child is stopped, before it fills the disk
 
-_TICK = 0.02  # seconds between two rounds of watching
+_TICK = 0.02  # seconds between two rounds of watching, at most
+_FIRST_TICK = 0.001  # seconds; a short run does not wait long to be noticed
 _SAMPLING = 0.05  # the fraction of this process's time that measuring memory may take
 
 
@@ -188,6 +189,7 @@ def run_all(children: Sequence[Child], jobs: int, timeout: float | None, show: S
     Returns the signal that has stopped them early, if one has.
     """
     tree = ProcessTree()
+    tick = _FIRST_TICK
     with Signals() as signals, reaped(tree):
         try:
             while not all(child.ended for child in children):
@@ -200,7 +202,8 @@ def run_all(children: Sequence[Child], jobs: int, timeout: float | None, show: S
                         child.start(tree.marks)
                 show(children)
                 if _running(children):
-                    time.sleep(_TICK)
+                    time.sleep(tick)
+                    tick = min(_TICK, 1.2 * tick)
         finally:  # also after an error of this process itself
             for child in children:
                 child.kill()

@@ -13,7 +13,7 @@ from xdevice.kit.deadlines import PEER_FAILED, SETTLING
 from xdevice.kit.units import duration
 from xdevice.launcher.output import Screen
 from xdevice.launcher.process_tree import ProcessTree, Signals
-from xdevice.launcher.terminal import signal_name
+from xdevice.launcher.texts import signal_name
 from xdevice.launcher.worker_group import Plan, WorkerGroup
 
 # Exit statuses of the launcher
