@@ -133,7 +133,7 @@ QUESTIONS = (
         "gpu_scope",
         "with scope(there): pass",
         # the native ones set a field of the thread; ours has an entry that coroutines inherit, too
-        (Budget(2.5, limits={"torch": 4.0, "mxnet": 6.5, "jax": 6.5}),),
+        (Budget(2.6, limits={"mxnet": 4.0, "jax": 4.2}),),
         place=GPU,
     ),
     Question("xp.zeros", "zeros", "xp.zeros((2, 3))", (Budget(1.5, "array-api-compat"),)),

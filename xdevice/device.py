@@ -87,10 +87,11 @@ class Device:
     cpu:0
     """
 
-    __slots__ = ("index", "kind")
+    __slots__ = ("_hash", "index", "kind")
     __match_args__ = ("kind", "index")
     kind: str
     index: int
+    _hash: int
 
     def __new__(cls, kind: str, index: int | None = None) -> Device:
         if not isinstance(kind, str):
@@ -147,7 +148,7 @@ class Device:
         return NotImplemented if device is None else device is self
 
     def __hash__(self) -> int:  # in Python, so that compilers of Python code can trace it
-        return hash((self.kind, self.index))
+        return self._hash
 
     def __lt__(self, other: object) -> bool:
         return self._key() < other._key() if isinstance(other, Device) else NotImplemented
@@ -331,5 +332,6 @@ def _device(kind: str, index: int) -> Device:
         new_device = object.__new__(Device)
         object.__setattr__(new_device, "kind", kind)
         object.__setattr__(new_device, "index", index)
+        object.__setattr__(new_device, "_hash", hash((kind, index)))
         device = _devices.setdefault((kind, index), new_device)
     return device

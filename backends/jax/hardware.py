@@ -71,7 +71,7 @@ def as_device(native: jax.Device | SingleDeviceSharding) -> Device:
 
 
 def scope(device: Device) -> Any:
-    if is_tracing():
+    if not _nothing_traced() and is_tracing():  # the first question alone is the quick one
         hint = "enter it around the call, or give device= to what makes the array"
         raise NotSupportedError(
             f"a scope of {device} would do nothing while jax.jit traces a function; {hint}"

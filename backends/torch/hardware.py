@@ -1,6 +1,6 @@
 """The devices that PyTorch sees."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import ModuleType
 
@@ -76,8 +76,8 @@ def as_device(native: torch.device) -> Device:
     return Device(native.type, index)
 
 
-def scope(device: Device) -> AbstractContextManager[object]:
-    return native(device)  # a context manager since 2.0, which may be entered again
+# a native device is a context manager since 2.0, which may be entered again
+scope: Callable[[Device], AbstractContextManager[object]] = native
 
 
 def synchronize(devices: Sequence[Device]) -> None:

@@ -70,6 +70,7 @@ class Backend(str, contract.Capabilities):
 
     module: str
     native_devices: dict[Device, NativeDevice]  # of devices that are known to exist
+    scope_devices: set[Device]  # those of scopes that were entered
     # by class, device and ``non_blocking``; ``None`` if the adapter has no mover for the class
     movers: dict[tuple[type, Device, bool], Mover | None]
 
@@ -77,6 +78,7 @@ class Backend(str, contract.Capabilities):
         backend = super().__new__(cls, name)
         backend.module = module
         backend.native_devices = {}
+        backend.scope_devices = set()
         backend.movers = {}
         return backend
 
@@ -125,6 +127,7 @@ class Backend(str, contract.Capabilities):
     def forget_devices(self) -> None:
         """Forget the native devices: others stand for the devices from now on."""
         self.native_devices.clear()
+        self.scope_devices.clear()
         self.movers.clear()
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:

@@ -6,20 +6,20 @@ an ``await`` it would leak into other tasks. So a new one is entered each time, 
 ``with`` block is in a coroutine or generator.
 """
 
-import sys
 from _thread import RLock, get_ident  # threading.RLock, without its 1 ms
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import partial
-from types import FrameType
+from sys import _getframe  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
+from types import FrameType, TracebackType
 from typing import Any, TypeAlias
 
 from xdevice.device import Device
 from xdevice.errors import ScopeError
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend
-from xdevice.hardware.devices import as_device, native_of
+from xdevice.hardware.devices import as_device, require
 from xdevice.hooks import hooks
 from xdevice.typing import DeviceLike
 
@@ -28,6 +28,8 @@ __all__ = ["scope"]
 # inspect's CO_GENERATOR and CO_ASYNC_GENERATOR: another thread or task may close it
 _CO_MIGRATING = 0x20 | 0x200
 _CO_SUSPENDABLE = 0x80 | _CO_MIGRATING  # and CO_COROUTINE
+# functions of other context managers that may enter a scope for the block that they serve
+_ENTERS_FOR_OTHERS = frozenset({"__enter__", "enter_context"})
 
 
 class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
@@ -66,39 +68,65 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         enter(self, self.device)
         return self.device
 
-    def __exit__(self, *error: Any) -> None:
-        leave(self, *error)
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        leave(self, error_type, error, traceback)
 
 
 NativeScope: TypeAlias = AbstractContextManager[Any]
 """A framework's own scope."""
 
 
+class _Hidden:
+    """What else there is to know of a scope that its framework does not see."""
+
+    closed = False
+
+    def __init__(self, owners: Sequence[Backend], migrates: bool) -> None:
+        self.owners = owners  # frameworks that compile functions for it apart
+        self.migrates = migrates  # another thread or task may leave it
+
+
 class _OpenScope:
     """A scope that was entered and is not left yet."""
 
-    native: NativeScope | None = None  # the framework's own scope
-    hidden_from: Sequence[Backend] = ()  # frameworks that compile functions for it apart
-    migrates = False  # another thread or task may leave it
-    closed = False
+    __slots__ = ("backend", "device", "hidden", "manager", "native", "outer", "thread")
 
-    def __init__(self, manager: object, device: Device, owner: Backend) -> None:
+    def __init__(
+        self,
+        outer: "_OpenScope | None",
+        manager: object,
+        device: Device,
+        owner: Backend,
+        native: NativeScope | None,
+    ) -> None:
+        self.outer = outer  # the scope around it
         self.manager = manager
         self.device = device
         self.backend = owner
+        self.native = native
         self.thread = get_ident()
+        self.hidden: _Hidden | None = None
 
-    def enter_native(self) -> None:
-        """Enter a new native scope: some frameworks cannot leave one that is entered twice."""
-        self.native = self.backend.hardware.scope(self.device)
-        self.native.__enter__()
+    def within(self, outer: "_OpenScope | None") -> "_OpenScope":
+        """The same scope within another one."""
+        copy = _OpenScope(outer, self.manager, self.device, self.backend, self.native)
+        copy.thread = self.thread
+        copy.hidden = self.hidden
+        return copy
 
     def is_seen_by(self, owner: Backend) -> bool:
         """Whether the framework's native scope is open, too, in this thread."""
         return self.native is not None and self.backend == owner and self.thread == get_ident()
 
 
-_stack: ContextVar[tuple[_OpenScope, ...]] = ContextVar("xdevice.scope", default=())
+_top: ContextVar[_OpenScope | None] = ContextVar("xdevice.scope", default=None)
+"""The scope that was entered last, in this thread or task."""
+
 # whether a scope was ever entered: compilers that trace functions cannot read a ContextVar
 _in_use = False
 
@@ -108,7 +136,9 @@ def innermost() -> Device | None:
     if not _in_use:
         return None
     open_scope = _innermost()
-    if _traces and (open_scope is None or not open_scope.hidden_from):
+    if _traces and (
+        open_scope is None or open_scope.hidden is None or not open_scope.hidden.owners
+    ):
         _note_trace()
     return None if open_scope is None else open_scope.device
 
@@ -130,9 +160,9 @@ class _NativeScope:
         self._device = device
 
     def __enter__(self) -> None:
-        open_scope = _OpenScope(self, self._device, self._owner)
-        open_scope.enter_native()
-        _stack.set((*_stack.get(), open_scope))
+        native = self._owner.hardware.scope(self._device)
+        native.__enter__()
+        _top.set(_OpenScope(_top.get(), self, self._device, self._owner, native))
 
     def __exit__(self, *error: Any) -> None:
         leave(self, *error)
@@ -147,75 +177,98 @@ def _native_scope_for(owner: Backend) -> AbstractContextManager[None] | None:
 
 
 def _innermost() -> _OpenScope | None:
-    for open_scope in reversed(_stack.get()):
-        if not open_scope.closed:
-            return open_scope
-    return None
+    open_scope = _top.get()
+    while open_scope is not None and open_scope.hidden is not None and open_scope.hidden.closed:
+        open_scope = open_scope.outer
+    return open_scope
 
 
 def enter(manager: object, device: Device) -> None:
     """Open a scope for a context manager, which calls this function from its ``__enter__``."""
-    global _in_use
     chosen = backend()
-    native_of(chosen, device)  # raises an error if the device does not exist
-    if chosen not in _prepared or "compiling" not in vars(chosen):
-        _prepare(chosen)
+    if device not in chosen.scope_devices:
+        _prepare(chosen, device)
+    frame = _getframe(2)
+    code = frame.f_code
+    if code.co_flags & _CO_SUSPENDABLE or code.co_name in _ENTERS_FOR_OTHERS:
+        flags = _suspendable(frame)
+        if flags:
+            _enter_hidden(manager, device, chosen, flags)
+            return
+    # a new one: some frameworks cannot leave a scope that is entered twice
+    native = chosen.hardware.scope(device)
+    native.__enter__()
+    _top.set(_OpenScope(_top.get(), manager, device, chosen, native))
+
+
+def _enter_hidden(manager: object, device: Device, chosen: Backend, flags: int) -> None:
+    """Open a scope that the framework does not see: the ``with`` block can be suspended."""
+    hidden = _Hidden(_compiling_apart(chosen), bool(flags & _CO_MIGRATING))
+    open_scope = _OpenScope(_top.get(), manager, device, chosen, None)
+    open_scope.hidden = hidden
+    _top.set(open_scope)
+    _count_hidden(hidden.owners, 1)
+
+
+def _prepare(chosen: Backend, device: Device) -> None:
+    """Look for the device, and load what compiled functions need, before a compiler could trace it."""
+    global _in_use
+    require(chosen, device)
     _in_use = True
-    frame = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
-    open_scope = _OpenScope(manager, device, chosen)
-    flags = _suspendable(frame)
-    if not flags:
-        open_scope.enter_native()
-    _stack.set((*_stack.get(), open_scope))
-    if flags:
-        open_scope.migrates = bool(flags & _CO_MIGRATING)
-        open_scope.hidden_from = _hide(chosen)
-
-
-def _prepare(chosen: Backend) -> None:
-    """Load what compiled functions need, before a compiler could trace the import."""
     chosen.load("compiling")
     if chosen not in _prepared and chosen.load("following").has("follow"):
         chosen.following.follow(partial(_native_scope_for, chosen))
     _prepared.add(chosen)
+    chosen.scope_devices.add(device)
 
 
-def leave(manager: object, *error: Any) -> None:
+def leave(
+    manager: object,
+    error_type: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
     """Close the last scope that this context manager has opened in this thread or task."""
-    stack = _stack.get()
-    above: tuple[_OpenScope, ...] = ()
-    if stack and stack[-1].manager is manager:  # nearly always
-        open_scope = stack[-1]
-        _stack.set(stack[:-1])
-    else:
-        index = _index_of(manager, stack)
-        open_scope = stack[index]
-        above = stack[index + 1 :]
-        _stack.set(stack[:index] + above)
-    if open_scope.migrates:
-        open_scope.closed = True  # it may still be on the stack of another thread or task
-    if open_scope.hidden_from:
-        _count_hidden(open_scope.hidden_from, -1)
+    open_scope = _top.get()
+    if open_scope is None or open_scope.manager is not manager or open_scope.native is None:
+        _leave_any(manager, error_type, error, traceback)
+        return
+    _top.set(open_scope.outer)
+    open_scope.native.__exit__(error_type, error, traceback)
+
+
+def _leave_any(manager: object, *error: Any) -> None:
+    """Close a scope that may be hidden, and need not be the innermost one."""
+    above: list[_OpenScope] = []  # inner ones first
+    open_scope = _top.get()
+    while open_scope is not None and open_scope.manager is not manager:
+        above.append(open_scope)
+        open_scope = open_scope.outer
+    if open_scope is None:
+        raise ScopeError(
+            f"{manager!r} was not entered in this thread or task; leave it where it was entered"
+        )
+    top = open_scope.outer
+    again = []  # those above, without the closed one; outer ones first
+    for scope_above in reversed(above):
+        top = scope_above.within(top)
+        again.append(top)
+    _top.set(top)
+    hidden = open_scope.hidden
+    if hidden is not None:
+        hidden.closed = hidden.migrates  # it may still be open in another thread or task
+        _count_hidden(hidden.owners, -1)
     if open_scope.native is None:
         return
     # Native scopes are left in the order of a stack: those above are left, and entered again.
-    for scope_above in reversed(above):
+    for scope_above in above:
         if scope_above.native is not None:
             scope_above.native.__exit__(None, None, None)
     open_scope.native.__exit__(*error)
-    for scope_above in above:
+    for scope_above in again:
         if scope_above.native is not None:
-            scope_above.enter_native()
-
-
-def _index_of(manager: object, stack: Sequence[_OpenScope]) -> int:
-    """The position of the manager's last scope in the stack."""
-    for index in reversed(range(len(stack))):
-        if stack[index].manager is manager:
-            return index
-    raise ScopeError(
-        f"{manager!r} was not entered in this thread or task; leave it where it was entered"
-    )
+            scope_above.native = scope_above.backend.hardware.scope(scope_above.device)
+            scope_above.native.__enter__()
 
 
 def _suspendable(frame: FrameType | None) -> int:
@@ -259,12 +312,10 @@ _hidden: dict[Backend, int] = {}  # how many scopes are hidden from the framewor
 _lock = RLock()
 
 
-def _hide(chosen: Backend) -> list[Backend]:
-    """Let the frameworks in use take another cache of traces, since a scope is hidden from them; they are returned."""
+def _compiling_apart(chosen: Backend) -> list[Backend]:
+    """The frameworks in use that have several caches of traces, the chosen one among them."""
     in_use = [owner for owner in imported() if owner == chosen or "creation" in vars(owner)]
-    owners = [owner for owner in in_use if owner.load("tracing").has("trace_apart")]
-    _count_hidden(owners, 1)
-    return owners
+    return [owner for owner in in_use if owner.load("tracing").has("trace_apart")]
 
 
 def _count_hidden(owners: Iterable[Backend], scopes: int) -> None:

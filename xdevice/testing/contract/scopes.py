@@ -23,7 +23,7 @@ from xdevice import (
     zeros,
 )
 from xdevice.hardware.scopes import (
-    _stack,  # pyright: ignore[reportPrivateUsage]  # the only place that shows native scopes
+    _top,  # pyright: ignore[reportPrivateUsage]  # the only place that shows native scopes
     innermost,
     scope,
 )
@@ -35,8 +35,13 @@ NativeScope: TypeAlias = Any
 
 
 def native_scopes() -> list[NativeScope | None]:
-    """The native scope of each open scope; `None` if a scope has none."""
-    return [entry.native for entry in _stack.get()]
+    """The native scope of each open scope, outer ones first; `None` if a scope has none."""
+    native: list[NativeScope | None] = []
+    open_scope = _top.get()
+    while open_scope is not None:
+        native.append(open_scope.native)
+        open_scope = open_scope.outer
+    return native[::-1]
 
 
 class OnHome:
