@@ -12,8 +12,9 @@ from types import ModuleType
 from typing import Any, Protocol, TypeAlias
 
 from xdevice.framework import choosing
+from xdevice.testing.closeness import assert_close
 
-__all__ = ["Native"]
+__all__ = ["Native", "assert_close"]
 
 # Objects of the framework that is tested. It is chosen at run time, so no type
 # checker knows them.

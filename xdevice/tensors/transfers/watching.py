@@ -3,9 +3,9 @@
 import atexit
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from contextvars import Context, copy_context
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import Context, ContextVar, copy_context
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -127,6 +127,19 @@ _SHOWING_CALLS = {"print", "str", "repr", "format"}
 _READING_CALLS = {"item", "tolist", "float", "int", "bool", "complex", "asarray", "array"}
 
 
+_is_unseen = ContextVar("xdevice.unseen_copies", default=False)
+
+
+@contextmanager
+def unseen() -> Iterator[None]:
+    """A block whose copies no guard and no recorder sees: those of a comparison in a test."""
+    token = _is_unseen.set(True)
+    try:
+        yield
+    finally:
+        _is_unseen.reset(token)
+
+
 def accept(baseline: Baseline | None) -> None:
     """From now on, copies of the baseline's lines are allowed; of none, with ``None``."""
     global _baseline
@@ -157,7 +170,7 @@ class CopyNotifier:
         self._owner = owner
 
     def see(self, copy: Copy, of: Any = None) -> None:
-        if _guards or _recorders:
+        if (_guards or _recorders) and not _is_unseen.get():
             caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
             self._notify(copy, of, caller)
         if self._owner in _followers:

@@ -1,0 +1,165 @@
+"""The fixtures of the plugin, and the parameters of the tests that take them.
+
+A project may define its own fixtures of these names: those here only return
+``xdevice_backend``, ``xdevice_device`` and so on, which have the parameters.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from xdevice import Device, devices, gpu, namespace, using
+from xdevice.framework import choosing
+from xdevice.framework.adapters import Backend
+from xdevice.testing.closeness import Expectation, expecting
+from xdevice.testing.frameworks import backends_of
+from xdevice.testing.gpus import check_gpus
+from xdevice.testing.items import skip_or_fail
+from xdevice.testing.parameters import (
+    combinations,
+    missing_device,
+    missing_dtype,
+    tested_backends,
+)
+from xdevice.typing import Namespace
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run a test for each selected framework, or for each of its devices and dtypes.
+
+    A class that sets ``backend`` has its tests run for that framework alone.
+    """
+    if "xdevice_backend" not in metafunc.fixturenames:
+        return
+    class_backend = getattr(metafunc.cls, "backend", None)
+    if isinstance(class_backend, str):
+        names = [class_backend]
+    else:
+        names = tested_backends(metafunc.config) or [""]  # the fixture raises the error
+    taken = [
+        name
+        for name in ("xdevice_backend", "xdevice_device", "xdevice_dtype")
+        if name in metafunc.fixturenames
+    ]
+    found = combinations(
+        metafunc.config,
+        names,
+        with_device="xdevice_device" in taken,
+        with_dtype="xdevice_dtype" in taken,
+    )
+    values = [[getattr(each, name.removeprefix("xdevice_")) for name in taken] for each in found]
+    metafunc.parametrize(taken, values, indirect=True, ids=[each.test_id for each in found])
+
+
+@pytest.fixture
+def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    """Each selected framework, chosen while the test runs."""
+    name = getattr(request, "param", None) or _only_backend(request) or choosing.backend()
+    with using(name) as chosen:
+        yield chosen
+
+
+@pytest.fixture
+def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Device:
+    """Two devices of each kind, of each selected framework; see --xdevice-devices."""
+    if not getattr(request, "param", None):
+        # A unittest class has no parameters, or the framework could not list its
+        # devices at collection: then the error is raised here.
+        return devices()[0]
+    device = Device(request.param)
+    problem = missing_device(device)
+    if problem:
+        skip_or_fail(request.config, problem)
+    return device
+
+
+@pytest.fixture
+def xdevice_dtype(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Any:
+    """Each dtype that --xdevice-dtypes selects, as the framework's own object."""
+    name: str = getattr(request, "param", None) or "float32"
+    device = None
+    if "xdevice_device" in request.fixturenames:
+        device = request.getfixturevalue("xdevice_device")
+    problem = missing_dtype(name, device)
+    if problem:
+        skip_or_fail(request.config, problem)
+    return xdevice_backend.creation.dtype(name)
+
+
+@pytest.fixture
+def backend(xdevice_backend: Backend) -> Backend:
+    """Each framework that --xdevice-backend selects, by name.
+
+    It is chosen while the test runs.
+    """
+    return xdevice_backend
+
+
+@pytest.fixture
+def xp(xdevice_backend: Backend) -> Namespace:
+    """The namespace of each framework that --xdevice-backend selects, as `xdevice.namespace`.
+
+    The framework is chosen while the test runs.
+    """
+    return namespace()
+
+
+@pytest.fixture
+def device(xdevice_device: Device) -> Device:
+    """Two devices of each kind, of each framework that --xdevice-backend selects.
+
+    One of two is not the framework's default. The framework is chosen while
+    the test runs. --xdevice-devices selects others.
+    """
+    return xdevice_device
+
+
+@pytest.fixture
+def dtype(xdevice_dtype: Any) -> Any:
+    """Each floating dtype that the device has, as the framework's own object.
+
+    The device is that of the fixture `device`, or else the default one.
+    --xdevice-dtypes selects other dtypes.
+    """
+    return xdevice_dtype
+
+
+@pytest.fixture
+def two_gpus(xdevice_backend: Backend, request: pytest.FixtureRequest) -> tuple[Device, Device]:
+    """Two GPUs, real or virtual, of each selected framework.
+
+    Without them the test is skipped, or fails with --xdevice-require.
+    """
+    check_gpus(request.config, 2, real=False)
+    return gpu(0), gpu(1)
+
+
+@pytest.fixture
+def assert_close(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Callable[..., None]:
+    """`xdevice.testing.assert_close`, which knows the framework and the device of the test.
+
+    If the expected values are plain numbers, the tensor must belong to that
+    framework, and be on the device of the fixture `device` if the test takes it.
+    """
+    device = None
+    if "xdevice_device" in request.fixturenames:
+        device = request.getfixturevalue("xdevice_device")
+    return expecting(Expectation(xdevice_backend, device))
+
+
+def _only_backend(request: pytest.FixtureRequest) -> str | None:
+    """The framework of a test of a unittest class, which has no parameters."""
+    name = getattr(request.cls, "backend", None)
+    if isinstance(name, str):
+        return name
+    if request.config.getoption("--xdevice-backend") is None:
+        return None
+    names = backends_of(request.config)
+    if len(names) > 1:
+        pytest.fail(
+            f"a unittest class runs under one framework, and {', '.join(names)} are asked for; "
+            f"run pytest for each of them, or set backend = {names[0]!r} in the class",
+            pytrace=False,
+        )
+    return next(iter(names), None)

@@ -1,0 +1,42 @@
+"""The project's own fixtures, which replace those of the plugin; they are named once."""
+
+from collections.abc import Iterator
+from types import FunctionType, ModuleType
+
+import pytest
+
+FIXTURES = ("backend", "xp", "device", "dtype", "two_gpus", "assert_close", "transfers")
+"""The plugin's fixtures that a project may have itself."""
+
+_named = pytest.StashKey[set[str]]()  # the conftest files whose fixtures are named already
+
+
+def lines(config: pytest.Config) -> list[str]:
+    """A line with the project's own fixtures, of conftest files that were read since the last.
+
+    pytest reads the conftest files of folders within the tested ones later, as
+    it collects their tests.
+    """
+    named = config.stash.setdefault(_named, set())
+    places: list[str] = []
+    for file, conftest in config.pluginmanager.list_name_plugin():
+        if isinstance(conftest, ModuleType) and file.endswith("conftest.py") and file not in named:
+            own = [name for name in FIXTURES if name in set(_fixtures_in(conftest))]
+            named.add(file)
+            if own:
+                shown = file.removeprefix(f"{config.rootpath}/")
+                places.append(f"{', '.join(own)} ({shown})")
+    if not places:
+        return []
+    return [f"xdevice: the project's own fixtures replace xdevice's: {'; '.join(places)}"]
+
+
+def _fixtures_in(module: ModuleType) -> Iterator[str]:
+    """The names of a module's fixtures."""
+    for name, obj in list(vars(module).items()):
+        is_definition = type(obj).__name__ == "FixtureFunctionDefinition"  # since pytest 8.4
+        if is_definition or isinstance(obj, FunctionType):
+            attribute = "_fixture_function_marker" if is_definition else "_pytestfixturefunction"
+            marker = getattr(obj, attribute, None)
+            if marker is not None:
+                yield str(marker.name or name)
