@@ -134,7 +134,7 @@ def test_programs_are_launched(run, program):
     ("lessons", "'lessons' is a folder, not a script, without a __main__.py; first.py in it can be run"),
     ("plain.sh", "'plain.sh' is not executable; type xdevice run bash plain.sh, or chmod +x plain.sh"),
     ("bare.sh", "type xdevice run bash bare.sh"),
-    ("chapter.ipynb", "'chapter.ipynb' is a notebook; type jupyter nbconvert --to script chapter.ipynb"),
+    ("chapter.ipynb", "'chapter.ipynb' is not a Jupyter notebook"),
 ])  # fmt: skip
 def test_what_cannot_run_says_what_to_type(run, program, says):
     done = run("run", program)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 import tomllib
 from chapters import Cell, reaches
-from compare import difference, plain
+
+from xdevice.course.compare import difference, plain
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 CAUSES = {

@@ -81,7 +81,7 @@ def run(chapter: Path, tab: str, outcomes: Path, seconds: float, last: str) -> N
                 "seconds": round(time.monotonic() - since, 1),
             }
             print(json.dumps(outcome), file=file, flush=True)
-            if cell.name == last:
+            if last and cell.name == last:
                 break
         print(json.dumps({"over": True}), file=file)
 

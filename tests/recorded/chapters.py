@@ -5,31 +5,18 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import NamedTuple
 
-CELL = re.compile(r"^```\{\.python \.input([^}]*)\}\n(.*?)^```", re.MULTILINE | re.DOTALL)
-NAME = re.compile(r"#([\w-]+)")
-TAB = re.compile(r"\A(?:%%|#@)tab[ \t]+([^\n]*)\n")
+from xdevice.course.chapters import Cell, chapter_of
+from xdevice.course.markdown import cells_in_markdown
+
 DEFINES = re.compile(r"^(?:def|class) (\w+)|^@d2l\.add_to_class\((?:d2l\.)?(\w+)\)", re.MULTILINE)
-
-
-class Cell(NamedTuple):
-    name: str
-    code: str
+FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "jax": "jax", "mxnet": "mxnet"}
 
 
 def cells(text: str, tab: str) -> list[Cell]:
     """The cells of one tab, without those that only choose the tabs."""
-    found = []
-    for attributes, body in CELL.findall(text):
-        if body.startswith("%load_ext"):
-            continue
-        named = TAB.match(body)
-        tabs = [word.strip() for word in named[1].split(",")] if named else ["all"]
-        if tab in tabs or "all" in tabs:
-            name = NAME.search(attributes)
-            found.append(Cell(name[1] if name else "", TAB.sub("", body)))
-    return found
+    chapter = chapter_of(Path("chapter.md"), cells_in_markdown(text))
+    return chapter.cells_of(FRAMEWORKS[tab])
 
 
 def recorded(course: Path, chapter: str, tab: str) -> dict[str, str] | None:

@@ -14,7 +14,8 @@ import page
 import pytest
 import tomllib
 from causes import CAUSES, explained
-from compare import difference
+
+from xdevice.course.compare import difference
 
 HERE = Path(__file__).parent
 COURSES = tomllib.loads((HERE / "courses.toml").read_text(encoding="utf-8"))
@@ -50,7 +51,7 @@ def course(tmp_path_factory):
     course = tmp_path_factory.mktemp("course")
     (course / "d2l").mkdir()
     name = next(iter(COURSES["d2l-neu"]["chapters"]))
-    text = ["```{.python .input}\n%load_ext nothing\n```"]
+    text = ["```{.python .input}\n%load_ext d2lbook.tab\n```"]
     recorded = {}
     for cell, (code, output, _) in CELLS.items():
         text.append(f"```{{.python .input #{cell}}}\n%%tab pytorch, jax\n{code}\n```")
@@ -147,10 +148,10 @@ def test_a_row_is_read_from_the_page_as_it_was_written(tmp_path):
 
 def test_code_that_a_cell_reaches_is_that_of_the_functions_it_names():
     cells = [
-        chapters.Cell("a", "def bench(f):\n    return time.time()"),
-        chapters.Cell("b", "def twice(f):\n    return bench(f), bench(f)"),
-        chapters.Cell("c", "twice(print)"),
-        chapters.Cell("d", "print(2)"),
+        chapters.Cell("def bench(f):\n    return time.time()", name="a"),
+        chapters.Cell("def twice(f):\n    return bench(f), bench(f)", name="b"),
+        chapters.Cell("twice(print)", name="c"),
+        chapters.Cell("print(2)", name="d"),
     ]
     code = chapters.reaches(cells)
     assert "time.time" in code["c"]

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from xdevice.cli.chapter_options import parse_chapter
 from xdevice.cli.near_misses import near_miss
 from xdevice.cli.options import commands
-from xdevice.cli.parser import DASHES, Parser, fail
+from xdevice.cli.parser import DASHES, HOW, Parser, fail
 from xdevice.errors import ArgumentError, UnknownBackendError, did_you_mean
 
 _RUN_ONCE = ("--stand-in", "--watch-transfers")  # options with which a script runs once
@@ -32,7 +33,6 @@ _WITH_WATCH_TRANSFERS = (
     "--baseline",
     "--update-baseline",
 )
-_HOW = ("-m", "-c")
 _PYTHON_FLAG = r"-(?P<letters>[bBdEIiOPqRsSuv]*)(?P<valued>[WX]?)(?P<value>.*)"
 
 
@@ -83,8 +83,11 @@ def _parse_run(parser: Parser, arguments: list[str]) -> argparse.Namespace:
 
     If the script runs once, everything after SCRIPT is an argument of the script.
     """
+    chapter = parse_chapter(arguments)
+    if chapter is not None:
+        return chapter
     words, start = _without_python(parser, arguments)
-    script = _script_position(parser, words)
+    script = parser.script_position(words)
     options_before = _check_before_script(parser, words)
     run_once = next((option for option in _RUN_ONCE if option in options_before), None)
     if run_once:
@@ -166,15 +169,15 @@ def _parse_around_script(parser: Parser, words: list[str], script: int) -> argpa
 
 def _check_before_script(parser: Parser, words: list[str]) -> list[str]:
     """The names of the options before SCRIPT; an unknown one is an error."""
-    script = _script_position(parser, words)
+    script = parser.script_position(words)
     names: list[str] = []
     position = 0
     while position < script:
         name = words[position].partition("=")[0]
-        if name not in parser.options and name != "--" and not _has_joined_value(parser, name):
+        if name not in parser.options and name != "--" and not parser.has_joined_value(name):
             parser.unknown(name)
         names.append(name)
-        position += _number_of_words(parser, words[position])
+        position += parser.number_of_words(words[position])
     word = words[script] if script < len(words) else ""
     if word and word[0] in DASHES[1:] and not Path(word).exists():
         parser.unknown(word)
@@ -217,12 +220,12 @@ class _Start(NamedTuple):
 
 def _without_python(parser: Parser, arguments: list[str]) -> tuple[list[str], _Start]:
     """The arguments with SCRIPT in place of ``python -u SCRIPT``, and how Python starts it."""
-    script = _script_position(parser, arguments)
+    script = parser.script_position(arguments)
     options, words = arguments[:script], arguments[script:]
     flags: list[str] = []
     if words and re.fullmatch(r"python[\d.]*(\.exe)?", os.path.basename(words[0]), re.IGNORECASE):
         flags, words = _split_python_command(words)
-    if words and words[0] in _HOW:
+    if words and words[0] in HOW:
         how, *words = words
     else:
         how = ""
@@ -238,7 +241,7 @@ def _split_python_command(words: Sequence[str]) -> tuple[list[str], list[str]]:
         raise ArgumentError(f"{reason}; leave it out, or type {python} -m xdevice run SCRIPT")
     number = _python_flags(words)
     flags, words = words[:number], words[number:]
-    if not words or (words[0].startswith("-") and words[0] not in _HOW):
+    if not words or (words[0].startswith("-") and words[0] not in HOW):
         typed = " ".join([python, *flags, *words[:1]])
         raise ArgumentError(
             f"{typed!r} names no script; type xdevice run SCRIPT or xdevice run -m MODULE"
@@ -263,29 +266,3 @@ def _python_flags(words: Sequence[str]) -> int:
         if flag["valued"] and not flag["value"]:  # the value is the next word
             number += 1
     return number
-
-
-def _script_position(parser: Parser, words: Sequence[str]) -> int:
-    """The index of SCRIPT, or of the -m or -c before it; the number of words if there is none."""
-    position = 0
-    while position < len(words) and words[position].startswith("-"):
-        if words[position] == "--":
-            return position + 1
-        if words[position] in _HOW:
-            return position
-        position += _number_of_words(parser, words[position])
-    return min(position, len(words))
-
-
-def _number_of_words(parser: Parser, option: str) -> int:
-    """The number of words of the option with its value: 1 or 2."""
-    if option == "--" or "=" in option or _has_joined_value(parser, option):
-        return 1
-    if parser.takes_value(option):
-        return 2
-    return 1
-
-
-def _has_joined_value(parser: Parser, option: str) -> bool:
-    """Whether it is a short option with its value: ``-n2``."""
-    return len(option) > 2 and option[1] != "-" and option[:2] in parser.options

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
@@ -10,6 +10,7 @@ from xdevice.errors import did_you_mean
 
 N = TypeVar("N", int, float)
 
+HOW = ("-m", "-c")  # before SCRIPT, with which it is a module's name, or code
 DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2212"  # what word processors make of a hyphen
 
 
@@ -32,6 +33,29 @@ class Parser(argparse.ArgumentParser):
     def takes_value(self, option: str) -> bool:
         """Whether the next word is the option's value; an unknown option is taken to have one."""
         return option not in self.options or self.options[option].nargs != 0
+
+    def script_position(self, words: Sequence[str]) -> int:
+        """The index of SCRIPT, or of the -m or -c before it; the number of words without one."""
+        position = 0
+        while position < len(words) and words[position].startswith("-"):
+            if words[position] == "--":
+                return position + 1
+            if words[position] in HOW:
+                return position
+            position += self.number_of_words(words[position])
+        return min(position, len(words))
+
+    def number_of_words(self, option: str) -> int:
+        """The number of words of the option with its value: 1 or 2."""
+        if option == "--" or "=" in option or self.has_joined_value(option):
+            return 1
+        if self.takes_value(option):
+            return 2
+        return 1
+
+    def has_joined_value(self, option: str) -> bool:
+        """Whether it is a short option with its value: ``-n2``."""
+        return len(option) > 2 and option[1] != "-" and option[:2] in self.options
 
     def error(self, message: str) -> NoReturn:
         if message.endswith("?"):  # it suggests a word

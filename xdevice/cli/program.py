@@ -103,8 +103,7 @@ def _of_file(name: str) -> Program:
     path = Path(name)
     if path.suffix == ".ipynb":
         raise ArgumentError(
-            f"{name!r} is a notebook; type jupyter nbconvert --to script {name}, "
-            "and run its .py file"
+            f"{name!r} is a notebook, whose cells one process runs; type xdevice run {name}"
         )
     with path.open("rb") as file:
         first_bytes = file.read(512)

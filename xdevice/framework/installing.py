@@ -1,6 +1,6 @@
 """Which frameworks are installed, and what to type to install one.
 
-The names of frameworks are here for hints in errors only.
+The names of frameworks are here for hints in errors, and for the tabs of courses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from xdevice.errors import did_you_mean
 from xdevice.framework import packed
 
-# Other names of a framework, for the hint of an error.
+# Other names of a framework, for the hint of an error and for tabs.
 _ALIASES = {
     **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate", "transformers"), "torch"),
     **dict.fromkeys(("tf", "keras", "keras-core"), "tensorflow"),
@@ -55,6 +55,15 @@ def package_of(name: str) -> str:
 
 def install_command(name: str) -> str:
     return packed.adding(name) or _COMMANDS.get(name) or f"pip install {package_of(name)}"
+
+
+def framework_named(word: str) -> str:
+    """The framework with this name or other name, in any capitals: ``PyTorch`` is torch.
+
+    Another word is returned in small letters.
+    """
+    name = word.strip().lower().replace("_", "-")
+    return _ALIASES.get(name, name)
 
 
 def hint_for(name: str, registered: Collection[str], group: str) -> str:

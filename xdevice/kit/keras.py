@@ -46,12 +46,18 @@ def choose(framework: str) -> None:
 
     Also in child processes.
     """
+    os.environ.update(environment(framework))
+
+
+def environment(framework: str) -> dict[str, str]:
+    """The variable that lets Keras use the framework; nothing if Keras does not support it."""
     spec = find_spec("keras")  # does not import it
     if spec is None or not spec.origin:
-        return
+        return {}
     backends = Path(spec.origin).with_name("src") / "backend"
-    if (backends / framework).is_dir():
-        os.environ["KERAS_BACKEND"] = framework
+    if not (backends / framework).is_dir():
+        return {}
+    return {"KERAS_BACKEND": framework}
 
 
 def running_on(framework: str) -> Keras | None:

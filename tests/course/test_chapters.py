@@ -1,0 +1,264 @@
+"""The cells, tabs and rows of chapters in each format."""
+
+import json
+import textwrap
+
+import pytest
+
+from xdevice.course.chapters import tabs_to_run
+from xdevice.course.reading import read
+from xdevice.errors import ArgumentError
+
+D2L_CLASSIC = """
+    # GPUs
+
+    ```{.python .input}
+    x = "mxnet's, the first tab of config.ini"
+    ```
+
+    :begin_tab:`pytorch`
+    About PyTorch.
+    :end_tab:
+
+    ```{.python .input}
+    #@tab pytorch
+    x = "torch's"
+    ```
+
+    Text for all.
+
+    ```{.python .input  n=3}
+    #@tab all
+    x
+    ```
+
+    ```python
+    this is not run
+    ```
+
+    ```{.python .input}
+    #@tab mxnet, pytorch
+    y
+    ```
+"""
+D2L_ENGLISH = """
+    ```{.python .input}
+    %load_ext d2lbook.tab
+    tab.interact_select(['mxnet', 'pytorch', 'jax'])
+    ```
+
+    ```{.python .input}
+    %%tab mxnet
+    1
+    ```
+
+    ```{.python .input}
+    %%tab pytorch, jax
+    2
+    ```
+
+    ```{.python .input}
+    3
+    ```
+
+    ```{.python .input #named}
+    %%tab pytorch
+    4
+    ```
+
+    Text.
+
+    ```{.python .input #named}
+    %%tab jax
+    5
+    ```
+
+    ```{.python .input}
+    %%tab tensorflow
+    6
+    ```
+"""
+MYST = """
+    ---
+    kernelspec:
+      name: python3
+    ---
+    # Devices
+
+    ```{code-cell} ipython3
+    :tags: [hide-input, raises-exception]
+    common
+    ```
+
+    ::::{tab-set}
+    :::{tab-item} PyTorch
+    ```{code-cell}
+    torch's
+    ```
+    :::
+    :::{tab-item} JAX
+    ```{code-cell}
+    jax's
+    ```
+    :::
+    ::::
+
+    `````{tab-set}
+    ````{tab-item} PyTorch
+    ```{code-cell} python
+    ---
+    tags: [skip-execution]
+    ---
+    torch's second
+    ```
+    ````
+    `````
+
+    ```{code-cell} bash
+    not run
+    ```
+
+    ```python
+    not run
+    ```
+"""
+PLAIN = """
+    # Install
+
+    === "pip"
+
+        ```python
+        every
+        ```
+
+    === "PyTorch"
+
+        ```python
+        torch's
+        ```
+
+    === "TensorFlow"
+
+        ```py
+        tensorflow's
+        ```
+
+    ```bash
+    not run
+    ```
+
+    1. A list:
+
+       ```python
+       every, too
+       ```
+"""
+
+
+@pytest.fixture
+def chapter(tmp_path):
+    def write(text, name="chapter.md"):
+        path = tmp_path / name
+        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        return read(path)
+
+    return write
+
+
+def in_short(chapter):
+    """The first line of each cell with its tabs and its row."""
+    return [
+        (cell.code.splitlines()[0], " ".join(sorted(cell.tabs)), cell.row) for cell in chapter.cells
+    ]
+
+
+def test_an_unmarked_cell_of_d2l_is_for_the_first_tab_of_the_course(chapter, tmp_path):
+    (tmp_path / "config.ini").write_text("[build]\ntabs = mxnet, pytorch\n", encoding="utf-8")
+    read_chapter = chapter(D2L_CLASSIC)
+    assert read_chapter.tabs == ["torch", "mxnet"]
+    assert in_short(read_chapter) == [
+        ('x = "mxnet\'s, the first tab of config.ini"', "mxnet", 0),
+        ('x = "torch\'s"', "torch", 0),
+        ("x", "", 1),
+        ("y", "mxnet torch", 2),
+    ]
+
+
+def test_an_unmarked_cell_of_d2l_without_config_is_for_the_framework_it_imports(chapter):
+    text = D2L_CLASSIC.replace('x = "mxnet', 'from d2l import mxnet as d2l; x = "mxnet')
+    assert chapter(text).cells[0].tabs == {"mxnet"}
+
+
+def test_the_cell_that_chooses_tabs_is_no_cell_and_unmarked_ones_are_for_all(chapter):
+    read_chapter = chapter(D2L_ENGLISH)
+    assert read_chapter.tabs == ["torch", "mxnet", "jax"]  # without tensorflow's leftover
+    assert in_short(read_chapter) == [
+        ("1", "mxnet", 0),
+        ("2", "jax torch", 0),
+        ("3", "", 1),
+        ("4", "torch", 2),
+        ("5", "jax", 2),
+        ("6", "tensorflow", 2),
+    ]
+    assert [cell.code.strip() for cell in read_chapter.cells_of("jax")] == ["2", "3", "5"]
+
+
+def test_cells_of_myst_in_tabs_with_colons_and_with_backticks(chapter):
+    read_chapter = chapter(MYST)
+    assert read_chapter.tabs == ["torch", "jax"]
+    assert in_short(read_chapter) == [
+        ("common", "", 0),
+        ("torch's", "torch", 1),
+        ("jax's", "jax", 1),
+        ("torch's second", "torch", 2),
+    ]
+    assert read_chapter.cells[0].tags == ("hide-input", "raises-exception")
+    assert read_chapter.cells[3].tags == ("skip-execution",)
+    assert read_chapter.cells[3].heading == "Devices"
+
+
+def test_fences_of_plain_markdown_in_tabs_of_material_and_in_lists(chapter):
+    read_chapter = chapter(PLAIN)
+    assert read_chapter.tabs == ["torch", "tensorflow"]
+    assert in_short(read_chapter) == [
+        ("every", "", 0),
+        ("torch's", "torch", 1),
+        ("tensorflow's", "tensorflow", 1),
+        ("every, too", "", 2),
+    ]
+
+
+def test_a_notebook_has_tabs_by_its_marks_and_tags(chapter):
+    def code(source, *tags):
+        return {
+            "cell_type": "code",
+            "source": source,
+            "metadata": {"tags": list(tags)},
+            "outputs": [],
+            "execution_count": None,
+        }
+
+    text = {"cell_type": "markdown", "source": "## Moving", "metadata": {}}
+    cells = [code("1"), text, code("%%tab pytorch\n2"), code("3", "jax", "raises-exception")]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    read_chapter = chapter(json.dumps(notebook), "chapter.ipynb")
+    assert in_short(read_chapter) == [("1", "", 0), ("2", "torch", 1), ("3", "jax", 1)]
+    assert read_chapter.cells[1].heading == "Moving"
+
+
+def test_what_is_no_chapter_is_an_error(chapter, tmp_path):
+    with pytest.raises(ArgumentError, match="no cells of Python"):
+        chapter("# Only text\n")
+    with pytest.raises(ArgumentError, match="is not a Jupyter notebook"):
+        chapter("no JSON", "chapter.ipynb")
+    with pytest.raises(ArgumentError, match="does not exist"):
+        read(tmp_path / "missing.md")
+
+
+def test_tabs_have_the_names_of_frameworks_in_any_spelling(chapter):
+    read_chapter = chapter(D2L_ENGLISH)
+    assert tabs_to_run(read_chapter, ["PyTorch", "torch", "jax"]) == ["torch", "jax"]
+    with pytest.raises(ArgumentError, match="has no tab 'tensorflow'; it has torch, mxnet, jax"):
+        tabs_to_run(read_chapter, ["tensorflow"])
+    with pytest.raises(ArgumentError, match="'rust' is not a tab or a framework"):
+        tabs_to_run(read_chapter, ["rust"])

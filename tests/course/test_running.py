@@ -1,0 +1,224 @@
+"""``xdevice run CHAPTER``, the real command, on chapters of each format, under real frameworks."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import xdevice
+
+NAMES = xdevice.available()
+ONE = NAMES[-1] if NAMES else None  # the lightest
+pytestmark = pytest.mark.skipif(not NAMES, reason="no framework is installed here")
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(chapter, *options, name="chapter.md", **env):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(textwrap.dedent(chapter), encoding="utf-8")
+        clean = {
+            name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")
+        }
+        return subprocess.run(
+            [sys.executable, "-m", "xdevice", "run", str(path), *options],
+            capture_output=True,
+            text=True,
+            timeout=500,
+            check=False,
+            cwd=tmp_path,
+            env={**clean, **env},
+        )
+
+    return run
+
+
+@pytest.fixture
+def run_json(run):
+    def run_json(chapter, *options, **others):
+        done = run(chapter, "--json", *options, **others)
+        assert done.stdout, done.stderr
+        return done.returncode, json.loads(done.stdout)
+
+    return run_json
+
+
+def cells(report, tab=None):
+    """The cells of a tab, or of the only one."""
+    if tab is None:
+        (only,) = report["tabs"]
+        return only["cells"]
+    return next(each["cells"] for each in report["tabs"] if each["tab"] == tab)
+
+
+EVERY_KIND = """
+    # Kinds
+
+    ```python
+    print("printed"); 3
+    ```
+
+    ```python
+    %matplotlib inline
+    import matplotlib.pyplot as plt
+    plt.plot([1, 2, 3], [2.5, 1.25, 0.5], label="loss")
+    plt.show()
+    ```
+
+    ```python
+    !echo from the shell
+    import sys; print("warned", file=sys.stderr)
+    ```
+
+    ## Errors
+
+    ```python
+    1 / 0
+    ```
+
+    ```python
+    input("name?")
+    ```
+
+    ```python
+    import os; os._exit(3)
+    ```
+
+    ```python
+    4
+    ```
+"""
+
+
+def test_a_cell_prints_its_value_draws_and_fails_as_in_a_notebook(run_json):
+    status, report = run_json(EVERY_KIND, "--tab", ONE, "--keep-going")
+    assert status == 1
+    found = cells(report)
+    assert [cell["state"] for cell in found] == [
+        *["ok"] * 3, "failed", "failed", "dead", "not run"
+    ]  # fmt: skip
+    assert found[0]["text"] == "printed\n3"
+    assert found[1]["pictures"] == 1
+    assert found[1]["curves"] == [{"label": "loss", "x": [1, 2, 3], "y": [2.5, 1.25, 0.5]}]
+    assert found[2]["text"] == "from the shell"
+    assert found[3]["error"] == "ZeroDivisionError: division by zero"
+    assert found[3]["heading"] == "Errors"
+    assert "StdinNotImplementedError" in found[4]["error"]
+    assert found[5]["error"].startswith("the process ended")
+
+
+def test_a_tab_stops_at_the_cell_that_fails_unless_it_is_to_keep_going(run_json, run):
+    chapter = "```python\n1 / 0\n```\n\n```python\n2\n```\n"
+    status, report = run_json(chapter, "--tab", ONE)
+    assert status == 1
+    assert [cell["state"] for cell in cells(report)] == ["failed", "not run"]
+    done = run(chapter, "--tab", ONE)
+    assert f"{ONE}: cell 1 failed\n  ZeroDivisionError: division by zero" in done.stdout
+
+
+def test_tags_of_jupyter_say_what_may_fail_and_what_is_skipped(run_json):
+    chapter = """
+        ```{code-cell}
+        :tags: [raises-exception]
+        1 / 0
+        ```
+
+        ```{code-cell}
+        :tags: [skip-execution]
+        raise SystemExit
+        ```
+
+        ```{code-cell}
+        2
+        ```
+    """
+    status, report = run_json(chapter, "--tab", ONE)
+    assert (status, [cell["state"] for cell in cells(report)]) == (0, ["ok"] * 3)
+    assert cells(report)[2]["text"] == "2"
+
+
+def test_a_chapter_runs_in_its_folder_and_finds_the_package_of_its_checkout(run_json, tmp_path):
+    package = tmp_path / "course_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("def about(): return __file__", encoding="utf-8")
+    (tmp_path / ".git").mkdir()
+    chapter = """
+        ```python
+        import os
+        from course_package import about
+        os.path.basename(os.getcwd()), about()
+        ```
+    """
+    status, report = run_json(chapter, "--tab", ONE, name="chapter_one/first.md")
+    assert status == 0, report
+    assert eval(cells(report)[0]["text"]) == ("chapter_one", str(package / "__init__.py"))
+
+
+def test_a_notebook_runs_under_the_framework_that_it_imports(run_json):
+    code = f"import {ONE}, xdevice\nxdevice.backend()"
+    cell = {
+        "cell_type": "code",
+        "source": code,
+        "metadata": {},
+        "outputs": [],
+        "execution_count": None,
+    }
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    status, report = run_json(json.dumps(notebook), name="notebook.ipynb")
+    assert (status, report["tabs"][0]["tab"]) == (0, ONE)
+    assert cells(report)[0]["text"] == repr(ONE)
+
+
+def test_the_seed_is_set_before_the_first_cell(run_json):
+    chapter = """
+        ```python
+        import random, xdevice
+        random.random(), xdevice.to_numpy(xdevice.rand(3)).tolist()
+        ```
+    """
+    texts = [cells(run_json(chapter, "--tab", ONE)[1])[0]["text"] for _ in range(2)]
+    assert texts[0] == texts[1]
+    assert texts[0].startswith("(0.844")  # random.seed(0)
+
+
+def test_a_tab_that_runs_too_long_is_stopped_and_keeps_what_it_has(run_json):
+    chapter = "```python\n1\n```\n\n```python\nimport time; time.sleep(300)\n```\n"
+    status, report = run_json(chapter, "--tab", ONE, "--timeout", "40")
+    assert status == 1
+    assert report["tabs"][0]["status"] == "timed out"
+    assert [cell["state"] for cell in cells(report)] == ["ok", "dead"]
+    assert "timed out" in cells(report)[1]["error"]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--tab", "rust"], "'rust' is not a tab or a framework"),
+        (["--backend", "torch"], "--backend is for scripts, and not for chapters; type --tab"),
+        (["--watch-transfers"], "--watch-transfers is for scripts, and not for chapters"),
+        (["--stand-in"], "--stand-in goes with --virtual-gpus N"),
+        (["--tabs", "all"], "unknown option '--tabs'; did you mean '--tab'?"),
+    ],
+)
+def test_a_mistake_is_one_line(run, options, says):
+    done = run("```python\n1\n```\n", *options)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+    assert says in done.stderr
+
+
+def test_a_scripts_own_options_are_not_those_of_chapters(tmp_path):
+    (tmp_path / "script.py").write_text("import sys; print(sys.argv[1:])", encoding="utf-8")
+    words = ["--tab", "all", "--keep-going", "x.md"]
+    done = subprocess.run(
+        [sys.executable, "-m", "xdevice", "run", "script.py", "--backend", ONE, *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        cwd=tmp_path,
+    )
+    assert str(words) in done.stdout, done.stderr

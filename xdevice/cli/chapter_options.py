@@ -1,0 +1,78 @@
+"""The options of ``xdevice run CHAPTER``: a chapter in Markdown, or a Jupyter notebook.
+
+They are known only if SCRIPT is a chapter, because scripts have options of
+their own with such names.
+"""
+
+import argparse
+from argparse import RawDescriptionHelpFormatter
+from collections.abc import Sequence
+from pathlib import Path
+
+from xdevice.cli.parser import Parser, names, positive, seconds
+from xdevice.errors import ArgumentError
+
+SUFFIXES = (".md", ".ipynb")
+
+_FLAGS_FOR_SCRIPTS = ("--normalize", "--watch-transfers", "--races", "--update-baseline")
+_FOR_SCRIPTS = (*_FLAGS_FOR_SCRIPTS, "--backend", "--tolerance", "--env", "--bus", "--max-copies")
+
+
+def parse_chapter(arguments: Sequence[str]) -> argparse.Namespace | None:
+    """The options if SCRIPT is a chapter, before it and after it; otherwise ``None``."""
+    parser = chapter_parser()
+    position = parser.script_position(arguments)
+    if position >= len(arguments) or Path(arguments[position]).suffix.lower() not in SUFFIXES:
+        return None
+    for word in arguments:
+        option = word.partition("=")[0]
+        if option in _FOR_SCRIPTS:
+            advice = "leave it out"
+            if option == "--backend":
+                advice = "type --tab"
+            raise ArgumentError(f"{option} is for scripts, and not for chapters; {advice}")
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.unknown(unknown[0])
+    options.name = "course"
+    _check(parser, options)
+    return options
+
+
+def _check(parser: Parser, options: argparse.Namespace) -> None:
+    if options.stand_in and not options.virtual_gpus:
+        parser.error("--stand-in goes with --virtual-gpus N")
+    for option in ("lenient", "gpu_model"):
+        if getattr(options, option) and not options.stand_in:
+            name = option.replace("_", "-")
+            parser.error(f"--{name} goes with --virtual-gpus N --stand-in")
+
+
+def chapter_parser() -> Parser:
+    file = Path(__file__).with_name("chapter.txt")
+    parser = Parser(
+        prog="xdevice run",
+        usage="xdevice run CHAPTER [options]",
+        description="Run the cells of a chapter, under each framework that it has a tab for.",
+        epilog=file.read_text(encoding="utf-8"),
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("script", metavar="CHAPTER", help="a chapter in Markdown (.md), or a notebook (.ipynb)")
+    tabs = "tabs, by the names of frameworks; all (the default) means those that are installed"
+    add("--tab", type=names, default=[], metavar="all|A,B,…", help=tabs)
+    add("--keep-going", action="store_true", help="run the later cells after one that fails")
+    add("--jobs", type=positive, metavar="N", help="run N tabs at once (half the threads)")
+    add("--timeout", type=seconds, metavar="S", help="stop a tab after S seconds")
+    add("--json", action="store_true", help="print JSON on stdout, and nothing else")
+    gpus = "give every framework that can have them N virtual GPUs"
+    add("--virtual-gpus", type=positive, metavar="N", help=gpus)
+    stand_in = "with --virtual-gpus: answer to the names of real GPUs"
+    add("--stand-in", action="store_true", help=stand_in)
+    lenient = "with --stand-in: compute what real GPUs refuse, if the CPU can"
+    for flag in _FLAGS_FOR_SCRIPTS:  # known, so that the word after it is not its value
+        add(flag, action="store_true", help=argparse.SUPPRESS)
+    add("--lenient", action="store_true", help=lenient)
+    model = "with --stand-in: the model of the GPUs: h100, a100, rtx4090, l4 or t4"
+    add("--gpu-model", metavar="NAME", help=model)
+    return parser

@@ -1,0 +1,182 @@
+"""A chapter: its cells, the frameworks (tabs) that each cell is for, and the rows of cells."""
+
+from __future__ import annotations
+
+import configparser
+import re
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from xdevice.errors import ArgumentError
+from xdevice.framework.adapters import registered
+from xdevice.framework.installing import framework_named
+
+_MARK = re.compile(r"\A(?:%%tab|#\s*@tab)[ \t]+([^\n]*)\n?")
+_CHOOSES_TABS = re.compile(r"^(?:%load_ext d2lbook|tab\.interact_select)", re.MULTILINE)
+_CHOICE = re.compile(r"tab\.interact_select\((.*?)\)", re.DOTALL)
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\w+)|import[ \t]+([\w., \t]+))"
+)
+
+EVERY: frozenset[str] = frozenset()
+"""The tabs of a cell that runs under every framework."""
+
+
+class Cell(NamedTuple):
+    """A cell of code, as it is in the file."""
+
+    code: str
+    tabs: frozenset[str] = EVERY  # frameworks; names that are not frameworks stay as they are
+    name: str = ""
+    heading: str = ""
+    row: int = 0  # cells of different tabs that stand for each other have the same
+    tags: tuple[str, ...] = ()  # Jupyter's: raises-exception, skip-execution
+
+
+class Source(NamedTuple):
+    """A cell as a reader of one format finds it."""
+
+    code: str
+    name: str = ""
+    tab: str = ""  # the label of the tab in which it stands
+    heading: str = ""
+    follows_text: bool = False  # text that is for all tabs stands between it and the last cell
+    tags: tuple[str, ...] = ()
+
+
+class Chapter(NamedTuple):
+    path: Path
+    cells: list[Cell]
+    tabs: list[str]  # the frameworks; empty if all cells are for all
+
+    def cells_of(self, tab: str) -> list[Cell]:
+        return [cell for cell in self.cells if not cell.tabs or tab in cell.tabs]
+
+    def imported(self) -> list[str]:
+        """The frameworks that the cells import themselves."""
+        modules = {name for cell in self.cells for name in imported_by(cell.code)}
+        return [name for name in registered() if name in modules]
+
+
+def chapter_of(path: Path, sources: Sequence[Source]) -> Chapter:
+    """The chapter with the tabs of each cell, and with its rows."""
+    chosen: list[str] = []
+    for source in sources:
+        if choice := _CHOICE.search(source.code):
+            chosen = [framework_named(name) for name in re.findall(r"[\w-]+", choice[1])]
+    default = EVERY
+    if not chosen and any(_MARK.match(source.code) for source in sources):
+        default = _default_tab(path, sources)
+    cells: list[Cell] = []
+    for source in sources:
+        if not _CHOOSES_TABS.search(source.code):
+            cells.append(_cell(source, default))
+    cells = [cell._replace(row=row) for cell, row in zip(cells, _rows(cells, sources), strict=True)]
+    named = {tab for cell in cells for tab in cell.tabs}
+    if chosen:
+        named &= set(chosen)
+    return Chapter(path, cells, [*(name for name in registered() if name in named)])
+
+
+def _cell(source: Source, default: frozenset[str]) -> Cell:
+    mark = _MARK.match(source.code)
+    code = source.code
+    tabs = default
+    if mark:
+        tabs = _tabs(mark[1].split(","))
+        code = code[mark.end() :]
+    elif source.tab:
+        tabs = _tabs([source.tab])
+        if not tabs & set(registered()):  # "Linux", "pip"
+            tabs = EVERY
+    else:
+        frameworks = {framework_named(tag) for tag in source.tags} & set(registered())
+        tabs = frozenset(frameworks) or default
+    return Cell(code, tabs, source.name, source.heading, 0, source.tags)
+
+
+def _tabs(words: Iterable[str]) -> frozenset[str]:
+    names = {word.strip() for word in words}
+    if "all" in names:
+        return EVERY
+    return frozenset(map(framework_named, names))
+
+
+def _rows(cells: Sequence[Cell], sources: Sequence[Source]) -> list[int]:
+    """The row of each cell: a new one after text for all tabs, or if a tab has one already."""
+    kept = [source for source in sources if not _CHOOSES_TABS.search(source.code)]
+    rows: list[int] = []
+    row_of_name: dict[str, int] = {}
+    row = -1
+    tabs_in_row: set[str] = set()
+    for cell, source in zip(cells, kept, strict=True):
+        same_name = bool(cell.name) and cell.name in row_of_name
+        is_taken = not cell.tabs or not tabs_in_row or bool(cell.tabs & tabs_in_row)
+        if not same_name and (source.follows_text or is_taken):
+            row += 1
+            tabs_in_row = set()
+        row_of_name.setdefault(cell.name, row)
+        rows.append(row_of_name[cell.name] if same_name else row)
+        tabs_in_row |= cell.tabs
+    return rows
+
+
+def _default_tab(path: Path, sources: Sequence[Source]) -> frozenset[str]:
+    """The tab of cells without a mark, in a chapter whose other cells have one.
+
+    It is the first tab that the course's ``config.ini`` lists, otherwise the
+    framework that the first such cell imports.
+    """
+    for folder in path.resolve().parents:
+        config = folder / "config.ini"
+        if config.is_file():
+            parser = configparser.ConfigParser(strict=False, interpolation=None)
+            parser.read(config, encoding="utf-8")
+            tabs = _option(parser, "tabs")
+            if tabs:
+                return _tabs(tabs.split(",")[:1])
+    for source in sources:
+        if not _MARK.match(source.code):
+            frameworks = set(imported_by(source.code)) & set(registered())
+            if frameworks:
+                return frozenset(frameworks)
+    return EVERY
+
+
+def _option(parser: configparser.ConfigParser, option: str) -> str:
+    """The value of an option in whichever section has it."""
+    for section in parser.sections():
+        if parser.has_option(section, option):
+            return parser.get(section, option)
+    return ""
+
+
+def imported_by(code: str) -> list[str]:
+    """The packages that a cell imports; ``from d2l import torch`` imports both."""
+    names: list[str] = []
+    for line in code.splitlines():
+        statement = _IMPORT.match(line)
+        if statement is None:
+            continue
+        if statement[1]:
+            names += [statement[1].partition(".")[0], statement[2]]
+        else:
+            modules = statement[3].split(",")
+            names += [re.split(r"[.\s]", module.strip())[0] for module in modules]
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def tabs_to_run(chapter: Chapter, names: Collection[str]) -> list[str]:
+    """The frameworks that ``--tab`` names; a name that the chapter does not have is an error."""
+    tabs: list[str] = []
+    for name in names:
+        framework = framework_named(name)
+        if framework not in registered():
+            known = ", ".join(chapter.tabs or registered())
+            raise ArgumentError(f"{name!r} is not a tab or a framework; there are {known}")
+        if chapter.tabs and framework not in chapter.tabs:
+            listed = ", ".join(chapter.tabs)
+            raise ArgumentError(f"{str(chapter.path)!r} has no tab {name!r}; it has {listed}")
+        tabs.append(framework)
+    return list(dict.fromkeys(tabs))

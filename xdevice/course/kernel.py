@@ -1,0 +1,102 @@
+"""What the kernel does before the first cell: seeds, the course's ``tab``, figures as numbers.
+
+`runner` runs `prepare` in the kernel, as a cell that the chapter does not have.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from importlib.util import find_spec
+from typing import Any, TypeAlias
+
+CURVES = "application/vnd.xdevice.curves+json"
+"""The MIME type of the numbers that a figure of matplotlib shows."""
+
+POINTS = 200  # of a curve that are kept; of a longer one, every second or third, and so on
+
+Figure: TypeAlias = Any
+Shell: TypeAlias = Any
+
+
+class Tab:
+    """The name ``tab`` in the cells of d2l-en: ``if tab.selected("pytorch"):``."""
+
+    def __init__(self, framework: str) -> None:
+        self._framework = framework
+
+    def selected(self, *names: str | list[str]) -> bool:
+        from xdevice.framework.installing import framework_named
+
+        words: list[str] = []
+        for name in names:
+            words += [name] if isinstance(name, str) else name
+        return self._framework in map(framework_named, words)
+
+    def interact_select(self, *names: str | list[str]) -> None:
+        """Choose the tabs, in a notebook that people use: nothing to do here."""
+
+
+def prepare(framework: str, seed: int) -> None:
+    """Set the seeds, and let figures be shown as their numbers, too."""
+    from IPython.core.getipython import get_ipython
+
+    shell: Shell = get_ipython()
+    shell.user_ns["tab"] = Tab(framework)
+    bundles = shell.display_formatter.mimebundle_formatter
+    bundles.for_type_by_name("matplotlib.figure", "Figure", _curves_of)
+    set_seeds(framework, seed)
+
+
+def set_seeds(framework: str, seed: int) -> None:
+    """Set the seeds that a program could set before its first cell."""
+    from xdevice.framework.choosing import using
+    from xdevice.tensors.creation import seed as seed_framework
+
+    random.seed(seed)
+    if find_spec("numpy"):
+        import numpy as np
+
+        np.random.seed(seed)
+    if framework:
+        with using(framework):
+            seed_framework(seed)
+
+
+def _curves_of(figure: Figure, **_: object) -> dict[str, Any]:
+    return {CURVES: curves_of(figure)}
+
+
+def curves_of(figure: Figure) -> list[dict[str, Any]]:
+    """The lines and bars of a figure, as numbers."""
+    curves: list[dict[str, Any]] = []
+    for number, axes in enumerate(figure.axes):
+        for line in axes.get_lines():
+            points = line.get_xydata().tolist()
+            label = str(line.get_label())
+            curves.append(_curve(number, label, points))
+        for container in axes.containers:
+            heights = [float(height) for height in getattr(container, "datavalues", ())]
+            if heights:
+                curves.append(_curve(number, "bars", [[i, y] for i, y in enumerate(heights)]))
+    return curves
+
+
+def _curve(axes: int, label: str, points: list[list[float]]) -> dict[str, Any]:
+    step = -(-len(points) // POINTS) or 1
+    kept = points[::step]
+    if label.startswith("_"):  # matplotlib's own names, for lines without a label
+        label = ""
+    return {
+        "axes": axes,
+        "label": label,
+        "x": [float(f"{x:.6g}") for x, _ in kept],
+        "y": [float(f"{y:.6g}") for _, y in kept],
+    }
+
+
+def cell_that_prepares(seed: int) -> str:
+    """The code of the cell that calls `prepare`."""
+    framework = os.environ.get("XDEVICE_BACKEND", "")
+    call = f"prepare({framework!r}, {seed})"
+    return f"from xdevice.course.kernel import prepare\n{call}\ndel prepare"

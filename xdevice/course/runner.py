@@ -1,0 +1,107 @@
+"""The cells of one tab, run in a kernel of their own: ``python -m xdevice.course.runner FOLDER``.
+
+FOLDER has the job, ``job.json``. Each cell's outputs become a line of
+``outcomes.jsonl`` as soon as the cell has ended, so that nothing is lost if the
+process is stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any, TextIO, TypeAlias
+
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, DeadKernelError
+from nbformat import v4
+
+from xdevice.course.jobs import JOB, OUTCOMES, PREPARED, Job
+from xdevice.course.kernel import cell_that_prepares
+
+_KERNEL = "xdevice"
+_SOCKET_PATH = 90  # characters that the path of a socket can have, less those of its number
+_CUT = 2**20  # characters of an output that are kept
+
+NotebookNode: TypeAlias = Any
+
+_v4: Any = v4  # nbformat has no types for its functions
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    job = Job(**json.loads((folder / JOB).read_text(encoding="utf-8")))
+    _use_this_python(folder)
+    cells = [_v4.new_code_cell(code, metadata={"tags": tags}) for code, tags in job.cells]
+    prepare = _v4.new_code_cell(cell_that_prepares(job.seed))
+    notebook = _v4.new_notebook(cells=[prepare, *cells])
+    client = NotebookClient(
+        notebook,
+        timeout=None,
+        kernel_name=_KERNEL,
+        record_timing=False,
+        coalesce_streams=True,
+        skip_cells_with_tag="skip-execution",
+        resources={"metadata": {"path": job.folder}},
+    )
+    manager = client.create_kernel_manager()
+    sockets = folder / "kernel"
+    if len(str(sockets)) < _SOCKET_PATH:
+        # Other users of the machine could read along over TCP.
+        manager.transport = "ipc"
+        manager.ip = str(sockets)
+    with (folder / OUTCOMES).open("a", encoding="utf-8") as outcomes, client.setup_kernel():
+        for number, cell in enumerate(notebook.cells, PREPARED):
+            if number >= 0:
+                print(f"cell {number + 1} of {len(cells)}", flush=True)
+            state = _run(client, cell, number - PREPARED, outcomes)
+            if state == "dead" or (state == "failed" and not job.keep_going):
+                break
+
+
+def _run(client: NotebookClient, cell: NotebookNode, index: int, outcomes: TextIO) -> str:
+    """Run a cell, write its outcome, and return how it ended: ok, failed or dead."""
+    began = time.monotonic()
+    state = "ok"
+    try:
+        client.execute_cell(cell, index)
+    except CellExecutionError:  # the error is among the outputs
+        state = "failed"
+    except DeadKernelError:
+        state = "dead"
+    outcome = {
+        "cell": index + PREPARED,
+        "state": state,
+        "seconds": round(time.monotonic() - began, 2),
+        "outputs": [_cut(output) for output in cell.outputs],
+    }
+    print(json.dumps(outcome), file=outcomes, flush=True)
+    return state
+
+
+def _cut(output: NotebookNode) -> NotebookNode:
+    """The output without the end of a very long text."""
+    if output.output_type == "stream" and len(output.text) > _CUT:
+        output.text = f"{output.text[:_CUT]}\n… (cut)"
+    return output
+
+
+def _use_this_python(folder: Path) -> None:
+    """Describe a kernel of this Python, whatever kernels the user has, without the user's settings."""
+    description = {
+        "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": "Python",
+        "language": "python",
+    }
+    place = folder / "jupyter" / "kernels" / _KERNEL
+    place.mkdir(parents=True)
+    (place / "kernel.json").write_text(json.dumps(description), encoding="utf-8")
+    os.environ["JUPYTER_PATH"] = str(folder / "jupyter")
+    os.environ["JUPYTER_RUNTIME_DIR"] = str(folder / "runtime")
+    os.environ["IPYTHONDIR"] = str(folder / "ipython")
+
+
+if __name__ == "__main__":
+    main()
