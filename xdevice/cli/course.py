@@ -14,7 +14,9 @@ from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import available, not_installed
 from xdevice.framework.choosing import backend
 from xdevice.hardware.virtual import provider
-from xdevice.launcher.terminal import Progress, write, write_json
+from xdevice.launcher.progress import Progress
+from xdevice.launcher.terminal import write
+from xdevice.launcher.texts import write_json
 from xdevice.machine import usable_threads
 
 # The packages that a chapter needs, by the module that each provides.

@@ -10,7 +10,8 @@ from xdevice.course.chapters import Chapter
 from xdevice.course.outcomes import Outcome
 from xdevice.course.running import TabRun
 from xdevice.kit.units import duration, size
-from xdevice.launcher.terminal import ending, table
+from xdevice.launcher.terminal import table
+from xdevice.launcher.texts import ending
 
 
 def as_json(chapter: Chapter, runs: Sequence[TabRun]) -> dict[str, Any]:
