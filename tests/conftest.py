@@ -40,7 +40,7 @@ weekly(under=(), but=()): needs --weekly under these frameworks (all), but for t
 """
 ENGINE = "paddle"  # whose engine stands for all
 FRAMEWORKS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}
-ADAPTERS = {*FRAMEWORKS, "numpy", "cupy"}
+ADAPTERS = {*FRAMEWORKS, "numpy", "cupy", "array_api_strict"}
 # In these folders, a test that takes no framework runs under NumPy alone, once.
 RUN_ONCE = {"maths", "transfers", "examples", "distributed"}
 SLOW_IMPORTS = {"test_libraries.py"}  # files that import much, and run with --weekly

@@ -30,8 +30,9 @@ _VIRTUAL = "vgpu"  # a virtual GPU, under a framework that does not call it a GP
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
 _FRAMEWORK_WORDS = frozenset({_VIRTUAL, "meta"})  # not misspelt: "meta" is not "metal"
 
-# a word, except the words around it: in ``Place(gpu:1)``, and in ``TFRT_CPU_0``
-_WORD = r"(?P<kind>(?!place\b|tfrt_)[a-z]+(?:_[a-z]+)*)"
+# a word, except the words around it: in ``Place(gpu:1)``, and in ``TFRT_CPU_0``;
+# array-api-strict's words end in digits
+_WORD = r"(?P<kind>(?!place\b|tfrt_)(?P<letters>[a-z]+(?:_[a-z]+)*)[0-9]*)"
 _INDEX = r"(?P<index>0|[1-9][0-9]*)"
 _SPELLINGS = (
     # gpu:1, cuda:1, /GPU:1, /device:GPU:1,
@@ -198,13 +199,18 @@ def _parts(spelling: str) -> tuple[str, int]:
 
         _patterns.extend(re.compile(p, re.IGNORECASE | re.ASCII) for p in _SPELLINGS)
     match = next(filter(None, (pattern.fullmatch(spelling) for pattern in _patterns)), None)
-    if match is None:
+    if match is None or _is_glued(match["kind"], match["letters"]):
         examples = "'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
         raise DeviceSpellingError(f"{shortened(spelling)} is not a device; write {examples}")
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
     return _common_word(match["kind"]), int(digits)
+
+
+def _is_glued(kind: str, letters: str) -> bool:
+    """Whether an index was written without a colon, as in ``gpu1``."""
+    return kind != letters and _common_word(letters) in _COMMON
 
 
 def as_kind(word: str) -> str:
@@ -316,7 +322,8 @@ def _check_spelling(kind: str, spelling: str) -> None:
         return
     if any(kind == device_kind for device_kind, _ in list(_devices)):
         return
-    hint = did_you_mean(kind, sorted(_COMMON | _GPU_WORDS), "", least=0.8)
+    letters = kind.rstrip("0123456789")
+    hint = did_you_mean(letters, sorted(_COMMON | _GPU_WORDS), "", least=0.8)
     if hint:
         raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {hint}")
 

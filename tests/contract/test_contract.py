@@ -1,6 +1,7 @@
 """The contract, under each framework asked for; ``tests/native`` has each framework's own functions."""
 
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -20,5 +21,36 @@ weekly_but_for_two(contract.DataParallel.test_replicas_have_equal_gradients)
 weekly_but_for_two(contract.DataParallel.test_a_step_keeps_none_among_parameters)
 
 
+NATIVE = Path(__file__).parents[1] / "native"
+
+
 class TestContract(contract.Suite):
-    native = Path(__file__).parents[1] / "native"
+    native = NATIVE
+
+    @classmethod
+    def xdevice_promised(cls, backend, promise, params):
+        has_own_class = backend == TestStrictContract.backend
+        return not has_own_class and super().xdevice_promised(backend, promise, params)
+
+
+class TestStrictContract(contract.Suite):
+    """array-api-strict refuses what the standard leaves open, and some promises go beyond it."""
+
+    backend = "array_api_strict"
+    native = NATIVE
+    waived: ClassVar = {
+        **dict.fromkeys(
+            (
+                "test_a_number_beyond_all_integers_is_an_error_beside_booleans",
+                "test_beside_booleans_an_integer_is_computed_with_or_refused",
+            ),
+            "the standard promotes no booleans with integers",
+        ),
+        "test_a_number_beyond_the_integers_is_a_float_where_the_result_is_one": (
+            "the standard divides no integers"
+        ),
+        "test_native_names_work_with_a_warning": "it has no einsum, as the standard has none",
+        "test_scopes_on_two_devices_nest": (
+            "it has no current device, so its own factories make arrays on the CPU"
+        ),
+    }

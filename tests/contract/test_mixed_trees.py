@@ -141,7 +141,9 @@ def trees(tensors):
 
 def test_no_tensor_is_passed_over_in_a_tree_of_mixed_containers(backend):
     there = devices()[-3:]
-    tensors = [tensor([float(i)], device=device) for device in there for i in range(3)]
+    tensors = [
+        tensor([float(i)], dtype="float32", device=device) for device in there for i in range(3)
+    ]
 
     def inside(tree):
         return [

@@ -53,6 +53,7 @@ def test_the_oldest_has_a_tox_environment(name):
 
 def test_the_newest_are_what_is_tested():
     tested = pins("3.11")
+    del tested["array-api-strict"]  # the page has a paragraph on it
     tested["mxnet"] = re.search(r"^    mxnet: mxnet==(.*)$", TOX, re.MULTILINE)[1]
     assert {row[0]: row[2] for row in rows()[2 : 2 + len(tested)]} == {
         name: tested[package] for name, package in environments.PACKAGES.items()

@@ -1,6 +1,16 @@
 """Every capability of every adapter is what the contract says: checked by mypy and pyright, never run."""
 
 from xdevice import contract
+from xdevice.backends.array_api_strict import collectives as array_api_strict_collectives
+from xdevice.backends.array_api_strict import creation as array_api_strict_creation
+from xdevice.backends.array_api_strict import exchange as array_api_strict_exchange
+from xdevice.backends.array_api_strict import hardware as array_api_strict_hardware
+from xdevice.backends.array_api_strict import maths as array_api_strict_maths
+from xdevice.backends.array_api_strict import memory as array_api_strict_memory
+from xdevice.backends.array_api_strict import mixing as array_api_strict_mixing
+from xdevice.backends.array_api_strict import placement as array_api_strict_placement
+from xdevice.backends.array_api_strict.maths import fft as array_api_strict_fft
+from xdevice.backends.array_api_strict.maths import linalg as array_api_strict_linalg
 from xdevice.backends.cupy import collectives as cupy_collectives
 from xdevice.backends.cupy import creation as cupy_creation
 from xdevice.backends.cupy import exchange as cupy_exchange
@@ -99,6 +109,7 @@ from xdevice.backends.torch import streams as torch_streams
 from xdevice.backends.torch import transfers as torch_transfers
 from xdevice.backends.torch.maths import fft as torch_fft
 from xdevice.backends.torch.maths import linalg as torch_linalg
+from xdevice.virtual import array_api_strict as array_api_strict_virtual
 from xdevice.virtual import jax as jax_virtual
 from xdevice.virtual import mxnet as mxnet_virtual
 from xdevice.virtual import paddle as paddle_virtual
@@ -113,6 +124,7 @@ hardware: list[contract.Hardware] = [
     jax_hardware,
     numpy_hardware,
     cupy_hardware,
+    array_api_strict_hardware,
 ]
 streams: list[contract.Streams] = [torch_streams, jax_streams, mxnet_streams]
 arrivals: list[contract.Arrivals] = [jax_streams, mxnet_streams]
@@ -132,6 +144,7 @@ placement: list[contract.Placement] = [
     jax_placement,
     numpy_placement,
     cupy_placement,
+    array_api_strict_placement,
 ]
 moving: list[contract.Moving] = [
     torch_placement,
@@ -160,6 +173,7 @@ creation: list[contract.Creation] = [
     jax_creation,
     numpy_creation,
     cupy_creation,
+    array_api_strict_creation,
 ]
 exchange: list[contract.Exchange] = [
     torch_exchange,
@@ -169,6 +183,7 @@ exchange: list[contract.Exchange] = [
     jax_exchange,
     numpy_exchange,
     cupy_exchange,
+    array_api_strict_exchange,
 ]
 memory: list[contract.Memory] = [
     torch_memory,
@@ -178,6 +193,7 @@ memory: list[contract.Memory] = [
     jax_memory,
     numpy_memory,
     cupy_memory,
+    array_api_strict_memory,
 ]
 gradients: list[contract.Gradients] = [
     torch_gradients,
@@ -192,6 +208,7 @@ virtual: list[contract.Virtual] = [
     paddle_virtual,
     mxnet_virtual,
     jax_virtual,
+    array_api_strict_virtual,
 ]
 races: list[contract.Races] = [torch_virtual]
 mixing: list[contract.Mixing] = [
@@ -200,6 +217,7 @@ mixing: list[contract.Mixing] = [
     paddle_mixing,
     mxnet_mixing,
     jax_mixing,
+    array_api_strict_mixing,
 ]
 collectives: list[contract.Collectives] = [
     torch_collectives,
@@ -209,6 +227,7 @@ collectives: list[contract.Collectives] = [
     jax_collectives,
     numpy_collectives,
     cupy_collectives,
+    array_api_strict_collectives,
 ]
 engine: list[contract.Engine] = [
     torch_engine,
@@ -225,8 +244,17 @@ maths: list[contract.Maths] = [
     jax_maths,
     numpy_maths,
     cupy_maths,
+    array_api_strict_maths,
 ]
-fft: list[contract.Fft] = [torch_fft, tensorflow_fft, paddle_fft, jax_fft, numpy_fft, cupy_fft]
+fft: list[contract.Fft] = [
+    torch_fft,
+    tensorflow_fft,
+    paddle_fft,
+    jax_fft,
+    numpy_fft,
+    cupy_fft,
+    array_api_strict_fft,
+]
 linalg: list[contract.Linalg] = [
     torch_linalg,
     tensorflow_linalg,
@@ -235,6 +263,7 @@ linalg: list[contract.Linalg] = [
     jax_linalg,
     numpy_linalg,
     cupy_linalg,
+    array_api_strict_linalg,
 ]
 storage: list[contract.Storage] = [
     torch_storage,
@@ -250,6 +279,7 @@ sharing: list[contract.Sharing] = [
     paddle_exchange,
     jax_exchange,
     numpy_exchange,
+    array_api_strict_exchange,
 ]
 transfers: list[contract.Transfers] = [
     torch_transfers,

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from xdevice.cli.probe import Answer, probe_all
-from xdevice.framework.adapters import is_optional
+from xdevice.framework.installing import NEED_GPUS
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.hardware.virtual import are_provided, provider
 from xdevice.kit.units import size
@@ -124,7 +124,7 @@ def _of_memory(machine: Gpus) -> Iterator[Finding]:
 def _of_backend(backend: Answer, has_gpu: bool) -> Finding:
     name = backend["name"]
     if not backend["installed"]:
-        if is_optional(name) and not has_gpu:  # an optional framework does not compute on a CPU
+        if name in NEED_GPUS and not has_gpu:
             return Finding(name, "note", "not installed; it needs a GPU")
         return Finding(name, "note", "not installed", backend["install"])
     if backend["status"] != "ok":

@@ -23,7 +23,13 @@ from xdevice.errors import (
 )
 from xdevice.framework import packed
 from xdevice.framework.checkout import import_built_in
-from xdevice.framework.installing import hint_for, install_command, is_installed, package_of
+from xdevice.framework.installing import (
+    SHORT_NAMES,
+    hint_for,
+    install_command,
+    is_installed,
+    package_of,
+)
 from xdevice.hooks import hooks
 
 __all__ = ["available"]
@@ -230,7 +236,9 @@ def find(name: str) -> Backend:
     """The adapter of that name, whether or not its framework is installed."""
     # not a lookup of any object: MXNet's arrays raise NotImplementedError when
     # they are hashed
-    owner = registered().get(name) if isinstance(name, str) else None
+    owner = None
+    if isinstance(name, str):
+        owner = registered().get(name) or registered().get(SHORT_NAMES.get(name, ""))
     if owner is None:
         names = ", ".join(registered())
         raise UnknownBackendError(

@@ -20,7 +20,9 @@ from xdevice.framework.installing import install_command, is_installed
 
 __all__ = ["backend", "use", "using"]
 
-_COMPANION = "numpy"  # every framework imports it, so its import is not a user's choice
+# every framework imports NumPy, and tests compare with array-api-strict: neither import is a
+# user's choice
+_COMPANIONS = ("numpy", "array_api_strict")
 
 _process_choice: Backend | None = None
 _guess: Backend | None = None
@@ -174,7 +176,7 @@ def _best_guess() -> str:
 
 
 def _only_one_imported() -> Backend | None:
-    owners = [owner for owner in imported() if owner != _COMPANION and has_device(owner)]
+    owners = [owner for owner in imported() if owner not in _COMPANIONS and has_device(owner)]
     if len(owners) != 1:
         return None
     return owners[0]

@@ -12,6 +12,9 @@ from importlib.util import find_spec
 from xdevice.errors import did_you_mean
 from xdevice.framework import packed
 
+# Names that may be written in place of a framework's long name.
+SHORT_NAMES = {"strict": "array_api_strict"}
+
 # Other names of a framework, for the hint of an error and for tabs.
 _ALIASES = {
     **dict.fromkeys(("pytorch", "pt", "lightning", "accelerate", "transformers"), "torch"),
@@ -21,6 +24,7 @@ _ALIASES = {
     **dict.fromkeys(("mx", "gluon"), "mxnet"),
     **dict.fromkeys(("flax", "equinox", "haiku", "optax", "jaxlib", "jnp"), "jax"),
     **dict.fromkeys(("np", "scipy"), "numpy"),
+    "array-api-strict": "array_api_strict",
     **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
 }
 
@@ -30,8 +34,15 @@ _WITHOUT_ADAPTER = frozenset(
     {"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"}
 )
 
+# Frameworks that compute on GPUs only.
+NEED_GPUS = frozenset({"cupy"})
+
 # Packages that do not have the name of the import.
-_PACKAGES = {"paddle": "paddlepaddle", "cupy": "cupy-cuda12x"}
+_PACKAGES = {
+    "paddle": "paddlepaddle",
+    "cupy": "cupy-cuda12x",
+    "array_api_strict": "array-api-strict",
+}
 # With its dependencies, MXNet would replace NumPy by an old version.
 _COMMANDS = {"mxnet": "pip install --no-deps mxnet==1.9.1, and pip install requests graphviz"}
 

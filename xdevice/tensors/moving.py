@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 from xdevice.contract import Model, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
+    ArgumentError,
     CopyNeededError,
     DeviceNotFoundError,
     MixedDeviceError,
     NotATensorError,
     NotSupportedError,
+    XDeviceError,
     listed,
     misplaced,
 )
@@ -175,7 +177,17 @@ class Move:
             source = owner.placement.copy(tensor)
         if devices == {self.target}:
             return self._checked_arrival(source, owner)
-        moved = owner.placement.move(source, self.target, self.non_blocking)
+        try:
+            moved = owner.placement.move(source, self.target, self.non_blocking)
+        except XDeviceError:
+            raise
+        except Exception as error:
+            if _lacks_dtype_of(tensor, self.target, owner, error):
+                raise ArgumentError(
+                    f"{self.target} has no {tensor.dtype} under {owner}, so a tensor of that dtype "
+                    "cannot be moved to it; convert it first"
+                ) from error
+            raise
         if moved is tensor and len(devices) == 1:
             (origin,) = devices
             self._undo.append(lambda: owner.placement.move(tensor, origin, False))
@@ -231,6 +243,23 @@ def _is_data_among_others(leaf: Leaf, ownership: Ownership, flat: Flat) -> bool:
 
 def _tensors_of_model(model: Model, owner: Backend) -> list[Tensor]:
     return [tensor for _, tensor in owner.models.tensors_of(model)]
+
+
+def _lacks_dtype_of(tensor: Leaf, device: Device, owner: Backend, error: Exception) -> bool:
+    """Whether a move failed because the device does not have the tensor's dtype.
+
+    Apple's GPUs have no float64, for example.
+    """
+    memory = owner.load("memory")
+    if memory.has("is_out_of_memory") and memory.is_out_of_memory(error):
+        return False
+    if not owner.load("creation").has("ones"):
+        return False
+    try:
+        owner.creation.ones((1,), tensor.dtype, device)
+    except Exception:  # each framework raises its own
+        return True
+    return False
 
 
 def _devices_after_move(leaf: Leaf) -> set[Device]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import wraps
 from typing import Any, TypeAlias, cast
 
@@ -273,7 +274,9 @@ class Info:
         asarray = self._factories.asarray
         dtypes = {kind: asarray(data, device=device).dtype for kind, data in examples.items()}
         if "argmax" in self._native:
-            dtypes["indexing"] = self._native["argmax"](asarray([1], device=device)).dtype
+            # array-api-strict 2.6.1 computes no index on its device no_x64
+            with suppress(ValueError):
+                dtypes["indexing"] = self._native["argmax"](asarray([1], device=device)).dtype
         return dtypes
 
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:

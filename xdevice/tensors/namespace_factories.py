@@ -5,6 +5,7 @@ every framework. ``from_dlpack`` takes a tensor of another library, whose
 memory it shares.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, TypeAlias
@@ -63,7 +64,10 @@ class Factories:
         self._owner = owner
         self._native = native  # the framework's functions
         self._numbers = numbers
-        self._dtypes: dict[DTypeLike, NativeDtype] = {None: None}  # by each spelling that was used
+        # by each spelling that was used; apart by class, since dtypes of different frameworks
+        # can have equal hashes, and comparing those may warn
+        self._dtypes: defaultdict[type, dict[DTypeLike, NativeDtype]] = defaultdict(dict)
+        self._dtypes[type(None)][None] = None
 
     def functions(self) -> dict[str, Function]:
         creation_functions = self._owner.load("creation")
@@ -264,7 +268,7 @@ class Factories:
     ) -> Tensor:
         """The tensor in another dtype. Gradients flow through."""
         try:
-            new_dtype = self._dtypes[dtype]
+            new_dtype = self._dtypes[type(dtype)][dtype]
         except (KeyError, TypeError):
             new_dtype = self._dtype(dtype)
         if copy or new_dtype != x.dtype:
@@ -284,7 +288,7 @@ class Factories:
             if device is None and innermost() is None and _is_plain(shape):
                 try:
                     sizes = shape if type(shape) is tuple else (shape,)
-                    return native(sizes, dtypes[dtype], None)
+                    return native(sizes, dtypes[type(dtype)][dtype], None)
                 except (KeyError, *_FRAMEWORK_ERRORS):
                     pass  # a dtype that is used for the first time; or an error, explained below
             with using(self._owner):
@@ -314,11 +318,11 @@ class Factories:
     def _dtype(self, dtype: DTypeLike) -> NativeDtype:
         """The framework's dtype for any spelling of one; ``None`` for none."""
         try:
-            return self._dtypes[dtype]
+            return self._dtypes[type(dtype)][dtype]
         except (KeyError, TypeError):
             native = native_dtype(self._owner, dtype)
         if type(dtype) is not int and type(dtype).__hash__ is not None:
-            self._dtypes[dtype] = native
+            self._dtypes[type(dtype)][dtype] = native
         return native
 
     def _frequencies(self, name: str) -> Function:

@@ -216,6 +216,8 @@ def to_device(
         ``copy=False``, and a tensor is on another device. Nothing was moved.
     NotATensorError
         ``obj`` is not a tensor, model or container, or holds an object that cannot be moved.
+    ArgumentError
+        The device does not have the dtype of a tensor.
     UnknownPlacementError
         The device cannot be known, as for `device_of`.
     MisplacedError

@@ -6,7 +6,7 @@ import pytest
 
 from xdevice.errors import did_you_mean
 from xdevice.framework.adapters import available, has_device, is_optional, registered
-from xdevice.framework.installing import is_installed
+from xdevice.framework.installing import SHORT_NAMES, is_installed
 
 
 class _Selection(NamedTuple):
@@ -69,7 +69,8 @@ def _with_device(value: str, candidates: list[str]) -> _Selection:
 
 
 def _named(value: str) -> _Selection:
-    names = list(dict.fromkeys(filter(None, map(str.strip, value.split(",")))))
+    words = filter(None, map(str.strip, value.split(",")))
+    names = list(dict.fromkeys(SHORT_NAMES.get(word, word) for word in words))
     if not names:
         raise _usage_error(value, "no framework is named")
     _check(value, names)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from xdevice import Device, device_of, tensor, to_numpy, using, value_and_grad
+from xdevice import Device, device_of, tensor, to_device, to_numpy, using, value_and_grad
 from xdevice.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -421,6 +421,18 @@ class Maths(Promises):
         for function in (info.dtypes, info.default_dtypes):
             raised(DeviceNotFoundError, "gpu:97 does not exist")(function, device="gpu:97")
             raised(DeviceSpellingError)(function, device="gpu:x")
+
+    def test_a_tensor_moves_to_the_devices_that_have_its_dtype(self, backend: str) -> None:
+        info = namespace().__array_namespace_info__()
+        for name, dtype in info.dtypes(device=home()).items():
+            x = tensor([1], dtype=dtype, device=home())
+            for device in info.devices():
+                if name in info.dtypes(device=device):
+                    assert device_of(to_device(x, device)) == device, name
+                else:
+                    message = rf"{device} has no .*{name}.*; convert it first"
+                    for tree in (x, [x], {"x": x, "n": 1}):
+                        raised(ArgumentError, message)(to_device, tree, device)
 
     def test_results_stay_on_their_device(self, backend: str, two_gpus: object) -> None:
         weights, x, y = arguments(SECOND)

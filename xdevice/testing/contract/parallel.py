@@ -273,14 +273,16 @@ class Parallel(Splitting):
 
     def test_a_reduction_returns_to_each_device(self, backend: str, two_gpus: object) -> None:
         places = [FIRST, SECOND, home(), FIRST]
-        results = all_reduce([tensor([1.0, i], device=place) for i, place in enumerate(places)])
+        results = all_reduce(
+            [tensor([1.0, i], dtype="float32", device=place) for i, place in enumerate(places)]
+        )
         assert [device_of(x) for x in results] == places
         assert values(results) == [[4, 6]] * 4
 
     def test_a_spread_tree_is_reduced_in_place(self, backend: str, two_gpus: object) -> None:
         trees = [
-            [ones(2, device=FIRST), ones(3, device=SECOND)],
-            [ones(2, device=SECOND), ones(3, device=SECOND)],
+            [ones(2, dtype="float32", device=FIRST), ones(3, dtype="float32", device=SECOND)],
+            [ones(2, dtype="float32", device=SECOND), ones(3, dtype="float32", device=SECOND)],
         ]
         first, second = all_reduce(trees)
         assert [device_of(x) for x in (*first, *second)] == [FIRST, SECOND, SECOND, SECOND]
@@ -288,7 +290,7 @@ class Parallel(Splitting):
 
     def test_a_tree_is_packed_by_device_and_dtype(self, backend: str, two_gpus: object) -> None:
         def tree(device: Device) -> Tree:
-            floats = [ones(n + 1, device=device) for n in range(9)]
+            floats = [ones(n + 1, dtype="float32", device=device) for n in range(9)]
             return {"floats": floats, "n": tensor([1, 2], dtype="int32", device=device)}
 
         placement = choosing.backend().placement

@@ -301,6 +301,7 @@ class Models(Promises):
 @needs("creation.ones", "exchange.to_numpy", gpus=2)
 class SeveralPlacements(Promises):
     @EACH_ROUTE
+    @needs("dtype.{dtype}")
     @pytest.mark.parametrize("dtype", ["float32", "float16", "int32", "bool"])
     def test_a_move_keeps_values_and_dtype(
         self, backend: str, source: Device, target: Device, dtype: str

@@ -55,7 +55,7 @@ def refilled(n: int) -> Iterator[Batch]:
         batch["raw"][0] = i
         for place in (home(), FIRST):
             with suppress(TypeError), place:  # JAX's arrays cannot be written to
-                batch[str(place)][:] = i
+                batch[str(place)][...] = i
         yield batch
 
 
@@ -120,7 +120,7 @@ class Prefetching(Promises):
             x, labels = ones((2, 2), device=home()), [0]
             for i in range(4):
                 with suppress(TypeError):
-                    x[:] = i
+                    x[...] = i
                 labels[0] = i
                 yield x, labels
 

@@ -46,7 +46,8 @@ def needs(*names: str, gpus: int = 0) -> Callable[[T], T]:
     ----------
     names
         A function of ``Native`` (``model``), a function of a capability
-        (``creation.rand``), or ``cpu``: devices of that kind. A name in braces
+        (``creation.rand``), a dtype (``dtype.float16``), or ``cpu``: devices of
+        that kind. A name in braces
         is a parameter of the test and stands for its value
         (``creation.{name}``). A promise whose parameter is a CPU device needs
         ``cpu`` without saying so.
@@ -148,6 +149,8 @@ class Promises:
         """
         capability, _, function = name.rpartition(".")
         try:
+            if capability == "dtype":
+                return choosing.backend(backend).creation.dtype(function) is not None
             if capability:
                 return function in vars(getattr(choosing.backend(backend), capability))
             if name == "cpu":
