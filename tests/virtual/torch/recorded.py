@@ -75,6 +75,22 @@ ROWS = [
         "41 97 91 72 53 4 3 33",
         "a comment in a diffusion model's training step, in a repository that the index of public code does not name",
     ),
+    Recorded(
+        0,
+        "torch.randint(0, 1000, (4,))",
+        "541 97 191 172",
+        "time steps in the tests of a control network for sound, in two repositories not named",
+    ),
+    Recorded(
+        0,
+        "torch.cat([classes_and_256_tokens(torch) for _ in range(10)])",
+        "541 97 191 172 553 604 103 733 907 545 202 965 295 347 802 475 856 843 973 187 369 871 718 636 "
+        "986 367 638 255 994 659 778 680 914 197 57 864 691 297 607 723 102 199 936 967 276 380 12 278 "
+        "740 668 940 911 601 368 996 797 804 343 371 733 686 52 459 585 970 277 511 828 732 808 927 608 "
+        "493 596 938 722 394 88 783 845",
+        "the classes that a sampler of images printed in ten turns, in a repository not named; that each turn samples "
+        "256 tokens by multinomial follows from the numbers",
+    ),
     Recorded(10, "torch.randn(3)", "-0.1029 1.6810 -0.2708", "pytorch/pytorch: issue 79496"),
     Recorded(
         0,
@@ -243,6 +259,14 @@ ROWS = [
 ]
 
 
+def classes_and_256_tokens(torch):
+    """The classes of eight images, which are then sampled token by token."""
+    classes = torch.randint(0, 1000, (8,))
+    for _ in range(256):
+        torch.multinomial(torch.ones(8, 64), 1)
+    return classes
+
+
 def drawn(row: Recorded) -> list[float]:
     import torch
 
@@ -256,7 +280,7 @@ def drawn(row: Recorded) -> list[float]:
     compiled().model(multiprocessors, threads, 80)  # the capability decides on workspaces only
     torch.manual_seed(row.seed)
     with torch.device("cuda"):
-        result = eval(row.draw, {"torch": torch})
+        result = eval(row.draw, {"torch": torch, "classes_and_256_tokens": classes_and_256_tokens})
     last = result[-1] if isinstance(result, tuple) else result
     return last.double().flatten().tolist()
 
