@@ -32,7 +32,7 @@ from xdevice.backends import mxnet as adapter
 from xdevice.backends.mxnet import mixing
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, count, existing
 from xdevice.backends.mxnet.mixing import Arguments, Function, Handle
-from xdevice.virtual.mxnet import files, float16, operators
+from xdevice.virtual.mxnet import files, float16, operators, random_numbers
 from xdevice.virtual.mxnet.files import CPU, GPU
 from xdevice.virtual.mxnet.private_names import (
     DEVICE_AT,
@@ -68,6 +68,7 @@ def start(number: int) -> None:
     in_library("MXKVStoreCreate")(_create_store)
     float16.start()
     operators.start()
+    random_numbers.start()
     files.start()
     Features()["CUDA"] = Feature(b"CUDA", True)
     in_place_of("mxnet.runtime:feature_list")(_features)
