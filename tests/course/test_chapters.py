@@ -189,6 +189,17 @@ def test_an_unmarked_cell_of_d2l_without_config_is_for_the_framework_it_imports(
     assert chapter(text).cells[0].tabs == {"mxnet"}
 
 
+def test_an_unmarked_cell_with_a_name_is_for_all_tabs(chapter):
+    fence = "```{.python .input #%s}\n%s\n```\n"
+    cells = ["#@tab mxnet\nfrom d2l import mxnet", "#@tab pytorch\nfrom d2l import torch"]
+    text = "".join(fence % ("imports", cell) for cell in cells) + fence % ("both", "import torch")
+    assert in_short(chapter(text)) == [
+        ("from d2l import mxnet", "mxnet", 0),
+        ("from d2l import torch", "torch", 0),
+        ("import torch", "", 1),
+    ]
+
+
 def test_the_cell_that_chooses_tabs_is_no_cell_and_unmarked_ones_are_for_all(chapter):
     read_chapter = chapter(D2L_ENGLISH)
     assert read_chapter.tabs == ["torch", "mxnet", "jax"]  # without tensorflow's leftover

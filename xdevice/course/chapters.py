@@ -71,7 +71,8 @@ def chapter_of(path: Path, sources: Sequence[Source]) -> Chapter:
     cells: list[Cell] = []
     for source in sources:
         if not _CHOOSES_TABS.search(source.code):
-            cells.append(_cell(source, default))
+            # where cells have names, those of one tab have a mark, too
+            cells.append(_cell(source, EVERY if source.name else default))
     cells = [cell._replace(row=row) for cell, row in zip(cells, _rows(cells, sources), strict=True)]
     named = {tab for cell in cells for tab in cell.tabs}
     if chosen:
