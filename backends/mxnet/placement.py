@@ -54,21 +54,30 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     if isinstance(tensor, Parameter):
         reset(tensor, context)
         return tensor
-    return _copied(tensor, context)
+    return _copied([tensor], context)[0]
 
 
 def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[NDArray], NDArray] | None:
     if not issubclass(cls, NDArray):
         return None
     context = native(device)
-    return lambda array: _copied(array, context)
+    return lambda array: _copied([array], context)[0]
 
 
-def _copied(array: NDArray, context: mx.Context) -> NDArray:
-    """A copy in that context. MXNet's arrays are futures: nothing waits until a value is needed."""
+def list_mover(
+    cls: type, device: Device, non_blocking: bool
+) -> Callable[[list[NDArray]], list[NDArray]] | None:
+    if not issubclass(cls, NDArray):
+        return None
+    context = native(device)
+    return lambda arrays: _copied(arrays, context)
+
+
+def _copied(arrays: list[NDArray], context: mx.Context) -> list[NDArray]:
+    """Copies in that context. MXNet's arrays are futures: nothing waits until a value is needed."""
     # without NumPy's shapes, MXNet treats the shapes of scalars and empty arrays as unknown
     with mx.util.np_shape(True):
-        return array.copyto(context)
+        return [array.copyto(context) for array in arrays]
 
 
 def reset(parameter: Parameter, context: mx.Context) -> None:

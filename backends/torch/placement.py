@@ -50,9 +50,14 @@ def device_of(tensor: torch.Tensor) -> Device:
     except AttributeError:
         return device_of(keras.value_of(tensor))
     native_device = tensor.device
-    device = _devices.get(native_device)
-    if device is not None:
-        return device
+    try:
+        return _devices[native_device]
+    except KeyError:
+        return _new_device(native_device)
+
+
+def _new_device(native_device: torch.device) -> Device:
+    """The device, which is found at once from now on."""
     if is_hidden(native_device.type):
         raise UnknownPlacementError(
             f"a tensor on {native_device} is on a real GPU, which virtual_gpus(force=True) hides; "

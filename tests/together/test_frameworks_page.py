@@ -18,6 +18,7 @@ MAY_BE_LEFT_OUT = {
     "is_packable",
     "find_races",
     "mover",
+    "list_mover",
 }  # no plain data, no compiler, no streams, no arrays that arrive later, no shorter way to move a
 # tensor: nothing is lacking
 

@@ -128,6 +128,16 @@ class Moving(Protocol):
         means that `move` has to do it.
         """
 
+    def list_mover(
+        self, cls: type, device: Device, non_blocking: bool
+    ) -> Callable[[list[Tensor]], list[Tensor]] | None:
+        """A function that moves several such tensors and keeps their order.
+
+        For a framework that moves several tensors sooner than one after the
+        other; a class with one has a `mover`, too. After an error, xdevice
+        moves all of them again.
+        """
+
 
 class Trees(Protocol):
     """The framework's registry of containers: pytrees."""

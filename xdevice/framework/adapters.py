@@ -54,6 +54,12 @@ _NOUNS = {
 Mover: TypeAlias = Callable[[Tensor], Tensor]
 """A function that moves a tensor to one device."""
 
+ListMover: TypeAlias = Callable[[list[Tensor]], list[Tensor]]
+"""The same for several tensors at once."""
+
+Movers: TypeAlias = tuple[Mover | None, ListMover | None]
+"""Both, as far as an adapter has them for a class."""
+
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 
 
@@ -77,8 +83,7 @@ class Backend(str, contract.Capabilities):
     module: str
     native_devices: dict[Device, NativeDevice]  # of devices that are known to exist
     scope_devices: set[Device]  # those of scopes that were entered
-    # by class, device and ``non_blocking``; ``None`` if the adapter has no mover for the class
-    movers: dict[tuple[type, Device, bool], Mover | None]
+    movers: dict[tuple[type, Device, bool], Movers]  # by class, device and ``non_blocking``
 
     def __new__(cls, name: str, module: str) -> Backend:
         backend = super().__new__(cls, name)

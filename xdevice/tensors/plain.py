@@ -9,11 +9,10 @@ from typing import Any, TypeAlias
 
 from xdevice.contract import Tensor
 from xdevice.device import Device
-from xdevice.framework.adapters import Backend, Mover
+from xdevice.framework.adapters import Backend, ListMover, Mover, Movers
 from xdevice.framework.ownership import (
     ATOMS,
     leaf_locator_of,
-    leaf_locators,
     locators,
     ownership_of,
 )
@@ -23,8 +22,6 @@ PLAIN_CONTAINERS = frozenset({dict, list, tuple})
 
 Container: TypeAlias = Any
 """A dict, list or tuple."""
-
-_locator_of = leaf_locators.get  # Python does not speed up calls of a method of an imported name
 
 
 class CannotMoveError(Exception):
@@ -42,34 +39,38 @@ def plain_tree(
     containers: dict[int, Container] = {}
     tensors: dict[int, Tensor] = {}
     nodes: list[Any] = [tree] if type(tree) in PLAIN_CONTAINERS else []
+    tensor_class: type | None = None  # the last one: most trees have tensors of one class
+    locate: Any = None
     for node in nodes:  # the list grows during the loop
         cls = type(node)
-        locate = _locator_of(cls)
-        if locate is not None:
-            if locate(node) is not target:
-                tensors[id(node)] = node
-        elif cls in PLAIN_CONTAINERS:
-            if id(node) in containers and node:
-                return {}, {}  # it is shared, or contains itself
-            containers[id(node)] = node
-            if cls is dict:
-                for key in node:
-                    if type(key) not in ATOMS:
-                        return {}, {}  # the key may hold a tensor
-                nodes += node.values()
-            else:
-                nodes += node
-        elif cls not in ATOMS:
-            if leaf_locator_of(cls) is None:
+        if cls is not tensor_class:
+            if cls in PLAIN_CONTAINERS:
+                if id(node) in containers and node:
+                    return {}, {}  # it is shared, or contains itself
+                containers[id(node)] = node
+                if cls is dict:
+                    for key in node:
+                        if type(key) not in ATOMS:
+                            return {}, {}  # the key may hold a tensor
+                    nodes += node.values()
+                else:
+                    nodes += node
+                continue
+            if cls in ATOMS:
+                continue
+            tensor_class, locate = cls, leaf_locator_of(cls)
+            if locate is None:
                 return {}, {}
-            nodes.append(node)  # again, now that its class is known
+        if locate(node) is not target:
+            tensors[id(node)] = node
     return containers, tensors
 
 
 def move_tensor(tensor: Tensor, target: Device, non_blocking: bool) -> Tensor:
     """The tensor on the target."""
     cls = type(tensor)
-    new_tensor = _mover(cls, target, non_blocking)(tensor)
+    move, _ = _movers(cls, target, non_blocking)
+    new_tensor = move(tensor)
     if locators[cls](new_tensor) is not target:
         raise CannotMoveError
     return new_tensor
@@ -85,15 +86,25 @@ def move_tensors(
 
     The first tensor is moved when it is known that tensors of every class can be.
     """
-    movers = {cls: _mover(cls, target, non_blocking) for cls in set(map(type, tensors.values()))}
-    for cls, move in movers.items():  # most trees have tensors of one class
+    classes = set(map(type, tensors.values()))
+    movers = {cls: _movers(cls, target, non_blocking) for cls in classes}
+    for cls, (move, move_list) in movers.items():
+        of_class = tensors
+        if len(movers) > 1:  # most trees have tensors of one class
+            of_class = {key: tensor for key, tensor in tensors.items() if type(tensor) is cls}
         locate = locators[cls]
-        for key, tensor in tensors.items():
-            if type(tensor) is cls:
+        if move_list is None:
+            for key, tensor in of_class.items():
                 new_tensor = move(tensor)
                 if locate(new_tensor) is not target:
                     raise CannotMoveError
                 new_tensors[key] = new_tensor
+            continue
+        moved = move_list(list(of_class.values()))
+        for key, new_tensor in zip(of_class, moved, strict=True):
+            if locate(new_tensor) is not target:
+                raise CannotMoveError
+            new_tensors[key] = new_tensor
 
 
 def rebuilt(tree: Container, containers: dict[int, Container], new_parts: dict[int, Any]) -> Any:
@@ -117,25 +128,28 @@ def rebuilt(tree: Container, containers: dict[int, Container], new_parts: dict[i
     return new_parts[id(tree)]
 
 
-def _mover(cls: type, target: Device, non_blocking: bool) -> Mover:
-    """The function that moves tensors of this class to the device."""
+def _movers(cls: type, target: Device, non_blocking: bool) -> tuple[Mover, ListMover | None]:
+    """The functions that move one tensor of this class to the device, and several of them."""
     ownership = ownership_of(cls)
     if ownership is None:
         raise CannotMoveError
     owner = ownership.backend
     try:
-        mover = owner.movers[cls, target, non_blocking]
+        mover, list_mover = owner.movers[cls, target, non_blocking]
     except KeyError:
-        mover = _new_mover(owner, cls, target, non_blocking)
+        mover, list_mover = _new_movers(owner, cls, target, non_blocking)
     if mover is None:
         raise CannotMoveError
-    return mover
+    return mover, list_mover
 
 
-def _new_mover(owner: Backend, cls: type, target: Device, non_blocking: bool) -> Mover | None:
+def _new_movers(owner: Backend, cls: type, target: Device, non_blocking: bool) -> Movers:
     require(owner, target)
-    mover = None
-    if owner.load("moving").has("mover"):
+    moving = owner.load("moving")
+    mover = list_mover = None
+    if moving.has("mover"):
         mover = owner.moving.mover(cls, target, non_blocking)
-    owner.movers[cls, target, non_blocking] = mover
-    return mover
+    if moving.has("list_mover"):
+        list_mover = owner.moving.list_mover(cls, target, non_blocking)
+    owner.movers[cls, target, non_blocking] = mover, list_mover
+    return mover, list_mover
