@@ -26,10 +26,10 @@ from xdevice.errors import (
 from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, entry_points_of, imported
 from xdevice.framework.choosing import decided
-from xdevice.hardware.virtual import GROUP, virtual_counts
+from xdevice.hardware.virtual import GROUP, FitReport, virtual_counts
 from xdevice.hooks import hooks
 from xdevice.kit.places import prepare_imports
-from xdevice.virtual import bus, children, models, request
+from xdevice.virtual import bus, children, fits, models, request
 from xdevice.virtual.request import RACES, Request
 
 if TYPE_CHECKING:
@@ -153,9 +153,11 @@ def _enable(owner: Backend) -> None:
         raise NotSupportedError(
             f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
         )
+    fits.check(owner)
     owner.virtual.enable(number, requested.force, requested.stand_in)
     if requested.races:
         owner.races.find_races()
+    fits.begin(owner)
     if requested.stand_in and not children.has_warned("STAND_IN"):
         print(
             f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr
@@ -247,6 +249,15 @@ def ask_for_children(
     children.propagate(requested)
     if stand_in:
         children.set_aside_visible_devices()
+
+
+measure_memory = fits.measure
+
+
+def memory_report(ended: str, is_complete: bool, has_failed: bool) -> FitReport:
+    from xdevice.virtual.fits_report import Report
+
+    return Report(fits.estimate(fits.Ended(ended, is_complete, has_failed)))
 
 
 def check_limits(names: Iterable[str]) -> None:

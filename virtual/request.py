@@ -42,6 +42,7 @@ class Request(NamedTuple):
 
 _requested: Request | None = None
 _left_out: set[str] = set()
+_measured_for = 0
 
 
 def current() -> Request:
@@ -154,9 +155,15 @@ def is_left_out(framework: str) -> bool:
 
 
 def memory() -> int | None:
-    """The bytes that each virtual GPU has: the limit asked for, or its model's; else ``None``."""
-    limit, model = memory_limit(), current().model
-    return models.MODELS[model].memory if limit is None and model else limit
+    """The bytes that each virtual GPU has: the size asked for, or its model's; else ``None``."""
+    size, model = _measured_for or memory_limit(), current().model
+    return models.MODELS[model].memory if size is None and model else size
+
+
+def measure_for(size: int) -> None:
+    """Let each virtual GPU have that memory: `fits` measures how much of it is needed."""
+    global _measured_for
+    _measured_for = size
 
 
 def memory_limit() -> int | None:

@@ -18,6 +18,7 @@ import torch
 
 from xdevice.backends.torch import hardware, placement
 from xdevice.backends.torch.private_names import names as names_of_the_adapter
+from xdevice.contract import MemoryUse
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit.import_hook import after_import
 from xdevice.virtual.plugins import Recipe
@@ -74,6 +75,18 @@ def find_races() -> None:
     from xdevice.virtual.torch.cuda import races
 
     races.find_races()
+
+
+def measure_memory(soft_limit: int, stop_after: int | None) -> None:
+    from xdevice.virtual.torch.cuda import memory_use
+
+    memory_use.measure(soft_limit, stop_after)
+
+
+def memory_use() -> MemoryUse:
+    from xdevice.virtual.torch.cuda import memory_use
+
+    return memory_use.result()
 
 
 def _check_version() -> None:

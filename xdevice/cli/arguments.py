@@ -14,7 +14,7 @@ from xdevice.cli.options import commands
 from xdevice.cli.parser import DASHES, HOW, Parser, fail
 from xdevice.errors import ArgumentError, UnknownBackendError, did_you_mean
 
-_RUN_ONCE = ("--stand-in", "--watch-transfers")  # options with which a script runs once
+_RUN_ONCE = ("--fits", "--watch-transfers", "--stand-in")  # options with which a script runs once
 _FOR_SEVERAL_RUNS = (
     "--json",
     "--jobs",
@@ -25,14 +25,9 @@ _FOR_SEVERAL_RUNS = (
     "--env",
 )
 _WITH_STAND_IN = ("--lenient", "--races", "--gpu-model")
-_WITH_WATCH_TRANSFERS = (
-    "--bus",
-    "--max-copies",
-    "--format",
-    "--report",
-    "--baseline",
-    "--update-baseline",
-)
+_WITH_WATCH_TRANSFERS = ("--bus", "--max-copies", "--baseline", "--update-baseline")
+_WITH_A_REPORT = ("--format", "--report")  # of --watch-transfers, or of --fits
+_FORMATS_OF_FITS = ("text", "json")
 _PYTHON_FLAG = r"-(?P<letters>[bBdEIiOPqRsSuv]*)(?P<valued>[WX]?)(?P<value>.*)"
 
 
@@ -83,6 +78,7 @@ def _parse_run(parser: Parser, arguments: list[str]) -> argparse.Namespace:
 
     If the script runs once, everything after SCRIPT is an argument of the script.
     """
+    arguments = _with_joined_size(parser, arguments)
     chapter = parse_chapter(arguments)
     if chapter is not None:
         return chapter
@@ -97,6 +93,8 @@ def _parse_run(parser: Parser, arguments: list[str]) -> argparse.Namespace:
         options = _parse_around_script(parser, words, script)
     options.name = "run"
     options.how, options.flags = start
+    if options.fits is not None and run_once:
+        options.virtual_gpus, options.stand_in = options.virtual_gpus or 1, True
     _check_combination(parser, options, run_once)
     if run_once:
         _check_single_run(parser, options, run_once, options_before)
@@ -110,13 +108,32 @@ def _check_combination(parser: Parser, options: argparse.Namespace, run_once: st
     for option in _WITH_STAND_IN:
         if _value_of(option, options) and not options.stand_in:
             parser.error(f"{option} goes with --virtual-gpus N --stand-in, all before SCRIPT")
-    if options.watch_transfers and not run_once:
-        parser.error("--watch-transfers goes before SCRIPT")
+    for option in ("--watch-transfers", "--fits"):
+        if _value_of(option, options) not in (None, False) and not run_once:
+            parser.error(f"{option} goes before SCRIPT")
     for option in _WITH_WATCH_TRANSFERS:
         if _value_of(option, options) is not None and not options.watch_transfers:
             parser.error(f"{option} goes with --watch-transfers, both before SCRIPT")
+    reports = options.watch_transfers or options.fits is not None
+    for option in _WITH_A_REPORT:
+        if _value_of(option, options) is not None and not reports:
+            parser.error(f"{option} goes with --watch-transfers or --fits, both before SCRIPT")
+    _check_fits(parser, options)
     if options.update_baseline and options.baseline is None:
         parser.error("--update-baseline goes with --baseline FILE")
+
+
+def _check_fits(parser: Parser, options: argparse.Namespace) -> None:
+    """Exit with an error if an option cannot be combined with ``--fits``, or needs it."""
+    if options.fits is None:
+        if options.steps is not None:
+            parser.error("--steps goes with --fits, both before SCRIPT")
+        return
+    if options.watch_transfers:
+        parser.exit(fail("--fits and --watch-transfers have a report each; leave one out"))
+    if options.format not in (None, *_FORMATS_OF_FITS):
+        listed = " and ".join(_FORMATS_OF_FITS)
+        parser.exit(fail(f"--fits has no report in {options.format}; there are {listed}"))
 
 
 def _check_single_run(
@@ -127,8 +144,12 @@ def _check_single_run(
     if len(options.backend) > 1:
         advice = "name one --backend"
     for option in _FOR_SEVERAL_RUNS:
+        if option == "--timeout" and run_once == "--fits":
+            continue
         if option in options_before:
             advice = f"leave {option} out"
+            if option == "--json" and run_once != "--stand-in":
+                advice = "write --format json"
             break
     if advice:
         reason = f"{run_once} runs a script once, with its own output and exit status"
@@ -193,7 +214,7 @@ def _check_after_script(parser: Parser, word: str) -> None:
     suggestion = near_miss(word, parser)
     if suggestion is None:
         return
-    goes_before = (*_RUN_ONCE, *_WITH_WATCH_TRANSFERS, *_WITH_STAND_IN)
+    goes_before = (*_RUN_ONCE, *_WITH_WATCH_TRANSFERS, *_WITH_A_REPORT, *_WITH_STAND_IN, "--steps")
     place = ""
     if suggestion in goes_before:
         place = " before SCRIPT"
@@ -209,6 +230,34 @@ def _check_backends(parser: Parser, names: Sequence[str]) -> None:
             find(name)
     except UnknownBackendError as error:
         parser.error(str(error))
+
+
+def _with_joined_size(parser: Parser, words: list[str]) -> list[str]:
+    """The words with ``--fits=24GiB`` for ``--fits 24GiB``, and ``--fits=`` where no size follows.
+
+    The size is optional, and SCRIPT may follow.
+    """
+    joined: list[str] = []
+    position = 0
+    while position < len(words) and words[position].startswith("-"):
+        word = words[position]
+        if word == "--" or word in HOW:
+            break
+        end = position + parser.number_of_words(word)
+        if word == "--fits":
+            sizes = [size for size in words[position + 1 : end] if _is_size(size)]
+            word = f"--fits={''.join(sizes)}"
+            joined.append(word)
+            position += 1 + len(sizes)
+        else:
+            joined += words[position:end]
+            position = end
+    return joined + words[position:]
+
+
+def _is_size(word: str) -> bool:
+    """Whether a word after ``--fits`` is meant as its size: it begins with a digit."""
+    return word[:1].isdigit() and not Path(word).exists()
 
 
 class _Start(NamedTuple):

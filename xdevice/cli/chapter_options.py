@@ -15,7 +15,16 @@ from xdevice.errors import ArgumentError
 SUFFIXES = (".md", ".ipynb")
 
 _FLAGS_FOR_SCRIPTS = ("--normalize", "--watch-transfers", "--races", "--update-baseline")
-_FOR_SCRIPTS = (*_FLAGS_FOR_SCRIPTS, "--backend", "--tolerance", "--env", "--bus", "--max-copies")
+_VALUES_FOR_SCRIPTS = (
+    "--backend",
+    "--tolerance",
+    "--env",
+    "--bus",
+    "--max-copies",
+    "--fits",
+    "--stop-after",
+)
+_FOR_SCRIPTS = (*_FLAGS_FOR_SCRIPTS, *_VALUES_FOR_SCRIPTS)
 
 
 def parse_chapter(arguments: Sequence[str]) -> argparse.Namespace | None:

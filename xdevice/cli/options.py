@@ -10,6 +10,7 @@ from xdevice.cli.parser import (
     count,
     first_port,
     names,
+    nbytes,
     one_of,
     positive,
     scale,
@@ -42,6 +43,7 @@ _JSON = "print JSON on stdout, and nothing else"
 _INSTALLED = "frameworks; all (the default) means those that are installed"
 _KNOWN = "frameworks; all (the default) means those that xdevice knows"
 _WATCH = "with --watch-transfers:"
+_WATCH_OR_FITS = "with --watch-transfers or --fits:"
 
 
 def _command(subparsers: Any, name: str, summary: str, frameworks: str = "") -> Parser:
@@ -129,6 +131,18 @@ def _add_run_options(run: Parser) -> None:
         help="with --stand-in: the model of the GPUs: h100, a100, rtx4090, l4 or t4",
     )
     add(
+        "--fits",
+        type=nbytes,
+        metavar="[SIZE]",
+        help="tell whether a GPU of this memory, 24GiB, or of --gpu-model suffices",
+    )
+    add(
+        "--steps",
+        type=positive,
+        metavar="N",
+        help="with --fits: stop the script after N steps of an optimizer",
+    )
+    add(
         "--watch-transfers",
         action="store_true",
         help="report the lines that copy between devices; the script runs once",
@@ -143,7 +157,7 @@ def _add_run_options(run: Parser) -> None:
 
 
 def _add_watch_options(run: Parser) -> None:
-    """The options that need ``--watch-transfers``."""
+    """The options that need ``--watch-transfers``; some go with ``--fits``, too."""
     add = run.add_argument
     add(
         "--bus", metavar="B", help=f"{_WATCH} the speed that copies are modelled with (25GB/s,10us)"
@@ -155,7 +169,7 @@ def _add_watch_options(run: Parser) -> None:
         help=f"{_WATCH} exit with 1 if there are more copies",
     )
     formats = ("text", "json", "sarif", "github")
-    add("--format", **one_of(formats), help=f"{_WATCH} the format of the report (text)")
+    add("--format", **one_of(formats), help=f"{_WATCH_OR_FITS} the format of the report (text)")
     add(
         "--baseline",
         type=Path,
@@ -168,7 +182,7 @@ def _add_watch_options(run: Parser) -> None:
         "--report",
         type=Path,
         metavar="FILE",
-        help=f"{_WATCH} write the report into FILE, not to stderr",
+        help=f"{_WATCH_OR_FITS} write the report into FILE, not to stderr",
     )
 
 

@@ -102,6 +102,16 @@ def one_of(choices: Iterable[str]) -> dict[str, Any]:
     return {"type": read, "choices": words}
 
 
+def nbytes(text: str) -> int:
+    """The bytes of ``24GiB``; 0 for no text."""
+    from xdevice.kit.units import parsed_size  # loads `re`: only when it is needed
+
+    size = parsed_size(text)
+    if text and not size:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size in memory; write 24GiB")
+    return size
+
+
 def _digits(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else -1
 

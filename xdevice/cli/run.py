@@ -21,7 +21,7 @@ def main(options: argparse.Namespace) -> int:
             options.races,
             options.gpu_model,
         )
-    if options.stand_in or options.watch_transfers:
+    if options.stand_in or options.watch_transfers:  # --fits stands in
         return _run_once(program, options)
     from xdevice.cli.several_runs import run_several
 
@@ -34,14 +34,25 @@ def _program(options: argparse.Namespace) -> Program:
     return program_of(options.script, options.how)
 
 
+def _check_observed(name: str, options: argparse.Namespace) -> None:
+    """Raise an error if a command that starts others is to be watched or measured itself."""
+    observing = {
+        "--watch-transfers watches": options.watch_transfers,
+        "--fits measures": options.fits is not None,
+    }
+    for words, is_given in observing.items():
+        if is_given:
+            option = words.split()[0]
+            raise ArgumentError(
+                f"{name!r} starts processes, and {words} one Python program; "
+                f"type xdevice run {option} SCRIPT for what {name!r} starts"
+            )
+
+
 def _run_once(program: Program, options: argparse.Namespace) -> int:
     """Become the script's process: its output, signals and exit status are as without xdevice."""
-    if options.watch_transfers and program.only_starts_others:
-        name = program.title
-        raise ArgumentError(
-            f"{name!r} starts processes, and --watch-transfers watches one Python program; "
-            f"type xdevice run --watch-transfers SCRIPT for what {name!r} starts"
-        )
+    if program.only_starts_others:
+        _check_observed(program.title, options)
     for name in options.backend:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
@@ -53,11 +64,17 @@ def _run_once(program: Program, options: argparse.Namespace) -> int:
     if options.virtual_gpus:
         provider().require(frameworks)
     os.environ.update(program.search_path(sys.executable))
+    observer: list[str] = []
     if options.watch_transfers:
         from xdevice.cli import watched
 
-        watcher = [sys.executable, *options.flags, *watched.by(options)]
-        command = [*watcher, *program.words, *options.args]
+        observer = watched.by(options)
+    elif options.fits is not None:
+        from xdevice.cli import fits
+
+        observer = fits.by(options)
+    if observer:
+        command = [sys.executable, *options.flags, *observer, *program.words, *options.args]
     else:
         command = [*program.run_by(sys.executable, options.flags), *options.args]
     if os.name != "nt":  # the shell of Windows would not wait for a process that is replaced

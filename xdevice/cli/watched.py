@@ -6,17 +6,15 @@ The report is text, JSON, SARIF 2.1.0, or annotations for GitHub.
 import argparse
 import json
 import os
-import runpy
 import sys
 from collections.abc import Callable
-from io import open_code
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from xdevice._version import __version__
 from xdevice.cli.parser import fail
+from xdevice.cli.running import run_program, show_error
 from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
 from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.hardware.bus import DEFAULT, Bus
@@ -28,9 +26,6 @@ from xdevice.tensors.transfers.rules import RULES
 from xdevice.tensors.transfers.watching import accept
 
 Settings: TypeAlias = dict[str, Any]  # what `by` passes to `main`, as JSON
-
-# A traceback of the script's error is shown without the frames of these files.
-_RUNNERS = (__file__, runpy.__file__, "<frozen runpy>")
 
 
 def by(options: argparse.Namespace) -> list[str]:
@@ -65,7 +60,7 @@ def main() -> None:
         report = watch.__enter__()
     except XDeviceError as error:
         sys.exit(fail(str(error)))
-    script_error = _run()
+    script_error = run_program()
     watch.__exit__()
     if isinstance(script_error, RefusedExit | RefusedImportError):
         sys.exit(2)  # nothing has run that could be reported
@@ -85,22 +80,13 @@ def main() -> None:
 def _report(report: Report, script_error: BaseException | None, settings: Settings) -> None:
     """Show the script's error, if it ended with one, then update the baseline, then report."""
     if script_error is not None and not isinstance(script_error, SystemExit):
-        _show_error(script_error)
+        show_error(script_error)
     baseline = settings["baseline"]
     if baseline and settings["updates"]:
         number = Baseline(baseline).write(report.lines)
         noun = "line" if number == 1 else "lines"
         print(f"xdevice: {baseline}: {number} {noun} that copy", file=sys.stderr)
     _show(report, settings)
-
-
-def _show_error(error: BaseException) -> None:
-    """Show the error as Python would, without the frames that ran the script."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename in _RUNNERS:
-        trace = trace.tb_next
-    error.__traceback__ = trace
-    sys.excepthook(type(error), error, trace)
 
 
 def _check_limit(report: Report, most: int | None) -> None:
@@ -116,36 +102,6 @@ def _check_limit(report: Report, most: int | None) -> None:
     if report.copies > most:
         fail(f"{report.copies} copies are more than --max-copies {most}")
         sys.exit(1)
-
-
-def _run() -> BaseException | None:
-    """Run the program in ``argv``, and return the exception that ended it, if any."""
-    try:
-        if sys.argv[0] == "-m":
-            del sys.argv[0]
-            sys.path[0] = os.getcwd()
-            runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-        elif sys.argv[0] == "-c":
-            sys.path[0] = ""
-            exec(compile(sys.argv.pop(1), "<string>", "exec"), vars(_new_main()))
-        else:
-            script = os.path.abspath(sys.argv[0])
-            if os.path.isdir(script):
-                script = os.path.join(script, "__main__.py")
-            sys.path[0] = os.path.dirname(os.path.realpath(script))
-            program = _new_main()
-            program.__file__ = script
-            with open_code(script) as file:
-                code = compile(file.read(), script, "exec")
-            exec(code, vars(program))
-    except BaseException as error:  # also KeyboardInterrupt: `main` raises it after the report
-        return error
-    return None
-
-
-def _new_main() -> ModuleType:
-    sys.modules["__main__"] = program = ModuleType("__main__")
-    return program
 
 
 def _show(report: Report, settings: Settings) -> None:

@@ -41,6 +41,7 @@ class Capabilities:
     gradients: Gradients
     virtual: Virtual
     races: Races
+    measuring: Measuring
     mixing: Mixing
     compiling: Compiling
     following: Following
@@ -89,6 +90,7 @@ MODULES = {
     "arrivals": "streams",
     "packing": "collectives",
     "races": "virtual",
+    "measuring": "virtual",
 }
 """The module of a capability, if its name differs from the capability's."""
 

@@ -4,7 +4,7 @@
 # pyright: reportReturnType=false
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypedDict
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict
 
 from xdevice.contract.native import Block, NativeDevice
 from xdevice.device import Device
@@ -13,9 +13,14 @@ __all__ = [
     "Allocation",
     "Build",
     "Hardware",
+    "Measuring",
     "Memory",
+    "MemoryPart",
     "MemoryStats",
+    "MemoryUse",
     "Mixing",
+    "PeakMemory",
+    "ProgramStopped",
     "Preparation",
     "Properties",
     "Races",
@@ -154,6 +159,55 @@ class Virtual(Preparation, Protocol):
         ``None`` if no plug-in is needed. Raises `NotSupportedError` if this
         version of the framework, or this system, cannot have virtual GPUs.
         """
+
+
+class MemoryPart(NamedTuple):
+    """What one line of the program had allocated of one kind when the most was allocated."""
+
+    kind: str  # "weights", "gradients", "optimizer state", "workspaces", or "other"
+    file: str  # empty where no line of the program is known
+    line: int
+    nbytes: int
+
+
+class PeakMemory(NamedTuple):
+    """The most memory of one GPU that a program used, in bytes."""
+
+    device: Device
+    allocated: int
+    reserved: int  # the most that the allocator has taken from the GPU
+    file: str  # the line of the program that allocated last before the peak
+    line: int
+    phase: str  # "forward", "no_grad", "backward", "step", or empty where it is not known
+    parts: tuple[MemoryPart, ...]  # empty where only the total is known
+
+
+class MemoryUse(NamedTuple):
+    """What a program did with the memory of its GPUs."""
+
+    peaks: tuple[PeakMemory, ...]
+    steps: int | None  # of its optimizers; ``None`` where they are not counted
+    float32_weights: int = 0  # bytes
+    uses_autocast: bool = False
+    host_shortage: str = ""  # what the host had no memory for
+
+
+class Measuring(Preparation, Protocol):
+    """The most memory that a program uses on virtual GPUs."""
+
+    def measure_memory(self, soft_limit: int, stop_after: int | None) -> None:
+        """From now on, record what is allocated when the most is.
+
+        A GPU's memory may exceed the limit, but only after the allocator has
+        released what it caches. With ``stop_after``, `ProgramStopped` is raised
+        after that number of an optimizer's steps.
+        """
+
+    def memory_use(self) -> MemoryUse: ...
+
+
+class ProgramStopped(BaseException):  # noqa: N818  (it is no error)
+    """Ends a program that has run for long enough."""
 
 
 class Races(Preparation, Protocol):

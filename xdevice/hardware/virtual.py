@@ -36,6 +36,15 @@ The package that provides virtual GPUs adds a framework when it gets them.
 """
 
 
+class FitReport(Protocol):
+    """What ``xdevice run --fits`` reports."""
+
+    status: int  # the exit status for the answer
+
+    def to_text(self, width: int) -> str: ...
+    def to_json(self) -> str: ...
+
+
 class Provider(Protocol):
     """The functions of the package that provides virtual GPUs."""
 
@@ -69,6 +78,15 @@ class Provider(Protocol):
         self, number: str, stand_in: bool, lenient: bool, races: bool, model: str | None
     ) -> None:
         """Let child processes have virtual GPUs: ``xdevice run --virtual-gpus``."""
+
+    def measure_memory(self, size: int, stop_after: int | None) -> None:
+        """Measure the GPU memory that this process uses: ``xdevice run --fits``.
+
+        The size is that of the GPU's memory, or 0 for that of its model.
+        """
+
+    def memory_report(self, ended: str, is_complete: bool, has_failed: bool) -> FitReport:
+        """Whether the memory suffices, for a program that has ended as the words say."""
 
     def check_limits(self, names: Iterable[str]) -> None:
         """Raise an error if one of the frameworks cannot have the requested virtual GPUs."""

@@ -29,6 +29,9 @@ class _Lines(ctypes.c_char_p):
     """A text that is not an error."""
 
 
+LINE_OF: Any = ctypes.CFUNCTYPE(_INT, _INT, _NUMBER)
+"""A function that the plug-in calls before each allocation, with the device and the bytes."""
+
 _FUNCTIONS = {
     "begin": (_ERROR, _INT, _BOOL, _NUMBER, _BOOL),
     "replace_kernels_of_libraries": (_ERROR,),
@@ -53,6 +56,9 @@ _FUNCTIONS = {
     "reset_peak": (None, _INT),
     "empty_cache": (None,),
     "forget_memory": (None,),
+    "record_peaks": (None, LINE_OF, _NUMBER),
+    "mark": (None, _POINTER, _INT),
+    "peak_record": (_Lines, _INT),
     "clear_workspaces": (None,),
     "blocks": (_Lines, _INT),
 }

@@ -34,12 +34,14 @@ struct Block {
   c10::StreamId stream;
   bool large, expandable, allocated;
   Block *previous, *next;  // the neighbours in the segment
+  int64_t number = 0;      // of the allocation, on this GPU
   bool is_split() const { return previous || next; }
 };
 
 class CachingAllocator {
  public:
-  int64_t limit = UNLIMITED;  // of the bytes reserved
+  int64_t limit = UNLIMITED;       // of the bytes reserved
+  int64_t soft_limit = UNLIMITED;  // more is reserved only after the cache has been released
   bool caching = true;        // otherwise a block has the size requested, and is returned when it is freed
 
   // Returns a null pointer if the limit does not allow it.
@@ -55,10 +57,16 @@ class CachingAllocator {
       ++stats.num_alloc_retries;
       block = reserve(size, stream, large);
     }
+    if (!block && soft_limit < limit) {
+      auto soft = std::exchange(soft_limit, UNLIMITED);
+      block = reserve(size, stream, large);
+      soft_limit = soft;
+    }
     if (!block) return ++stats.num_ooms, nullptr;
     split(block, size);
     block->allocated = true;
     block->requested = requested;
+    block->number = ++last_number;
     count_allocated(*block, 1);
     return block;
   }
@@ -123,7 +131,7 @@ class CachingAllocator {
   Pool pools[2];  // the blocks that are not allocated: small, large
   std::set<Block*, ByAddress> blocks;
   std::map<std::pair<c10::StreamId, bool>, Block*> tails;  // the last blocks of segments that can grow
-  int64_t next_address = int64_t(0x7f) << 40;
+  int64_t next_address = int64_t(0x7f) << 40, last_number = 0;
   c10::CachingDeviceAllocator::DeviceStats stats;
 
   Pool& unused(const Block& block) { return pools[block.large]; }
@@ -195,7 +203,8 @@ class CachingAllocator {
   }
 
   bool can_reserve(int64_t length) const {
-    return length <= limit && stats.reserved_bytes[0].current <= limit - length;
+    int64_t most = std::min(limit, soft_limit);
+    return length <= most && stats.reserved_bytes[0].current <= most - length;
   }
 
   void count_reserved(int64_t length, bool large) {

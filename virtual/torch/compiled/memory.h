@@ -20,6 +20,7 @@
 #include <sstream>
 
 #include "caching_allocator.h"
+#include "peak_record.h"
 
 namespace xdevice {
 using namespace at;
@@ -89,16 +90,24 @@ inline std::string readable(int64_t bytes) {
       "It is virtual, in the host's memory, and ", readable(in_use), " are allocated by PyTorch");
 }
 
+inline PeakRecord* const records = new PeakRecord[MOST];
+
 // Memory of a virtual GPU, on the current stream.
 inline Block* allocate_block(DeviceIndex index, int64_t size) {
   if (size == 0) return nullptr;
+  const LineOf asked = line_of;
+  int line = C10_UNLIKELY(asked != nullptr) ? asked(index, size) : 0;
+  if (line == HOST_IS_FULL) out_of_memory(index, size, true);
   Block* block = accounting[index].allocate(size, streams[index]);
   if (!block) out_of_memory(index, size);
+  if (C10_UNLIKELY(asked != nullptr)) records[index].allocated(block->number, block->size, line, reserved(index));
   return block;
 }
 
 inline void free_block(DeviceIndex index, Block* block) {
-  if (block) accounting[index].free(block);
+  if (!block) return;
+  if (C10_UNLIKELY(line_of != nullptr)) records[index].freed(block->number, block->size);
+  accounting[index].free(block);
 }
 
 // The context of a virtual storage's DataPtr.
@@ -180,6 +189,12 @@ inline Memory& memory = *new Memory;  // never destroyed: tensors may outlive th
 
 inline Storage virtual_of(const Storage& host, DeviceIndex index) {
   return Storage(Storage::use_byte_size_t(), host.nbytes(), label(host, index), &memory, true);
+}
+
+// Notes what a virtual storage's memory is used for.
+inline void mark(const c10::StorageImpl* s, Kind kind) {
+  auto* allocation = s->data_ptr().cast_context<Allocation>(&free_allocation);
+  if (allocation && allocation->block) records[allocation->index].mark(allocation->block->number, kind);
 }
 
 // Gives the virtual storage the bytes of a CPU storage.

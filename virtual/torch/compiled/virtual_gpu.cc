@@ -335,6 +335,16 @@ EXPORT void xdevice_forget_memory() {  // also what was allocated before
   memory.emptyCache({0, 0});
   for (int i = 0; i < count; ++i) memory.resetAccumulatedStats(i), memory.resetPeakStats(i);
 }
+// From now on, record the peaks. The program may reserve more than the soft limit, after its cache has been released.
+EXPORT void xdevice_record_peaks(LineOf function, int64_t soft_limit) {
+  for (int i = 0; i < count; ++i) accounting[i].limit = UNLIMITED, accounting[i].soft_limit = soft_limit;
+  line_of = function;
+}
+EXPORT void xdevice_mark(void* storage, int kind) { mark(static_cast<c10::StorageImpl*>(storage), Kind(kind)); }
+EXPORT const char* xdevice_peak_record(int index) {
+  static thread_local std::string text;
+  return (text = records[index].text()).c_str();
+}
 EXPORT void xdevice_clear_workspaces() { workspaces::clear(); }
 // One line for each block: its address, size, size requested, stream, whether it is large, expandable, allocated, and
 // whether it begins a segment.

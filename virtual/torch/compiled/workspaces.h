@@ -68,7 +68,9 @@ inline void keep(DeviceIndex index, Library library) {
   std::lock_guard<std::mutex> one(lock);
   Key key{index, handles.of(index), streams[index], library};
   if (blocks.count(key)) return;
-  blocks[key] = allocate_block(index, library == CUBLAS ? size_of_cublas() : size_of_cublaslt());
+  Block* block = allocate_block(index, library == CUBLAS ? size_of_cublas() : size_of_cublaslt());
+  if (block) records[index].mark(block->number, WORKSPACE);
+  blocks[key] = block;
 }
 
 // To be called after a matrix product: the workspaces come after its result.

@@ -1,0 +1,92 @@
+"""What would lower the peak of a program's memory, as far as its figures show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from xdevice.contract import MemoryUse, PeakMemory
+from xdevice.kit.units import size
+
+_LARGE = 0.1  # the share of the peak from which something is worth a line
+
+
+class Shares(NamedTuple):
+    """The parts of a peak, in bytes."""
+
+    by_kind: dict[str, int]  # the largest first; empty where only the total is known
+    cached: int  # reserved and not allocated
+    total: int
+
+    @classmethod
+    def of(cls, peak: PeakMemory) -> Shares:
+        sums: dict[str, int] = {}
+        for part in peak.parts:
+            sums[part.kind] = sums.get(part.kind, 0) + part.nbytes
+        by_kind = dict(sorted(sums.items(), key=lambda item: -item[1]))
+        return cls(by_kind, peak.reserved - peak.allocated, peak.reserved)
+
+    def large(self, kind: str) -> int:
+        """The bytes of the kind, or 0 if they are a small share of the peak."""
+        nbytes = self.by_kind.get(kind, 0)
+        return nbytes if nbytes >= _LARGE * self.total else 0
+
+
+def advice(peak: PeakMemory, use: MemoryUse) -> list[str]:
+    """A sentence for each change that would lower the peak, the most effective first."""
+    return [sentence for _, sentence in sorted(_savings(peak, use), reverse=True)]
+
+
+def _savings(peak: PeakMemory, use: MemoryUse) -> Iterator[tuple[int, str]]:
+    """The bytes that a change saves at most, and the sentence about it."""
+    shares = Shares.of(peak)
+    activations = shares.large("other")
+    gradients = shares.large("gradients")
+    trains = bool(shares.by_kind.get("gradients") or use.steps)
+    if activations and peak.phase in ("forward", "backward"):
+        yield (
+            activations // 2,
+            f"half the batch: saves up to {size(activations // 2)}, half of the activations",
+        )
+    if activations and peak.phase == "step":
+        yield (
+            activations,
+            f"foreach=False or fused=True for the optimizer: its step then has no temporary copies "
+            f"of all parameters; saves up to {size(activations)}",
+        )
+    if activations and trains and peak.phase in ("forward", "backward"):
+        most = max((part.nbytes for part in peak.parts if part.kind == "other"), default=0)
+        yield (
+            most,
+            f"torch.utils.checkpoint around what the first line of activations calls: saves up to "
+            f"{size(most)}, and computes it twice",
+        )
+    if activations and not trains and peak.phase == "forward":
+        yield (
+            activations,
+            f"torch.inference_mode(), if no gradients are needed: saves up to {size(activations)}",
+        )
+    if activations and use.float32_weights and not use.uses_autocast and peak.phase != "step":
+        yield (
+            activations // 2,
+            f'torch.autocast("cuda", dtype=torch.bfloat16): saves up to {size(activations // 2)}, '
+            "half of the activations",
+        )
+    if gradients and peak.phase == "forward":
+        yield (
+            gradients,
+            f"optimizer.zero_grad(set_to_none=True) before the forward pass: saves {size(gradients)} "
+            "of gradients",
+        )
+    if shares.large("optimizer state"):
+        state = shares.by_kind["optimizer state"]
+        yield state, f"an optimizer with less state: saves up to {size(state)}"
+    if shares.large("weights") and 2 * use.float32_weights > shares.by_kind["weights"]:
+        half = use.float32_weights // 2
+        yield half, f"weights in bfloat16, if the program allows it: saves up to {size(half)}"
+    if shares.cached >= _LARGE * shares.total:
+        yield (
+            shares.cached,
+            f"PYTORCH_ALLOC_CONF=expandable_segments:True: saves up to {size(shares.cached)} of "
+            "fragments",
+        )

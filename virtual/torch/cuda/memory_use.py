@@ -1,0 +1,215 @@
+"""What a program had allocated when it had allocated the most, by kind and by its lines.
+
+The plug-in records each block with the number of the line that allocated it
+(compiled/peak_record.h). Here blocks are marked as weights, gradients and the
+state of optimizers: before and after each step of an optimizer, when the
+memory grows, and at the end. A block that is marked late is of that kind at
+the peak, too.
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+from types import FrameType
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import torch
+
+from xdevice.contract import MemoryPart, MemoryUse, PeakMemory, ProgramStopped
+from xdevice.device import Device
+from xdevice.tensors.transfers.callers import is_users
+from xdevice.virtual.host_memory import HostMemory
+from xdevice.virtual.torch.compiled import LINE_OF, compiled
+from xdevice.virtual.torch.private_names import core, storage_of
+
+_KINDS = ("other", "weights", "gradients", "optimizer state", "workspaces")
+"""The kinds of blocks, in the order of ``Kind`` in peak_record.h."""
+
+_WEIGHTS, _GRADIENTS, _OPTIMIZER = 1, 2, 3
+_HOST_IS_FULL = -1
+_GROWTH = 1.02  # how much the memory grows until weights are looked for again
+_BACKWARD = ("_engine_run_backward", "backward")
+
+
+class _Line(NamedTuple):
+    """A line of the program that allocated, and what it was doing."""
+
+    file: str
+    number: int
+    phase: str
+
+
+class _Recorder:
+    def __init__(self, stop_after: int | None) -> None:
+        self.stop_after = stop_after
+        self.steps: dict[int, int] = {}  # by the id of the optimizer
+        self.float32_weights = 0
+        self.uses_autocast = False
+        self.host_shortage = ""
+        self._host = HostMemory()
+        self._lines: dict[_Line, int] = {}
+        self._marked_at: dict[int, float] = {}  # by device: the memory when weights were marked
+        self._modules: WeakSet[torch.nn.Module] = WeakSet()
+        self._steps_begun = 0
+        self._is_marking = False
+        self.line_of: Any = LINE_OF(self._line_of)  # kept alive for the plug-in
+
+    def begin(self, soft_limit: int) -> None:
+        from torch.nn.modules import module
+        from torch.optim import optimizer
+
+        module.register_module_parameter_registration_hook(self._register)
+        module.register_module_buffer_registration_hook(self._register)
+        optimizer.register_optimizer_step_pre_hook(self._before_step)
+        optimizer.register_optimizer_step_post_hook(self._after_step)
+        compiled().record_peaks(self.line_of, soft_limit)
+
+    def result(self) -> MemoryUse:
+        self._mark_weights()
+        compiled().record_peaks(LINE_OF(), sys.maxsize)  # what follows is not the program's
+        lines = list(self._lines)
+        peaks = [self._peak(index, lines) for index in range(compiled().visible())]
+        return MemoryUse(
+            tuple(peaks),
+            max(self.steps.values(), default=0),
+            self.float32_weights,
+            self.uses_autocast,
+            self.host_shortage,
+        )
+
+    def _peak(self, index: int, lines: list[_Line]) -> PeakMemory:
+        first, *rows = compiled().peak_record(index).value.decode().splitlines()
+        allocated, reserved, last = map(int, first.split())
+        line = lines[last] if allocated else _Line("", 0, "")
+        parts: list[MemoryPart] = []
+        for row in rows:
+            kind, number, nbytes, _ = map(int, row.split())
+            parts.append(MemoryPart(_KINDS[kind], lines[number].file, lines[number].number, nbytes))
+        device = Device("gpu", index)
+        return PeakMemory(device, allocated, reserved, *line, _merged(parts))
+
+    # What the plug-in calls
+
+    def _line_of(self, index: int, nbytes: int) -> int:
+        """The number of the program's line that allocates these bytes."""
+        allocated = compiled().allocated(index)
+        shortage = self._host.shortage(nbytes, _allocated())
+        if shortage:
+            self.host_shortage = shortage
+            return _HOST_IS_FULL
+        if allocated + nbytes > self._marked_at.get(index, 1 << 20) * _GROWTH:
+            self._marked_at[index] = allocated + nbytes
+            self._mark_weights()
+        line = self._current_line()
+        return self._lines.setdefault(line, len(self._lines))
+
+    def _current_line(self) -> _Line:
+        frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+        is_in_backward = False
+        while frame is not None:
+            code = frame.f_code
+            if is_users(code.co_filename):
+                return _Line(code.co_filename, frame.f_lineno, self._phase(is_in_backward))
+            is_in_backward = is_in_backward or code.co_name in _BACKWARD
+            frame = frame.f_back
+        return _Line("", 0, self._phase(is_in_backward))
+
+    def _phase(self, is_in_backward: bool) -> str:
+        if torch.is_autocast_enabled("cuda"):
+            self.uses_autocast = True
+        if is_in_backward:
+            return "backward"
+        if self._steps_begun:
+            return "step"
+        return "forward" if torch.is_grad_enabled() else "no_grad"
+
+    # What torch calls
+
+    def _register(self, module: torch.nn.Module, name: str, value: object) -> None:
+        self._modules.add(module)
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, args: object, kwargs: object) -> None:
+        self._mark_optimizer(optimizer)
+        self._steps_begun += 1
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, args: object, kwargs: object) -> None:
+        self._steps_begun -= 1
+        self._mark_optimizer(optimizer)
+        number = self.steps[id(optimizer)] = self.steps.get(id(optimizer), 0) + 1
+        if number == self.stop_after:
+            raise ProgramStopped
+
+    # Marks
+
+    def _mark_optimizer(self, optimizer: torch.optim.Optimizer) -> None:
+        groups: list[dict[str, Any]] = optimizer.param_groups
+        with core.DisableTorchFunction():
+            for group in groups:
+                for parameter in group["params"]:
+                    _mark(parameter, _WEIGHTS)
+                    _mark(parameter.grad, _GRADIENTS)
+            for state in optimizer.state.values():
+                for value in state.values():
+                    _mark(value, _OPTIMIZER)
+
+    def _mark_weights(self) -> None:
+        """Mark what the modules of the program contain."""
+        if self._is_marking:
+            return
+        self._is_marking = True
+        float32 = 0
+        with core.DisableTorchFunction():
+            for tensor in self._weights():
+                _mark(tensor, _WEIGHTS)
+                if tensor.is_leaf:
+                    _mark(tensor.grad, _GRADIENTS)
+                if tensor.is_cuda and tensor.dtype is torch.float32:
+                    float32 += tensor.nbytes
+        self.float32_weights = max(self.float32_weights, float32)
+        self._is_marking = False
+
+    def _weights(self) -> Iterator[torch.Tensor]:
+        seen: set[int] = set()
+        for module in list(self._modules):
+            for tensor in chain(module.parameters(recurse=False), module.buffers(recurse=False)):
+                if id(tensor) not in seen:
+                    seen.add(id(tensor))
+                    yield tensor
+
+
+def _mark(value: object, kind: int) -> None:
+    local = getattr(value, "_local_tensor", value)  # a DTensor's
+    if not isinstance(local, torch.Tensor) or not local.is_cuda:
+        return
+    with suppress(NotImplementedError):  # some subclasses have no storage
+        compiled().mark(storage_of(local)._cdata, kind)
+
+
+def _allocated() -> int:
+    """The bytes allocated on all virtual GPUs."""
+    return sum(map(compiled().allocated, range(compiled().visible())))
+
+
+def _merged(parts: list[MemoryPart]) -> tuple[MemoryPart, ...]:
+    """The parts with the same kind and line as one, the largest first."""
+    sums: dict[tuple[str, str, int], int] = {}
+    for kind, file, line, nbytes in parts:
+        sums[kind, file, line] = sums.get((kind, file, line), 0) + nbytes
+    merged = [MemoryPart(*key, nbytes) for key, nbytes in sums.items()]
+    return tuple(sorted(merged, key=lambda part: -part.nbytes))
+
+
+_recorder: _Recorder | None = None
+
+
+def measure(soft_limit: int, stop_after: int | None) -> None:
+    global _recorder
+    _recorder = _Recorder(stop_after)
+    _recorder.begin(soft_limit)
+
+
+def result() -> MemoryUse:
+    assert _recorder is not None, "nothing has been measured"
+    return _recorder.result()
