@@ -159,9 +159,10 @@ def _enable(owner: Backend) -> None:
         owner.races.find_races()
     fits.begin(owner)
     if requested.stand_in and not children.has_warned("STAND_IN"):
-        print(
-            f"{number} virtual GPUs stand in for CUDA's; they compute on the CPU", file=sys.stderr
-        )
+        words = "virtual GPUs stand in for CUDA's; they compute"
+        if number == 1:
+            words = "virtual GPU stands in for CUDA's; it computes"
+        print(f"{number} {words} on the CPU", file=sys.stderr)
     virtual_counts[owner] = number
     owner.forget_devices()
     name_virtual()  # the request may have come from the environment

@@ -40,53 +40,44 @@ def advice(peak: PeakMemory, use: MemoryUse) -> list[str]:
 def _savings(peak: PeakMemory, use: MemoryUse) -> Iterator[tuple[int, str]]:
     """The bytes that a change saves at most, and the sentence about it."""
     shares = Shares.of(peak)
-    activations = shares.large("other")
-    gradients = shares.large("gradients")
     trains = bool(shares.by_kind.get("gradients") or use.steps)
-    if activations and peak.phase in ("forward", "backward"):
-        yield (
-            activations // 2,
-            f"half the batch: saves up to {size(activations // 2)}, half of the activations",
-        )
-    if activations and peak.phase == "step":
-        yield (
-            activations,
-            f"foreach=False or fused=True for the optimizer: its step then has no temporary copies "
-            f"of all parameters; saves up to {size(activations)}",
-        )
-    if activations and trains and peak.phase in ("forward", "backward"):
-        most = max((part.nbytes for part in peak.parts if part.kind == "other"), default=0)
-        yield (
-            most,
-            f"torch.utils.checkpoint around what the first line of activations calls: saves up to "
-            f"{size(most)}, and computes it twice",
-        )
-    if activations and not trains and peak.phase == "forward":
-        yield (
-            activations,
-            f"torch.inference_mode(), if no gradients are needed: saves up to {size(activations)}",
-        )
-    if activations and use.float32_weights and not use.uses_autocast and peak.phase != "step":
-        yield (
-            activations // 2,
-            f'torch.autocast("cuda", dtype=torch.bfloat16): saves up to {size(activations // 2)}, '
-            "half of the activations",
-        )
+    yield from _savings_of_activations(peak, shares, use, trains)
+    gradients = shares.large("gradients")
     if gradients and peak.phase == "forward":
-        yield (
-            gradients,
-            f"optimizer.zero_grad(set_to_none=True) before the forward pass: saves {size(gradients)} "
-            "of gradients",
-        )
-    if shares.large("optimizer state"):
-        state = shares.by_kind["optimizer state"]
+        words = "optimizer.zero_grad(set_to_none=True) before the forward pass"
+        yield gradients, f"{words}: saves {size(gradients)} of gradients"
+    state = shares.large("optimizer state")
+    if state:
         yield state, f"an optimizer with less state: saves up to {size(state)}"
-    if shares.large("weights") and 2 * use.float32_weights > shares.by_kind["weights"]:
+    weights = shares.large("weights")
+    if weights and 2 * use.float32_weights > weights:
         half = use.float32_weights // 2
         yield half, f"weights in bfloat16, if the program allows it: saves up to {size(half)}"
     if shares.cached >= _LARGE * shares.total:
-        yield (
-            shares.cached,
-            f"PYTORCH_ALLOC_CONF=expandable_segments:True: saves up to {size(shares.cached)} of "
-            "fragments",
-        )
+        words = "PYTORCH_ALLOC_CONF=expandable_segments:True"
+        yield shares.cached, f"{words}: saves up to {size(shares.cached)} of fragments"
+
+
+def _savings_of_activations(
+    peak: PeakMemory, shares: Shares, use: MemoryUse, trains: bool
+) -> Iterator[tuple[int, str]]:
+    activations = shares.large("other")
+    half = activations // 2
+    if not activations:
+        return
+    if peak.phase == "step":
+        words = "foreach=False or fused=True for the optimizer, whose step then makes fewer copies"
+        yield activations, f"{words}: saves up to {size(activations)}"
+        return
+    if use.float32_weights and not use.uses_autocast:
+        words = 'torch.autocast("cuda", dtype=torch.bfloat16)'
+        yield half, f"{words}: saves up to {size(half)}, half of the activations"
+    if peak.phase in ("forward", "backward"):
+        yield half, f"half the batch: saves up to {size(half)}, half of the activations"
+    if trains and peak.phase in ("forward", "backward"):
+        most = max(part.nbytes for part in peak.parts if part.kind == "other")
+        words = "torch.utils.checkpoint around what the first line of activations calls"
+        yield most, f"{words}: saves up to {size(most)}, and computes it twice"
+    if not trains and peak.phase == "forward":
+        words = "torch.inference_mode(), if no gradients are needed"
+        yield activations, f"{words}: saves up to {size(activations)}"

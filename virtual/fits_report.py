@@ -93,19 +93,21 @@ class Report:
             yield "", f"other GPUs at their peaks: {', '.join(others)}"
 
     def _advice(self) -> list[str]:
+        """What would help a program that needs too much, or may need too much."""
         estimate = self.estimate
-        if estimate.peak is None or not estimate.peak.parts or estimate.answer == FITS:
+        peak = estimate.peak
+        if peak is None or not peak.parts or need(peak).most <= estimate.size:
             return []
-        return advice(estimate.peak, estimate.use)
+        return advice(peak, estimate.use)
 
     def unknown(self) -> list[str]:
         """What the figures do not contain, a sentence each."""
         ended = self.estimate.ended
         steps = self.estimate.use.steps
+        context = f"CUDA's context, taken as {size(CONTEXT[0])} to {size(CONTEXT[1])}"
         sentences = [
             f"temporary memory of kernels, taken as 0 to {KERNELS:.0%} as in recordings of GPUs",
-            f"CUDA's context, taken as {size(CONTEXT[0])} to {size(CONTEXT[1])}; libraries with "
-            "memory of their own; other programs on the GPU; child processes",
+            f"{context}; libraries' own memory; other programs on the GPU; child processes",
         ]
         if not ended.is_complete and not ended.has_failed:
             made = f" after {steps} steps" if steps else ""

@@ -1,6 +1,7 @@
 """Refusing allocations for which the host has no memory, before the system ends the process."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from xdevice.kit.units import size
@@ -14,11 +15,12 @@ _CGROUP = Path("/sys/fs/cgroup")
 class HostMemory:
     """The memory of the host, in which virtual GPUs keep their tensors."""
 
-    def __init__(self) -> None:
+    def __init__(self, allocated: Callable[[], int]) -> None:
+        self._allocated = allocated  # the bytes that virtual GPUs have
         self._unchecked = 0
         self._used_at_start = _resident()
 
-    def shortage(self, nbytes: int, allocated: int) -> str:
+    def shortage(self, nbytes: int) -> str:
         """Why these bytes cannot be allocated beside those that virtual GPUs have; else empty.
 
         The system gives memory to a tensor when it is first written. So what
@@ -31,6 +33,7 @@ class HostMemory:
         available = available_memory()
         if available is None:
             return ""
+        allocated = self._allocated()
         written = min(allocated, max(_resident() - self._used_at_start, 0))
         if nbytes + allocated - written + _SPARE <= available:
             return ""

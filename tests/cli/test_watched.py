@@ -192,7 +192,7 @@ def test_the_report_goes_to_a_file_in_the_format_that_is_asked_for(run, tmp_path
         (["--report", "nowhere/report"], "--report 'nowhere/report': there is no folder 'nowhere'"),
         (
             ["--json"],
-            "--watch-transfers runs a script once, with its own output and exit status; leave --json out",
+            "--watch-transfers runs a script once, with its own output and exit status; write --format json",
         ),
         (["--lenient"], "--lenient goes with --virtual-gpus N --stand-in"),
     ],

@@ -17,10 +17,12 @@ MAY_BE_LEFT_OUT = {
     "wait",
     "is_packable",
     "find_races",
+    "measure_memory",
+    "memory_use",
     "mover",
     "list_mover",
-}  # no plain data, no compiler, no streams, no arrays that arrive later, no shorter way to move a
-# tensor: nothing is lacking
+}  # no plain data, no compiler, no streams, no count of memory by its uses, no arrays that arrive
+# later, no shorter way to move a tensor: nothing is lacking
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 

@@ -126,8 +126,8 @@ def _check_combination(parser: Parser, options: argparse.Namespace, run_once: st
 def _check_fits(parser: Parser, options: argparse.Namespace) -> None:
     """Exit with an error if an option cannot be combined with ``--fits``, or needs it."""
     if options.fits is None:
-        if options.steps is not None:
-            parser.error("--steps goes with --fits, both before SCRIPT")
+        if options.stop_after is not None:
+            parser.error("--stop-after goes with --fits, both before SCRIPT")
         return
     if options.watch_transfers:
         parser.exit(fail("--fits and --watch-transfers have a report each; leave one out"))
@@ -214,7 +214,13 @@ def _check_after_script(parser: Parser, word: str) -> None:
     suggestion = near_miss(word, parser)
     if suggestion is None:
         return
-    goes_before = (*_RUN_ONCE, *_WITH_WATCH_TRANSFERS, *_WITH_A_REPORT, *_WITH_STAND_IN, "--steps")
+    goes_before = (
+        *_RUN_ONCE,
+        *_WITH_WATCH_TRANSFERS,
+        *_WITH_A_REPORT,
+        *_WITH_STAND_IN,
+        "--stop-after",
+    )
     place = ""
     if suggestion in goes_before:
         place = " before SCRIPT"

@@ -27,13 +27,13 @@ def by(options: argparse.Namespace) -> list[str]:
         raise ArgumentError(
             f"--report {str(options.report)!r}: there is no folder {str(options.report.parent)!r}"
         )
-    provider().measure_memory(options.fits, options.steps)  # raises errors of the request
+    provider().measure_memory(options.fits, options.stop_after)  # raises errors of the request
     settings = {
         "size": options.fits,
         "format": options.format or "text",
         "report": options.report and os.path.abspath(options.report),
         "folder": os.getcwd(),
-        "steps": options.steps,
+        "steps": options.stop_after,
         "seconds": options.timeout,
     }
     return ["-c", "from xdevice.cli.fits import main; main()", json.dumps(settings)]

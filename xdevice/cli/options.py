@@ -137,7 +137,7 @@ def _add_run_options(run: Parser) -> None:
         help="tell whether a GPU of this memory, 24GiB, or of --gpu-model suffices",
     )
     add(
-        "--steps",
+        "--stop-after",
         type=positive,
         metavar="N",
         help="with --fits: stop the script after N steps of an optimizer",

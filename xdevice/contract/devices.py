@@ -20,8 +20,8 @@ __all__ = [
     "MemoryUse",
     "Mixing",
     "PeakMemory",
-    "ProgramStopped",
     "Preparation",
+    "ProgramStopped",
     "Properties",
     "Races",
     "Virtual",
@@ -206,7 +206,7 @@ class Measuring(Preparation, Protocol):
     def memory_use(self) -> MemoryUse: ...
 
 
-class ProgramStopped(BaseException):  # noqa: N818  (it is no error)
+class ProgramStopped(BaseException):
     """Ends a program that has run for long enough."""
 
 

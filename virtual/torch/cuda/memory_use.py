@@ -48,7 +48,7 @@ class _Recorder:
         self.float32_weights = 0
         self.uses_autocast = False
         self.host_shortage = ""
-        self._host = HostMemory()
+        self._host = HostMemory(_allocated)
         self._lines: dict[_Line, int] = {}
         self._marked_at: dict[int, float] = {}  # by device: the memory when weights were marked
         self._modules: WeakSet[torch.nn.Module] = WeakSet()
@@ -95,7 +95,7 @@ class _Recorder:
     def _line_of(self, index: int, nbytes: int) -> int:
         """The number of the program's line that allocates these bytes."""
         allocated = compiled().allocated(index)
-        shortage = self._host.shortage(nbytes, _allocated())
+        shortage = self._host.shortage(nbytes)
         if shortage:
             self.host_shortage = shortage
             return _HOST_IS_FULL

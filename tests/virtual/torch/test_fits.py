@@ -1,0 +1,246 @@
+"""``xdevice run --fits`` under PyTorch: the peak by kind and by line, and three answers."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from xdevice.kit.units import parsed_size
+from xdevice.virtual.fits import CONTEXT, KERNELS, most_that_surely_fits
+
+pytestmark = pytest.mark.usefixtures("plug_in")
+MIB = 1 << 20
+
+TRAINING = """
+    import sys
+    import torch
+
+    def train(steps):
+        net = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, bias=False) for _ in range(4))).cuda()
+        optimizer = torch.optim.Adam(net.parameters())
+        x = torch.zeros(512, 1024, device="cuda")
+        for _ in range(steps):
+            optimizer.zero_grad(set_to_none=False)
+            net(x).sum().backward()
+            optimizer.step()
+
+    train(int(sys.argv[1]))
+    print("trained")
+"""
+LAYER = 1024 * 1024 * 4
+BATCH = 512 * 1024 * 4
+
+
+@pytest.fixture
+def fits(tmp_path):
+    """Runs a program's text under ``--fits`` with these options; the status, stdout and the report."""
+
+    def run(text, *options, args=(), text_report=False, **environment):
+        (tmp_path / "program.py").write_text(textwrap.dedent(text))
+        report = tmp_path / "report"
+        form = "text" if text_report else "json"
+        command = [sys.executable, "-m", "xdevice", "run", *options]
+        command += ["--format", form, "--report", str(report), "program.py", *args]
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=os.environ | environment,
+            capture_output=True,
+            text=True,
+            timeout=150,
+        )
+        assert report.exists(), done.stderr
+        written = report.read_text()
+        return done.returncode, done.stdout, written if text_report else json.loads(written)
+
+    return run
+
+
+def kinds_of(report):
+    return report["gpus"][0]["kinds"]
+
+
+def line_of(text, part):
+    lines = textwrap.dedent(text).splitlines()
+    return next(number for number, line in enumerate(lines, 1) if part in line)
+
+
+def test_weights_gradients_state_and_activations_at_the_peak_are_told_apart(fits):
+    status, out, report = fits(TRAINING, "--fits", "8GiB", args=["3"])
+    assert (status, out, report["answer"]) == (0, "trained\n", "fits")
+    kinds = kinds_of(report)
+    assert kinds["weights"] == kinds["gradients"] == 4 * LAYER
+    state_of_steps = 4 * 512  # Adam's count of steps may be on the GPU
+    assert kinds["optimizer state"] - 8 * LAYER in (0, state_of_steps)
+    # the optimizer's step computes with copies of all parameters; of the batch and the results of layers, x is alive
+    assert report["gpus"][0]["phase"] == "step"
+    assert kinds["other"] >= 4 * LAYER + BATCH
+
+
+def test_the_peak_is_that_of_the_allocator_and_each_byte_of_it_has_a_line(fits):
+    _, out, report = fits(
+        TRAINING + "    print(torch.cuda.max_memory_allocated(), torch.cuda.max_memory_reserved())",
+        "--fits=8GiB",
+        args=["2"],
+    )
+    gpu = report["gpus"][0]
+    allocated, reserved = map(int, out.splitlines()[1].split())
+    assert (gpu["allocated"], gpu["reserved"]) == (allocated, reserved)
+    assert sum(line["nbytes"] for line in gpu["lines"]) == allocated
+    assert sum(gpu["kinds"].values()) + gpu["cached"] == reserved
+    of_weights = [line["line"] for line in gpu["lines"] if line["kind"] == "weights"]
+    assert of_weights == [line_of(TRAINING, "net = ")]
+    of_state = [line["line"] for line in gpu["lines"] if line["kind"] == "optimizer state"]
+    assert of_state == [line_of(TRAINING, "optimizer.step()")]
+
+
+@pytest.mark.weekly
+def test_the_peak_stays_when_the_program_frees_and_resets_it(fits):
+    text = """
+        import torch
+
+        def compute():
+            torch.zeros(64, 1 << 20, device="cuda")
+            return torch.zeros(16, 1 << 20, device="cuda")
+
+        for _ in range(3):
+            compute()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        for _ in range(200_000):
+            torch.empty(1, device="cuda")
+    """
+    _, _, report = fits(text, "--fits", "8GiB")
+    gpu = report["gpus"][0]
+    assert gpu["allocated"] == 256 * MIB
+    assert gpu["lines"] == [
+        {
+            "kind": "other",
+            "file": gpu["file"],
+            "line": line_of(text, "zeros(64"),
+            "nbytes": 256 * MIB,
+        }
+    ]
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize(
+    ("size", "status", "answer"),
+    [("4GiB", 0, "fits"), ("1GiB", 3, "cannot be told"), ("500MiB", 1, "does not fit")],
+)
+def test_there_are_three_answers_and_each_has_a_status(fits, size, status, answer):
+    text = "import torch; x = torch.zeros(600, 1 << 18, device='cuda')"  # 600 MiB
+    code, _, report = fits(text, "--fits", size)
+    assert (code, report["answer"], report["size"]) == (status, answer, parsed_size(size))
+    needs = report["needs"]
+    assert needs["least"] == 600 * MIB + CONTEXT[0]
+    assert needs["most"] == int(600 * MIB * (1 + KERNELS)) + CONTEXT[1]
+
+
+@pytest.mark.weekly
+def test_what_the_allocator_only_caches_is_released_before_the_answer_is_no(fits):
+    text = """
+        import torch
+        for rows in range(400, 600, 20):
+            x = None
+            x = torch.zeros(rows, 1 << 18, device='cuda')
+    """
+    *_, report = fits(text, "--fits", "2GiB")
+    assert report["gpus"][0]["reserved"] <= most_that_surely_fits(2 << 30)
+    assert report["answer"] == "fits"
+    *_, report = fits(text, "--fits", "40GiB")
+    assert report["gpus"][0]["reserved"] > 2 << 30, "or nothing had to be released"
+
+
+def test_a_program_that_needs_too_much_runs_on_and_reads_what_would_help(fits):
+    status, out, report = fits(TRAINING, "--fits", "100MiB", args=["2"], text_report=True)
+    assert (status, out) == (1, "trained\n")
+    assert report.startswith("does not fit: gpu:0 needs ")
+    flat = " ".join(report.split())
+    assert "in the optimizer's step: program.py:12 optimizer.step()" in flat
+    assert "help: foreach=False or fused=True" in flat
+    assert "activations and other tensors: program.py" in flat
+
+
+@pytest.mark.weekly
+def test_the_model_gives_the_size(fits):
+    *_, report = fits("import torch; torch.zeros(1).cuda()", "--fits", "--gpu-model", "t4")
+    assert report["size"] == 15102 * MIB
+
+
+@pytest.mark.weekly
+def test_the_program_sees_a_gpu_of_that_size_and_no_error_beyond_it(fits):
+    text = """
+        import torch
+        x = torch.zeros(600, 1 << 18, device='cuda')
+        print(torch.cuda.get_device_properties(0).total_memory)
+    """
+    status, out, _ = fits(text, "--fits", "500MiB")
+    assert (status, int(out)) == (1, 500 * MIB)
+
+
+def test_steps_stop_a_long_program_and_the_report_says_so(fits):
+    status, out, report = fits(TRAINING, "--fits", "8GiB", "--stop-after", "2", args=["1000000"])
+    assert (status, out, report["steps"]) == (0, "", 2)
+    assert "stopped after 2 steps" in report["not_counted"][0]
+
+
+@pytest.mark.weekly
+def test_one_step_is_too_few_to_say_that_it_fits(fits):
+    status, _, report = fits(TRAINING, "--fits", "8GiB", "--stop-after", "1", args=["1000000"])
+    assert (status, report["answer"]) == (3, "cannot be told")
+    assert "before an optimizer had made 2 steps" in report["reason"]
+
+
+@pytest.mark.weekly
+@pytest.mark.skipif(
+    sys.platform == "win32", reason="Windows has no timer that interrupts a program"
+)
+def test_a_time_limit_stops_it_too(fits):
+    text = "import torch, time\nx = torch.zeros(1).cuda()\nwhile True: time.sleep(0.1)"
+    status, _, report = fits(text, "--fits", "8GiB", "--timeout", "15")
+    assert (status, report["ended"]) == (3, "the program was stopped after 15.0 s")
+
+
+@pytest.mark.weekly
+def test_an_error_of_the_program_is_shown_and_nothing_is_promised(fits):
+    status, _, report = fits("import torch\ntorch.zeros(1).cuda()\n1 / 0", "--fits", "8GiB")
+    assert (status, report["answer"]) == (3, "cannot be told")
+    assert "ended with ZeroDivisionError" in report["reason"]
+
+
+@pytest.mark.weekly
+def test_a_program_without_a_gpu_is_not_said_to_fit(fits):
+    status, _, report = fits("import torch; torch.zeros(1)", "--fits", "8GiB")
+    assert (status, report["needs"]) == (3, None)
+    assert "used no memory of a GPU" in report["reason"]
+
+
+def test_what_the_host_cannot_hold_is_said_and_not_killed(fits):
+    text = "import torch; x = torch.zeros(1 << 42, dtype=torch.uint8, device='cuda')"  # 4 TiB
+    status, _, report = fits(text, "--fits", "8192GiB")
+    assert (status, report["answer"]) == (3, "cannot be told")
+    assert "the host has too little memory: the program needs 4.0 TiB" in report["reason"]
+
+
+@pytest.mark.weekly
+def test_memory_that_manual_updates_use_is_told_apart_too(fits):
+    text = """
+        import torch
+        w = torch.nn.Parameter(torch.zeros(1 << 20, device="cuda"))
+        class Model(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = w
+        model = Model()
+        for _ in range(3):
+            (model.w * torch.ones(1 << 20, device="cuda")).sum().backward()
+            with torch.no_grad():
+                model.w -= 0.1 * model.w.grad
+    """
+    *_, report = fits(text, "--fits", "8GiB")
+    kinds = kinds_of(report)
+    assert kinds["weights"] == kinds["gradients"] == 4 * MIB
