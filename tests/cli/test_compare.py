@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xdevice.cli.comparing import Differ, Same, compare, with_devices_spelled_alike
+from xdevice.cli.comparing import Differ, Same, compare
+from xdevice.course.spelling import with_devices_spelled_alike
 from xdevice.launcher.texts import printable
 
 WORDS = st.sampled_from(

@@ -222,3 +222,110 @@ def test_a_scripts_own_options_are_not_those_of_chapters(tmp_path):
         cwd=tmp_path,
     )
     assert str(words) in done.stdout, done.stderr
+
+
+SIDE_BY_SIDE = """
+    # Two tabs
+
+    ```{.python .input}
+    #@tab all
+    import random
+    import matplotlib.pyplot as plt
+    print("the same")
+    ```
+
+    ```{.python .input}
+    #@tab FIRST
+    plt.plot([1, 2], [1 + random.random() / 10, 2], label="loss"); plt.show()
+    ```
+
+    ```{.python .input}
+    #@tab SECOND
+    random.random()
+    plt.plot([1, 2], [1 + random.random() / 10, 2], label="loss"); plt.show()
+    ```
+
+    ## Far apart
+
+    ```{.python .input}
+    #@tab FIRST
+    print("loss", random.random())
+    ```
+
+    ```{.python .input}
+    #@tab SECOND
+    print("loss", 40 + random.random())
+    ```
+
+    ```{.python .input}
+    #@tab SECOND
+    undefined
+    ```
+"""
+
+
+@pytest.fixture
+def two_tabs():
+    if len(NAMES) < 2:
+        pytest.skip("two frameworks are needed; the environment `all` has them")
+    first, second = NAMES[-1], NAMES[-2]
+    return SIDE_BY_SIDE.replace("FIRST", first).replace("SECOND", second), first, second
+
+
+def test_tabs_are_compared_row_by_row_with_seeds_where_numbers_differ(run, two_tabs, tmp_path):
+    chapter, first, second = two_tabs
+    done = run(chapter, "--html", "page.html", "--record")
+    assert done.returncode == 1, done.stderr
+    printed = " ".join(done.stdout.split())
+    for says in (
+        "1 prints the same",
+        "1 other numbers, as far apart as other seeds",
+        "1 numbers further apart than seeds explain",
+        "1 fails",
+        f"{second}: cell 4 (Far apart) failed NameError: name 'undefined' is not defined",
+        "row 3 (Far apart): numbers further apart than seeds explain",
+    ):
+        assert says in printed, done.stdout
+    assert f"{first}, seed 2 ok" in done.stderr
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == 2
+    assert "http" not in page  # nothing is loaded
+    assert "<h2>Far apart</h2>" in page
+
+    again = run(chapter, "--check", "--json")
+    report = json.loads(again.stdout)
+    assert (again.returncode, report["changes"]) == (0, [])
+    changed = run(chapter.replace('print("the same")', 'print("another")'), "--check")
+    assert changed.returncode == 1
+    assert f"{first}: cell 1: this cell was not recorded" in changed.stdout
+    assert "a recorded cell is gone" in changed.stdout
+
+
+def test_without_a_record_there_is_nothing_to_check(run):
+    done = run("```python\n1\n```\n", "--check")
+    assert done.returncode == 2
+    assert "does not exist; xdevice run CHAPTER --record writes it" in done.stderr
+
+
+def test_why_a_cell_fails_is_said_if_it_is_known(run_json):
+    chapter = """
+        ```python
+        import a_missing_package
+        data = a_missing_package.load()
+        ```
+
+        ```python
+        len(data)
+        ```
+
+        ```python
+        import urllib.request
+        urllib.request.urlopen("http://127.0.0.1:9")
+        ```
+    """
+    _, report = run_json(chapter, "--tab", ONE, "--keep-going")
+    assert [cell["reason"] for cell in cells(report)] == [
+        "no 'a_missing_package' is installed or in the chapter's checkout; pip install a_missing_package",
+        "cell 1, which assigns 'data', has failed",
+        "it needs the network",
+    ]

@@ -11,6 +11,7 @@ import tomllib
 from chapters import Cell, reaches
 
 from xdevice.course.compare import difference, plain
+from xdevice.course.failures import NETWORK, assigned
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 CAUSES = {
@@ -30,14 +31,9 @@ CAUSES = {
 CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|timeit|elapsed|benchmark|\btokens/s")
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
 DOWNLOADS = re.compile(
-    r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown|offline mode"
-    r"|LocalEntryNotFound|couldn't connect to|Error downloading|Failed to (?:download|connect)|URL fetch failure"
+    rf"{NETWORK.pattern}"
     r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece)'"
 )
-ASSIGNS = re.compile(
-    r"^(?:def|class) (\w+)|^([A-Za-z_][\w, ]*?) *=(?!=)|^(?:from \S+ )?import (.*)", re.MULTILINE
-)
-"""The names that a line at the top of a cell assigns or defines."""
 
 
 class Result(NamedTuple):
@@ -50,12 +46,6 @@ class Result(NamedTuple):
     here: str = ""
     there: str = ""
     failed: bool = False
-
-
-def assigned(code: str) -> set[str]:
-    """The names that a cell assigns or defines at its top level."""
-    found = ASSIGNS.findall(code)
-    return {name for groups in found for name in re.findall(r"\w+", " ".join(groups))}
 
 
 class Explained(NamedTuple):

@@ -12,6 +12,7 @@ from pathlib import Path
 from xdevice.cli.parser import Parser, names, positive, seconds
 from xdevice.errors import ArgumentError
 
+MOST_SEEDS = 9
 SUFFIXES = (".md", ".ipynb")
 
 _FLAGS_FOR_SCRIPTS = ("--normalize", "--watch-transfers", "--races", "--update-baseline")
@@ -51,10 +52,21 @@ def parse_chapter(arguments: Sequence[str]) -> argparse.Namespace | None:
 def _check(parser: Parser, options: argparse.Namespace) -> None:
     if options.stand_in and not options.virtual_gpus:
         parser.error("--stand-in goes with --virtual-gpus N")
+    if options.record and options.check:
+        parser.error("--record writes the outputs that --check compares with; leave one out")
+    if options.outputs and not (options.record or options.check):
+        parser.error("--outputs goes with --record or --check")
     for option in ("lenient", "gpu_model"):
         if getattr(options, option) and not options.stand_in:
             name = option.replace("_", "-")
             parser.error(f"--{name} goes with --virtual-gpus N --stand-in")
+
+
+def _seeds(text: str) -> int:
+    number = positive(text)
+    if number > MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {MOST_SEEDS} seeds")
+    return number
 
 
 def chapter_parser() -> Parser:
@@ -71,6 +83,16 @@ def chapter_parser() -> Parser:
     tabs = "tabs, by the names of frameworks; all (the default) means those that are installed"
     add("--tab", type=names, default=[], metavar="all|A,B,…", help=tabs)
     add("--keep-going", action="store_true", help="run the later cells after one that fails")
+    seeds = "where numbers differ between tabs, run them with N seeds (3; 1 with --check)"
+    add("--seeds", type=_seeds, metavar="N", help=seeds)
+    page = "write a page with what each tab prints and draws, side by side, into FILE"
+    add("--html", type=Path, metavar="FILE", help=page)
+    add("--record", action="store_true", help="keep the outputs beside the chapter")
+    check = "compare with the outputs that were kept; exit with 1 if one has changed"
+    add("--check", action="store_true", help=check)
+    outputs = "the file with the outputs (CHAPTER.outputs.json)"
+    add("--outputs", type=Path, metavar="FILE", help=outputs)
+    add("--strict", action="store_true", help="exit with 1 also if outputs differ between tabs")
     add("--jobs", type=positive, metavar="N", help="run N tabs at once (half the threads)")
     add("--timeout", type=seconds, metavar="S", help="stop a tab after S seconds")
     add("--json", action="store_true", help="print JSON on stdout, and nothing else")

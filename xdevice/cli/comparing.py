@@ -12,13 +12,9 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any, NamedTuple
 
-from xdevice.device import parse
-from xdevice.errors import DeviceSpellingError
+from xdevice.course.spelling import with_devices_spelled_alike
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
-_DEVICE = re.compile(r"(?<![\w.-])[A-Za-z/][\w/:]*(?:\([^()\s]*\))?(?![\w-])")
-# The parser of devices takes any word for a kind of device; in outputs, only these are.
-_KINDS = frozenset({"cpu", "gpu", "tpu"})
 
 
 class Same(NamedTuple):
@@ -80,11 +76,6 @@ def compare(
         view.append(Same(common_texts[0], close=len(set(common_texts)) > 1))
     view += _between(lines_of)
     return view
-
-
-def with_devices_spelled_alike(text: str) -> str:
-    """The text with every device in it spelled ``gpu:0``, whichever framework wrote it."""
-    return _DEVICE.sub(lambda match: _respelled(match[0]), text)
 
 
 class _Representative(NamedTuple):
@@ -179,16 +170,3 @@ def _differ(lines_of: Mapping[str, list[_Line]]) -> Differ:
         for names in names_of.values()
     ]
     return Differ(tuple(groups))
-
-
-def _respelled(token: str) -> str:
-    try:
-        device = parse(token)
-    except DeviceSpellingError:
-        head, bracket, tail = token.partition("(")
-        if not bracket:
-            return token
-        return _respelled(head) + bracket + with_devices_spelled_alike(tail)
-    if device.kind not in _KINDS:
-        return token
-    return str(device)

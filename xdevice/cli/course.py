@@ -7,8 +7,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.cli import course_report
+from xdevice.cli.course_report import Report
+from xdevice.course import record
 from xdevice.course.chapters import Chapter, tabs_to_run
-from xdevice.course.reading import read
+from xdevice.course.page import page
+from xdevice.course.record import Change
+from xdevice.course.rows import open_rows, rows_of
 from xdevice.course.running import Part, Plan, TabRun, run_tabs
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import available, not_installed
@@ -21,25 +25,68 @@ from xdevice.machine import usable_threads
 
 # The packages that a chapter needs, by the module that each provides.
 _NEEDED = {"nbclient": "nbclient", "ipykernel": "ipykernel", "markdown_it": "markdown-it-py"}
+_SEEDS = 3
 
 
 def main(options: argparse.Namespace) -> int:
     _check_packages()
     path = Path(options.script)
-    chapter = read(path)
+    chapter = _read(path)
     tabs = _tabs(chapter, options.tab)
+    outputs = options.outputs or record.path_of(path)
+    recorded = record.read(outputs) if options.check else None
     _ask_for_gpus(tabs, options)
     with Progress(path.name, quiet=options.json) as progress:
         jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
         plan = Plan(jobs, options.timeout, options.keep_going, progress)
         runs, interrupted = run_tabs(chapter, [Part(tab) for tab in tabs], plan)
+        seeds = options.seeds or (1 if options.check else _SEEDS)
+        if not interrupted:
+            more_runs, interrupted = _with_other_seeds(chapter, runs, seeds, plan)
+            runs += more_runs
+    changes: list[Change] | None = None
+    if recorded is not None:
+        changes = record.compared(recorded, _first(runs))
+    elif options.record and not interrupted:
+        record.write(outputs, _first(runs))
+    report = Report(chapter, runs, rows_of(chapter, runs), changes)
+    if options.html:
+        options.html.write_text(page(chapter, runs, report.rows), encoding="utf-8")
     if options.json:
-        write_json(course_report.as_json(chapter, runs))
+        write_json(course_report.as_json(report))
     else:
-        write(*course_report.rendered(chapter, runs))
+        write(*course_report.rendered(report, outputs))
     if interrupted:
         return 128 + interrupted
-    return int(any(_has_failed(run) for run in runs))
+    return _exit_status(report, options)
+
+
+def _exit_status(report: Report, options: argparse.Namespace) -> int:
+    if options.check:
+        return int(bool(report.changes))
+    has_failed = any(not outcome.ran for run in report.runs for outcome in run.outcomes)
+    return int(has_failed or (options.strict and not report.agree))
+
+
+def _with_other_seeds(
+    chapter: Chapter, runs: Sequence[TabRun], seeds: int, plan: Plan
+) -> tuple[list[TabRun], int | None]:
+    """Runs with other seeds, up to the last cell whose numbers differ between frameworks."""
+    rows = open_rows(rows_of(chapter, runs))
+    if seeds < 2 or not rows:
+        return [], None
+    tabs = {tab for row in rows for tab in row.cells}
+    parts = [
+        Part(run.tab, seed, max(row.number for row in rows if run.tab in row.cells))
+        for run in runs
+        if run.tab in tabs
+        for seed in range(1, seeds)
+    ]
+    return run_tabs(chapter, parts, plan)
+
+
+def _first(runs: Sequence[TabRun]) -> list[TabRun]:
+    return [run for run in runs if run.seed == 0]
 
 
 def _check_packages() -> None:
@@ -49,8 +96,14 @@ def _check_packages() -> None:
         raise ArgumentError(f"running a chapter needs {', '.join(missing)}; pip install {names}")
 
 
+def _read(path: Path) -> Chapter:
+    from xdevice.course.reading import read  # needs nbformat and markdown-it-py
+
+    return read(path)
+
+
 def _tabs(chapter: Chapter, names: Sequence[str]) -> list[str]:
-    """The frameworks to run under; one empty name if the chapter has no tabs and imports none."""
+    """The frameworks to run under."""
     installed = available()
     chosen = tabs_to_run(chapter, names)
     for name in chosen:
@@ -77,7 +130,3 @@ def _ask_for_gpus(tabs: Sequence[str], options: argparse.Namespace) -> None:
         options.virtual_gpus, options.stand_in, options.lenient, False, options.gpu_model
     )
     provider().check_limits(tabs)
-
-
-def _has_failed(run: TabRun) -> bool:
-    return not all(outcome.state == "ok" for outcome in run.outcomes)

@@ -104,6 +104,11 @@ def numbers_differ(a: float, b: float, unit_a: float, unit_b: float, noise: floa
     return Difference("numbers", relative)
 
 
+def is_time_or_memory(text: str, end: int) -> bool:
+    """Whether the number that ends there is a time, a speed or an amount of memory."""
+    return bool(_TIME_UNIT.match(text, end) or _MEMORY_UNIT.match(text, end))
+
+
 def value_of(number: str) -> float:
     return float(number.replace(",", ""))
 

@@ -38,14 +38,18 @@ class Tab:
 
 
 def prepare(framework: str, seed: int) -> None:
-    """Set the seeds, and let figures be shown as their numbers, too."""
+    """Set the seeds, let figures be shown as their numbers, too, and print the version."""
     from IPython.core.getipython import get_ipython
+
+    from xdevice.framework.adapters import find
 
     shell: Shell = get_ipython()
     shell.user_ns["tab"] = Tab(framework)
     bundles = shell.display_formatter.mimebundle_formatter
     bundles.for_type_by_name("matplotlib.figure", "Figure", _curves_of)
     set_seeds(framework, seed)
+    if framework:
+        print(getattr(find(framework).framework, "__version__", ""))
 
 
 def set_seeds(framework: str, seed: int) -> None:

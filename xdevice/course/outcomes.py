@@ -41,6 +41,7 @@ class Outcome:
     text: str = ""  # what it printed on stdout, and its value
     log: str = ""  # what it printed on stderr
     error: str = ""  # the last line of its traceback
+    reason: str = ""  # why it failed, if that is known
     traceback: str = ""
     seconds: float = 0.0
     pictures: list[Picture] = field(default_factory=list)
@@ -59,6 +60,7 @@ class Outcome:
             "state": self.state,
             "text": self.text,
             "error": self.error,
+            "reason": self.reason,
             "seconds": self.seconds,
             "pictures": len(self.pictures),
             "curves": [curve._asdict() for curve in self.curves],

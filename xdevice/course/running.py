@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from xdevice.course import outcomes
 from xdevice.course.chapters import Cell, Chapter
-from xdevice.course.jobs import Job
+from xdevice.course.failures import with_reasons
+from xdevice.course.jobs import PREPARED, Job
 from xdevice.course.outcomes import Outcome
 from xdevice.course.packages import checkout_folders
 from xdevice.kit import keras
@@ -36,6 +37,7 @@ class TabRun(NamedTuple):
     cells: list[Cell]
     outcomes: list[Outcome]
     child: Child
+    version: str = ""  # of the framework
 
     @property
     def outcome_of_row(self) -> dict[int, Outcome]:
@@ -97,8 +99,10 @@ def _environment(chapter: Chapter, tab: str, cells: Sequence[Cell]) -> Mapping[s
 
 def _result(chapter: Chapter, part: Part, folder: Path, child: Child) -> TabRun:
     cells = _cells(chapter, part)
-    ended = outcomes.in_order(outcomes.read(folder), len(cells), _why_ended(child))
-    return TabRun(part.tab, part.seed, cells, ended, child)
+    written = outcomes.read(folder)
+    ended = outcomes.in_order(written, len(cells), _why_ended(child))
+    version = written.get(PREPARED, Outcome()).text
+    return TabRun(part.tab, part.seed, cells, with_reasons(cells, ended), child, version)
 
 
 def _why_ended(child: Child) -> str:

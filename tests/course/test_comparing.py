@@ -1,0 +1,162 @@
+"""What is said of a cell's outputs under several frameworks, and of its outputs since they were recorded."""
+
+import random
+
+import pytest
+
+from xdevice.course import record
+from xdevice.course.chapters import Cell
+from xdevice.course.compare import difference
+from xdevice.course.outcomes import Curve, Outcome
+from xdevice.course.rows import _verdict
+from xdevice.course.running import TabRun
+from xdevice.course.series import Series, judged
+
+
+def outcome(text="", *curves):
+    return Outcome("ok", text=text, curves=[Curve("loss", (1.0, 2.0), curve) for curve in curves])
+
+
+def verdict(first, second, more=((), ())):
+    outcomes = {"torch": first, "jax": second}
+    repeated = {"torch": [first, *more[0]], "jax": [second, *more[1]]}
+    return _verdict(outcomes, repeated).verdict
+
+
+@pytest.mark.parametrize(
+    ("torch", "jax", "says"),
+    [
+        ("", "", "silent"),
+        ("float32", "float32", "same"),
+        ("x is on cuda:1", "x is on gpu(1)", "same"),
+        ("loss 0.1234567", "loss 0.1234561", "digits"),
+        ("0.5 s", "0.1 s", "times"),
+        ("3.0 MiB", "2.0 MiB", "memory"),
+        ("tensor([1., 2.], device='cuda:0')", "Array([1., 2.], dtype=float32)", "words"),
+        ("tensor(3)", "<tf.Tensor: shape=(), dtype=int32, numpy=3>", "words"),
+        (
+            "<tf.Tensor: shape=(2, 1), dtype=float32, numpy=array([[1.], [2.]], dtype=float32)>",
+            "Tensor(shape=[2, 1], dtype=float32, place=Place(gpu:0), stop_gradient=True,\n[[1.], [2.]])",
+            "words",
+        ),
+        ("array([1., 2.], ctx=gpu(0))", "[1. 2.]\n<NDArray 2 @gpu(0)>", "words"),
+        ("loss 0.5", "loss 0.6", "numbers"),
+        ("tensor([1., 2.])", "Array([1., 3.], dtype=float32)", "numbers"),
+        ("True", "False", "text"),
+        ("1 2", "1", "text"),
+    ],
+)
+def test_outputs_of_two_frameworks_are_compared_by_words_and_by_numbers(torch, jax, says):
+    assert verdict(outcome(torch), outcome(jax)) == says
+
+
+def test_curves_count_as_numbers():
+    assert verdict(outcome("", (1.0, 0.5)), outcome("", (1.0, 0.5000001))) == "digits"
+    assert verdict(outcome("", (1.0, 0.5)), outcome("", (1.0, 0.6))) == "numbers"
+    assert verdict(outcome("", (1.0, 0.5)), outcome("", (1.0, 0.5), (1.0, 0.5))) == "text"
+
+
+def test_a_row_says_which_tab_fails_or_was_not_run():
+    failed, not_run = Outcome("failed", error="no"), Outcome()
+    assert verdict(outcome("1"), failed) == "failed"
+    assert verdict(failed, not_run) == "failed"
+    assert verdict(outcome("1"), not_run) == "not run"
+
+
+def with_seeds(*losses):
+    return [outcome(f"loss {loss}") for loss in losses]
+
+
+def test_seeds_explain_numbers_that_are_as_far_apart_as_other_seeds():
+    near = with_seeds(0.51, 0.48, 0.53), with_seeds(0.55, 0.50, 0.47)
+    far = with_seeds(0.51, 0.48, 0.53), with_seeds(1.55, 1.50, 1.47)
+    for says, (torch, jax) in (("seeds", near), ("beyond", far)):
+        assert verdict(torch[0], jax[0], (torch[1:], jax[1:])) == says
+    # no seed changes them, and they are not the same
+    same = with_seeds(0.5, 0.5, 0.5), with_seeds(0.8, 0.8, 0.8)
+    assert verdict(same[0][0], same[1][0], (same[0][1:], same[1][1:])) == "beyond"
+
+
+def test_a_number_that_is_beyond_its_seeds_is_seen_among_those_that_are_not():
+    draw = random.Random(0).gauss
+
+    def text(last):
+        return " ".join(f"{draw(0, 1):.4f}" for _ in range(9)) + f" {last:.4f}"
+
+    runs = [[outcome(text(draw(mean, 0.01))) for _ in range(3)] for mean in (1.0, 1.0, 3.0)]
+    assert verdict(runs[0][0], runs[1][0], (runs[0][1:], runs[1][1:])) == "seeds"
+    assert verdict(runs[0][0], runs[2][0], (runs[0][1:], runs[2][1:])) == "beyond"
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5, 9])
+@pytest.mark.parametrize("numbers", [1, 20])
+def test_numbers_that_only_seeds_move_are_rarely_beyond_them(seeds, numbers):
+    draw = random.Random(1).gauss
+
+    def run():
+        return [Series("x", (draw(0, 1),), 1e-4) for _ in range(numbers)]
+
+    def runs():
+        return [run() for _ in range(seeds)]
+
+    beyond = sum(judged(runs(), runs()).is_beyond_seeds for _ in range(1000))
+    assert beyond <= 6  # 1 in 1000 is expected
+
+
+def test_the_rounding_of_printed_digits_is_no_difference():
+    torch, jax = with_seeds("0.88", "0.88", "0.88"), with_seeds("0.91", "0.91", "0.91")
+    assert verdict(torch[0], jax[0], (torch[1:], jax[1:])) == "beyond"
+    torch, jax = with_seeds("0.88", "0.88", "0.88"), with_seeds("0.89", "0.89", "0.90")
+    assert verdict(torch[0], jax[0], (torch[1:], jax[1:])) == "digits"
+
+
+def test_the_name_of_a_virtual_gpu_is_that_of_the_gpu():
+    virtual = "'NVIDIA A100-SXM4-80GB (virtual GPU 1: xdevice, on the CPU)'"
+    assert difference(virtual, "'NVIDIA A100-SXM4-80GB'").cause == "name"
+
+
+def tab(*pairs, name="torch"):
+    cells = [Cell(code) for code, _ in pairs]
+    return TabRun(name, 0, cells, [outcome for _, outcome in pairs], None, "1.0")
+
+
+@pytest.mark.parametrize(
+    ("recorded", "printed", "words"),
+    [
+        (outcome("<f at 0x7f00aa11bb22>"), outcome("<f at 0x55aabbccdd00>"), None),
+        (outcome("took 0.5 sec, loss 0.12345"), outcome("took 1.5 sec, loss 0.12344"), None),
+        (outcome("loss 0.5"), outcome("loss 0.6"), "other numbers"),
+        (outcome("1.0 MiB"), outcome("2.0 MiB"), "other memory"),
+        (outcome("True"), outcome("False"), "other text"),
+        (outcome("1"), Outcome("failed", error="ValueError: no"), "was ok, is failed"),
+        (
+            Outcome("failed", error="ValueError: no"),
+            Outcome("failed", error="ValueError: other"),
+            "other error",
+        ),
+        (outcome("", (1.0, 0.5)), outcome("", (1.0, 0.5001)), None),
+        (outcome("", (1.0, 0.5)), outcome("", (1.0, 0.6)), "another curve 'loss'"),
+        (outcome("", (1.0, 0.5)), outcome(""), "other curves"),
+    ],
+)
+def test_a_record_tells_what_has_changed(tmp_path, recorded, printed, words):
+    path = tmp_path / "chapter.outputs.json"
+    record.write(path, [tab(("f()", recorded))])
+    changes = record.compared(record.read(path), [tab(("f()", printed))])
+    assert [change.words for change in changes] == ([words] if words else [])
+    # what does not count makes no diff
+    before = path.read_text(encoding="utf-8")
+    record.write(path, [tab(("f()", printed))])
+    assert (path.read_text(encoding="utf-8") == before) == (words is None)
+
+
+def test_cells_are_known_by_their_code_wherever_they_are(tmp_path):
+    path = tmp_path / "chapter.outputs.json"
+    record.write(path, [tab(("a", outcome("1")), ("b", outcome("2")), ("a", outcome("3")))])
+    moved = tab(("new", outcome("4")), ("a", outcome("1")), ("a", outcome("3")))
+    changes = record.compared(record.read(path), [moved, tab(("a", outcome("1")), name="jax")])
+    assert [(change.tab, change.number, change.words) for change in changes] == [
+        ("torch", 1, "this cell was not recorded"),
+        ("torch", 0, "a recorded cell is gone"),
+        ("jax", 0, "this tab was not recorded"),
+    ]

@@ -1,0 +1,146 @@
+"""The rows of a chapter: what came of a cell under each framework, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from xdevice.course.chapters import Cell, Chapter
+from xdevice.course.compare import Difference, difference, numbers_differ, plain, worst
+from xdevice.course.outcomes import Outcome
+from xdevice.course.running import TabRun
+from xdevice.course.series import Series, are_comparable, judged, series_of
+from xdevice.course.spelling import with_devices_spelled_alike
+
+VERDICTS = {
+    "alone": "only one tab has this cell, or ran it",
+    "silent": "prints and draws nothing",
+    "same": "prints the same",
+    "digits": "the same but for the last digits",
+    "words": "the same numbers, in other words",
+    "times": "the same but for times",
+    "memory": "the same but for amounts of memory",
+    "seeds": "other numbers, as far apart as other seeds",
+    "numbers": "other numbers",
+    "text": "another text",
+    "beyond": "numbers further apart than seeds explain",
+    "failed": "fails",
+    "not run": "not run",
+}
+"""What can be said of a row, from the best to the worst."""
+
+_ORDER = list(VERDICTS)
+
+
+class Row(NamedTuple):
+    """The cells of several tabs that stand for each other, and what came of them."""
+
+    number: int
+    cells: dict[str, Cell]  # by tab
+    outcomes: dict[str, Outcome]
+    verdict: str
+    note: str = ""
+
+    @property
+    def heading(self) -> str:
+        return next(iter(self.cells.values())).heading
+
+
+class _Verdict(NamedTuple):
+    verdict: str
+    note: str = ""
+
+
+def rows_of(chapter: Chapter, runs: Sequence[TabRun]) -> list[Row]:
+    """The rows of the runs, with what can be said of each. Runs with other seeds follow."""
+    first_runs = {run.tab: run for run in runs if run.seed == 0}
+    rows: list[Row] = []
+    for number in sorted({cell.row for run in first_runs.values() for cell in run.cells}):
+        cells = {
+            tab: cell for tab, run in first_runs.items() for cell in run.cells if cell.row == number
+        }
+        outcomes = {tab: first_runs[tab].outcome_of_row[number] for tab in cells}
+        repeated = {
+            tab: [run.outcome_of_row[number] for run in runs if _has(run, tab, number)]
+            for tab in cells
+        }
+        verdict = _verdict(outcomes, repeated)
+        rows.append(Row(number, cells, outcomes, verdict.verdict, verdict.note))
+    return rows
+
+
+def open_rows(rows: Sequence[Row]) -> list[Row]:
+    """The rows whose numbers differ, so that runs with other seeds can tell more."""
+    return [row for row in rows if row.verdict == "numbers"]
+
+
+def _has(run: TabRun, tab: str, number: int) -> bool:
+    """Whether the tab's run, with whichever seed, ran the cell of that row."""
+    return run.tab == tab and number in run.outcome_of_row and run.outcome_of_row[number].ran
+
+
+def _verdict(
+    outcomes: Mapping[str, Outcome], repeated: Mapping[str, Sequence[Outcome]]
+) -> _Verdict:
+    failed = [tab for tab, outcome in outcomes.items() if outcome.failed]
+    if failed:
+        return _Verdict("failed", f"under {', '.join(failed)}")
+    missing = [tab for tab, outcome in outcomes.items() if not outcome.ran]
+    if missing:
+        return _Verdict("not run", f"under {', '.join(missing)}")
+    if not any(outcome.text or outcome.curves or outcome.pictures for outcome in outcomes.values()):
+        return _Verdict("silent")
+    if len(outcomes) < 2:
+        return _Verdict("alone")
+    verdicts = [_between(a, b, outcomes, repeated) for a, b in combinations(outcomes, 2)]
+    return max(verdicts, key=lambda each: _ORDER.index(each.verdict))
+
+
+def _between(
+    a: str,
+    b: str,
+    outcomes: Mapping[str, Outcome],
+    repeated: Mapping[str, Sequence[Outcome]],
+) -> _Verdict:
+    """What can be said of the outcomes of two tabs."""
+    cause = _cause(outcomes[a], outcomes[b])
+    if cause != "numbers":
+        return _Verdict(cause, f"{a} and {b}" * (cause == "text"))
+    series = [[series_of(outcome) for outcome in repeated[tab]] for tab in (a, b)]
+    seeds = min(map(len, series))
+    comparable = all(are_comparable(series[0][0], run) for runs in series for run in runs)
+    if seeds < 2 or not comparable:
+        return _Verdict("numbers", f"{a} and {b}")
+    judgement = judged(series[0][:seeds], series[1][:seeds])
+    verdict = "beyond" if judgement.is_beyond_seeds else "seeds"
+    sizes = f"t {judgement.t:.3g}, limit {judgement.limit:.3g}"
+    return _Verdict(verdict, f"{a} and {b}: {judgement.note} ({sizes})")
+
+
+def _cause(a: Outcome, b: Outcome) -> str:
+    texts = [with_devices_spelled_alike(plain(outcome.text)) for outcome in (a, b)]
+    apart = difference(*texts)
+    if apart.cause == "name":
+        apart = Difference("same")
+    if apart.cause not in ("text", "numbers") and not (a.curves or b.curves):
+        return apart.cause
+    series_a, series_b = series_of(a), series_of(b)
+    if not are_comparable(series_a, series_b) or not series_a:
+        return "text"
+    numbers = worst(_values_differ(x, y) for x, y in zip(series_a, series_b, strict=True))
+    if numbers.cause == "numbers":
+        return "numbers"
+    if apart.cause == "text":
+        return "words"
+    return worst([apart, numbers]).cause
+
+
+def _values_differ(a: Series, b: Series) -> Difference:
+    """The difference of two series of the same length."""
+    scale = max(map(abs, b.values), default=0.0)
+    return worst(
+        numbers_differ(x, y, a.unit, b.unit, 1e-6 * scale)
+        for x, y in zip(a.values, b.values, strict=True)
+        if x != y and str(x) != str(y)
+    )

@@ -1,0 +1,118 @@
+"""The numbers that cells print and draw, and whether seeds explain that they differ.
+
+Each printed number is a series of its own; a curve is one series. Over n seeds
+under each of two frameworks, a series has
+
+    t = |difference of the means| / (pooled standard deviation · √(2/n)),
+
+for a curve with the root mean squares over its points. Seeds explain the
+difference unless t is above Student's quantile for 0.1 % per cell, divided
+among its series: 8.6 with three seeds and one series.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import fmean, stdev, variance
+from typing import NamedTuple
+
+from xdevice.course.compare import CLOSE, NUMBER, is_time_or_memory, plain, unit_of, value_of
+from xdevice.course.outcomes import Curve, Outcome
+from xdevice.course.spelling import with_devices_spelled_alike, without_tensor_attributes
+
+# Student's quantile for a two-sided 0.1 %, by the number of seeds.
+_QUANTILES = {2: 31.60, 3: 8.610, 4: 5.959, 5: 5.041, 6: 4.587, 7: 4.318, 8: 4.140, 9: 4.015}
+
+
+class Series(NamedTuple):
+    """A printed number, or the points of a curve."""
+
+    name: str  # the words before the number, or the curve's label
+    values: tuple[float, ...]
+    unit: float = 0.0  # of the last digit that is known; 0 of an integer
+    is_curve: bool = False
+
+
+class Judgement(NamedTuple):
+    """Whether the numbers of two frameworks differ by more than their seeds explain."""
+
+    t: float
+    limit: float
+    note: str  # the series with the largest t, in words
+
+    @property
+    def is_beyond_seeds(self) -> bool:
+        return self.t > self.limit
+
+
+def series_of(outcome: Outcome) -> list[Series]:
+    """The numbers that a cell printed, and the curves that it drew."""
+    text = without_tensor_attributes(with_devices_spelled_alike(plain(outcome.text)))
+    found: list[Series] = []
+    end = 0
+    for match in NUMBER.finditer(text):
+        name = text[end : match.start()].strip(" ,:=([")[-40:]
+        end = match.end()
+        if not is_time_or_memory(text, end):
+            found.append(Series(name, (value_of(match[0]),), unit_of(match[0])))
+    return found + [_series_of_curve(curve) for curve in outcome.curves]
+
+
+def _series_of_curve(curve: Curve) -> Series:
+    scale = max(map(abs, curve.y), default=0.0)
+    return Series(curve.label or "curve", curve.y, CLOSE * scale, is_curve=True)
+
+
+def are_comparable(first: Sequence[Series], second: Sequence[Series]) -> bool:
+    """Whether they have the same number of series, of the same lengths."""
+    return [(each.is_curve, len(each.values)) for each in first] == [
+        (each.is_curve, len(each.values)) for each in second
+    ]
+
+
+def judged(first: Sequence[Sequence[Series]], second: Sequence[Sequence[Series]]) -> Judgement:
+    """The judgement on two frameworks, each with the series of its runs with several seeds."""
+    seeds = min(len(first), len(second))
+    count = len(first[0])
+    freedom = 2 * (seeds - 1)
+    limit = _QUANTILES[seeds] * count ** (1 / freedom)
+    worst = Judgement(0.0, limit, "")
+    for number in range(count):
+        a = [run[number] for run in first]
+        b = [run[number] for run in second]
+        t = _t(a, b)
+        if t > worst.t:
+            worst = Judgement(t, limit, f"{a[0].name}: {_in_words(a)} and {_in_words(b)}")
+    return worst
+
+
+def _t(first: Sequence[Series], second: Sequence[Series]) -> float:
+    """The statistic of one series."""
+    points = range(len(first[0].values))
+    distances: list[float] = []
+    variances: list[float] = []
+    rounding = max(first[0].unit, second[0].unit) ** 2 / 12
+    for point in points:
+        a = [run.values[point] for run in first]
+        b = [run.values[point] for run in second]
+        if not all(map(math.isfinite, [*a, *b])):
+            if list(map(str, a)) != list(map(str, b)):
+                return math.inf
+            continue
+        distances.append((fmean(a) - fmean(b)) ** 2)
+        variances.append((variance(a) + variance(b)) / 2 + rounding)
+    if not distances or not fmean(distances):
+        return 0.0
+    if not fmean(variances):
+        return math.inf
+    seeds = min(len(first), len(second))
+    return math.sqrt(fmean(distances) / fmean(variances) * seeds / 2)
+
+
+def _in_words(runs: Sequence[Series]) -> str:
+    """The mean with the standard deviation; of a curve, at its last point."""
+    values = [run.values[-1] for run in runs if run.values]
+    if not values or not all(map(math.isfinite, values)):
+        return ", ".join(f"{value:.4g}" for value in values)
+    return f"{fmean(values):.4g} ± {stdev(values):.1g}"
