@@ -1,10 +1,12 @@
 """TensorFlow draws the same random numbers on the CPU and on GPUs: those that a real GPU was recorded drawing.
 
-Source: smolix/d2l-neu, outputs/tensorflow/chapter_builders-guide/init.json, of an RTX 4090.
+Source: smolix/d2l-neu, outputs/tensorflow/chapter_builders-guide, init.json and reproducibility-inspection.json, of an
+RTX 4090.
 """
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 import xdevice
 from xdevice import device_of, gpu, scope
@@ -27,3 +29,13 @@ def test_keras_initializers_draw_what_a_real_gpu_drew():
         (seeded[:3, 0], (0.6180687, -0.06535196, 0.16377491)),
     ):
         np.testing.assert_allclose(drawn, recorded, rtol=1e-6, atol=5e-9)
+
+
+def test_a_generator_draws_what_a_real_gpu_drew():
+    with xdevice.using("tensorflow"):
+        xdevice.count()  # as above
+        with scope(gpu(1)):
+            numbers = tf.random.Generator.from_seed(42).uniform((10,))
+            order = tf.argsort(numbers)
+        assert device_of(numbers) == gpu(1)
+    assert order.numpy().tolist() == [4, 2, 7, 3, 5, 8, 9, 1, 0, 6]
