@@ -51,10 +51,10 @@ def leaf(tensor: Tensor) -> Tensor:
 
 def pack(tensors: Sequence[Tensor]) -> Vector:
     with plain():
-        flat = [dense(arrays(tensor)[0]).as_np_ndarray().reshape(-1) for tensor in tensors]
+        flat = [_flat(dense(arrays(tensor)[0]).as_np_ndarray()) for tensor in tensors]
         if len(flat) == 1:
             return flat[0].copy()
-        sizes = [len(part) for part in flat]
+        sizes = [part.size for part in flat]
         vector = mx.np.empty(sum(sizes), dtype=flat[0].dtype, ctx=flat[0].ctx)
         for part, (start, end) in zip(flat, cuts(sizes), strict=True):
             if start < end:
@@ -68,10 +68,19 @@ def unpack(vector: Vector, like: Sequence[Tensor]) -> list[Tensor]:
     tensors = []
     with plain():
         for (start, end), tensor in zip(cuts(sizes), like, strict=True):
-            part = vector[start:end].copy().reshape(tensor.shape)
+            new = mx.np.empty(tensor.shape, dtype=vector.dtype, ctx=vector.ctx)
+            if start < end:
+                vector[start:end].copyto(_flat(new))
             is_np_array = isinstance(arrays(tensor)[0], mx.np.ndarray)
-            tensors.append(part if is_np_array else part.as_nd_ndarray())
+            tensors.append(new if is_np_array else new.as_nd_ndarray())
     return tensors
+
+
+def _flat(array: Vector) -> Vector:
+    """The array as a vector that shares its memory; the `reshape` of mx.np copies."""
+    if array.ndim == 1 or array.size == 0:
+        return array
+    return NDArray.reshape(array, (-1,))
 
 
 def reduce(vectors: Sequence[Vector], op: str, weights: Sequence[float] | None) -> Vector:

@@ -117,8 +117,9 @@ def all_reduce(vector: Vector, op: str) -> Vector:
     dtype = np.dtype(vector.dtype)
     with plain():
         if op == "mean":
-            total = _store.total(vector.astype(summed_in(dtype.name, _store.size)))
-            return (total / _store.size).astype(dtype.name)
+            wide_dtype = summed_in(dtype.name, _store.size)
+            total = _store.total(vector.astype(wide_dtype, copy=False))
+            return _mean(total).astype(dtype.name, copy=False)
         if op == "sum":
             return _store.total(vector) if dtype.kind == "f" else _sum_of_integers(vector)
         result = reduce(all_gather(vector), op, None)
@@ -141,6 +142,14 @@ def all_gather(vector: Vector) -> list[Vector]:
         rows[_store.rank] = words
         all_rows = _store.total(rows.reshape(-1)).reshape(_store.size, -1)
         return [_from_words(row, vector) for row in all_rows]
+
+
+def _mean(total: Vector) -> Vector:
+    size = _store.size
+    is_power_of_2 = size & (size - 1) == 0
+    if is_power_of_2:
+        return total * (1 / size)  # exact, and in half the time of the division
+    return total / size
 
 
 def _sum_of_integers(vector: Vector) -> Vector:
