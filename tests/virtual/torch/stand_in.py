@@ -2,6 +2,7 @@
 
 import copy
 import io
+import math
 import multiprocessing
 import os
 import pickle
@@ -598,6 +599,22 @@ def test_random_numbers_have_their_distribution(name, dtype):
     else:
         assert abs(x.mean() - mean) < 0.02 * deviation
         assert abs(x.std() - deviation) < 0.02 * deviation
+
+
+@pytest.mark.parametrize("n", [2, 40, 5000, 70_000, 1_200_000])
+def test_a_permutation_sorts_random_keys(n):
+    bits = math.ceil(math.log2(n - (6 * n * n + 1) / (12 * math.log(0.9))))
+    width = 32 if bits <= 32 else 64
+    dtype = getattr(torch, f"int{width}")
+    torch.cuda.manual_seed(3)
+    keys = torch.empty(n, dtype=dtype, device=FIRST).random_(
+        -(2 ** (width - 1)), 2 ** (width - 1) - 1
+    )
+    keys = keys.cpu().long() & (2**bits - 1)
+    torch.cuda.manual_seed(3)
+    permutation = torch.randperm(n, device=FIRST).cpu()
+    assert torch.equal(permutation.sort()[0], torch.arange(n))
+    assert torch.equal(keys[permutation], keys.sort()[0])
 
 
 def test_permutations_and_samples_are_what_they_should_be():
