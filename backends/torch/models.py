@@ -7,7 +7,8 @@ is on Keras's own device. A layer computes there as well: call it inside
 """
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import torch
@@ -25,22 +26,24 @@ Part: TypeAlias = Any
 Variable: TypeAlias = Any  # of Keras
 
 
-def tensors_of(model: Model) -> Iterator[tuple[str, torch.Tensor]]:
+def tensors_of(model: Model) -> Iterable[tuple[str, torch.Tensor]]:
     if isinstance(model, PackedSequence):
-        yield "data", model.data  # its lengths are always on the host
-    elif _is_keras(model):
-        yield from ((name, keras.value_of(variable)) for name, variable in keras.weights(model))
-        if isinstance(model, torch.nn.Module):
-            yield from _tensors_without_variable(model)
-    else:
-        modules = list(model.named_modules())
-        yield from _parameters_and_buffers(modules)
-        yield from _constants(modules)
+        return [("data", model.data)]  # its lengths are always on the host
+    if _is_keras(model):
+        return _tensors_of_keras(model)
+    modules = list(model.named_modules())
+    return [*_parameters_and_buffers(modules), *_constants(modules)]
+
+
+def _tensors_of_keras(model: Model) -> Iterator[tuple[str, torch.Tensor]]:
+    yield from ((name, keras.value_of(variable)) for name, variable in keras.weights(model))
+    if isinstance(model, torch.nn.Module):
+        yield from _tensors_without_variable(model)
 
 
 def _parameters_and_buffers(
     modules: list[tuple[str, torch.nn.Module]],
-) -> Iterator[tuple[str, torch.Tensor]]:
+) -> list[tuple[str, torch.Tensor]]:
     """What ``named_parameters`` and ``named_buffers`` yield, in a third of their time."""
     parameters: dict[int, tuple[str, torch.Tensor]] = {}
     buffers: dict[int, tuple[str, torch.Tensor]] = {}
@@ -52,8 +55,7 @@ def _parameters_and_buffers(
         for name, buffer in module._buffers.items():
             if buffer is not None:
                 buffers.setdefault(id(buffer), (prefix + name, buffer))
-    yield from parameters.values()
-    yield from buffers.values()
+    return [*parameters.values(), *buffers.values()]
 
 
 def _tensors_without_variable(model: Model) -> Iterator[tuple[str, torch.Tensor]]:
@@ -77,13 +79,20 @@ def _constants(
     They are weights packed for int8 and constants of TorchScript.
     """
     for name, module in modules:
-        tensors: list[torch.Tensor] = []
-        if isinstance(module, torch.jit.ScriptModule):
-            tensors = _script_constants(module)
-        elif "quantized" in type(module).__module__:
-            tensors = list(_packed_weights(list(vars(module).values())))
-        for i, tensor in enumerate(tensors):
-            yield f"{name}.constant{i}".lstrip("."), tensor
+        constants_of = _reader_of_constants(type(module))
+        if constants_of is not None:
+            for i, tensor in enumerate(constants_of(module)):
+                yield f"{name}.constant{i}".lstrip("."), tensor
+
+
+@cache
+def _reader_of_constants(cls: type) -> Callable[[Any], Iterable[torch.Tensor]] | None:
+    """The function for the constants of modules of this class; ``None`` if they have none."""
+    if issubclass(cls, torch.jit.ScriptModule):
+        return _script_constants
+    if "quantized" in cls.__module__:
+        return lambda module: _packed_weights(list(vars(module).values()))
+    return None
 
 
 def _script_constants(module: torch.jit.ScriptModule) -> list[torch.Tensor]:
@@ -118,7 +127,7 @@ def move_model(model: Model, device: Device) -> Model:
     if _is_keras(model):
         return _move_keras(model, native_device)
     modules = _modules(model)
-    if device.kind != "meta" and (any(map(_is_meta, modules)) or _is_meta_sequence(model)):
+    if device.kind != "meta" and (_has_meta(modules) or _is_meta_sequence(model)):
         raise NotSupportedError(
             f"a {type(model).__name__} on meta:0 has no values to move; "
             f"its to_empty(device='{native_device}') allocates memory for them"
@@ -139,11 +148,13 @@ class _Reference(NamedTuple):
     name: str
 
 
-def _is_meta(module: torch.nn.Module) -> bool:
-    """Whether the module has a parameter or buffer without values, on the device meta."""
-    for tensor in (*module._parameters.values(), *module._buffers.values()):
-        if tensor is not None and tensor.is_meta:
-            return True
+def _has_meta(modules: list[torch.nn.Module]) -> bool:
+    """Whether a module has a parameter or buffer without values, on the device meta."""
+    for module in modules:
+        for tensors in (module._parameters, module._buffers):
+            for tensor in tensors.values():
+                if tensor is not None and tensor.is_meta:
+                    return True
     return False
 
 
@@ -183,49 +194,45 @@ def _move_variables(variables: list[Variable], device: torch.device) -> None:
 def keep(model: Model) -> Callable[[], None]:
     if _is_keras(model):
         return _keep_keras(model)
-    parameters: list[tuple[_Reference, torch.nn.Parameter]] = []
-    buffers: list[tuple[_Reference, torch.Tensor | None]] = []
-    for module in _modules(model):
-        for name, buffer in module._buffers.items():
-            buffers.append((_Reference(module, name), buffer))
-        for name, parameter in module._parameters.items():
-            if parameter is not None:
-                parameters.append((_Reference(module, name), parameter))
+    modules = _modules(model)
+    registered = [(module, dict(module._parameters), dict(module._buffers)) for module in modules]
     # each parameter once, however many modules refer to it
-    values = {id(parameter): _ParameterValues.of(parameter) for _, parameter in parameters}
+    parameters = {
+        id(parameter): parameter
+        for _, of_module, _ in registered
+        for parameter in of_module.values()
+        if parameter is not None
+    }
+    values = [_values_of(parameter) for parameter in parameters.values()]
 
     def put_back() -> None:
-        for parameter_values in values.values():
-            parameter_values.put_back()
-        for (module, name), parameter in parameters:
-            module._parameters[name] = parameter
-        for (module, name), buffer in buffers:
-            module._buffers[name] = buffer
+        for parameter_values in values:
+            _put_back(*parameter_values)
+        for module, of_module, buffers in registered:
+            module._parameters.update(of_module)
+            module._buffers.update(buffers)
 
     return put_back
 
 
-class _ParameterValues(NamedTuple):
-    """The values of a parameter and of its gradient, on their devices."""
+def _values_of(parameter: torch.Tensor) -> tuple[Any, ...]:
+    """The values of a parameter and of its gradient, on their devices, for `_put_back`."""
+    grad = parameter.grad
+    return parameter, parameter.data, grad, None if grad is None else grad.data
 
-    parameter: torch.nn.Parameter
-    data: torch.Tensor
-    grad: torch.Tensor | None
-    grad_data: torch.Tensor | None
 
-    @classmethod
-    def of(cls, parameter: torch.nn.Parameter) -> "_ParameterValues":
-        grad = parameter.grad
-        grad_data = None if grad is None else grad.data
-        return cls(parameter, parameter.data, grad, grad_data)
-
-    def put_back(self) -> None:
-        if self.parameter.device != self.data.device:
-            self.parameter.grad = None
-            refill(self.parameter, self.data)
-        if self.grad is not None and self.grad_data is not None:
-            self.grad.data = self.grad_data
-            self.parameter.grad = self.grad
+def _put_back(
+    parameter: torch.Tensor,
+    data: torch.Tensor,
+    grad: torch.Tensor | None,
+    grad_data: torch.Tensor | None,
+) -> None:
+    if parameter.device != data.device:
+        parameter.grad = None
+        refill(parameter, data)
+    if grad is not None and grad_data is not None:
+        grad.data = grad_data
+        parameter.grad = grad
 
 
 def _keep_keras(model: Model) -> Callable[[], None]:

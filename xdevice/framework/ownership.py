@@ -141,16 +141,22 @@ def places_of(obj: Any, ownership: Ownership) -> set[Device]:
 def places_of_tensors(tensors: Iterable[Tensor]) -> set[Device]:
     """All devices that some tensors are on."""
     devices: set[Device] = set()
+    # the last ones: most models have tensors of one class, on one device
+    last_class: type | None = None
     last_device: Device | None = None
+    locate: Any = None
     for tensor in tensors:
-        if owned_by(tensor) is None:
-            continue
+        if type(tensor) is not last_class:
+            if owned_by(tensor) is None:
+                continue
+            last_class = type(tensor)
+            locate = locators[last_class]
         try:
-            device = locators[type(tensor)](tensor)
+            device = locate(tensor)
         except MixedDeviceError as error:
             devices.update(error.devices)
         else:
-            if device is not last_device:  # most models are on one device
+            if device is not last_device:
                 devices.add(device)
                 last_device = device
     return devices
