@@ -37,10 +37,15 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Any:
         )  # only mx.np has as_in_ctx, and as_in_context is deprecated
 
 
-def _of_shape(make: Callable[..., Any]) -> Any:
-    return mx.util.use_np_shape(
-        lambda shape, dtype, device: make(shape, dtype or _FLOAT, ctx=_context(device))
-    )
+def _of_shape(make: Callable[..., Any]) -> Callable[..., Any]:
+    def create(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Any:
+        if shape and 0 not in shape:
+            return make(shape, dtype or _FLOAT, ctx=_context(device))
+        # MXNet takes these sizes as unknown otherwise
+        with mx.util.np_shape(True):
+            return make(shape, dtype or _FLOAT, ctx=_context(device))
+
+    return create
 
 
 empty, zeros, ones = map(_of_shape, (mx.np.empty, mx.np.zeros, mx.np.ones))

@@ -51,7 +51,16 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> Tensor:
 
 
 def _of_shape(make: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda shape, dtype, device: _new(make, shape, dtype=dtype, device=device)
+    def create(shape: tuple[int, ...], dtype: Any, device: Device | None) -> Tensor:
+        if device is None or not _TAKES_DEVICE:
+            return _new(make, shape, dtype=dtype, device=device)
+        try:
+            return make(shape, dtype=dtype, device=native(device))
+        except RuntimeError as error:
+            _raise_type_error(error, make, dtype)
+            raise
+
+    return create
 
 
 empty, zeros, ones = map(_of_shape, (paddle.empty, paddle.zeros, paddle.ones))
@@ -108,10 +117,14 @@ def _new(factory: Callable[..., Any], *args: Any, dtype: Any, device: Device | N
         with scope(device):
             return factory(*args, dtype=dtype)
     except RuntimeError as error:
-        # Paddle's message for a dtype that this factory lacks
-        if "is not registered" in str(error):
-            raise TypeError(f"paddle.{factory.__name__} has no {name_of(dtype)}") from error
+        _raise_type_error(error, factory, dtype)
         raise
+
+
+def _raise_type_error(error: RuntimeError, factory: Callable[..., Any], dtype: Any) -> None:
+    """Raise a TypeError if the error is Paddle's for a dtype that the factory lacks."""
+    if "is not registered" in str(error):
+        raise TypeError(f"paddle.{factory.__name__} has no {name_of(dtype)}") from error
 
 
 def _placed(tensor: Tensor, device: Device | None) -> Tensor:

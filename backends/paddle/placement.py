@@ -23,6 +23,7 @@ _is_cpu: Any = names.value("paddle.base.core:Place.is_cpu_place")
 _is_gpu: Any = names.value("paddle.base.core:Place.is_gpu_place")
 _is_custom: Any = names.value("paddle.base.core:Place.is_custom_place")
 _gpu_index: Any = names.value("paddle.base.core:Place.gpu_device_id")
+_MAY_BE_ON_GPU = paddle.is_compiled_with_cuda()  # also a build for ROCm; others need not ask
 _Generator: Any = names.optional("paddle.base.core:Generator", otherwise=())
 _TENSORS = (paddle.Tensor, paddle.pir.Value, paddle.static.Variable)  # the last two are symbolic
 # Below PaddlePaddle 3.3, Place is not the base class of the others
@@ -57,7 +58,7 @@ def device_of(tensor: Tensor) -> Device:
     # a method of the place takes 150 ns, its hash 840, its name 300
     if _is_cpu(place):
         return _CPU
-    if _is_gpu(place):
+    if _MAY_BE_ON_GPU and _is_gpu(place):
         return _gpu(_gpu_index(place))
     if _is_custom(place):
         return _device(place.custom_device_type(), place.custom_device_id())

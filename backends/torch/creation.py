@@ -35,8 +35,9 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
         if source.is_mkldnn:
             raise NotSupportedError(f"torch makes plain tensors, and this is {described(source)}")
         return source.to(_native(device), dtype, copy=True)
+    native_device = None if device is None else native(device)
     try:
-        return torch.tensor(data, dtype=dtype, device=_native(device))
+        return torch.tensor(data, dtype=dtype, device=native_device)
     except RuntimeError as error:
         _raise_value_error(error)
         raise
@@ -63,8 +64,9 @@ def _of_shape(name: str) -> Callable[..., torch.Tensor]:
     """torch's factory of that name, looked up at each call, since another function may take its place."""
 
     def create(shape: tuple[int, ...], dtype: Any, device: Device | None) -> torch.Tensor:
+        native_device = None if device is None else native(device)
         try:
-            new: torch.Tensor = getattr(torch, name)(shape, dtype=dtype, device=_native(device))
+            new: torch.Tensor = getattr(torch, name)(shape, dtype=dtype, device=native_device)
         except RuntimeError as error:
             _raise_value_error(error)
             raise
@@ -80,7 +82,12 @@ def full(shape: tuple[int, ...], value: Any, dtype: Any, device: Device | None) 
     if isinstance(value, torch.Tensor):  # torch.full takes numbers only
         return value.to(device=_native(device), dtype=dtype).reshape(()).expand(shape).clone()
     number = rounded(value, dtype)
-    return _call(torch.full, shape, number, dtype=dtype, device=_native(device))
+    native_device = None if device is None else native(device)
+    try:
+        return torch.full(shape, number, dtype=dtype, device=native_device)
+    except RuntimeError as error:
+        _raise_value_error(error)
+        raise
 
 
 def rounded(value: Any, dtype: torch.dtype | None) -> Any:

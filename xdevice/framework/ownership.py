@@ -125,7 +125,10 @@ def owned_by(obj: Any) -> Ownership | None:
 
 def tensor_owner(obj: Any) -> Backend | None:
     """The framework that owns this tensor; ``None`` if it is not a tensor."""
-    ownership = _owners.get(type(obj)) or ownership_of(type(obj))
+    cls = type(obj)
+    if cls in _PLAIN:
+        return None
+    ownership = _owners.get(cls) or ownership_of(cls)
     if ownership is None or not ownership.is_tensor:
         return None
     return ownership.backend

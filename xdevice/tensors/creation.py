@@ -276,6 +276,8 @@ def place(owner: Backend, device: DeviceLike | None, like: Tensor = None) -> Dev
             return None
         if owner.load("compiling").has("is_tracing") and owner.compiling.is_tracing():
             return _place_while_tracing(owner, target)
+    elif type(device) is Device:
+        target = device
     else:
         requested = device_of(like) if device is None else device
         if isinstance(requested, TracedDevice):
@@ -301,7 +303,7 @@ def _place_while_tracing(owner: Backend, scope_device: Device) -> Device | None:
 def make(owner: Backend, factory: str, dtype: Dtype, target: Device | None, *args: Any) -> Tensor:
     """A new tensor on a device that the framework has, or on its default device if that is None."""
     native_factory: Callable[..., Tensor] = getattr(owner.creation, factory)
-    new_dtype = native_dtype(owner, dtype)
+    new_dtype = None if dtype is None else native_dtype(owner, dtype)
     if factory == "full":
         args = (args[0], fill_value_for(owner, args[1], new_dtype))
     try:
