@@ -16,6 +16,7 @@ class Model(NamedTuple):
 MODELS = {
     "h100": Model("NVIDIA H100 80GB HBM3", 132, 2048, 81090 << 20, (9, 0)),
     "a100": Model("NVIDIA A100-SXM4-80GB", 108, 2048, 81251 << 20, (8, 0)),
+    "gb10": Model("NVIDIA GB10", 48, 1536, 124610 << 20, (12, 1)),
     "rtx4090": Model("NVIDIA GeForce RTX 4090", 128, 1536, 24217 << 20, (8, 9)),
     "l4": Model("NVIDIA L4", 58, 1536, 22563 << 20, (8, 9)),
     "t4": Model("Tesla T4", 40, 1024, 15102 << 20, (7, 5)),
