@@ -40,6 +40,7 @@ def verdict(first, second, more=((), ())):
             "words",
         ),
         ("array([1., 2.], ctx=gpu(0))", "[1. 2.]\n<NDArray 2 @gpu(0)>", "words"),
+        ("tensor([1., 2.], device='cuda:0')", "[1. 2.] @gpu(0)", "words"),
         ("loss 0.5", "loss 0.6", "numbers"),
         ("tensor([1., 2.])", "Array([1., 3.], dtype=float32)", "numbers"),
         ("True", "False", "text"),

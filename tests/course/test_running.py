@@ -158,6 +158,39 @@ def test_a_chapter_runs_in_its_folder_and_finds_the_package_of_its_checkout(run_
     assert eval(cells(report)[0]["text"]) == ("chapter_one", str(package / "__init__.py"))
 
 
+def test_what_a_tab_writes_is_its_own_and_a_new_folder_beside_it_is_kept(run_json, tmp_path):
+    if len(NAMES) < 2:
+        pytest.skip("two frameworks are needed; the environment `all` has them")
+    (tmp_path / "chapter_one").mkdir()
+    (tmp_path / "chapter_one" / "given.txt").write_text("given", encoding="utf-8")
+    chapter = """
+        ```{.python .input}
+        #@tab FIRST
+        open("saved", "w").close()
+        ```
+
+        ```{.python .input}
+        #@tab SECOND
+        import os
+        os.mkdir("saved")
+        ```
+
+        ```{.python .input}
+        #@tab all
+        import os
+        os.makedirs("../data", exist_ok=True)
+        open("../data/downloaded", "w").close()
+        open("given.txt").read()
+        ```
+    """
+    chapter = chapter.replace("FIRST", NAMES[-1]).replace("SECOND", NAMES[-2])
+    status, report = run_json(chapter, name="chapter_one/first.md")
+    assert status == 0, report
+    assert [cells(report, name)[1]["text"] for name in NAMES[-2:]] == ["'given'"] * 2
+    assert not (tmp_path / "chapter_one" / "saved").exists()
+    assert (tmp_path / "data" / "downloaded").is_file()
+
+
 def test_a_notebook_runs_under_the_framework_that_it_imports(run_json):
     code = f"import {ONE}, xdevice\nxdevice.backend()"
     cell = {

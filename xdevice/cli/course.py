@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import available, not_installed
 from xdevice.framework.choosing import backend
 from xdevice.hardware.virtual import provider
+from xdevice.launcher.children import Child
 from xdevice.launcher.progress import Progress
 from xdevice.launcher.terminal import write
 from xdevice.launcher.texts import write_json
@@ -36,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
     outputs = options.outputs or record.path_of(path)
     recorded = record.read(outputs) if options.check else None
     _ask_for_gpus(tabs, options)
-    with Progress(path.name, quiet=options.json) as progress:
+    with Progress(path.name, options.json, _newest_cell()) as progress:
         jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
         plan = Plan(jobs, options.timeout, options.keep_going, progress)
         runs, interrupted = run_tabs(chapter, [Part(tab) for tab in tabs], plan)
@@ -59,6 +60,19 @@ def main(options: argparse.Namespace) -> int:
     if interrupted:
         return 128 + interrupted
     return _exit_status(report, options)
+
+
+def _newest_cell() -> Callable[[Child], str]:
+    """A function that returns the cell that runs in a child: ``cell 3 of 12``."""
+    cells: dict[str, str] = {}
+
+    def newest(child: Child) -> str:
+        line = child.newest.decode(errors="replace").strip()
+        if line.startswith("cell "):  # and not what the framework prints on stderr
+            cells[child.name] = line
+        return cells.get(child.name, "")
+
+    return newest
 
 
 def _exit_status(report: Report, options: argparse.Namespace) -> int:

@@ -13,11 +13,14 @@ from typing import NamedTuple
 from xdevice.course import outcomes
 from xdevice.course.chapters import Cell, Chapter
 from xdevice.course.failures import with_reasons
+from xdevice.course.folders import keep_new_folders, lay_out
 from xdevice.course.jobs import PREPARED, Job
 from xdevice.course.outcomes import Outcome
 from xdevice.course.packages import checkout_folders
 from xdevice.kit import keras
 from xdevice.launcher.children import Child, Show, run_all
+
+_FILES = "files"  # the folder, in a tab's temporary one, that looks like the chapter's checkout
 
 
 class Plan(NamedTuple):
@@ -76,9 +79,9 @@ def _cells(chapter: Chapter, part: Part) -> list[Cell]:
 
 def _child(chapter: Chapter, part: Part, folder: Path, plan: Plan) -> Child:
     cells = _cells(chapter, part)
-    where = str(chapter.path.resolve().parent)
+    working = lay_out(chapter.path, folder / _FILES)
     code = [(cell.code, list(cell.tags)) for cell in cells]
-    Job(code, where, part.seed, plan.keep_going).write(folder)
+    Job(code, str(working), part.seed, plan.keep_going).write(folder)
     name = part.tab or "python"
     if part.seed:
         name = f"{name}, seed {part.seed}"
@@ -99,6 +102,8 @@ def _environment(chapter: Chapter, tab: str, cells: Sequence[Cell]) -> Mapping[s
 
 def _result(chapter: Chapter, part: Part, folder: Path, child: Child) -> TabRun:
     cells = _cells(chapter, part)
+    if child.status == "ok":
+        keep_new_folders(chapter.path, folder / _FILES)
     written = outcomes.read(folder)
     ended = outcomes.in_order(written, len(cells), _why_ended(child))
     version = written.get(PREPARED, Outcome()).text

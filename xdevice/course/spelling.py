@@ -16,7 +16,8 @@ _ABOUT_A_TENSOR = re.compile(
     rf",?\s*\b(?:shape|dtype|device|place|ctx|stop_gradient|requires_grad|grad_fn|trainable"
     rf"|weak_type|sharding|backend)={_VALUE}"
 )
-_FOOTER = re.compile(r"<\w+ [\dx]* ?@[^>]*>")  # of an array of MXNet: <NDArray 2x3 @cpu(0)>
+_FOOTER = re.compile(r"<\w+ [\dx]* ?@[^>]*>|(?<=\]) @\w+(?:[:(]\d+\)?)?")
+"""What MXNet prints below an array: ``<NDArray 2x3 @cpu(0)>``, or ``@gpu(0)``."""
 
 
 def with_devices_spelled_alike(text: str) -> str:
