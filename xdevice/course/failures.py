@@ -11,7 +11,7 @@ from xdevice.course.outcomes import Outcome
 
 NETWORK = re.compile(
     r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown|offline mode"
-    r"|LocalEntryNotFound|couldn't connect to|Error downloading|Failed to (?:download|connect)"
+    r"|LocalEntryNotFound|couldn't connect to|Cannot download|Error downloading|Failed to (?:download|connect)"
     r"|URL fetch failure|Name or service not known|Temporary failure in name resolution"
 )
 """What an error says if a download has failed."""
