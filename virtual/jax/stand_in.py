@@ -16,7 +16,6 @@ cuDNN's attention raise), ``compute_capability``, and the platform ``cpu`` for t
 which is also the GPUs'. XLA's own output, in profiles and HLO dumps, says cpu.
 """
 
-import os
 import re
 import sys
 from functools import wraps
@@ -27,13 +26,11 @@ from typing import Any
 import jax
 
 from xdevice.backends.jax import hardware
-from xdevice.backends.jax.memory import live_sizes
 from xdevice.contract import NativeDevice, Tensor
-from xdevice.device import Device
 from xdevice.kit.dlpack import CPU, CUDA, labelled
 from xdevice.kit.import_hook import after_import
 from xdevice.virtual import request
-from xdevice.virtual.jax import BRIDGE, DEFAULT, Platform, gpus_in, lists_from, replace
+from xdevice.virtual.jax import BRIDGE, DEFAULT, Platform, gpus_in, lists_from, memory, replace
 from xdevice.virtual.jax.private_names import Function, in_place_of, names, optional, replace_name
 
 WORDS = "gpu", "cuda"
@@ -51,7 +48,6 @@ _MISMATCHES = (
 )
 _DEVICE = "jaxlib._jax:Device"
 _ARRAY = "jaxlib._jax:ArrayImpl"
-_MEMORY_STATS = f"{_DEVICE}.memory_stats"
 _CLIENT_PLATFORM = "jaxlib._jax:Client.platform"
 
 # The platform of lists without a backend. A program may choose the CPU.
@@ -65,6 +61,7 @@ def start() -> None:
     _accept_words_for_gpus()
     _describe_mismatches()
     _replace_attributes_of_devices()
+    memory.replace()
     _print_devices_as_cuda()
     _replace_attributes_of_arrays()
     _replace_dlpack()
@@ -206,20 +203,13 @@ def _replace_attributes_of_devices() -> None:
         _show_to_programs(attribute.__name__, attribute)
     _show_to_programs("id", _global_id)
 
-    native_memory_stats = names.value(_MEMORY_STATS)
     native_platform = names.value(_CLIENT_PLATFORM)
-
-    def memory_stats(self: NativeDevice) -> Any:
-        if hardware.ordinal(self):
-            return _memory_stats(self)
-        return native_memory_stats(self)
 
     def platform_of_client(self: object) -> Any:
         if _is_read_by_jax():
             return native_platform.__get__(self)
         return "gpu"
 
-    replace_name(_MEMORY_STATS, memory_stats)
     replace_name(_CLIENT_PLATFORM, property(platform_of_client))
 
 
@@ -353,28 +343,6 @@ def _with_global_ids(native: Function, *args: object) -> Any:
 def _global_id(device: NativeDevice) -> int:
     """The device's index among the GPUs of all processes."""
     return int(device.process_index * hardware.replaced_gpus.number + hardware.ordinal(device) - 1)
-
-
-def _memory_stats(device: NativeDevice) -> dict[str, float]:
-    """The memory of the device's arrays, by the names of a GPU's allocator.
-
-    XLA's allocator of the host counts neither peaks nor allocations: these are ``nan``.
-    """
-    nbytes = sum(live_sizes(Device("gpu", hardware.ordinal(device) - 1)))
-    limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    unknown = float("nan")
-    return {
-        "bytes_in_use": nbytes,
-        "pool_bytes": nbytes,
-        "peak_bytes_in_use": unknown,
-        "peak_pool_bytes": unknown,
-        "num_allocs": unknown,
-        "largest_alloc_size": unknown,
-        "bytes_reserved": 0,
-        "peak_bytes_reserved": 0,
-        "bytes_limit": limit,
-        "largest_free_block_bytes": limit - nbytes,
-    }
 
 
 def _refuse_lowerings() -> None:

@@ -4,18 +4,15 @@ The names of devices are translated in calls of TensorFlow's runtime, in their r
 errors. The runtime has logical CPUs: ``CPU:0`` is the host, and ``CPU:i+1`` stands for ``GPU:i``.
 If a program splits the CPU, its parts come first. In Python the names always say ``GPU``.
 
-`tf.test`, ``device_lib`` and `tf.sysconfig` report the GPUs. Their memory is that of the tensors
-and variables that Python's garbage collector knows. It does not include the temporary memory of
-operations, and the peak is ``nan``. Sessions of TensorFlow 1 and servers of a cluster get as many
-logical CPUs as the context has. DTensor's meshes of GPUs consist of the CPUs that stand for them,
-so their ``device_type()`` is ``CPU``.
+`tf.test`, ``device_lib`` and `tf.sysconfig` report the GPUs. Sessions of TensorFlow 1 and servers
+of a cluster get as many logical CPUs as the context has. DTensor's meshes of GPUs consist of the
+CPUs that stand for them, so their ``device_type()`` is ``CPU``.
 
 DLPack's capsule of a virtual GPU's tensor says that its memory is on a GPU, so NumPy refuses it, as
 it refuses a GPU's. An imported tensor is copied to its GPU, because TensorFlow reads its memory as
 the host's.
 """
 
-import gc
 import re
 from functools import lru_cache
 from importlib import import_module
@@ -25,7 +22,6 @@ from typing import Any
 import tensorflow as tf
 
 from xdevice.backends.tensorflow import hardware
-from xdevice.backends.tensorflow.placement import Eager
 from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.contract import NativeDevice, Tensor
 from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
@@ -51,8 +47,6 @@ _dtensor_config = names.module("tensorflow.dtensor.python.config")
 _test_util = names.module("tensorflow.python.framework.test_util")
 _test = names.module("tensorflow.python.platform.test")
 _mesh_parameters = signature(_tf.experimental.dtensor.Mesh.__init__)
-# not None, since programs format it as a number
-_UNKNOWN = float("nan")
 _SHOWN_PROPERTIES = (
     "EagerTensor.device",
     "EagerTensor.backing_device",
@@ -206,37 +200,19 @@ def _list_local_devices(
     return devices
 
 
-@_replacements("tensorflow.python.eager.context:Context.get_memory_info")
-def _get_memory_info(native: Function, self: Context, device: str) -> dict[str, float]:
-    if not _is_gpu(device):
-        return dict(native(self, device))
-    name = _short_name(device)
-    objects = gc.get_objects()
-    tensors = [tensor for tensor in objects if isinstance(tensor, (Eager, tf.Variable))]
-    on_device = [tensor for tensor in tensors if _device_name(tensor) == name]
-    nbytes = sum((tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in on_device)
-    return {"current": nbytes, "peak": _UNKNOWN}
+def is_gpu(device: str) -> bool:
+    return short_name(device) in [short_name(gpu.name) for gpu in _gpus()]
 
 
-@_replacements("tensorflow.python.eager.context:Context.reset_memory_stats")
-def _reset_memory_stats(native: Function, self: Context, device: str) -> None:
-    if not _is_gpu(device):
-        native(self, device)
-
-
-def _is_gpu(device: str) -> bool:
-    return _short_name(device) in [_short_name(gpu.name) for gpu in _gpus()]
-
-
-def _short_name(name: str) -> str:
+def short_name(name: str) -> str:
     """The runtime's name of a device, without the job and the task: ``cpu:1``."""
     return str(to_real(name)).lower().rpartition("device:")[2].removeprefix("/")
 
 
-def _device_name(tensor: Tensor) -> str:
+def device_name(tensor: Tensor) -> str:
     """The short name of the tensor's device; empty for a variable that has none."""
     try:
-        return _short_name(str(tensor.device))
+        return short_name(str(tensor.device))
     except (AttributeError, ValueError):  # it is not initialized yet, or belongs to a graph
         return ""
 

@@ -24,7 +24,7 @@ from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.contract import NativeDevice, Tensor
 from xdevice.virtual import request
-from xdevice.virtual.tensorflow import interfaces, kernels
+from xdevice.virtual.tensorflow import interfaces, kernels, memory
 from xdevice.virtual.tensorflow.interfaces import to_real, to_shown
 from xdevice.virtual.tensorflow.private_names import (
     Context,
@@ -69,6 +69,7 @@ def start(n: int) -> None:
     _start_threads_on_gpu()
     _use_gpu_by_default(runtime())
     interfaces.start()
+    memory.start()
     kernels.start(request.current().lenient)
 
 

@@ -1,0 +1,99 @@
+"""The memory of virtual GPUs that stand in: live arrays, and peaks by the liveness of values.
+
+XLA's allocator of the host keeps no account. A peak is that of what was live
+when a function was first called with arguments of such shapes, with its
+results and the temporary memory that it would need on a GPU (`liveness`). JAX
+makes later calls without calling Python; they are taken to need no more.
+"""
+
+import os
+from typing import Any
+
+from jax.extend import core
+
+from xdevice.backends.jax import hardware
+from xdevice.backends.jax.memory import live_sizes
+from xdevice.contract import NativeDevice
+from xdevice.device import Device
+from xdevice.virtual.jax import liveness
+from xdevice.virtual.jax.private_names import Function, in_place_of, names, replace_name
+
+_CALL = "jax._src.pjit:_pjit_call_impl_python"
+_MEMORY_STATS = "jaxlib._jax:Device.memory_stats"
+
+_peaks: dict[int, int] = {}
+"""The peak of each virtual GPU, by index."""
+
+_bounds: dict[int, int] = {}
+"""More than what can be live on each virtual GPU, as far as only results of functions are added."""
+
+
+def replace() -> None:
+    native_memory_stats = names.value(_MEMORY_STATS)
+
+    def memory_stats(self: NativeDevice) -> Any:
+        if hardware.ordinal(self):
+            return _memory_stats(hardware.ordinal(self) - 1)
+        return native_memory_stats(self)
+
+    replace_name(_MEMORY_STATS, memory_stats)
+    if names.has("peaks of a GPU's memory"):
+        in_place_of(_CALL)(_call)
+
+
+def _call(native: Function, *args: Any, jaxpr: core.ClosedJaxpr, **params: Any) -> Any:
+    called = native(*args, jaxpr=jaxpr, **params)
+    results = called[0]
+    devices = {device for result in results for device in _devices(result)}
+    gpus = [hardware.ordinal(device) - 1 for device in devices if hardware.ordinal(device)]
+    if gpus:
+        temporary = liveness.temporary_bytes(jaxpr.jaxpr) // len(gpus)
+        written = sum(result.nbytes for result in results) // len(gpus)
+        for index in gpus:
+            _note(index, temporary, written)
+    return called
+
+
+def _devices(result: Any) -> set[NativeDevice]:
+    """The devices of an array; none for a token."""
+    return set(result.devices()) if hasattr(result, "devices") else set()
+
+
+def _note(index: int, temporary: int, written: int) -> None:
+    """Note a call that needed temporary memory and has written results.
+
+    To find what is live takes a millisecond for each hundred arrays, so it is
+    only looked for where the peak may have been exceeded.
+    """
+    peak = _peaks.get(index, 0)
+    _bounds[index] = _bounds.get(index, 0) + written
+    if temporary or _bounds[index] > peak:
+        live = _bounds[index] = _live(index)
+        _peaks[index] = max(peak, live + temporary)
+
+
+def _live(index: int) -> int:
+    return sum(live_sizes(Device("gpu", index)))
+
+
+def _memory_stats(index: int) -> dict[str, float]:
+    """The memory of the GPU's arrays, by the names of a GPU's allocator."""
+    live = _live(index)
+    peak: float = max(_peaks.get(index, 0), live)
+    _peaks[index] = int(peak)
+    if not names.has("peaks of a GPU's memory"):
+        peak = float("nan")
+    limit = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    unknown = float("nan")  # programs format it as a number
+    return {
+        "bytes_in_use": live,
+        "pool_bytes": live,
+        "peak_bytes_in_use": peak,
+        "peak_pool_bytes": peak,
+        "num_allocs": unknown,
+        "largest_alloc_size": unknown,
+        "bytes_reserved": 0,
+        "peak_bytes_reserved": 0,
+        "bytes_limit": limit,
+        "largest_free_block_bytes": limit - live,
+    }
