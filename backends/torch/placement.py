@@ -92,6 +92,13 @@ def mover(
     return _mover(device, non_blocking) if issubclass(cls, torch.Tensor) else None
 
 
+def arrival(cls: type, device: Device) -> Callable[[torch.Tensor], bool] | None:
+    if not issubclass(cls, torch.Tensor):
+        return None
+    native_device = native(device)
+    return lambda tensor: tensor.device == native_device
+
+
 def _mover(device: Device, non_blocking: bool) -> Callable[[torch.Tensor], torch.Tensor]:
     native_device = native(device)
     # a non-blocking copy to the host returns before the values have arrived

@@ -21,6 +21,7 @@ MAY_BE_LEFT_OUT = {
     "memory_use",
     "mover",
     "list_mover",
+    "arrival",
 }  # no plain data, no compiler, no streams, no count of memory by its uses, no arrays that arrive
 # later, no shorter way to move a tensor: nothing is lacking
 

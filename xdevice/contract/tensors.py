@@ -138,6 +138,13 @@ class Moving(Protocol):
         moves all of them again.
         """
 
+    def arrival(self, cls: type, device: Device) -> Callable[[Tensor], bool] | None:
+        """A function that says whether a tensor that was moved is on the device.
+
+        For a framework that can say so sooner than `device_of`. ``None`` means
+        that `device_of` is asked.
+        """
+
 
 class Trees(Protocol):
     """The framework's registry of containers: pytrees."""

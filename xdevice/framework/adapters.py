@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple
 
 from xdevice import contract
 from xdevice.compilers import constant
@@ -51,14 +51,19 @@ _NOUNS = {
     "allocation": "memory of GPUs to share",
 }
 
-Mover: TypeAlias = Callable[[Tensor], Tensor]
-"""A function that moves a tensor to one device."""
 
-ListMover: TypeAlias = Callable[[list[Tensor]], list[Tensor]]
-"""The same for several tensors at once."""
+class Movers(NamedTuple):
+    """An adapter's functions that move tensors of one class to one device."""
 
-Movers: TypeAlias = tuple[Mover | None, ListMover | None]
-"""Both, as far as an adapter has them for a class."""
+    move: Callable[[Tensor], Tensor]
+    move_list: Callable[[list[Tensor]], list[Tensor]] | None
+    """Moves several tensors at once; ``None`` if that is not quicker."""
+    has_arrived: Callable[[Tensor], bool]
+    """Whether a tensor that has moved is on the device."""
+
+
+known_movers: dict[tuple[type, Device, bool], Movers | None] = {}
+"""Those of each class, device and ``non_blocking`` so far; ``None`` if an adapter has none."""
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 
@@ -83,14 +88,12 @@ class Backend(str, contract.Capabilities):
     module: str
     native_devices: dict[Device, NativeDevice]  # of devices that are known to exist
     scope_devices: set[Device]  # those of scopes that were entered
-    movers: dict[tuple[type, Device, bool], Movers]  # by class, device and ``non_blocking``
 
     def __new__(cls, name: str, module: str) -> Backend:
         backend = super().__new__(cls, name)
         backend.module = module
         backend.native_devices = {}
         backend.scope_devices = set()
-        backend.movers = {}
         return backend
 
     @property
@@ -139,7 +142,7 @@ class Backend(str, contract.Capabilities):
         """Forget the native devices: others stand for the devices from now on."""
         self.native_devices.clear()
         self.scope_devices.clear()
-        self.movers.clear()
+        known_movers.clear()  # of every framework: they are found again
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return find, (str(self),)

@@ -254,7 +254,7 @@ def to_device(
                     return obj
                 new_tensors = {}
                 move_tensors(elsewhere, target, non_blocking, new_tensors)
-                moved = rebuilt(obj, containers, new_tensors)
+                moved = rebuilt(containers, new_tensors)
                 return moved
         except TransferError:
             raise

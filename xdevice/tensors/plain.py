@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from xdevice.contract import Tensor
 from xdevice.device import Device
-from xdevice.framework.adapters import Backend, ListMover, Mover, Movers
+from xdevice.framework.adapters import Backend, Movers, known_movers
 from xdevice.framework.ownership import (
     ATOMS,
     leaf_locator_of,
@@ -30,48 +30,48 @@ class CannotMoveError(Exception):
 
 def plain_tree(
     tree: Any, target: Device | None = None
-) -> tuple[dict[int, Container], dict[int, Tensor]]:
+) -> tuple[list[Container], dict[int, Tensor]]:
     """The containers of a tree, outer ones first, and its tensors that are not on the target.
 
-    Both are by id. There are no containers if the tree holds anything that takes more work to
-    examine.
+    The tensors are by id. There are no containers if the tree holds anything that takes more work
+    to examine.
     """
-    containers: dict[int, Container] = {}
+    containers: list[Container] = [tree] if type(tree) in PLAIN_CONTAINERS else []
     tensors: dict[int, Tensor] = {}
-    nodes: list[Any] = [tree] if type(tree) in PLAIN_CONTAINERS else []
+    opened = {id(tree)}
     tensor_class: type | None = None  # the last one: most trees have tensors of one class
     locate: Any = None
-    for node in nodes:  # the list grows during the loop
-        cls = type(node)
-        if cls is not tensor_class:
-            if cls in PLAIN_CONTAINERS:
-                if id(node) in containers and node:
-                    return {}, {}  # it is shared, or contains itself
-                containers[id(node)] = node
-                if cls is dict:
-                    for key in node:
-                        if type(key) not in ATOMS:
-                            return {}, {}  # the key may hold a tensor
-                    nodes += node.values()
-                else:
-                    nodes += node
-                continue
-            if cls in ATOMS:
-                continue
-            tensor_class, locate = cls, leaf_locator_of(cls)
-            if locate is None:
-                return {}, {}
-        if locate(node) is not target:
-            tensors[id(node)] = node
+    for container in containers:  # the list grows during the loop
+        parts = container
+        if type(container) is dict:
+            for key in container:
+                if type(key) not in ATOMS:
+                    return [], {}  # the key may hold a tensor
+            parts = container.values()
+        for part in parts:
+            cls = type(part)
+            if cls is tensor_class:
+                if locate(part) is not target:
+                    tensors[id(part)] = part
+            elif cls in PLAIN_CONTAINERS:
+                if part and id(part) in opened:
+                    return [], {}  # it is shared, or contains itself
+                opened.add(id(part))
+                containers.append(part)
+            elif cls not in ATOMS:
+                tensor_class, locate = cls, leaf_locator_of(cls)
+                if locate is None:
+                    return [], {}
+                if locate(part) is not target:
+                    tensors[id(part)] = part
     return containers, tensors
 
 
 def move_tensor(tensor: Tensor, target: Device, non_blocking: bool) -> Tensor:
     """The tensor on the target."""
-    cls = type(tensor)
-    move, _ = _movers(cls, target, non_blocking)
-    new_tensor = move(tensor)
-    if locators[cls](new_tensor) is not target:
+    movers = _movers(type(tensor), target, non_blocking)
+    new_tensor = movers.move(tensor)
+    if not movers.has_arrived(new_tensor):
         raise CannotMoveError
     return new_tensor
 
@@ -87,69 +87,82 @@ def move_tensors(
     The first tensor is moved when it is known that tensors of every class can be.
     """
     classes = set(map(type, tensors.values()))
-    movers = {cls: _movers(cls, target, non_blocking) for cls in classes}
-    for cls, (move, move_list) in movers.items():
+    movers = [(cls, _movers(cls, target, non_blocking)) for cls in classes]
+    for cls, (move, move_list, has_arrived) in movers:
         of_class = tensors
         if len(movers) > 1:  # most trees have tensors of one class
             of_class = {key: tensor for key, tensor in tensors.items() if type(tensor) is cls}
-        locate = locators[cls]
         if move_list is None:
             for key, tensor in of_class.items():
                 new_tensor = move(tensor)
-                if locate(new_tensor) is not target:
+                if not has_arrived(new_tensor):
                     raise CannotMoveError
                 new_tensors[key] = new_tensor
             continue
         moved = move_list(list(of_class.values()))
         for key, new_tensor in zip(of_class, moved, strict=True):
-            if locate(new_tensor) is not target:
+            if not has_arrived(new_tensor):
                 raise CannotMoveError
             new_tensors[key] = new_tensor
 
 
-def rebuilt(tree: Container, containers: dict[int, Container], new_parts: dict[int, Any]) -> Any:
-    """The tree of these containers, with new parts by the ids of the old ones.
+def rebuilt(containers: list[Container], new_parts: dict[int, Any]) -> Container:
+    """The tree of these containers, outer ones first, with new parts by the ids of the old ones.
 
     Containers without a new part are returned as they are.
     """
     new_part_of = new_parts.get
-    for key, container in reversed(containers.items()):  # inner ones first
+    new_container: Container = None
+    for container in reversed(containers):  # inner ones first
         is_dict = type(container) is dict
-        new_container: Any = None
-        for place, part in container.items() if is_dict else enumerate(container):
+        is_new = False
+        parts = []
+        for part in container.values() if is_dict else container:
             new_part = new_part_of(id(part))
-            if new_part is not None:
-                if new_container is None:
-                    new_container = dict(container) if is_dict else list(container)
-                new_container[place] = new_part
-        if new_container is not None:
-            is_tuple = type(container) is tuple
-            new_parts[key] = tuple(new_container) if is_tuple else new_container
-    return new_parts[id(tree)]
+            if new_part is None:
+                parts.append(part)
+            else:
+                parts.append(new_part)
+                is_new = True
+        if not is_new:
+            continue
+        if is_dict:
+            new_container = dict(zip(container, parts, strict=True))
+        else:
+            new_container = tuple(parts) if type(container) is tuple else parts
+        new_parts[id(container)] = new_container
+    return new_container
 
 
-def _movers(cls: type, target: Device, non_blocking: bool) -> tuple[Mover, ListMover | None]:
-    """The functions that move one tensor of this class to the device, and several of them."""
-    ownership = ownership_of(cls)
-    if ownership is None:
-        raise CannotMoveError
-    owner = ownership.backend
+def _movers(cls: type, target: Device, non_blocking: bool) -> Movers:
+    """The functions that move tensors of this class to the device."""
     try:
-        mover, list_mover = owner.movers[cls, target, non_blocking]
+        movers = known_movers[cls, target, non_blocking]
     except KeyError:
-        mover, list_mover = _new_movers(owner, cls, target, non_blocking)
-    if mover is None:
+        ownership = ownership_of(cls)
+        if ownership is None:
+            raise CannotMoveError from None
+        require(ownership.backend, target)
+        movers = _new_movers(ownership.backend, cls, target, non_blocking)
+        known_movers[cls, target, non_blocking] = movers
+    if movers is None:
         raise CannotMoveError
-    return mover, list_mover
+    return movers
 
 
-def _new_movers(owner: Backend, cls: type, target: Device, non_blocking: bool) -> Movers:
-    require(owner, target)
+def _new_movers(owner: Backend, cls: type, target: Device, non_blocking: bool) -> Movers | None:
+    """The adapter's functions for the class; ``None`` if it has none."""
     moving = owner.load("moving")
-    mover = list_mover = None
+    move = move_list = has_arrived = None
     if moving.has("mover"):
-        mover = owner.moving.mover(cls, target, non_blocking)
+        move = owner.moving.mover(cls, target, non_blocking)
+    if move is None:
+        return None
     if moving.has("list_mover"):
-        list_mover = owner.moving.list_mover(cls, target, non_blocking)
-    owner.movers[cls, target, non_blocking] = mover, list_mover
-    return mover, list_mover
+        move_list = owner.moving.list_mover(cls, target, non_blocking)
+    if moving.has("arrival"):
+        has_arrived = owner.moving.arrival(cls, target)
+    if has_arrived is None:
+        locate = locators[cls]
+        has_arrived = lambda tensor: locate(tensor) is target  # noqa: E731
+    return Movers(move, move_list, has_arrived)
