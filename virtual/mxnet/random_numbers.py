@@ -192,10 +192,10 @@ def _invoke(native: Function, *args: CValue) -> int:
     dtype = _DRAWN_DTYPES.get(options.get("dtype", "None"))
     if index is None or dtype is None:
         return int(native(*args))
-    status = 0 if given else _create(native, args, options, dtype)
-    if status == 0:
-        _fill(mixing.results_of(args[3], args[4])[0], draw, options, _thread.gpu(index))
-    return status
+    if not given and _create(native, args, options, dtype):
+        return int(native(*args))  # which has the operator's own error
+    _fill(mixing.results_of(args[3], args[4])[0], draw, options, _thread.gpu(index))
+    return 0
 
 
 _names: dict[int, str] = {}
@@ -216,15 +216,14 @@ def _gpu_of(given: list[mixing.Handle], options: dict[str, str]) -> int | None:
     if context.startswith("cpu("):
         index = int(context[4:-1]) - FIRST_VIRTUAL
         return index if 0 <= index < count("gpu") else None
-    current = mx.context.current_context()
-    return current.device_id if current.device_typeid == GPU else None
+    return None
 
 
 def _create(native: Function, args: tuple[CValue, ...], options: dict[str, str], dtype: str) -> int:
     """Let the library create the result, as an array of zeros."""
     operator = ctypes.c_void_p()
     mx.base.check_call(_base._LIB.NNGetOpHandle(b"_zeros", ctypes.byref(operator)))
-    texts = {name: options[name] for name in ("shape", "ctx") if name in options} | {"dtype": dtype}
+    texts = {"shape": options.get("shape", "(1,)"), "ctx": options["ctx"], "dtype": dtype}
     keys = mx.base.c_str_array(list(texts))
     values = mx.base.c_str_array(list(texts.values()))
     return int(native(operator, *args[1:5], ctypes.c_int(len(texts)), keys, values, *args[8:]))

@@ -59,6 +59,11 @@ def test_a_gpu_draws_on_from_where_it_was(program):
         print(np.array_equal(a, b))
         with mx.autograd.record():
             print(mx.nd.random.uniform(2, 3, shape=2, ctx=gpu).context)
+        with gpu:
+            at_gpu, at_cpu = mx.nd.random.uniform(), mx.nd.uniform(shape=2)  # which MXNet puts on the CPU
+        print(at_gpu.shape, at_gpu.context, at_cpu.context, at_gpu.asscalar() != at_cpu[0].asscalar())
+        try: mx.nd.random.uniform(shape=0, ctx=gpu)
+        except mx.MXNetError as error: print("_random_uniform" in str(error))
     """)
     assert lines == [
         "8",
@@ -69,4 +74,6 @@ def test_a_gpu_draws_on_from_where_it_was(program):
         "True",
         "True",
         "gpu(1)",
+        "(1,) gpu(1) cpu(0) True",
+        "True",
     ]
