@@ -122,6 +122,8 @@ class Chapter:
             return Result(cell.name, apart.cause, apart.amount, "", here, there)
         varies = second is not None and plain(second.get(cell.name, outcome)["text"]) != plain(here)
         cause, words = self.of_a_text(cell, here, there, varies)
+        if cause == "ours":
+            cause, words = self.of_a_failed_cell(cell, before)
         return Result(cell.name, cause, apart.amount * (cause != "memory"), words, here, there)
 
     def of_an_error(self, cell: Cell, error: str, before: Mapping[str, Result]) -> tuple[str, str]:
@@ -130,12 +132,7 @@ class Chapter:
             return "data", ""
         if words := self.told(cell, error):
             return words
-        names = set(re.findall(r"\w+", cell.code))
-        for earlier in self.cells:
-            result = before.get(earlier.name)
-            if result and result.failed and names & assigned(earlier.code):
-                return result.cause, result.words
-        return "ours", ""
+        return self.of_a_failed_cell(cell, before)
 
     def of_a_text(self, cell: Cell, here: str, there: str, varies: bool) -> tuple[str, str]:
         """Why a cell printed another text."""
@@ -146,6 +143,15 @@ class Chapter:
             return "memory", ""
         if varies:
             return ("times" if CLOCKS.search(code) else "random"), ""
+        return "ours", ""
+
+    def of_a_failed_cell(self, cell: Cell, before: Mapping[str, Result]) -> tuple[str, str]:
+        """The cause of an earlier cell that failed, and whose names this cell uses."""
+        names = set(re.findall(r"\w+", cell.code)) - assigned(cell.code)
+        for earlier in self.cells:
+            result = before.get(earlier.name)
+            if result and result.failed and names & assigned(earlier.code):
+                return result.cause, result.words
         return "ours", ""
 
     def told(self, cell: Cell, printed: str) -> tuple[str, str] | None:
