@@ -35,7 +35,11 @@ CELLS = {
     "memory": ("print('in use: 3.0 MiB')", "in use: 2.0 MiB", "memory"),
     "download": ("book = requests.get('http://localhost.invalid').text", "", "data"),
     "after": ("len(book)", "7", "data"),
-    "partly": ("lines = []\nlines.append(requests.get('http://localhost.invalid').text)", "", "data"),
+    "partly": (
+        "lines = []\nlines.append(requests.get('http://localhost.invalid').text)",
+        "",
+        "data",
+    ),
     "without": ("print(f'{len(lines)} lines')", "1 lines", "data"),
     "wrong": ("torch.ones(3).sum()", "tensor(4.)", "ours"),
     "stays": ("x = 1", "", "same"),
