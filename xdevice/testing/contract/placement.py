@@ -315,6 +315,30 @@ class SeveralPlacements(Promises):
             assert to_numpy(moved).dtype == np.dtype(dtype)
             assert same_values(x, moved)
 
+    @needs("moving.mover")
+    @pytest.mark.parametrize("non_blocking", [False, True])
+    def test_a_mover_leaves_a_tensor_where_it_is(self, backend: str, non_blocking: bool) -> None:
+        self._check_movers(ones((2,), device=FIRST), non_blocking)
+
+    @needs("moving.mover", "parameter")
+    def test_a_mover_leaves_a_parameter_where_it_is(self, backend: str, native: Native) -> None:
+        self._check_movers(to_device(at_home(native.parameter), FIRST), False)
+
+    def _check_movers(self, x: Tensor, non_blocking: bool) -> None:
+        """`to_device` cannot undo what a mover does in place when another tensor cannot move."""
+        owner = choosing.backend()
+        move = owner.moving.mover(type(x), SECOND, non_blocking)
+        if move is None:
+            return  # `move` may move in place
+        moved = [move(x)]
+        if self.has(str(owner), "moving.list_mover"):
+            moved += owner.moving.list_mover(type(x), SECOND, non_blocking)([x, x])
+        for new_tensor in moved:
+            assert new_tensor is not x
+            assert device_of(new_tensor) == SECOND
+            assert same_values(new_tensor, x)
+        assert device_of(x) == FIRST
+
     @EACH_ROUTE
     @needs("unfinished")
     def test_a_move_does_not_wait_for_the_computation(
