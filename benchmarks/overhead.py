@@ -30,7 +30,15 @@ from typing import Any
 
 import numpy
 from contenders import GPU, MODELS, NATIVE, PEERS, QUESTIONS, Question
-from report import Result, as_json, exceeded, quartiles_of_ratio, show
+from report import (
+    Result,
+    as_json,
+    exceeded,
+    grown,
+    quartiles_of_ratio,
+    recorded_ratios,
+    show,
+)
 
 import xdevice
 from xdevice import machine
@@ -273,6 +281,12 @@ def parsed_options() -> argparse.Namespace:
         metavar="FACTOR",
         help="exit with status 1 if a figure is more than FACTOR times its budget",
     )
+    parser.add_argument(
+        "--recorded",
+        type=Path,
+        metavar="FILE",
+        help="with --fail-beyond: or more than FACTOR times that of the first table in FILE",
+    )
     options = parser.parse_args()
     if options.rounds < 2:
         parser.error(f"--rounds {options.rounds} gives no spread; at least 2")
@@ -306,7 +320,13 @@ def main() -> int:
     for verdict in over_budget:
         comparison = f"{verdict.question}, × {verdict.against}: {verdict}"
         print(f"more than {options.fail_beyond:g} times a budget: {comparison}", file=sys.stderr)
-    return 1 if over_budget else 0
+    grown_figures = []
+    if options.recorded:
+        ratio_of = recorded_ratios(options.recorded)
+        grown_figures = list(grown(results, ratio_of, options.fail_beyond))
+    for sentence in grown_figures:
+        print(f"more than {options.fail_beyond:g} times as before: {sentence}", file=sys.stderr)
+    return 1 if over_budget or grown_figures else 0
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import platform
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from statistics import quantiles
 from typing import Any
 
@@ -223,6 +224,38 @@ def exceeded(results: list[Result], factor: float) -> Iterator[Verdict]:
     for verdict in verdicts(results):
         if verdict.ratio is not None and verdict.ratio > factor * verdict.limit:
             yield verdict
+
+
+def recorded_ratios(file: Path) -> dict[tuple[str, str], float]:
+    """The ratios to the native call in the first table of a page, by question and framework."""
+    ratio_of: dict[tuple[str, str], float] = {}
+    head: list[str] = []
+    for line in file.read_text(encoding="utf-8").splitlines():
+        cells = [cell.strip(" *") for cell in line.split("|")[1:-1]]
+        if not head and "torch" in cells:
+            head = cells
+        elif head and not cells:
+            break  # the end of the table
+        for framework, cell in zip(head[1:], cells[1:], strict=False):
+            ratio, plus_minus, _ = cell.partition(" ± ")
+            if plus_minus:
+                ratio_of[cells[0], framework] = float(ratio.replace(",", ""))
+    return ratio_of
+
+
+def grown(
+    results: list[Result], ratio_of: dict[tuple[str, str], float], factor: float
+) -> Iterator[str]:
+    """A sentence for each ratio to the native call that is so many times the recorded one."""
+    least_of = {
+        (result.question, result.backend, result.contender): result.least for result in results
+    }
+    for (question, backend), recorded in ratio_of.items():
+        native = least_of.get((question, backend, "native"))
+        least = least_of.get((question, backend, "xdevice"))
+        # a table has two digits after the point
+        if native and least and least / native > factor * max(recorded, 0.05):
+            yield f"{question} under {backend}: {least / native:.2f}, recorded are {recorded:.2f}"
 
 
 def _versions(results: list[Result]) -> dict[str, str]:

@@ -91,6 +91,23 @@ def test_overhead_judges_every_budget(backend, contenders, measured):
             assert re.search(rf"(met|missed) {limit}|no {budget.against} under", verdict)
 
 
+def test_overhead_fails_where_a_figure_is_twice_a_recorded_one(tmp_path):
+    select = ("--backend", "numpy", "--select", "device_of", *FEW, "--fail-beyond", "2")
+    file = tmp_path / "costs.md"
+    for recorded, status in (("1e6", 0), ("0.10", 1)):
+        file.write_text(
+            f"|  | torch | numpy |\n| --- | ---: | ---: |\n| device_of | – | **{recorded} ± 0.01** |\n",
+            encoding="utf-8",
+        )
+        done = run(BENCHMARKS / "overhead.py", *select, "--recorded", str(file))
+        assert done.returncode == status, done.stderr
+        said = re.search(
+            r"^more than 2 times as before: device_of under numpy: ", done.stderr, re.M
+        )
+        assert bool(said) == bool(status)
+        run.cache_clear()
+
+
 def test_overhead_fails_where_a_figure_is_beyond_a_budget(tmp_path):
     select = ("--backend", "numpy", "--select", "device_of", *FEW, "--fail-beyond", "2")
     folder = tmp_path / "benchmarks"
@@ -206,7 +223,8 @@ def test_transfers_times_every_contender_and_names_the_missing(backend, tmp_path
     said = output(*arguments)
     rows = json.loads(files[0].read_text(encoding="utf-8"))
     assert {row["section"] for row in rows} == {
-        "to the GPU", "to the host", "64 tensors", "steps with batches", "LeNet step",
+        "to the GPU", "to the host", "4 tensors", "16 tensors", "64 tensors", "steps with batches",
+        "LeNet step",
     }  # fmt: skip
     assert all(len(row["seconds"]) == 2 and min(row["seconds"]) > 0 for row in rows)
     assert {"native", "to_device", "prefetch", "as one vector", "watch_transfers()"} <= {

@@ -13,8 +13,11 @@ def is_raised_by_handler(error: Exception) -> bool:
 
     The handlers are those that are installed now.
     """
+    codes = [frame.f_code for frame, _ in walk_tb(error.__traceback__)]
+    if len(codes) < 2:  # the caller's own: the usual end of a loop, or an error of a C function
+        return False
     handlers = set(_handlers())
-    return any(frame.f_code in handlers for frame, _ in walk_tb(error.__traceback__))
+    return any(code in handlers for code in codes)
 
 
 def _handlers() -> Iterator[CodeType]:
