@@ -106,12 +106,12 @@ def _tabs(words: Iterable[str]) -> frozenset[str]:
 
 def _rows(cells: Sequence[Cell], sources: Sequence[Source]) -> list[int]:
     """The row of each cell: a new one after text for all tabs, or if a tab has one already."""
-    kept = [source for source in sources if not _CHOOSES_TABS.search(source.code)]
+    sources_of_cells = [source for source in sources if not _CHOOSES_TABS.search(source.code)]
     rows: list[int] = []
     row_of_name: dict[str, int] = {}
     row = -1
     tabs_in_row: set[str] = set()
-    for cell, source in zip(cells, kept, strict=True):
+    for cell, source in zip(cells, sources_of_cells, strict=True):
         same_name = bool(cell.name) and cell.name in row_of_name
         is_taken = not cell.tabs or not tabs_in_row or bool(cell.tabs & tabs_in_row)
         if not same_name and (source.follows_text or is_taken):
@@ -174,8 +174,8 @@ def tabs_to_run(chapter: Chapter, names: Collection[str]) -> list[str]:
     for name in names:
         framework = framework_named(name)
         if framework not in registered():
-            known = ", ".join(chapter.tabs or registered())
-            raise ArgumentError(f"{name!r} is not a tab or a framework; there are {known}")
+            names = ", ".join(chapter.tabs or registered())
+            raise ArgumentError(f"{name!r} is not a tab or a framework; there are {names}")
         if chapter.tabs and framework not in chapter.tabs:
             listed = ", ".join(chapter.tabs)
             raise ArgumentError(f"{str(chapter.path)!r} has no tab {name!r}; it has {listed}")

@@ -80,8 +80,8 @@ def difference(text: str, reference: str) -> Difference:
 def worst(differences: Iterable[Difference]) -> Difference:
     """The worst cause of several, with the largest amount of that cause."""
     differences = list(differences)
-    cause = max((each.cause for each in differences), key=CAUSES.index, default="same")
-    amounts = [each.amount for each in differences if each.cause == cause]
+    cause = max((item.cause for item in differences), key=CAUSES.index, default="same")
+    amounts = [item.amount for item in differences if item.cause == cause]
     if cause == "memory":
         return Difference(cause, max(amounts, key=lambda ratio: abs(math.log(ratio or 1e-9))))
     return Difference(cause, max(amounts, default=0.0))
@@ -128,7 +128,7 @@ def _words(text: str) -> str:
 
 
 def _numbers_apart(text: str, reference: str) -> list[Difference]:
-    """The difference of each pair of numbers that are not equal."""
+    """The difference of item pair of numbers that are not equal."""
     pairs = list(zip(NUMBER.finditer(text), NUMBER.finditer(reference), strict=True))
     values = [abs(value_of(expected[0])) for _, expected in pairs]
     noise = NOISE * max(filter(math.isfinite, values), default=0.0)

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 CURVES = "application/vnd.xdevice.curves+json"
 """The MIME type of the numbers that a figure of matplotlib shows."""
 
-POINTS = 200  # of a curve that are kept; of a longer one, every second or third, and so on
+POINTS = 200  # of a curve that are shown_points; of a longer one, every second or third, and so on
 
 Figure: TypeAlias = Any
 Shell: TypeAlias = Any
@@ -88,14 +88,14 @@ def curves_of(figure: Figure) -> list[dict[str, Any]]:
 
 def _curve(axes: int, label: str, points: list[list[float]]) -> dict[str, Any]:
     step = -(-len(points) // POINTS) or 1
-    kept = points[::step]
+    shown_points = points[::step]
     if label.startswith("_"):  # matplotlib's own names, for lines without a label
         label = ""
     return {
         "axes": axes,
         "label": label,
-        "x": [float(f"{x:.6g}") for x, _ in kept],
-        "y": [float(f"{y:.6g}") for _, y in kept],
+        "x": [float(f"{x:.6g}") for x, _ in shown_points],
+        "y": [float(f"{y:.6g}") for _, y in shown_points],
     }
 
 

@@ -74,7 +74,7 @@ def cells_in_markdown(text: str) -> list[Source]:
     return [fence.source for fence in fences if fence.kind == "plain"]
 
 
-def _fences(text: str, before: _Text) -> Iterator[_Fence]:
+def _fences(text: str, context: _Text) -> Iterator[_Fence]:
     """All fences with Python; those inside directives and tabs, too."""
     lines = text.splitlines()
     position = 0
@@ -82,24 +82,24 @@ def _fences(text: str, before: _Text) -> Iterator[_Fence]:
         if token.map is None or token.type not in ("fence", "code_block"):
             continue
         start, end = token.map
-        before.read(lines[position:start])
+        context.read(lines[position:start])
         position = end
         if token.type == "code_block":  # the content of a tab of Material for MkDocs
-            if before.tab:
-                yield from _fences(token.content, before)
-            before.tab = ""
+            if context.tab:
+                yield from _fences(token.content, context)
+            context.tab = ""
             continue
         kind = _kind(token)
         if kind:
-            yield _Fence(kind, _source(kind, token, before))
-            before.is_for_all = False
+            yield _Fence(kind, _source(kind, token, context))
+            context.is_for_all = False
         elif directive := _DIRECTIVE.match(token.info):
             if token.info.startswith("{tab-item}"):
-                before.tab = directive[1].strip()
-            yield from _fences(token.content, before)
+                context.tab = directive[1].strip()
+            yield from _fences(token.content, context)
             if token.info.startswith("{tab-item}"):
-                before.tab = ""
-    before.read(lines[position:])
+                context.tab = ""
+    context.read(lines[position:])
 
 
 def _kind(token: Token) -> str:
@@ -113,25 +113,25 @@ def _kind(token: Token) -> str:
     return ""
 
 
-def _source(kind: str, token: Token, before: _Text) -> Source:
+def _source(kind: str, token: Token, context: _Text) -> Source:
     name = ""
     tags: tuple[str, ...] = ()
     code = token.content
     if kind == "d2l":
-        found = _NAME.search(token.info)
-        if found:
-            name = found[1]
+        name_match = _NAME.search(token.info)
+        if name_match:
+            name = name_match[1]
     elif kind == "myst":
         options = _OPTIONS.match(code)
         if options:
             code = code[options.end() :]
             tags = _tags(options[0])
-    return Source(code, name, before.tab, before.heading, before.is_for_all, tags)
+    return Source(code, name, context.tab, context.heading, context.is_for_all, tags)
 
 
 def _tags(options: str) -> tuple[str, ...]:
     """The tags among the options of a cell of MyST."""
-    found = _TAGS.search(options)
-    if found is None:
+    match = _TAGS.search(options)
+    if match is None:
         return ()
-    return tuple(re.findall(r"[\w:-]+", " ".join(filter(None, found.groups())).replace("- ", " ")))
+    return tuple(re.findall(r"[\w:-]+", " ".join(filter(None, match.groups())).replace("- ", " ")))

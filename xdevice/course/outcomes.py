@@ -110,7 +110,7 @@ def _outcome(entry: Mapping[str, Any]) -> Outcome:
     return Outcome(
         state=state,
         text=_text(outputs),
-        log="".join(_plain(each["text"]) for each in outputs if each.get("name") == "stderr"),
+        log="".join(_plain(output["text"]) for output in outputs if output.get("name") == "stderr"),
         error=error,
         traceback=traceback,
         seconds=entry["seconds"],
@@ -141,7 +141,7 @@ def _pictures(output: Output) -> list[Picture]:
 
 def _curves(output: Output) -> list[Curve]:
     curves = output.get("data", {}).get(CURVES, [])
-    return [Curve(each["label"], tuple(each["x"]), tuple(each["y"])) for each in curves]
+    return [Curve(curve["label"], tuple(curve["x"]), tuple(curve["y"])) for curve in curves]
 
 
 def _plain(text: str) -> str:

@@ -1,10 +1,9 @@
-"""The packages that a chapter imports: those of its own checkout, and those that are missing."""
+"""The packages of a chapter's own checkout."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
-from importlib.util import find_spec
+from collections.abc import Iterable
 from pathlib import Path
 
 from xdevice.course.chapters import Cell, imported_by
@@ -18,24 +17,11 @@ def checkout_folders(chapter: Path, cells: Iterable[Cell]) -> list[Path]:
     comes before an installed one: the chapter was written for it.
     """
     names = _packages(cells) - set(registered()) - sys.stdlib_module_names
-    found: list[Path] = []
+    folders: list[Path] = []
     for folder in _folders_above(chapter):
         if any((folder / name / "__init__.py").is_file() for name in names):
-            found.append(folder)
-    return found
-
-
-def missing_packages(chapter: Path, cells: Sequence[Cell]) -> list[str]:
-    """The packages that the cells import and that are neither installed nor in the checkout."""
-    folders = [chapter.resolve().parent, *checkout_folders(chapter, cells)]
-    return [
-        name
-        for name in sorted(_packages(cells))
-        if not any(
-            (folder / name).exists() or (folder / f"{name}.py").exists() for folder in folders
-        )
-        and not _is_installed(name)
-    ]
+            folders.append(folder)
+    return folders
 
 
 def _packages(cells: Iterable[Cell]) -> set[str]:
@@ -49,10 +35,3 @@ def _folders_above(chapter: Path) -> list[Path]:
         if (folder / ".git").exists():
             return folders[:number]
     return folders[:2]
-
-
-def _is_installed(name: str) -> bool:
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False

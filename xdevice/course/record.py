@@ -140,13 +140,13 @@ def _change(recorded: Mapping[str, Any], entry: Mapping[str, Any]) -> tuple[str,
     if old_state != new_state:
         words = f"was {old_state}, is {new_state}"
         return words, recorded.get("error", ""), entry.get("error", "")
-    for old, new, what in (
+    for old, new, noun in (
         (_text(recorded), _text(entry), "text"),
         (recorded.get("error", ""), entry.get("error", ""), "error"),
     ):
         apart = difference(new, old)
         if apart.cause not in _UNCHANGED:
-            return f"other {_noun(apart.cause, what)}", old, new
+            return f"other {_noun(apart.cause, noun)}", old, new
     if recorded.get("pictures", 0) != entry.get("pictures", 0):
         return "another number of pictures", "", ""
     return _change_of_curves(recorded.get("curves", []), entry.get("curves", []))
@@ -156,9 +156,9 @@ def _text(entry: Mapping[str, Any]) -> str:
     return "\n".join(entry.get("text", []))
 
 
-def _noun(cause: str, what: str) -> str:
+def _noun(cause: str, noun: str) -> str:
     if cause == "text":
-        return what
+        return noun
     return cause
 
 

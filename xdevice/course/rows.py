@@ -94,7 +94,7 @@ def _verdict(
     if len(outcomes) < 2:
         return _Verdict("alone")
     verdicts = [_between(a, b, outcomes, repeated) for a, b in combinations(outcomes, 2)]
-    return max(verdicts, key=lambda each: _ORDER.index(each.verdict))
+    return max(verdicts, key=lambda item: _ORDER.index(item.verdict))
 
 
 def _between(

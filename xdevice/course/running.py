@@ -64,9 +64,11 @@ def run_tabs(
         folders = [
             Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xdevice-"))) for _ in parts
         ]
-        children = [_child(chapter, *each, plan) for each in zip(parts, folders, strict=True)]
+        children = [
+            _child(chapter, part, folder, plan) for part, folder in zip(parts, folders, strict=True)
+        ]
         interrupted = run_all(children, plan.jobs, plan.timeout, plan.show)
-        runs = [_result(chapter, *each) for each in zip(parts, folders, children, strict=True)]
+        runs = [_result(chapter, *item) for item in zip(parts, folders, children, strict=True)]
     return runs, interrupted
 
 

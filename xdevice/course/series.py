@@ -49,14 +49,14 @@ class Judgement(NamedTuple):
 def series_of(outcome: Outcome) -> list[Series]:
     """The numbers that a cell printed, and the curves that it drew."""
     text = without_tensor_attributes(with_devices_spelled_alike(plain(outcome.text)))
-    found: list[Series] = []
+    numbers: list[Series] = []
     end = 0
     for match in NUMBER.finditer(text):
         name = text[end : match.start()].strip(" ,:=([")[-40:]
         end = match.end()
         if not is_time_or_memory(text, end):
-            found.append(Series(name, (value_of(match[0]),), unit_of(match[0])))
-    return found + [_series_of_curve(curve) for curve in outcome.curves]
+            numbers.append(Series(name, (value_of(match[0]),), unit_of(match[0])))
+    return numbers + [_series_of_curve(curve) for curve in outcome.curves]
 
 
 def _series_of_curve(curve: Curve) -> Series:
@@ -66,8 +66,8 @@ def _series_of_curve(curve: Curve) -> Series:
 
 def are_comparable(first: Sequence[Series], second: Sequence[Series]) -> bool:
     """Whether they have the same number of series, of the same lengths."""
-    return [(each.is_curve, len(each.values)) for each in first] == [
-        (each.is_curve, len(each.values)) for each in second
+    return [(series.is_curve, len(series.values)) for series in first] == [
+        (series.is_curve, len(series.values)) for series in second
     ]
 
 
