@@ -64,6 +64,12 @@ def test_a_row_says_which_tab_fails_or_was_not_run():
     assert verdict(outcome("1"), not_run) == "not run"
 
 
+def test_a_row_that_fails_under_one_tab_says_whether_the_others_agree():
+    outcomes = {"torch": outcome("1"), "mxnet": Outcome("failed", error="no"), "jax": outcome("1")}
+    row = _verdict(outcomes, {tab: [printed] for tab, printed in outcomes.items()})
+    assert row == ("failed", "under mxnet; under the others: prints the same")
+
+
 def with_seeds(*losses):
     return [outcome(f"loss {loss}") for loss in losses]
 

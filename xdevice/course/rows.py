@@ -84,11 +84,13 @@ def _verdict(
     outcomes: Mapping[str, Outcome], repeated: Mapping[str, Sequence[Outcome]]
 ) -> _Verdict:
     failed = [tab for tab, outcome in outcomes.items() if outcome.failed]
-    if failed:
-        return _Verdict("failed", f"under {', '.join(failed)}")
-    missing = [tab for tab, outcome in outcomes.items() if not outcome.ran]
-    if missing:
-        return _Verdict("not run", f"under {', '.join(missing)}")
+    missing = [tab for tab, outcome in outcomes.items() if outcome.state == "not run"]
+    if failed or missing:
+        note = f"under {', '.join(failed or missing)}"
+        others = {tab: outcome for tab, outcome in outcomes.items() if outcome.ran}
+        if len(others) > 1:
+            note += f"; under the others: {VERDICTS[_verdict(others, repeated).verdict]}"
+        return _Verdict("failed" if failed else "not run", note)
     if not any(outcome.text or outcome.curves or outcome.pictures for outcome in outcomes.values()):
         return _Verdict("silent")
     if len(outcomes) < 2:
