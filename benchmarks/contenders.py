@@ -81,7 +81,7 @@ QUESTIONS = (
         "to_device, to another GPU",
         "move",
         "to_device(x, there)",
-        (Budget(1.8, limits={"torch": 2.0}),),
+        (Budget(1.8),),
         size=4,
         place=GPU,
     ),
@@ -109,7 +109,7 @@ QUESTIONS = (
         "ones on a GPU",
         "ones",
         "ones((2, 3), device=there)",
-        (Budget(1.5, limits={"torch": 2.5}),),
+        (Budget(1.5, limits={"torch": 2.2}),),
         place=GPU,
     ),
     Question(
