@@ -20,6 +20,9 @@ FITS, NOT, UNKNOWN = "fits", "does not fit", "cannot be told"
 KERNELS = 0.05
 """What temporary memory of kernels adds to the peak, at most, in the recordings."""
 
+UNRECORDED_KERNELS = 0.2
+"""The same where nothing is recorded, as for convolutions: an assumption."""
+
 CONTEXT = (100 << 20, 1100 << 20)
 """The least and the most that CUDA's context took in 14 of 16 published out-of-memory errors."""
 
@@ -89,8 +92,14 @@ class Need(NamedTuple):
     most: int
 
 
-def need(peak: PeakMemory) -> Need:
-    return Need(peak.reserved + CONTEXT[0], int(peak.reserved * (1 + KERNELS)) + CONTEXT[1])
+def need(peak: PeakMemory, use: MemoryUse) -> Need:
+    most = int(peak.reserved * (1 + kernels(use))) + CONTEXT[1]
+    return Need(peak.reserved + CONTEXT[0], most)
+
+
+def kernels(use: MemoryUse) -> float:
+    """The part of the peak that temporary memory of kernels may add."""
+    return UNRECORDED_KERNELS if use.unrecorded else KERNELS
 
 
 class Estimate(NamedTuple):
@@ -128,7 +137,7 @@ def _is_used(use: MemoryUse) -> bool:
 
 def _answer(size: int, ended: Ended, use: MemoryUse, peak: PeakMemory) -> tuple[str, str]:
     """The answer, and why it cannot be told."""
-    needed = need(peak)
+    needed = need(peak, use)
     if needed.least > size:
         return NOT, ""
     if use.host_shortage:

@@ -8,7 +8,7 @@ from xdevice.contract import PeakMemory
 from xdevice.kit.escaping import as_json, escaped
 from xdevice.kit.units import size
 from xdevice.tensors.transfers.syntax import Place, shown
-from xdevice.virtual.fits import CONTEXT, FITS, KERNELS, NOT, UNKNOWN, Estimate, need
+from xdevice.virtual.fits import CONTEXT, FITS, NOT, UNKNOWN, Estimate, kernels, need
 from xdevice.virtual.fits_advice import Shares, advice
 
 STATUS = {FITS: 0, NOT: 1, UNKNOWN: 3}
@@ -62,7 +62,7 @@ class Report:
         peak = estimate.peak
         if peak is None or not peak.reserved:
             return estimate.reason
-        needed = need(peak)
+        needed = need(peak, estimate.use)
         words = f"{peak.device} needs {size(needed.least)} to {size(needed.most)} of "
         words += size(estimate.size)
         if estimate.answer == FITS:
@@ -96,7 +96,7 @@ class Report:
         """What would help a program that needs too much, or may need too much."""
         estimate = self.estimate
         peak = estimate.peak
-        if peak is None or not peak.parts or need(peak).most <= estimate.size:
+        if peak is None or not peak.parts or need(peak, estimate.use).most <= estimate.size:
             return []
         return advice(peak, estimate.use)
 
@@ -105,8 +105,12 @@ class Report:
         ended = self.estimate.ended
         steps = self.estimate.use.steps
         context = f"CUDA's context, taken as {size(CONTEXT[0])} to {size(CONTEXT[1])}"
+        use = self.estimate.use
+        source = "as in recordings of GPUs"
+        if use.unrecorded:
+            source = f"an assumption: there is no recording of {' and '.join(use.unrecorded)}"
         sentences = [
-            f"temporary memory of kernels, taken as 0 to {KERNELS:.0%} as in recordings of GPUs",
+            f"temporary memory of kernels, taken as 0 to {kernels(use):.0%}, {source}",
             f"{context}; libraries' own memory; other programs on the GPU; child processes",
         ]
         if not ended.is_complete and not ended.has_failed:
@@ -131,7 +135,7 @@ class Report:
             "not_counted": self.unknown(),
         }
         if peak is not None and peak.reserved:
-            answer["needs"] = need(peak)._asdict()
+            answer["needs"] = need(peak, estimate.use)._asdict()
         return as_json(answer)
 
 

@@ -190,6 +190,7 @@ class MemoryUse(NamedTuple):
     float32_weights: int = 0  # bytes
     uses_autocast: bool = False
     host_shortage: str = ""  # what the host had no memory for
+    unrecorded: tuple[str, ...] = ()  # layers whose temporary memory on GPUs nothing has recorded
 
 
 class Measuring(Preparation, Protocol):

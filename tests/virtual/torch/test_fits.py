@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from xdevice.kit.units import parsed_size
-from xdevice.virtual.fits import CONTEXT, KERNELS, most_that_surely_fits
+from xdevice.virtual.fits import CONTEXT, KERNELS, UNRECORDED_KERNELS, most_that_surely_fits
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 MIB = 1 << 20
@@ -244,3 +244,15 @@ def test_memory_that_manual_updates_use_is_told_apart_too(fits):
     *_, report = fits(text, "--fits", "8GiB")
     kinds = kinds_of(report)
     assert kinds["weights"] == kinds["gradients"] == 4 * MIB
+
+
+def test_layers_of_which_nothing_is_recorded_make_the_answer_less_certain(fits):
+    text = """
+        import torch
+        net = torch.nn.Conv2d(3, 8, 3).cuda()
+        net(torch.zeros(8, 3, 512, 512, device="cuda")).sum().backward()
+    """
+    *_, report = fits(text, "--fits", "8GiB")
+    reserved = report["gpus"][0]["reserved"]
+    assert report["needs"]["most"] == int(reserved * (1 + UNRECORDED_KERNELS)) + CONTEXT[1]
+    assert "there is no recording of convolutions" in report["not_counted"][0]

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import torch
+from torch import nn
 
 from xdevice.contract import MemoryPart, MemoryUse, PeakMemory, ProgramStopped
 from xdevice.device import Device
@@ -33,6 +34,20 @@ _GROWTH = 1.02  # how much the memory grows until weights are looked for again
 _BACKWARD = ("_engine_run_backward", "backward")
 
 
+_UNRECORDED = {
+    "convolutions": (
+        nn.Conv1d,
+        nn.Conv2d,
+        nn.Conv3d,
+        nn.ConvTranspose1d,
+        nn.ConvTranspose2d,
+        nn.ConvTranspose3d,
+    ),
+    "recurrent layers": (nn.RNN, nn.LSTM, nn.GRU),
+}
+"""Modules whose kernels need temporary memory of which no recording was found."""
+
+
 class _Line(NamedTuple):
     """A line of the program that allocated, and what it was doing."""
 
@@ -48,6 +63,7 @@ class _Recorder:
         self.float32_weights = 0
         self.uses_autocast = False
         self.host_shortage = ""
+        self.unrecorded: set[str] = set()
         self._host = HostMemory(_allocated)
         self._lines: dict[_Line, int] = {}
         self._marked_at: dict[int, float] = {}  # by device: the memory when weights were marked
@@ -77,6 +93,7 @@ class _Recorder:
             self.float32_weights,
             self.uses_autocast,
             self.host_shortage,
+            tuple(sorted(self.unrecorded)),
         )
 
     def _peak(self, index: int, lines: list[_Line]) -> PeakMemory:
@@ -173,6 +190,9 @@ class _Recorder:
     def _weights(self) -> Iterator[torch.Tensor]:
         seen: set[int] = set()
         for module in list(self._modules):
+            for words, classes in _UNRECORDED.items():
+                if isinstance(module, classes):
+                    self.unrecorded.add(words)
             for tensor in chain(module.parameters(recurse=False), module.buffers(recurse=False)):
                 if id(tensor) not in seen:
                     seen.add(id(tensor))
