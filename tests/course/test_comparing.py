@@ -44,6 +44,9 @@ def verdict(first, second, more=((), ())):
         ("loss 0.5", "loss 0.6", "numbers"),
         ("tensor([1., 2.])", "Array([1., 3.], dtype=float32)", "numbers"),
         ("True", "False", "text"),
+        ("tensor([True, False])", "Array([ True, False], dtype=bool)", "words"),
+        ("tensor([True, False])", "Array([ True, True], dtype=bool)", "text"),
+        ("tensor([True, 1])", "Array([ False, 1], dtype=bool)", "text"),
         ("1 2", "1", "text"),
     ],
 )

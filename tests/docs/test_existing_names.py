@@ -25,7 +25,7 @@ BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 
 EXAMPLE_FILES = {
     *("../xdevice", "./train.sh", "train.sh", "train.py", "script.py", "try_it.py", "section.py"),
-    *("../data", "../img", "chapter.outputs.json", "notebook.ipynb"),
+    *("../data", "../img", "chapter.outputs.json", "config.ini", "notebook.ipynb"),
     *("tests/native/NAME.py", "ADDRESS/blob/vX.Y.Z/", "ADDRESS/raw/vX.Y.Z/"),
 }
 FILES_OF_FRAMEWORKS = {"torch/csrc/stable", "device_ext.h", "distributed_test.py"}

@@ -10,7 +10,7 @@ from xdevice.course.chapters import Cell, Chapter
 from xdevice.course.compare import Difference, difference, numbers_differ, plain, worst
 from xdevice.course.outcomes import Outcome
 from xdevice.course.running import TabRun
-from xdevice.course.series import Series, are_comparable, judged, series_of
+from xdevice.course.series import Series, are_comparable, judged, series_of, truths_of
 from xdevice.course.spelling import with_devices_spelled_alike
 
 VERDICTS = {
@@ -128,7 +128,10 @@ def _cause(a: Outcome, b: Outcome) -> str:
     if apart.cause not in ("text", "numbers") and not (a.curves or b.curves):
         return apart.cause
     series_a, series_b = series_of(a), series_of(b)
-    if not are_comparable(series_a, series_b) or not series_a:
+    truths = truths_of(a)
+    if not are_comparable(series_a, series_b) or truths != truths_of(b):
+        return "text"
+    if not series_a and not truths:
         return "text"
     numbers = worst(_values_differ(x, y) for x, y in zip(series_a, series_b, strict=True))
     if numbers.cause == "numbers":

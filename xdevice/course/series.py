@@ -13,6 +13,7 @@ among its series: 8.6 with three seeds and one series.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from statistics import fmean, stdev, variance
 from typing import NamedTuple
@@ -48,7 +49,7 @@ class Judgement(NamedTuple):
 
 def series_of(outcome: Outcome) -> list[Series]:
     """The numbers that a cell printed, and the curves that it drew."""
-    text = without_tensor_attributes(with_devices_spelled_alike(plain(outcome.text)))
+    text = _values_in(outcome)
     numbers: list[Series] = []
     end = 0
     for match in NUMBER.finditer(text):
@@ -57,6 +58,15 @@ def series_of(outcome: Outcome) -> list[Series]:
         if not is_time_or_memory(text, end):
             numbers.append(Series(name, (value_of(match[0]),), unit_of(match[0])))
     return numbers + [_series_of_curve(curve) for curve in outcome.curves]
+
+
+def truths_of(outcome: Outcome) -> list[str]:
+    """The truth values that a cell printed."""
+    return re.findall(r"\b(?:True|False)\b", _values_in(outcome))
+
+
+def _values_in(outcome: Outcome) -> str:
+    return without_tensor_attributes(with_devices_spelled_alike(plain(outcome.text)))
 
 
 def _series_of_curve(curve: Curve) -> Series:
