@@ -332,7 +332,8 @@ class SeveralPlacements(Promises):
             return  # `move` may move in place
         moved = [move(x)]
         if self.has(str(owner), "moving.list_mover"):
-            moved += owner.moving.list_mover(type(x), SECOND, non_blocking)([x, x])
+            move_list = owner.moving.list_mover(type(x), SECOND, non_blocking)
+            moved += [] if move_list is None else move_list([x, x])
         for new_tensor in moved:
             assert new_tensor is not x
             assert device_of(new_tensor) == SECOND
