@@ -184,3 +184,45 @@ def test_the_device_is_kept_or_asked_for():
             assert convert(x, "numpy", device="cpu").tolist() == [1, 1]
             assert device_of(convert(np.ones(2), "tensorflow", device="gpu:0")) == "gpu:0"
     assert convert(tf.Variable([1.0]), "numpy").tolist() == [1.0]
+
+
+@pytest.mark.parametrize(("source", "target"), PAIRS, ids="-".join)
+def test_several_are_converted_at_once_like_a_tensor(source, target):
+    x, y = made(source, np.arange(3.0), "float32"), made(source, np.ones(2), "float32")
+    weights = made(target, np.zeros(2), "float32")
+    results = convert(x, None, {"y": y, "again": x}, weights, like=weights)
+    assert type(results) is tuple
+    first, none, tree, last = results
+    assert none is None
+    assert tree["again"] is first
+    assert last is weights
+    for tensor in (first, tree["y"]):
+        assert xdevice.backend_of(tensor) == target
+        assert device_of(tensor) == device_of(weights)
+    assert to_numpy(first).tolist() == [0, 1, 2]
+    assert xdevice.backend_of(convert(x, like=weights)) == target
+    named = convert(x, y, backend=target)
+    assert [xdevice.backend_of(tensor) for tensor in named] == [target, target]
+
+
+def test_like_takes_the_device_too():
+    with xdevice.using("strict"):
+        x = xdevice.ones(2, device="device1")
+    one, other = convert(np.ones(3), [np.zeros(1)], like=x)
+    assert device_of(one) == device_of(other) == xdevice.Device("device1", 0)
+    assert device_of(convert(np.ones(3), like=x, device="cpu")) == xdevice.cpu()
+
+
+def test_a_framework_is_named_once():
+    x = np.ones(2)
+    for call in (
+        lambda: convert(x),
+        lambda: convert(x, x, x),
+        lambda: convert(x, "numpy", "torch"),
+        lambda: convert(x, backend="numpy", like=x),
+    ):
+        with pytest.raises(xdevice.ArgumentTypeError, match="name of a framework or like=, and not"):
+            call()
+    with pytest.raises(NotATensorError):
+        convert(x, 3, like=x)
+    assert convert(x=x, backend="numpy") is x

@@ -14,6 +14,8 @@ x: list[int] = xdevice.to_device([1], "cpu", copy=True)
 same: bool = xdevice.is_same_device(1, 2)
 host: np.ndarray[Any, Any] = xdevice.to_numpy(1)
 other: Any = xdevice.convert(host, "torch")
+alike: Any = xdevice.convert(host, like=other)
+both: tuple[Any, ...] = xdevice.convert(host, None, like=other, device="cpu")
 times: list[float] = xdevice.Timer().times
 name: str = xdevice.backend()
 

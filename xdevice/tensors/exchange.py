@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
-from xdevice.contract import NativeDtype, Tensor
+from xdevice.contract import NativeDtype, Tensor, Tree
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
+    ArgumentTypeError,
     CopyNeededError,
     DeviceNotFoundError,
     NotSupportedError,
@@ -19,7 +20,7 @@ from xdevice.framework.ownership import Ownership, check_arrival
 from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
 from xdevice.tensors.creation import make
-from xdevice.tensors.placement import device_of, owner_of, to_device
+from xdevice.tensors.placement import backend_of, device_of, owner_of, to_device
 from xdevice.tensors.trees.leaves import Leaf, LeafOwnership, is_checked_data, leaf_ownership
 from xdevice.tensors.trees.tree import flatten, not_a_tensor
 from xdevice.typing import DeviceLike
@@ -60,10 +61,47 @@ def to_numpy(x: Tensor) -> np.ndarray[Any, Any]:
     return owner_of(x).exchange.to_numpy(x)
 
 
+@overload
 def convert(
-    x: Any, backend: str, *, device: DeviceLike | None = None, copy: bool | None = None
+    x: Tree, backend: str, *, device: DeviceLike | None = None, copy: bool | None = None
+) -> Any: ...
+@overload
+def convert(
+    x: Tree, *, like: Tree, device: DeviceLike | None = None, copy: bool | None = None
+) -> Any: ...
+@overload
+def convert(
+    x: Tree,
+    y: Tree,
+    /,
+    *others: Tree,
+    like: Tree,
+    device: DeviceLike | None = None,
+    copy: bool | None = None,
+) -> tuple[Any, ...]: ...
+@overload
+def convert(
+    x: Tree,
+    y: Tree,
+    /,
+    *others: Tree,
+    backend: str,
+    device: DeviceLike | None = None,
+    copy: bool | None = None,
+) -> tuple[Any, ...]: ...
+def convert(
+    x: Tree,
+    *others: Any,
+    backend: str | None = None,
+    like: Tree = None,
+    device: DeviceLike | None = None,
+    copy: bool | None = None,
 ) -> Any:
-    """A tensor, or a tree of tensors, converted to another framework.
+    """A tensor, or a tree of tensors, converted to another framework; or several of them.
+
+    ``convert(x, backend)`` converts one. ``convert(x, y, z, like=w)`` and
+    ``convert(x, y, z, backend=name)`` convert several, and return a tuple;
+    ``None`` among them stays.
 
     Gradients are left behind. A tensor of that framework is treated as by
     `to_device`. In a tree, plain data passes through, and a tensor that
@@ -71,12 +109,15 @@ def convert(
 
     Parameters
     ----------
-    x
-        A tensor, or nested containers of tensors.
+    x, *others
+        Tensors, or nested containers of tensors.
     backend
         The name of the framework, as for `use`.
+    like
+        In place of ``backend``: a tensor, or a tree, whose framework and device the results have.
     device
-        The device of the result; by default the device of the same name as the tensor's own.
+        The device of the result; by default that of ``like``, or without it the device of the same
+        name as the tensor's own.
     copy
         ``True``: the result has memory of its own. ``False``: it shares the tensor's memory.
         ``None``: memory is shared if that is safe, on the CPU and through DLPack; a change of one
@@ -93,6 +134,8 @@ def convert(
         The framework lacks the dtype, or ``x`` is or holds a model.
     NotATensorError
         ``x`` is not a tensor or container, or holds an object that cannot be converted.
+    ArgumentTypeError
+        Neither ``backend`` nor ``like`` is given, or both are.
     UnknownBackendError, BackendNotInstalledError
         There is no such framework.
 
@@ -104,8 +147,32 @@ def convert(
     True
     >>> xdevice.convert({"x": x, "label": "three ones"}, "numpy", copy=True)
     {'x': array([1., 1., 1.]), 'label': 'three ones'}
+    >>> xdevice.convert(x, None, [x], like=numpy.zeros(2))
+    (array([1., 1., 1.]), None, [array([1., 1., 1.])])
     """
-    owner = choosing.backend(backend)
+    if backend is None and like is None and len(others) == 1:
+        (backend,), others = others, ()
+    if (backend is None) == (like is None):
+        raise ArgumentTypeError(
+            "convert needs the name of a framework or like=, and not both; write "
+            "convert(x, 'torch'), convert(x, y, like=z) or convert(x, y, backend='torch')"
+        )
+    if backend is None:
+        owner = backend_of(like)
+        if device is None:
+            device = device_of(like)
+    else:
+        owner = choosing.backend(backend)
+    if not others:
+        return _converted_tree(x, owner, device, copy)
+    trees = (x, *others)
+    for tree in trees:
+        if tree is not None and flatten(tree).is_leaf and leaf_ownership(tree) is None:
+            raise not_a_tensor(tree)
+    return _converted_tree(trees, owner, device, copy)
+
+
+def _converted_tree(x: Tree, owner: Backend, device: DeviceLike | None, copy: bool | None) -> Any:
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     conversion = _Conversion(owner, None if device is None else as_device(device), copy)
