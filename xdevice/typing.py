@@ -1,6 +1,6 @@
 """Types for the signatures of your own functions.
 
-Results are ``Any``, since the framework is chosen at run time.
+A namespace's results are `Tensor`: the framework is chosen at run time.
 
 >>> from xdevice.typing import DeviceLike, Namespace, Tensor
 >>> def softplus(x: Tensor, xp: Namespace, device: DeviceLike = "cpu") -> object: ...
@@ -19,21 +19,70 @@ if __name__ == "typing":
         "pip uninstall -y xdevice, then pip install --force-reinstall --no-deps xdevice-tensors"
     )
 
+import os
 from collections.abc import Sequence
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from xdevice.device import Device
 
 __all__ = ["DeviceLike", "Namespace", "Tensor"]
 
 
-class Tensor(Protocol):
-    """Any framework's tensor: what has a shape and a dtype."""
+# The result of an operator. pyright reads this condition and takes the second line: for it, comparing
+# a framework's class with operators whose results have operators, too, takes minutes. mypy does not
+# read the condition and takes the first line: for it, `Any` may not be returned as a `Tensor`.
+if os.name == "none":
+    _Result: TypeAlias = "Tensor | Any"
+else:
+    _Result: TypeAlias = Any  # type: ignore[misc, no-redef]  # see above
+
+
+class Tensor(Protocol):  # noqa: PLW1641  (some frameworks' tensors have no hash)
+    """Any framework's tensor: its shape and dtype, operators and indexing.
+
+    These are the same under every framework. A second operand is a tensor of
+    the same framework and device, or a number.
+
+    Examples
+    --------
+    >>> from xdevice.typing import Tensor
+    >>> def scaled(x: Tensor) -> Tensor:
+    ...     return (x - x[0]) / 2
+    """
 
     @property
     def shape(self) -> Any: ...
     @property
     def dtype(self) -> Any: ...
+    @property
+    def ndim(self) -> int: ...
+    def __getitem__(self, key: Any, /) -> _Result: ...
+    def __neg__(self) -> _Result: ...
+    def __abs__(self) -> _Result: ...
+    def __add__(self, other: Any, /) -> _Result: ...
+    def __radd__(self, other: Any, /) -> _Result: ...
+    def __sub__(self, other: Any, /) -> _Result: ...
+    def __rsub__(self, other: Any, /) -> _Result: ...
+    def __mul__(self, other: Any, /) -> _Result: ...
+    def __rmul__(self, other: Any, /) -> _Result: ...
+    def __truediv__(self, other: Any, /) -> _Result: ...
+    def __rtruediv__(self, other: Any, /) -> _Result: ...
+    def __floordiv__(self, other: Any, /) -> _Result: ...
+    def __mod__(self, other: Any, /) -> _Result: ...
+    def __pow__(self, other: Any, /) -> _Result: ...
+    def __matmul__(self, other: Any, /) -> _Result: ...
+    def __and__(self, other: Any, /) -> _Result: ...
+    def __or__(self, other: Any, /) -> _Result: ...
+    def __lt__(self, other: Any, /) -> _Result: ...
+    def __le__(self, other: Any, /) -> _Result: ...
+    def __gt__(self, other: Any, /) -> _Result: ...
+    def __ge__(self, other: Any, /) -> _Result: ...
+    # `object` compares to a bool, and a tensor elementwise
+    def __eq__(self, other: Any, /) -> _Result: ...  # type: ignore[override]
+    def __ne__(self, other: Any, /) -> _Result: ...  # type: ignore[override]
+    def __bool__(self) -> bool: ...
+    def __int__(self) -> int: ...
+    def __float__(self) -> float: ...
 
 
 class _Typed(Protocol):  # PyTorch's devices
@@ -72,8 +121,61 @@ Examples
 >>> def load_batch(path: str, device: DeviceLike = "cpu") -> object: ...
 """
 
-Array: TypeAlias = Any
+Array: TypeAlias = Tensor
 """A result: a tensor of the framework that is chosen at run time."""
+
+
+class Eigen(NamedTuple):
+    """What ``eig`` and ``eigh`` return."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class SVD(NamedTuple):
+    """What ``svd`` returns."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+class QR(NamedTuple):
+    """What ``qr`` returns."""
+
+    Q: Array
+    R: Array
+
+
+class Slogdet(NamedTuple):
+    """What ``slogdet`` returns."""
+
+    sign: Array
+    logabsdet: Array
+
+
+class UniqueAll(NamedTuple):
+    """What ``unique_all`` returns."""
+
+    values: Array
+    indices: Array
+    inverse_indices: Array
+    counts: Array
+
+
+class UniqueCounts(NamedTuple):
+    """What ``unique_counts`` returns."""
+
+    values: Array
+    counts: Array
+
+
+class UniqueInverse(NamedTuple):
+    """What ``unique_inverse`` returns."""
+
+    values: Array
+    inverse_indices: Array
+
 
 NativeDtype: TypeAlias = Any
 """A dtype of that framework."""
@@ -129,8 +231,10 @@ class LinearAlgebra:
     def matrix_power(self, x: Tensor, n: int, /) -> Array: ...
     def matrix_rank(self, x: Tensor, /, *, rtol: Operand | None = None) -> Array: ...
     def pinv(self, x: Tensor, /, *, rtol: Operand | None = None) -> Array: ...
-    def qr(self, x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> Array: ...
-    def svd(self, x: Tensor, /, *, full_matrices: Flag = True) -> Array: ...
+    def eigh(self, x: Tensor, /) -> Eigen: ...
+    def slogdet(self, x: Tensor, /) -> Slogdet: ...
+    def qr(self, x: Tensor, /, *, mode: Literal["reduced", "complete"] = "reduced") -> QR: ...
+    def svd(self, x: Tensor, /, *, full_matrices: Flag = True) -> SVD: ...
     def tensordot(
         self, x1: Tensor, x2: Tensor, /, *, axes: int | tuple[Sequence[int], Sequence[int]] = 2
     ) -> Array: ...
@@ -140,7 +244,8 @@ class LinearAlgebra:
     ) -> Array: ...
 
     # the same parameters
-    eig = eigh = eigvals = eigvalsh = inv = matrix_transpose = slogdet = svdvals = det
+    eig = eigh
+    eigvals = eigvalsh = inv = matrix_transpose = svdvals = det
     outer = solve = matmul
 
 
@@ -341,6 +446,9 @@ class Namespace:
         side: Literal["left", "right"] = "left",
         sorter: Tensor | None = None,
     ) -> Array: ...
+    def unique_all(self, x: Tensor, /) -> UniqueAll: ...
+    def unique_counts(self, x: Tensor, /) -> UniqueCounts: ...
+    def unique_inverse(self, x: Tensor, /) -> UniqueInverse: ...
     def isin(self, x1: Operand, x2: Operand, /, *, invert: Flag = False) -> Array: ...
 
     # the same parameters
@@ -350,8 +458,7 @@ class Namespace:
     conj = cos = cosh = exp = expm1 = floor = imag = isfinite = isinf = abs
     isnan = log = log10 = log1p = log2 = logical_not = matrix_transpose = abs
     negative = positive = real = reciprocal = round = sign = signbit = abs
-    sin = sinh = sqrt = square = tan = tanh = trunc = unique_all = abs
-    unique_counts = unique_inverse = unique_values = abs
+    sin = sinh = sqrt = square = tan = tanh = trunc = unique_values = abs
     atan2 = bitwise_and = bitwise_left_shift = bitwise_or = add
     bitwise_right_shift = bitwise_xor = copysign = divide = equal = add
     floor_divide = greater = greater_equal = hypot = less = less_equal = add

@@ -215,3 +215,19 @@ def test_what_a_class_is_is_found_out_once_and_again_when_a_framework_is_importe
     for _ in range(2):
         xdevice.to_device(tree, "cpu", copy=True)
     assert 1 < asked.count(Config) <= 3
+
+
+def test_a_graph_of_tasks_has_no_device():
+    class Array:  # the method by which dask knows its collections
+        def __dask_graph__(self):
+            return {}
+
+    x = Array()
+    for call in (
+        lambda: xdevice.device_of(x),
+        lambda: xdevice.to_device({"x": x}, "cpu"),
+        lambda: xdevice.namespace(x),
+        lambda: xdevice.backend_of([x]),
+    ):
+        with pytest.raises(xdevice.NotATensorError, match=r"no device before .* x\.compute\(\)"):
+            call()

@@ -221,7 +221,9 @@ def test_a_framework_is_named_once():
         lambda: convert(x, "numpy", "torch"),
         lambda: convert(x, backend="numpy", like=x),
     ):
-        with pytest.raises(xdevice.ArgumentTypeError, match="name of a framework or like=, and not"):
+        with pytest.raises(
+            xdevice.ArgumentTypeError, match="name of a framework or like=, and not"
+        ):
             call()
     with pytest.raises(NotATensorError):
         convert(x, 3, like=x)

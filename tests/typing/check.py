@@ -29,12 +29,16 @@ def main() -> int:
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
         for name in ("mypy.ini", "pyrightconfig.json", "users.json"):
             shutil.copy(ROOT / "tests" / "typing" / name, tree / name)
+        libraries = sorted((ROOT / "examples" / "libraries").glob("*.py"))
+        for library in libraries:
+            shutil.copy(library, tree / library.name)
         shutil.copytree(
             ROOT / "tests" / "typing" / "typings", tree / "typings"
         )  # where pyright looks for stubs
         pyright = ["pyright", "--pythonpath", sys.executable]
         checks = [
-            ["mypy", "xdevice", "contract.py", "public.py", "frameworks.py"],
+            ["mypy", "xdevice", "contract.py", "public.py", "frameworks.py"]
+            + [library.name for library in libraries],
             [*pyright, "--project", "users.json"],
         ]
         checks += [pyright] if "--full" in sys.argv else []

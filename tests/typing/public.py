@@ -55,7 +55,7 @@ xdevice.to_device(w, devise="gpu")  # type: ignore[call-arg]  # pyright: ignore[
 xdevice.device_of(w, w)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 xdevice.devices_of("cpu", w)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 xdevice.to_device(w, 1)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-xdevice.convert(w, "torch", device=0)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+xdevice.convert(w, "torch", device=0)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
 xdevice.split_batch(w, [d, "gpu:1"])
 xdevice.split_batch([d, d], w)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 xdevice.replicate(w, d)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -98,7 +98,7 @@ xdevice.share_gpus("half")  # type: ignore[arg-type]  # pyright: ignore[reportAr
 
 
 def twice(x: Tensor, xp: Namespace) -> Tensor:
-    return xp.multiply(x, 2)  # type: ignore[no-any-return]
+    return xp.multiply(x, 2)
 
 
 twice(w, xdevice.namespace(w, None))

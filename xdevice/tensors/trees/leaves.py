@@ -253,8 +253,22 @@ def _check_method(method: Method) -> None:
     )
 
 
+def is_graph(cls: type) -> bool:
+    """Whether objects of the class are graphs of tasks, such as dask's arrays."""
+    return hasattr(cls, "__dask_graph__")
+
+
+def graph_without_places(type_name: str) -> str:
+    return (
+        f"this {type_name} is a graph of tasks, whose blocks have no device before they are "
+        "computed; pass x.compute(), or move each block with x.map_blocks(xdevice.to_device, device)"
+    )
+
+
 def _check_nothing_inside(leaf: Leaf) -> None:
     cls = type(leaf)
+    if is_graph(cls):
+        raise NotATensorError(graph_without_places(cls.__name__))
     for path, tensor, ownership in tensors_in(leaf):
         if ownership.backend == "numpy" and _is_estimator(cls):
             continue  # it computes on the host, wherever the other tensors are

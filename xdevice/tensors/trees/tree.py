@@ -30,7 +30,9 @@ from xdevice.tensors.trees.leaves import (
     check_static_parts,
     devices_of_leaf,
     framework_of,
+    graph_without_places,
     is_checked_data,
+    is_graph,
     leaf_ownership,
 )
 from xdevice.tensors.trees.opening import container_of
@@ -460,6 +462,8 @@ def not_a_tensor(obj: Tree) -> NotATensorError:
     type_name = type(obj).__name__
     if is_device(obj) and not isinstance(obj, str):
         return NotATensorError(f"{obj!r} is a device, not a tensor; pass what is on it")
+    if is_graph(type(obj)):
+        return NotATensorError(graph_without_places(type_name))
     flat = flatten(obj)
     if flat.is_leaf:
         return NotATensorError(
