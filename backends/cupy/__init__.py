@@ -11,6 +11,7 @@ import cupy as cupy
 
 CANNOT: dict[str, str] = {
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
+    "compilers": "CuPy computes at once, operation by operation",
     "virtual": "its kernels run on real GPUs alone; choose another framework with use('torch')",
     "mixing": (
         "it computes on the current device, wherever its arrays are, unseen by strict(); "

@@ -8,6 +8,7 @@ import numpy as numpy
 
 CANNOT: dict[str, str] = {
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
+    "compilers": "NumPy computes at once, operation by operation",
     "virtual": "its arrays are always on the CPU; choose another framework with use('torch')",
     "mixing": "its arrays are always on the CPU",
     "allocation": "its arrays are always on the CPU",

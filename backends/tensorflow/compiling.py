@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.private_names import names
+from xdevice.kit.compiling import Trees, over_tensors
 
 Context: TypeAlias = AbstractContextManager[Any]
 Function: TypeAlias = Callable[..., Any]
@@ -37,3 +38,24 @@ def _following(call: Function, missing: MissingContext) -> Function:
             return call(*args, **kwargs)
 
     return follow_scope
+
+
+def compilers() -> tuple[str, ...]:
+    """A graph, or XLA's code."""
+    return "function", "xla"
+
+
+def compiled(fn: Function, compiler: str) -> Function:
+    def compile_tensors(traced: Function) -> Function:
+        # Autograph would make another error of each that the function raises.
+        graph: Function = tf.function(traced, autograph=False, jit_compile=compiler == "xla")
+        return graph
+
+    return over_tensors(fn, compile_tensors, _TREES)
+
+
+def _flatten(tree: Any) -> tuple[list[Any], Any]:
+    return tf.nest.flatten(tree), tree
+
+
+_TREES = Trees(_flatten, tf.nest.pack_sequence_as, tf.is_tensor)

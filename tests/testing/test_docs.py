@@ -3,11 +3,12 @@
 import re
 from pathlib import Path
 
-from xdevice.testing import Native, contract
+from xdevice.testing import Native, compiled, contract, marks, plugin, reference
 
 pytest_plugins = ["pytester"]
 
 PAGE = (Path(__file__).parents[2] / "docs" / "project" / "testing.md").read_text(encoding="utf-8")
+KIT = (Path(__file__).parents[2] / "docs" / "testing_kit.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```python\n# (\S+)\.py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 
 
@@ -33,7 +34,7 @@ def test_tables_list_options_fixtures_marks(run):
         run("", ask).stdout.str() for ask in ("--help", "--markers", "--fixtures")
     )
     assert set(re.findall(r"--xdevice-[\w-]+", options)) == set(
-        re.findall(r"^\| `(--xdevice-[\w-]+)", PAGE, re.MULTILINE)
+        re.findall(r"^\| `(--xdevice-[\w-]+)", PAGE + KIT, re.MULTILINE)
     )
     listed = re.findall(r"^\| `(\w+\(n=\d\))` \|", PAGE, re.MULTILINE)
     assert listed
@@ -41,6 +42,27 @@ def test_tables_list_options_fixtures_marks(run):
     for fixture in ("backend", "device", "two_gpus", "xdevice_backend", "xdevice_device"):
         assert re.search(rf"^{fixture} -- ", fixtures, re.MULTILINE)
         assert f"`{fixture}`" in PAGE
+
+
+def test_the_kits_page_begins_with_tests_that_pass(run, pytester):
+    files = dict(re.findall(r"^```python\n# (\S+)\.py\n(.*?)^```$", KIT, re.MULTILINE | re.DOTALL))
+    pytester.makepyfile(**files)
+    assert KIT.index("# test_rescale.py") < 100
+    result = run("", "--xdevice-backend=numpy", "test_rescale.py")
+    result.assert_outcomes(passed=2)
+
+
+def test_the_kits_tables_list_fixtures_and_marks(run):
+    fixtures = run("", "--fixtures").stdout.str()
+    rows = re.findall(r"^\| (`.*?) \|", KIT + PAGE, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)", row)}
+    for module in ("fixtures", "reference", "transfers"):
+        section = fixtures.partition(f"xdevice.testing.{module} ---")[2].partition("\n---")[0]
+        names = re.findall(r"^(\w+) -- ", section, re.MULTILINE)
+        assert names
+        assert {name for name in names if not name.startswith("xdevice_")} <= listed
+    for module in (plugin, marks, compiled, reference):
+        assert set(module.MARKS) <= listed
 
 
 def test_functions_and_parts_are_on_it():

@@ -111,6 +111,18 @@ def test_a_word_that_is_not_a_device_is_a_usage_error(run, value):
     result.stderr.fnmatch_lines(["*--xdevice-devices*give two, all, or*cpu,gpu:1*"])
 
 
+def test_a_device_may_be_native_or_the_default(run):
+    code = """
+        import pytest, xdevice
+        def test_native(native_device): assert xdevice.as_device(native_device).kind == "gpu"
+        @pytest.mark.usefixtures("device_scope")
+        def test_scope(): assert xdevice.device_of(xdevice.ones(1)).kind == "gpu"
+        def test_it(device, device_scope): assert device_scope == device
+    """
+    options = "--xdevice-backend=pages", "--xdevice-virtual-gpus=2", "--xdevice-devices=gpu"
+    run(code, *options).assert_outcomes(passed=6)
+
+
 # ---------------------------------------------------------------- assert_close
 
 
@@ -149,6 +161,7 @@ SKIPPED = {
     "skip_backends(cpu_only=True)": ["numpy-cpu:0", "pages-cpu:0"],
     "skip_backends(cpu_only=True, exceptions=['pages'])": [
         "numpy-cpu:0", "pages-cpu:0", "pages-gpu:0"],
+    "skip_backends(gpu_only=True)": ["pages-gpu:0"],
     "skip_backends('pages', cpu_only=True)": ["numpy-cpu:0", "pages-cpu:0"],
     "skip_backends(np_only=True)": ["numpy-cpu:0"],
     "skip_backends(eager_only=True)": ["numpy-cpu:0", "pages-cpu:0", "pages-gpu:0"],
@@ -227,11 +240,22 @@ def test_without_a_fixture_a_mark_asks_the_chosen_framework(run, monkeypatch):
     run(marked("skip_backends('numpy')", "")).assert_outcomes(failed=1)
 
 
+def test_the_project_names_lazy_and_other_frameworks(run, pytester):
+    pytester.makeini("[pytest]\nxdevice_lazy_backends = pages\nxdevice_other_backends = dask mlx")
+    code = """
+        import pytest
+        @pytest.mark.skip_backends("dask", "mlx")
+        @pytest.mark.skip_backends(eager_only=True, exceptions=["dask"])
+        def test_it(backend): assert backend == "numpy"
+    """
+    run(code, *TWO).assert_outcomes(passed=1, skipped=1)
+
+
 WRONG = {
     "skip_backends('numpi')": "'numpi' is not a backend; did you mean 'numpy'?",
     "only_backends(7)": "7 is not a backend; there are *",
     "skip_backends(cpu_only=True, exceptions='pagess')": "'pagess' is not a backend; did you *",
-    "skip_backends(reason='why')": "it names no framework; give names, cpu_only, eager_only or *",
+    "skip_backends(reason='why')": "it names no framework; give names, or one of cpu_only, *",
     "xfail_backends('numpy', stict=True)": "there is no stict=; there are cpu_only, *",
     "skip_backends('numpy', strict=True)": "there is no strict=; there are cpu_only, *",
 }

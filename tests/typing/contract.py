@@ -32,6 +32,7 @@ from xdevice.backends.jax import maths as jax_maths
 from xdevice.backends.jax import memory as jax_memory
 from xdevice.backends.jax import mixing as jax_mixing
 from xdevice.backends.jax import models as jax_models
+from xdevice.backends.jax import numerics as jax_numerics
 from xdevice.backends.jax import placement as jax_placement
 from xdevice.backends.jax import storage as jax_storage
 from xdevice.backends.jax import streams as jax_streams
@@ -39,6 +40,7 @@ from xdevice.backends.jax import transfers as jax_transfers
 from xdevice.backends.jax.maths import fft as jax_fft
 from xdevice.backends.jax.maths import linalg as jax_linalg
 from xdevice.backends.mxnet import collectives as mxnet_collectives
+from xdevice.backends.mxnet import compiling as mxnet_compiling
 from xdevice.backends.mxnet import creation as mxnet_creation
 from xdevice.backends.mxnet import engine as mxnet_engine
 from xdevice.backends.mxnet import exchange as mxnet_exchange
@@ -63,6 +65,7 @@ from xdevice.backends.numpy import storage as numpy_storage
 from xdevice.backends.numpy.maths import fft as numpy_fft
 from xdevice.backends.numpy.maths import linalg as numpy_linalg
 from xdevice.backends.paddle import collectives as paddle_collectives
+from xdevice.backends.paddle import compiling as paddle_compiling
 from xdevice.backends.paddle import creation as paddle_creation
 from xdevice.backends.paddle import engine as paddle_engine
 from xdevice.backends.paddle import exchange as paddle_exchange
@@ -88,12 +91,14 @@ from xdevice.backends.tensorflow import maths as tensorflow_maths
 from xdevice.backends.tensorflow import memory as tensorflow_memory
 from xdevice.backends.tensorflow import mixing as tensorflow_mixing
 from xdevice.backends.tensorflow import models as tensorflow_models
+from xdevice.backends.tensorflow import numerics as tensorflow_numerics
 from xdevice.backends.tensorflow import placement as tensorflow_placement
 from xdevice.backends.tensorflow import storage as tensorflow_storage
 from xdevice.backends.tensorflow import transfers as tensorflow_transfers
 from xdevice.backends.tensorflow.maths import fft as tensorflow_fft
 from xdevice.backends.tensorflow.maths import linalg as tensorflow_linalg
 from xdevice.backends.torch import collectives as torch_collectives
+from xdevice.backends.torch import compiling as torch_compiling
 from xdevice.backends.torch import creation as torch_creation
 from xdevice.backends.torch import engine as torch_engine
 from xdevice.backends.torch import exchange as torch_exchange
@@ -103,6 +108,7 @@ from xdevice.backends.torch import maths as torch_maths
 from xdevice.backends.torch import memory as torch_memory
 from xdevice.backends.torch import mixing as torch_mixing
 from xdevice.backends.torch import models as torch_models
+from xdevice.backends.torch import numerics as torch_numerics
 from xdevice.backends.torch import placement as torch_placement
 from xdevice.backends.torch import storage as torch_storage
 from xdevice.backends.torch import streams as torch_streams
@@ -165,6 +171,14 @@ models: list[contract.Models] = [
 compiling: list[contract.Compiling] = [tensorflow_compiling, jax_compiling]
 following: list[contract.Following] = [tensorflow_compiling]
 tracing: list[contract.Tracing] = [jax_compiling]
+compilers: list[contract.Compilers] = [
+    torch_compiling,
+    tensorflow_compiling,
+    paddle_compiling,
+    mxnet_compiling,
+    jax_compiling,
+]
+numerics: list[contract.Numerics] = [torch_numerics, tensorflow_numerics, jax_numerics]
 creation: list[contract.Creation] = [
     torch_creation,
     tensorflow_creation,

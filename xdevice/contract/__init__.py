@@ -46,6 +46,8 @@ class Capabilities:
     compiling: Compiling
     following: Following
     tracing: Tracing
+    compilers: Compilers
+    numerics: Numerics
     collectives: Collectives
     maths: Maths
     linalg: Linalg
@@ -86,6 +88,7 @@ MODULES = {
     "fft": "maths.fft",
     "following": "compiling",
     "tracing": "compiling",
+    "compilers": "compiling",
     "allocation": "memory",
     "arrivals": "streams",
     "packing": "collectives",

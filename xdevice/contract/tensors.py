@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Call",
     "Collectives",
+    "Compilers",
     "Compiling",
     "Creation",
     "Data",
@@ -35,6 +36,7 @@ __all__ = [
     "Models",
     "Moving",
     "NodeParts",
+    "Numerics",
     "Packing",
     "Placement",
     "Role",
@@ -221,6 +223,31 @@ class Tracing(Protocol):
 
     def trace_apart(self, number: int) -> None:
         """From now on, every thread uses the cache of this number."""
+
+
+class Compilers(Protocol):
+    """The framework's compilers of functions, for tests."""
+
+    def compilers(self) -> tuple[str, ...]:
+        """The names of the compilers; the first one needs nothing but the framework."""
+
+    def compiled(self, fn: Function, compiler: str) -> Function:
+        """The function, compiled by one of them when it is called.
+
+        Arguments and results may hold other objects than tensors.
+        `NotSupportedError` if the framework cannot compile such a function.
+        """
+
+
+class Numerics(Protocol):
+    """Settings on which the last digits of results depend."""
+
+    def comparable(self, x64: bool) -> Block:
+        """A block whose results can be compared with another framework's.
+
+        Products of matrices have the precision of their dtype, and the fastest
+        order of additions is not chosen. With ``x64``, dtypes of 64 bits exist.
+        """
 
 
 class Creation(Protocol):

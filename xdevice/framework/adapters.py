@@ -47,6 +47,8 @@ _NOUNS = {
     "mixing": "devices to mix",
     "engine": "engine for several processes",
     "storage": "such numbers to store",
+    "compilers": "compiler of functions",
+    "numerics": "settings of its numerics",
     "transfers": "transfers to watch",
     "allocation": "memory of GPUs to share",
 }

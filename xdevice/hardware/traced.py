@@ -1,9 +1,20 @@
 """The device of a tensor that a framework's compiler or transformation traces."""
 
+from types import BuiltinFunctionType, FunctionType, MethodType
 from typing import Any, NoReturn
 
 from xdevice.device import Device
 from xdevice.errors import UnknownPlacementError
+
+_PROBLEM = (
+    "the device of a traced tensor is known when the compiled function runs; "
+    "pass it on as device=, or ask outside jax.jit, jax.vmap and tf.function"
+)
+_FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, type)
+
+
+class UnhashableDeviceError(UnknownPlacementError, TypeError):
+    """The error of ``hash``, a `TypeError` as for other objects: PaddlePaddle's compiler expects it."""
 
 
 class TracedDevice(Device):
@@ -27,12 +38,21 @@ class TracedDevice(Device):
 
     def unknown(self, *_: object, **__: object) -> NoReturn:
         """Raise the error of every method but ``repr``."""
-        cure = "pass it on as device=, or ask outside jax.jit, jax.vmap and tf.function"
-        raise UnknownPlacementError(
-            f"the device of a traced tensor is known when the compiled function runs; {cure}"
-        )
+        raise UnknownPlacementError(_PROBLEM)
 
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = unknown
+    def unhashable(self) -> NoReturn:
+        raise UnhashableDeviceError(_PROBLEM)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _FUNCTIONS):
+            self.unknown()
+        return False  # PaddlePaddle's compiler compares with functions
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = unhashable
+    __lt__ = __le__ = __gt__ = __ge__ = unknown
     __enter__ = __reduce__ = unknown
     kind: Any = property(unknown)
     index: Any = property(unknown)

@@ -13,8 +13,9 @@ from typing import Any, Protocol, TypeAlias
 
 from xdevice.framework import choosing
 from xdevice.testing.closeness import assert_close
+from xdevice.testing.determinism import deterministic
 
-__all__ = ["Native", "assert_close"]
+__all__ = ["Native", "assert_close", "deterministic"]
 
 # Objects of the framework that is tested. It is chosen at run time, so no type
 # checker knows them.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import fields, is_dataclass
 from functools import wraps
@@ -30,18 +30,16 @@ Tree: TypeAlias = Any
 """A tensor, a number, or nested containers of them."""
 
 
-class Compared(NamedTuple):
-    """What one call of `assert_close` was given."""
+class Recorded(NamedTuple):
+    """The values of a result on the host, their dtypes, and the tolerance that its test gave."""
 
-    actual: Tree
-    rtol: float | None
-    atol: float | None
+    values: Tree
+    dtypes: list[str]
+    rtol: float | None = None
+    atol: float | None = None
 
 
-listener: ContextVar[Callable[[Compared], None] | None] = ContextVar(
-    "xdevice.assert_close", default=None
-)
-"""Is told of each call, by the plugin."""
+_recorded: ContextVar[list[Recorded] | None] = ContextVar("xdevice.recorded", default=None)
 
 
 class Expectation(NamedTuple):
@@ -125,9 +123,9 @@ def assert_close(  # noqa: PLR0913  (one call checks all that can differ)
     """
     __tracebackhide__ = True
     checks = _Checks(rtol, atol, equal_nan, check_dtype, check_device, check_backend, check_shape)
-    told = listener.get()
-    if told is not None:
-        told(Compared(actual, checks.rtol, checks.atol))
+    results = _recorded.get()
+    if results is not None:
+        results.append(snapshot(actual)._replace(rtol=rtol, atol=atol))
     with _unseen():
         found = list(_differences(actual, expected, checks, ""))
     if not found:
@@ -155,6 +153,51 @@ def expecting(numbers: Expectation) -> Callable[..., None]:
             _numbers.reset(token)
 
     return assert_close_there
+
+
+@contextmanager
+def recording(results: list[Recorded]) -> Iterator[None]:
+    """A block in which each call of `assert_close` adds its actual values to the results."""
+    token = _recorded.set(results)
+    try:
+        yield
+    finally:
+        _recorded.reset(token)
+
+
+def snapshot(result: Tree) -> Recorded:
+    """The values of a result now, on the host."""
+    dtypes: list[str] = []
+    with _unseen():
+        return Recorded(_on_host(result, dtypes), dtypes)
+
+
+def assert_recorded(result: Recorded, expected: Recorded) -> None:
+    """`assert_close` for the results of two frameworks, of which one may be less precise.
+
+    Numbers of Python are compared as float32.
+    """
+    dtypes = [*result.dtypes, *expected.dtypes] or ["float32"]
+    tolerance = Tolerance.of(dtypes, expected.rtol, expected.atol, equal_nan=True)
+    assert_close(
+        result.values,
+        expected.values,
+        rtol=tolerance.rtol,
+        atol=tolerance.atol,
+        check_dtype=False,
+    )
+
+
+def _on_host(tree: Tree, dtypes: list[str]) -> Tree:
+    """The tree with NumPy arrays; the names of the tensors' dtypes are added to the list."""
+    dtype = _dtype_of(tree)
+    if dtype is not None:
+        dtypes.append(dtype)
+        return _array(tree)
+    parts = _parts(tree)
+    if parts is None:
+        return tree
+    return _Parts({key: _on_host(part, dtypes) for key, part in parts.items()})
 
 
 def _unseen() -> AbstractContextManager[None]:
@@ -198,8 +241,14 @@ def _of_containers(
             yield from _differences(part, expected[key], checks, path + key)
 
 
+class _Parts(dict[str, Tree]):
+    """The parts of a container, by their keys in brackets."""
+
+
 def _parts(container: Tree) -> dict[str, Tree] | None:
     """The parts of a container by their keys in brackets; ``None`` for another object."""
+    if isinstance(container, _Parts):
+        return container
     if isinstance(container, Mapping):
         return {f"[{key!r}]": part for key, part in container.items()}
     if isinstance(container, Sequence) and not isinstance(container, (str, bytes)):

@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
-from xdevice import Device, devices, gpu, namespace, using
+from xdevice import Device, devices, gpu, namespace, native, using
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.testing.closeness import Expectation, expecting
+from xdevice.testing.compilers import Compile, compiler_for
+from xdevice.testing.determinism import comparable
 from xdevice.testing.frameworks import backends_of
 from xdevice.testing.gpus import check_gpus
 from xdevice.testing.items import skip_or_fail
 from xdevice.testing.parameters import (
+    Parameters,
     combinations,
     missing_device,
     missing_dtype,
@@ -37,17 +40,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         names = [class_backend]
     else:
         names = tested_backends(metafunc.config) or [""]  # the fixture raises the error
-    taken = [
-        name
-        for name in ("xdevice_backend", "xdevice_device", "xdevice_dtype")
-        if name in metafunc.fixturenames
-    ]
-    found = combinations(
-        metafunc.config,
-        names,
-        with_device="xdevice_device" in taken,
-        with_dtype="xdevice_dtype" in taken,
-    )
+        reference = metafunc.config.getoption("--xdevice-reference")
+        if reference not in (None, *names):
+            names = [*names, reference]
+    taken = [f"xdevice_{name}" for name in Parameters._fields]
+    taken = [name for name in taken if name in metafunc.fixturenames]
+    found = combinations(metafunc.config, names, metafunc.fixturenames)
     values = [[getattr(each, name.removeprefix("xdevice_")) for name in taken] for each in found]
     metafunc.parametrize(taken, values, indirect=True, ids=[each.test_id for each in found])
 
@@ -56,7 +54,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each selected framework, chosen while the test runs."""
     name = getattr(request, "param", None) or _only_backend(request) or choosing.backend()
-    with using(name) as chosen:
+    with using(name) as chosen, comparable(request.config, request.fixturenames, chosen):
         yield chosen
 
 
@@ -88,6 +86,13 @@ def xdevice_dtype(request: pytest.FixtureRequest, xdevice_backend: Backend) -> A
 
 
 @pytest.fixture
+def xdevice_compiled(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Compile:
+    """Compile functions by the framework's compiler, in one of two runs of the test."""
+    name: str = getattr(request, "param", "")
+    return compiler_for(xdevice_backend, name)
+
+
+@pytest.fixture
 def backend(xdevice_backend: Backend) -> Backend:
     """Each framework that --xdevice-backend selects, by name.
 
@@ -116,6 +121,19 @@ def device(xdevice_device: Device) -> Device:
 
 
 @pytest.fixture
+def native_device(xdevice_device: Device) -> Any:
+    """The device of the fixture `device`, as the framework's own object."""
+    return native(xdevice_device)
+
+
+@pytest.fixture
+def device_scope(xdevice_device: Device) -> Iterator[Device]:
+    """The device of the fixture `device`, which is the default while the test runs."""
+    with xdevice_device:
+        yield xdevice_device
+
+
+@pytest.fixture
 def dtype(xdevice_dtype: Any) -> Any:
     """Each floating dtype that the device has, as the framework's own object.
 
@@ -123,6 +141,20 @@ def dtype(xdevice_dtype: Any) -> Any:
     --xdevice-dtypes selects other dtypes.
     """
     return xdevice_dtype
+
+
+@pytest.fixture
+def compiled(xdevice_compiled: Compile) -> Compile:
+    """A function that compiles a function, or returns it as it is: the test runs with each.
+
+    The compiler is the framework's own, see --xdevice-compiler.
+    """
+    return xdevice_compiled
+
+
+@pytest.fixture
+def deterministic(xdevice_backend: Backend) -> None:
+    """The test runs within `xdevice.testing.deterministic`."""
 
 
 @pytest.fixture

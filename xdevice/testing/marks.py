@@ -12,12 +12,12 @@ from xdevice.framework import choosing
 from xdevice.framework.adapters import registered
 from xdevice.testing.items import backend_of, is_mark_of_plugin, params_of
 
-_WHERE = "cpu_only=False, eager_only=False, np_only=False, exceptions=()"
+_WHERE = "cpu_only=False, gpu_only=False, eager_only=False, np_only=False, exceptions=()"
 MARKS = {
     "skip_backends": (
         f"skip_backends(*names, reason=None, {_WHERE}): the test is skipped under these "
-        "frameworks; with cpu_only, eager_only or np_only, where it does not run on the CPU, is "
-        "compiled, or is not NumPy's, but for the frameworks in exceptions"
+        "frameworks; with cpu_only, gpu_only, eager_only or np_only, where it does not run on the "
+        "CPU or a GPU, is compiled, or is not NumPy's, but for the frameworks in exceptions"
     ),
     "xfail_backends": (
         "xfail_backends(*names, reason=None, strict=None, raises=None, run=True, "
@@ -28,7 +28,7 @@ MARKS = {
         "only, and is skipped under others"
     ),
 }
-_CONDITIONS = ("cpu_only", "eager_only", "np_only")
+_CONDITIONS = ("cpu_only", "gpu_only", "eager_only", "np_only")
 _OPTIONS = {*_CONDITIONS, "exceptions", "reason"}
 _XFAIL_OPTIONS = {"strict", "raises", "run"}
 
@@ -39,6 +39,13 @@ class _Run(NamedTuple):
     backend: str
     device: Device | None
     compiled: bool
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    other = "frameworks without an adapter that skip_backends and similar marks may name"
+    parser.addini("xdevice_other_backends", other, type="args")
+    lazy = "frameworks to which eager_only=True applies always, and not only in compiled tests"
+    parser.addini("xdevice_lazy_backends", lazy, type="args")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,11 +80,11 @@ def _reason(item: pytest.Item, mark: pytest.Mark) -> str | None:
 
     Bools among its names are conditions, as in ``skip_backends("jax", OLD)``.
     """
-    names = _checked_names(mark)
+    names = _checked_names(mark, item.config)
     if not all(argument for argument in mark.args if isinstance(argument, bool)):
         return None
     run = _run_of(item)
-    applies = _condition_that_fails(mark, run)
+    applies = _condition_that_fails(mark, run, item.config)
     if mark.name == "only_backends":
         if names and run.backend not in names:
             applies = f"not under {run.backend}"
@@ -98,7 +105,7 @@ def _run_of(item: pytest.Item) -> _Run:
     return _Run(name, Device(device) if device else None, bool(values.get("xdevice_compiled")))
 
 
-def _condition_that_fails(mark: pytest.Mark, run: _Run) -> str | None:
+def _condition_that_fails(mark: pytest.Mark, run: _Run, config: pytest.Config) -> str | None:
     """The first condition of the mark that this run does not meet."""
     conditions = _conditions_of(mark)
     if run.backend in _as_tuple(mark.kwargs.get("exceptions", ())):
@@ -107,10 +114,13 @@ def _condition_that_fails(mark: pytest.Mark, run: _Run) -> str | None:
         return f"np_only, and this is {run.backend}"
     if "eager_only" in conditions and run.compiled:
         return "eager_only, and this is compiled"
-    if "cpu_only" in conditions:
-        device = run.device or _default_device(run.backend)
-        if device.kind != "cpu":
-            return f"cpu_only, and this is on {device}"
+    if "eager_only" in conditions and run.backend in config.getini("xdevice_lazy_backends"):
+        return f"eager_only, and {run.backend} is lazy"
+    for kind in ("cpu", "gpu"):
+        if f"{kind}_only" in conditions:
+            device = run.device or _default_device(run.backend)
+            if device.kind != kind:
+                return f"{kind}_only, and this is on {device}"
     return None
 
 
@@ -128,20 +138,21 @@ def _conditions_of(mark: pytest.Mark) -> list[str]:
     return [name for name in _CONDITIONS if mark.kwargs.get(name)]
 
 
-def _checked_names(mark: pytest.Mark) -> list[str]:
+def _checked_names(mark: pytest.Mark, config: pytest.Config) -> list[str]:
     """The frameworks that the mark names; the test fails for a mark with another argument."""
     options = _OPTIONS | (_XFAIL_OPTIONS if mark.name == "xfail_backends" else set())
     for option in sorted(set(mark.kwargs) - options):
         _fail(mark, f"there is no {option}=; there are {', '.join(sorted(options))}")
     exceptions = _as_tuple(mark.kwargs.get("exceptions", ()))
     names = [name for name in mark.args if not isinstance(name, bool)]
+    others = config.getini("xdevice_other_backends")
     for name in (*names, *exceptions):
-        if name not in registered():
+        if name not in registered() and name not in others:
             known = ", ".join(registered())
             hint = did_you_mean(name, registered(), f"there are {known}")
             _fail(mark, f"{name!r} is not a backend; {hint}")
     if not names and not _conditions_of(mark):
-        _fail(mark, "it names no framework; give names, cpu_only, eager_only or np_only")
+        _fail(mark, f"it names no framework; give names, or one of {', '.join(_CONDITIONS)}")
     return names
 
 

@@ -5,7 +5,11 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-FIXTURES = ("backend", "xp", "device", "dtype", "two_gpus", "assert_close", "transfers")
+FIXTURES = (
+    *("backend", "xp", "device", "dtype", "two_gpus", "transfers"),
+    *("native_device", "device_scope"),
+    *("assert_close", "compiled", "deterministic", "record_result"),
+)
 """The plugin's fixtures that a project may have itself."""
 
 _named = pytest.StashKey[set[str]]()  # the conftest files whose fixtures are named already

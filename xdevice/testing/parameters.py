@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import product, starmap
 from typing import NamedTuple
 
 import pytest
@@ -22,6 +23,8 @@ from xdevice import (
 from xdevice.errors import did_you_mean
 from xdevice.tensors.namespace import DTYPE_NAMES, DTYPES
 from xdevice.testing import without_plug_in
+from xdevice.testing.compilers import compilers_of
+from xdevice.testing.determinism import comparable
 from xdevice.testing.frameworks import backends_of, why_unusable
 
 _KINDS = {
@@ -58,22 +61,31 @@ class Parameters(NamedTuple):
     backend: str
     device: str = ""
     dtype: str = ""
+    compiled: str = ""  # the name of the compiler
 
     @property
     def test_id(self) -> str:
-        return "-".join(filter(None, self))
+        compiled = self.compiled and f"compiled-{self.compiled}"
+        return "-".join(filter(None, (*self[:3], compiled)))
 
 
 def combinations(
-    config: pytest.Config, names: Iterable[str], *, with_device: bool, with_dtype: bool
+    config: pytest.Config, names: Iterable[str], fixtures: Collection[str]
 ) -> list[Parameters]:
-    """Each framework, with each of its devices and with each dtype, as the test takes them."""
+    """Each framework, with each of its devices and so on, as the test's fixtures need them."""
     found: list[Parameters] = []
     for name in names:
-        places = _devices_of(config, name) if with_device else [""]
+        places, compilers = [""], [""]
+        if "xdevice_device" in fixtures:
+            places = _devices_of(config, name)
+        if "xdevice_compiled" in fixtures:
+            compilers = compilers_of(config, name)
         for place in places:
-            dtypes = _dtypes_of(config, name, place) if with_dtype else [""]
-            found += [Parameters(name, place, dtype) for dtype in dtypes]
+            dtypes = [""]
+            if "xdevice_dtype" in fixtures:
+                with comparable(config, fixtures, name):
+                    dtypes = _dtypes_of(config, name, place)
+            found += starmap(Parameters, product([name], [place], dtypes, compilers))
     return found
 
 

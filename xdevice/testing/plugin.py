@@ -15,6 +15,7 @@ from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
 from xdevice.hardware.virtual import ENV, are_asked_for, provider
 from xdevice.testing import own_names, without_plug_in
+from xdevice.testing.determinism import ENVIRONMENT
 from xdevice.testing.former_names import PRESENT_NAME
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 from xdevice.testing.gpus import check_gpus
@@ -27,7 +28,14 @@ from xdevice.testing.items import (
 )
 from xdevice.testing.parameters import add_options, check_options
 
-pytest_plugins = ["xdevice.testing.fixtures", "xdevice.testing.marks", "xdevice.testing.transfers"]
+pytest_plugins = [
+    "xdevice.testing.compiled",
+    "xdevice.testing.exclusions",
+    "xdevice.testing.fixtures",
+    "xdevice.testing.marks",
+    "xdevice.testing.reference",
+    "xdevice.testing.transfers",
+]
 
 _waived = pytest.StashKey[dict[str, None]]()  # lines for the summary, in order
 
@@ -65,20 +73,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     fails = "fail tests that need more GPUs than there are, instead of skipping them"
     group.addoption("--xdevice-require", action="store_true", help=fails)
+    deterministic = "run tests that take a framework within xdevice.testing.deterministic()"
+    group.addoption("--xdevice-deterministic", action="store_true", help=deterministic)
     add_options(group)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Request virtual GPUs before any conftest.py can use a framework.
+    """Set up the environment before any conftest.py can use a framework.
 
-    Child processes get them, too.
+    Virtual GPUs are requested, for child processes too.
     """
-    request: str | None = early_config.known_args_namespace.xdevice_virtual_gpus
-    if request is not None:
-        environment = pytest.MonkeyPatch()
-        environment.setenv(ENV, request)
-        early_config.add_cleanup(environment.undo)
+    environment = pytest.MonkeyPatch()
+    early_config.add_cleanup(environment.undo)
+    options = early_config.known_args_namespace
+    if options.xdevice_deterministic:
+        for name, value in ENVIRONMENT.items():
+            environment.setenv(name, value)
+    if options.xdevice_virtual_gpus is not None:
+        environment.setenv(ENV, options.xdevice_virtual_gpus)
         if are_asked_for():
             provider().ask_by_pytest()
 

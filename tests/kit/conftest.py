@@ -1,0 +1,44 @@
+"""Runs of pytest of their own, on a small library's tests, under the framework that is tested."""
+
+import os
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+LIBRARY = """
+import xdevice
+
+def softmax(x, axis=-1, scale=1.0):
+    xp = xdevice.namespace(x)
+    e = xp.exp(x * scale - xp.max(x, axis=axis, keepdims=True))
+    return e / xp.sum(e, axis=axis, keepdims=True)
+
+def double(x, name="y"):
+    return {name: x + x, "number": 3, "name": name}
+
+def halves(x):
+    return x / 2 if float(x[0]) > 0 else x
+
+class Scale:
+    def __init__(self, by): self.by = by
+    def apply(self, x): return x * self.by
+"""
+
+
+@pytest.fixture
+def run(pytester, backend, monkeypatch):
+    """Run pytest under the framework, on the text of a test file beside the library ``mylib``."""
+    for name in [name for name in os.environ if name.startswith(("XDEVICE", "PYTEST_ADDOPTS"))]:
+        monkeypatch.delenv(name)
+    pytester.makeini("[pytest]\naddopts = --strict-markers -rfsx\npythonpath = .\n")
+    pytester.makepyfile(mylib=LIBRARY)
+
+    def run(code, *options):
+        pytester.makepyfile(test_it=code)
+        fast = "-p", "no:cacheprovider", "-p", "no:hypothesispytest"
+        return pytester.runpytest_subprocess(
+            *fast, f"--xdevice-backend={backend}", *options, timeout=900
+        )
+
+    return run
