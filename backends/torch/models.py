@@ -79,7 +79,8 @@ def _constants(
     They are weights packed for int8 and constants of TorchScript.
     """
     for name, module in modules:
-        constants_of = _reader_of_constants(type(module))
+        cls: type = type(module)
+        constants_of = _reader_of_constants(cls)
         if constants_of is not None:
             for i, tensor in enumerate(constants_of(module)):
                 yield f"{name}.constant{i}".lstrip("."), tensor

@@ -30,6 +30,8 @@ class Capabilities:
     hardware: Hardware
     placement: Placement
     moving: Moving
+    list_moving: ListMoving
+    arriving: Arriving
     trees: Trees
     data: Data
     models: Models
@@ -81,6 +83,8 @@ PREPARING = frozenset(
 
 MODULES = {
     "moving": "placement",
+    "list_moving": "placement",
+    "arriving": "placement",
     "trees": "models",
     "data": "placement",
     "sharing": "exchange",

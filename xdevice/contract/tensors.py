@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     NumpyArray: TypeAlias = np.ndarray[Any, Any]
 
 __all__ = [
+    "Arriving",
     "Call",
     "Collectives",
     "Compilers",
@@ -32,6 +33,7 @@ __all__ = [
     "Following",
     "Gradients",
     "Linalg",
+    "ListMoving",
     "Maths",
     "Models",
     "Moving",
@@ -130,21 +132,27 @@ class Moving(Protocol):
         means that `move` has to do it.
         """
 
+
+class ListMoving(Protocol):
+    """A quicker way to move several tensors, for a framework that moves them sooner together."""
+
     def list_mover(
         self, cls: type, device: Device, non_blocking: bool
     ) -> Callable[[list[Tensor]], list[Tensor]] | None:
         """A function that moves several such tensors and keeps their order.
 
-        For a framework that moves several tensors sooner than one after the
-        other; a class with one has a `mover`, too. After an error, xdevice
-        moves all of them again.
+        A class with one has a `mover`, too. After an error, xdevice moves all
+        of them again. ``None`` means that they are moved one by one.
         """
+
+
+class Arriving(Protocol):
+    """A quicker way to see where a tensor that was moved is, than `device_of`."""
 
     def arrival(self, cls: type, device: Device) -> Callable[[Tensor], bool] | None:
         """A function that says whether a tensor that was moved is on the device.
 
-        For a framework that can say so sooner than `device_of`. ``None`` means
-        that `device_of` is asked.
+        ``None`` means that `device_of` is asked.
         """
 
 

@@ -152,16 +152,15 @@ def _movers(cls: type, target: Device, non_blocking: bool) -> Movers:
 
 def _new_movers(owner: Backend, cls: type, target: Device, non_blocking: bool) -> Movers | None:
     """The adapter's functions for the class; ``None`` if it has none."""
-    moving = owner.load("moving")
     move = move_list = has_arrived = None
-    if moving.has("mover"):
+    if owner.load("moving").has("mover"):
         move = owner.moving.mover(cls, target, non_blocking)
     if move is None:
         return None
-    if moving.has("list_mover"):
-        move_list = owner.moving.list_mover(cls, target, non_blocking)
-    if moving.has("arrival"):
-        has_arrived = owner.moving.arrival(cls, target)
+    if owner.load("list_moving").has("list_mover"):
+        move_list = owner.list_moving.list_mover(cls, target, non_blocking)
+    if owner.load("arriving").has("arrival"):
+        has_arrived = owner.arriving.arrival(cls, target)
     if has_arrived is None:
         locate = locators[cls]
         has_arrived = lambda tensor: locate(tensor) is target  # noqa: E731

@@ -331,9 +331,10 @@ class SeveralPlacements(Promises):
         if move is None:
             return  # `move` may move in place
         moved = [move(x)]
-        if self.has(str(owner), "moving.list_mover"):
-            move_list = owner.moving.list_mover(type(x), SECOND, non_blocking)
-            moved += [] if move_list is None else move_list([x, x])
+        if self.has(str(owner), "list_moving.list_mover"):
+            move_list = owner.list_moving.list_mover(type(x), SECOND, non_blocking)
+            if move_list is not None:
+                moved += move_list([x, x])
         for new_tensor in moved:
             assert new_tensor is not x
             assert device_of(new_tensor) == SECOND
