@@ -2,7 +2,8 @@
 
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
+from types import MethodType
 from typing import Any, TypeAlias
 
 import paddle
@@ -16,10 +17,12 @@ def compilers() -> tuple[str, ...]:
 
 
 def compiled(fn: Function, compiler: str) -> Function:
-    def function(*args: Any, **kwargs: Any) -> Any:  # methods are compiled of its own layers only
-        return fn(*args, **kwargs)
-
-    traced: Function = paddle.jit.to_static(function, full_graph=compiler == "ast")
+    traced: Function
+    if isinstance(fn, MethodType) and not isinstance(fn.__self__, paddle.nn.Layer):
+        method = fn.__func__
+        traced = partial(paddle.jit.to_static(method, full_graph=compiler == "ast"), fn.__self__)
+    else:
+        traced = paddle.jit.to_static(fn, full_graph=compiler == "ast")
 
     @wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
