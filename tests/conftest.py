@@ -123,7 +123,7 @@ def frameworks_of_path(path):
     folder = top_folder(path)
     name = path.stem.removeprefix("test_").removeprefix("copies_")
     if folder == "quirks":
-        return ADAPTERS.intersection(name.split("_"))
+        return {adapter for adapter in ADAPTERS if adapter in name}
     if folder == "virtual":
         return FRAMEWORKS.intersection(path.relative_to(HERE).parts) or FRAMEWORKS
     if folder in ("distributed", "transfers"):
