@@ -10,6 +10,7 @@ its own factories ignore a scope.
 import array_api_strict as array_api_strict
 
 CANNOT: dict[str, str] = {
+    "numerics": "it computes as NumPy does, on the CPU; there is nothing to set",
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
     "allocation": "its arrays are always in the host's memory",
     "transfers": (

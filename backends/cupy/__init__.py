@@ -10,6 +10,7 @@ create a context on each: CuPy does not report which are in use.
 import cupy as cupy
 
 CANNOT: dict[str, str] = {
+    "numerics": "TF32 can be left out before the import only, by NVIDIA_TF32_OVERRIDE=0",
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
     "compilers": "CuPy computes at once, operation by operation",
     "virtual": "its kernels run on real GPUs alone; choose another framework with use('torch')",

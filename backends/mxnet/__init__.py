@@ -122,6 +122,7 @@ if str((np.int64(2),)) != "(2,)":
     translate(lambda value: value)
 
 CANNOT: dict[str, str] = {
+    "numerics": "TF32 can be left out before the import only, by NVIDIA_TF32_OVERRIDE=0",
     "storage": "it is not needed: NumPy has all of MXNet's dtypes",
     "sharing": "its engine may still be writing to memory when a call has returned; leave copy out",
     "data": "every array is of numbers",

@@ -7,6 +7,7 @@ float has 64 bits; in the other frameworks it has 32.
 import numpy as numpy
 
 CANNOT: dict[str, str] = {
+    "numerics": "NumPy computes in the dtype of its arrays, on the CPU; there is nothing to set",
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
     "compilers": "NumPy computes at once, operation by operation",
     "virtual": "its arrays are always on the CPU; choose another framework with use('torch')",
