@@ -1,9 +1,10 @@
 """``paddle.jit.to_static``."""
 
+import inspect
 import warnings
 from collections.abc import Callable
 from functools import partial, wraps
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any, TypeAlias
 
 import paddle
@@ -17,12 +18,9 @@ def compilers() -> tuple[str, ...]:
 
 
 def compiled(fn: Function, compiler: str) -> Function:
-    traced: Function
     if isinstance(fn, MethodType) and not isinstance(fn.__self__, paddle.nn.Layer):
-        method = fn.__func__
-        traced = partial(paddle.jit.to_static(method, full_graph=compiler == "ast"), fn.__self__)
-    else:
-        traced = paddle.jit.to_static(fn, full_graph=compiler == "ast")
+        return partial(compiled(fn.__func__, compiler), fn.__self__)
+    traced: Function = paddle.jit.to_static(_without_self(fn), full_graph=compiler == "ast")
 
     @wraps(fn)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -32,3 +30,20 @@ def compiled(fn: Function, compiler: str) -> Function:
             return traced(*args, **kwargs)
 
     return call
+
+
+def _without_self(fn: Function) -> Function:
+    """The function, whose parameter ``self`` is shown to PaddlePaddle by another name.
+
+    PaddlePaddle takes a function with such a parameter for a method of a layer, and does not count
+    the parameter.
+    """
+    if not isinstance(fn, FunctionType) or fn.__code__.co_varnames[:1] != ("self",):
+        return fn
+    copy = FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    copy.__kwdefaults__ = fn.__kwdefaults__
+    signature = inspect.signature(fn)
+    first, *others = signature.parameters.values()
+    renamed = signature.replace(parameters=[first.replace(name="self_"), *others])
+    copy.__signature__ = renamed  # type: ignore[attr-defined]  # inspect reads it
+    return copy

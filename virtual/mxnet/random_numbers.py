@@ -230,6 +230,8 @@ def _create(native: Function, args: tuple[CValue, ...], options: dict[str, str],
 
 
 def _fill(handle: mixing.Handle, draw: "_Draw", options: dict[str, str], gpu: _GPU) -> None:
+    from xdevice.tensors.transfers.watching import unseen  # not before numbers are drawn
+
     new_handle = ctypes.c_void_p()
     mx.base.check_call(
         _base._LIB.MXShallowCopyNDArray(ctypes.c_void_p(handle), ctypes.byref(new_handle))
@@ -238,7 +240,8 @@ def _fill(handle: mixing.Handle, draw: "_Draw", options: dict[str, str], gpu: _G
     first, second = (float(ast.literal_eval(options.get(name, text))) for name, text in draw.names)
     generator = gpu.next()
     numbers = draw.function(generator, array.size, np.float32(first), np.float32(second))
-    array._sync_copyfrom(numbers.astype(array.dtype).reshape(array.shape))
+    with unseen():  # a GPU draws its numbers itself: nothing is copied
+        array._sync_copyfrom(numbers.astype(array.dtype).reshape(array.shape))
 
 
 def _uniform(generator: _Generator, size: int, low: np.float32, high: np.float32) -> Numbers:

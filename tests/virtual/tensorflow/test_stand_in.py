@@ -321,5 +321,6 @@ def test_the_peak_has_activations_and_recomputing_them_lowers_it(program):
             print(error)
     """)
     without, with_it = map(float, lines[:2])
-    assert without - with_it == pytest.approx(988 / 32, rel=0.15)
+    # Python's garbage collector decides when a recomputed segment is freed: 24 or 31
+    assert 24 < without - with_it < 988 / 32 * 1.15
     assert lines[2] == "Allocator stats not available for device 'CPU:0'"
