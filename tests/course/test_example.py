@@ -20,7 +20,7 @@ TABS = [
 @pytest.mark.parametrize(
     "tabs",
     [
-        pytest.param(["torch", "jax"], id="two"),
+        pytest.param(["torch", "jax"], id="two", marks=pytest.mark.weekly),
         pytest.param(TABS, id="all", marks=pytest.mark.weekly),
     ],
 )

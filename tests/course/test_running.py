@@ -218,6 +218,7 @@ def test_the_seed_is_set_before_the_first_cell(run_json):
     assert texts[0].startswith("(0.844")  # random.seed(0)
 
 
+@pytest.mark.weekly
 def test_a_tab_that_runs_too_long_is_stopped_and_keeps_what_it_has(run_json):
     chapter = "```python\n1\n```\n\n```python\nimport time; time.sleep(300)\n```\n"
     status, report = run_json(chapter, "--tab", ONE, "--timeout", "40")

@@ -1,10 +1,14 @@
 """Runs of pytest of their own, on a small library's tests, under the framework that is tested."""
 
 import os
+from pathlib import Path
 
 import pytest
 
 pytest_plugins = ["pytester"]
+
+# `pytester` has an empty home, in which each run would compile the plug-ins anew
+CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
 
 LIBRARY = """
 import xdevice
@@ -31,6 +35,7 @@ def run(pytester, backend, monkeypatch):
     """Run pytest under the framework, on the text of a test file beside the library ``mylib``."""
     for name in [name for name in os.environ if name.startswith(("XDEVICE", "PYTEST_ADDOPTS"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
     pytester.makeini("[pytest]\naddopts = --strict-markers -rfsx\npythonpath = .\n")
     pytester.makepyfile(mylib=LIBRARY)
 

@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import pytest
 
 import xdevice
 from xdevice.testing import deterministic
@@ -84,6 +85,7 @@ ENVIRONMENT = """
 """
 
 
+@pytest.mark.weekly(under=("torch", "paddle", "mxnet"))
 def test_the_fixture_and_the_option_do_it(run, backend):
     code = CODE.format(fixture="deterministic", first=random.Random(0).random())
     run(code).assert_outcomes(passed=3)

@@ -106,6 +106,7 @@ def test_functions_run_compiled_too(run, backend):
         assert ids(result, "test_eager") == {"PASSED": [backend], "SKIPPED": [compiled]}
 
 
+@pytest.mark.weekly(under=("torch", "tensorflow", "paddle"))
 def test_a_compiled_run_can_be_the_only_one_or_none(run, backend):
     code = "def test_it(xp, compiled): assert compiled(abs) is not abs"
     assert ids(run(code, "-v", "--xdevice-compiled=no"), "test_it") == {"FAILED": [backend]}
@@ -118,6 +119,7 @@ def test_a_compiled_run_can_be_the_only_one_or_none(run, backend):
 OTHERS = {"torch": "eager", "tensorflow": "xla", "paddle": "ast"}
 
 
+@pytest.mark.weekly(under=("torch", "tensorflow", "paddle"))
 def test_another_compiler_is_named_in_the_id(run, backend):
     if backend not in COMPILERS:
         result = run("def test_it(xp, compiled): pass", "--xdevice-compiler=numpi=jit")
