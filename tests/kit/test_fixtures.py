@@ -28,7 +28,7 @@ DEVICES = """
     import pytest, xdevice
     from mylib import softmax
 
-    def test_values(xp, device, dtype, assert_close):
+    def test_values(xp, device, device_scope, dtype, assert_close):  # whose scope TensorFlow needs
         x = xp.ones((2, 2), dtype=dtype, device=device)
         assert softmax(x).dtype == dtype
         assert_close(softmax(x), [[0.5, 0.5], [0.5, 0.5]])

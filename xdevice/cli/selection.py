@@ -6,10 +6,16 @@ from collections.abc import Sequence
 from xdevice.framework.adapters import ORDER, available
 from xdevice.framework.choosing import backend
 
+# The reference implementation of the array API standard comes with tests; it has no models, and
+# is no framework to run a script under unless it is named.
+_ONLY_BY_NAME = frozenset({"array_api_strict"})
+
 
 def frameworks(selection: Sequence[str]) -> list[str]:
     """The selected frameworks, or all that are installed and have a device on this machine."""
-    names = list(selection) or _with_devices(available())
+    names = list(selection)
+    if not names:
+        names = _with_devices([name for name in available() if name not in _ONLY_BY_NAME])
     if not names:
         return [str(backend())]  # an error says what to install
     return [str(backend(name)) for name in names]
