@@ -106,7 +106,7 @@ def test_functions_run_compiled_too(run, backend):
         assert ids(result, "test_eager") == {"PASSED": [backend], "SKIPPED": [compiled]}
 
 
-@pytest.mark.weekly(under=("torch", "tensorflow", "paddle"))
+@pytest.mark.weekly(under=("torch", "tensorflow", "paddle", "jax"))
 def test_a_compiled_run_can_be_the_only_one_or_none(run, backend):
     code = "def test_it(xp, compiled): assert compiled(abs) is not abs"
     assert ids(run(code, "-v", "--xdevice-compiled=no"), "test_it") == {"FAILED": [backend]}

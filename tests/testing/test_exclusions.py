@@ -41,7 +41,12 @@ def excluding(run, pytester):
     return excluding
 
 
-@pytest.fixture(params=[(), ("-n2",)], ids=["alone", "xdist"])
+@pytest.fixture(
+    params=[
+        pytest.param((), id="alone"),
+        pytest.param(("-n2",), id="xdist", marks=pytest.mark.weekly),
+    ]
+)
 def workers(request):
     if request.param and find_spec("xdist") is None:
         pytest.skip("pytest-xdist is not installed")

@@ -281,6 +281,7 @@ def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_
     assert more == ["GPU:1", "['gpu:0', 'gpu:1']", "(1, 6, 6, 4) (1, 4, 4, 3)"]
 
 
+@pytest.mark.weekly
 def test_the_peak_has_activations_and_recomputing_them_lowers_it(program):
     # recorded on an RTX 4090 for a stack of 16 such blocks of 1024 units and 8192 rows: 2509 and 1521 MiB, see
     # docs/several/recorded.md; the difference, 988 MiB, is 31 results of a layer, of 32 MiB

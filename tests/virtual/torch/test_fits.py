@@ -182,6 +182,7 @@ def test_the_program_sees_a_gpu_of_that_size_and_no_error_beyond_it(fits):
     assert (status, int(out)) == (1, 500 * MIB)
 
 
+@pytest.mark.weekly
 def test_steps_stop_a_long_program_and_the_report_says_so(fits):
     status, out, report = fits(TRAINING, "--fits", "8GiB", "--stop-after", "2", args=["1000000"])
     assert (status, out, report["steps"]) == (0, "", 2)
@@ -246,6 +247,7 @@ def test_memory_that_manual_updates_use_is_told_apart_too(fits):
     assert kinds["weights"] == kinds["gradients"] == 4 * MIB
 
 
+@pytest.mark.weekly
 def test_layers_of_which_nothing_is_recorded_make_the_answer_less_certain(fits):
     text = """
         import torch
