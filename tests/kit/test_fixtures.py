@@ -28,7 +28,7 @@ DEVICES = """
     import pytest, xdevice
     from mylib import softmax
 
-    def test_values(xp, device, device_scope, dtype, assert_close):  # whose scope TensorFlow needs
+    def test_values(xp, device, device_scope, dtype, assert_close):  # TensorFlow's operators follow it
         x = xp.ones((2, 2), dtype=dtype, device=device)
         assert softmax(x).dtype == dtype
         assert_close(softmax(x), [[0.5, 0.5], [0.5, 0.5]])
