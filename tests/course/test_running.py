@@ -158,6 +158,7 @@ def test_a_chapter_runs_in_its_folder_and_finds_the_package_of_its_checkout(run_
     assert eval(cells(report)[0]["text"]) == ("chapter_one", str(package / "__init__.py"))
 
 
+@pytest.mark.weekly
 def test_what_a_tab_writes_is_its_own_and_a_new_folder_beside_it_is_kept(run_json, tmp_path):
     if len(NAMES) < 2:
         pytest.skip("two frameworks are needed; the environment `all` has them")
@@ -206,6 +207,7 @@ def test_a_notebook_runs_under_the_framework_that_it_imports(run_json):
     assert cells(report)[0]["text"] == repr(ONE)
 
 
+@pytest.mark.weekly
 def test_the_seed_is_set_before_the_first_cell(run_json):
     chapter = """
         ```python
@@ -306,6 +308,7 @@ def two_tabs():
     return SIDE_BY_SIDE.replace("FIRST", first).replace("SECOND", second), first, second
 
 
+@pytest.mark.weekly
 def test_tabs_are_compared_row_by_row_with_seeds_where_numbers_differ(run, two_tabs, tmp_path):
     chapter, first, second = two_tabs
     done = run(chapter, "--html", "page.html", "--record")

@@ -155,6 +155,7 @@ def test_what_the_allocator_only_caches_is_released_before_the_answer_is_no(fits
     assert report["gpus"][0]["reserved"] > 2 << 30, "or nothing had to be released"
 
 
+@pytest.mark.weekly
 def test_a_program_that_needs_too_much_runs_on_and_reads_what_would_help(fits):
     status, out, report = fits(TRAINING, "--fits", "100MiB", args=["2"], text_report=True)
     assert (status, out) == (1, "trained\n")
