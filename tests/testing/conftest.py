@@ -2,6 +2,7 @@
 
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,16 @@ def run(pytester, monkeypatch):
         return pytester.runpytest_subprocess(*fast, *options, timeout=120)
 
     return run
+
+
+@pytest.fixture(
+    params=[
+        pytest.param((), id="alone"),
+        pytest.param(("-n2",), id="xdist", marks=pytest.mark.weekly),
+    ]
+)
+def workers(request):
+    """pytest's options for one process, and for two of pytest-xdist."""
+    if request.param and find_spec("xdist") is None:
+        pytest.skip("pytest-xdist is not installed")
+    return request.param

@@ -1,7 +1,5 @@
 """``--xdevice-exclude``: tests that are expected to fail, until one no longer does."""
 
-from importlib.util import find_spec
-
 import pytest
 
 from xdevice.testing.exclusions import read
@@ -39,18 +37,6 @@ def excluding(run, pytester):
         return run(code, "--xdevice-exclude=exclude.txt", *options)
 
     return excluding
-
-
-@pytest.fixture(
-    params=[
-        pytest.param((), id="alone"),
-        pytest.param(("-n2",), id="xdist", marks=pytest.mark.weekly),
-    ]
-)
-def workers(request):
-    if request.param and find_spec("xdist") is None:
-        pytest.skip("pytest-xdist is not installed")
-    return request.param
 
 
 def test_a_line_has_a_pattern_and_a_reason():

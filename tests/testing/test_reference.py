@@ -1,7 +1,6 @@
 """``--xdevice-reference``: results are compared with those under another framework."""
 
 import re
-from importlib.util import find_spec
 
 import pytest
 
@@ -31,18 +30,6 @@ CODE = """
     def test_exempt(backend, record_result): record_result(backend)
     def test_without_framework(): pass
 """
-
-
-@pytest.fixture(
-    params=[
-        pytest.param((), id="alone"),
-        pytest.param(("-n2",), id="xdist", marks=pytest.mark.weekly),
-    ]
-)
-def workers(request):
-    if request.param and find_spec("xdist") is None:
-        pytest.skip("pytest-xdist is not installed")
-    return request.param
 
 
 def outcomes(result):
