@@ -30,6 +30,8 @@ _CO_MIGRATING = 0x20 | 0x200
 _CO_SUSPENDABLE = 0x80 | _CO_MIGRATING  # and CO_COROUTINE
 # functions of other context managers that may enter a scope for the block that they serve
 _ENTERS_FOR_OTHERS = frozenset({"__enter__", "enter_context"})
+# modules whose generators are suspended only as long as the block, or the test, that they serve
+_SERVING_MODULES = frozenset({"contextlib", "_pytest.fixtures"})
 
 
 class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
@@ -275,8 +277,8 @@ def _suspendable(frame: FrameType | None) -> int:
     """The flags of the code that contains the ``with`` block, if the code can be suspended within it; else 0.
 
     A ``@contextmanager`` is a generator too, but suspended only as long as the block that it
-    serves: that block's own frame decides. The same goes for an ``ExitStack`` and for other
-    classes' ``__enter__``.
+    serves: that block's own frame decides. The same goes for an ``ExitStack``, for other classes'
+    ``__enter__``, and for a fixture of pytest, which serves a test.
     """
     while frame is not None:
         code = frame.f_code
@@ -284,8 +286,8 @@ def _suspendable(frame: FrameType | None) -> int:
         caller = frame.f_back
         serves_another_block = (
             code.co_name == "__enter__"
-            or _is_contextlib(frame)
-            or (flags and caller is not None and _is_contextlib(caller))
+            or _serves_a_block(frame)
+            or (flags and caller is not None and _serves_a_block(caller))
         )
         if not serves_another_block:
             return flags
@@ -293,8 +295,8 @@ def _suspendable(frame: FrameType | None) -> int:
     return 0
 
 
-def _is_contextlib(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__") == "contextlib"
+def _serves_a_block(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") in _SERVING_MODULES
 
 
 # Compiled functions and hidden scopes.

@@ -127,12 +127,10 @@ def native_device(xdevice_device: Device) -> Any:
 
 
 @pytest.fixture
-def device_scope(request: pytest.FixtureRequest, xdevice_device: Device) -> Device:
+def device_scope(xdevice_device: Device) -> Iterator[Device]:
     """The device of the fixture `device`, which is the default while the test runs."""
-    # not a generator: the framework's own factories would not follow the scope
-    xdevice_device.__enter__()
-    request.addfinalizer(lambda: xdevice_device.__exit__(None, None, None))  # noqa: PT021
-    return xdevice_device
+    with xdevice_device:
+        yield xdevice_device
 
 
 @pytest.fixture

@@ -174,6 +174,16 @@ class Scopes(Promises):
             (native_scope,) = native_scopes()
         assert native_scope is not None
 
+    @pytest.fixture
+    def scoped(self, backend: str) -> Generator[None]:
+        """A fixture that is a generator, as projects write them."""
+        with home():
+            yield
+
+    def test_fixtures_of_pytest_may_scope(self, outside: None, scoped: None) -> None:
+        (native_scope,) = native_scopes()
+        assert native_scope is not None
+
     def test_context_managers_scope_their_caller(self, backend: str) -> None:
         async def coroutine() -> list[NativeScope | None]:
             with OnHome():
