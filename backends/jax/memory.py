@@ -8,6 +8,7 @@ from xdevice.backends.jax.hardware import has_started, native, replaced_gpus
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import TooLateError
+from xdevice.kit.units import known
 
 # Messages of XLA, CUDA, cuBLAS and cuDNN.
 _MESSAGES = (
@@ -23,7 +24,7 @@ _FRACTION_RENAMED = "XLA_CLIENT_MEM_FRACTION"
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if replaced_gpus.number and device.kind == "gpu":
+    if replaced_gpus.number and not replaced_gpus.under_own_names and device.kind == "gpu":
         return {"allocated": sum(live_sizes(device))}
     try:
         stats = native(device).memory_stats()
@@ -36,7 +37,7 @@ def memory_stats(device: Device) -> MemoryStats:
         "total": stats.get("bytes_limit"),
         "allocated": stats.get("bytes_in_use"),
         "reserved": stats.get("pool_bytes"),
-        "peak": stats.get("peak_bytes_in_use"),
+        "peak": known(stats.get("peak_bytes_in_use")),
     }
 
 

@@ -9,6 +9,7 @@ from xdevice.backends.tensorflow.hardware import is_running, native, replaced_gp
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, TooLateError
+from xdevice.kit.units import known
 
 # Messages of the CUDA driver, of cuBLAS, and of TensorFlow when a copy does not fit into the GPU.
 _MESSAGES = (
@@ -21,13 +22,13 @@ _MESSAGES = (
 
 
 def memory_stats(device: Device) -> MemoryStats:
-    if device.kind == "cpu" or replaced_gpus.number:
+    if device.kind == "cpu" or (replaced_gpus.number and not replaced_gpus.under_own_names):
         return {}  # the host's allocator, which virtual GPUs use too, keeps no statistics
     if not is_running():
         # no memory is in use, and the query would allocate all of it
         return {"allocated": 0, "peak": 0}
     info = tf.config.experimental.get_memory_info(native(device).removeprefix("/"))
-    return {"allocated": info["current"], "peak": info["peak"]}
+    return {"allocated": known(info["current"]), "peak": known(info["peak"])}
 
 
 def empty_cache(device: Device | None) -> None:

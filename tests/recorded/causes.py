@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +30,7 @@ CAUSES = {
 """From the best to the worst, with the heads of the page's columns."""
 CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|timeit|elapsed|benchmark|\btokens/s")
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
+NO_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
 DOWNLOADS = re.compile(
     rf"{NETWORK.pattern}"
     r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece)'"
@@ -132,7 +133,7 @@ class Chapter:
             return "data", ""
         if words := self.told(cell, error):
             return words
-        return self.of_a_failed_cell(cell, before)
+        return self.of_a_failed_cell(cell, before, NO_NAME.findall(error))
 
     def of_a_text(self, cell: Cell, here: str, there: str, varies: bool) -> tuple[str, str]:
         """Why a cell printed another text."""
@@ -145,9 +146,14 @@ class Chapter:
             return ("times" if CLOCKS.search(code) else "random"), ""
         return "ours", ""
 
-    def of_a_failed_cell(self, cell: Cell, before: Mapping[str, Result]) -> tuple[str, str]:
-        """The cause of an earlier cell that failed, and whose names this cell uses."""
-        names = set(re.findall(r"\w+", cell.code)) - assigned(cell.code)
+    def of_a_failed_cell(
+        self, cell: Cell, before: Mapping[str, Result], missing: Iterable[str] = ()
+    ) -> tuple[str, str]:
+        """The cause of an earlier cell that failed, and whose names this cell uses.
+
+        A function that the cell calls may use them, too: then the error says what is missing.
+        """
+        names = (set(re.findall(r"\w+", cell.code)) - assigned(cell.code)).union(missing)
         for earlier in self.cells:
             result = before.get(earlier.name)
             if result and result.failed and names & assigned(earlier.code):

@@ -35,6 +35,8 @@ CELLS = {
     "memory": ("print('in use: 3.0 MiB')", "in use: 2.0 MiB", "memory"),
     "download": ("book = requests.get('http://localhost.invalid').text", "", "data"),
     "after": ("len(book)", "7", "data"),
+    "inside": ("def pages():\n    return len(book)", "", "same"),
+    "through": ("pages()", "7", "data"),
     "partly": (
         "lines = []\nlines.append(requests.get('http://localhost.invalid').text)",
         "",

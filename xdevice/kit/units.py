@@ -1,5 +1,6 @@
 """Bytes and seconds as text, and text as bytes."""
 
+import math
 import re
 
 _PREFIXES = "kmgt"
@@ -20,6 +21,11 @@ def parsed_size(text: str) -> int:
         return 0
     number, unit = match.groups()
     return int(float(number) * _UNITS.get(unit.lower(), 0))
+
+
+def known(count: float | None) -> int | None:
+    """The count; ``None`` for ``nan``, in whose place programs can format a number."""
+    return None if count is None or math.isnan(count) else int(count)
 
 
 def size(count: int | None) -> str:

@@ -223,6 +223,12 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
         stats = second.memory_stats()
         print(*sorted(stats))
         print(stats["peak_bytes_in_use"] >= stats["bytes_in_use"] >= 8)
+        with jax.default_device(second):
+            big = jnp.zeros(1000)
+        del big
+        import xdevice
+        found = xdevice.memory_stats("gpu:1")
+        print(found["peak"] == second.memory_stats()["peak_bytes_in_use"] >= 4000 > found["allocated"])
     """)
     assert lines == [
         (
@@ -239,6 +245,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
             "bytes_in_use bytes_limit bytes_reserved largest_alloc_size largest_free_block_bytes num_allocs "
             "peak_bytes_in_use peak_bytes_reserved peak_pool_bytes pool_bytes"
         ),
+        "True",
         "True",
     ]
 

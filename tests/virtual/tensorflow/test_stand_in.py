@@ -41,6 +41,8 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         xdevice.use("tensorflow")
         moved = xdevice.to_device(y, "gpu")
         print(xdevice.devices(), xdevice.device_of(y), xdevice.native("gpu:1"), xdevice.device_of(moved))
+        stats = xdevice.memory_stats("gpu:1")
+        print(stats["peak"] >= memory["peak"], stats["peak"] >= stats["allocated"] >= 40000)
     """)
     local = "/job:localhost/replica:0/task:0/device:"
     assert lines[0].count("PhysicalDevice") == 2
@@ -58,6 +60,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "[]",
         "GPU:0",
         "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 /GPU:1 gpu:0",
+        "True True",
     ]
 
 
