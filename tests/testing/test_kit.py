@@ -155,11 +155,14 @@ TWO = "--xdevice-backend=numpy,pages", "--xdevice-virtual-gpus=1"  # numpy-cpu, 
 
 SKIPPED = {
     "skip_backends('pages')": ["numpy-cpu:0"],
+    "skip_backends('pages.arrays')": ["numpy-cpu:0"],
     "skip_backends('numpy', 'pages', reason='both')": [],
     "skip_backends('numpy', False)": ["numpy-cpu:0", "pages-cpu:0", "pages-gpu:0"],
     "skip_backends('numpy', 2 > 1)": ["pages-cpu:0", "pages-gpu:0"],
     "skip_backends(cpu_only=True)": ["numpy-cpu:0", "pages-cpu:0"],
     "skip_backends(cpu_only=True, exceptions=['pages'])": [
+        "numpy-cpu:0", "pages-cpu:0", "pages-gpu:0"],
+    "skip_backends(np_only=True, exceptions=['pages.arrays'])": [
         "numpy-cpu:0", "pages-cpu:0", "pages-gpu:0"],
     "skip_backends(gpu_only=True)": ["pages-gpu:0"],
     "skip_backends('pages', cpu_only=True)": ["numpy-cpu:0", "pages-cpu:0"],
@@ -241,10 +244,11 @@ def test_without_a_fixture_a_mark_asks_the_chosen_framework(run, monkeypatch):
 
 
 def test_the_project_names_lazy_and_other_frameworks(run, pytester):
-    pytester.makeini("[pytest]\nxdevice_lazy_backends = pages\nxdevice_other_backends = dask mlx")
+    names = "xdevice_lazy_backends = pages.arrays\nxdevice_other_backends = dask mlx"
+    pytester.makeini(f"[pytest]\n{names}")
     code = """
         import pytest
-        @pytest.mark.skip_backends("dask", "mlx")
+        @pytest.mark.skip_backends("dask.array", "mlx")
         @pytest.mark.skip_backends(eager_only=True, exceptions=["dask"])
         def test_it(backend): assert backend == "numpy"
     """

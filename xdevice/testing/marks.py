@@ -10,6 +10,7 @@ from xdevice import Device, XDeviceError, namespace, using
 from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
 from xdevice.framework.adapters import registered
+from xdevice.framework.installing import SHORT_NAMES
 from xdevice.testing.items import backend_of, is_mark_of_plugin, params_of
 
 _WHERE = "cpu_only=False, gpu_only=False, eager_only=False, np_only=False, exceptions=()"
@@ -108,13 +109,14 @@ def _run_of(item: pytest.Item) -> _Run:
 def _condition_that_fails(mark: pytest.Mark, run: _Run, config: pytest.Config) -> str | None:
     """The first condition of the mark that this run does not meet."""
     conditions = _conditions_of(mark)
-    if run.backend in _as_tuple(mark.kwargs.get("exceptions", ())):
+    if run.backend in map(_framework, _as_tuple(mark.kwargs.get("exceptions", ()))):
         return None
     if "np_only" in conditions and run.backend != "numpy":
         return f"np_only, and this is {run.backend}"
     if "eager_only" in conditions and run.compiled:
         return "eager_only, and this is compiled"
-    if "eager_only" in conditions and run.backend in config.getini("xdevice_lazy_backends"):
+    lazy_backends = map(_framework, config.getini("xdevice_lazy_backends"))
+    if "eager_only" in conditions and run.backend in lazy_backends:
         return f"eager_only, and {run.backend} is lazy"
     for kind in ("cpu", "gpu"):
         if f"{kind}_only" in conditions:
@@ -145,15 +147,21 @@ def _checked_names(mark: pytest.Mark, config: pytest.Config) -> list[str]:
         _fail(mark, f"there is no {option}=; there are {', '.join(sorted(options))}")
     exceptions = _as_tuple(mark.kwargs.get("exceptions", ()))
     names = [name for name in mark.args if not isinstance(name, bool)]
-    others = config.getini("xdevice_other_backends")
+    known = {*registered(), *config.getini("xdevice_other_backends")}
     for name in (*names, *exceptions):
-        if name not in registered() and name not in others:
-            known = ", ".join(registered())
-            hint = did_you_mean(name, registered(), f"there are {known}")
+        if not {name, _framework(name)} & known:
+            otherwise = f"there are {', '.join(registered())}"
+            hint = did_you_mean(name, registered(), otherwise)
             _fail(mark, f"{name!r} is not a backend; {hint}")
     if not names and not _conditions_of(mark):
         _fail(mark, f"it names no framework; give names, or one of {', '.join(_CONDITIONS)}")
-    return names
+    return list(map(_framework, names))
+
+
+def _framework(name: str) -> str:
+    """The framework of a name, which may be that of a namespace's module: jax of ``jax.numpy``."""
+    package = str(name).partition(".")[0]
+    return SHORT_NAMES.get(package, package)
 
 
 def _fail(mark: pytest.Mark, problem: str) -> None:
