@@ -41,17 +41,32 @@ DEVICES = """
 
     def test_native(xp, native_device, assert_close):
         xdevice.as_device(native_device)
+
+    with xdevice.using("FRAMEWORK"):
+        x = xdevice.tensor([1.0])
+
+    @pytest.mark.parametrize(("pair", "text"), [((x, {"of": x}), "x")])
+    def test_parameters(device, pair, text, parameters_on_device):
+        assert xdevice.device_of(pair) == device and pair[0] is pair[1]["of"] and text == "x"
+
+    class TestFixture:
+        @pytest.mark.usefixtures("parameters_on_device")
+        @pytest.mark.parametrize("x", [x])
+        def test_parameter(self, device, x): assert xdevice.device_of(x) == device
 """
 
 
 def test_each_device_and_dtype(run, backend):
-    result = run(DEVICES, "--xdevice-virtual-gpus=2", "-v")
+    result = run(DEVICES.replace("FRAMEWORK", backend), "--xdevice-virtual-gpus=2", "-v")
     places = [str(place) for place in xdevice.devices()]
     if backend != "numpy":
         places = ["cpu:0", "gpu:0", "gpu:1"]
     dtypes = ["float32"] if backend == "jax" else ["float32", "float64"]
     names = [f"{backend}-{place}-{dtype}" for place in places for dtype in dtypes]
     assert ids(result, "test_values") == {"PASSED": names}
+    everywhere = [f"{backend}-{place}" for place in places]
+    assert ids(result, "test_parameters") == {"PASSED": [f"{name}-pair0-x" for name in everywhere]}
+    assert ids(result, "test_parameter") == {"PASSED": [f"{name}-x0" for name in everywhere]}
     gpus = [f"{backend}-{place}" for place in places if place != "cpu:0"]
     on_cpu = {"PASSED": [f"{backend}-cpu:0"]}
     assert ids(result, "test_elsewhere") == ({**on_cpu, "FAILED": gpus} if gpus else on_cpu)

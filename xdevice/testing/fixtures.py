@@ -5,11 +5,12 @@ A project may define its own fixtures of these names: those here only return
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from xdevice import Device, devices, gpu, namespace, native, using
+from xdevice import Device, backend_of, devices, gpu, namespace, native, to_device, using
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.testing.closeness import Expectation, expecting
@@ -17,7 +18,7 @@ from xdevice.testing.compilers import Compile, compiler_for
 from xdevice.testing.determinism import comparable
 from xdevice.testing.frameworks import backends_of
 from xdevice.testing.gpus import check_gpus
-from xdevice.testing.items import skip_or_fail
+from xdevice.testing.items import params_of, skip_or_fail
 from xdevice.testing.parameters import (
     Parameters,
     combinations,
@@ -131,6 +132,23 @@ def device_scope(xdevice_device: Device) -> Iterator[Device]:
     """The device of the fixture `device`, which is the default while the test runs."""
     with xdevice_device:
         yield xdevice_device
+
+
+@pytest.fixture
+def parameters_on_device(
+    request: pytest.FixtureRequest, xdevice_backend: Backend, xdevice_device: Device
+) -> None:
+    """The test's parameters that are tensors of its framework are on the device of `device`.
+
+    pytest.mark.parametrize is given tensors that were created on the default device.
+    """
+    parameters = params_of(request.node)
+    for name, value in parameters.items():
+        with suppress(TypeError):  # it is not, or does not contain, tensors of one framework
+            if backend_of(value) == xdevice_backend:
+                parameters[name] = to_device(value, xdevice_device)
+    arguments = request.node.funcargs  # those that pytest has already taken from the parameters
+    arguments.update({name: parameters[name] for name in parameters.keys() & arguments.keys()})
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import pytest
 
 FIXTURES = (
     *("backend", "xp", "device", "dtype", "two_gpus", "transfers"),
-    *("native_device", "device_scope"),
+    *("native_device", "device_scope", "parameters_on_device"),
     *("assert_close", "compiled", "deterministic", "record_result"),
 )
 """The plugin's fixtures that a project may have itself."""
