@@ -1,6 +1,7 @@
 """What a virtual GPU costs beside the CPU, and what `strict()` costs while it is on.
 
     OMP_NUM_THREADS=1 python benchmarks/virtual.py --backend torch,jax --rounds 101
+    OMP_NUM_THREADS=1 python benchmarks/virtual.py --backend torch --stand-in rtx4090
 
 Each framework does the same work on its CPU and on a virtual GPU, outside and
 in a strict block. As in `overhead.py`, the contenders take turns of about a
@@ -147,6 +148,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=51)
     help_on_clock = "count the processor's time, not the clock's: on one thread, beside other work"
     parser.add_argument("--processor-time", action="store_true", help=help_on_clock)
+    parser.add_argument(
+        "--stand-in",
+        metavar="MODEL",
+        help="PyTorch's stand in for real GPUs of this model (rtx4090)",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     options = parser.parse_args()
     if options.rounds < 2:
@@ -156,7 +162,7 @@ def main() -> None:
     results = {}
     try:
         with xdevice.using(names[0]):
-            xdevice.virtual_gpus(1)
+            xdevice.virtual_gpus(1, stand_in=options.stand_in is not None, model=options.stand_in)
         for name in names:
             results[name] = measured(name, options.rounds, clock)
     except xdevice.XDeviceError as error:
