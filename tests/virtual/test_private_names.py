@@ -43,6 +43,7 @@ def test_what_virtual_gpus_replace_is_what_the_adapter_lists(names_replaced, opt
     assert names_replaced(option) == []
 
 
+@pytest.mark.weekly(but="--stand-in")
 @pytest.mark.parametrize("option", ["--virtual", "--stand-in"])
 def test_without_a_name_the_feature_that_needs_it_is_missing_and_nothing_else(
     names_removed, pytestconfig, option

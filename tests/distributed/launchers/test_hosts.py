@@ -22,7 +22,7 @@ def test_two_hosts_make_one_job(backend, launch_on):
         assert f"[{rank}] agreed on 2" in stdout
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly(but="torch-secondary")
 @pytest.mark.needs("gradient")
 @pytest.mark.parametrize("kind", ["secondary", "elsewhere"])
 def test_hosts_meet_at_addresses_that_are_not_the_first_of_their_interface(
@@ -66,7 +66,7 @@ def test_paddle_is_refused_an_address_that_gloo_would_not_use(backend, hosts, la
         assert "is not the first of xd0, and gloo uses the first, 192.168.9.1" in stderr
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @pytest.mark.needs("gradient")
 def test_hosts_meet_if_their_names_stand_for_loopback(backend, hosts, launch_on):
     folders = []

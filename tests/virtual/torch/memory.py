@@ -1,9 +1,11 @@
 """Programs whose memory a real GPU was recorded using, and what documentation says of the allocator.
 
-Each function prints what it measures as JSON; `test_memory.py` runs one in a process of its own and compares.
+`test_memory.py` names functions and compares what they measure, which is printed as JSON. Each runs in a process of its
+own, forked before any GPU is used, so that all of them import PyTorch once.
 """
 
 import json
+import multiprocessing
 import sys
 
 import torch
@@ -137,6 +139,20 @@ def a_snapshot():
     return segments, x.numel() + y.numel(), cuda.memory_stats()["inactive_split.all.current"]
 
 
-if __name__ == "__main__":
+def send(name, pipe):
     assert xdevice.count("gpu")
-    print(json.dumps(globals()[sys.argv[1]]()))
+    pipe.send(globals()[name]())
+
+
+def measured(name):
+    mine, of_process = multiprocessing.Pipe()
+    process = multiprocessing.get_context("fork").Process(target=send, args=(name, of_process))
+    process.start()
+    of_process.close()
+    result = mine.recv()  # raises EOFError if the process fails
+    process.join()
+    return result
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: measured(name) for name in sys.argv[1:]}))

@@ -36,5 +36,6 @@ def test_groups_for_nccl_compute_and_refuse_what_nccl_does(jobs):
     assert run(*jobs) == [*jobs]
 
 
+@pytest.mark.weekly
 def test_lenient_groups_take_tensors_of_the_cpu_and_processes_share_a_gpu():
     assert run("lenient", words=["--lenient"]) == ["lenient"]

@@ -45,6 +45,7 @@ print(host.tolist(), torch.histc(x, 3).tolist())
 """
 
 
+@pytest.mark.weekly
 def test_a_program_that_never_waits_is_told_at_its_end(tmp_path):
     (tmp_path / "late.py").write_text(LATE.replace("torch.use", "print(host.tolist())\ntorch.use"))
     command = "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in"

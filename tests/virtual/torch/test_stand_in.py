@@ -70,6 +70,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.weekly
 def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path):
     program = tmp_path / "shared.py"
     program.write_text(SHARED)
