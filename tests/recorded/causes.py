@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ import tomllib
 from chapters import Cell, reaches
 
 from xdevice.course.compare import difference, plain
-from xdevice.course.failures import NETWORK, assigned
+from xdevice.course.failures import NETWORK, NO_NAME, assigned, loaded
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 CAUSES = {
@@ -30,7 +30,6 @@ CAUSES = {
 """From the best to the worst, with the heads of the page's columns."""
 CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|timeit|elapsed|benchmark|\btokens/s")
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
-NO_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
 DOWNLOADS = re.compile(
     rf"{NETWORK.pattern}"
     r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece)'"
@@ -50,7 +49,7 @@ class Result(NamedTuple):
 
 
 class Explained(NamedTuple):
-    """A line of explained.toml: differences that are known, by tab, chapter, cell, and what is printed or raised."""
+    """A line of explained.toml: differences that are known, by tab, cell, and what is printed or raised."""
 
     cause: str
     words: str
@@ -58,6 +57,7 @@ class Explained(NamedTuple):
     cell: re.Pattern[str]
     printed: re.Pattern[str]
     code: re.Pattern[str]
+    replace: dict[str, str]
 
     def fits(self, tab: str, cell: str, printed: str, code: str) -> bool:
         return (
@@ -75,8 +75,22 @@ def explained(path: Path = EXPLAINED) -> list[Explained]:
         if line["cause"] not in CAUSES:
             raise SystemExit(f"{path.name}: {line['cause']!r} is not among {', '.join(CAUSES)}")
         expressions = (re.compile(line.get(key, "")) for key in ("cell", "printed", "code"))
-        found.append(Explained(line["cause"], words, line["tabs"], *expressions))
+        replace = line.get("replace", {})
+        found.append(Explained(line["cause"], words, line["tabs"], *expressions, replace))
     return found
+
+
+def used(cell: Cell) -> set[str]:
+    """The names that a cell uses and does not assign itself."""
+    return loaded(cell.code) - assigned(cell.code)
+
+
+def agree(here: str, there: str, known: list[Explained]) -> bool:
+    """Whether two texts are the same, to the last digits, without the differences that are known."""
+    for each in known:
+        for expression, text in each.replace.items():
+            here, there = re.sub(expression, text, here), re.sub(expression, text, there)
+    return difference(here, there).cause in ("same", "name", "digits")
 
 
 Outcomes = Mapping[str, Mapping[str, Any]]
@@ -124,21 +138,23 @@ class Chapter:
         varies = second is not None and plain(second.get(cell.name, outcome)["text"]) != plain(here)
         cause, words = self.of_a_text(cell, here, there, varies)
         if cause == "ours":
-            cause, words = self.of_a_failed_cell(cell, before)
+            cause, words = self.of_a_failed_cell(used(cell), before)
         return Result(cell.name, cause, apart.amount * (cause != "memory"), words, here, there)
 
     def of_an_error(self, cell: Cell, error: str, before: Mapping[str, Result]) -> tuple[str, str]:
         """Why a cell raised what it did not raise there: its own reason, or a failed cell's that it uses."""
         if DOWNLOADS.search(error):
             return "data", ""
-        if words := self.told(cell, error):
+        if words := self.told(cell, error, ""):
             return words
-        return self.of_a_failed_cell(cell, before, NO_NAME.findall(error))
+        if name := NO_NAME.search(error):
+            return self.of_a_failed_cell({name[1]}, before)
+        return self.of_a_failed_cell(used(cell), before)
 
     def of_a_text(self, cell: Cell, here: str, there: str, varies: bool) -> tuple[str, str]:
         """Why a cell printed another text."""
         code = self.code[cell.name]
-        if words := self.told(cell, f"{here}\n{there}"):
+        if words := self.told(cell, here, there):
             return words
         if MEASURES_MEMORY.search(code) and MEASURES_MEMORY.search(there):
             return "memory", ""
@@ -146,22 +162,24 @@ class Chapter:
             return ("times" if CLOCKS.search(code) else "random"), ""
         return "ours", ""
 
-    def of_a_failed_cell(
-        self, cell: Cell, before: Mapping[str, Result], missing: Iterable[str] = ()
-    ) -> tuple[str, str]:
-        """The cause of an earlier cell that failed, and whose names this cell uses.
-
-        A function that the cell calls may use them, too: then the error says what is missing.
-        """
-        names = (set(re.findall(r"\w+", cell.code)) - assigned(cell.code)).union(missing)
+    def of_a_failed_cell(self, names: set[str], before: Mapping[str, Result]) -> tuple[str, str]:
+        """The cause of an earlier cell that failed, and that was to assign one of these names."""
         for earlier in self.cells:
             result = before.get(earlier.name)
             if result and result.failed and names & assigned(earlier.code):
                 return result.cause, result.words
         return "ours", ""
 
-    def told(self, cell: Cell, printed: str) -> tuple[str, str] | None:
-        for each in self.known:
-            if each.fits(self.tab, cell.name, printed, self.code[cell.name]):
+    def told(self, cell: Cell, here: str, there: str) -> tuple[str, str] | None:
+        """What explains the difference: one line of explained.toml, or several that replace parts of the outputs."""
+        code = self.code[cell.name]
+        known = [
+            each for each in self.known if each.fits(self.tab, cell.name, f"{here}\n{there}", code)
+        ]
+        for each in known:
+            if not each.replace or agree(here, there, [each]):
                 return each.cause, each.words
+        replacing = sorted(known, key=lambda each: list(CAUSES).index(each.cause))
+        if replacing and agree(here, there, replacing):
+            return replacing[-1].cause, replacing[-1].words
         return None

@@ -48,13 +48,28 @@ def needs(courses: dict[str, Any], wanted: list[tuple[str, str, str]]) -> list[s
 def checkout(course: dict[str, Any], options: argparse.Namespace) -> Path:
     """The course at its commit: a folder of the user's, or a clone."""
     if options.checkout:
-        return Path(options.checkout).resolve()
+        return at_commit(Path(options.checkout).resolve(), course["commit"], options)
     here = options.folder.absolute() / course["repository"].replace("/", "+")
     if not here.exists():
         url = f"{options.mirror.rstrip('/')}/{course['repository']}"
         git("clone", "--quiet", "--filter=blob:none", url, str(here))
     git("-C", str(here), "checkout", "--quiet", "--force", "--detach", course["commit"])
     return here
+
+
+def at_commit(folder: Path, commit: str, options: argparse.Namespace) -> Path:
+    """The user's folder. If it is a checkout of another commit, that is said, and its rows are not written."""
+    if not folder.is_dir():
+        raise SystemExit(f"{folder} is not a folder; leave --checkout out to clone the course")
+    if (folder / ".git").exists():
+        words = ["git", "-C", str(folder), "rev-parse", "HEAD"]
+        head = subprocess.run(words, capture_output=True, text=True).stdout.strip()
+        if head != commit:
+            apart = f"{folder} is at commit {head[:12]}, the page's rows at {commit[:12]}"
+            if options.write:
+                raise SystemExit(f"{apart}; git -C {folder} checkout {commit}")
+            print(apart, file=sys.stderr)
+    return folder
 
 
 def git(*words: str) -> None:
@@ -65,8 +80,8 @@ def git(*words: str) -> None:
 def compared(course: Path, chapter: str, tab: str, options: argparse.Namespace) -> list[Result]:
     """The result of each cell; a second run, with other seeds, only if the first leaves a question."""
     recorded = chapters.recorded(course, chapter, tab)
-    if recorded is None:
-        raise SystemExit(f"{chapter} has no recorded outputs under {tab}")
+    if recorded is None or not (course / f"{chapter}.md").exists():
+        raise SystemExit(f"{chapter} has no recorded outputs under {tab} in {course}")
     cells = chapters.cells((course / f"{chapter}.md").read_text(encoding="utf-8"), tab)
     of = Chapter(tab, cells, recorded, explained())
     first = run(course, chapter, tab, options)
@@ -128,10 +143,11 @@ def main() -> int:
     if options.needs:
         print(*needs(courses, wanted))
         return 0
+    folders = {course: checkout(courses[course], options) for course, _, _ in wanted}
     bad = 0
     for course, chapter, tab in wanted:
         began = time.monotonic()
-        results = compared(checkout(courses[course], options), chapter, tab, options)
+        results = compared(folders[course], chapter, tab, options)
         row = page.Row.of(chapter, tab, results)
         worse = page.worse(row, page.read(options.page).get((chapter, tab)))
         bad += bool(worse or row.counts["ours"])

@@ -13,7 +13,7 @@ import chapters
 import page
 import pytest
 import tomllib
-from causes import CAUSES, explained
+from causes import CAUSES, Chapter, Explained, explained
 
 from xdevice.course.compare import difference
 
@@ -43,6 +43,9 @@ CELLS = {
         "data",
     ),
     "without": ("print(f'{len(lines)} lines')", "1 lines", "data"),
+    "branch": ("if True:\n    path = requests.get('http://localhost.invalid').text", "", "data"),
+    "reader": ("def reader():\n    return len(path)", "", "same"),
+    "reading": ("reader()", "7", "data"),
     "wrong": ("torch.ones(3).sum()", "tensor(4.)", "ours"),
     "stays": ("x = 1", "", "same"),
     "quiet": ("x;", "", "same"),
@@ -135,6 +138,52 @@ def test_each_cell_has_its_cause_and_one_that_gets_worse_is_seen(course, compile
 )
 def test_texts_differ_for_a_reason(here, there, cause):
     assert difference(here, there).cause == cause
+
+
+def rule(cause, words, printed, replace):
+    return Explained(cause, words, ["jax"], *map(re.compile, ("", printed, "")), replace)
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "cause"),
+    [
+        ("ctx=gpu(0), 1.0", "device=gpu(0), 1.0", "version"),
+        ("ctx=gpu(0), 1.0", "device=gpu(0), 2.0", "ours"),
+        ("error 2e-08", "error 1e-07", "documented"),
+        ("error 2e-08, loss 1.0", "error 1e-07, loss 2.0", "ours"),
+        ("error 2e-08, ctx=gpu(0)", "error 1e-07, device=gpu(0)", "documented"),
+        ("error 2e-01", "error 1e-07", "ours"),
+    ],
+)
+def test_a_known_difference_explains_nothing_else(here, there, cause):
+    known = [
+        rule("documented", "rounding", "error", {r"\b\de-0[78]": "0"}),
+        rule("version", "devices", "", {"ctx=": "device="}),
+    ]
+    chapter = Chapter("jax", [chapters.Cell("1", name="a")], {"a": there}, known)
+    (result,) = chapter.results({"a": {"text": here, "error": ""}})
+    assert result.cause == cause
+
+
+@pytest.mark.parametrize(
+    ("names", "says"),
+    [
+        (["chapter_x"], "no row of courses.toml is so named; --list shows them"),
+        (["--checkout", "nowhere"], "nowhere is not a folder"),
+        (["--checkout", ".", "--write"], "the page's rows at"),
+    ],
+)
+def test_a_wrong_name_or_checkout_is_one_line(tmp_path, names, says):
+    subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
+    done = subprocess.run(
+        [sys.executable, str(HERE / "run.py"), *names],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert says in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 def test_a_row_is_read_from_the_page_as_it_was_written(tmp_path):
