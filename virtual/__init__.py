@@ -26,10 +26,10 @@ from xdevice.errors import (
 from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, entry_points_of, imported
 from xdevice.framework.choosing import decided
-from xdevice.hardware.virtual import GROUP, FitReport, virtual_counts
+from xdevice.hardware.virtual import GROUP, Measurement, virtual_counts
 from xdevice.hooks import hooks
 from xdevice.kit.places import prepare_imports
-from xdevice.virtual import bus, children, fits, models, request
+from xdevice.virtual import bus, children, fits_process, models, request
 from xdevice.virtual.request import RACES, Request
 
 if TYPE_CHECKING:
@@ -153,11 +153,11 @@ def _enable(owner: Backend) -> None:
         raise NotSupportedError(
             f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
         )
-    fits.check(owner)
+    fits_process.check(owner)
     owner.virtual.enable(number, requested.force, requested.stand_in)
     if requested.races:
         owner.races.find_races()
-    fits.begin(owner)
+    fits_process.begin(owner)
     if requested.stand_in and not children.has_warned("STAND_IN"):
         words = "virtual GPUs stand in for CUDA's; they compute"
         if number == 1:
@@ -188,6 +188,7 @@ def _report(owner: Backend, error: XDeviceError) -> None:
 def apply_environment() -> None:
     name_virtual()  # a script may write vgpu:1 before it uses a framework
     connect()
+    fits_process.join()
     try:
         children.propagate(request.current())
     except ArgumentError as error:
@@ -252,13 +253,15 @@ def ask_for_children(
         children.set_aside_visible_devices()
 
 
-measure_memory = fits.measure
+def measurement(size: int, stop_after: int | None) -> Measurement:
+    from xdevice.virtual.fits_measurement import Measurement
+
+    return Measurement(size, stop_after)
 
 
-def memory_report(ended: str, is_complete: bool, has_failed: bool) -> FitReport:
-    from xdevice.virtual.fits_report import Report
-
-    return Report(fits.estimate(fits.Ended(ended, is_complete, has_failed)))
+begin_program = fits_process.begin_program
+end_program = fits_process.end_program
+refuse_program = fits_process.refuse_program
 
 
 def check_limits(names: Iterable[str]) -> None:

@@ -1,19 +1,21 @@
 """Whether a program's GPU memory would suffice: ``xdevice run --fits``.
 
 The need that is counted is the most that the caching allocator of a virtual
-GPU reserves. A real GPU needs more: temporary memory of kernels, and memory of
-CUDA's context. How much more, is known from recordings only, so the need is a
-range, and there are three answers.
+GPU reserves, in each process. A real GPU needs more: temporary memory of
+kernels, and memory of CUDA's context. How much more, is known from recordings
+only, so the need is a range, and there are three answers.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from xdevice.contract import MemoryUse, PeakMemory
-from xdevice.errors import ArgumentError, NotSupportedError
-from xdevice.framework.adapters import Backend
-from xdevice.virtual import request
+from xdevice.device import Device
+from xdevice.virtual.fits_records import UNKNOWN as UNKNOWN_TOTAL
+from xdevice.virtual.fits_records import Record
 
 FITS, NOT, UNKNOWN = "fits", "does not fit", "cannot be told"
 
@@ -30,11 +32,6 @@ STEPS = 2
 """The steps that a training must have made: the second has the optimizer's state from its start."""
 
 
-class Settings(NamedTuple):
-    size: int  # of the GPU's memory, in bytes
-    stop_after: int | None  # that number of an optimizer's steps
-
-
 class Ended(NamedTuple):
     """How the program has ended."""
 
@@ -43,63 +40,40 @@ class Ended(NamedTuple):
     has_failed: bool
 
 
-_settings: Settings | None = None
-_measured: list[Backend] = []
-
-
-def measure(size: int, stop_after: int | None) -> None:
-    """Measure each framework that gets virtual GPUs in this process.
-
-    The size is that of a GPU's memory; 0 means that of its model.
-    """
-    global _settings
-    if size:
-        request.measure_for(size)
-    of_model = request.memory()
-    if of_model is None:
-        raise ArgumentError(
-            "--fits has neither a size nor a model; write --fits 24GiB, or --fits --gpu-model rtx4090"
-        )
-    _settings = Settings(of_model, stop_after)
-
-
-def check(owner: Backend) -> None:
-    """Raise an error if the framework is to be measured and cannot be."""
-    if _settings is not None and not owner.load("measuring").has("measure_memory"):
-        raise NotSupportedError(
-            f"--fits is not known under {owner}, whose virtual GPUs do not count the memory that "
-            "its operations take; it is known under torch"
-        )
-
-
-def begin(owner: Backend) -> None:
-    """Measure the framework, if that was asked for: its virtual GPUs have just been made."""
-    if _settings is not None:
-        limit = most_that_surely_fits(_settings.size)
-        owner.measuring.measure_memory(limit, _settings.stop_after)
-        _measured.append(owner)
-
-
 def most_that_surely_fits(size: int) -> int:
     """The memory that an allocator may reserve on a GPU of that size in any case."""
     return max(int((size - CONTEXT[1]) / (1 + KERNELS)), 0)
 
 
+class Share(NamedTuple):
+    """What one process used of one GPU."""
+
+    process: Record
+    framework: str
+    use: MemoryUse
+    peak: PeakMemory
+
+    @property
+    def kernels(self) -> float:
+        """The part of the peak that temporary memory of kernels may add."""
+        return UNRECORDED_KERNELS if self.use.unrecorded else KERNELS
+
+    @property
+    def least(self) -> int:
+        return self.peak.reserved + CONTEXT[0]
+
+    @property
+    def most(self) -> int:
+        return int(self.peak.reserved * (1 + self.kernels)) + CONTEXT[1]
+
+
 class Need(NamedTuple):
     """The memory that a GPU must have, in bytes."""
 
-    least: int
-    most: int
-
-
-def need(peak: PeakMemory, use: MemoryUse) -> Need:
-    most = int(peak.reserved * (1 + kernels(use))) + CONTEXT[1]
-    return Need(peak.reserved + CONTEXT[0], most)
-
-
-def kernels(use: MemoryUse) -> float:
-    """The part of the peak that temporary memory of kernels may add."""
-    return UNRECORDED_KERNELS if use.unrecorded else KERNELS
+    gpu: int
+    least: int  # that of the process that needs the most
+    most: int  # that of all processes that ran at the same time
+    shares: tuple[Share, ...]  # the largest first
 
 
 class Estimate(NamedTuple):
@@ -107,48 +81,130 @@ class Estimate(NamedTuple):
 
     size: int
     ended: Ended
-    use: MemoryUse
-    peak: PeakMemory | None  # of the GPU that needs the most
+    processes: tuple[Record, ...]
+    needs: tuple[Need, ...]  # of each GPU that was used, the largest first
     answer: str
     reason: str  # why it cannot be told; else empty
 
 
-def estimate(ended: Ended) -> Estimate:
-    assert _settings is not None, "nothing has been measured"
-    size = _settings.size
-    uses = {owner: owner.measuring.memory_use() for owner in _measured}
-    used = {owner: use for owner, use in uses.items() if use.host_shortage or _is_used(use)}
-    if len(used) != 1:
-        reason = "this process used no memory of a GPU, and its children are not measured"
-        if used:
-            reason = f"the program used {' and '.join(used)}, which share the GPU's memory"
-        elif ended.has_failed:
-            reason = f"{ended.words}, and had used no memory of a GPU"
-        return Estimate(size, ended, MemoryUse((), None), None, UNKNOWN, reason)
-    [use] = used.values()
-    peak = max(use.peaks, key=lambda peak: peak.reserved)
-    answer, reason = _answer(size, ended, use, peak)
-    return Estimate(size, ended, use, peak, answer, reason)
+def estimate(size: int, records: Sequence[Record], ended: Ended) -> Estimate:
+    """The answer for a program whose processes have written these records."""
+    needs = tuple(sorted(_needs(records), key=lambda need: (-need.most, need.gpu)))
+    if any(need.least > size for need in needs):
+        answer, reason = NOT, ""
+    else:
+        reason = next(_doubts(size, records, needs, ended), "")
+        answer = UNKNOWN if reason else FITS
+    return Estimate(size, ended, tuple(records), needs, answer, reason)
 
 
-def _is_used(use: MemoryUse) -> bool:
-    return any(peak.reserved for peak in use.peaks)
+def _needs(records: Sequence[Record]) -> Iterator[Need]:
+    shares = [share for record in records for share in _shares(record)]
+    for index in sorted({share.peak.device.index for share in shares}):
+        on_gpu = [share for share in shares if share.peak.device.index == index]
+        on_gpu.sort(key=lambda share: -share.most)
+        yield Need(index, on_gpu[0].least, _most_at_once(on_gpu), tuple(on_gpu))
 
 
-def _answer(size: int, ended: Ended, use: MemoryUse, peak: PeakMemory) -> tuple[str, str]:
-    """The answer, and why it cannot be told."""
-    needed = need(peak, use)
-    if needed.least > size:
-        return NOT, ""
-    if use.host_shortage:
-        return UNKNOWN, f"the host has too little memory: the program needs {use.host_shortage}"
+def _shares(record: Record) -> Iterator[Share]:
+    """The use of each GPU; of a process that was killed, the bytes that it had reserved."""
+    for framework, use in record.uses:
+        for peak in use.peaks:
+            if peak.reserved:
+                index = _index(record, peak.device.index)
+                yield Share(record, framework, use, peak._replace(device=Device("gpu", index)))
+    if record.ended is None:
+        for visible, nbytes in enumerate(record.totals):
+            if nbytes > 0:
+                device = Device("gpu", _index(record, visible))
+                peak = PeakMemory(device, nbytes, nbytes, "", 0, "", ())
+                yield Share(record, "", MemoryUse((peak,), None), peak)
+
+
+def _index(record: Record, visible: int) -> int:
+    """The GPU's index among those of the program, of which the process may see a part."""
+    return record.gpus[visible] if visible < len(record.gpus) else visible
+
+
+def _most_at_once(shares: Sequence[Share]) -> int:
+    """The most that processes need together that have run at the same time."""
+    begins = {share.process.begun for share in shares}
+    return max(sum(share.most for share in shares if _runs_at(share, time)) for time in begins)
+
+
+def _runs_at(share: Share, time: float) -> bool:
+    ended = math.inf if share.process.ended is None else share.process.ended
+    return share.process.begun <= time <= ended
+
+
+def _doubts(
+    size: int, records: Sequence[Record], needs: Sequence[Need], ended: Ended
+) -> Iterator[str]:
+    """Why it cannot be told whether the program fits, the most important first."""
+    yield from _shortages(records)
+    unmeasured = sorted({name for record in records for name in record.refused})
+    if unmeasured:
+        yield f"the memory that the program uses under {' and '.join(unmeasured)} is not measured"
     if ended.has_failed:
-        return UNKNOWN, f"{ended.words}, and what follows was not measured"
-    if needed.most > size:
-        return UNKNOWN, "the size is within the uncertainty"
-    if not ended.is_complete and not _has_trained(use):
-        return UNKNOWN, f"{ended.words}, before an optimizer had made {STEPS} steps"
-    return FITS, ""
+        follows = (
+            "and what follows was not measured" if needs else "and had used no memory of a GPU"
+        )
+        yield f"{ended.words}, {follows}"
+    for record in records:
+        yield from _doubts_about(record, ended)
+    yield from _unmeasured_children(records)
+    if not needs:
+        yield "the program used no memory of a GPU"
+    for need in needs:
+        frameworks = sorted({share.framework for share in need.shares if share.framework})
+        if len(frameworks) > 1:
+            yield f"the program used {' and '.join(frameworks)}, which share the GPU's memory"
+    if any(need.most > size for need in needs):
+        yield "the size is within the uncertainty"
+    shares = [share for need in needs for share in need.shares]
+    if not ended.is_complete and not all(_has_trained(share.use) for share in shares):
+        yield f"{ended.words}, before an optimizer had made {STEPS} steps"
+
+
+def _shortages(records: Iterable[Record]) -> Iterator[str]:
+    for record in records:
+        for _, use in record.uses:
+            if use.host_shortage:
+                yield f"the host has too little memory: the program needs {use.host_shortage}"
+
+
+def _doubts_about(record: Record, ended: Ended) -> Iterator[str]:
+    """Why the record of a process that used a framework may not contain all that it needs."""
+    name = f"{record.title} (process {record.pid})"
+    if record.ended is None and any(total not in (0, UNKNOWN_TOTAL) for total in record.totals):
+        yield f"{name} was killed, or still runs, and what else it needs was not measured"
+    if record.ended is None and record.totals and _has_unknown_totals(record):
+        yield f"{name} was killed, or still runs, and its memory is not known"
+    if record.error and record.totals and ended.is_complete:
+        yield f"{name} {record.error}, and what follows was not measured"
+
+
+def _has_unknown_totals(record: Record) -> bool:
+    """Whether a framework of the process does not report what it reserves while it runs."""
+    return UNKNOWN_TOTAL in record.totals[: len(record.gpus)]
+
+
+def _unmeasured_children(records: Sequence[Record]) -> Iterator[str]:
+    """Python programs that were started and did not report, since they run without xdevice."""
+    for record in records:
+        missing = len(record.started_pythons) - sum(_is_child(other, record) for other in records)
+        if missing > 0:
+            names = sorted(set(record.started_pythons))
+            yield (
+                f"{record.title} started {', '.join(names)}, and {missing} of these Python "
+                "processes did not report what they need: let them have this Python, its "
+                "environment variables, and none of the options -I, -E and -S"
+            )
+
+
+def _is_child(other: Record, record: Record) -> bool:
+    is_replacement = other.pid == record.pid and other.begun > record.begun
+    return not other.is_of_multiprocessing and (other.parent == record.pid or is_replacement)
 
 
 def _has_trained(use: MemoryUse) -> bool:

@@ -4,11 +4,10 @@ import textwrap
 from collections.abc import Iterator
 
 from xdevice._version import __version__
-from xdevice.contract import PeakMemory
 from xdevice.kit.escaping import as_json, escaped
 from xdevice.kit.units import size
 from xdevice.tensors.transfers.syntax import Place, shown
-from xdevice.virtual.fits import CONTEXT, FITS, NOT, UNKNOWN, Estimate, kernels, need
+from xdevice.virtual.fits import CONTEXT, FITS, KERNELS, NOT, UNKNOWN, Estimate, Share
 from xdevice.virtual.fits_advice import Shares, advice
 
 STATUS = {FITS: 0, NOT: 1, UNKNOWN: 3}
@@ -47,10 +46,10 @@ class Report:
 
     def _rows(self) -> Iterator[tuple[str, str]]:
         """Each line with its indentation."""
-        estimate = self.estimate
-        yield "", f"{estimate.answer}: {self._answer()}"
-        if estimate.peak is not None and estimate.peak.reserved:
-            yield from self._peak(estimate.peak)
+        yield "", f"{self.estimate.answer}: {self._answer()}"
+        if self._largest is not None:
+            yield from self._peak(self._largest)
+            yield from self._others(self._largest)
         for sentence in self._advice():
             yield "", f"help: {sentence}"
         for sentence in self.unknown():
@@ -59,22 +58,22 @@ class Report:
     def _answer(self) -> str:
         """The reason of the answer, with its figures."""
         estimate = self.estimate
-        peak = estimate.peak
-        if peak is None or not peak.reserved:
+        if not estimate.needs:
             return estimate.reason
-        needed = need(peak, estimate.use)
-        words = f"{peak.device} needs {size(needed.least)} to {size(needed.most)} of "
+        need = estimate.needs[0]
+        words = f"gpu:{need.gpu} needs {size(need.least)} to {size(need.most)} of "
         words += size(estimate.size)
         if estimate.answer == FITS:
-            words += f", so that {size(estimate.size - needed.most)} or more would be left"
+            words += f", so that {size(estimate.size - need.most)} or more would be left"
         if estimate.answer == NOT:
-            words += f", {size(needed.least - estimate.size)} too much at least"
+            words += f", {size(need.least - estimate.size)} too much at least"
         return f"{words}; {estimate.reason}" if estimate.reason else words
 
-    def _peak(self, peak: PeakMemory) -> Iterator[tuple[str, str]]:
-        where = _where(peak.file, peak.line)
+    def _peak(self, share: Share) -> Iterator[tuple[str, str]]:
+        peak = share.peak
         phase = f", in the {_PHASES[peak.phase]}" if peak.phase else ""
-        yield "", f"peak of {peak.device}{phase}: {where}"
+        process = f" in {_name(share)}" if len(self._shares) > 1 else ""
+        yield "", f"peak of {peak.device}{process}{phase}: {_where(peak.file, peak.line)}"
         shares = Shares.of(peak)
         for kind, nbytes in shares.by_kind.items():
             yield "    ", f"{size(nbytes):>9}  {_KINDS.get(kind, kind)}"
@@ -84,65 +83,92 @@ class Report:
         for part in peak.parts[:_MOST_LINES]:
             kind = _KINDS.get(part.kind, part.kind)
             yield "    ", f"{size(part.nbytes):>9}  {kind}: {_where(part.file, part.line)}"
-        others = [
-            f"{other.device} {size(other.reserved)}"
-            for other in self.estimate.use.peaks
-            if other.device != peak.device and other.reserved
-        ]
+
+    def _others(self, largest: Share) -> Iterator[tuple[str, str]]:
+        """The other GPUs, and the other processes, at their peaks."""
+        others = [share for share in self._shares if share is not largest]
         if others:
-            yield "", f"other GPUs at their peaks: {', '.join(others)}"
+            yield "", "other peaks:"
+        for share in others:
+            reserved = size(share.peak.reserved)
+            yield "    ", f"{reserved:>9}  {share.peak.device} in {_name(share)}"
 
     def _advice(self) -> list[str]:
         """What would help a program that needs too much, or may need too much."""
         estimate = self.estimate
-        peak = estimate.peak
-        if peak is None or not peak.parts or need(peak, estimate.use).most <= estimate.size:
+        if self._largest is None or not self._largest.peak.parts:
             return []
-        return advice(peak, estimate.use)
+        if estimate.needs[0].most <= estimate.size:
+            return []
+        return advice(self._largest.peak, self._largest.use)
 
     def unknown(self) -> list[str]:
         """What the figures do not contain, a sentence each."""
         ended = self.estimate.ended
-        steps = self.estimate.use.steps
-        context = f"CUDA's context, taken as {size(CONTEXT[0])} to {size(CONTEXT[1])}"
-        use = self.estimate.use
+        unrecorded = sorted({layer for share in self._shares for layer in share.use.unrecorded})
         source = "as in recordings of GPUs"
-        if use.unrecorded:
-            source = f"an assumption: there is no recording of {' and '.join(use.unrecorded)}"
+        if unrecorded:
+            source = f"an assumption: there is no recording of {' and '.join(unrecorded)}"
+        kernels = max((share.kernels for share in self._shares), default=KERNELS)
+        each = " of each process" if len(self._shares) > 1 else ""
+        context = f"CUDA's context{each}, taken as {size(CONTEXT[0])} to {size(CONTEXT[1])}"
         sentences = [
-            f"temporary memory of kernels, taken as 0 to {kernels(use):.0%}, {source}",
-            f"{context}; libraries' own memory; other programs on the GPU; child processes",
+            f"temporary memory of kernels, taken as 0 to {kernels:.0%}, {source}",
+            f"{context}; libraries' own memory; other programs on the GPU",
         ]
+        programs = {name for each in self.estimate.processes for name in each.started_others}
+        if programs:
+            sentences.append(f"programs that are not Python: {', '.join(sorted(programs))}")
         if not ended.is_complete and not ended.has_failed:
-            made = f" after {steps} steps" if steps else ""
+            made = f" after {self._steps} steps" if self._steps else ""
             sentences.insert(0, f"what follows: {ended.words}{made}")
         return sentences
+
+    @property
+    def _shares(self) -> list[Share]:
+        """What each process used of each GPU, the GPU and the process that need the most first."""
+        return [share for need in self.estimate.needs for share in need.shares]
+
+    @property
+    def _largest(self) -> Share | None:
+        return self._shares[0] if self._shares else None
+
+    @property
+    def _steps(self) -> int | None:
+        steps = [use.steps for each in self.estimate.processes for _, use in each.uses]
+        return max((number for number in steps if number is not None), default=None)
 
     def to_json(self) -> str:
         """The report as JSON; its keys are stable."""
         estimate = self.estimate
-        peak = estimate.peak
+        needs = estimate.needs[0] if estimate.needs else None
         answer: dict[str, object] = {
             "version": __version__,
             "answer": estimate.answer,
             "reason": estimate.reason,
             "size": estimate.size,
             "ended": estimate.ended.words,
-            "steps": estimate.use.steps,
-            "needs": None,
-            "gpus": [_as_dict(each) for each in estimate.use.peaks],
+            "steps": self._steps,
+            "needs": needs and {"least": needs.least, "most": needs.most},
+            "gpus": [_as_dict(share) for share in self._shares],
             "advice": self._advice(),
             "not_counted": self.unknown(),
         }
-        if peak is not None and peak.reserved:
-            answer["needs"] = need(peak, estimate.use)._asdict()
         return as_json(answer)
 
 
-def _as_dict(peak: PeakMemory) -> dict[str, object]:
+def _name(share: Share) -> str:
+    return f"{share.process.title} (process {share.process.pid})"
+
+
+def _as_dict(share: Share) -> dict[str, object]:
+    peak = share.peak
     shares = Shares.of(peak)
     return {
         "device": str(peak.device),
+        "process": share.process.pid,
+        "program": share.process.title,
+        "framework": share.framework,
         "allocated": peak.allocated,
         "reserved": peak.reserved,
         "file": peak.file,

@@ -124,22 +124,27 @@ def is_in_environment() -> bool:
 
 
 def visible() -> int:
-    """The number of virtual GPUs that the program sees.
+    """The number of virtual GPUs that the program sees."""
+    return len(visible_indices())
+
+
+def visible_indices() -> tuple[int, ...]:
+    """The indices of the virtual GPUs that the program sees, among those that were asked for.
 
     Of those that stand in, ``CUDA_VISIBLE_DEVICES`` chooses some, as CUDA reads it: up to the first
     word that is not the index of a GPU, and none if an index is there twice.
     """
     number = current().number
     if not current().stand_in or VISIBLE not in os.environ:
-        return number
-    indices: set[int] = set()
+        return tuple(range(number))
+    indices: list[int] = []
     for word in os.environ[VISIBLE].split(","):
         if not word.strip().isdecimal() or int(word) >= number:
             break
         if int(word) in indices:
-            return 0
-        indices.add(int(word))
-    return len(indices)
+            return ()
+        indices.append(int(word))
+    return tuple(indices)
 
 
 def leave_out(framework: str) -> None:

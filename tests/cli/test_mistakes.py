@@ -120,7 +120,6 @@ def run(tmp_path):
     ("run --fits 24GiB --format sarif script.py", "--fits has no report in sarif; there are text and json"),
     ("run --fits 24GiB --watch-transfers script.py", "--fits and --watch-transfers have a report each"),
     ("run --fits 24GiB --report none/x script.py", "there is no folder 'none'"),
-    ("run --fits 24GiB torchrun script.py", "'torchrun' starts processes, and --fits measures one Python program"),
     ("run --virtual-gpus 2 --stand-in --timeout 5 script.py", "--stand-in runs a script once"),
     ("run --backend torch,jax --watch-transfers script.py", "name one --backend"),
 ])  # fmt: skip

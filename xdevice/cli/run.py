@@ -34,25 +34,13 @@ def _program(options: argparse.Namespace) -> Program:
     return program_of(options.script, options.how)
 
 
-def _check_observed(name: str, options: argparse.Namespace) -> None:
-    """Raise an error if a command that starts others is to be watched or measured itself."""
-    observing = {
-        "--watch-transfers watches": options.watch_transfers,
-        "--fits measures": options.fits is not None,
-    }
-    for words, is_given in observing.items():
-        if is_given:
-            option = words.split()[0]
-            raise ArgumentError(
-                f"{name!r} starts processes, and {words} one Python program; "
-                f"type xdevice run {option} SCRIPT for what {name!r} starts"
-            )
-
-
 def _run_once(program: Program, options: argparse.Namespace) -> int:
     """Become the script's process: its output, signals and exit status are as without xdevice."""
-    if program.only_starts_others:
-        _check_observed(program.title, options)
+    if program.only_starts_others and options.watch_transfers:
+        raise ArgumentError(
+            f"{program.title!r} starts processes, and --watch-transfers watches one Python program; "
+            f"type xdevice run --watch-transfers SCRIPT for what {program.title!r} starts"
+        )
     for name in options.backend:
         os.environ["XDEVICE_BACKEND"] = str(backend(name))
         keras.choose(str(backend(name)))
@@ -72,7 +60,7 @@ def _run_once(program: Program, options: argparse.Namespace) -> int:
     elif options.fits is not None:
         from xdevice.cli import fits
 
-        observer = fits.by(options)
+        return fits.run(program, options)
     if observer:
         command = [sys.executable, *options.flags, *observer, *program.words, *options.args]
     else:

@@ -191,20 +191,25 @@ class MemoryUse(NamedTuple):
     uses_autocast: bool = False
     host_shortage: str = ""  # what the host had no memory for
     unrecorded: tuple[str, ...] = ()  # layers whose temporary memory on GPUs nothing has recorded
+    gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
 
 
 class Measuring(Preparation, Protocol):
     """The most memory that a program uses on virtual GPUs."""
 
-    def measure_memory(self, soft_limit: int, stop_after: int | None) -> None:
+    def measure_memory(self, soft_limit: int, stop_after: int | None, totals: Any) -> None:
         """From now on, record what is allocated when the most is.
 
         A GPU's memory may exceed the limit, but only after the allocator has
         released what it caches. With ``stop_after``, `ProgramStopped` is raised
-        after that number of an optimizer's steps.
+        after that number of an optimizer's steps. ``totals`` is an array of
+        64-bit integers, one for each GPU. The most bytes that have been
+        reserved are written into it at once, or -1 is left there. The function
+        is called again, with another array, in a child by fork.
         """
 
-    def memory_use(self) -> MemoryUse: ...
+    def memory_use(self) -> MemoryUse:
+        """What was used, by this process and not by the one that has forked it."""
 
 
 class ProgramStopped(BaseException):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from xdevice.contract import Stream
 from xdevice.device import Device
@@ -43,6 +43,37 @@ class FitReport(Protocol):
 
     def to_text(self, width: int) -> str: ...
     def to_json(self) -> str: ...
+
+
+class ProgramEnd(NamedTuple):
+    """How a program ended; both texts are empty if it ended by itself, and without an error."""
+
+    error: str  # such as "ended with ValueError"
+    stopped: str  # such as "interrupted"
+
+
+class Measurement(Protocol):
+    """The memory of a program and its child processes, which write what they use into files."""
+
+    environment: dict[str, str]  # variables with which the program is started
+
+    def is_refused(self) -> bool:
+        """Whether the program has not begun, for a reason that was printed."""
+
+    def stopped_since(self) -> float | None:
+        """The seconds since a process ended after its steps; ``None`` if none has."""
+
+    def terminate(self) -> None:
+        """Ask every process that still runs to end."""
+
+    def report(self, ended: str, is_complete: bool, has_failed: bool) -> FitReport:
+        """Whether the memory suffices, for a program that has ended as the words say."""
+
+    def end_of_program(self) -> ProgramEnd | None:
+        """What the program's own process has written; ``None`` if it has not ended, or crashed."""
+
+    def close(self) -> None:
+        """Delete the files."""
 
 
 class Provider(Protocol):
@@ -79,14 +110,20 @@ class Provider(Protocol):
     ) -> None:
         """Let child processes have virtual GPUs: ``xdevice run --virtual-gpus``."""
 
-    def measure_memory(self, size: int, stop_after: int | None) -> None:
-        """Measure the GPU memory that this process uses: ``xdevice run --fits``.
+    def measurement(self, size: int, stop_after: int | None) -> Measurement:
+        """The measurement of a program that is going to be started: ``xdevice run --fits``.
 
         The size is that of the GPU's memory, or 0 for that of its model.
         """
 
-    def memory_report(self, ended: str, is_complete: bool, has_failed: bool) -> FitReport:
-        """Whether the memory suffices, for a program that has ended as the words say."""
+    def begin_program(self, title: str) -> None:
+        """Note that this is the process of the program that is measured."""
+
+    def end_program(self, error: str, stopped: str) -> None:
+        """Write what this process has used, and how it ended, in the words of `ProgramEnd`."""
+
+    def refuse_program(self) -> None:
+        """Note that the program has not begun, for a reason that was printed."""
 
     def check_limits(self, names: Iterable[str]) -> None:
         """Raise an error if one of the frameworks cannot have the requested virtual GPUs."""

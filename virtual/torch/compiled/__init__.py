@@ -57,6 +57,7 @@ _FUNCTIONS = {
     "empty_cache": (None,),
     "forget_memory": (None,),
     "record_peaks": (None, LINE_OF, _NUMBER),
+    "share_peaks": (None, ctypes.POINTER(_NUMBER)),
     "mark": (None, _POINTER, _INT),
     "peak_record": (_Lines, _INT),
     "clear_workspaces": (None,),
@@ -75,7 +76,7 @@ class Compiled(Runtime):
 
     def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
         super().__init__(name, count, capacity, limited)
-        self._visible = count
+        self._visible = tuple(range(count))
         # PyDLL keeps the interpreter's lock: the functions are too short to release it
         library = ctypes.PyDLL(str(path))
         for function_name, (result_type, *parameter_types) in _FUNCTIONS.items():
@@ -89,10 +90,14 @@ class Compiled(Runtime):
         self.resize = lambda storage, size: self.resize_storage(storage._cdata, size)
 
     def visible(self) -> int:
+        return len(self.visible_indices())
+
+    def visible_indices(self) -> tuple[int, ...]:
+        """The GPUs that the program sees, by their indices among all."""
         # a program may change CUDA_VISIBLE_DEVICES until it uses a GPU
         if self.name == "cuda" and not self.is_used():
-            self._visible = min(self.count, request.visible())
-            self.set_count(self._visible)
+            self._visible = request.visible_indices()[: self.count]
+            self.set_count(len(self._visible))
         return self._visible
 
     def start(self) -> None:

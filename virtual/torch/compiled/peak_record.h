@@ -21,10 +21,19 @@ inline LineOf line_of = nullptr;  // a null pointer: nothing is recorded
 
 class PeakRecord {
  public:
+  // Writes the most bytes reserved into this number, too, at once: another process can read it.
+  void share(int64_t* number) {
+    std::lock_guard<std::mutex> one(lock);
+    if ((shared = number)) *shared = most_reserved;
+  }
+
   void allocated(int64_t number, int64_t size, int line, int64_t reserved) {
     std::lock_guard<std::mutex> one(lock);
     add({number, size, line, true});
-    most_reserved = std::max(most_reserved, reserved);
+    if (reserved > most_reserved) {
+      most_reserved = reserved;
+      if (shared) *shared = reserved;
+    }
     current += size;
     if (current <= peak) return;
     peak = current, peak_line = line;
@@ -83,6 +92,7 @@ class PeakRecord {
   std::unordered_map<int64_t, Kind> kinds;
   int64_t current = 0, peak = 0, most_reserved = 0;
   int peak_line = 0;
+  int64_t* shared = nullptr;
 
   void add(const Event& event) {
     if (events.size() >= MOST_EVENTS) fold();

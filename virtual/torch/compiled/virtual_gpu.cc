@@ -340,6 +340,9 @@ EXPORT void xdevice_record_peaks(LineOf function, int64_t soft_limit) {
   for (int i = 0; i < count; ++i) accounting[i].limit = UNLIMITED, accounting[i].soft_limit = soft_limit;
   line_of = function;
 }
+EXPORT void xdevice_share_peaks(int64_t* totals) {
+  for (int i = 0; i < count; ++i) records[i].share(totals + i);
+}
 EXPORT void xdevice_mark(void* storage, int kind) { mark(static_cast<c10::StorageImpl*>(storage), Kind(kind)); }
 EXPORT const char* xdevice_peak_record(int index) {
   static thread_local std::string text;

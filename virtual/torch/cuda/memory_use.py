@@ -18,9 +18,10 @@ from weakref import WeakSet
 import torch
 from torch import nn
 
-from xdevice.contract import MemoryPart, MemoryUse, PeakMemory, ProgramStopped
+from xdevice.contract import MemoryPart, MemoryUse, PeakMemory
 from xdevice.device import Device
 from xdevice.tensors.transfers.callers import is_users
+from xdevice.virtual import fits_process
 from xdevice.virtual.host_memory import HostMemory
 from xdevice.virtual.torch.compiled import LINE_OF, compiled
 from xdevice.virtual.torch.private_names import core, storage_of
@@ -94,6 +95,7 @@ class _Recorder:
             self.uses_autocast,
             self.host_shortage,
             tuple(sorted(self.unrecorded)),
+            compiled().visible_indices(),
         )
 
     def _peak(self, index: int, lines: list[_Line]) -> PeakMemory:
@@ -156,7 +158,7 @@ class _Recorder:
         self._mark_optimizer(optimizer)
         number = self.steps[id(optimizer)] = self.steps.get(id(optimizer), 0) + 1
         if number == self.stop_after:
-            raise ProgramStopped
+            fits_process.stop()
 
     # Marks
 
@@ -224,12 +226,16 @@ def _merged(parts: list[MemoryPart]) -> tuple[MemoryPart, ...]:
 _recorder: _Recorder | None = None
 
 
-def measure(soft_limit: int, stop_after: int | None) -> None:
+def measure(soft_limit: int, stop_after: int | None, totals: Any) -> None:
     global _recorder
-    _recorder = _Recorder(stop_after)
-    _recorder.begin(soft_limit)
+    if _recorder is None:
+        _recorder = _Recorder(stop_after)
+        _recorder.begin(soft_limit)
+    compiled().share_peaks(totals)
 
 
 def result() -> MemoryUse:
     assert _recorder is not None, "nothing has been measured"
+    if compiled().is_forked():  # the process that forked this one has used the GPUs
+        return MemoryUse((), None)
     return _recorder.result()
