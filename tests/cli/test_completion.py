@@ -20,6 +20,8 @@ TYPED = {
     "xdevice run --backend tens": "xdevice run --backend tensorflow",
     "xdevice run --backend torch,num": "xdevice run --backend torch,numpy",
     "xdevice run lesso": "xdevice run lessons.py",
+    "xdevice run --ta": "xdevice run --tab",
+    "xdevice run chapter.md --tab torch,num": "xdevice run chapter.md --tab torch,numpy",
     "xdevice launch lesso": "xdevice launch lessons.py",
     "xdevice bench elem": "xdevice bench elementwise",
     "xdevice virtual build --to plug": "xdevice virtual build --to plugins/",
@@ -29,6 +31,7 @@ TYPED = {
 @pytest.fixture
 def here(tmp_path):
     (tmp_path / "lessons.py").touch()
+    (tmp_path / "chapter.md").touch()
     (tmp_path / "plugins").mkdir()
     return tmp_path
 

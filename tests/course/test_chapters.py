@@ -153,13 +153,71 @@ PLAIN = """
        every, too
        ```
 """
+SETS_OF_TABS = """
+    !!! note
+
+        ```python
+        admonition
+        ```
+
+    === "PyTorch"
+
+        Text in a tab.
+
+        ```python
+        torch 1
+        ```
+
+        More text.
+
+        ```python
+        torch 2
+        ```
+
+    === "JAX"
+        ```{ .python .annotate }
+        jax 1
+        ```
+
+        ```python
+        jax 2
+        ```
+
+    ````{tabs}
+    ```{group-tab} PyTorch
+    ~~~python
+    torch 3
+    ~~~
+    ```
+    ```{group-tab} JAX
+    ~~~python
+    jax 3
+    ~~~
+    ```
+    ````
+
+    ::::{tab-set}
+    :::{tab-item} JAX
+    ::::{note}
+    Text.
+    ::::
+    ```python
+    jax 4
+    ```
+    :::
+    ::::
+
+    ```python
+    every
+    ```
+"""
 
 
 @pytest.fixture
 def chapter(tmp_path):
-    def write(text, name="chapter.md"):
+    def write(text, name="chapter.md", encoding="utf-8"):
         path = tmp_path / name
-        path.write_text(textwrap.dedent(text), encoding="utf-8")
+        path.write_bytes(textwrap.dedent(text).encode(encoding))
         return read(path)
 
     return write
@@ -239,6 +297,24 @@ def test_fences_of_plain_markdown_in_tabs_of_material_and_in_lists(chapter):
     ]
 
 
+def test_the_cells_of_tabs_in_a_set_are_paired_in_their_order(chapter):
+    assert in_short(chapter(SETS_OF_TABS)) == [
+        ("admonition", "", 0),
+        ("torch 1", "torch", 1),
+        ("torch 2", "torch", 2),
+        ("jax 1", "jax", 1),
+        ("jax 2", "jax", 2),
+        ("torch 3", "torch", 3),
+        ("jax 3", "jax", 3),
+        ("jax 4", "jax", 4),
+        ("every", "", 5),
+    ]
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_not_count(chapter):
+    assert in_short(chapter("```python\r\n1\r\n```\r\n", encoding="utf-8-sig")) == [("1", "", 0)]
+
+
 def test_a_notebook_has_tabs_by_its_marks_and_tags(chapter):
     def code(source, *tags):
         return {
@@ -262,6 +338,16 @@ def test_what_is_no_chapter_is_an_error(chapter, tmp_path):
         chapter("# Only text\n")
     with pytest.raises(ArgumentError, match="is not a Jupyter notebook"):
         chapter("no JSON", "chapter.ipynb")
+    with pytest.raises(ArgumentError, match="is not a Jupyter notebook"):
+        chapter("[1]", "list.ipynb")
+    julia = {"cells": [], "nbformat": 4, "nbformat_minor": 4}
+    julia["metadata"] = {"language_info": {"name": "julia"}}
+    with pytest.raises(ArgumentError, match="is written in julia, and only Python"):
+        chapter(json.dumps(julia), "julia.ipynb")
+    with pytest.raises(ArgumentError, match=r"is not UTF-8 \(byte 12 cannot be read\); save it as"):
+        chapter("```python\n# é\n```\n", encoding="latin-1")
+    with pytest.raises(ArgumentError, match="is a folder"):
+        read(tmp_path)
     with pytest.raises(ArgumentError, match="does not exist"):
         read(tmp_path / "missing.md")
 

@@ -41,6 +41,30 @@ def verdict(first, second, more=((), ())):
         ),
         ("array([1., 2.], ctx=gpu(0))", "[1. 2.]\n<NDArray 2 @gpu(0)>", "words"),
         ("tensor([1., 2.], device='cuda:0')", "[1. 2.] @gpu(0)", "words"),
+        ("cuda:1", "gpu(1)", "same"),
+        (
+            "(device(type='cuda', index=1), {device(type='cpu')})",
+            "('/job:localhost/replica:0/task:0/device:GPU:1', {CpuDevice(id=0)})",
+            "same",
+        ),
+        ("Place(gpu:1)", "LogicalDevice(name='/device:GPU:1', device_type='GPU')", "same"),
+        (
+            "device(type='cuda', index=1)",
+            "[PhysicalDevice(name='/physical_device:GPU:1', device_type='GPU')]",
+            "words",
+        ),
+        ("x is on cuda:1", "on CudaDevice(id=1)", "words"),
+        ("device(type='cuda', index=1)", "CudaDevice(id=0)", "text"),
+        ("loss 0.5 on cuda:0", "loss 0.5 on cuda:1", "text"),
+        ("loss 0.5 on cpu:0", "loss 0.5 on gpu(0)", "text"),
+        ("tensor([1., 2.], device='cuda:0')", "[1. 2.]\n<NDArray 2 @gpu(1)>", "text"),
+        ("tensor([1., 2.], device='cuda:0')", "[1. 2.]\n<NDArray 2 @cpu(0)>", "text"),
+        ("tensor([1., 2.])", "[1. 2.]\n<NDArray 2 @cpu(0)>", "words"),
+        ("torch.float32", "<dtype: 'float32'>", "same"),
+        ("torch: 0.5 sec", "jax.numpy: 0.1 sec", "times"),
+        ("torch: 0.5", "jax: 0.5", "same"),
+        ("<a at 0x7f00aa11bb22>", "", "text"),
+        ("<a at 0x7f00aa11bb22>", "<b at 0x55aabbccdd00>", "text"),
         ("loss 0.5", "loss 0.6", "numbers"),
         ("tensor([1., 2.])", "Array([1., 3.], dtype=float32)", "numbers"),
         ("True", "False", "text"),
@@ -65,6 +89,19 @@ def test_a_row_says_which_tab_fails_or_was_not_run():
     assert verdict(outcome("1"), failed) == "failed"
     assert verdict(failed, not_run) == "failed"
     assert verdict(outcome("1"), not_run) == "not run"
+
+
+def test_a_note_says_in_which_values_the_tabs_differ():
+    def note(torch, jax):
+        outcomes = {"torch": outcome(torch), "jax": outcome(jax)}
+        return _verdict(outcomes, {tab: [printed] for tab, printed in outcomes.items()}).note
+
+    assert note("on cuda:0", "on cuda:1") == "torch and jax: devices gpu:0 and gpu:1"
+    assert note("True", "False") == "torch and jax: truth values True and False"
+    assert note("1", "") == "torch and jax: one prints nothing"
+    assert note("1 2", "1") == "torch and jax: 2 and 1 numbers and curves"
+    at_two_places = note("tensor([1.], device='cuda:0')", "[1.]\n<NDArray 1 @gpu(1)>")
+    assert at_two_places == "torch and jax: tensors on gpu:0 and gpu:1"
 
 
 def test_a_row_that_fails_under_one_tab_says_whether_the_others_agree():

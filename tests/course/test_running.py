@@ -85,6 +85,22 @@ EVERY_KIND = """
     ```
 
     ```python
+    %no_such_magic
+    ```
+
+    ```python
+    raise SystemExit(3)
+    ```
+
+    ```python
+    for step in range(3): print(f"\\rstep {step}", end="", flush=True)
+    ```
+
+    ```python
+    for _ in range(5): print("x" * 500_000, end="", flush=True)
+    ```
+
+    ```python
     import os; os._exit(3)
     ```
 
@@ -99,7 +115,7 @@ def test_a_cell_prints_its_value_draws_and_fails_as_in_a_notebook(run_json):
     assert status == 1
     found = cells(report)
     assert [cell["state"] for cell in found] == [
-        *["ok"] * 3, "failed", "failed", "dead", "not run"
+        *["ok"] * 3, *["failed"] * 4, "ok", "ok", "dead", "not run"
     ]  # fmt: skip
     assert found[0]["text"] == "printed\n3"
     assert found[1]["pictures"] == 1
@@ -108,7 +124,11 @@ def test_a_cell_prints_its_value_draws_and_fails_as_in_a_notebook(run_json):
     assert found[3]["error"] == "ZeroDivisionError: division by zero"
     assert found[3]["heading"] == "Errors"
     assert "StdinNotImplementedError" in found[4]["error"]
-    assert found[5]["error"].startswith("the process ended")
+    assert found[5]["error"] == "UsageError: Line magic function `%no_such_magic` not found."
+    assert found[6]["error"] == "SystemExit: 3"
+    assert found[7]["text"] == "step 2"
+    assert found[8]["text"] == "x" * 2**20 + "\n… (cut)"  # and at once: a long line took hours
+    assert found[9]["error"].startswith("the process ended")
 
 
 def test_a_tab_stops_at_the_cell_that_fails_unless_it_is_to_keep_going(run_json, run):
@@ -245,6 +265,13 @@ def test_a_mistake_is_one_line(run, options, says):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert says in done.stderr
+
+
+def test_a_chapter_in_another_format_is_not_taken_for_a_script(run):
+    done = run("```{python}\n1\n```\n", name="book.qmd")
+    assert (done.returncode, done.stdout) == (2, "")
+    formats = "chapters in Markdown (.md) and notebooks (.ipynb)"
+    assert f"book.qmd' cannot be run; xdevice run reads {formats}\n" in done.stderr
 
 
 def test_a_scripts_own_options_are_not_those_of_chapters(tmp_path):

@@ -13,7 +13,8 @@ from xdevice.cli.parser import Parser, names, positive, seconds
 from xdevice.errors import ArgumentError
 
 MOST_SEEDS = 9
-SUFFIXES = (".md", ".ipynb")
+SUFFIXES = (".md", ".markdown", ".ipynb")
+_UNREAD = (".qmd", ".rmd", ".rst", ".mdx", ".myst")  # other formats of chapters
 
 _FLAGS_FOR_SCRIPTS = ("--normalize", "--watch-transfers", "--races", "--update-baseline")
 _VALUES_FOR_SCRIPTS = (
@@ -32,7 +33,7 @@ def parse_chapter(arguments: Sequence[str]) -> argparse.Namespace | None:
     """The options if SCRIPT is a chapter, before it and after it; otherwise ``None``."""
     parser = chapter_parser()
     position = parser.script_position(arguments)
-    if position >= len(arguments) or Path(arguments[position]).suffix.lower() not in SUFFIXES:
+    if position >= len(arguments) or not is_chapter(arguments[position]):
         return None
     for word in arguments:
         option = word.partition("=")[0]
@@ -47,6 +48,15 @@ def parse_chapter(arguments: Sequence[str]) -> argparse.Namespace | None:
     options.name = "course"
     _check(parser, options)
     return options
+
+
+def is_chapter(script: str) -> bool:
+    """Whether SCRIPT is a chapter; an error if it is one in a format that cannot be run."""
+    suffix = Path(script).suffix.lower()
+    if suffix in _UNREAD:
+        formats = "chapters in Markdown (.md) and notebooks (.ipynb)"
+        raise ArgumentError(f"{script!r} cannot be run; xdevice run reads {formats}")
+    return suffix in SUFFIXES
 
 
 def _check(parser: Parser, options: argparse.Namespace) -> None:

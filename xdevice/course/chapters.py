@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import configparser
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -105,21 +106,40 @@ def _tabs(words: Iterable[str]) -> frozenset[str]:
 
 
 def _rows(cells: Sequence[Cell], sources: Sequence[Source]) -> list[int]:
-    """The row of each cell: a new one after text for all tabs, or if a tab has one already."""
+    """The row of each cell: a new one after text for all tabs, or if a tab has one already.
+
+    The first cells of the tabs of a set are one row, and the second ones, and so on.
+    """
     sources_of_cells = [source for source in sources if not _CHOOSES_TABS.search(source.code)]
     rows: list[int] = []
     row_of_name: dict[str, int] = {}
-    row = -1
+    first = 0  # row of the set of tabs
+    newest = -1
+    in_set: Counter[frozenset[str]] = Counter()  # cells of each tab of the set so far
     tabs_in_row: set[str] = set()
     for cell, source in zip(cells, sources_of_cells, strict=True):
-        same_name = bool(cell.name) and cell.name in row_of_name
-        is_taken = not cell.tabs or not tabs_in_row or bool(cell.tabs & tabs_in_row)
-        if not same_name and (source.follows_text or is_taken):
-            row += 1
-            tabs_in_row = set()
+        if cell.name and cell.name in row_of_name:
+            rows.append(row_of_name[cell.name])
+            tabs_in_row |= cell.tabs
+            continue
+        is_in_set = bool(source.tab and cell.tabs)
+        is_new = source.follows_text or not cell.tabs or is_in_set != bool(in_set)
+        if is_in_set:
+            if is_new:
+                first = newest + 1
+                in_set.clear()
+            row = first + in_set[cell.tabs]
+            in_set[cell.tabs] += 1
+        elif is_new or not tabs_in_row or tabs_in_row & cell.tabs:
+            in_set.clear()
+            tabs_in_row = set(cell.tabs)
+            row = newest + 1
+        else:
+            tabs_in_row |= cell.tabs
+            row = newest
+        newest = max(newest, row)
         row_of_name.setdefault(cell.name, row)
-        rows.append(row_of_name[cell.name] if same_name else row)
-        tabs_in_row |= cell.tabs
+        rows.append(row)
     return rows
 
 

@@ -19,12 +19,18 @@ from xdevice.course.chapters import Source
 _FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.MULTILINE | re.DOTALL)
 _D2L = re.compile(r"\{\.python\s+\.input([^}]*)\}")
 _MYST = re.compile(r"\{code-cell\}\s*(?:i?python3?\b|$)")
-_PLAIN = re.compile(r"(?:\{\.?)?(?:python3?|py|ipython3?)\b", re.IGNORECASE)
-_DIRECTIVE = re.compile(r"\{[\w:-]+\}\s*(.*)")
+_PLAIN = re.compile(r"(?:\{\s*\.?)?(?:python3?|py|ipython3?)\b", re.IGNORECASE)
+_DIRECTIVE = re.compile(r"\{([\w:-]+)\}\s*(.*)")
 _NAME = re.compile(r"#([\w-]+)")
-_TAB_ITEM = re.compile(r"^\s*(?::{3,}|`{3,})\{tab-item\}\s*(.+?)\s*$")
-_TAB_LABEL = re.compile(r'^\s*===!?\+?\s+"(.+?)"\s*$')  # of Material for MkDocs
+_TAB_DIRECTIVES = ("tab-item", "tab", "group-tab")  # of sphinx-design, -inline-tabs and -tabs
+_OPENS = re.compile(r"^\s*:{3,}\s*(?=[{\w])(?:\{([\w:-]+)\})?\s*(.*?)\s*$")
 _CLOSES = re.compile(r"^\s*:{3,}\s*$")
+# Of Material for MkDocs: the content of a tab, or of an admonition, is indented.
+_TAB_LABEL = re.compile(r'^\s*===[!+]*\s+"(.+?)"\s*$')
+_ADMONITION = re.compile(r"^\s*(?:!!!|\?\?\?\+?)\s+\w")
+_NO_BLANK_LINE = re.compile(  # between its first line and its content
+    r'^([ \t]*(?:===[!+]*[ \t]+"|!!![ \t]+\w|\?\?\?\+?[ \t]+\w).*)\n(?=[ \t]+\S)', re.MULTILINE
+)
 _OPTIONS = re.compile(r"\A(?:---\n(.*?)^---\n|((?::[\w-]+:[^\n]*\n)+))", re.MULTILINE | re.DOTALL)
 _TAGS = re.compile(r"tags:?\s*(?:\[(.*?)\]|((?:\n\s*- .*)+)|([^\n]*))", re.DOTALL)
 
@@ -39,20 +45,48 @@ class _Text:
 
     def __init__(self) -> None:
         self.heading = ""
-        self.tab = ""
         self.is_for_all = False
+        self.opens_block = False  # an indented block follows, of Material for MkDocs
+        self._label = ""  # of the tab that the block is
+        self._directives: list[str] = []  # and blocks that are open: the label if one is a tab
         self._in_tab = False  # between :begin_tab: and :end_tab:
 
+    @property
+    def tab(self) -> str:
+        """The label of the tab in which the text stands."""
+        return next(filter(None, reversed(self._directives)), "")
+
+    def open(self, directive: str, argument: str) -> None:
+        self._directives.append(argument if directive in _TAB_DIRECTIVES else "")
+
+    def close(self) -> None:
+        if self._directives:
+            self._directives.pop()
+
+    def enter_block(self) -> None:
+        self._directives.append(self._label)
+        self._forget_block()
+
+    def _forget_block(self) -> None:
+        self.opens_block = False
+        self._label = ""
+
     def read(self, lines: list[str]) -> None:
-        for line in lines:
+        for line in filter(str.strip, lines):
             self._read_line(line)
 
     def _read_line(self, line: str) -> None:
-        label = _TAB_ITEM.match(line) or _TAB_LABEL.match(line)
-        if label:
-            self.tab = label[1]
+        label = _TAB_LABEL.match(line)
+        if label or _ADMONITION.match(line):
+            self.opens_block = True
+            self._label = label[1] if label else ""
+            return
+        if not line[0].isspace():
+            self._forget_block()
+        if directive := _OPENS.match(line):
+            self.open(directive[1] or "", directive[2])
         elif _CLOSES.match(line):
-            self.tab = ""
+            self.close()
         elif line.startswith(":begin_tab:"):
             self._in_tab = True
         elif line.startswith(":end_tab:"):
@@ -60,13 +94,14 @@ class _Text:
         elif line.startswith("#"):
             self.heading = line.lstrip("#").strip()
             self.is_for_all = True
-        elif line.strip() and not line.lstrip().startswith(":") and not self._in_tab:
+        elif not line.lstrip().startswith(":") and not self._in_tab and not self.tab:
             self.is_for_all = True
 
 
 def cells_in_markdown(text: str) -> list[Source]:
     """The cells in the order of the file."""
     text = _FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), text)
+    text = _NO_BLANK_LINE.sub(r"\1\n\n", text)
     fences = list(_fences(text, _Text()))
     for kind in ("d2l", "myst"):
         if any(fence.kind == kind for fence in fences):
@@ -84,21 +119,20 @@ def _fences(text: str, context: _Text) -> Iterator[_Fence]:
         start, end = token.map
         context.read(lines[position:start])
         position = end
-        if token.type == "code_block":  # the content of a tab of Material for MkDocs
-            if context.tab:
+        if token.type == "code_block":
+            if context.opens_block:
+                context.enter_block()
                 yield from _fences(token.content, context)
-            context.tab = ""
+                context.close()
             continue
         kind = _kind(token)
         if kind:
             yield _Fence(kind, _source(kind, token, context))
             context.is_for_all = False
         elif directive := _DIRECTIVE.match(token.info):
-            if token.info.startswith("{tab-item}"):
-                context.tab = directive[1].strip()
+            context.open(directive[1], directive[2].strip())
             yield from _fences(token.content, context)
-            if token.info.startswith("{tab-item}"):
-                context.tab = ""
+            context.close()
     context.read(lines[position:])
 
 

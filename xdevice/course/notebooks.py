@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +16,9 @@ _nbformat: Any = nbformat  # it has no types for its functions
 
 def cells_in_notebook(text: str, path: Path) -> list[Source]:
     """The cells of code in the order of the notebook, each under its last heading."""
-    try:
-        notebook = _nbformat.reads(text, as_version=4)
-    except (
-        _nbformat.reader.NotJSONError,
-        _nbformat.ValidationError,
-        json.JSONDecodeError,
-    ) as error:
-        raise ArgumentError(f"{str(path)!r} is not a Jupyter notebook ({error})") from error
-    language = notebook.metadata.get("kernelspec", {}).get("language", "python")
-    if language != "python":
+    notebook = _parsed(text, path)
+    language = _language(notebook.metadata)
+    if language.lower() != "python":
         raise ArgumentError(f"{str(path)!r} is written in {language}, and only Python can be run")
     sources: list[Source] = []
     heading = ""
@@ -37,7 +30,24 @@ def cells_in_notebook(text: str, path: Path) -> list[Source]:
                 heading = headings[-1].lstrip("#").strip()
             follows_text = True
         elif cell.cell_type == "code" and cell.source.strip():
-            tags = tuple(cell.metadata.get("tags", ()))
+            tags = tuple(cell.metadata.get("tags") or ())
             sources.append(Source(cell.source, "", "", heading, follows_text, tags))
             follows_text = False
     return sources
+
+
+def _parsed(text: str, path: Path) -> Any:
+    """The notebook, in the format 4."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # a notebook without ids of cells can be run
+            return _nbformat.reads(text, as_version=4)
+    except (ValueError, AttributeError, TypeError, _nbformat.ValidationError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ArgumentError(f"{str(path)!r} is not a Jupyter notebook ({reason})") from error
+
+
+def _language(metadata: Any) -> str:
+    """The language of the cells; kernels say it in two places, and some in one."""
+    kernel, language = metadata.get("kernelspec", {}), metadata.get("language_info", {})
+    return str(kernel.get("language") or language.get("name") or "python")

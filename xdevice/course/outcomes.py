@@ -99,7 +99,7 @@ def in_order(outcomes: Mapping[int, Outcome], number: int, reason: str) -> list[
 
 def _outcome(entry: Mapping[str, Any]) -> Outcome:
     outputs: Sequence[Output] = entry["outputs"]
-    error = traceback = ""
+    error, traceback = entry["error"].strip(), ""
     for output in outputs:
         if output["output_type"] == "error":
             error = f"{output['ename']}: {output['evalue']}".strip()

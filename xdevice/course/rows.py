@@ -7,18 +7,18 @@ from itertools import combinations
 from typing import NamedTuple
 
 from xdevice.course.chapters import Cell, Chapter
-from xdevice.course.compare import Difference, difference, numbers_differ, plain, worst
+from xdevice.course.compare import Difference, difference, numbers_differ, worst
 from xdevice.course.outcomes import Outcome
 from xdevice.course.running import TabRun
-from xdevice.course.series import Series, are_comparable, judged, series_of, truths_of
-from xdevice.course.spelling import with_devices_spelled_alike
+from xdevice.course.series import Series, are_comparable, judged
+from xdevice.course.values import Values, cannot_be_compared, values_of
 
 VERDICTS = {
     "alone": "only one tab has this cell, or ran it",
     "silent": "prints and draws nothing",
     "same": "prints the same",
     "digits": "the same but for the last digits",
-    "words": "the same numbers, in other words",
+    "words": "the same values, in other words",
     "times": "the same but for times",
     "memory": "the same but for amounts of memory",
     "seeds": "other numbers, as far apart as other seeds",
@@ -95,50 +95,52 @@ def _verdict(
         return _Verdict("silent")
     if len(outcomes) < 2:
         return _Verdict("alone")
-    verdicts = [_between(a, b, outcomes, repeated) for a, b in combinations(outcomes, 2)]
+    values = {
+        tab: [values_of(outcome, tab) for outcome in [first, *repeated[tab][1:]]]
+        for tab, first in outcomes.items()
+    }
+    verdicts = [_between(a, b, values[a], values[b]) for a, b in combinations(outcomes, 2)]
     return max(verdicts, key=lambda item: _ORDER.index(item.verdict))
 
 
-def _between(
-    a: str,
-    b: str,
-    outcomes: Mapping[str, Outcome],
-    repeated: Mapping[str, Sequence[Outcome]],
-) -> _Verdict:
-    """What can be said of the outcomes of two tabs."""
-    cause = _cause(outcomes[a], outcomes[b])
-    if cause != "numbers":
-        return _Verdict(cause, f"{a} and {b}" * (cause == "text"))
-    series = [[series_of(outcome) for outcome in repeated[tab]] for tab in (a, b)]
+def _between(a: str, b: str, values_a: Sequence[Values], values_b: Sequence[Values]) -> _Verdict:
+    """What can be said of what two tabs print, with each seed."""
+    verdict = _between_texts(values_a[0], values_b[0])
+    note = f"{a} and {b}"
+    if verdict.note:
+        note = f"{note}: {verdict.note}"
+    if verdict.verdict == "text":
+        return _Verdict("text", note)
+    if verdict.verdict != "numbers":
+        return verdict
+    series = [[each.series for each in values] for values in (values_a, values_b)]
     seeds = min(map(len, series))
     comparable = all(are_comparable(series[0][0], run) for runs in series for run in runs)
     if seeds < 2 or not comparable:
-        return _Verdict("numbers", f"{a} and {b}")
+        return _Verdict("numbers", note)
     judgement = judged(series[0][:seeds], series[1][:seeds])
-    verdict = "beyond" if judgement.is_beyond_seeds else "seeds"
+    beyond = "beyond" if judgement.is_beyond_seeds else "seeds"
     sizes = f"t {judgement.t:.3g}, limit {judgement.limit:.3g}"
-    return _Verdict(verdict, f"{a} and {b}: {judgement.note} ({sizes})")
+    return _Verdict(beyond, f"{a} and {b}: {judgement.note} ({sizes})")
 
 
-def _cause(a: Outcome, b: Outcome) -> str:
-    texts = [with_devices_spelled_alike(plain(outcome.text)) for outcome in (a, b)]
-    apart = difference(*texts)
+def _between_texts(a: Values, b: Values) -> _Verdict:
+    """What can be said of the first run of two tabs."""
+    apart = difference(a.text, b.text)
     if apart.cause == "name":
         apart = Difference("same")
-    if apart.cause not in ("text", "numbers") and not (a.curves or b.curves):
-        return apart.cause
-    series_a, series_b = series_of(a), series_of(b)
-    truths = truths_of(a)
-    if not are_comparable(series_a, series_b) or truths != truths_of(b):
-        return "text"
-    if not series_a and not truths:
-        return "text"
-    numbers = worst(_values_differ(x, y) for x, y in zip(series_a, series_b, strict=True))
+    has_curves = any(series.is_curve for series in [*a.series, *b.series])
+    if apart.cause not in ("text", "numbers") and not has_curves:
+        return _Verdict(apart.cause)
+    reason = cannot_be_compared(a, b)
+    if reason or a.are_none:
+        return _Verdict("text", reason)
+    numbers = worst(_values_differ(x, y) for x, y in zip(a.series, b.series, strict=True))
     if numbers.cause == "numbers":
-        return "numbers"
+        return _Verdict("numbers")
     if apart.cause == "text":
-        return "words"
-    return worst([apart, numbers]).cause
+        return _Verdict("words")
+    return _Verdict(worst([apart, numbers]).cause)
 
 
 def _values_differ(a: Series, b: Series) -> Difference:

@@ -19,11 +19,13 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import v4
 
 from xdevice.course.jobs import JOB, OUTCOMES, PREPARED, Job
-from xdevice.course.kernel import cell_that_prepares
+from xdevice.course.kernel import CURVES, cell_that_prepares
 
 _KERNEL = "xdevice"
 _SOCKET_PATH = 90  # characters that the path of a socket can have, less those of its number
 _CUT = 2**20  # characters of an output that are kept
+_END = "\n… (cut)"
+_FORMS = ("text/plain", "image/svg+xml", "image/png", "image/jpeg", CURVES)  # of a value
 
 NotebookNode: TypeAlias = Any
 
@@ -37,12 +39,11 @@ def main() -> None:
     cells = [_v4.new_code_cell(code, metadata={"tags": tags}) for code, tags in job.cells]
     prepare = _v4.new_code_cell(cell_that_prepares(job.seed))
     notebook = _v4.new_notebook(cells=[prepare, *cells])
-    client = NotebookClient(
+    client = _Client(
         notebook,
         timeout=None,
         kernel_name=_KERNEL,
         record_timing=False,
-        coalesce_streams=True,
         skip_cells_with_tag="skip-execution",
         resources={"metadata": {"path": job.folder}},
     )
@@ -61,31 +62,72 @@ def main() -> None:
                 break
 
 
+class _Client(NotebookClient):
+    """A client that keeps the beginning of what a cell prints, and not all of it in memory."""
+
+    def output(
+        self, outs: list[NotebookNode], msg: Any, display_id: str | None, cell_index: int
+    ) -> NotebookNode | None:
+        out = super().output(outs, msg, display_id, cell_index)
+        if outs and outs[-1].output_type == "stream":
+            _merge_stream(outs)
+        return out
+
+
+def _merge_stream(outs: list[NotebookNode]) -> None:
+    """Add what a cell has printed last to what it has printed before on the same stream."""
+    newest = outs.pop()
+    stream = next((out for out in outs if out.get("name") == newest.name), None)
+    if stream is None:
+        stream = newest
+        outs.append(stream)
+    elif not stream.text.endswith(_END):  # else it has been cut
+        stream.text = _without_overwritten(stream.text) + newest.text
+    stream.text = _cut(stream.text)
+
+
+def _without_overwritten(text: str) -> str:
+    """The text with the last state of its last line, such as a progress bar's."""
+    lines, newline, last = text.rpartition("\n")
+    return lines + newline + last[last.rstrip("\r").rfind("\r") + 1 :]
+
+
+def _cut(text: str) -> str:
+    if len(text) > _CUT:
+        return text[:_CUT] + _END
+    return text
+
+
+def _shortened(output: NotebookNode) -> NotebookNode:
+    """The output with the forms of its value that are used, and the beginning of a long text."""
+    if "data" in output:
+        output.data = {form: output.data[form] for form in _FORMS if form in output.data}
+        if "text/plain" in output.data:
+            output.data["text/plain"] = _cut(output.data["text/plain"])
+    return output
+
+
 def _run(client: NotebookClient, cell: NotebookNode, index: int, outcomes: TextIO) -> str:
     """Run a cell, write its outcome, and return how it ended: ok, failed or dead."""
     began = time.monotonic()
     state = "ok"
+    error = ""
     try:
         client.execute_cell(cell, index)
-    except CellExecutionError:  # the error is among the outputs
+    except CellExecutionError as reason:  # mostly, it is among the outputs, too
         state = "failed"
+        error = f"{reason.ename}: {reason.evalue}"
     except DeadKernelError:
         state = "dead"
     outcome = {
         "cell": index + PREPARED,
         "state": state,
+        "error": error,
         "seconds": round(time.monotonic() - began, 2),
-        "outputs": [_cut(output) for output in cell.outputs],
+        "outputs": [_shortened(output) for output in cell.outputs],
     }
     print(json.dumps(outcome), file=outcomes, flush=True)
     return state
-
-
-def _cut(output: NotebookNode) -> NotebookNode:
-    """The output without the end of a very long text."""
-    if output.output_type == "stream" and len(output.text) > _CUT:
-        output.text = f"{output.text[:_CUT]}\n… (cut)"
-    return output
 
 
 def _use_this_python(folder: Path) -> None:

@@ -13,14 +13,12 @@ among its series: 8.6 with three seeds and one series.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from statistics import fmean, stdev, variance
 from typing import NamedTuple
 
-from xdevice.course.compare import CLOSE, NUMBER, is_time_or_memory, plain, unit_of, value_of
-from xdevice.course.outcomes import Curve, Outcome
-from xdevice.course.spelling import with_devices_spelled_alike, without_tensor_attributes
+from xdevice.course.compare import CLOSE, NUMBER, is_time_or_memory, unit_of, value_of
+from xdevice.course.outcomes import Curve
 
 # Student's quantile for a two-sided 0.1 %, by the number of seeds.
 _QUANTILES = {2: 31.60, 3: 8.610, 4: 5.959, 5: 5.041, 6: 4.587, 7: 4.318, 8: 4.140, 9: 4.015}
@@ -47,9 +45,8 @@ class Judgement(NamedTuple):
         return self.t > self.limit
 
 
-def series_of(outcome: Outcome) -> list[Series]:
+def series_of(text: str, curves: Sequence[Curve]) -> list[Series]:
     """The numbers that a cell printed, and the curves that it drew."""
-    text = _values_in(outcome)
     numbers: list[Series] = []
     end = 0
     for match in NUMBER.finditer(text):
@@ -57,16 +54,7 @@ def series_of(outcome: Outcome) -> list[Series]:
         end = match.end()
         if not is_time_or_memory(text, end):
             numbers.append(Series(name, (value_of(match[0]),), unit_of(match[0])))
-    return numbers + [_series_of_curve(curve) for curve in outcome.curves]
-
-
-def truths_of(outcome: Outcome) -> list[str]:
-    """The truth values that a cell printed."""
-    return re.findall(r"\b(?:True|False)\b", _values_in(outcome))
-
-
-def _values_in(outcome: Outcome) -> str:
-    return without_tensor_attributes(with_devices_spelled_alike(plain(outcome.text)))
+    return numbers + [_series_of_curve(curve) for curve in curves]
 
 
 def _series_of_curve(curve: Curve) -> Series:
