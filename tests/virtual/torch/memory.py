@@ -139,6 +139,30 @@ def a_snapshot():
     return segments, x.numel() + y.numel(), cuda.memory_stats()["inactive_split.all.current"]
 
 
+def a_history():
+    """The events on GPU 0, the function that allocated what is still there, and the history after it is ended."""
+    cuda.memory._record_memory_history(max_entries=7)
+    x = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
+    y = torch.empty(10, dtype=torch.uint8, device="cuda")
+    del x
+    cuda.empty_cache()
+    try:
+        torch.empty(30 << 30, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        pass
+    snapshot = cuda.memory._snapshot()
+    events = [
+        [event["action"], event["size"], [frame["name"] for frame in event["frames"][:1]]]
+        for event in snapshot["device_traces"][0]
+    ]
+    live = [block for segment in snapshot["segments"] for block in segment["blocks"][: y.numel()]]
+    timeline = cuda._memory_viz.trace(snapshot)
+    was_recorded = torch._C._cuda_isHistoryEnabled()
+    cuda.memory._record_memory_history(enabled=None)
+    ended = cuda.memory._snapshot()["device_traces"], torch._C._cuda_isHistoryEnabled()
+    return events, live[0]["frames"][0]["name"], timeline, was_recorded, ended
+
+
 def send(name, pipe):
     assert xdevice.count("gpu")
     pipe.send(globals()[name]())

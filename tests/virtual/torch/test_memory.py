@@ -18,6 +18,7 @@ WORKSPACE = 2 * 4096 * 1024 + 8 * 16 * 1024  # of cuBLAS, as CUBLAS_WORKSPACE_CO
 
 
 USUAL = (
+    "a_history",
     "a_large_tensor",
     "a_product",
     "a_snapshot",
@@ -128,3 +129,20 @@ def test_a_snapshot_has_segments_and_blocks():
         [0, 2 * MIB, 512, 10, "small", False, [[512, used], [2 * MIB - 512, unused]]],
     ]
     assert inactive == 2
+
+
+def test_a_history_has_the_events_of_the_allocator_with_the_stacks_that_allocated():
+    events, function, timeline, *enabled = measured("a_history")
+    here = ["a_history"]
+    assert events == [  # the last 7, of 8
+        ["alloc", 3 * MIB, here],
+        ["segment_alloc", 2 * MIB, here],
+        ["alloc", 10, here],
+        ["free_requested", 3 * MIB, []],
+        ["free_completed", 3 * MIB, []],
+        ["segment_free", 20 * MIB, []],
+        ["oom", 30 << 30, here],
+    ]
+    assert function == "a_history"
+    assert "cudaFree" in timeline
+    assert enabled == [True, [[[]], False]]

@@ -32,6 +32,9 @@ class _Lines(ctypes.c_char_p):
 LINE_OF: Any = ctypes.CFUNCTYPE(_INT, _INT, _NUMBER)
 """A function that the plug-in calls before each allocation, with the device and the bytes."""
 
+STACK_OF: Any = ctypes.CFUNCTYPE(_NUMBER)
+"""A function that the plug-in calls before each allocation, and that returns the number of the Python stack."""
+
 _FUNCTIONS = {
     "begin": (_ERROR, _INT, _BOOL, _NUMBER, _BOOL),
     "replace_kernels_of_libraries": (_ERROR,),
@@ -62,6 +65,8 @@ _FUNCTIONS = {
     "peak_record": (_Lines, _INT),
     "clear_workspaces": (None,),
     "blocks": (_Lines, _INT),
+    "record_history": (None, _BOOL, _NUMBER, _BOOL, STACK_OF),
+    "history": (_Lines, _INT),
 }
 """The functions of virtual_gpu.cc, without the prefix ``xdevice_``: result, then parameters."""
 

@@ -14,6 +14,8 @@
 #include <set>
 #include <tuple>
 
+#include "history.h"
+
 namespace xdevice {
 using AllocatorConfig = c10::CachingAllocator::AcceleratorAllocatorConfig;
 using c10::CachingAllocator::StatArray;
@@ -35,6 +37,7 @@ struct Block {
   bool large, expandable, allocated;
   Block *previous, *next;  // the neighbours in the segment
   int64_t number = 0;      // of the allocation, on this GPU
+  int64_t stack = NO_STACK;  // of the allocation
   bool is_split() const { return previous || next; }
 };
 
@@ -45,8 +48,9 @@ class CachingAllocator {
   bool caching = true;        // otherwise a block has the size requested, and is returned when it is freed
 
   // Returns a null pointer if the limit does not allow it.
-  Block* allocate(int64_t requested, c10::StreamId stream) {
+  Block* allocate(int64_t requested, c10::StreamId stream, int64_t stack = NO_STACK) {
     std::lock_guard<std::mutex> one(lock);
+    stack_of_call = stack;
     int64_t size = caching ? rounded(requested) : requested;
     bool large = !caching || size > SMALL;
     Block* block = caching ? cached(size, stream, large) : nullptr;
@@ -67,15 +71,21 @@ class CachingAllocator {
     block->allocated = true;
     block->requested = requested;
     block->number = ++last_number;
+    block->stack = stack;
+    history.add(ALLOC, block->address, requested, stream, stack);
     count_allocated(*block, 1);
     return block;
   }
 
   void free(Block* block) {
     std::lock_guard<std::mutex> one(lock);
+    stack_of_call = NO_STACK;
+    for (auto action : {FREE_REQUESTED, FREE_COMPLETED})  // at once: operations are complete when their calls return
+      history.add(action, block->address, block->requested, block->stream);
     count_allocated(*block, -1);
     block->allocated = false;
     block->requested = 0;
+    block->stack = NO_STACK;
     if (!caching) return release(block);
     for (Block* neighbour : {block->previous, block->next})
       if (neighbour && !neighbour->allocated) merge(block, neighbour);
@@ -85,7 +95,26 @@ class CachingAllocator {
 
   void empty_cache() {
     std::lock_guard<std::mutex> one(lock);
+    stack_of_call = NO_STACK;
     release_cached();
+  }
+
+  void record_history(bool on, size_t most_events, bool clear) {
+    std::lock_guard<std::mutex> one(lock);
+    history.record(on, most_events, clear);
+  }
+
+  void out_of_memory(int64_t free, int64_t size, c10::StreamId stream) {
+    std::lock_guard<std::mutex> one(lock);
+    history.add(OOM, free, size, stream, stack_of_call);
+  }
+
+  // The events so far. That they were asked for is an event, too.
+  std::deque<MemoryEvent> snapshot() {
+    std::lock_guard<std::mutex> one(lock);
+    auto events = history.events;
+    history.add(SNAPSHOT, 0, stats.active_bytes[0].current, 0);
+    return events;
   }
 
   c10::CachingDeviceAllocator::DeviceStats get_stats() {
@@ -132,6 +161,8 @@ class CachingAllocator {
   std::set<Block*, ByAddress> blocks;
   std::map<std::pair<c10::StreamId, bool>, Block*> tails;  // the last blocks of segments that can grow
   int64_t next_address = int64_t(0x7f) << 40, last_number = 0;
+  History history;
+  int64_t stack_of_call = NO_STACK;  // of the call that holds the lock
   c10::CachingDeviceAllocator::DeviceStats stats;
 
   Pool& unused(const Block& block) { return pools[block.large]; }
@@ -199,6 +230,7 @@ class CachingAllocator {
     if (caching && !may_split(length)) stats.oversize_segments.increase(1);
     int64_t address = next_address;
     next_address += round_up(std::max<int64_t>(length, 1), SMALL_SEGMENT);
+    history.add(SEGMENT_ALLOC, address, length, stream, stack_of_call);
     return add({address, length, 0, stream, large, false, false, nullptr, nullptr});
   }
 
@@ -227,6 +259,7 @@ class CachingAllocator {
     if (!can_reserve(length)) return nullptr;
     count_reserved(length, large);
     if (extends) {
+      history.add(SEGMENT_MAP, tail->address + tail->size, length, stream, stack_of_call);
       unused(*tail).erase(tail);
       tail->size += length;
       return tail;
@@ -235,6 +268,7 @@ class CachingAllocator {
     int64_t start = round_up(next_address, LARGE_SEGMENT);
     if (!tail) next_address = start + ADDRESSES;
     int64_t address = tail ? tail->address + tail->size : start;
+    history.add(SEGMENT_MAP, address, length, stream, stack_of_call);
     Block* block = add({address, length, 0, stream, large, true, false, tail, nullptr});
     if (tail) tail->next = block;
     return tail = block;
@@ -276,6 +310,7 @@ class CachingAllocator {
 
   // Returns a whole segment to the GPU.
   void release(Block* block) {
+    history.add(SEGMENT_FREE, block->address, block->size, block->stream);
     count_reserved(-block->size, block->large);
     count(stats.segment, block->large, -1);
     if (caching && !may_split(block->size)) stats.oversize_segments.decrease(1);
@@ -288,6 +323,7 @@ class CachingAllocator {
     int64_t unit = page(block->large), end = block->address + block->size;
     int64_t from = round_up(block->address, unit), to = end / unit * unit;
     if (from >= to) return;
+    history.add(SEGMENT_UNMAP, from, to - from, block->stream);
     count_reserved(from - to, block->large);
     Pool& pool = unused(*block);
     pool.erase(block);

@@ -77,7 +77,9 @@ inline std::string readable(int64_t bytes) {
       " out of memory. Tried to allocate more than 1EB memory.");
   int64_t in_use = allocated(index), held = reserved(index), limit = accounting[index].limit;
   std::string allowed = limit < capacity ? readable(limit) + " allowed; " : "";
-  std::string free = readable(std::max<int64_t>(capacity - held, 0));
+  int64_t unreserved = std::max<int64_t>(capacity - held, 0);
+  if (!of_host) accounting[index].out_of_memory(unreserved, wanted, streams[index]);
+  std::string free = readable(unreserved);
   TORCH_CHECK_WITH(OutOfMemoryError, of_host || TYPE != c10::DeviceType::CUDA,
       "CUDA out of memory. Tried to allocate ", readable(wanted), ". GPU ", int(index), " has a total capacity of ",
       readable(capacity), " of which ", free, " is free. Including non-PyTorch memory, this process has ", readable(held), " memory in use. ", allowed,
@@ -92,13 +94,19 @@ inline std::string readable(int64_t bytes) {
 
 inline PeakRecord* const records = new PeakRecord[MOST];
 
+// Called before each allocation. Returns the number of the Python stack.
+using StackOf = int64_t (*)();
+inline StackOf stack_of = nullptr;  // a null pointer: stacks are not recorded
+
 // Memory of a virtual GPU, on the current stream.
 inline Block* allocate_block(DeviceIndex index, int64_t size) {
   if (size == 0) return nullptr;
   const LineOf asked = line_of;
   int line = C10_UNLIKELY(asked != nullptr) ? asked(index, size) : 0;
   if (line == HOST_IS_FULL) out_of_memory(index, size, true);
-  Block* block = accounting[index].allocate(size, streams[index]);
+  const StackOf asked_for_stack = stack_of;
+  int64_t stack = C10_UNLIKELY(asked_for_stack != nullptr) ? asked_for_stack() : NO_STACK;
+  Block* block = accounting[index].allocate(size, streams[index], stack);
   if (!block) out_of_memory(index, size);
   if (C10_UNLIKELY(asked != nullptr)) records[index].allocated(block->number, block->size, line, reserved(index));
   return block;

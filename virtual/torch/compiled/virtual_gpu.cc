@@ -350,14 +350,28 @@ EXPORT const char* xdevice_peak_record(int index) {
 }
 EXPORT void xdevice_clear_workspaces() { workspaces::clear(); }
 // One line for each block: its address, size, size requested, stream, whether it is large, expandable, allocated, and
-// whether it begins a segment.
+// whether it begins a segment; and the number of the stack that allocated it.
 EXPORT const char* xdevice_blocks(int index) {
   static thread_local std::string text;
   std::ostringstream lines;
   accounting[index].for_each_block([&](const Block& b) {
     for (int64_t number : {b.address, b.size, b.requested, b.stream}) lines << number << ' ';
-    lines << b.large << ' ' << b.expandable << ' ' << b.allocated << ' ' << !b.previous << '\n';
+    lines << b.large << ' ' << b.expandable << ' ' << b.allocated << ' ' << !b.previous << ' ' << b.stack << '\n';
   });
+  return (text = lines.str()).c_str();
+}
+EXPORT void xdevice_record_history(bool on, int64_t most_events, bool clear, StackOf function) {
+  stack_of = on ? function : nullptr;
+  for (DeviceIndex i = 0; i < count; ++i) accounting[i].record_history(on, most_events, clear);
+}
+// One line for each event: the action, address, size, stream, number of the stack, and the time in microseconds.
+EXPORT const char* xdevice_history(int index) {
+  static thread_local std::string text;
+  std::ostringstream lines;
+  for (const MemoryEvent& e : accounting[index].snapshot()) {
+    for (int64_t number : {int64_t(e.action), e.address, e.size, e.stream, e.stack}) lines << number << ' ';
+    lines << e.time << '\n';
+  }
   return (text = lines.str()).c_str();
 }
 }

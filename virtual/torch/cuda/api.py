@@ -142,9 +142,8 @@ def _set_sync_debug_mode(mode: int) -> None:
 _NO_EFFECT = """
     cudaCachingAllocator_enable sleep ipc_collect
     resetCublasWorkspaceSize resetCublasLtWorkspaceSize
-    record_memory_history record_memory_history_legacy
 """
-"""The functions that do nothing: operations are synchronous, and no history is recorded."""
+"""The functions that do nothing: operations are synchronous."""
 
 
 def _functions() -> dict[str, Callable[..., Any]]:
@@ -156,7 +155,10 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "getCompiledVersion": _zero,
         "set_sync_debug_mode": _set_sync_debug_mode,
         "get_sync_debug_mode": _get_sync_debug_mode,
-        **dict.fromkeys(("isHistoryEnabled", "isCurrentStreamCapturing"), lambda: False),
+        "isCurrentStreamCapturing": lambda: False,
+        "isHistoryEnabled": memory_snapshot.is_recorded,
+        "record_memory_history": memory_snapshot.record,
+        "record_memory_history_legacy": memory_snapshot.record_legacy,
         "getDeviceCount": virtual.visible,
         "init": _init,
         "synchronize": lambda: _synchronize(virtual.current()),

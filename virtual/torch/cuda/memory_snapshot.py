@@ -1,28 +1,143 @@
-"""The segments and blocks of the caching allocator, as ``torch.cuda.memory_snapshot`` returns them."""
+"""The segments, blocks and history of the caching allocator, as ``torch.cuda.memory`` returns them."""
 
-from typing import Any
+import sys
+from collections.abc import Sequence
+from types import FrameType
+from typing import Any, TypeAlias
 
-from xdevice.virtual.torch.compiled import compiled
+from xdevice.virtual.torch.compiled import STACK_OF, compiled
+
+Frame: TypeAlias = tuple[str, str, int]
+"""The name of a function, its file and the line."""
+
+_ACTIONS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+)
+"""The actions in the order of ``Action`` in history.h."""
+
+
+class _Stacks:
+    """The Python stacks of allocations, each once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[tuple[Frame, ...], int] = {}
+        self.function: Any = STACK_OF(self._number)  # kept alive for the plug-in
+
+    def _number(self) -> int:
+        return self._numbers.setdefault(_python_stack(), len(self._numbers))
+
+    def frames(self) -> list[list[dict[str, Any]]]:
+        """The frames of each stack, the innermost first."""
+        return [
+            [dict(zip(("name", "filename", "line"), frame, strict=True)) for frame in stack]
+            for stack in list(self._numbers)
+        ]
+
+
+_XDEVICE = __name__.partition(".")[0]
+_stacks = _Stacks()
+_is_recorded = False
+
+
+def _python_stack() -> tuple[Frame, ...]:
+    frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    frames: list[Frame] = []
+    while frame is not None:
+        code = frame.f_code
+        if str(frame.f_globals.get("__name__")).partition(".")[0] != _XDEVICE:
+            frames.append((code.co_name, code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(frames)
+
+
+def is_recorded() -> bool:
+    return _is_recorded
+
+
+def record(
+    enabled: str | None,
+    context: str | None,
+    stacks: str = "all",
+    max_entries: int = sys.maxsize,
+    clear_history: bool = False,
+    *more: object,
+) -> None:
+    """What ``torch._C._cuda_record_memory_history`` does; only allocations have stacks, and only Python's.
+
+    What follows `clear_history` is not followed: notes of the compiler, and the actions to leave out.
+    """
+    global _is_recorded
+    for value, name, known in (
+        (enabled, "enabled", (None, "state", "all")),
+        (context, "context", (None, "state", "alloc", "all")),
+        (stacks, "stacks", ("python", "all")),
+    ):
+        _check(value, name, known)
+    _is_recorded = enabled is not None
+    most = min(max_entries, sys.maxsize) if enabled == "all" else 1
+    function = _stacks.function if context else STACK_OF()
+    compiled().record_history(_is_recorded, most, clear_history, function)
+
+
+def record_legacy(enabled: bool, *more: Any) -> None:
+    """What ``torch._C._cuda_record_memory_history_legacy`` does."""
+    has_stacks, most, has_stacks_of_allocations, _, clear_history = more[:5]
+    context = "all" if has_stacks or has_stacks_of_allocations else None
+    record("all" if enabled else None, context, "all", most, clear_history)
+
+
+def _check(value: str | None, name: str, known: Sequence[str | None]) -> None:
+    if value not in known:
+        expected = ", ".join(str(each) for each in known if each is not None)
+        raise RuntimeError(f"Expected {name} to be one of {expected} or None but got {value!r}")
 
 
 def snapshot(*args: Any) -> dict[str, Any]:
-    """What ``torch._C._cuda_memorySnapshot`` returns, without a history of allocations."""
+    """What ``torch._C._cuda_memorySnapshot`` returns."""
     virtual = compiled()
     devices = range(virtual.visible())
+    frames = _stacks.frames()
     return {
-        "segments": [segment for index in devices for segment in _segments(index)],
-        "device_traces": [[] for _ in devices],
+        "segments": [segment for index in devices for segment in _segments(index, frames)],
+        "device_traces": [_history(index, frames) for index in devices],
         "allocator_settings": {},
         "external_annotations": [],
     }
 
 
-def _segments(device: int) -> list[dict[str, Any]]:
+def _history(device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    for line in compiled().history(device).value.decode().splitlines():
+        action, address, size, stream, stack, time = map(int, line.split())
+        events.append(
+            {
+                "action": _ACTIONS[action],
+                "device_free" if _ACTIONS[action] == "oom" else "addr": address,
+                "frames": frames[stack] if stack >= 0 else [],
+                "size": size,
+                "stream": stream,
+                "time_us": time,
+                "compile_context": "N/A",
+                "user_metadata": "",
+                "pool_id": (0, 0),
+            }
+        )
+    return events
+
+
+def _segments(device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     segments: list[dict[str, Any]] = []
     for line in compiled().blocks(device).value.decode().splitlines():
-        address, size, requested, stream, large, expandable, allocated, first = map(
-            int, line.split()
-        )
+        numbers = map(int, line.split())
+        address, size, requested, stream, large, expandable, allocated, first, stack = numbers
         if first:
             segments.append(_segment(device, address, stream, bool(large), bool(expandable)))
         segment = segments[-1]
@@ -36,7 +151,7 @@ def _segments(device: int) -> list[dict[str, Any]]:
                 "size": size,
                 "requested_size": requested,
                 "state": "active_allocated" if allocated else "inactive",
-                "frames": [],
+                "frames": frames[stack] if stack >= 0 else [],
             }
         )
     return segments
