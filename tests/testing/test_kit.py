@@ -38,6 +38,7 @@ DTYPE = """
 """
 
 
+@pytest.mark.weekly(but=("names0", "names3"))
 @pytest.mark.parametrize(
     ("value", "names"),
     {

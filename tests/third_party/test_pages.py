@@ -54,6 +54,7 @@ def properties(device):
 """
 
 
+@pytest.mark.weekly
 def test_it_keeps_it_without_a_cpu(run, elsewhere, tmp_path, passed):
     without = shutil.copytree(elsewhere, tmp_path / "without")
     for file, more in (
@@ -103,6 +104,7 @@ NOT_MOVED = {
 }
 
 
+@pytest.mark.weekly(but="four lies")
 @pytest.mark.parametrize(
     "lies",
     [LIES, WRONG_PLACE, IN_PLACE, NOT_MOVED],
