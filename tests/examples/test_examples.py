@@ -253,7 +253,7 @@ def test_parallelism_times_each_gpu_and_both(backend):
     assert "virtual GPUs share this machine's" in printed
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @on_two_gpus
 def test_lenet_learns_on_two_devices_as_on_one(backend, tmp_path):
     printed = output(backend, "train_multi_gpu.py", "--epochs", 1, "--plot", tmp_path / "loss.png")
