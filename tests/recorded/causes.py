@@ -138,7 +138,7 @@ class Chapter:
         varies = second is not None and plain(second.get(cell.name, outcome)["text"]) != plain(here)
         cause, words = self.of_a_text(cell, here, there, varies)
         if cause == "ours":
-            cause, words = self.of_a_failed_cell(used(cell), before)
+            cause, words = self.of_a_failed_cell(cell, used(cell), before)
         return Result(cell.name, cause, apart.amount * (cause != "memory"), words, here, there)
 
     def of_an_error(self, cell: Cell, error: str, before: Mapping[str, Result]) -> tuple[str, str]:
@@ -148,8 +148,8 @@ class Chapter:
         if words := self.told(cell, error, ""):
             return words
         if name := NO_NAME.search(error):
-            return self.of_a_failed_cell({name[1]}, before)
-        return self.of_a_failed_cell(used(cell), before)
+            return self.of_a_failed_cell(cell, {name[1]}, before)
+        return self.of_a_failed_cell(cell, used(cell), before)
 
     def of_a_text(self, cell: Cell, here: str, there: str, varies: bool) -> tuple[str, str]:
         """Why a cell printed another text."""
@@ -162,12 +162,16 @@ class Chapter:
             return ("times" if CLOCKS.search(code) else "random"), ""
         return "ours", ""
 
-    def of_a_failed_cell(self, names: set[str], before: Mapping[str, Result]) -> tuple[str, str]:
-        """The cause of an earlier cell that failed, and that was to assign one of these names."""
-        for earlier in self.cells:
-            result = before.get(earlier.name)
-            if result and result.failed and names & assigned(earlier.code):
+    def of_a_failed_cell(
+        self, cell: Cell, names: set[str], before: Mapping[str, Result]
+    ) -> tuple[str, str]:
+        """The cause of an earlier cell that failed, and that was the last to assign one of these names."""
+        for earlier in reversed(self.cells[: self.cells.index(cell)]):
+            result, hit = before.get(earlier.name), names & assigned(earlier.code)
+            if hit and result and result.failed:
                 return result.cause, result.words
+            if result:
+                names = names - hit
         return "ours", ""
 
     def told(self, cell: Cell, here: str, there: str) -> tuple[str, str] | None:

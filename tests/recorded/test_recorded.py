@@ -166,6 +166,18 @@ def test_a_known_difference_explains_nothing_else(here, there, cause):
 
 
 @pytest.mark.parametrize(
+    ("second", "cause"), [("y = 1", "data"), ("x = 1", "ours"), ("[x for x in y]", "data")]
+)
+def test_a_failed_cell_explains_what_uses_its_names_until_they_are_assigned_again(second, cause):
+    texts = ["x = get()", second, "print(x)"]
+    cells = [chapters.Cell(text, name=name) for name, text in zip("abc", texts, strict=True)]
+    outcomes = {name: {"text": "2", "error": ""} for name in "bc"}
+    outcomes["a"] = {"text": "", "error": "ConnectionError: no"}
+    results = Chapter("jax", cells, dict.fromkeys("abc", "1"), []).results(outcomes)
+    assert results[2].cause == cause
+
+
+@pytest.mark.parametrize(
     ("names", "says"),
     [
         (["chapter_x"], "no row of courses.toml is so named; --list shows them"),
