@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
 from causes import CAUSES, Result
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "several" / "recorded.md"
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "several" / "recorded.md"
 ROW = re.compile(r"^\| (\S+/\S+) \| (\w+) \| (.*) \|$")
 
 NOTHING = "·"
@@ -82,22 +84,52 @@ def worse(row: Row, before: Row | None) -> str:
     return ""
 
 
-def write(page: Path, row: Row) -> None:
-    """Put a row into the page's table, in the place of its old one or in order."""
-    rows = read(page)
-    rows[row.chapter, row.tab] = row
+def write(page: Path, *new: Row) -> None:
+    """Put rows into the page's table, in the places of their old ones or in order, and write the sums again."""
+    rows = read(page) | {(row.chapter, row.tab): row for row in new}
     lines = page.read_text(encoding="utf-8").splitlines()
-    table = [i for i, line in enumerate(lines) if ROW.match(line) or line.startswith("| chapter |")]
+    starts = ("| chapter |", SUMS)
+    table = [i for i, line in enumerate(lines) if ROW.match(line) or line.startswith(starts)]
     head = lines.index(next(line for line in lines if line.startswith("| chapter |")))
     made = [line_of(each) for _, each in sorted(rows.items())]
-    lines[head : max(table[-1], head + 1) + 1] = [*HEAD, *made]
+    lines[head : max(table[-1], head + 1) + 1] = [*HEAD, line_of_sums(rows.values()), *made]
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    if page == PAGE:
+        for path, text in readmes(rows.values()).items():
+            path.write_text(text, encoding="utf-8")
 
 
 def line_of(row: Row) -> str:
     return f"| {row.chapter} | {row.tab} | {' | '.join(row.cells())} |"
 
 
+def line_of_sums(rows: Iterable[Row]) -> str:
+    """The first line of the table."""
+    rows = list(rows)
+    counts = sum((row.counts for row in rows), Counter[str]())
+    total = Row("", "", counts, {})
+    return f"{SUMS} {len(rows)} rows | | {' | '.join(total.cells())} |"
+
+
+def readmes(rows: Iterable[Row]) -> dict[Path, str]:
+    """The READMEs with the number of cells, and how many print the same to the last digits."""
+    counts = sum((row.counts for row in rows), Counter[str]())
+    same = sum(counts[cause] for cause in ("same", "name", "digits"))
+    texts = {}
+    for name, expression, words in (
+        ("README.md", r"in \d+ of \d+ cells", f"in {same} of {counts.total()} cells"),
+        (
+            "README.zh.md",
+            r"共 \d+ 个单元，其中 \d+ 个",
+            f"共 {counts.total()} 个单元，其中 {same} 个",
+        ),
+    ):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        texts[ROOT / name] = re.sub(expression, words, text)
+    return texts
+
+
+SUMS = "| all"
 HEAD = (
     f"| chapter | framework | cells | {' | '.join(CAUSES.values())} |",
     f"| --- | --- | {'---: | ' * (len(CAUSES) + 1)}".rstrip(),

@@ -3,6 +3,7 @@
     python tests/recorded/run.py --list
     python tests/recorded/run.py --tab pytorch chapter_builders-guide/init
     python tests/recorded/run.py --write
+    python tests/recorded/run.py --sums
 
 courses.toml names the repository, its commit and its chapters. No text, code or output of theirs is in this repository:
 the tool reads a checkout. The exit status is 1 if a cell comes out worse than docs/several/recorded.md has it, or
@@ -125,6 +126,7 @@ def main() -> int:
     add("--list", action="store_true", help="print the rows, and run none")
     add("--needs", action="store_true", help="print the packages that the rows need, and run none")
     add("--write", action="store_true", help="put what came of the rows into the page")
+    add("--sums", action="store_true", help="write the page's and the READMEs' sums, and run none")
     add("--show", action="store_true", help="print each cell that differs, also those explained")
     add("--checkout", help="a checkout of the course, in place of a clone")
     add("--mirror", default="https://github.com", help="where repositories are cloned from")
@@ -137,6 +139,9 @@ def main() -> int:
     wanted = chosen(options)
     if options.list:
         print(*(f"{chapter} {tab}" for _, chapter, tab in wanted), sep="\n")
+        return 0
+    if options.sums:
+        page.write(options.page)
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     courses = tomllib.loads(COURSES.read_text(encoding="utf-8"))

@@ -240,6 +240,14 @@ def test_the_page_has_the_rows_of_the_courses_and_no_cell_of_ours():
     assert all(set(row.counts) <= set(CAUSES) for row in rows.values())
 
 
+def test_the_sums_are_those_of_the_rows():
+    rows = page.read().values()
+    renew = "python tests/recorded/run.py --sums writes them"
+    assert page.line_of_sums(rows) in page.PAGE.read_text(encoding="utf-8").splitlines(), renew
+    for path, text in page.readmes(rows).items():
+        assert path.read_text(encoding="utf-8") == text, renew
+
+
 def test_the_page_says_each_known_difference():
     text = " ".join(page.PAGE.read_text(encoding="utf-8").split())
     assert not [line.words for line in explained() if f"| {line.words} |" not in text]
