@@ -1,6 +1,7 @@
 """The plugin's fixtures and marks in a library's tests, under each framework."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -177,3 +178,21 @@ def test_short_floats_can_be_compared(backend):
     assert_close(x, [1.0, 2.01])
     with pytest.raises(AssertionError, match=r"rtol=0\.016, atol=1e-05 \(bfloat16\)"):
         assert_close(x, [1.0, 2.5])
+
+
+KIT = Path(__file__).parents[2] / "docs" / "testing_kit.md"
+
+
+@pytest.mark.weekly(under=("torch", "paddle", "mxnet", "jax"))
+def test_the_first_lines_of_the_kits_page_pass(run, backend, pytester):
+    text = KIT.read_text(encoding="utf-8")
+    files = dict(re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))
+    for name in ("rescale.py", "test_rescale.py", "pytest.ini"):
+        (pytester.path / name).write_text(files[name], encoding="utf-8")
+    command = re.search(r"^pytest (--xdevice.*)$", text, re.MULTILINE)[1].split()
+    result = run("", *command, f"--xdevice-backend={backend}", "test_rescale.py")
+    outcomes = result.parseoutcomes()
+    assert result.ret == 0
+    assert outcomes["passed"] >= 2
+    assert set(outcomes) <= {"passed", "skipped", "warnings"}
+    assert ("skipped" in outcomes) == (backend == "mxnet")  # which compiles Gluon's blocks alone

@@ -61,7 +61,7 @@ def test_a_missing_dtype_is_a_skip_or_a_failure(run):
     code = "def test_it(dtype): raise AssertionError('the test must not run')"
     result = run(code, *options)
     result.assert_outcomes(skipped=1)
-    reason = "--xdevice-dtypes names bfloat16, which the framework does not have on *"
+    reason = "needs bfloat16, which the framework does not have on *"
     result.stdout.fnmatch_lines([f"SKIPPED * {reason}"])
     run(code, *options, "--xdevice-require").assert_outcomes(errors=1)
 
@@ -99,9 +99,7 @@ def test_a_missing_device_is_a_skip_or_a_failure(run):
     options = "--xdevice-backend=pages", "--xdevice-devices=cpu,gpu"
     result = run(EACH, *options)
     result.assert_outcomes(passed=1, skipped=1)
-    result.stdout.fnmatch_lines(
-        ["SKIPPED * --xdevice-devices names gpu:0, and the framework's devices are cpu:0"]
-    )
+    result.stdout.fnmatch_lines(["SKIPPED * needs gpu:0, and the framework's devices are cpu:0"])
     run(EACH, *options, "--xdevice-require").assert_outcomes(passed=1, errors=1)
 
 

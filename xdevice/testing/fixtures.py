@@ -10,7 +10,17 @@ from typing import Any
 
 import pytest
 
-from xdevice import Device, backend_of, devices, gpu, namespace, native, to_device, using
+from xdevice import (
+    Device,
+    as_device,
+    backend_of,
+    devices,
+    gpu,
+    namespace,
+    native,
+    to_device,
+    using,
+)
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.testing.closeness import Expectation, expecting
@@ -24,6 +34,7 @@ from xdevice.testing.parameters import (
     combinations,
     missing_device,
     missing_dtype,
+    own_parameters,
     tested_backends,
 )
 from xdevice.typing import Namespace
@@ -44,9 +55,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         reference = metafunc.config.getoption("--xdevice-reference")
         if reference not in (None, *names):
             names = [*names, reference]
+    fixtures = set(metafunc.fixturenames) - own_parameters(metafunc)
     taken = [f"xdevice_{name}" for name in Parameters._fields]
-    taken = [name for name in taken if name in metafunc.fixturenames]
-    found = combinations(metafunc.config, names, metafunc.fixturenames)
+    taken = [name for name in taken if name in fixtures]
+    found = combinations(metafunc.config, names, fixtures)
     values = [[getattr(each, name.removeprefix("xdevice_")) for name in taken] for each in found]
     metafunc.parametrize(taken, values, indirect=True, ids=[each.test_id for each in found])
 
@@ -60,17 +72,22 @@ def xdevice_backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 
 @pytest.fixture
-def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Device:
+def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Iterator[Device]:
     """Two devices of each kind, of each selected framework; see --xdevice-devices."""
-    if not getattr(request, "param", None):
+    if getattr(request, "param", None):
+        device = as_device(request.param)
+        problem = missing_device(device)
+        if problem:
+            skip_or_fail(request.config, problem)
+    else:
         # A unittest class has no parameters, or the framework could not list its
         # devices at collection: then the error is raised here.
-        return devices()[0]
-    device = Device(request.param)
-    problem = missing_device(device)
-    if problem:
-        skip_or_fail(request.config, problem)
-    return device
+        device = devices()[0]
+    if str(xdevice_backend) in request.config.getini("xdevice_scoped_backends"):
+        with device:
+            yield device
+    else:
+        yield device
 
 
 @pytest.fixture
@@ -199,7 +216,7 @@ def assert_close(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Ca
 
 
 def _only_backend(request: pytest.FixtureRequest) -> str | None:
-    """The framework of a test of a unittest class, which has no parameters."""
+    """The framework of a test that has no parameters: a unittest class's, or a doctest."""
     name = getattr(request.cls, "backend", None)
     if isinstance(name, str):
         return name
@@ -207,9 +224,12 @@ def _only_backend(request: pytest.FixtureRequest) -> str | None:
         return None
     names = backends_of(request.config)
     if len(names) > 1:
+        subject, advice = "a doctest", ""
+        if request.cls is not None:
+            subject, advice = "a unittest class", f", or set backend = {names[0]!r} in the class"
         pytest.fail(
-            f"a unittest class runs under one framework, and {', '.join(names)} are asked for; "
-            f"run pytest for each of them, or set backend = {names[0]!r} in the class",
+            f"{subject} runs under one framework, and {', '.join(names)} are asked for; "
+            f"run pytest for each of them{advice}",
             pytrace=False,
         )
     return next(iter(names), None)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from xdevice import Device, XDeviceError, namespace, using
+from xdevice import Device, XDeviceError, as_device, namespace, using
 from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
 from xdevice.framework.adapters import registered
@@ -47,6 +47,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("xdevice_other_backends", other, type="args")
     lazy = "frameworks to which eager_only=True applies always, and not only in compiled tests"
     parser.addini("xdevice_lazy_backends", lazy, type="args")
+    scoped = "frameworks under which the device of the fixture `device` is also the default device"
+    parser.addini("xdevice_scoped_backends", scoped, type="args")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -103,7 +105,7 @@ def _run_of(item: pytest.Item) -> _Run:
     name = backend_of(item) or str(choosing.backend())
     values = params_of(item)
     device = values.get("xdevice_device")
-    return _Run(name, Device(device) if device else None, bool(values.get("xdevice_compiled")))
+    return _Run(name, as_device(device) if device else None, bool(values.get("xdevice_compiled")))
 
 
 def _condition_that_fails(mark: pytest.Mark, run: _Run, config: pytest.Config) -> str | None:

@@ -30,6 +30,7 @@ from xdevice.testing.parameters import add_options, check_options
 
 pytest_plugins = [
     "xdevice.testing.compiled",
+    "xdevice.testing.examples",
     "xdevice.testing.exclusions",
     "xdevice.testing.fixtures",
     "xdevice.testing.marks",

@@ -15,6 +15,7 @@ from _pytest.runner import runtestprotocol  # not public; plugins that repeat te
 
 from xdevice.framework.adapters import available
 from xdevice.testing.closeness import Recorded, assert_recorded, recording, snapshot
+from xdevice.testing.examples import draws_examples
 from xdevice.testing.frameworks import backends_of
 from xdevice.testing.items import is_mark_of_plugin, params_of
 
@@ -110,6 +111,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Collect the results of the test, and compare them."""
+    __tracebackhide__ = True
     if item.config.getoption("--xdevice-reference") is None:
         return (yield)
     results = item.stash.setdefault(_results, [])
@@ -153,6 +155,8 @@ def _is_compiled(item: pytest.Item) -> bool:
 
 
 def _is_exempt(item: pytest.Item) -> bool:
+    if draws_examples(item):  # it has others under each framework
+        return True
     marks = any(item.iter_markers("no_reference"))
     return marks and is_mark_of_plugin(item.config, "no_reference", MARKS)
 

@@ -72,6 +72,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
     Without a budget, the line that copies raises `TransferError`.
     """
+    __tracebackhide__ = True
     mark = item.get_closest_marker("no_transfers")
     if mark is None:
         return (yield)
