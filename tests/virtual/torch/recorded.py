@@ -22,6 +22,11 @@ class Recorded(NamedTuple):
 
 CORNERS = "[[0, 0, 0, 1, 1, 1, -1, -1, -1, -1, -1, -1], [0, 1, 2, 0, 1, 2, 0, 1, 2, -3, -2, -1]]"
 ENDS = "[0, [0, 1, 2, -3, -2, -1]]"
+TO_299 = [16, 17, 31, 32, 63, 64, 127, 128, 255, 256, 299]
+AUDIO = (
+    "torch_random_test.cpp of an engine for audio models, which draws torch's numbers of CUDA in C++; in a "
+    "repository not named"
+)
 
 ROWS = [
     Recorded(
@@ -147,6 +152,71 @@ ROWS = [
         "torch.randn(3)",
         "-1.6165 0.5685 -0.5102",
         "solutions to a course's exercises, in a repository not named",
+    ),
+    Recorded(
+        0,
+        "torch.rand(10, dtype=torch.bfloat16)",
+        "0.3984 0.5156 0.0249 0.9414 0.9453 0.7969 0.4141 0.8203 0.2295 0.9102",
+        "notes on a matrix product by Triton on a GPU of AMD, in a repository not named",
+        "AMD Instinct MI355X",
+    ),
+    Recorded(
+        420,
+        "torch.nn.functional.gumbel_softmax(torch.randn(2, 3, device='cpu').cuda(), hard=True)",
+        "0 1 0 0 1 0",
+        "pytorch/pytorch: issue 82071",
+    ),
+    Recorded(
+        1234,
+        "torch.randn(16)",
+        "-1.61649048 0.56845516 -0.510224819 -0.911339402 -1.15551639 -0.22615087 -1.2891326 1.065382 "
+        "-0.7166605 -0.533334374 0.207757875 -0.979843318 0.744693458 -0.239484429 0.27371496 0.092008315",
+        AUDIO,
+    ),
+    Recorded(
+        1234,
+        "torch.randn(300)[TO_299]",
+        "-0.803610802 -1.6377064 -0.300402969 -0.251393795 -0.924830973 0.799798131 -0.167921364 "
+        "-0.322486848 -1.76037288 0.534284174 -0.986868858",
+        AUDIO,
+    ),
+    Recorded(
+        5678,
+        "torch.randn(16, dtype=torch.bfloat16)",
+        "-0.65625 -0.5625 0.384765625 -0.151367188 0.7421875 0.244140625 0.609375 0.00321960449 -0.46875 "
+        "0.306640625 -0.225585938 -0.9140625 0.7734375 0.120117188 0.52734375 -0.5078125",
+        AUDIO,
+    ),
+    Recorded(
+        1234,
+        "torch.randn(300, dtype=torch.bfloat16)[TO_299]",
+        "-0.8046875 -1.640625 -0.30078125 -0.251953125 -0.92578125 0.80078125 -0.16796875 -0.322265625 "
+        "-1.7578125 0.53515625 -0.98828125",
+        AUDIO,
+    ),
+    Recorded(
+        1234,
+        "torch.rand(16)",
+        "0.127207950 0.816736281 0.543999255 0.660079062 0.272055715 0.973670244 0.390334547 0.339447320 "
+        "0.545121968 0.731194019 0.386437327 0.595885396 0.757832348 0.212593451 0.719796896 0.984495401",
+        AUDIO,
+    ),
+    Recorded(
+        1234,
+        "torch.rand(300)[TO_299]",
+        "0.551820338 0.0980522931 0.388187110 0.797672272 0.546383321 0.694423795 0.768725276 0.798199594 "
+        "0.210613519 0.294832915 0.588956773",
+        AUDIO,
+    ),
+    Recorded(
+        1234,
+        "[torch.empty(168565).exponential_() for _ in range(105)][104]"
+        "[[167785, 168248, 156088, 162701, 160228, 168039, 163896, 167841, 161373]]",
+        "0.301640809 0.333908796 0.690724790 0.975778222 3.30194235 0.803459823 0.841065466 1.16925406 "
+        "0.112876698",
+        AUDIO,
+        "RTX 4090",  # by its multiprocessors, 128 of 1536 threads
+        "rtx4090",
     ),
     Recorded(
         42,
@@ -280,7 +350,10 @@ def drawn(row: Recorded) -> list[float]:
     compiled().model(multiprocessors, threads, 80)  # the capability decides on workspaces only
     torch.manual_seed(row.seed)
     with torch.device("cuda"):
-        result = eval(row.draw, {"torch": torch, "classes_and_256_tokens": classes_and_256_tokens})
+        result = eval(
+            row.draw,
+            {"torch": torch, "classes_and_256_tokens": classes_and_256_tokens, "TO_299": TO_299},
+        )
     last = result[-1] if isinstance(result, tuple) else result
     return last.double().flatten().tolist()
 

@@ -28,7 +28,7 @@ def run(*arguments, status=0, **environment):
 
 
 OPTIONS = "-q", "-p", "no:cacheprovider", "--xdevice-virtual-gpus=2:stand-in"
-PROGRAMS = "-m", "pytest", *OPTIONS, "stand_in.py"
+PROGRAMS = "-m", "pytest", *OPTIONS, "stand_in.py", "stand_in_random.py"
 
 
 def test_programs_for_cuda_run_and_give_the_cpus_numbers():

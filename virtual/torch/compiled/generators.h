@@ -10,8 +10,8 @@ struct VirtualGenerator : GeneratorImpl {
   using GeneratorImpl::GeneratorImpl;
   // For an operation that does not draw as CUDA's: a CPU generator in this one's place.
   virtual Generator begin() = 0;
-  // After the operation, which may have drawn from that: CUDA's would have drawn so many words in each thread.
-  virtual void end(const Generator& host, uint64_t increment) = 0;
+  // After the operation, which may have drawn from that.
+  virtual void end(const Generator& host) = 0;
 };
 
 // Where a generator of CUDA's stands: its whole state.
@@ -29,6 +29,7 @@ inline uint64_t mixed(uint64_t seed, uint64_t offset) {
 
 struct PhiloxGenerator final : VirtualGenerator {
   c10::intrusive_ptr<Place> place = c10::make_intrusive<Place>();
+  Generator recurrent;  // for dropout between recurrent layers, once it has a seed
   explicit PhiloxGenerator(DeviceIndex i) : VirtualGenerator(Device(TYPE, i), DispatchKeySet(KEY)) {}
 
   // The offset at which a kernel begins that draws at most so many words in each thread.
@@ -39,12 +40,15 @@ struct PhiloxGenerator final : VirtualGenerator {
     return before;
   }
   Generator begin() override { return at::detail::createCPUGenerator(mixed(place->seed, place->offset)); }
-  void end(const Generator& host, uint64_t increment) override {
+  void end(const Generator& host) override {
     Tensor unused = begin().get_state(), used = host.get_state();
-    if (memcmp(unused.const_data_ptr(), used.const_data_ptr(), used.numel())) advance(increment);
+    if (memcmp(unused.const_data_ptr(), used.const_data_ptr(), used.numel())) advance(1);
   }
 
-  void set_current_seed(uint64_t seed) override { place->seed = seed, place->offset = 0; }
+  void set_current_seed(uint64_t seed) override {
+    place->seed = seed, place->offset = 0;
+    recurrent = {};
+  }
   void set_offset(uint64_t offset) override {
     TORCH_CHECK(offset % 4 == 0, "offset must be a multiple of 4");
     place->offset = offset;
@@ -95,7 +99,7 @@ struct HostGenerator final : VirtualGenerator {
     place[0] = host.current_seed();
   }
   Generator begin() override { return host; }
-  void end(const Generator& other, uint64_t) override {
+  void end(const Generator& other) override {
     if (other != host) host.set_state(other.get_state());
   }
   void set_current_seed(uint64_t s) override {
@@ -164,13 +168,15 @@ inline VirtualGenerator& virtual_generator(const Generator& generator) {
   return *static_cast<VirtualGenerator*>(generator.unsafeGetGeneratorImpl());
 }
 
-// The generator that an operation on the device draws from; CUDA's error for one of another device.
+// The generator that an operation on the device draws from; CUDA's error for one of the CPU. As on CUDA, that of
+// another GPU serves.
 inline Generator generator_for(const std::optional<Generator>& given, Device device) {
   Generator generator = given && given->defined() ? *given : generators[device.index()];
   Device of = generator.device();
   TORCH_CHECK(of.type() == TYPE || TYPE != c10::DeviceType::CUDA,
       "Expected a 'cuda' device type for generator but found '", of.type(), "'");
-  TORCH_CHECK(of == device, "Expected a '", device, "' generator device but found '", of, "'");
+  const bool serves = of == device || (TYPE == c10::DeviceType::CUDA && device.type() == TYPE);
+  TORCH_CHECK(serves, "Expected a '", device, "' generator device but found '", of, "'");
   return generator;
 }
 }  // namespace xdevice

@@ -177,13 +177,12 @@ struct Drawing {
   std::lock_guard<std::mutex> lock{one};
   Generator cpu = at::detail::getDefaultCPUGenerator();
   VirtualGenerator& ours;
-  uint64_t increment;
   Tensor kept = cpu.get_state();
-  Drawing(DeviceIndex index, uint64_t increment) : ours(virtual_generator(generators[index])), increment(increment) {
+  explicit Drawing(DeviceIndex index) : ours(virtual_generator(generators[index])) {
     cpu.set_state(ours.begin().get_state());
   }
   ~Drawing() {
-    ours.end(cpu, increment);
+    ours.end(cpu);
     cpu.set_state(kept);
   }
 };
@@ -247,12 +246,12 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
     AutoDispatchBelowADInplaceOrView below;
     c10::impl::ExcludeDispatchKeyGuard full(c10::DispatchKey::AutocastCPU);
     std::optional<Drawing> drawing;
-    if (plan.seeded) drawing.emplace(run.here().index(), plan.increment);
+    if (plan.seeded) drawing.emplace(run.here().index());
     std::optional<Wider> wider;
     if (C10_UNLIKELY(plan.special != nullptr)) wider = prepare(*plan.special, op, arguments, plan.arguments, plan.written);
     const auto& kernel = wider && wider->replacement ? *wider->replacement : op;
     naming_out_of_memory([&] { kernel.redispatchBoxed(on_cpu(keys), stack); }, run.here().index());
-    if (generator) generator->end(host_generator, plan.increment);
+    if (generator) generator->end(host_generator);
     if (wider) wider->round(*stack, op.schema().returns().size(), [&](const Tensor& t) { return run.given(t).defined(); });
   }
   if (async_copy && checks & ASYNC) async_copy->after();

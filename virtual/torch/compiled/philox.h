@@ -138,10 +138,18 @@ XDEVICE_VECTORIZED inline void fill_uniform(const uint32_t* words, float* number
 }
 
 // Of two words two normal numbers can be made: that of the sine, and, a quarter turn further, that of the cosine.
-XDEVICE_VECTORIZED inline void fill_normal(const uint32_t* x, const uint32_t* y, int quarters, float* numbers) {
+inline float normal(uint32_t x, uint32_t y, int quarters) {
   constexpr float STEP = 1.46291807e-09f;  // 2π / 2³²
-  for (int i = 0; i < WIDTH; ++i)
-    numbers[i] = std::sqrt(-2.0f * logarithm(uniform(x[i]))) * sine(to_float(y[i]) * STEP + STEP / 2, quarters);
+  return std::sqrt(-2.0f * logarithm(uniform(x))) * sine(to_float(y) * STEP + STEP / 2, quarters);
+}
+
+inline double normal(const std::array<uint32_t, 4>& words, int quarters) {
+  const double u = uniform(words[0], words[1]), turns = uniform(words[2], words[3]);
+  return std::sqrt(-2 * std::log(u)) * sine_of_turns(turns, quarters);
+}
+
+XDEVICE_VECTORIZED inline void fill_normal(const uint32_t* x, const uint32_t* y, int quarters, float* numbers) {
+  for (int i = 0; i < WIDTH; ++i) numbers[i] = normal(x[i], y[i], quarters);
 }
 
 // numbers × factor + term, rounded once, as CUDA's fused multiply-add.

@@ -29,7 +29,6 @@ struct Plan {
   int indices = -1;      // of the argument with indices, which may be on the CPU, as on real GPUs
   int size = -1;         // of the argument by which a program may give the size of the result
   bool seeded = false;   // draws random numbers, and takes no generator
-  uint64_t increment = 4;  // the words that CUDA's kernel draws in each thread, at most
   bool copies = false;    // between devices
   bool may_wait = false;  // may copy between devices, or wait for a number
   bool needs_requires_grad = false;  // computes more if an argument requires a gradient
@@ -76,9 +75,6 @@ inline Plan make_plan(const c10::OperatorHandle& op) {
   if (products.count(name)) plan.product = Plan::PRODUCT;
   if (name == "aten::addmm" || name == "aten::_addmm_activation") plan.product = Plan::ADDED;
   plan.is_only_on_cpu = refusing && is_only_on_cpu(op);
-  static const std::unordered_map<std::string, uint64_t> increments{
-      {"aten::poisson", 20}, {"aten::binomial", 42}, {"aten::_standard_gamma", 10}, {"aten::_sample_dirichlet", 10}};
-  if (auto found = increments.find(name); found != increments.end()) plan.increment = found->second;
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
   plan.may_wait = plan.copies || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||
       op.hasTag(Tag::data_dependent_output);

@@ -11,6 +11,8 @@
 #include <ATen/native/TensorIterator.h>
 #include <ATen/native/UnaryOps.h>
 
+#include <utility>
+
 #include "generators.h"
 #include "philox.h"
 
@@ -33,6 +35,29 @@ struct Start {
   uint64_t seed, offset;
   void draw(uint64_t turn, uint64_t thread, Words& words) const {
     philox::draw(seed, offset / WORDS + turn, thread, words);
+  }
+};
+
+// The numbers that one thread draws one after another.
+struct Sequence {
+  Start begin;
+  uint64_t thread;
+  uint64_t drawn = 0;
+  std::array<uint32_t, WORDS> words{};
+  std::optional<float> spare;  // the second of two normal numbers
+
+  uint32_t word() {
+    const int next = drawn % WORDS;
+    if (next == 0) words = philox::draw_one(begin.seed, (begin.offset + drawn) / WORDS, thread);
+    ++drawn;
+    return words[next];
+  }
+  float uniform() { return philox::uniform(word()); }
+  float normal() {
+    if (spare) return *std::exchange(spare, std::nullopt);
+    const uint32_t x = word(), y = word();
+    spare = philox::normal(x, y, 1);
+    return philox::normal(x, y, 0);
   }
 };
 
@@ -82,10 +107,8 @@ struct NormalDouble {
   static constexpr int NUMBERS = 2;
   double factor = 1, term = 0;
   void numbers(const Words& words, int i, int64_t count, double* out) const {
-    for (int64_t k = 0; k < count; ++k) {
-      double u = philox::uniform(words.of[0][k], words.of[1][k]), turns = philox::uniform(words.of[2][k], words.of[3][k]);
-      out[k] = std::sqrt(-2 * std::log(u)) * philox::sine_of_turns(turns, i) * factor + term;
-    }
+    for (int64_t k = 0; k < count; ++k)
+      out[k] = philox::normal({words.of[0][k], words.of[1][k], words.of[2][k], words.of[3][k]}, i) * factor + term;
   }
 };
 

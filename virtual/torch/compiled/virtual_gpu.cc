@@ -17,6 +17,9 @@
 #endif
 
 #include "kernels.h"
+#include "permutations.h"
+#include "recurrent.h"
+#include "rejection.h"
 #include "sampling.h"
 
 namespace xdevice {
@@ -145,11 +148,17 @@ void register_random() {
            "cauchy_", "geometric_", "bernoulli.out", "bernoulli_.float", "bernoulli_.Tensor", "random_", "random_.from",
            "random_.to", "multinomial", "multinomial.out"})
     ours.impl(name, boxed<&on_sizes<>>());
+  ours.impl("poisson", &random::poisson);
+  ours.impl("binomial", &random::binomial);
+  ours.impl("_standard_gamma", &random::gamma);
+  ours.impl("_sample_dirichlet", &random::dirichlet);
   ours.impl("randperm.generator_out", &random::permutation_out);
   ours.impl("native_dropout", &random::dropout);
   ours.impl("rrelu_with_noise", &random::rrelu);
   ours.impl("rrelu_with_noise_", &random::rrelu_);
   ours.impl("rrelu_with_noise.out", &random::rrelu_out);
+  for (auto key : {KEY, c10::getAutogradKeyFromBackend(c10::toBackendComponent(KEY))})
+    random::replace_recurrent_layers(library("aten", key));
 }
 
 // The algorithm of attention for tensors that torch traces: the CPU's choice. torch would consider CUDA's kernels only.
