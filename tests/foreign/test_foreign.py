@@ -93,6 +93,7 @@ def checks(place):
     return run(place, "checks")
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("test", "cause"),
     [
@@ -115,10 +116,12 @@ def test_each_test_has_its_cause(checks, test, cause):
     assert checks[1][GPUS + test]["cause"] == cause
 
 
+@pytest.mark.weekly
 def test_a_test_of_the_cpu_is_not_one_of_gpus(checks):
     assert not {f"{GPUS}of_the_cpu", f"{GPUS}that_fails_anywhere[cpu]"} & set(checks[1])
 
 
+@pytest.mark.weekly
 def test_tests_that_were_not_run_are_counted(checks):
     done, causes = checks
     lost = [test for test, result in causes.items() if result["cause"] == "lost"]
@@ -126,11 +129,13 @@ def test_tests_that_were_not_run_are_counted(checks):
     assert "1 were not run" in done.stdout
 
 
+@pytest.mark.weekly
 def test_ids_with_random_numbers_are_found_again(checks):
     drawn = [result for test, result in checks[1].items() if "whose_id_is_drawn" in test]
     assert [result["cause"] for result in drawn] == ["passed"] * 3
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     ("file", "cause"), [("package", "package"), ("import", "ours"), ("whole", "skipped")]
 )
@@ -138,6 +143,7 @@ def test_a_file_that_has_no_tests_is_counted(checks, file, cause):
     assert checks[1][f"checks/check_{file}.py"]["cause"] == cause
 
 
+@pytest.mark.weekly
 def test_the_result_says_what_is_missing_and_why_tests_skip(checks):
     done, _ = checks
     assert done.returncode == 1
