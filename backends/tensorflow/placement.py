@@ -27,7 +27,7 @@ _AnyVariable: Any = names.optional(f"{_home}:BaseResourceVariable", otherwise=tf
 # records an operation on the gradient tape
 _record: Any = names.value("tensorflow.python.eager.record:record_operation")
 # whether a gradient tape may be open
-_may_record: Any = names.optional(
+may_record: Any = names.optional(
     "tensorflow.python.eager.record:could_possibly_record", otherwise=lambda: True
 )
 _HOW_TO_DENSIFY: dict[type, str] = {
@@ -101,7 +101,7 @@ def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[Tensor], T
     target = name.removeprefix("/")
 
     def moved(tensor: Tensor) -> Tensor:
-        if _may_record() or tensor.dtype in _HANDLES or not tf.executing_eagerly():
+        if may_record() or tensor.dtype in _HANDLES or not tf.executing_eagerly():
             return move(tensor, device, non_blocking)
         source = tensor.backing_device
         if not _on_host(source, name):

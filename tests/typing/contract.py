@@ -218,6 +218,7 @@ gradients: list[contract.Gradients] = [
     mxnet_gradients,
     jax_gradients,
 ]
+recording: list[contract.Recording] = [tensorflow_gradients, paddle_gradients, mxnet_gradients]
 virtual: list[contract.Virtual] = [
     torch_virtual,
     tensorflow_virtual,

@@ -41,6 +41,7 @@ class Capabilities:
     memory: Memory
     allocation: Allocation
     gradients: Gradients
+    recording: Recording
     virtual: Virtual
     races: Races
     measuring: Measuring
@@ -88,6 +89,7 @@ MODULES = {
     "trees": "models",
     "data": "placement",
     "sharing": "exchange",
+    "recording": "gradients",
     "linalg": "maths.linalg",
     "fft": "maths.fft",
     "following": "compiling",

@@ -41,6 +41,7 @@ __all__ = [
     "Numerics",
     "Packing",
     "Placement",
+    "Recording",
     "Role",
     "Sharing",
     "Storage",
@@ -382,6 +383,13 @@ class Gradients(Protocol):
         unless the call is ``nested`` in another: then value and gradients can
         be differentiated again.
         """
+
+
+class Recording(Protocol):
+    """Whether a gradient may be asked for later, for a framework that would lose it without an error."""
+
+    def is_recorded(self, tensor: Tensor) -> bool:
+        """Whether the framework may record what is computed with the tensor now."""
 
 
 class Collectives(Protocol):

@@ -10,6 +10,7 @@ them. `Suite` has all of them::
         native = words  # an object with the functions of testing.Native
 """
 
+from xdevice.testing.contract.composing import Composition
 from xdevice.testing.contract.creation import Creation, Exchange
 from xdevice.testing.contract.crossing import Mixing, Transfers
 from xdevice.testing.contract.data_parallel import DataParallel
@@ -26,6 +27,7 @@ from xdevice.testing.contract.storage import Storage
 from xdevice.testing.contract.trees import OpenWorld, Trees
 
 __all__ = [
+    "Composition",
     "Creation",
     "DataParallel",
     "Exchange",
@@ -75,5 +77,6 @@ class Suite(
     Storage,
     Maths,
     Standard,
+    Composition,
 ):
     """The whole contract."""
