@@ -119,7 +119,8 @@ def test_compose_in_a_thread_and_a_task_is_theirs_alone(backend):
         assert choosing.backend() == "numpy"
         others.set()
         thread.join()
-    assert chosen[0] == backend
+    if backend != "numpy":  # whose arrays every library takes
+        assert chosen[0] == backend
     assert tensor_owner(chosen[1]) == backend
 
     async def task():
