@@ -83,7 +83,7 @@ def test_a_module_is_composed_too(backend):
 def test_a_result_with_names_keeps_them(backend):
     result = xdevice.compose(scipy.stats.describe)(tensor_of(V))
     assert tensor_owner(result.mean) == backend
-    assert result.nobs == 12
+    np.testing.assert_allclose(xdevice.to_numpy(result.variance), V.var(ddof=1), rtol=1e-3)
 
 
 def test_a_tensor_as_an_array_refuses_what_scipy_computes_in_numpy(backend):
