@@ -99,6 +99,8 @@ def test_a_note_says_in_which_values_the_tabs_differ():
     assert note("on cuda:0", "on cuda:1") == "torch and jax: devices gpu:0 and gpu:1"
     assert note("True", "False") == "torch and jax: truth values True and False"
     assert note("1", "") == "torch and jax: one prints nothing"
+    more_tensors = note("tensor([1.], device='cuda:0')\nNone", "[1.] @gpu(0)\n[0.] @gpu(0)")
+    assert more_tensors == "torch and jax: 1 and 2 numbers and curves"
     assert note("1 2", "1") == "torch and jax: 2 and 1 numbers and curves"
     at_two_places = note("tensor([1.], device='cuda:0')", "[1.]\n<NDArray 1 @gpu(1)>")
     assert at_two_places == "torch and jax: tensors on gpu:0 and gpu:1"

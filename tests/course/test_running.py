@@ -9,6 +9,8 @@ import textwrap
 import pytest
 
 import xdevice
+from xdevice.cli.course import _tabs
+from xdevice.course.reading import read
 
 NAMES = xdevice.available()
 ONE = NAMES[-1] if NAMES else None  # the lightest
@@ -257,6 +259,10 @@ def test_a_tab_that_runs_too_long_is_stopped_and_keeps_what_it_has(run_json):
         (["--backend", "torch"], "--backend is for scripts, and not for chapters; type --tab"),
         (["--watch-transfers"], "--watch-transfers is for scripts, and not for chapters"),
         (["--stand-in"], "--stand-in goes with --virtual-gpus N"),
+        (["--format", "json"], "--format is for scripts, and not for chapters; type --json"),
+        (["--normalise"], "unknown option '--normalise'; xdevice run --help shows what to type"),
+        (["--html", "missing/page.html"], "missing/page.html' cannot be written: "),
+        (["--outputs", ".", "--record"], "'.' cannot be written: it is a folder"),
         (["--tabs", "all"], "unknown option '--tabs'; did you mean '--tab'?"),
     ],
 )
@@ -265,6 +271,15 @@ def test_a_mistake_is_one_line(run, options, says):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert says in done.stderr
+
+
+def test_all_tabs_of_a_chapter_without_tabs_are_the_installed_frameworks(tmp_path):
+    path = tmp_path / "chapter.md"
+    path.write_text("```python\n1\n```\n", encoding="utf-8")
+    assert _tabs(read(path), []) == list(NAMES)
+    assert len(_tabs(read(path), None)) == 1
+    path.write_text(f"```python\nimport {ONE}\n```\n", encoding="utf-8")
+    assert _tabs(read(path), []) == [ONE]
 
 
 def test_a_chapter_in_another_format_is_not_taken_for_a_script(run):

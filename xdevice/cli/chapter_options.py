@@ -5,6 +5,7 @@ their own with such names.
 """
 
 import argparse
+import os
 from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,8 +26,11 @@ _VALUES_FOR_SCRIPTS = (
     "--max-copies",
     "--fits",
     "--stop-after",
+    "--format",
+    "--report",
 )
 _FOR_SCRIPTS = (*_FLAGS_FOR_SCRIPTS, *_VALUES_FOR_SCRIPTS)
+_INSTEAD = {"--backend": "--tab", "--format": "--json", "--report": "--html FILE"}
 
 
 def parse_chapter(arguments: Sequence[str]) -> argparse.Namespace | None:
@@ -38,9 +42,7 @@ def parse_chapter(arguments: Sequence[str]) -> argparse.Namespace | None:
     for word in arguments:
         option = word.partition("=")[0]
         if option in _FOR_SCRIPTS:
-            advice = "leave it out"
-            if option == "--backend":
-                advice = "type --tab"
+            advice = f"type {_INSTEAD[option]}" if option in _INSTEAD else "leave it out"
             raise ArgumentError(f"{option} is for scripts, and not for chapters; {advice}")
     options, unknown = parser.parse_known_args(arguments)
     if unknown:
@@ -66,10 +68,27 @@ def _check(parser: Parser, options: argparse.Namespace) -> None:
         parser.error("--record writes the outputs that --check compares with; leave one out")
     if options.outputs and not (options.record or options.check):
         parser.error("--outputs goes with --record or --check")
+    for file in (options.html, options.outputs):
+        if file is not None:
+            check_can_be_written(file)
     for option in ("lenient", "gpu_model"):
         if getattr(options, option) and not options.stand_in:
             name = option.replace("_", "-")
             parser.error(f"--{name} goes with --virtual-gpus N --stand-in")
+
+
+def check_can_be_written(file: Path) -> None:
+    """An error if the file cannot be written, before the chapter runs for an hour."""
+    folder = file.absolute().parent
+    reason = ""
+    if file.is_dir():
+        reason = "it is a folder"
+    elif not folder.is_dir():
+        reason = f"{str(folder)!r} is not a folder"
+    elif not os.access(file if file.exists() else folder, os.W_OK):
+        reason = "it is read-only"
+    if reason:
+        raise ArgumentError(f"{str(file)!r} cannot be written: {reason}")
 
 
 def _seeds(text: str) -> int:
@@ -91,7 +110,7 @@ def chapter_parser() -> Parser:
     add = parser.add_argument
     add("script", metavar="CHAPTER", help="a chapter in Markdown (.md), or a notebook (.ipynb)")
     tabs = "tabs, by the names of frameworks; all (the default) means those that are installed"
-    add("--tab", type=names, default=[], metavar="all|A,B,…", help=tabs)
+    add("--tab", type=names, default=None, metavar="all|A,B,…", help=tabs)
     add("--keep-going", action="store_true", help="run the later cells after one that fails")
     seeds = "where numbers differ between tabs, run them with N seeds (3; 1 with --check)"
     add("--seeds", type=_seeds, metavar="N", help=seeds)

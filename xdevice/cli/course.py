@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.cli import course_report
+from xdevice.cli.chapter_options import check_can_be_written
 from xdevice.cli.course_report import Report
 from xdevice.course import record
 from xdevice.course.chapters import Chapter, tabs_to_run
@@ -35,6 +36,8 @@ def main(options: argparse.Namespace) -> int:
     chapter = _read(path)
     tabs = _tabs(chapter, options.tab)
     outputs = options.outputs or record.path_of(path)
+    if options.record:
+        check_can_be_written(outputs)
     recorded = record.read(outputs) if options.check else None
     _ask_for_gpus(tabs, options)
     with Progress(path.name, options.json, _newest_cell()) as progress:
@@ -116,10 +119,10 @@ def _read(path: Path) -> Chapter:
     return read(path)
 
 
-def _tabs(chapter: Chapter, names: Sequence[str]) -> list[str]:
-    """The frameworks to run under."""
+def _tabs(chapter: Chapter, names: Sequence[str] | None) -> list[str]:
+    """The frameworks to run under. No names are ``--tab all``; ``None`` is no such option."""
     installed = available()
-    chosen = tabs_to_run(chapter, names)
+    chosen = tabs_to_run(chapter, names or ())
     for name in chosen:
         if name not in installed:
             raise not_installed(name)
@@ -127,6 +130,8 @@ def _tabs(chapter: Chapter, names: Sequence[str]) -> list[str]:
         return chosen
     if not chapter.tabs:
         imported = [name for name in chapter.imported() if name in installed]
+        if names is not None and not imported:
+            return installed
         return imported[:1] or [str(backend())]
     tabs = [name for name in chapter.tabs if name in installed]
     for name in chapter.tabs:

@@ -70,7 +70,11 @@ class Parser(argparse.ArgumentParser):
         if word[:1] not in DASHES:
             self.error(f"unexpected argument {word!r}")
         option = word.partition("=")[0]
-        long_options = [name for name in self.options if len(name) > 2]
+        long_options = [
+            name
+            for name, action in self.options.items()
+            if len(name) > 2 and action.help != argparse.SUPPRESS
+        ]
         hint = did_you_mean(option, long_options, self.see_help())
         self.exit(fail(f"unknown option {option!r}; {hint}"))
 

@@ -81,7 +81,7 @@ def _tab(tab: str, cell: Cell, outcome: Outcome, is_code_shown: bool) -> Iterato
     if outcome.text:
         yield f"<pre>{escape(outcome.text)}</pre>"
     for picture in outcome.pictures:
-        yield f'<img alt="" src="{_data_url(picture)}">'
+        yield f'<img alt="{escape(_description(tab, outcome))}" src="{_data_url(picture)}">'
     if outcome.failed:
         reason = f"\n{outcome.reason}" if outcome.reason else ""
         yield f'<pre class="error">{escape(outcome.error + reason)}</pre>'
@@ -91,6 +91,14 @@ def _tab(tab: str, cell: Cell, outcome: Outcome, is_code_shown: bool) -> Iterato
     if outcome.state == "not run":
         yield "<p>not run</p>"
     yield "</div>"
+
+
+def _description(tab: str, outcome: Outcome) -> str:
+    """What stands for a picture where it cannot be seen."""
+    labels = ", ".join(curve.label for curve in outcome.curves if curve.label)
+    if labels:
+        return f"what the cell draws under {tab}: {labels}"
+    return f"what the cell draws under {tab}"
 
 
 def _code(code: str) -> str:

@@ -70,13 +70,13 @@ def cannot_be_compared(first: Values, second: Values) -> str:
         return _in_words("truth values", first.truths, second.truths)
     if first.devices != second.devices:
         return _in_words("devices", first.devices, second.devices)
+    if not are_comparable(first.series, second.series):
+        return f"{len(first.series)} and {len(second.series)} numbers and curves"
     if first.places and second.places:
         # PyTorch does not print the place of a tensor on the CPU
         gpus = [[place for place in each.places if place != "cpu:0"] for each in (first, second)]
         if gpus[0] != gpus[1]:
             return _in_words("tensors on", first.places, second.places)
-    if not are_comparable(first.series, second.series):
-        return f"{len(first.series)} and {len(second.series)} numbers and curves"
     return ""
 
 
