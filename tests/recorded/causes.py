@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,10 +98,10 @@ Outcomes = Mapping[str, Mapping[str, Any]]
 
 
 class Chapter:
-    """The cells of a chapter under one tab, what they were recorded to print, and what two runs printed.
+    """The cells of a chapter under one tab, what they were recorded to print, and what several runs printed.
 
-    In the second run other seeds were set before the first cell: what it prints otherwise hangs on a clock or on random
-    numbers that the chapter does not seed.
+    In the runs after the first other seeds were set before the first cell: what they print otherwise depends on a clock
+    or on random numbers that the chapter does not seed.
     """
 
     def __init__(
@@ -114,16 +114,20 @@ class Chapter:
         self.tab, self.cells, self.recorded, self.known = tab, cells, recorded, known
         self.code = reaches(cells)
 
-    def results(self, first: Outcomes, second: Outcomes | None = None) -> list[Result]:
+    def results(self, first: Outcomes, *others: Outcomes) -> list[Result]:
         """The result of each recorded cell."""
         found: dict[str, Result] = {}
         for cell in self.cells:
             if cell.name in self.recorded:
-                found[cell.name] = self.result(cell, first, second, found)
+                found[cell.name] = self.result(cell, first, others, found)
         return list(found.values())
 
     def result(
-        self, cell: Cell, first: Outcomes, second: Outcomes | None, before: Mapping[str, Result]
+        self,
+        cell: Cell,
+        first: Outcomes,
+        others: Sequence[Outcomes],
+        before: Mapping[str, Result],
     ) -> Result:
         outcome, there = first.get(cell.name), self.recorded[cell.name]
         if outcome is None:
@@ -135,7 +139,8 @@ class Chapter:
         apart = difference(here, there)
         if apart.cause not in ("text", "numbers"):
             return Result(cell.name, apart.cause, apart.amount, "", here, there)
-        varies = second is not None and plain(second.get(cell.name, outcome)["text"]) != plain(here)
+        texts = {plain(run.get(cell.name, outcome)["text"]) for run in others}
+        varies = bool(texts - {plain(here)})
         cause, words = self.of_a_text(cell, here, there, varies)
         if cause == "ours":
             cause, words = self.of_a_failed_cell(cell, used(cell), before)

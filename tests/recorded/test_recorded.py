@@ -165,6 +165,12 @@ def test_a_known_difference_explains_nothing_else(here, there, cause):
     assert result.cause == cause
 
 
+def test_what_two_of_three_runs_print_alike_by_chance_is_random_all_the_same():
+    chapter = Chapter("jax", [chapters.Cell("1", name="a")], {"a": "48 heads"}, [])
+    runs = [{"a": {"text": text, "error": ""}} for text in ("52 heads", "52 heads", "47 heads")]
+    assert [chapter.results(*runs[:n])[0].cause for n in (1, 2, 3)] == ["ours", "ours", "random"]
+
+
 @pytest.mark.parametrize(
     ("second", "cause"), [("y = 1", "data"), ("x = 1", "ours"), ("[x for x in y]", "data")]
 )
