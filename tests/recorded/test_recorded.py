@@ -21,6 +21,7 @@ HERE = Path(__file__).parent
 COURSES = tomllib.loads((HERE / "courses.toml").read_text(encoding="utf-8"))
 CELLS = {
     "imports": ("import time, torch, requests", "", "same"),
+    "tabs": ("tab.selected('pytorch'), tab.selected('jax', ['mxnet'])", "(True, False)", "same"),
     "device": ("torch.ones(2, device='cuda:1')", "tensor([1., 1.], device='cuda:1')", "same"),
     "address": ("print('at 0x7f0011223344', {'b', 'a'})", "at 0x55aabbccdd {'a', 'b'}", "same"),
     "name": ("torch.cuda.get_device_name(0)", "'NVIDIA GeForce RTX 4090'", "name"),
