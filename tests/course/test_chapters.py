@@ -311,6 +311,11 @@ def test_the_cells_of_tabs_in_a_set_are_paired_in_their_order(chapter):
     ]
 
 
+def test_a_heading_has_no_marks(chapter):
+    read_chapter = chapter("## [**The `gpu`**] device {#device}\n\n```python\n1\n```\n")
+    assert read_chapter.cells[0].heading == "The gpu device"
+
+
 def test_a_byte_order_mark_and_windows_line_ends_do_not_count(chapter):
     assert in_short(chapter("```python\r\n1\r\n```\r\n", encoding="utf-8-sig")) == [("1", "", 0)]
 

@@ -31,6 +31,7 @@ _ADMONITION = re.compile(r"^\s*(?:!!!|\?\?\?\+?)\s+\w")
 _NO_BLANK_LINE = re.compile(  # between its first line and its content
     r'^([ \t]*(?:===[!+]*[ \t]+"|!!![ \t]+\w|\?\?\?\+?[ \t]+\w).*)\n(?=[ \t]+\S)', re.MULTILINE
 )
+_MARKS = re.compile(r"[\[(]?\*\*[\])]?|`|\s\{[^}]*\}\s*$")  # in headings: [**d2l's**], {#anchor}
 _OPTIONS = re.compile(r"\A(?:---\n(.*?)^---\n|((?::[\w-]+:[^\n]*\n)+))", re.MULTILINE | re.DOTALL)
 _TAGS = re.compile(r"tags:?\s*(?:\[(.*?)\]|((?:\n\s*- .*)+)|([^\n]*))", re.DOTALL)
 
@@ -92,7 +93,7 @@ class _Text:
         elif line.startswith(":end_tab:"):
             self._in_tab = False
         elif line.startswith("#"):
-            self.heading = line.lstrip("#").strip()
+            self.heading = _MARKS.sub("", line.lstrip("#")).strip()
             self.is_for_all = True
         elif not line.lstrip().startswith(":") and not self._in_tab and not self.tab:
             self.is_for_all = True
