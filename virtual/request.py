@@ -165,6 +165,14 @@ def memory() -> int | None:
     return models.MODELS[model].memory if size is None and model else size
 
 
+def gpu_name() -> str:
+    """The name of each GPU that stands in, where all GPUs of a model have one name."""
+    model = current().model
+    if not model:
+        return "xdevice virtual GPU"
+    return f"{models.MODELS[model].name} (virtual GPU: xdevice, on the CPU)"
+
+
 def measure_for(size: int) -> None:
     """Let each virtual GPU have that memory: `fits` measures how much of it is needed."""
     global _measured_for

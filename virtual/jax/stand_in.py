@@ -34,7 +34,6 @@ from xdevice.virtual.jax import BRIDGE, DEFAULT, Platform, gpus_in, lists_from, 
 from xdevice.virtual.jax.private_names import Function, in_place_of, names, optional, replace_name
 
 WORDS = "gpu", "cuda"
-NAME = "xdevice virtual GPU"
 
 # The modules of JAX that show devices to the user, as a program would.
 _SHOWS_DEVICES = {"jax._src.debugging", "jax._src.environment_info"}
@@ -193,8 +192,10 @@ def _replace_attributes_of_devices() -> None:
     def platform(device: NativeDevice) -> str:
         return "gpu"
 
+    name = request.gpu_name()
+
     def device_kind(device: NativeDevice) -> str:
-        return NAME
+        return name
 
     def local_hardware_id(device: NativeDevice) -> int:
         return hardware.ordinal(device) - 1

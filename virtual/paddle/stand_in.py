@@ -124,7 +124,7 @@ def _add_device_functions(number: int) -> None:
 
 def _report_properties(total_memory: int) -> None:
     # with compute capability 8.0, AMP uses bfloat16
-    properties = _gpuDeviceProperties("xdevice virtual GPU", 8, 0, total_memory, 1)
+    properties = _gpuDeviceProperties(request.gpu_name(), 8, 0, total_memory, 1)
 
     @in_place_of(f"{CORE}:get_device_properties")
     def get_device_properties(native: Function, *args: Any) -> Any:

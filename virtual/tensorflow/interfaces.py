@@ -25,6 +25,7 @@ from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.contract import NativeDevice, Tensor
 from xdevice.kit.dlpack import CPU, CUDA, device_in, labelled
+from xdevice.virtual import request
 from xdevice.virtual.tensorflow.private_names import (
     Capsule,
     Context,
@@ -192,7 +193,7 @@ def _list_local_devices(
     devices = [device for device in native(session_config) if device.name.endswith("CPU:0")]
     device_class = type(devices[0])
     for i in range(len(_gpus())):
-        description = f"device: {i}, name: xdevice virtual GPU, compute capability: 8.0"
+        description = f"device: {i}, name: {request.gpu_name()}, compute capability: 8.0"
         device = device_class(
             name=f"/device:GPU:{i}", physical_device_desc=description, device_type="GPU"
         )

@@ -1,28 +1,28 @@
-"""The memory of virtual GPUs that stand in: live tensors, and peaks by the host's allocator.
+"""The memory of virtual GPUs that stand in: what TensorFlow's allocator of GPUs would count.
 
-All logical CPUs share one allocator, which counts the bytes that are allocated,
-and their peak; with oneDNN, those of blocks of 256 KiB and more. In use on a GPU
-are the tensors and variables that Python's garbage collector knows; several of
-them may share memory, so that their sum is taken for no more than the allocator
-has in use. What the allocator had beyond that at its peak counts as the GPU's:
-activations, and temporary memory of the CPU's kernels.
+All logical CPUs share one allocator. It becomes a BFC allocator, as that of each
+GPU is: a chunk of memory counts whole, also if the tensor in it is smaller. In
+use on a GPU is what the allocator has in use without the tensors and variables
+of the other devices, which Python's garbage collector knows: activations that a
+tape holds, and temporary memory of the CPU's kernels, count as the GPU's.
 """
 
-import ctypes
 import gc
-from pathlib import Path
+import os
 
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.placement import Eager
+from xdevice.contract import Tensor
+from xdevice.machine import host_memory
 from xdevice.virtual.tensorflow.interfaces import device_name, is_gpu, short_name
 from xdevice.virtual.tensorflow.private_names import Context, Function, Replacements
 
 _HOST = "CPU:0"
-_START_COUNTING = "_ZN3tsl23EnableCPUAllocatorStatsEv"  # void tsl::EnableCPUAllocatorStats()
-_COUNTED = 256 << 10  # oneDNN's allocator does not count smaller blocks
+_USE_BFC = "TF_CPU_ALLOCATOR_USE_BFC"
+_LIMIT = "TF_CPU_BFC_MEM_LIMIT_IN_MB"  # 64 GiB if it is not set
+_REGION = 1 << 30
 _replacements = Replacements()
-_counts = False  # whether the allocator counts
 _peaks: dict[str, int] = {}
 """The highest peak of each GPU since its statistics were reset.
 
@@ -31,54 +31,66 @@ The allocator's own peak may be reset for another GPU.
 
 
 def start() -> None:
-    """Let the allocator count; before the first tensor, so that each block is counted."""
-    global _counts
-    _counts = _start_counting()
+    """Choose the allocator; the runtime, which makes it, has not started."""
+    os.environ.setdefault(_USE_BFC, "1")
+    total, _ = host_memory()
+    if total is not None:
+        os.environ.setdefault(_LIMIT, str(total >> 20))
     _replacements.apply()
 
 
-def _start_counting() -> bool:
-    folder = Path(tf.sysconfig.get_lib())
-    for library in folder.glob("libtensorflow_framework.*"):
-        try:
-            getattr(ctypes.CDLL(str(library)), _START_COUNTING)()
-        except (OSError, AttributeError):  # a version or a system without that function
-            continue
-        return True
-    return False
+@_replacements("tensorflow.python.eager.context:Context.ensure_initialized")
+def _start_runtime(native: Function, self: Context) -> None:
+    is_running = self._context_handle is not None
+    native(self)
+    if not is_running:
+        _make_region()
+
+
+def _make_region() -> None:
+    """Let the allocator take one large region, as on a GPU, and free it.
+
+    Else it begins with regions of a few MiB, whose last chunks are larger than
+    what is in them. The system gives memory to a region when it is written.
+    """
+    with tf.init_scope():
+        if tf.executing_eagerly():
+            with tf.device(_HOST):
+                tf.raw_ops.Empty(shape=[_REGION], dtype=tf.int8)
+            tf.config.experimental.reset_memory_stats(_HOST)
 
 
 @_replacements("tensorflow.python.eager.context:Context.get_memory_info")
 def _get_memory_info(native: Function, self: Context, device: str) -> dict[str, float]:
     if not is_gpu(device):
-        info = dict(native(self, device))
-        if _counts:  # the host's allocator counts for the virtual GPUs only
-            raise ValueError(f"Allocator stats not available for device '{device}'")
-        return info
+        native(self, device)  # the host's allocator counts for the virtual GPUs only
+        raise ValueError(f"Allocator stats not available for device '{device}'")
     name = short_name(device)
-    sizes = _live(name)
-    if not _counts:
-        return {"current": sum(sizes), "peak": float("nan")}  # programs format it as a number
-    host = native(self, _HOST)
-    counted = sum(size for size in sizes if size >= _COUNTED)
-    current = sum(sizes) - counted + min(counted, host["current"])
-    peak = max(current + host["peak"] - host["current"], _peaks.get(name, 0))
+    own, elsewhere = _live(name)
+    try:
+        host = native(self, _HOST)
+    except ValueError:  # a program has set the variable otherwise
+        return {"current": own, "peak": float("nan")}  # programs format it as a number
+    current = max(host["current"] - elsewhere, 0)
+    peak = max(host["peak"] - elsewhere, current, _peaks.get(name, 0))
     _peaks[name] = peak
     return {"current": current, "peak": peak}
 
 
 @_replacements("tensorflow.python.eager.context:Context.reset_memory_stats")
 def _reset_memory_stats(native: Function, self: Context, device: str) -> None:
-    if not is_gpu(device):
-        native(self, device)
-    elif _counts:
-        native(self, _HOST)
-        _peaks.pop(short_name(device), None)
+    native(self, _HOST if is_gpu(device) else device)
+    _peaks.pop(short_name(device), None)
 
 
-def _live(name: str) -> list[int]:
-    """The sizes in bytes of the tensors and variables on the device."""
+def _live(name: str) -> tuple[int, int]:
+    """The bytes of the tensors and variables on the device, and of those on all others."""
     objects = gc.get_objects()
     tensors = [tensor for tensor in objects if isinstance(tensor, (Eager, tf.Variable))]
-    on_device = [tensor for tensor in tensors if device_name(tensor) == name]
-    return [(tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in on_device]
+    own = [tensor for tensor in tensors if device_name(tensor) == name]
+    size, size_of_own = _bytes(tensors), _bytes(own)
+    return size_of_own, size - size_of_own
+
+
+def _bytes(tensors: list[Tensor]) -> int:
+    return sum((tensor.shape.num_elements() or 0) * tensor.dtype.size for tensor in tensors)

@@ -37,7 +37,6 @@ from xdevice.virtual.tensorflow.private_names import (
     ops,
 )
 
-NAME = "xdevice virtual GPU"
 CHOOSE_KERNELS = {
     "keras.src.backend.tensorflow.rnn",
     "keras.src.backend.tensorflow.nn",
@@ -109,7 +108,7 @@ def _with_cpus_for_gpus(running: Context, config: SessionConfig) -> SessionConfi
 
 @_replacements("tensorflow.python.eager.context:Context.get_device_details")
 def _get_device_details(native: Function, self: Context, device: NativeDevice) -> dict[str, object]:
-    return {"device_name": NAME} if device in _gpus else native(self, device)
+    return {"device_name": request.gpu_name()} if device in _gpus else native(self, device)
 
 
 @_replacements("tensorflow.python.eager.context:Context.set_logical_device_configuration")

@@ -30,7 +30,7 @@ _TIME_UNIT = re.compile(
 _MEMORY_UNIT = re.compile(r"\s*(?:[KMG]i?B|bytes)(?![\w/])")
 # A virtual GPU's name says that it is one; frameworks write NVIDIA or leave it out.
 _IN_GPU_NAME = re.compile(
-    r" \(virtual GPU \d+: xdevice, on the CPU\)|\bNVIDIA (?=GeForce|Tesla|RTX|[A-Z]\d+)"
+    r" \(virtual GPU(?: \d+)?: xdevice, on the CPU\)|\bNVIDIA (?=GeForce|Tesla|RTX|[A-Z]\d+)"
 )
 
 

@@ -207,7 +207,8 @@ def test_what_only_the_cpu_lowers_is_refused_in_jaxs_words(program):
 
 
 def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program):
-    lines = program("""
+    lines = program(
+        """
         import jax, jax.numpy as jnp
         first, second = jax.devices()
         x, single, make = jnp.ones(2), jax.sharding.SingleDeviceSharding, jax.make_array_from_single_device_arrays
@@ -229,7 +230,10 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
         import xdevice
         found = xdevice.memory_stats("gpu:1")
         print(found["peak"] == second.memory_stats()["peak_bytes_in_use"] >= 4000 > found["allocated"])
-    """)
+        print(second.device_kind)
+    """,
+        words=("--gpu-model", "rtx4090"),
+    )
     assert lines == [
         (
             "Addressable devices and per-device arrays devices do not match. Sharding contains devices {1} that are "
@@ -247,6 +251,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
         ),
         "True",
         "True",
+        "NVIDIA GeForce RTX 4090 (virtual GPU: xdevice, on the CPU)",
     ]
 
 

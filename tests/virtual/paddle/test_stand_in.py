@@ -61,6 +61,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         print(xdevice.devices(), xdevice.device_of(x), xdevice.native("gpu:1"))
         print(xdevice.device_of(xdevice.to_device(x, "gpu")), xdevice.ones(2, device="gpu:1").place)
     """,
+        words=("--gpu-model", "rtx4090"),
         XDEVICE_VIRTUAL_MEMORY="64MiB",
     )
     assert lines == [
@@ -68,7 +69,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "Place(gpu:1) Place(gpu:1) Place(cpu) Place(gpu:0) True 1",
         "Tensor(shape=[2], dtype=float32, place=Place(gpu:1), stop_gradient=True,",
         "       [1., 2.]) Place(gpu:0) ['cpu', 'gpu:0', 'gpu:1']",
-        "Place(gpu:1) gpu:1 xdevice virtual GPU True",
+        "Place(gpu:1) gpu:1 NVIDIA GeForce RTX 4090 (virtual GPU: xdevice, on the CPU) True",
         "True",
         "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",
         "True 67108864",

@@ -22,6 +22,12 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         print(tf.identity(y).device, x.gpu(1).device if hasattr(x, "gpu") else y.device, x.cpu().device)
         memory = tf.config.experimental.get_memory_info("GPU:1")
         print(memory["peak"] >= memory["current"] >= 40000)
+        rows, w = tf.ones((1024, 256)), tf.Variable(tf.ones((256, 256)))
+        before = tf.config.experimental.get_memory_info("GPU:0")["current"]
+        with tf.GradientTape() as tape:
+            result = tf.nn.relu(tf.nn.relu(rows @ w) @ w)  # the tape holds the inner result
+        after = tf.config.experimental.get_memory_info("GPU:0")["current"]
+        print(round((after - before) / 2**20))
         @tf.function
         def double(a):
             with tf.device("/GPU:1"):
@@ -54,6 +60,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         f"{local}GPU:1 {local}GPU:1 {local}CPU:0",
         f"{local}GPU:0 {local}GPU:1 {local}CPU:0",
         "True",
+        "2",
         "/device:GPU:1",
         "12.0",
         "['/device:CPU:0', '/device:GPU:0', '/device:GPU:1']",
@@ -65,7 +72,8 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
 
 
 def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be_split(program):
-    lines = program("""
+    lines = program(
+        """
         import tensorflow as tf
         (cpu,) = tf.config.list_physical_devices("CPU")
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
@@ -99,10 +107,13 @@ def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be
         print(len(tf.config.list_logical_devices("GPU")), context.num_gpus())
         with tf.device("/job:worker/replica:0/task:0/device:GPU:1"):
             print((tf.ones(2) * 2).device)
+        print(tf.config.experimental.get_device_details(tf.config.list_physical_devices("GPU")[1])["device_name"])
         import xdevice
         xdevice.use("tensorflow")
         print(xdevice.devices(), xdevice.device_of(tf.ones(1)))
-    """)
+    """,
+        words=("--gpu-model", "rtx4090"),
+    )
     assert lines == [
         "['CPU:0', 'CPU:1', 'GPU:0', 'GPU:1'] GPU:0",
         "CPU:1 virtual",
@@ -114,6 +125,7 @@ def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be
         "['GPU:0', 'GPU:1'] 8.0",
         "4 2",
         "/job:worker/replica:0/task:0/device:GPU:1",
+        "NVIDIA GeForce RTX 4090 (virtual GPU: xdevice, on the CPU)",
         "[Device('cpu:0'), Device('cpu:1'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:0",
     ]
 
