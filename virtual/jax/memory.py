@@ -2,12 +2,15 @@
 
 XLA's allocator of the host keeps no account. A peak is that of what was live
 when a function was first called with arguments of such shapes, with its
-results and the temporary memory that it would need on a GPU (`liveness`). JAX
-makes later calls without calling Python; they are taken to need no more.
+results and the temporary memory that it would need on a GPU (`liveness`). Later
+calls of functions that need much are noted, too; those of others JAX makes
+without calling Python.
 """
 
 import os
+from collections.abc import MutableMapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from jax.extend import core
 
@@ -20,6 +23,15 @@ from xdevice.virtual.jax.private_names import Function, in_place_of, names, repl
 
 _CALL = "jax._src.pjit:_pjit_call_impl_python"
 _MEMORY_STATS = "jaxlib._jax:Device.memory_stats"
+
+_MUCH = 16 << 20
+"""From how many bytes of results and temporary memory on each call of a function is noted.
+
+The call takes some 100 µs longer: to compute so much takes milliseconds.
+"""
+
+_temporary: MutableMapping[core.Jaxpr, int] = WeakKeyDictionary()
+"""The temporary memory of each function that was called."""
 
 _peaks: dict[int, int] = {}
 """The peak of each virtual GPU, by index."""
@@ -46,12 +58,22 @@ def _call(native: Function, *args: Any, jaxpr: core.ClosedJaxpr, **params: Any) 
     results = called[0]
     devices = {device for result in results for device in _devices(result)}
     gpus = [hardware.ordinal(device) - 1 for device in devices if hardware.ordinal(device)]
-    if gpus:
-        temporary = liveness.temporary_bytes(jaxpr.jaxpr) // len(gpus)
-        written = sum(result.nbytes for result in results) // len(gpus)
-        for index in gpus:
-            _note(index, temporary, written)
-    return called
+    if not gpus:
+        return called
+    temporary = _temporary_bytes(jaxpr.jaxpr) // len(gpus)
+    written = sum(result.nbytes for result in results) // len(gpus)
+    for index in gpus:
+        _note(index, temporary, written)
+    if temporary + written < _MUCH:
+        return called
+    results, _, *others = called
+    return results, None, *others  # without the executable, JAX calls Python again
+
+
+def _temporary_bytes(jaxpr: core.Jaxpr) -> int:
+    if jaxpr not in _temporary:
+        _temporary[jaxpr] = liveness.temporary_bytes(jaxpr)
+    return _temporary[jaxpr]
 
 
 def _devices(result: Any) -> set[NativeDevice]:

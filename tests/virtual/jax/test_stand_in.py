@@ -266,6 +266,13 @@ def test_the_peak_has_activations_and_recomputing_them_lowers_it(program):
         print(f"{peak() / unit:.1f}")
         del big
         print(f"{peak() / unit:.1f}", gpu.memory_stats()["bytes_in_use"] / unit)
+        product = jax.jit(lambda a: jnp.tanh(a @ a.T).sum())  # of 16 MiB
+        a = jnp.ones((2048, 16))
+        product(a).block_until_ready()
+        kept = jnp.zeros((16, 1024, 1024))
+        product(a).block_until_ready()
+        print((peak() - gpu.memory_stats()["bytes_in_use"]) / 2**20)
+        del kept
         weights = [jnp.ones((256, 256)) for _ in range(32)]
         x = jnp.ones((4096, 256))
         def stack(weights, x, recomputes):
@@ -283,8 +290,9 @@ def test_the_peak_has_activations_and_recomputing_them_lowers_it(program):
             jax.block_until_ready(gradient(weights))
             print((peak() - before) / x.nbytes)
     """)
-    created, deleted, with_it, without = lines
+    created, deleted, later, with_it, without = lines
     assert (created, deleted) == ("4.0", "4.0 0.0")
+    assert 15.9 < float(later) < 16.1  # the function was compiled before the other array was made
     # each layer keeps its product and the result of gelu, but the last one; a segment of 8 recomputes those
     assert 60 < float(without) < 70
     assert 14 < float(with_it) < 26

@@ -255,3 +255,34 @@ def test_processes_have_a_gpu_each_and_train_together_to_the_cpus_numbers(progra
         )
         for weight in weights:
             np.testing.assert_allclose(weight, alone, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.weekly
+def test_the_peak_has_activations_and_recomputing_them_lowers_it(program):
+    lines = program("""
+        import paddle
+        from paddle import nn
+        from paddle.distributed.fleet.utils import recompute
+        cuda, rows, units, number = paddle.device.cuda, 1024, 128, 16
+        relu = nn.functional.relu
+        class Residual(nn.Layer):
+            def __init__(self):
+                super().__init__()
+                self.first, self.second = nn.Linear(units, units), nn.Linear(units, units)
+            def forward(self, x):
+                return x + relu(self.second(relu(self.first(x))))
+        segments = [nn.Sequential(*(Residual() for _ in range(4))) for _ in range(number // 4)]
+        for recomputes in (False, True):
+            x = paddle.ones([rows, units])
+            x.stop_gradient = False
+            cuda.reset_max_memory_allocated(0)
+            before = cuda.memory_allocated(0)
+            for segment in segments:
+                x = recompute(segment, x) if recomputes else segment(x)
+            x.sum().backward()
+            print((cuda.max_memory_allocated(0) - before) / (rows * units * 4))
+    """)
+    without, with_it = map(float, lines)
+    # a block keeps three results of the size of x; with it, one segment and the inputs of all
+    assert 48 <= without < 54
+    assert 12 <= with_it < 23
