@@ -32,7 +32,8 @@ CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|timeit|elapsed|benchmark|\btok
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
 DOWNLOADS = re.compile(
     rf"{NETWORK.pattern}"
-    r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece)'"
+    r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece"
+    r"|gpytorch|syne_tune)'"
 )
 
 
