@@ -38,7 +38,9 @@ def with_item(xp: Namespace, x: Tensor, key: Key, value: Tensor) -> Tensor:
     """The tensor with other numbers at the key; of several for one place, the last one counts."""
     parts = _parts(xp, x, key)
     value = xp.astype(value, x.dtype, copy=False)
-    first = parts.entries[0] if parts.entries else slice(None)
+    first: Entry = None
+    if parts.entries:
+        first = parts.entries[0]
     if value.ndim == 0 and _is_mask(xp, first) and tuple(first.shape) == tuple(x.shape):
         return xp.where(first, value, x)
     if not parts.has_tensors:
