@@ -17,7 +17,6 @@ from typing import Any
 from xdevice.kit.places import prepared_import
 
 CANNOT: dict[str, str] = {
-    "numerics": "TF32 can be left out before the import only, by NVIDIA_TF32_OVERRIDE=0",
     "data": "every tensor counts as numbers",
     "trees": "PaddlePaddle keeps no registry of containers; register a class with optree",
 }

@@ -23,6 +23,9 @@ def settings(backend):
         return framework.config.jax_enable_x64, framework.config.jax_default_matmul_precision
     if backend == "tensorflow":
         return (framework.config.experimental.tensor_float_32_execution_enabled(),)
+    if backend == "paddle":
+        core = framework.base.core
+        return core.get_cublas_switch(), core.get_cudnn_switch()
     return ()
 
 
@@ -30,6 +33,7 @@ WITHIN = {
     "torch": ("highest", False, False, True, False),
     "jax": (True, "highest"),
     "tensorflow": (False,),
+    "paddle": (False, False),
 }
 
 
@@ -37,6 +41,8 @@ def test_settings_are_as_before_afterwards(backend):
     framework = xdevice.backend().framework
     if backend == "torch":
         framework.set_float32_matmul_precision("high")
+    if backend == "paddle":
+        framework.base.core.set_cublas_switch(True)
     before = settings(backend)
     try:
         with deterministic():
@@ -50,6 +56,8 @@ def test_settings_are_as_before_afterwards(backend):
     finally:
         if backend == "torch":
             framework.set_float32_matmul_precision("highest")
+        if backend == "paddle":
+            framework.base.core.set_cublas_switch(False)
     if before:
         assert before != WITHIN[backend]
 

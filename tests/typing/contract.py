@@ -75,6 +75,7 @@ from xdevice.backends.paddle import maths as paddle_maths
 from xdevice.backends.paddle import memory as paddle_memory
 from xdevice.backends.paddle import mixing as paddle_mixing
 from xdevice.backends.paddle import models as paddle_models
+from xdevice.backends.paddle import numerics as paddle_numerics
 from xdevice.backends.paddle import placement as paddle_placement
 from xdevice.backends.paddle import storage as paddle_storage
 from xdevice.backends.paddle import transfers as paddle_transfers
@@ -180,7 +181,12 @@ compilers: list[contract.Compilers] = [
     mxnet_compiling,
     jax_compiling,
 ]
-numerics: list[contract.Numerics] = [torch_numerics, tensorflow_numerics, jax_numerics]
+numerics: list[contract.Numerics] = [
+    torch_numerics,
+    tensorflow_numerics,
+    paddle_numerics,
+    jax_numerics,
+]
 creation: list[contract.Creation] = [
     torch_creation,
     tensorflow_creation,

@@ -28,15 +28,15 @@ def deterministic(seed: int | None = 0, *, x64: bool = True) -> Iterator[None]:
     It holds for the chosen framework and for those that are imported. All
     settings are process-wide, and are as before after the block:
 
-    - PyTorch, TensorFlow, JAX: no TF32; products of float32 matrices have the
-      precision of float32.
-    - PyTorch: oneDNN, which adds in another order, is not used. cuDNN chooses
-      deterministic algorithms.
+    - PyTorch, TensorFlow, PaddlePaddle, JAX: no TF32; products of float32
+      matrices have the precision of float32.
+    - PyTorch: oneDNN, which adds in another order, is not used.
+    - PyTorch, PaddlePaddle: cuDNN chooses deterministic algorithms.
     - JAX: dtypes of 64 bits exist, and are the default.
     - Random numbers: `random`, NumPy and the frameworks are seeded.
 
-    TensorFlow's oneDNN, and TF32 under PaddlePaddle, MXNet and CuPy, can be
-    switched off only before the framework is imported:
+    TensorFlow's oneDNN, and TF32 under MXNet and CuPy, can be switched off only
+    before the framework is imported:
     ``pytest --xdevice-deterministic`` does, or the environment variables
     ``TF_ENABLE_ONEDNN_OPTS=0`` and ``NVIDIA_TF32_OVERRIDE=0``.
 
