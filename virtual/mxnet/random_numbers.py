@@ -21,18 +21,17 @@ from mxnet import base
 
 from xdevice.backends.mxnet import mixing
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, count
+from xdevice.virtual import philox
 from xdevice.virtual.mxnet.files import GPU
 from xdevice.virtual.mxnet.private_names import Array, CValue, Function, in_library
 
 Numbers: TypeAlias = np.ndarray[Any, np.dtype[np.float32]]
-Words: TypeAlias = np.ndarray[Any, np.dtype[np.uint64]]
 
 _base: Any = base
 _STATES = 32768
 _NUMBERS_OF_STATE = 64  # at least, if there are as many
 _COPIES = int(os.environ.get("MXNET_GPU_PARALLEL_RAND_COPY", "4"))
 _SEED_FACTOR, _COPY_FACTOR = 127, 16  # in the seed of a generator
-_WORDS = 4  # that Philox computes at once
 _DRAWN_DTYPES = {"None": "float32", "float32": "float32", "float16": "float16"}
 _STEP = np.float32(2.0**-32)
 
@@ -72,12 +71,13 @@ class _Generator:
     def _words(self, share: "_Share", width: int) -> Numbers:
         """The next words of each state, as float32."""
         begin = self._drawn[: share.states]
-        blocks = (width + 2 * (_WORDS - 1)) // _WORDS
-        counters = begin[:, None] // _WORDS + np.arange(blocks)
+        blocks = (width + 2 * (philox.WORDS - 1)) // philox.WORDS
+        counters = begin[:, None] // philox.WORDS + np.arange(blocks)
         states = np.broadcast_to(np.arange(share.states)[:, None], counters.shape)
-        words = _philox(self._seed, counters.astype(np.uint64), states.astype(np.uint64))
-        words = words.reshape(share.states, blocks * _WORDS)
-        order = begin[:, None] % _WORDS + np.arange(width)
+        key = self._seed & 0xFFFFFFFF
+        words = philox.words(key, counters.astype(np.uint64), states.astype(np.uint64))
+        words = words.reshape(share.states, blocks * philox.WORDS)
+        order = begin[:, None] % philox.WORDS + np.arange(width)
         result: Numbers = np.take_along_axis(words, order, axis=1).astype(np.float32)
         return result
 
@@ -112,19 +112,6 @@ def _normal(words: Numbers) -> Numbers:
     angle = np.float32(2 * np.pi) * uniform[:, 1::2]
     pairs = np.stack([radius * np.sin(angle), radius * np.cos(angle)], axis=2)
     return pairs.reshape(len(words), -1)
-
-
-def _philox(seed: int, counters: Words, states: Words) -> Words:
-    """Philox4x32-10 (Salmon et al. 2011): four words for each counter and state."""
-    low, half = np.uint64(0xFFFFFFFF), np.uint64(32)
-    a, b, c, d = counters & low, counters >> half, states, np.zeros_like(states)
-    keys = [seed & 0xFFFFFFFF, 0]
-    for _ in range(10):
-        first, second = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
-        a, b = (second >> half) ^ b ^ np.uint64(keys[0]), second & low
-        c, d = (first >> half) ^ d ^ np.uint64(keys[1]), first & low
-        keys = [(keys[0] + 0x9E3779B9) & 0xFFFFFFFF, (keys[1] + 0xBB67AE85) & 0xFFFFFFFF]
-    return np.stack([a, b, c, d], axis=-1)
 
 
 class _GPU:

@@ -67,16 +67,23 @@ def _run_on_the_host(operation: Function, *args: object, **kwargs: object) -> An
     return result
 
 
-def _default_generator(native: Function, place: NativeDevice) -> Any:
-    """The CPU's generator. The CPU's kernels draw the random numbers of a virtual GPU.
-
-    Recomputation (`paddle.distributed.fleet.utils.recompute`) repeats a dropout by saving and
-    restoring its state.
-    """
-    if place.get_device_type() != hardware.WORD:
-        return native(place)
+def _cpu_generator(index: int) -> Any:
     generators: Any = core
     return generators.default_cpu_generator()
+
+
+generator_of_gpu: Function = _cpu_generator
+"""The generator of a virtual GPU by its index; where virtual GPUs stand in, one of its own.
+
+Recomputation (`paddle.distributed.fleet.utils.recompute`) repeats a dropout by saving and
+restoring its state.
+"""
+
+
+def _default_generator(native: Function, place: NativeDevice) -> Any:
+    if place.get_device_type() != hardware.WORD:
+        return native(place)
+    return generator_of_gpu(place.get_device_id())
 
 
 # PyLayer is Any to mypy unless PaddlePaddle is installed

@@ -23,6 +23,7 @@ from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
 from xdevice.virtual import request
+from xdevice.virtual.paddle import generators, random_numbers
 from xdevice.virtual.paddle.answers import CORE, answer_by_caller, replace_in_core
 from xdevice.virtual.paddle.flags import add_cuda_flags
 from xdevice.virtual.paddle.places import (
@@ -65,6 +66,7 @@ def start(number: int) -> None:
     _add_device_functions(number)
     _report_properties(_memory_size())
     replace_streams()
+    random_numbers.start()
     add_cuda_flags()
     _use_gloo_for_nccl()
     _run_static_graphs_on_the_cpu()
@@ -101,9 +103,6 @@ def _add_device_functions(number: int) -> None:
     def synchronize(index: int) -> None:
         wait(WORD, gpu_index(index))
 
-    def default_cuda_generator(index: int) -> Any:
-        return core.default_custom_device_generator(core.CUDAPlace(index))
-
     replace_in_core(
         {
             "get_cuda_device_count": lambda: number,
@@ -111,7 +110,7 @@ def _add_device_functions(number: int) -> None:
             "cuda_empty_cache": lambda: None,
             "_device_synchronize": synchronize,
             "_cuda_synchronize": synchronize,
-            "default_cuda_generator": default_cuda_generator,
+            "default_cuda_generator": generators.generator,
             "get_all_device_type": lambda: ["cpu", "gpu"],
             "get_available_device": lambda: ["cpu", *(f"gpu:{i}" for i in range(number))],
             "is_float16_supported": lambda place: True,

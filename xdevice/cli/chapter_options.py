@@ -133,6 +133,6 @@ def chapter_parser() -> Parser:
     for flag in _FLAGS_FOR_SCRIPTS:  # known, so that the word after it is not its value
         add(flag, action="store_true", help=argparse.SUPPRESS)
     add("--lenient", action="store_true", help=lenient)
-    model = "with --stand-in: the model of the GPUs: h100, a100, gb10, rtx4090, l4 or t4"
+    model = "with --stand-in: the model of the GPUs: h100, a100, v100, gb10, rtx4090, rtx3090, a10g, l4 or t4"
     add("--gpu-model", metavar="NAME", help=model)
     return parser

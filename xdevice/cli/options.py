@@ -128,7 +128,7 @@ def _add_run_options(run: Parser) -> None:
     add(
         "--gpu-model",
         metavar="NAME",
-        help="with --stand-in: the model of the GPUs: h100, a100, gb10, rtx4090, l4 or t4",
+        help="with --stand-in: the model of the GPUs: h100, a100, v100, gb10, rtx4090, rtx3090, a10g, l4 or t4",
     )
     add(
         "--fits",

@@ -205,8 +205,9 @@ def virtual_gpus(
         variable for that is ``XDEVICE_VIRTUAL_GPUS=n:stand-in``.
     model
         The model of GPU that they are while they stand in: ``"h100"``,
-        ``"a100"``, ``"gb10"``, ``"rtx4090"``, ``"l4"`` or ``"t4"``. Under PyTorch
-        their properties, memory and random numbers are that model's. The
+        ``"a100"``, ``"v100"``, ``"gb10"``, ``"rtx4090"``, ``"rtx3090"``, ``"a10g"``,
+        ``"l4"`` or ``"t4"``. Under PyTorch their properties, memory and random numbers
+        are that model's, and under PaddlePaddle random numbers. The
         environment variable for that is ``XDEVICE_VIRTUAL_GPUS=n:stand-in,model=t4``.
 
     Raises

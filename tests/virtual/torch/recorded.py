@@ -161,6 +161,12 @@ ROWS = [
         "AMD Instinct MI355X",
     ),
     Recorded(
+        2021,
+        "torch.poisson(torch.full((20,), 10.0))",
+        "13 13 11 8 12 6 9 15 16 6 13 12 9 15 17 8 11 16 11 10",
+        "PaddlePaddle/Paddle: test/legacy_test/test_poisson_op.py, by the same function of cuRAND",
+    ),
+    Recorded(
         420,
         "torch.nn.functional.gumbel_softmax(torch.randn(2, 3, device='cpu').cuda(), hard=True)",
         "0 1 0 0 1 0",
