@@ -69,7 +69,7 @@ def _get_memory_info(native: Function, self: Context, device: str) -> dict[str, 
     own, elsewhere = _live(name)
     try:
         host = native(self, _HOST)
-    except ValueError:  # a program has set the variable otherwise
+    except ValueError:  # another allocator, which a program has chosen
         return {"current": own, "peak": float("nan")}  # programs format it as a number
     current = max(host["current"] - elsewhere, 0)
     peak = max(host["peak"] - elsewhere, current, _peaks.get(name, 0))
