@@ -128,5 +128,6 @@ def test_no_test_of_a_project_fails_because_of_the_change(file):
     figures = json.loads(file.read_text(encoding="utf-8"))
     assert figures["after"]["failed"] <= figures["before"]["failed"]
     assert figures["after"]["passed"] > 0
-    on_gpus = figures["virtual"]
-    assert on_gpus["passed"] + on_gpus["failed"] >= figures["after"]["passed"]
+    if "virtual" in figures:
+        on_gpus = figures["virtual"]
+        assert on_gpus["passed"] + on_gpus["failed"] >= figures["after"]["passed"]

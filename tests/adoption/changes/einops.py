@@ -22,21 +22,10 @@ def change(tree):
         """,
     )
     tree.file("einops/tests/run_tests.py").delete()
-    tree.file("einops/tests/conftest.py").append(
-        """
-        import pytest
-
-
-        @pytest.fixture
-        def device(xdevice_device):
-            with xdevice_device:
-                yield xdevice_device
-        """
-    )
 
     for path in ("test_ops", "test_packing", "test_einsum", "test_layers"):
         tests = tree.file(f"einops/tests/{path}.py")
-        tests.add_fixture("device", LOOPS)
+        tests.add_fixture("device_scope", LOOPS)
     ops = tree.file("einops/tests/test_ops.py")
     ops.replace(r" in imp_op_backends:", " in collect_test_backends():", times=None)
     ops.replace(r" in sym_op_backends:", " in collect_test_backends(symbolic=True):", times=None)

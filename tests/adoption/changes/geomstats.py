@@ -29,14 +29,7 @@ def change(tree):
         get_device = xdevice.device_of
         '''
     )
-    tree.file("tests/conftest.py").append(
-        """
-        import pytest
-
-
-        @pytest.fixture(autouse=True)
-        def device(xdevice_device):
-            with xdevice_device:
-                yield xdevice_device
-        """
+    tree.file("pyproject.toml").replace(
+        r"^\[tool\.pytest\.ini_options\]$",
+        r'\g<0>\nusefixtures = ["device_scope", "parameters_on_device"]',
     )
