@@ -130,7 +130,7 @@ def test_a_cell_prints_its_value_draws_and_fails_as_in_a_notebook(run_json):
     assert found[6]["error"] == "SystemExit: 3"
     assert found[7]["text"] == "step 2"
     assert found[8]["text"] == "x" * 2**20 + "\n… (cut)"  # and at once: a long line took hours
-    assert found[9]["error"].startswith("the process ended")
+    assert found[9]["error"] == "the process ended: exit 3"
 
 
 def test_a_tab_stops_at_the_cell_that_fails_unless_it_is_to_keep_going(run_json, run):
@@ -140,6 +140,23 @@ def test_a_tab_stops_at_the_cell_that_fails_unless_it_is_to_keep_going(run_json,
     assert [cell["state"] for cell in cells(report)] == ["failed", "not run"]
     done = run(chapter, "--tab", ONE)
     assert f"{ONE}: cell 1 failed\n  ZeroDivisionError: division by zero" in done.stdout
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("import ctypes; ctypes.string_at(0)", "killed by SIGSEGV"),
+        (
+            "import os; os.kill(os.getpid(), 9)",
+            "killed by SIGKILL, probably because the machine ran out of memory",
+        ),
+    ],
+)
+def test_how_a_process_ended_is_said(run_json, code, says):
+    _, report = run_json(f"```python\n1\n```\n\n```python\n{code}\n```\n", "--tab", ONE)
+    assert [cell["state"] for cell in cells(report)] == ["ok", "dead"]
+    assert cells(report)[1]["error"] == f"the process ended: {says}"
 
 
 def test_tags_of_jupyter_say_what_may_fail_and_what_is_skipped(run_json):

@@ -99,14 +99,12 @@ def in_order(outcomes: Mapping[int, Outcome], number: int, reason: str) -> list[
 
 def _outcome(entry: Mapping[str, Any]) -> Outcome:
     outputs: Sequence[Output] = entry["outputs"]
-    error, traceback = entry["error"].strip(), ""
+    error, traceback = entry["error"], ""
     for output in outputs:
         if output["output_type"] == "error":
-            error = f"{output['ename']}: {output['evalue']}".strip()
+            error = f"{output['ename']}: {output['evalue']}".rstrip(": ")
             traceback = _plain("\n".join(output["traceback"]))
     state: State = entry["state"]
-    if state == "dead":
-        error = "the process ended"
     return Outcome(
         state=state,
         text=_text(outputs),

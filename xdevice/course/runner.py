@@ -20,6 +20,7 @@ from nbformat import v4
 
 from xdevice.course.jobs import JOB, OUTCOMES, PREPARED, Job
 from xdevice.course.kernel import CURVES, cell_that_prepares
+from xdevice.launcher.texts import exit_text
 
 _KERNEL = "xdevice"
 _SOCKET_PATH = 90  # characters that the path of a socket can have, less those of its number
@@ -116,9 +117,10 @@ def _run(client: NotebookClient, cell: NotebookNode, index: int, outcomes: TextI
         client.execute_cell(cell, index)
     except CellExecutionError as reason:  # mostly, it is among the outputs, too
         state = "failed"
-        error = f"{reason.ename}: {reason.evalue}"
+        error = f"{reason.ename}: {reason.evalue}".rstrip(": ")
     except DeadKernelError:
         state = "dead"
+        error = f"the process ended: {_how_it_ended(client)}"
     outcome = {
         "cell": index + PREPARED,
         "state": state,
@@ -128,6 +130,18 @@ def _run(client: NotebookClient, cell: NotebookNode, index: int, outcomes: TextI
     }
     print(json.dumps(outcome), file=outcomes, flush=True)
     return state
+
+
+def _how_it_ended(client: NotebookClient) -> str:
+    """How the kernel's process ended: ``exit 1``, or the signal that killed it."""
+    provisioner = getattr(client.km, "provisioner", None)
+    process = getattr(provisioner, "process", None)  # None if it has been reaped
+    if process is None:
+        return "its exit status is not known"
+    words = exit_text(process.poll())
+    if words == "killed by SIGKILL":
+        words += ", probably because the machine ran out of memory"
+    return words
 
 
 def _use_this_python(folder: Path) -> None:
