@@ -145,6 +145,18 @@ def test_the_namespace_of_arrays_has_the_names_of_the_standard_only(backend):
         _ = V + xdevice.compose(tensor_of(V))
 
 
+def test_array_api_compat_answers_about_a_composed_tensor(backend):
+    x = tensor_of(V)
+    array = xdevice.compose(x)
+    if backend in COMPOSED:
+        assert array_api_compat.is_array_api_obj(array)
+        assert array_api_compat.is_writeable_array(array)
+        assert not array_api_compat.is_lazy_array(array)
+        assert array_api_compat.device(array) == xdevice.device_of(x)
+        assert array_api_compat.to_device(array, array.device) is array
+    assert array_api_compat.size(array) == 12
+
+
 @pytest.mark.weekly
 def test_the_documented_number_of_functions_is_right(backend):
     """On a virtual gpu:1: those that return NumPy's numbers, as tensors there; the others raise."""
