@@ -28,7 +28,7 @@ CAUSES = {
     "ours": "ours",
 }
 """From the best to the worst, with the heads of the page's columns."""
-CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|timeit|elapsed|benchmark|\btokens/s")
+CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|\btimer\b|timeit|elapsed|benchmark|\btokens/s")
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
 DOWNLOADS = re.compile(
     rf"{NETWORK.pattern}"
