@@ -52,9 +52,10 @@ def change(tree):
         device = xdevice.device_of(a)
         if driver != "gels" and device.kind != "cpu":
             # NOTE: Paddle only supports 'gels' on CUDA.
-            found = paddle.linalg.lstsq(
-                *xdevice.to_device((a, b), "cpu"), rcond=rcond, driver=driver
-            )
+            with xdevice.cpu():  # Paddle looks at the current device
+                found = paddle.linalg.lstsq(
+                    *xdevice.to_device((a, b), "cpu"), rcond=rcond, driver=driver
+                )
             sol, res, rank, single_value = xdevice.to_device(found, device)
             warnings.warn(
         """,
