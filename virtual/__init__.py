@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 _without: set[Backend] = set()  # frameworks that were used without virtual GPUs
 _lock = RLock()
 
+_NOT_MEASURED = ("paddle", "mxnet", "array_api_strict")
+"""The frameworks whose memory `fits_process` cannot measure: known before they are imported."""
+
 
 def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> list[Device]:
     source = f"virtual_gpus({shortened(n)})"
@@ -257,6 +260,12 @@ def measurement(size: int, stop_after: int | None) -> Measurement:
     from xdevice.virtual.fits_measurement import Measurement
 
     return Measurement(size, stop_after)
+
+
+def check_measured(names: Iterable[str]) -> None:
+    for name in names:
+        if name in _NOT_MEASURED:
+            raise fits_process.not_measured(name)
 
 
 begin_program = fits_process.begin_program

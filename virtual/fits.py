@@ -32,6 +32,10 @@ STEPS = 2
 """The steps that a training must have made: the second has the optimizer's state from its start."""
 
 
+_TAKE_ALL = ("jax", "tensorflow")
+"""Frameworks whose processes take most of a GPU's memory when they start, if not told otherwise."""
+
+
 class Ended(NamedTuple):
     """How the program has ended."""
 
@@ -56,11 +60,14 @@ class Share(NamedTuple):
     @property
     def kernels(self) -> float:
         """The part of the peak that temporary memory of kernels may add."""
+        if self.use.margin is not None:
+            return self.use.margin
         return UNRECORDED_KERNELS if self.use.unrecorded else KERNELS
 
     @property
     def least(self) -> int:
-        return self.peak.reserved + CONTEXT[0]
+        certain = self.peak.certain
+        return (self.peak.reserved if certain is None else certain) + CONTEXT[0]
 
     @property
     def most(self) -> int:
@@ -71,7 +78,7 @@ class Need(NamedTuple):
     """The memory that a GPU must have, in bytes."""
 
     gpu: int
-    least: int  # that of the process that needs the most
+    least: int  # the most of what a process surely needs
     most: int  # that of all processes that ran at the same time
     shares: tuple[Share, ...]  # the largest first
 
@@ -103,7 +110,8 @@ def _needs(records: Sequence[Record]) -> Iterator[Need]:
     for index in sorted({share.peak.device.index for share in shares}):
         on_gpu = [share for share in shares if share.peak.device.index == index]
         on_gpu.sort(key=lambda share: -share.most)
-        yield Need(index, on_gpu[0].least, _most_at_once(on_gpu), tuple(on_gpu))
+        least = max(share.least for share in on_gpu)
+        yield Need(index, least, _most_at_once(on_gpu), tuple(on_gpu))
 
 
 def _shares(record: Record) -> Iterator[Share]:
@@ -132,6 +140,12 @@ def _most_at_once(shares: Sequence[Share]) -> int:
     return max(sum(share.most for share in shares if _runs_at(share, time)) for time in begins)
 
 
+def _overlap(shares: Sequence[Share]) -> bool:
+    """Whether two processes have run at the same time."""
+    begins = {share.process.begun for share in shares}
+    return any(sum(_runs_at(share, time) for share in shares) > 1 for time in begins)
+
+
 def _runs_at(share: Share, time: float) -> bool:
     ended = math.inf if share.process.ended is None else share.process.ended
     return share.process.begun <= time <= ended
@@ -150,6 +164,7 @@ def _doubts(
             "and what follows was not measured" if needs else "and had used no memory of a GPU"
         )
         yield f"{ended.words}, {follows}"
+    yield from sorted({use.unmeasured for each in records for _, use in each.uses} - {""})
     for record in records:
         yield from _doubts_about(record, ended)
     yield from _unmeasured_children(records)
@@ -159,9 +174,16 @@ def _doubts(
         frameworks = sorted({share.framework for share in need.shares if share.framework})
         if len(frameworks) > 1:
             yield f"the program used {' and '.join(frameworks)}, which share the GPU's memory"
+        elif _overlap(need.shares) and frameworks and frameworks[0] in _TAKE_ALL:
+            yield (
+                f"several processes used gpu:{need.gpu} under {frameworks[0]}, of which the first "
+                "takes most of the GPU's memory, unless it is told otherwise"
+            )
     if any(need.most > size for need in needs):
         yield "the size is within the uncertainty"
     shares = [share for need in needs for share in need.shares]
+    if not ended.is_complete and any(share.use.steps is None for share in shares):
+        yield f"{ended.words}, and the steps of its optimizer are not known"
     if not ended.is_complete and not all(_has_trained(share.use) for share in shares):
         yield f"{ended.words}, before an optimizer had made {STEPS} steps"
 

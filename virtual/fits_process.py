@@ -138,10 +138,14 @@ def check(owner: Backend) -> None:
     """Raise an error if the framework is to be measured and cannot be."""
     if _process is not None and not owner.load("measuring").has("measure_memory"):
         _process.refuse(owner)
-        raise NotSupportedError(
-            f"--fits is not known under {owner}, whose virtual GPUs do not count the memory that "
-            "its operations take; it is known under torch"
-        )
+        raise not_measured(str(owner))
+
+
+def not_measured(framework: str) -> NotSupportedError:
+    return NotSupportedError(
+        f"--fits is not known under {framework}, whose virtual GPUs do not count the memory that "
+        "its operations take; it is known under torch, tensorflow and jax"
+    )
 
 
 def begin(owner: Backend) -> None:

@@ -77,7 +77,10 @@ class Report:
         shares = Shares.of(peak)
         for kind, nbytes in shares.by_kind.items():
             yield "    ", f"{size(nbytes):>9}  {_KINDS.get(kind, kind)}"
-        yield "    ", f"{size(shares.cached):>9}  cached by the allocator, or in fragments"
+        if peak.parts or not share.framework:
+            yield "    ", f"{size(shares.cached):>9}  cached by the allocator, or in fragments"
+        else:
+            yield "    ", f"{size(peak.reserved):>9}  of all kinds"
         if peak.parts:
             yield "", "allocated by:"
         for part in peak.parts[:_MOST_LINES]:
@@ -106,7 +109,8 @@ class Report:
         """What the figures do not contain, a sentence each."""
         ended = self.estimate.ended
         unrecorded = sorted({layer for share in self._shares for layer in share.use.unrecorded})
-        source = "as in recordings of GPUs"
+        sources = sorted({share.use.source for share in self._shares} - {""})
+        source = sources[0] if sources else "as in recordings of GPUs"
         if unrecorded:
             source = f"an assumption: there is no recording of {' and '.join(unrecorded)}"
         kernels = max((share.kernels for share in self._shares), default=KERNELS)

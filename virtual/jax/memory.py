@@ -8,7 +8,9 @@ without calling Python.
 """
 
 import os
+import sys
 from collections.abc import MutableMapping
+from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,13 +18,15 @@ from jax.extend import core
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import live_sizes
-from xdevice.contract import NativeDevice
+from xdevice.contract import MemoryUse, NativeDevice, PeakMemory
 from xdevice.device import Device
+from xdevice.tensors.transfers.callers import is_users
 from xdevice.virtual.jax import liveness
 from xdevice.virtual.jax.private_names import Function, in_place_of, names, replace_name
 
 _CALL = "jax._src.pjit:_pjit_call_impl_python"
 _MEMORY_STATS = "jaxlib._jax:Device.memory_stats"
+_COMPILED_CALL = "jax.stages:Compiled.__call__"
 
 _MUCH = 16 << 20
 """From how many bytes of results and temporary memory on each call of a function is noted.
@@ -30,11 +34,21 @@ _MUCH = 16 << 20
 The call takes some 100 µs longer: to compute so much takes milliseconds.
 """
 
+_MARGIN, _OVERESTIMATE = 0.2, 0.05
+_SOURCE = "of five recordings under JAX, which had 17% more to 5% less than what is counted"
+
+_least_noted = _MUCH  # 0 while memory is measured: each call is noted
+_unmeasured = ""
+"""What the program did that is not counted, while memory is measured."""
+
 _temporary: MutableMapping[core.Jaxpr, int] = WeakKeyDictionary()
 """The temporary memory of each function that was called."""
 
 _peaks: dict[int, int] = {}
 """The peak of each virtual GPU, by index."""
+
+_lines: dict[int, tuple[str, int]] = {}
+"""The file and the line of the program that reached the peak of each virtual GPU."""
 
 _bounds: dict[int, int] = {}
 """More than what can be live on each virtual GPU, as far as only results of functions are added."""
@@ -53,6 +67,48 @@ def replace() -> None:
         in_place_of(_CALL)(_call)
 
 
+def measure() -> None:
+    """From now on, note each call, and where the peak is reached."""
+    global _least_noted
+    names.check("MEASURED")
+    _least_noted = 0
+
+    @in_place_of(_COMPILED_CALL)
+    def call(native: Function, self: object, *args: Any, **kwargs: Any) -> Any:
+        global _unmeasured
+        _unmeasured = "the program called a function that was compiled ahead of time"
+        return native(self, *args, **kwargs)
+
+
+def use(count: int) -> MemoryUse:
+    """The most memory of each GPU, with the line of the program that reached it."""
+    peaks: list[PeakMemory] = []
+    for index in range(count):
+        if index in _peaks:
+            _note_peak(index, _live(index))
+        peak = _peaks.get(index, 0)
+        file, line = _lines.get(index, ("", 0))
+        device = Device("gpu", index)
+        certain = int(peak * (1 - _OVERESTIMATE))
+        peaks.append(PeakMemory(device, peak, peak, file, line, "", (), certain))
+    return MemoryUse(tuple(peaks), None, margin=_MARGIN, source=_SOURCE, unmeasured=_unmeasured)
+
+
+def _note_peak(index: int, nbytes: int) -> None:
+    if nbytes <= _peaks.get(index, 0):
+        return
+    _peaks[index] = nbytes
+    if not _least_noted:
+        _lines[index] = _line_of_program()
+
+
+def _line_of_program() -> tuple[str, int]:
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+
+
 def _call(native: Function, *args: Any, jaxpr: core.ClosedJaxpr, **params: Any) -> Any:
     called = native(*args, jaxpr=jaxpr, **params)
     results = called[0]
@@ -64,7 +120,7 @@ def _call(native: Function, *args: Any, jaxpr: core.ClosedJaxpr, **params: Any) 
     written = sum(result.nbytes for result in results) // len(gpus)
     for index in gpus:
         _note(index, temporary, written)
-    if temporary + written < _MUCH:
+    if temporary + written < _least_noted:
         return called
     results, _, *others = called
     return results, None, *others  # without the executable, JAX calls Python again
@@ -91,7 +147,7 @@ def _note(index: int, temporary: int, written: int) -> None:
     _bounds[index] = _bounds.get(index, 0) + written
     if temporary or _bounds[index] > peak:
         live = _bounds[index] = _live(index)
-        _peaks[index] = max(peak, live + temporary)
+        _note_peak(index, live + temporary)
 
 
 def _live(index: int) -> int:

@@ -1,12 +1,22 @@
 """``torch.compile`` on virtual GPUs uses the backend aot_eager: inductor does not support them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from xdevice.virtual.torch.private_names import Function, in_place_of, names
 from xdevice.virtual.torch.runtime import in_use
+
+
+class Use(NamedTuple):
+    """What a program has compiled for virtual GPUs."""
+
+    anything: bool = False
+    with_graphs: bool = False  # of CUDA, which keep memory of their own
+
+
+use = Use()
 
 
 def replace() -> None:
@@ -20,6 +30,9 @@ def replace() -> None:
         intermediate = [node.meta.get("example_value") for node in model.graph.nodes]
         values = [*inputs, *model.parameters(), *model.buffers(), *intermediate]
         if any(map(_is_virtual, values)):
+            global use
+            settings = getattr(self, "config", {})
+            use = Use(True, use.with_graphs or bool(settings.get("triton.cudagraphs")))
             return names.value("torch._dynamo.backends.debugging:aot_eager")(model, inputs)
         return native(self, model, inputs, **kwargs)
 

@@ -51,6 +51,8 @@ def _run_once(program: Program, options: argparse.Namespace) -> int:
         provider().check_limits(frameworks)
     if options.virtual_gpus:
         provider().require(frameworks)
+    if options.fits is not None:
+        provider().check_measured(frameworks)
     os.environ.update(program.search_path(sys.executable))
     observer: list[str] = []
     if options.watch_transfers:

@@ -180,6 +180,7 @@ class PeakMemory(NamedTuple):
     line: int
     phase: str  # "forward", "no_grad", "backward", "step", or empty where it is not known
     parts: tuple[MemoryPart, ...]  # empty where only the total is known
+    certain: int | None = None  # of `reserved`, if that may contain what a GPU does not have
 
 
 class MemoryUse(NamedTuple):
@@ -191,6 +192,9 @@ class MemoryUse(NamedTuple):
     uses_autocast: bool = False
     host_shortage: str = ""  # what the host had no memory for
     unrecorded: tuple[str, ...] = ()  # layers whose temporary memory on GPUs nothing has recorded
+    margin: float | None = None  # by what part of the peak a GPU's may exceed it, if that is known
+    source: str = ""  # what the margin is taken from
+    unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
 
 

@@ -116,6 +116,9 @@ class Provider(Protocol):
         The size is that of the GPU's memory, or 0 for that of its model.
         """
 
+    def check_measured(self, names: Iterable[str]) -> None:
+        """Raise an error if the memory that one of the frameworks uses cannot be measured."""
+
     def begin_program(self, title: str) -> None:
         """Note that this is the process of the program that is measured."""
 

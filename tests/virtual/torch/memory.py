@@ -4,9 +4,15 @@
 own, forked before any GPU is used, so that all of them import PyTorch once.
 """
 
+import contextlib
+import io
 import json
 import multiprocessing
+import os
+import pickle
 import sys
+import tempfile
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -161,6 +167,52 @@ def a_history():
     cuda.memory._record_memory_history(enabled=None)
     ended = cuda.memory._snapshot()["device_traces"], torch._C._cuda_isHistoryEnabled()
     return events, live[0]["frames"][0]["name"], timeline, was_recorded, ended
+
+
+def pages_of_a_history():
+    """What each function of torch's visualizer makes of a history, and of a dumped one."""
+    cuda.memory._record_memory_history(skip_actions=["free_requested"])
+    x = torch.empty(3 * MIB, dtype=torch.uint8, device="cuda")
+    y = torch.empty(4 * MIB, dtype=torch.uint8, device="cuda")
+    del y
+    file = Path(tempfile.mkdtemp(), "history.pickle")
+    cuda.memory._dump_snapshot(str(file))
+    before = pickle.loads(file.read_bytes())
+    file.unlink()
+    del x
+    cuda.empty_cache()
+    after = cuda.memory._snapshot()
+    viz = cuda._memory_viz
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        only_before = viz.compare(before["segments"], after["segments"], str)
+    pages = [viz.trace_plot(after), viz.segment_plot(before), viz.memory(before, str)]
+    return {
+        "actions": [event["action"] for event in before["device_traces"][0]],
+        "pages": [bool(page) for page in pages],
+        "segsum": "total_reserved: 20.0MiB" in viz.segsum(before),
+        "compared": [
+            "only_before;stream_0" in only_before,
+            "only_after = []" in printed.getvalue(),
+        ],
+        "settings": after["allocator_settings"]["expandable_segments"],
+    }
+
+
+def processes():
+    x = torch.empty(5 * MIB, dtype=torch.uint8, device="cuda")
+    listed = cuda.list_gpu_processes()
+    address = cuda.caching_allocator_alloc(30 * MIB)
+    with_raw = cuda.memory_allocated()
+    cuda.caching_allocator_delete(address)
+    free, total = cuda.mem_get_info()
+    return [listed.replace(str(os.getpid()), "PID"), with_raw, total - free, x.numel()]
+
+
+def settings_after_the_import():
+    os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "expandable_segments:True"
+    tensors = [torch.empty(n * MIB, dtype=torch.uint8, device="cuda") for n in (30, 25)]
+    return cuda.memory_reserved() // MIB, len(tensors)
 
 
 def send(name, pipe):

@@ -554,7 +554,6 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
             lambda: sizes._cuda_setCublasWorkspaceSize(1),
         ),
         ("NVML, which torch.cuda.utilization", cuda.utilization),
-        ("torch.cuda.list_gpu_processes; torch.cuda.mem_get_info", cuda.list_gpu_processes),
     ):
         with pytest.raises(NotImplementedError, match=f"virtual GPUs have no {name}"):
             call()

@@ -146,3 +146,29 @@ def test_a_history_has_the_events_of_the_allocator_with_the_stacks_that_allocate
     assert function == "a_history"
     assert "cudaFree" in timeline
     assert enabled == [True, [[[]], False]]
+
+
+@pytest.mark.weekly
+def test_the_visualizer_reads_a_dumped_history():
+    found = measured("pages_of_a_history")
+    assert found["actions"] == ["segment_alloc", "alloc", "alloc", "free_completed"]
+    assert found["pages"] == [True] * 3
+    assert found["segsum"]
+    assert found["compared"] == [True, True]
+    assert found["settings"] is False
+
+
+@pytest.mark.weekly
+def test_processes_and_raw_memory_are_counted():
+    listed, with_raw, used, kept = measured("processes")
+    lines = listed.splitlines()
+    assert lines[0] == "GPU:0"
+    assert lines[1].split() == ["process", "PID", "uses", "20.000", "MB", "GPU", "memory"]
+    assert with_raw == kept + 30 * MIB
+    assert used == 50 * MIB
+
+
+@pytest.mark.weekly
+def test_the_allocators_settings_are_read_when_a_gpu_is_first_used():
+    # 30 MiB in two pages of 20, and 25 in what is left of them and one more; otherwise 30 + 26
+    assert measured("settings_after_the_import") == [60, 2]

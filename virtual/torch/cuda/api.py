@@ -92,6 +92,16 @@ def _allocate(size: int, stream: int) -> int:
     return memory.data_ptr()
 
 
+def _list_processes(device: runtime.DeviceLike = None) -> str:
+    """What ``torch.cuda.list_gpu_processes`` returns; only this process uses the virtual GPU."""
+    index = runtime.index_of(device)
+    reserved = compiled().reserved(index)
+    line = "no processes are running"
+    if reserved:
+        line = f"process {os.getpid():>10d} uses {reserved / (1 << 20):>12.3f} MB GPU memory"
+    return f"GPU:{index}\n{line}"
+
+
 _fractions: dict[int, float] = {}
 """The fraction of each virtual GPU's memory that the program may use, where it is not 1."""
 
@@ -102,9 +112,17 @@ def _set_fraction(fraction: float, index: int) -> None:
     compiled().limit(index, sys.maxsize if unlimited else int(fraction * in_use().capacity))
 
 
+_ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+_settings_at_import = [os.environ.get(name) for name in _ALLOCATOR_SETTINGS]
+
+
 def _init() -> None:
     if not compiled().visible():
         raise RuntimeError("No CUDA GPUs are available")
+    settings = [os.environ.get(name) for name in _ALLOCATOR_SETTINGS]
+    if settings != _settings_at_import:  # CUDA's allocator reads them when it is first used
+        text = next((each for each in settings if each), "")
+        core._accelerator_setAllocatorSettings(text)
 
 
 def _of_allocator(function: Callable[[int], Any], index: int) -> Any:
@@ -248,6 +266,8 @@ def _replace_in_torch_cuda(functions: dict[str, Callable[..., Any]]) -> None:
         "default_generators": tuple(in_use().generators),
         "graphs._cuda_isCurrentStreamCapturing": functions["isCurrentStreamCapturing"],
         "_cudart": _cuda_runtime(),
+        "list_gpu_processes": _list_processes,
+        "memory.list_gpu_processes": _list_processes,
         "nvtx._nvtx": SimpleNamespace(**dict.fromkeys(_NVTX_FUNCTIONS, _zero)),
     }.items():
         replace_name(f"torch.cuda:{name}", value)

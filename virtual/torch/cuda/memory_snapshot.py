@@ -6,6 +6,7 @@ from types import FrameType
 from typing import Any, TypeAlias
 
 from xdevice.virtual.torch.compiled import STACK_OF, compiled
+from xdevice.virtual.torch.private_names import core
 
 Frame: TypeAlias = tuple[str, str, int]
 """The name of a function, its file and the line."""
@@ -45,6 +46,7 @@ class _Stacks:
 _XDEVICE = __name__.partition(".")[0]
 _stacks = _Stacks()
 _is_recorded = False
+_skipped: frozenset[str] = frozenset()  # the actions that a snapshot leaves out
 
 
 def _python_stack() -> tuple[Frame, ...]:
@@ -72,9 +74,10 @@ def record(
 ) -> None:
     """What ``torch._C._cuda_record_memory_history`` does; only allocations have stacks, and only Python's.
 
-    What follows `clear_history` is not followed: notes of the compiler, and the actions to leave out.
+    Of what follows `clear_history`, the actions to leave out are, and notes of the compiler are not made.
     """
-    global _is_recorded
+    global _is_recorded, _skipped
+    _skipped = frozenset(more[-1]) if more and isinstance(more[-1], list) else frozenset()
     for value, name, known in (
         (enabled, "enabled", (None, "state", "all")),
         (context, "context", (None, "state", "alloc", "all")),
@@ -100,16 +103,33 @@ def _check(value: str | None, name: str, known: Sequence[str | None]) -> None:
         raise RuntimeError(f"Expected {name} to be one of {expected} or None but got {value!r}")
 
 
-def snapshot(*args: Any) -> dict[str, Any]:
-    """What ``torch._C._cuda_memorySnapshot`` returns."""
+def snapshot(pool: tuple[int, ...] | None = None) -> dict[str, Any]:
+    """What ``torch._C._cuda_memorySnapshot`` returns.
+
+    A third number of the pool tells whether the history is wanted.
+    """
     virtual = compiled()
     devices = range(virtual.visible())
     frames = _stacks.frames()
+    has_history = pool is None or len(pool) < 3 or bool(pool[2])
     return {
         "segments": [segment for index in devices for segment in _segments(index, frames)],
-        "device_traces": [_history(index, frames) for index in devices],
-        "allocator_settings": {},
+        "device_traces": [_history(index, frames) if has_history else [] for index in devices],
+        "allocator_settings": _settings(),
         "external_annotations": [],
+    }
+
+
+def _settings() -> dict[str, Any]:
+    """The settings that the allocator follows."""
+    text: str = core._accelerator_getAllocatorSettings()
+    words = dict(word.partition(":")[::2] for word in text.replace(" ", "").split(",") if word)
+    megabytes = int(words.get("max_split_size_mb", -1))
+    return {
+        "PYTORCH_CUDA_ALLOC_CONF": text,
+        "max_split_size": megabytes << 20 if megabytes > 0 else -1,
+        "garbage_collection_threshold": float(words.get("garbage_collection_threshold", 0)),
+        "expandable_segments": words.get("expandable_segments") == "True",
     }
 
 
@@ -130,7 +150,7 @@ def _history(device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, 
                 "pool_id": (0, 0),
             }
         )
-    return events
+    return [event for event in events if event["action"] not in _skipped]
 
 
 def _segments(device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ memory grows, and at the end. A block that is marked late is of that kind at
 the peak, too.
 """
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,12 +24,14 @@ from xdevice.device import Device
 from xdevice.tensors.transfers.callers import is_users
 from xdevice.virtual import fits_process
 from xdevice.virtual.host_memory import HostMemory
+from xdevice.virtual.torch import compile
 from xdevice.virtual.torch.compiled import LINE_OF, compiled
 from xdevice.virtual.torch.private_names import core, storage_of
 
 _KINDS = ("other", "weights", "gradients", "optimizer state", "workspaces")
 """The kinds of blocks, in the order of ``Kind`` in peak_record.h."""
 
+_Optimizer = torch.optim.Optimizer
 _WEIGHTS, _GRADIENTS, _OPTIMIZER = 1, 2, 3
 _HOST_IS_FULL = -1
 _GROWTH = 1.02  # how much the memory grows until weights are looked for again
@@ -47,6 +50,9 @@ _UNRECORDED = {
     "recurrent layers": (nn.RNN, nn.LSTM, nn.GRU),
 }
 """Modules whose kernels need temporary memory of which no recording was found."""
+
+
+_GRAPHS = "torch.compile would use CUDA's graphs in this mode, whose memory is not measured"
 
 
 class _Line(NamedTuple):
@@ -70,6 +76,7 @@ class _Recorder:
         self._marked_at: dict[int, float] = {}  # by device: the memory when weights were marked
         self._modules: WeakSet[torch.nn.Module] = WeakSet()
         self._steps_begun = 0
+        self._steps_at_stop: int | None = None
         self._is_marking = False
         self.line_of: Any = LINE_OF(self._line_of)  # kept alive for the plug-in
 
@@ -88,15 +95,30 @@ class _Recorder:
         compiled().record_peaks(LINE_OF(), sys.maxsize)  # what follows is not the program's
         lines = list(self._lines)
         peaks = [self._peak(index, lines) for index in range(compiled().visible())]
+        if compile.use.anything:
+            self.unrecorded.add("functions that torch.compile compiles")
         return MemoryUse(
             tuple(peaks),
-            max(self.steps.values(), default=0),
+            self._fewest_steps(),
             self.float32_weights,
             self.uses_autocast,
             self.host_shortage,
             tuple(sorted(self.unrecorded)),
-            compiled().visible_indices(),
+            unmeasured=_GRAPHS if compile.use.with_graphs else "",
+            gpus=compiled().visible_indices(),
         )
+
+    def _fewest_steps(self) -> int:
+        """The steps of the optimizer that has made the fewest, of those that still exist.
+
+        The state of one that has made none is not allocated yet.
+        """
+        kept = self._steps_at_stop
+        if kept is not None:
+            return kept
+        optimizers = [each for each in gc.get_objects() if issubclass(type(each), _Optimizer)]
+        steps = [self.steps.get(id(each), 0) for each in optimizers if _is_on_gpu(each)]
+        return min(steps or self.steps.values(), default=0)
 
     def _peak(self, index: int, lines: list[_Line]) -> PeakMemory:
         first, *rows = compiled().peak_record(index).value.decode().splitlines()
@@ -158,6 +180,7 @@ class _Recorder:
         self._mark_optimizer(optimizer)
         number = self.steps[id(optimizer)] = self.steps.get(id(optimizer), 0) + 1
         if number == self.stop_after:
+            self._steps_at_stop = self._fewest_steps()  # while the program's optimizers exist
             fits_process.stop()
 
     # Marks
@@ -199,6 +222,12 @@ class _Recorder:
                 if id(tensor) not in seen:
                     seen.add(id(tensor))
                     yield tensor
+
+
+def _is_on_gpu(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether the optimizer updates tensors on a GPU; not if it only wraps another one."""
+    groups: list[dict[str, Any]] = vars(optimizer).get("param_groups", [])
+    return any(parameter.is_cuda for group in groups for parameter in group["params"])
 
 
 def _mark(value: object, kind: int) -> None:

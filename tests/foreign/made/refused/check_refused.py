@@ -20,7 +20,6 @@ REFUSED = {
     "nccl": lambda: torch.cuda.nccl.all_reduce([ONES]),
     "utilization": lambda: torch.cuda.utilization(),
     "temperature": lambda: torch.cuda.temperature(),
-    "processes": lambda: torch.cuda.list_gpu_processes(),
     "host_memory": lambda: torch.cuda.host_memory_stats(),
     "quantized": lambda: torch.quantize_per_tensor(ONES, 0.1, 0, torch.quint8),
     "symmetric": lambda: torch.distributed._symmetric_memory.empty(3, device="cuda:0"),
