@@ -44,10 +44,13 @@ def start() -> None:
 
 @_replacements("tensorflow.python.eager.context:Context.ensure_initialized")
 def _start_runtime(native: Function, self: Context) -> None:
+    global _is_starting
     is_running = self._context_handle is not None
     native(self)
     if not is_running:
+        _is_starting = True
         _make_region()
+        _is_starting = False
 
 
 def _make_region() -> None:
@@ -82,13 +85,14 @@ def _get_memory_info(native: Function, self: Context, device: str) -> dict[str, 
 
 @_replacements("tensorflow.python.eager.context:Context.reset_memory_stats")
 def _reset_memory_stats(native: Function, self: Context, device: str) -> None:
-    if _is_measured:
+    if _is_measured and not _is_starting:
         _note_highest()
     native(self, _HOST if is_gpu(device) else device)
     _peaks.pop(short_name(device), None)
 
 
 _is_measured = False
+_is_starting = False  # whether the allocator takes its region, which is not the program's
 _highest: dict[str, float] = {}
 """The highest peak of each GPU since the start, while memory is measured."""
 
