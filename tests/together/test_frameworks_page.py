@@ -19,11 +19,12 @@ MAY_BE_LEFT_OUT = {
     "find_races",
     "measure_memory",
     "memory_use",
+    "is_recorded",
     "mover",
     "list_mover",
     "arrival",
-}  # no plain data, no compiler, no streams, no count of memory by its uses, no arrays that arrive
-# later, no shorter way to move a tensor: nothing is lacking
+}  # no plain data, no compiler, no streams, no count of memory by its uses, no gradient that would be
+# lost without an error, no arrays that arrive later, no shorter way to move a tensor: nothing is lacking
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 
