@@ -125,6 +125,7 @@ def test_a_table_shows_time_ratio_and_bytes():
     )
 
 
+@pytest.mark.weekly(but=".png")
 @pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".pdf", b"%PDF")])
 def test_the_plots_suffix_is_its_kind(tmp_path, suffix, begins):
     file = tmp_path / f"times{suffix}"

@@ -169,6 +169,7 @@ def test_each_runs_in_its_tox_environment(project):
     assert row["stdout"].splitlines() == [ONE, str(project / ".tox" / ONE), "['--flag']"]
 
 
+@pytest.mark.weekly
 @needs_tox
 def test_a_failing_environment_is_a_row(project):
     with open(project / "tox.ini", "a") as config:

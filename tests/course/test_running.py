@@ -159,6 +159,7 @@ def test_how_a_process_ended_is_said(run_json, code, says):
     assert cells(report)[1]["error"] == f"the process ended: {says}"
 
 
+@pytest.mark.weekly
 def test_tags_of_jupyter_say_what_may_fail_and_what_is_skipped(run_json):
     chapter = """
         ```{code-cell}
@@ -403,6 +404,7 @@ def test_without_a_record_there_is_nothing_to_check(run):
     assert "does not exist; xdevice run CHAPTER --record writes it" in done.stderr
 
 
+@pytest.mark.weekly
 def test_why_a_cell_fails_is_said_if_it_is_known(run_json):
     chapter = """
         ```python

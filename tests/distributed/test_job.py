@@ -36,7 +36,7 @@ def test_the_mean_of_equals_is_exact(backend, launch):
     assert [done.of(rank)[-1] for rank in range(3)] == ["exact"] * 3
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @has_engine
 def test_one_host_listens_on_loopback_only(backend, launch):
     done = launch(backend, "listens")

@@ -95,6 +95,10 @@ def tensors():
 
 def expected(name):
     a, v = (np.asarray(values, "float32") for values in (MATRIX, VECTOR))
+    if (
+        name == "isin"
+    ):  # that of NumPy 1.23, which MXNet needs, is not the one that array-api-extra calls
+        return np.isin(v, v[1:2])
     return CALLS[name](standard_numpy, a, v, np.asarray(PLACES, "int32"))
 
 

@@ -267,7 +267,7 @@ assert device_of(net) == first
     )
 
 
-@pytest.mark.weekly(but=("jax", "mxnet"))
+@pytest.mark.weekly(but="jax")
 @pytest.mark.parametrize(
     ("backend", "chosen"), [*((name, name) for name in ON), ("paddle", "None"), ("mxnet", "None")]
 )

@@ -10,7 +10,6 @@ import pytest
 from xdevice.virtual.request import ENV
 
 HERE = Path(__file__).parent
-SAMPLE = 12  # a push removes every twelfth name, and the weekly run all
 
 
 def _program(name, backend, seconds):
@@ -43,10 +42,9 @@ def test_what_virtual_gpus_replace_is_what_the_adapter_lists(names_replaced, opt
     assert names_replaced(option) == []
 
 
-@pytest.mark.weekly(but="--stand-in")
+@pytest.mark.weekly
 @pytest.mark.parametrize("option", ["--virtual", "--stand-in"])
 def test_without_a_name_the_feature_that_needs_it_is_missing_and_nothing_else(
-    names_removed, pytestconfig, option
+    names_removed, option
 ):
-    every = 1 if pytestconfig.getoption("--weekly") else SAMPLE
-    assert names_removed(option, f"--each={every}") == []
+    assert names_removed(option) == []

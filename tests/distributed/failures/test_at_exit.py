@@ -86,7 +86,7 @@ def test_an_engine_that_gives_up(play, frozen):
     assert "does not answer: it is stopped" in done.last, done.stderr
 
 
-@pytest.mark.weekly(but=("no rank", "rank 1", "both ranks"))
+@pytest.mark.weekly(but="rank 1")
 @pytest.mark.parametrize("gives_up", ["no rank", "rank 0", "rank 1", "both ranks"])
 def test_no_rank_is_named_while_all_answer(play, gives_up):
     done = play(f"""
@@ -125,6 +125,7 @@ def test_a_large_transfer_may_take_longer(play):
     assert done.status == 0, done.stderr
 
 
+@pytest.mark.weekly
 def test_an_engine_that_fails_late(play):
     done = play("""
         watched = member(2.0)

@@ -74,7 +74,7 @@ def run(environment, tmp_path):
     return start
 
 
-@pytest.mark.weekly(but="torchrun.sh")
+@pytest.mark.weekly
 @pytest.mark.parametrize(("recipe", "needs"), [
     ("torchrun.sh", "torch"),
     ("mpirun.sh", "mpirun"),

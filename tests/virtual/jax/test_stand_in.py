@@ -255,6 +255,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
     ]
 
 
+@pytest.mark.weekly
 def test_the_peak_has_activations_and_recomputing_them_lowers_it(program):
     lines = program("""
         import jax, jax.numpy as jnp

@@ -78,6 +78,7 @@ def test_ziglang_compiles_it_where_there_is_no_other_compiler(python):
     assert "once, without kernels for 16-bit floats" in done.stderr
 
 
+@pytest.mark.weekly
 @pytest.mark.usefixtures("compiler")
 def test_a_whole_plug_in_is_preferred(monkeypatch, tmp_path):
     whole = virtual.recipe()

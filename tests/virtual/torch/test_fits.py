@@ -68,6 +68,7 @@ def line_of(text, part):
     return next(number for number, line in enumerate(lines, 1) if part in line)
 
 
+@pytest.mark.weekly
 def test_weights_gradients_state_and_activations_at_the_peak_are_told_apart(fits):
     status, out, report = fits(TRAINING, "--fits", "8GiB", args=["3"])
     assert (status, out, report["answer"]) == (0, "trained\n", "fits")

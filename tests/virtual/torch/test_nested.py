@@ -111,6 +111,7 @@ def test_they_are_written_in_place_and_other_devices_refused():
         x * torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(1, 3)])
 
 
+@pytest.mark.weekly
 def test_without_a_compiler_no_error_ends_the_process():
     """autograd asks for a nested tensor's sizes where C++ may not raise."""
     options = "-q", "-p", "no:cacheprovider", "-k", "LayerNorm or come_apart or in_place"

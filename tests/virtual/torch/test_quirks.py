@@ -524,6 +524,7 @@ def test_storages_are_resized_and_keep_their_values_or_say_what_to_do():
         assert torch.vgpu.memory_allocated(1) == held - 8
 
 
+@pytest.mark.weekly
 def test_they_are_initialized_by_their_first_use_and_a_mesh_then_takes_the_local_rank():
     out = run("""
 import os, torch.distributed as dist

@@ -239,6 +239,7 @@ print(torch.ops.written_for_cpu.twice(torch.ones(2, device="cuda")).tolist())
 """
 
 
+@pytest.mark.weekly
 def test_lenient_ones_compute_an_operation_for_the_cpu_alone():
     command = "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in"
     assert run(*command, "--lenient", "-c", ON_CPU_ALONE)[0] == "[2.0, 2.0]\n"
