@@ -69,7 +69,7 @@ def test_the_peak_is_that_of_all_arrays_at_once_and_its_range_is_wide(measured, 
     assert ARRAYS <= gpu["reserved"] <= 1.2 * ARRAYS
     assert report["needs"]["most"] == int(gpu["reserved"] * 1.2) + CONTEXT[1]
     assert report["needs"]["least"] < gpu["reserved"] + CONTEXT[0]
-    assert f"recordings under {'JAX' if measured == 'jax' else 'TensorFlow'}" in str(report)
+    assert f"under {'JAX' if measured == 'jax' else 'TensorFlow'}" in str(report)
 
 
 @pytest.mark.weekly

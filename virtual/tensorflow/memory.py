@@ -98,7 +98,7 @@ _highest: dict[str, float] = {}
 
 _MARGIN = 0.2
 _SOURCE = (
-    "an assumption: two recorded peaks under TensorFlow were 0 to 2% less than what is counted"
+    "an assumption: two recorded peaks under TensorFlow were 0 to 8% less than what is counted"
 )
 
 
