@@ -71,7 +71,7 @@ class ArrayNamespace:
         return namespace_of_arrays, (self.owner,)
 
     def dtype_of(self, tensor: Tensor) -> NativeDtype:
-        """The dtype, as the namespace has it: MXNet has several that are equal."""
+        """The dtype as the namespace has it, since a framework may have several equal ones."""
         dtype = tensor.dtype
         try:
             return self._dtypes[dtype]
