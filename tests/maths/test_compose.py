@@ -18,9 +18,8 @@ from xdevice.errors import NotSupportedError
 from xdevice.framework import choosing
 from xdevice.framework.ownership import tensor_owner
 
-if (
-    np.lib.NumpyVersion(np.__version__) < "2.0.0"
-):  # as tox -e mxnet has it; all-weekly has MXNet with NumPy 2
+# tox -e mxnet has NumPy 1, and all-weekly MXNet beside NumPy 2
+if np.lib.NumpyVersion(np.__version__) < "2.0.0":
     reason = "SciPy and scikit-learn for NumPy 1 do not know all that is called here"
     pytest.skip(reason, allow_module_level=True)
 
