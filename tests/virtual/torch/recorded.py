@@ -6,19 +6,9 @@ prints what virtual GPUs draw instead, as JSON; `test_recorded.py` compares them
 """
 
 import json
-from typing import NamedTuple
 
-
-class Recorded(NamedTuple):
-    seed: int
-    draw: str  # an expression; its last tensor is what was printed
-    values: str  # as they were printed
-    source: str  # the repository, and the file or the issue
-    gpu: str = "unknown"
-    # the GPU's multiprocessors, and the threads of each, where the tensor has more elements than the GPU has threads;
-    # or the name of its model
-    grid: tuple[int, int] | str = "a100"
-
+from recorded_in_code import ROWS as ROWS_IN_CODE
+from recording import Recorded
 
 CORNERS = "[[0, 0, 0, 1, 1, 1, -1, -1, -1, -1, -1, -1], [0, 1, 2, 0, 1, 2, 0, 1, 2, -3, -2, -1]]"
 ENDS = "[0, [0, 1, 2, -3, -2, -1]]"
@@ -332,6 +322,7 @@ ROWS = [
         "RTX 4080 SUPER",
         (80, 1536),
     ),
+    *ROWS_IN_CODE,
 ]
 
 
