@@ -30,6 +30,7 @@ class Project:
     before: list[str] = field(default_factory=list)
     after: list[str] = field(default_factory=list)
     virtual: list[str] = field(default_factory=list)
+    issues: list[str] = field(default_factory=lambda: ["--xdevice-backend=torch"])
     environment: dict[str, str] = field(default_factory=dict)
     each: list[dict[str, str]] = field(default_factory=lambda: [{}])
     each_after: list[dict[str, str]] = field(default_factory=lambda: [{}])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -30,7 +31,7 @@ def run(project: Project, folder: Path, mode: str) -> dict[str, Any]:
     count: Counter[str] = Counter()
     fail: list[str] = []
     why: Counter[str] = Counter()
-    for environment in project.each if mode in ("before", "issues") else project.each_after:
+    for environment in project.each if mode == "before" else project.each_after:
         for test, outcome, reason in outcomes(project, folder, mode, environment):
             count[outcome] += 1
             if outcome == "failed":
@@ -67,10 +68,14 @@ def outcomes(
 def tests_of(project: Project, folder: Path, mode: str) -> list[str]:
     """The project's tests, or ours of its reported faults, and pytest's options for them."""
     if mode == "issues":
-        ours = HERE / "issues" / f"{project.name}_issues.py"
-        return ["-c", os.devnull, f"--rootdir={folder}", *project.virtual, str(ours)]
+        ours = str(issues_of(project))
+        return ["-c", os.devnull, f"--rootdir={folder}", *project.issues, ours]
     tests = [test.replace("{here}", str(HERE)) for test in project.tests]
     return [*project.arguments, *getattr(project, mode), *tests]
+
+
+def issues_of(project: Project) -> Path:
+    return HERE / "issues" / f"{project.name.replace('-', '_')}_issues.py"
 
 
 def environment_of(project: Project, folder: Path, more: dict[str, str]) -> dict[str, str]:
@@ -83,10 +88,15 @@ def _outcome(case: ElementTree.Element) -> tuple[str, str, str]:
     for kind in ("failure", "error"):
         found = case.find(kind)
         if found is not None:
-            return test, "failed", " ".join((found.get("message") or "").split())[:160]
+            return test, "failed", _reason(found.get("message") or "")
     skipped = case.find("skipped")
     if skipped is None:
         return test, "passed", ""
     if skipped.get("type") == "pytest.xfail":
         return test, "xfailed", ""
     return test, "skipped", ""
+
+
+def _reason(message: str) -> str:
+    """The beginning of the message in one line, without addresses, which differ from run to run."""
+    return re.sub(r" at 0x[0-9a-f]+", "", " ".join(message.split()))[:160]

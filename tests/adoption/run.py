@@ -28,7 +28,7 @@ from typing import Any
 import copying
 import page
 import projects
-from pytest_runs import run
+from pytest_runs import issues_of, run
 from tree import Tree
 
 FIGURES = projects.HERE / "figures"
@@ -48,6 +48,8 @@ def main() -> int:
         print(*project.install, *([project.distribution] if project.distribution else []))
         return 0
     modes = [mode for mode in (*MODES, "issues") if getattr(options, mode)] or list(MODES)
+    if "issues" in modes and not issues_of(project).exists():
+        raise SystemExit(f"{project.name}: issues/ has no tests of reported faults")
     with tempfile.TemporaryDirectory() as folder:
         original = copying.copy(project, options.checkout, Path(folder) / "original")
         changed = Tree(copying.copy(project, options.checkout, Path(folder) / "changed"))

@@ -1,6 +1,7 @@
 """The tool that replaces other projects' device code, on a small project of our own; its page."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -128,6 +129,29 @@ def test_no_test_of_a_project_fails_because_of_the_change(file):
     figures = json.loads(file.read_text(encoding="utf-8"))
     assert figures["after"]["failed"] <= figures["before"]["failed"]
     assert figures["after"]["passed"] > 0
-    if "virtual" in figures:
-        on_gpus = figures["virtual"]
-        assert on_gpus["passed"] + on_gpus["failed"] >= figures["after"]["passed"]
+
+
+@pytest.mark.parametrize(
+    "file", sorted((HERE / "figures").glob("*.json")), ids=lambda file: file.stem
+)
+def test_the_tests_of_a_project_run_on_virtual_gpus_too(file):
+    figures = json.loads(file.read_text(encoding="utf-8"))
+    on_gpus = figures["virtual"]
+    assert on_gpus["passed"] > 0
+    assert on_gpus["passed"] + on_gpus["failed"] >= figures["after"]["passed"]
+
+
+def test_each_reported_fault_has_figures():
+    for issues in (HERE / "issues").glob("*_issues.py"):
+        name = issues.stem.removesuffix("_issues").replace("_", "-")
+        figures = json.loads((HERE / f"figures/{name}.json").read_text(encoding="utf-8"))["issues"]
+        number_of_runs = figures["passed"] + figures["failed"]
+        assert number_of_runs >= issues.read_text(encoding="utf-8").count("\ndef test_")
+
+
+def test_the_page_names_each_reported_fault():
+    page = PAGE.read_text(encoding="utf-8")
+    for issues in (HERE / "issues").glob("*_issues.py"):
+        tests = issues.read_text(encoding="utf-8")
+        missing = {fault for fault in re.findall(r"test_issue_(\d+)", tests) if fault not in page}
+        assert not missing, issues.name

@@ -8,6 +8,7 @@ import pytest
 import torch
 from geomstats.geometry.hypersphere import Hypersphere
 from geomstats.geometry.spd_matrices import SPDMatrices
+from geomstats.geometry.special_euclidean import SpecialEuclidean
 from geomstats.learning.frechet_mean import FrechetMean
 
 import xdevice
@@ -49,3 +50,9 @@ def test_issue_1476_logarithms_of_matrices_are_on_their_device(device):
     space = SPDMatrices(3)
     x = matrices(device)
     assert space.metric.log(x, x[0]).device == device
+
+
+def test_issue_2062_distances_of_rigid_motions_are_on_their_device(device):
+    space = SpecialEuclidean(3, point_type="vector")
+    motions = torch.rand(2, 5, 6, dtype=torch.float64, device=device)
+    assert space.metric.squared_dist(*motions).device == device
