@@ -17,6 +17,7 @@ _WRAPPERS = (
     "jax._src.util",
     "xdevice.backends.jax.purposes",
     "xdevice.backends.jax.transfers",
+    "xdevice.kit.buffers",
 )
 _FACTORIES = {"jax._src.numpy.array_constructors", "jax._src.numpy.array_creation"}
 _METHODS = "jax._src.numpy.array_methods"
@@ -89,7 +90,8 @@ def _called_function() -> _CalledFunction:
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if module.partition(".")[0] not in _LIBRARIES:
+        is_library = module.partition(".")[0] in _LIBRARIES
+        if not is_library or module.startswith("xdevice.testing"):
             break
         if not module.startswith(_WRAPPERS):
             function = _CalledFunction(module, frame.f_code.co_name)

@@ -5,7 +5,6 @@ They are replaced while a block is watched. Compiled functions are called by C++
 which copies on its own: `fast_path` lets those calls pass through Python.
 """
 
-import sys
 import weakref
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,7 +20,7 @@ from xdevice.backends.jax.hardware import as_device
 from xdevice.backends.jax.private_names import guard
 from xdevice.contract import Copy, Watcher
 from xdevice.device import Device
-from xdevice.kit import advice, keras
+from xdevice.kit import advice, buffers, dlpack, keras
 from xdevice.kit.marks import mark_of
 from xdevice.kit.private_names import replaced
 
@@ -29,8 +28,6 @@ Function: TypeAlias = Callable[..., Any]
 Array: TypeAlias = Any  # jax.Array, with the private attributes of its class
 Value: TypeAlias = Any  # an array of JAX or NumPy, or a number
 
-_HAS_BUFFERS = sys.version_info >= (3, 12)  # Python code can replace a class's __buffer__
-_READERS = "array", "asarray", "asanyarray", "ascontiguousarray"
 _HOST = Device("cpu", 0)
 
 
@@ -43,9 +40,6 @@ def unseen() -> Iterable[str]:
         "arrays that functions compiled ahead of time, by .lower().compile(), "
         "bring from another device"
     )
-    if not _HAS_BUFFERS:
-        readers = ", ".join(_READERS)
-        yield f"what reads arrays other than JAX and NumPy's {readers}, before Python 3.12"
 
 
 def words() -> Mapping[str, str]:
@@ -60,6 +54,7 @@ def watch(watcher: Watcher) -> Generator[None]:
         stack.callback(reporter.stop)
         for owner, name, make in reporter.replacements():
             stack.enter_context(replaced(owner, name, make))
+        stack.enter_context(buffers.watched(fast_path.JaxArray, reporter.report_reading))
         stack.enter_context(fast_path.avoided())
         yield
 
@@ -73,7 +68,7 @@ class _Replacement(NamedTuple):
 
 
 class _Reporter:
-    """Reports copies to a watcher, by functions that replace those of JAX and NumPy."""
+    """Reports copies to a watcher, by functions that replace those of JAX."""
 
     def __init__(self, watcher: Watcher, block: ExitStack) -> None:
         self._watcher: Watcher | None = watcher
@@ -92,11 +87,7 @@ class _Reporter:
             array_class, "_value", lambda value: property(self.reading(value.__get__))
         )
         yield _Replacement(array_class, "copy_to_host_async", self.reading)
-        if _HAS_BUFFERS:
-            yield _Replacement(array_class, "__buffer__", self.reading)
-        else:
-            for name in _READERS:
-                yield _Replacement(np, name, self.reading)
+        yield _Replacement(array_class, "__dlpack__", self.sharing)
         yield _Replacement(jaxlib, "batched_device_put", self.putting)
         batched_copy = "batched_copy_array_to_devices_with_sharding"
         if hasattr(jaxlib, batched_copy):
@@ -136,10 +127,22 @@ class _Reporter:
         @wraps(read)
         def reading(*args: Any, **kwargs: Any) -> object:
             if args and type(args[0]) is fast_path.JaxArray:
-                self._report_reading(args[0])
+                self.report_reading(args[0])
             return read(*args, **kwargs)
 
         return reading
+
+    def sharing(self, export: Function) -> Function:
+        """In place of ``__dlpack__``: a virtual GPU that does not stand in shares the host's memory."""
+
+        @wraps(export)
+        def sharing(array: Array, **options: Any) -> object:
+            is_to_host = options.get("dl_device") is not None  # JAX copies the array there
+            if not is_to_host and array.__dlpack_device__()[0] == dlpack.CPU:
+                self.report_reading(array)
+            return export(array, **options)
+
+        return sharing
 
     def putting(self, put: Function) -> Function:
         """In place of jaxlib's function that copies values, and arrays of one device, to devices."""
@@ -185,7 +188,7 @@ class _Reporter:
 
         return batched_copy
 
-    def _report_reading(self, array: Array) -> None:
+    def report_reading(self, array: Array) -> None:
         """Report the copy of an array to the host, once: JAX keeps the values there."""
         sources = _memories_of(array.sharding)
         if self._watcher is None or sources == (_HOST,) or self._was_read(array):

@@ -33,7 +33,7 @@ from xdevice.backends.tensorflow.placement import Eager, Tensor, placed, variabl
 from xdevice.backends.tensorflow.private_names import constants, iterators, names, ops
 from xdevice.contract import Copy, Kind, NativeDtype, Watcher
 from xdevice.device import Device
-from xdevice.kit import advice
+from xdevice.kit import advice, buffers, dlpack
 from xdevice.kit.marks import mark_of
 from xdevice.kit.private_names import replaced
 
@@ -91,14 +91,14 @@ def watch(watcher: Watcher) -> Generator[None]:
     replacements = (
         (ops._EagerTensorBase, "_numpy", reporter.reading),
         (ops._EagerTensorBase, "_copy_nograd", reporter.copying),
+        (ops._EagerTensorBase, "__dlpack__", reporter.sharing),
         (constants, "convert_to_eager_tensor", reporter.making),
         (iterators.OwnedIterator, "_next_internal", reporter.feeding),
-        (np, "asarray", reporter.exporting),
-        (np, "array", reporter.exporting),
     )
     with ExitStack() as stack:
         for owner, name, replacement in replacements:
             stack.enter_context(replaced(owner, name, partial(_around, replacement)))
+        stack.enter_context(buffers.watched(Eager, reporter.exporting))
         stack.enter_context(mixing.observed(reporter.operation))
         yield
 
@@ -118,10 +118,6 @@ def unseen() -> list[str]:
         (
             "what a tf.function copies inside, Keras's compiled training included: "
             "it is placed when it is traced"
-        ),
-        (
-            "arrays that NumPy makes of a tensor otherwise than by np.asarray and np.array: "
-            "np.sum(x), memoryview(x)"
         ),
         "a few int32 that are read, as most of a GPU's kernels keep these in the host's memory",
     ]
@@ -205,18 +201,21 @@ class _Reporter:
                 self._report("copy", _NEXT_BATCH, _size(tensor), HOST, target)
         return batch
 
-    def exporting(self, make: _Function, *args: Any, **kwargs: Any) -> Any:
-        """Replaces ``np.asarray`` and ``np.array``, which read a tensor's memory directly."""
-        source_of_values: Any = args[0] if args else None
-        if not isinstance(source_of_values, (list, tuple)):
-            source_of_values = (source_of_values,)
-        for tensor in source_of_values:
-            if type(tensor) is not Eager or _is_on_host(tensor):
-                continue
-            if np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc":
-                source = placed(tensor.backing_device)
-                self._report("number", make.__name__, _size(tensor), source, HOST)
-        return make(*args, **kwargs)
+    def exporting(self, tensor: Tensor) -> None:
+        """Report a tensor whose memory is read directly, as NumPy's functions do.
+
+        TensorFlow has no buffer for a dtype that is not NumPy's own, such as bfloat16.
+        """
+        has_buffer = np.dtype(tensor.dtype.as_numpy_dtype).kind in "biufc"
+        if has_buffer and not _is_on_host(tensor):
+            source = placed(tensor.backing_device)
+            self._report("number", "buffer", _size(tensor), source, HOST)
+
+    def sharing(self, export: _Function, tensor: Tensor, **options: Any) -> Any:
+        """Replaces ``__dlpack__``: a virtual GPU that does not stand in shares the host's memory."""
+        if tensor.__dlpack_device__()[0] == dlpack.CPU:
+            self.exporting(tensor)
+        return export(tensor, **options)
 
     def operation(self, operation: str, arguments: Arguments, device_names: set[str]) -> None:
         """Report an operation's copies before it runs; the names are its arguments' devices."""

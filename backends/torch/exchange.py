@@ -9,7 +9,7 @@ from torch.utils.dlpack import from_dlpack
 
 from xdevice.backends.torch.placement import plain
 from xdevice.contract import Tensor
-from xdevice.errors import NotSupportedError, UnknownPlacementError
+from xdevice.errors import NotSupportedError, UnknownPlacementError, XDeviceError
 
 Exporter: TypeAlias = Any  # an object with ``__dlpack__``
 
@@ -56,6 +56,8 @@ def to_numpy(tensor: Tensor) -> npt.NDArray[Any]:
         )
     try:
         return _copied_to_numpy(host)
+    except XDeviceError:
+        raise  # `transfer_guard` forbids the copy
     except (TypeError, NotImplementedError) as error:  # of a dtype that NumPy lacks
         hint = "convert it first, for example with .float()"
         raise NotSupportedError(

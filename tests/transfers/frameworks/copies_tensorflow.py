@@ -97,6 +97,8 @@ COPIES = {
     "np.asarray(x)": ("number", TO_HOST),
     "np.array([c, x])": ("number", TO_HOST),
     "np.asarray(tf.cast(x, tf.bfloat16))": ("number", TO_HOST),
+    "np.sum(x)": ("number", TO_HOST),
+    "memoryview(x)": ("number", TO_HOST),
     "tf.debugging.assert_equal(x, x + 0)": ("number", TO_HOST),
     "print(x)": ("print", TO_HOST),
     "repr(v)": ("print", TO_HOST),
@@ -177,6 +179,7 @@ def test_data_sets_are_on_the_cpu(of):
     tf.ones((3, 4))
     tf.random.normal((2, 2))
     tf.range(5)
+    np.sum(c), memoryview(c)
     c.shape, y.dtype, v.device
     total(x, x)
     there(x, y)
@@ -282,6 +285,7 @@ def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
         lambda: x[x > 0],
         lambda: str(x),
         lambda: np.asarray(x),
+        lambda: np.log(x),
         lambda: v.assign(np.zeros(4)),
         lambda: total(tf.ones((2, 2)), np.ones((2, 2), "float32")),
     ):
@@ -361,7 +365,7 @@ def replaced():
     return [
         *(getattr(pywrap_tfe, way) for way in WAYS),
         *(base["_numpy"], base["_copy_nograd"], vars(iterator)["_next_internal"]),
-        *(constant_op.convert_to_eager_tensor, np.asarray, np.array),
+        *(base["__dlpack__"], constant_op.convert_to_eager_tensor),
     ]
 
 

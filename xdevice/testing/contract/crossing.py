@@ -26,6 +26,7 @@ from xdevice import (
 )
 from xdevice.errors import MixedDeviceError, NotSupportedError, TransferError
 from xdevice.framework.adapters import Backend
+from xdevice.framework.ownership import tensor_owner
 from xdevice.tensors import creation
 from xdevice.tensors.transfers.guard import transfer_guard
 from xdevice.tensors.transfers.report import Report, watch_transfers
@@ -308,6 +309,19 @@ class Mixing(OneDevice):
             raised(RuntimeError)(native.output, model, x)
 
 
+NUMPYS_READERS: dict[str, Callable[[Tensor], Any]] = {
+    "asarray": np.asarray,
+    "asanyarray": np.asanyarray,
+    "add": lambda x: np.add(x, 1),
+    "sum": np.sum,
+    "concatenate": lambda x: np.concatenate([x, x]),
+    "array of a list": lambda x: np.array([x, x]),
+    "from_dlpack": np.from_dlpack,
+    "memoryview": memoryview,
+}
+"""Functions that return an array of NumPy, a tensor, or an error."""
+
+
 @needs("creation.ones", "transfers.watch", gpus=2)
 class Transfers(OneDevice):
     """Copies under `watch_transfers` and `transfer_guard`."""
@@ -355,6 +369,17 @@ class Transfers(OneDevice):
         assert {finding.kind for finding in report.findings} == {"copy"}
         assert [record.name for record in caplog.records] == ["xdevice.transfers"] * 2
         assert f"{BYTES} B, host → gpu:1" in caplog.text
+
+    @needs("cpu")
+    def test_numpys_functions_read_no_gpu_unseen(self, backend: str) -> None:
+        x = square(SECOND)
+        for name, read in NUMPYS_READERS.items():
+            try:
+                with transfer_guard("forbid_implicit"):
+                    result = read(x)
+            except Exception:  # of the guard, of NumPy, or of the framework
+                continue
+            assert tensor_owner(result) == backend, name
 
     @needs("parameter")
     def test_a_tensor_beside_a_parameter_is_copied_once(self, backend: str, native: Native) -> None:
@@ -419,6 +444,7 @@ class Transfers(OneDevice):
         raised(TransferError)(transfer_guard("forbid")(to_device), tree, SECOND)
         assert device_of(tree["a"]) == FIRST
         assert device_of(tree["b"]) == SECOND
+        raised(TransferError)(transfer_guard("forbid")(to_numpy), tree["a"])
 
     @needs("model")
     def test_a_forbidden_move_leaves_the_model_in_place(self, backend: str, model: Model) -> None:
