@@ -305,12 +305,3 @@ def test_own_fixtures_are_used_and_named_once(run, pytester):
     result.assert_outcomes(passed=2)
     line = "xdevice: the project's own fixtures replace xdevice's: xp, device, dtype, "
     assert result.stdout.str().count(line + "assert_close (conftest.py)") == 1
-
-
-def test_fixtures_of_a_folder_are_named_too(run, pytester):
-    pytester.makepyfile(**{"folder/conftest": OWN, "folder/test_other": XP})
-    result = run(XP, "--xdevice-backend=numpy")
-    result.assert_outcomes(passed=3)
-    result.stdout.fnmatch_lines(
-        ["xdevice: *own fixtures replace *: xp, device, dtype, assert_close (folder*"]
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -38,12 +39,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     from hypothesis import HealthCheck, settings
 
-    test: Any = getattr(item, "obj", None)
-    test = getattr(test, "__func__", test)
+    test = _test_of(item)
     own = getattr(test, _SETTINGS, None)
     if own is None:
         return
-    if _takes_only_constants(item):
+    if not _changing_fixtures(item):
         suppressed = {*own.suppress_health_check, HealthCheck.function_scoped_fixture}
         own = settings(own, suppress_health_check=suppressed)
     if own.deadline == settings.get_profile("default").deadline:
@@ -51,12 +51,43 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     setattr(test, _SETTINGS, own)
 
 
-def _takes_only_constants(item: Any) -> bool:
-    """Whether all fixtures of a function's scope among the arguments are constants."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Refuse a project's fixture beside ``@given``, as hypothesis would.
+
+    hypothesis names the first fixture of the test, which can be one of the
+    plugin's constants.
+    """
+    if draws_examples(item) and "xdevice_backend" in getattr(item, "fixturenames", ()):
+        from hypothesis import HealthCheck
+
+        changing = _changing_fixtures(item)
+        own = getattr(_test_of(item), _SETTINGS, None)
+        check = HealthCheck.function_scoped_fixture
+        if changing and own is not None and check not in own.suppress_health_check:
+            pytest.fail(_REFUSAL.format(item.nodeid, changing[0]), pytrace=False)
+    return (yield)
+
+
+_REFUSAL = (
+    "{!r} uses a function-scoped fixture {!r}, which is the same for all examples that hypothesis "
+    "gives the test; create its value in the test, or allow it with "
+    "@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])"
+)
+
+
+def _test_of(item: pytest.Item) -> Any:
+    test: Any = getattr(item, "obj", None)
+    return getattr(test, "__func__", test)
+
+
+def _changing_fixtures(item: Any) -> list[str]:
+    """The fixtures of a function's scope among the arguments that are not constants."""
     arguments = inspect.signature(item.function).parameters
     definitions = item._fixtureinfo.name2fixturedefs  # not public
     fixtures = [definitions[name][-1] for name in arguments if name in definitions]
-    return all(fixture.scope != "function" or _is_constant(fixture) for fixture in fixtures)
+    changing = [each for each in fixtures if each.scope == "function" and not _is_constant(each)]
+    return [each.argname for each in changing]
 
 
 def _is_constant(fixture: Any) -> bool:

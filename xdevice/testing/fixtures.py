@@ -26,15 +26,15 @@ from xdevice.framework.adapters import Backend
 from xdevice.testing.closeness import Expectation, expecting
 from xdevice.testing.compilers import Compile, compiler_for
 from xdevice.testing.determinism import comparable
-from xdevice.testing.frameworks import backends_of
+from xdevice.testing.frameworks import backends_of, names_in_ini
 from xdevice.testing.gpus import check_gpus
 from xdevice.testing.items import params_of, skip_or_fail
+from xdevice.testing.own_parameters import leave_out_replaced, own_parameters
 from xdevice.testing.parameters import (
     Parameters,
     combinations,
     missing_device,
     missing_dtype,
-    own_parameters,
     tested_backends,
 )
 from xdevice.typing import Namespace
@@ -45,6 +45,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     A class that sets ``backend`` has its tests run for that framework alone.
     """
+    leave_out_replaced(metafunc)
     if "xdevice_backend" not in metafunc.fixturenames:
         return
     class_backend = getattr(metafunc.cls, "backend", None)
@@ -83,7 +84,7 @@ def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> 
         # A unittest class has no parameters, or the framework could not list its
         # devices at collection: then the error is raised here.
         device = devices()[0]
-    if str(xdevice_backend) in request.config.getini("xdevice_scoped_backends"):
+    if str(xdevice_backend) in names_in_ini(request.config, "xdevice_scoped_backends"):
         with device:
             yield device
     else:

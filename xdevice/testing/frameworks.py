@@ -32,6 +32,22 @@ def left_out(config: pytest.Config) -> list[str]:
     return _selected(config).notes
 
 
+def names_in_ini(config: pytest.Config, option: str) -> list[str]:
+    """The frameworks that an option of pytest's configuration names.
+
+    `pytest.UsageError` for a word that is not a framework.
+    """
+    words: list[str] = config.getini(option)
+    names = [SHORT_NAMES.get(word, word) for word in words]
+    for name in names:
+        if name not in registered():
+            hint = did_you_mean(name, registered(), f"there are {', '.join(registered())}")
+            raise pytest.UsageError(
+                f"{option} = {' '.join(words)}: {name!r} is not a backend; {hint}"
+            )
+    return names
+
+
 def why_unusable(name: str) -> str | None:
     """Why an installed framework has no device; ``None`` if it has one."""
     if name not in registered() or not is_installed(name) or has_device(registered()[name]):
@@ -42,15 +58,16 @@ def why_unusable(name: str) -> str | None:
 def _selected(config: pytest.Config) -> _Selection:
     if _selection not in config.stash:
         value = config.getoption("--xdevice-backend") or "installed"
-        config.stash[_selection] = _select(value)
+        served = names_in_ini(config, "xdevice_backends") or list(registered())
+        config.stash[_selection] = _select(value, served)
     return config.stash[_selection]
 
 
-def _select(value: str) -> _Selection:
+def _select(value: str, served: list[str]) -> _Selection:
     if value == "all":
-        return _with_device(value, list(registered()))
+        return _with_device(value, served)
     if value == "installed":
-        return _with_device(value, available())
+        return _with_device(value, [name for name in available() if name in served])
     return _named(value)
 
 

@@ -1,6 +1,6 @@
 """The project's own fixtures, which replace those of the plugin; they are named once."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import FunctionType, ModuleType
 
 import pytest
@@ -12,24 +12,30 @@ FIXTURES = (
 )
 """The plugin's fixtures that a project may have itself."""
 
-_named = pytest.StashKey[set[str]]()  # the conftest files whose fixtures are named already
+_named = pytest.StashKey[set[ModuleType]]()  # the files whose fixtures are named already
 
 
-def lines(config: pytest.Config) -> list[str]:
-    """A line with the project's own fixtures, of conftest files that were read since the last.
+def lines(config: pytest.Config, items: Iterable[pytest.Item] = ()) -> list[str]:
+    """A line with the project's own fixtures, of files that were read since the last.
 
-    pytest reads the conftest files of folders within the tested ones later, as
-    it collects their tests.
+    They are in conftest files and in the files of the tests. pytest reads the
+    conftest files of folders within the tested ones later, as it collects their
+    tests.
     """
     named = config.stash.setdefault(_named, set())
+    conftests = [
+        module
+        for file, module in config.pluginmanager.list_name_plugin()
+        if isinstance(module, ModuleType) and file.endswith("conftest.py")
+    ]
+    tests = [item.module for item in items if isinstance(item, pytest.Function)]
     places: list[str] = []
-    for file, conftest in config.pluginmanager.list_name_plugin():
-        if isinstance(conftest, ModuleType) and file.endswith("conftest.py") and file not in named:
-            own = [name for name in FIXTURES if name in set(_fixtures_in(conftest))]
-            named.add(file)
-            if own:
-                shown = file.removeprefix(f"{config.rootpath}/")
-                places.append(f"{', '.join(own)} ({shown})")
+    for module in dict.fromkeys([*conftests, *tests]):
+        own = [name for name in FIXTURES if name in set(_fixtures_in(module))]
+        if own and module not in named:
+            shown = str(module.__file__).removeprefix(f"{config.rootpath}/")
+            places.append(f"{', '.join(own)} ({shown})")
+        named.add(module)
     if not places:
         return []
     return [f"xdevice: the project's own fixtures replace xdevice's: {'; '.join(places)}"]

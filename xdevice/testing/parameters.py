@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from itertools import product, starmap
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -21,12 +21,11 @@ from xdevice import (
     using,
 )
 from xdevice.errors import did_you_mean
-from xdevice.framework.adapters import registered
 from xdevice.tensors.namespace import DTYPE_NAMES, DTYPES
 from xdevice.testing import without_plug_in
 from xdevice.testing.compilers import compilers_of
 from xdevice.testing.determinism import comparable
-from xdevice.testing.frameworks import backends_of, why_unusable
+from xdevice.testing.frameworks import backends_of, names_in_ini, why_unusable
 
 _KINDS = {
     **DTYPES,
@@ -90,45 +89,6 @@ def combinations(
     return found
 
 
-_REPLACED_BY = {
-    "xdevice_backend": "select frameworks with @pytest.mark.only_backends",
-    "backend": "select frameworks with @pytest.mark.only_backends",
-    "xp": "select frameworks with @pytest.mark.only_backends",
-    **dict.fromkeys(("device", "native_device", "device_scope"), "parametrize xdevice_device"),
-    "dtype": "parametrize xdevice_dtype",
-    "compiled": "parametrize xdevice_compiled",
-}
-"""What to do instead of giving a fixture of the plugin an indirect parameter."""
-
-
-def own_parameters(metafunc: pytest.Metafunc) -> set[str]:
-    """The plugin's parameters that the test's own marks give.
-
-    An error for a fixture that takes no parameter: pytest would pass it a
-    parameter that it does not read.
-    """
-    found: set[str] = set()
-    for mark in metafunc.definition.iter_markers("parametrize"):
-        names = mark.args[0] if mark.args else mark.kwargs["argnames"]
-        if isinstance(names, str):
-            names = list(map(str.strip, names.split(",")))
-        indirect = mark.kwargs.get("indirect", mark.args[2:3] == (True,))
-        for name in names if indirect is True else indirect or ():
-            if name in _REPLACED_BY and _is_of_plugin(metafunc, name):
-                raise pytest.Collector.CollectError(
-                    f"{metafunc.definition.nodeid}: the fixture {name} takes no parameter; "
-                    f"{_REPLACED_BY[name]}"
-                )
-            found.add(name)
-    return found
-
-
-def _is_of_plugin(metafunc: pytest.Metafunc, name: str) -> bool:
-    definitions: Any = metafunc._arg2fixturedefs  # not public
-    module: str = definitions[name][-1].func.__module__
-    return module.startswith("xdevice.testing.")
-
-
 def tested_backends(config: pytest.Config) -> list[str]:
     """The selected frameworks.
 
@@ -163,13 +123,8 @@ def missing_dtype(name: str, device: Device | None) -> str | None:
 def check_options(config: pytest.Config) -> None:
     """`pytest.UsageError` for a word that is not a device, a dtype or a framework."""
     _requested_devices(config)
-    scoped = config.getini("xdevice_scoped_backends")
-    for name in scoped:
-        if name not in registered():
-            hint = did_you_mean(name, registered(), f"there are {', '.join(registered())}")
-            raise pytest.UsageError(
-                f"xdevice_scoped_backends = {' '.join(scoped)}: {name!r} is not a backend; {hint}"
-            )
+    for option in ("xdevice_backends", "xdevice_scoped_backends"):
+        names_in_ini(config, option)
     for word in _words(config, "--xdevice-dtypes"):
         if word not in (*_KINDS, *DTYPE_NAMES, *_SHORT_DTYPES):
             options = (*DTYPE_NAMES, *_SHORT_DTYPES, *_KINDS)

@@ -26,10 +26,12 @@ from xdevice.testing.items import (
     params_of,
     skip_or_fail,
 )
+from xdevice.testing.own_parameters import names_another_framework
 from xdevice.testing.parameters import add_options, check_options
 
 pytest_plugins = [
     "xdevice.testing.compiled",
+    "xdevice.testing.default_device",
     "xdevice.testing.examples",
     "xdevice.testing.exclusions",
     "xdevice.testing.fixtures",
@@ -62,7 +64,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--xdevice-backend",
         metavar="NAMES",
         help="frameworks to test: A,B, all or installed (the default); a missing one is an error; "
-        "all and installed leave out frameworks that have no device on this machine",
+        "all and installed leave out frameworks that have no device on this machine, and those "
+        "that xdevice_backends in pytest's configuration leaves out",
     )
     group.addoption(
         "--xdevice-virtual-gpus",
@@ -76,6 +79,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--xdevice-require", action="store_true", help=fails)
     deterministic = "run tests that take a framework within xdevice.testing.deterministic()"
     group.addoption("--xdevice-deterministic", action="store_true", help=deterministic)
+    served = "frameworks that the project serves; --xdevice-backend selects among them"
+    parser.addini("xdevice_backends", served, type="args")
     add_options(group)
 
 
@@ -111,9 +116,9 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return [*filter(None, [_requested(config)]), *own_names.lines(config)]
 
 
-def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
-    """The project's own fixtures in folders that pytest has read while collecting."""
-    return own_names.lines(config)
+def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> list[str]:
+    """The project's own fixtures in test files, and in folders read while collecting."""
+    return own_names.lines(config, items)
 
 
 def _requested(config: pytest.Config) -> str | None:
@@ -134,11 +139,17 @@ def _requested(config: pytest.Config) -> str | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests that this run does not need.
 
-    These are the tests of other frameworks, and the promises that do not apply
-    or are waived.
+    These are the tests of other frameworks, those that a parameter of the
+    project's gives to another framework, and the promises that do not apply or
+    are waived.
     """
     selected = [
-        item for item in items if _is_selected(item) and _is_promised(item) and not _is_waived(item)
+        item
+        for item in items
+        if _is_selected(item)
+        and not names_another_framework(item)
+        and _is_promised(item)
+        and not _is_waived(item)
     ]
     if len(selected) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(selected)))
