@@ -17,7 +17,6 @@ so cuDNN's environment variables have no effect. A key-value store ``nccl`` is a
 """
 
 import ctypes
-import os
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -32,7 +31,7 @@ from xdevice.backends import mxnet as adapter
 from xdevice.backends.mxnet import mixing
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, count, existing
 from xdevice.backends.mxnet.mixing import Arguments, Function, Handle
-from xdevice.virtual.mxnet import files, float16, operators, random_numbers
+from xdevice.virtual.mxnet import files, float16, memory, operators, random_numbers
 from xdevice.virtual.mxnet.files import CPU, GPU
 from xdevice.virtual.mxnet.private_names import (
     DEVICE_AT,
@@ -70,6 +69,7 @@ def start(number: int) -> None:
     operators.start()
     random_numbers.start()
     files.start()
+    memory.start()
     Features()["CUDA"] = Feature(b"CUDA", True)
     in_place_of("mxnet.runtime:feature_list")(_features)
 
@@ -84,7 +84,6 @@ def _convert_devices(number: int) -> None:
             in_library(name)(partial(_call_with_device, index, _GROUPS_AT.get(name)))
     in_library("MXNDArrayGetContext")(_get_context)
     in_library("MXGetGPUCount")(lambda _, pointer: _return(pointer, number))
-    in_library("MXGetGPUMemoryInformation64")(_memory_information)
     in_library("MXGetLastError")(_last_error)
     adapter.translate(_context_in_text)
 
@@ -160,13 +159,6 @@ def _return(pointer: CPointer, value: int) -> int:
     """Write a result of a function of the library, and return the status of success."""
     pointer._obj.value = value
     return 0
-
-
-def _memory_information(_: Function, index: CValue, free: CPointer, total: CPointer) -> int:
-    existing(_as_int(index))
-    page = os.sysconf("SC_PAGE_SIZE")
-    _return(free, page * os.sysconf("SC_AVPHYS_PAGES"))
-    return _return(total, page * os.sysconf("SC_PHYS_PAGES"))
 
 
 def _check_contexts(call: str, native: Callable[..., int], *args: CValue) -> int:

@@ -321,3 +321,38 @@ def test_a_limit_of_memory_is_refused_by_name(monkeypatch):
         match=r"XDEVICE_VIRTUAL_MEMORY asks for a limit, and mxnet cannot",
     ):
         virtual.enable(2, force=True, stand_in=False)
+
+
+def test_the_memory_of_a_model_is_what_the_arrays_of_the_program_take_in_mxnets_pool(program):
+    lines = program(
+        """
+        import mxnet as mx
+        def used(index=0):
+            free, total = mx.context.gpu_memory_info(index)
+            return (total - free) / 2**20
+        print(mx.context.gpu_memory_info(1)[1] == 24217 << 20, used())
+        x = mx.np.zeros((3, 2**20), ctx=mx.gpu(0))
+        row, on_cpu = x[1], mx.np.zeros((3, 2**20))
+        print(used())
+        x.attach_grad()
+        print(used(), used(1))
+        del x, row
+        print(used())
+        y, small = mx.np.zeros(2**20 + 1, ctx=mx.gpu(0)), mx.np.zeros(1, ctx=mx.gpu(0))
+        print(used())
+        mx.gpu(1).empty_cache()
+        print(used())
+        mx.gpu(0).empty_cache()
+        print(used())
+    """,
+        words=("--gpu-model", "rtx4090"),
+    )
+    assert lines == [
+        "True 0.0",
+        "12.0",
+        "24.0 0.0",
+        "24.0",
+        "30.00390625",
+        "30.00390625",
+        "6.00390625",
+    ]
