@@ -533,11 +533,9 @@ def test_what_needs_cudas_libraries_raises_by_name_and_says_what_to_use():
     for name, call in (
         ("torch.cuda.CUDAGraph; run the operations", cuda.CUDAGraph),
         ("torch.cuda.CUDAGraph", lambda: cuda.make_graphed_callables(nn.Linear(2, 2).cuda(), (x,))),
-        ("torch.cuda.graph_pool_handle", cuda.graph_pool_handle),
-        ("torch.cuda.MemPool; make tensors with torch.empty", cuda.MemPool),
+        ("allocators of a program's own; make the pool without one", lambda: cuda.MemPool(x)),
         ("torch.cuda.ExternalStream; make a torch.cuda.Stream", lambda: cuda.ExternalStream(0)),
         ("torch.cuda.current_blas_handle", cuda.current_blas_handle),
-        ("observers of its allocator", lambda: torch._C._cuda_attach_out_of_memory_observer(print)),
         ("torch.cuda.host_memory_stats; torch.cuda.memory_stats works", cuda.host_memory_stats),
         ("torch.cuda.jiterator; write the kernel as operations", lambda: pointwise(x)),
         ("torch.cuda._compile_kernel", lambda: cuda._compile_kernel("__global__ void f() {}", "f")),

@@ -20,11 +20,21 @@ WORKSPACE = 2 * 4096 * 1024 + 8 * 16 * 1024  # of cuBLAS, as CUBLAS_WORKSPACE_CO
 USUAL = (
     "a_history",
     "a_large_tensor",
+    "a_pool",
     "a_product",
     "a_snapshot",
+    "an_observer",
     "blocks_and_segments",
     "fragments",
+    "garbage_in_two_rounds",
+    "garbage_of_the_oldest",
+    "garbage_without_a_fraction",
     "more_than_the_model_has",
+    "pools_that_do_not_split",
+    "pools_that_overflow",
+    "settings",
+    "stacks_of_a_history",
+    "without_the_allocator",
 )
 """The functions that are measured with the usual settings, all at once."""
 
@@ -138,14 +148,86 @@ def test_a_history_has_the_events_of_the_allocator_with_the_stacks_that_allocate
         ["alloc", 3 * MIB, here],
         ["segment_alloc", 2 * MIB, here],
         ["alloc", 10, here],
-        ["free_requested", 3 * MIB, []],
-        ["free_completed", 3 * MIB, []],
-        ["segment_free", 20 * MIB, []],
+        ["free_requested", 3 * MIB, here],
+        ["free_completed", 3 * MIB, here],
+        ["segment_free", 20 * MIB, ["empty_cache"]],
         ["oom", 30 << 30, here],
     ]
     assert function == "a_history"
     assert "cudaFree" in timeline
     assert enabled == [True, [[[]], False]]
+
+
+def test_frees_have_stacks_as_the_context_says():
+    found = measured("stacks_of_a_history")
+    actions = ["segment_alloc", "alloc", "snapshot", "free_requested", "free_completed"]
+    actions.append("segment_free")
+    assert found["None"] == [[[action] for action in actions], []]
+    assert found["state"] == [[[action] for action in actions], ["tensor"]]
+    names = ["tensor", "tensor", None, "tensor", "tensor", None]
+    assert found["alloc"] == [with_names(actions, names), ["tensor"]]
+    names = ["tensor", "tensor", None, "dropped", "dropped", "empty_cache"]
+    assert found["all"] == [with_names(actions, names), ["tensor"]]
+
+
+def with_names(actions, names):
+    pairs = zip(actions, names, strict=True)
+    return [[action] if name is None else [action, name] for action, name in pairs]
+
+
+def test_garbage_is_what_was_unused_for_longer_than_the_average():
+    # 1100 MiB are allowed. Of three unused segments the one of 300 MiB is the oldest: it has missed two searches, the
+    # others one. 880 MiB may be reserved: the oldest suffices; or 550: the others follow.
+    assert measured("garbage_of_the_oldest")[:6] == [300, 500, 900, 1050, 1, 0]
+    assert measured("garbage_in_two_rounds")[:6] == [300, 500, 900, 450, 3, 0]
+    assert measured("garbage_without_a_fraction")[:6] == [300, 500, 900, 1350, 0, 0]
+
+
+def test_each_setting_of_the_allocator_is_followed_or_refused():
+    segment, fraction, backend, unknown = measured("settings")
+    assert segment == [40, 1.0]
+    assert fraction[1] == 0.5
+    assert backend == (
+        "virtual GPUs have no allocator cudaMallocAsync; remove backend:cudaMallocAsync from"
+        " PYTORCH_CUDA_ALLOC_CONF"
+    )
+    assert unknown == "Unrecognized key 'max_split_size' in CUDA allocator config."
+
+
+def test_a_pool_has_segments_of_its_own_until_nothing_uses_it():
+    uses, elsewhere, both, emptied, reused, unused, of_pool, of_all, *rest = measured("a_pool")
+    assert (uses, elsewhere, unused) == (2, 20, 1)
+    # 30 in the pool, and 20 of another thread; then 30 elsewhere, and 10 in the 20 of the thread
+    assert both == 50
+    assert emptied == reused == 80
+    assert (of_pool, of_all) == (1, 3)
+    left, ids, in_pool, _ = rest
+    assert left == 50
+    assert [tuple(each) for each in ids] == [(0, 0), (0, 1)]
+    assert in_pool in (30 * MIB, None)  # PyTorch before 2.13 does not count pools
+
+
+def test_a_pool_serves_other_allocations_when_the_memory_is_full_if_it_may():
+    served, refused = measured("pools_that_overflow")
+    assert served == [50, 60]
+    assert "Tried to allocate 50.00 MiB." in refused
+    assert "100.00 MiB allowed; " in refused
+    of_pools = "with 60.00 MiB allocated in private pools (e.g., CUDA Graphs), "
+    assert of_pools + "and 0 bytes is reserved by PyTorch but unallocated" in refused
+
+
+def test_a_pool_leaves_its_segments_whole_if_asked():
+    assert measured("pools_that_do_not_split") == [20, 40, 0, True]
+
+
+def test_memory_beside_the_allocator_is_not_counted():
+    assert measured("without_the_allocator") == [0, 0, 30]
+
+
+def test_an_error_names_the_segment_that_was_wanted():
+    was_told, names = measured("an_observer")
+    assert was_told
+    assert names == [f"Tried to allocate {size} MiB" for size in ("2.00", "20.00", "1024.00")]
 
 
 @pytest.mark.weekly

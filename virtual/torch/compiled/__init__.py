@@ -24,6 +24,8 @@ from xdevice.virtual.torch.runtime import NAME, Runtime, in_use, xdevice_device
 _BOOL, _INT, _NUMBER, _MASK = ctypes.c_bool, ctypes.c_int, ctypes.c_int64, ctypes.c_uint64
 _POINTER, _TEXT, _ERROR = ctypes.c_size_t, ctypes.c_char_p, ctypes.c_char_p
 
+_POOL = (_NUMBER, _NUMBER)  # the identity of a pool of memory
+
 
 class _Lines(ctypes.c_char_p):
     """A text that is not an error."""
@@ -33,7 +35,13 @@ LINE_OF: Any = ctypes.CFUNCTYPE(_INT, _INT, _NUMBER)
 """A function that the plug-in calls before each allocation, with the device and the bytes."""
 
 STACK_OF: Any = ctypes.CFUNCTYPE(_NUMBER)
-"""A function that the plug-in calls before each allocation, and that returns the number of the Python stack."""
+"""A function that the plug-in calls before it allocates or frees, and that returns the number of the Python stack."""
+
+OUT_OF_MEMORY: Any = ctypes.CFUNCTYPE(None, _INT, _NUMBER, _NUMBER, _NUMBER)
+"""A function that the plug-in calls before the error of a full memory.
+
+With the device, what was wanted, what is allowed and what is free.
+"""
 
 _FUNCTIONS = {
     "begin": (_ERROR, _INT, _BOOL, _NUMBER, _BOOL),
@@ -52,7 +60,10 @@ _FUNCTIONS = {
     "pin": (_INT, _POINTER, _NUMBER),
     "add_alert": (None, _TEXT, _TEXT, _TEXT, _TEXT),
     "add_dtypes": (None, _TEXT, _TEXT, _TEXT, _MASK, _MASK),
-    "limit": (None, _INT, _NUMBER),
+    "allow": (None, _INT, _NUMBER),
+    "use_allocator": (None, _BOOL),
+    "allocator_settings": (_Lines,),
+    "observe_out_of_memory": (None, OUT_OF_MEMORY),
     "allocated": (_NUMBER, _INT),
     "reserved": (_NUMBER, _INT),
     "peak": (_NUMBER, _INT),
@@ -65,8 +76,16 @@ _FUNCTIONS = {
     "peak_record": (_Lines, _INT),
     "clear_workspaces": (None,),
     "blocks": (_Lines, _INT),
-    "record_history": (None, _BOOL, _NUMBER, _BOOL, STACK_OF),
-    "history": (_Lines, _INT),
+    "record_history": (None, _BOOL, _NUMBER, _BOOL, _INT, _INT, STACK_OF),
+    "history": (_Lines, _INT, *_POOL),
+    "note": (None, _NUMBER),
+    "use_pool": (None, _INT, *_POOL),
+    "configure_pool": (None, _INT, *_POOL, _BOOL, _BOOL),
+    "release_pool": (None, _INT, *_POOL),
+    "uses_of_pool": (_INT, _INT, *_POOL),
+    "empty_pool": (None, *_POOL),
+    "begin_pool": (_BOOL, _INT, *_POOL, _BOOL),
+    "end_pool": (_BOOL, _INT, *_POOL),
 }
 """The functions of virtual_gpu.cc, without the prefix ``xdevice_``: result, then parameters."""
 

@@ -60,30 +60,44 @@ inline thread_local std::array<c10::StreamId, MOST> streams{};  // this thread's
 inline int64_t reserved(DeviceIndex index) { return accounting[index].get_stats().reserved_bytes[0].current; }
 inline int64_t allocated(DeviceIndex index) { return accounting[index].get_stats().allocated_bytes[0].current; }
 
+// As PyTorch writes bytes: 1024.00 MiB, and from the next byte on 1.00 GiB.
 inline std::string readable(int64_t bytes) {
   std::ostringstream text;
   text << std::fixed << std::setprecision(2);
-  if (bytes >= (int64_t(1) << 30)) text << bytes / double(1 << 30) << " GiB";
-  else if (bytes >= (1 << 20)) text << bytes / double(1 << 20) << " MiB";
-  else if (bytes >= (1 << 10)) text << bytes / double(1 << 10) << " KiB";
+  if (bytes > (int64_t(1) << 30)) text << bytes / double(1 << 30) << " GiB";
+  else if (bytes > (1 << 20)) text << bytes / double(1 << 20) << " MiB";
+  else if (bytes > (1 << 10)) text << bytes / double(1 << 10) << " KiB";
   else text << bytes << " bytes";
   return text.str();
 }
+
+// Called before the error of a full memory, with the device, what was wanted, what is allowed and what is free.
+using OnOutOfMemory = void (*)(int, int64_t, int64_t, int64_t);
+inline OnOutOfMemory on_out_of_memory = nullptr;
 
 // The GPU's memory is full, or the host's.
 [[noreturn]] inline void out_of_memory(DeviceIndex index, int64_t wanted, bool of_host = false) {
   const char* word = TYPE == c10::DeviceType::CUDA ? "CUDA" : "vgpu";
   TORCH_CHECK_WITH(OutOfMemoryError, wanted < int64_t(1) << 60, word,
       " out of memory. Tried to allocate more than 1EB memory.");
-  int64_t in_use = allocated(index), held = reserved(index), limit = accounting[index].limit;
-  std::string allowed = limit < capacity ? readable(limit) + " allowed; " : "";
+  auto& allocator = accounting[index];
+  int64_t in_use = allocated(index), held = reserved(index);
+  std::string allowed = allocator.allowed != UNLIMITED ? readable(allocator.allowed) + " allowed; " : "";
   int64_t unreserved = std::max<int64_t>(capacity - held, 0);
-  if (!of_host) accounting[index].out_of_memory(unreserved, wanted, streams[index]);
   std::string free = readable(unreserved);
-  TORCH_CHECK_WITH(OutOfMemoryError, of_host || TYPE != c10::DeviceType::CUDA,
+  const bool of_cuda = !of_host && TYPE == c10::DeviceType::CUDA;
+  if (!of_host) allocator.out_of_memory(unreserved, wanted, streams[index]);
+  if (of_cuda) wanted = length_of_segment(rounded(wanted));
+  if (of_cuda && on_out_of_memory)
+    on_out_of_memory(index, wanted, std::min(allocator.allowed, capacity), unreserved);
+  int64_t in_pools = allocator.unused_in_pools();
+  std::string of_pools =
+      in_pools ? "with " + readable(in_pools) + " allocated in private pools (e.g., CUDA Graphs), " : "";
+  TORCH_CHECK_WITH(OutOfMemoryError, !of_cuda,
       "CUDA out of memory. Tried to allocate ", readable(wanted), ". GPU ", int(index), " has a total capacity of ",
-      readable(capacity), " of which ", free, " is free. Including non-PyTorch memory, this process has ", readable(held), " memory in use. ", allowed,
-      "Of the allocated memory ", readable(in_use), " is allocated by PyTorch, and ", readable(held - in_use),
+      readable(capacity), " of which ", free, " is free. Including non-PyTorch memory, this process has ", readable(held),
+      " memory in use. ", allowed, "Of the allocated memory ", readable(in_use + in_pools),
+      " is allocated by PyTorch, ", of_pools, "and ", readable(held - in_use - in_pools),
       " is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting "
       "PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory Management  "
       "(https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-cuda-alloc-conf)");
@@ -94,19 +108,15 @@ inline std::string readable(int64_t bytes) {
 
 inline PeakRecord* const records = new PeakRecord[MOST];
 
-// Called before each allocation. Returns the number of the Python stack.
-using StackOf = int64_t (*)();
-inline StackOf stack_of = nullptr;  // a null pointer: stacks are not recorded
+inline bool uses_allocator = true;  // otherwise a program has memory that torch does not count
 
 // Memory of a virtual GPU, on the current stream.
 inline Block* allocate_block(DeviceIndex index, int64_t size) {
-  if (size == 0) return nullptr;
+  if (size == 0 || !uses_allocator) return nullptr;
   const LineOf asked = line_of;
   int line = C10_UNLIKELY(asked != nullptr) ? asked(index, size) : 0;
   if (line == HOST_IS_FULL) out_of_memory(index, size, true);
-  const StackOf asked_for_stack = stack_of;
-  int64_t stack = C10_UNLIKELY(asked_for_stack != nullptr) ? asked_for_stack() : NO_STACK;
-  Block* block = accounting[index].allocate(size, streams[index], stack);
+  Block* block = accounting[index].allocate(size, streams[index], recording.stack(Recording::Context::STATE));
   if (!block) out_of_memory(index, size);
   if (C10_UNLIKELY(asked != nullptr)) records[index].allocated(block->number, block->size, line, reserved(index));
   return block;
@@ -115,7 +125,7 @@ inline Block* allocate_block(DeviceIndex index, int64_t size) {
 inline void free_block(DeviceIndex index, Block* block) {
   if (!block) return;
   if (C10_UNLIKELY(line_of != nullptr)) records[index].freed(block->number, block->size);
-  accounting[index].free(block);
+  accounting[index].free(block, recording.stack(Recording::Context::ALL));
 }
 
 // The context of a virtual storage's DataPtr.
@@ -179,15 +189,14 @@ struct Memory final : c10::DeviceAllocator {
   void copy_data(void* to, const void* from, size_t n) const override { default_copy_data(to, from, n); }
   DeleterFnPtr raw_deleter() const override { return nullptr; }
   bool initialized() override { return true; }
-  void emptyCache(c10::MempoolId_t) override {
-    for (DeviceIndex i = 0; i < count; ++i) accounting[i].empty_cache();
+  void emptyCache(PoolId id) override {
+    int64_t stack = recording.stack(Recording::Context::ALL);
+    for (DeviceIndex i = 0; i < count; ++i) accounting[i].empty_cache(id, stack);
   }
   void recordStream(const DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex i) override { return accounting[i].get_stats(); }
   void resetAccumulatedStats(DeviceIndex i) override { accounting[i].reset_accumulated(); }
-  void resetPeakStats(DeviceIndex i) override {
-    accounting[i].for_each_stat([](auto& stat) { stat.reset_peak(); });
-  }
+  void resetPeakStats(DeviceIndex i) override { accounting[i].reset_peak(); }
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex i) override {
     return {std::max<int64_t>(capacity - reserved(i), 0), capacity};
   }

@@ -337,7 +337,18 @@ EXPORT void xdevice_add_dtypes(
 EXPORT int64_t xdevice_allocated(int index) { return allocated(index); }
 EXPORT int64_t xdevice_reserved(int index) { return reserved(index); }
 EXPORT int64_t xdevice_peak(int index) { return memory.getDeviceStats(index).allocated_bytes[0].peak; }
-EXPORT void xdevice_limit(int index, int64_t bytes) { accounting[index].limit = bytes; }
+EXPORT void xdevice_allow(int index, int64_t bytes) { accounting[index].allowed = bytes; }
+EXPORT void xdevice_use_allocator(bool value) { uses_allocator = value; }
+// The settings of the allocator: the largest block that is split, the threshold, whether segments grow, and the
+// divisions of sizes from 1 MiB on, each interval twice as long as the one before.
+EXPORT const char* xdevice_allocator_settings() {
+  static thread_local std::string text;
+  std::ostringstream words;
+  words << int64_t(AllocatorConfig::max_split_size()) << ' ' << AllocatorConfig::garbage_collection_threshold() << ' '
+        << AllocatorConfig::use_expandable_segments();
+  for (size_t divisions : AllocatorConfig::roundup_power2_divisions()) words << ' ' << divisions;
+  return (text = words.str()).c_str();
+}
 EXPORT void xdevice_reset_peak(int index) { memory.resetPeakStats(index); }
 EXPORT void xdevice_empty_cache() { memory.emptyCache({0, 0}); }
 EXPORT void xdevice_forget_memory() {  // also what was allocated before
@@ -359,28 +370,55 @@ EXPORT const char* xdevice_peak_record(int index) {
 }
 EXPORT void xdevice_clear_workspaces() { workspaces::clear(); }
 // One line for each block: its address, size, size requested, stream, whether it is large, expandable, allocated, and
-// whether it begins a segment; and the number of the stack that allocated it.
+// whether it begins a segment; the numbers of the stacks that allocated it and its segment; and its pool.
 EXPORT const char* xdevice_blocks(int index) {
   static thread_local std::string text;
   std::ostringstream lines;
   accounting[index].for_each_block([&](const Block& b) {
     for (int64_t number : {b.address, b.size, b.requested, b.stream}) lines << number << ' ';
-    lines << b.large << ' ' << b.expandable << ' ' << b.allocated << ' ' << !b.previous << ' ' << b.stack << '\n';
+    auto [first, second] = b.pool->owner.id;
+    lines << b.pool->large << ' ' << b.expandable << ' ' << b.allocated << ' ' << !b.previous << ' ' << b.stack << ' '
+          << b.segment_stack << ' ' << first << ' ' << second << '\n';
   });
   return (text = lines.str()).c_str();
 }
-EXPORT void xdevice_record_history(bool on, int64_t most_events, bool clear, StackOf function) {
-  stack_of = on ? function : nullptr;
-  for (DeviceIndex i = 0; i < count; ++i) accounting[i].record_history(on, most_events, clear);
+EXPORT void xdevice_record_history(
+    bool on, int64_t most_events, bool clear, int context, int skipped, StackOf stack_of) {
+  recording = {on, size_t(most_events), Recording::Context(context), skipped, stack_of};
+  if (!on || clear)
+    for (DeviceIndex i = 0; i < count; ++i) accounting[i].forget_history();
 }
-// One line for each event: the action, address, size, stream, number of the stack, and the time in microseconds.
-EXPORT const char* xdevice_history(int index) {
+EXPORT void xdevice_observe_out_of_memory(OnOutOfMemory function) { on_out_of_memory = function; }
+EXPORT void xdevice_note(int64_t number) { current_note = number; }
+// One line for each event: the action, address, size, stream, numbers of the stack and the note, pool, and the time in
+// microseconds.
+EXPORT const char* xdevice_history(int index, int64_t first, int64_t second) {
   static thread_local std::string text;
   std::ostringstream lines;
-  for (const MemoryEvent& e : accounting[index].snapshot()) {
-    for (int64_t number : {int64_t(e.action), e.address, e.size, e.stream, e.stack}) lines << number << ' ';
-    lines << e.time << '\n';
+  for (const MemoryEvent& e : accounting[index].snapshot(PoolId(first, second))) {
+    for (int64_t number : {int64_t(e.action), e.address, e.size, e.stream, e.stack, e.note}) lines << number << ' ';
+    lines << e.pool.first << ' ' << e.pool.second << ' ' << e.time << '\n';
   }
   return (text = lines.str()).c_str();
+}
+
+// Pools of memory that a program has made.
+EXPORT void xdevice_use_pool(int index, int64_t first, int64_t second) { accounting[index].use_pool({first, second}); }
+EXPORT void xdevice_configure_pool(int index, int64_t first, int64_t second, bool splits, bool overflows) {
+  accounting[index].configure_pool({first, second}, splits, overflows);
+}
+EXPORT void xdevice_release_pool(int index, int64_t first, int64_t second) {
+  accounting[index].release_pool({first, second});
+}
+EXPORT int xdevice_uses_of_pool(int index, int64_t first, int64_t second) {
+  return accounting[index].uses_of_pool({first, second});
+}
+EXPORT void xdevice_empty_pool(int64_t first, int64_t second) { memory.emptyCache(PoolId(first, second)); }
+// These return whether something has changed.
+EXPORT bool xdevice_begin_pool(int index, int64_t first, int64_t second, bool of_thread) {
+  return accounting[index].begin_pool({first, second}, of_thread, streams[index]);
+}
+EXPORT bool xdevice_end_pool(int index, int64_t first, int64_t second) {
+  return accounting[index].end_pool({first, second});
 }
 }

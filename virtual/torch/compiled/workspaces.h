@@ -4,7 +4,6 @@
 // CUBLASLT_WORKSPACE_SIZE in KiB (1 MiB) for products with a bias of one dimension, which cuBLASLt adds.
 #pragma once
 #include <c10/util/env.h>
-#include <torch/csrc/autograd/function.h>
 
 #include <regex>
 
@@ -34,8 +33,7 @@ inline int64_t size_of_cublaslt() {
   return (setting && end == setting->c_str() ? 1024 : kib) << 10;
 }
 
-// The handles of cuBLAS: each thread has one for each device, and leaves it to a later thread when it ends. CUDA's
-// backward has a thread of its own for each device; here it runs in the thread that calls it, with another handle.
+// The handles of cuBLAS: each thread has one for each device, and leaves it to a later thread when it ends.
 struct Handles {
   static inline std::mutex& lock = *new std::mutex;
   static inline auto& unused = *new std::map<DeviceIndex, std::vector<int>>;
@@ -43,8 +41,7 @@ struct Handles {
   std::map<std::pair<DeviceIndex, bool>, int> mine;
 
   int of(DeviceIndex index) {
-    bool in_backward = torch::autograd::get_current_node() != nullptr;
-    std::pair key{index, in_backward};
+    std::pair key{index, is_in_thread_of_backward()};
     if (auto found = mine.find(key); found != mine.end()) return found->second;
     std::lock_guard<std::mutex> one(lock);
     auto& free = unused[index];

@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable, Collection
 from functools import partial
@@ -17,9 +16,9 @@ from torch.multiprocessing import reductions
 from xdevice.kit.private_names import resolved
 from xdevice.virtual import request
 from xdevice.virtual.models import MODELS, Model
-from xdevice.virtual.torch import runtime, streams
+from xdevice.virtual.torch import streams
 from xdevice.virtual.torch.compiled import REFUSE, WARN, compiled
-from xdevice.virtual.torch.cuda import memory_snapshot
+from xdevice.virtual.torch.cuda import memory_functions, memory_pools
 from xdevice.virtual.torch.private_names import (
     Function,
     core,
@@ -31,9 +30,6 @@ from xdevice.virtual.torch.private_names import (
 from xdevice.virtual.torch.runtime import exchange, in_use
 
 _synchronize = names.value("torch._C:_accelerator_synchronizeDevice")
-_stats = names.value("torch._C:_accelerator_getDeviceStats")
-_reset_peak = names.value("torch._C:_accelerator_resetPeakStats")
-_reset_accumulated = names.value("torch._C:_accelerator_resetAccumulatedStats")
 
 
 def _zero(*args: Any) -> int:
@@ -60,7 +56,7 @@ def _properties(index: int) -> SimpleNamespace:
         uuid=f"virtual-{index}",
         major=gpu.capability[0],
         minor=gpu.capability[1],
-        total_memory=_memory_info(index)[1],
+        total_memory=memory_functions.free_and_total(index)[1],
         multi_processor_count=gpu.multiprocessors,
         max_threads_per_multi_processor=gpu.threads,
         max_threads_per_block=1024,
@@ -73,63 +69,10 @@ def _properties(index: int) -> SimpleNamespace:
     )
 
 
-def _memory_info(index: int) -> tuple[int, int]:
-    """Free and total bytes; where the host's memory is unknown, those of the capacity."""
-    free, total = runtime.memory_info(runtime.existing(index))
-    capacity = in_use().capacity
-    if free is None:
-        free = capacity - compiled().reserved(index)
-    return free, total or capacity
-
-
-_raw_allocations: dict[int, torch.Tensor] = {}
-"""Memory that the program allocated without a tensor, by address."""
-
-
-def _allocate(size: int, stream: int) -> int:
-    memory = torch.empty(size, dtype=torch.uint8, device="cuda")
-    _raw_allocations[memory.data_ptr()] = memory
-    return memory.data_ptr()
-
-
-def _list_processes(device: runtime.DeviceLike = None) -> str:
-    """What ``torch.cuda.list_gpu_processes`` returns; only this process uses the virtual GPU."""
-    index = runtime.index_of(device)
-    reserved = compiled().reserved(index)
-    line = "no processes are running"
-    if reserved:
-        line = f"process {os.getpid():>10d} uses {reserved / (1 << 20):>12.3f} MB GPU memory"
-    return f"GPU:{index}\n{line}"
-
-
-_fractions: dict[int, float] = {}
-"""The fraction of each virtual GPU's memory that the program may use, where it is not 1."""
-
-
-def _set_fraction(fraction: float, index: int) -> None:
-    _fractions[index] = fraction
-    unlimited = fraction == 1 and not in_use().limited
-    compiled().limit(index, sys.maxsize if unlimited else int(fraction * in_use().capacity))
-
-
-_ALLOCATOR_SETTINGS = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
-_settings_at_import = [os.environ.get(name) for name in _ALLOCATOR_SETTINGS]
-
-
 def _init() -> None:
     if not compiled().visible():
         raise RuntimeError("No CUDA GPUs are available")
-    settings = [os.environ.get(name) for name in _ALLOCATOR_SETTINGS]
-    if settings != _settings_at_import:  # CUDA's allocator reads them when it is first used
-        text = next((each for each in settings if each), "")
-        core._accelerator_setAllocatorSettings(text)
-
-
-def _of_allocator(function: Callable[[int], Any], index: int) -> Any:
-    """Call a function of the allocator for an existing device."""
-    if not 0 <= index < compiled().visible():
-        raise RuntimeError(f"Invalid device argument {index}: did you call init?")
-    return function(index)
+    memory_functions.begin()
 
 
 _sync_debug_mode: int | None = None
@@ -158,7 +101,7 @@ def _set_sync_debug_mode(mode: int) -> None:
 
 
 _NO_EFFECT = """
-    cudaCachingAllocator_enable sleep ipc_collect
+    sleep ipc_collect
     resetCublasWorkspaceSize resetCublasLtWorkspaceSize
 """
 """The functions that do nothing: operations are synchronous."""
@@ -174,9 +117,6 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "set_sync_debug_mode": _set_sync_debug_mode,
         "get_sync_debug_mode": _get_sync_debug_mode,
         "isCurrentStreamCapturing": lambda: False,
-        "isHistoryEnabled": memory_snapshot.is_recorded,
-        "record_memory_history": memory_snapshot.record,
-        "record_memory_history_legacy": memory_snapshot.record_legacy,
         "getDeviceCount": virtual.visible,
         "init": _init,
         "synchronize": lambda: _synchronize(virtual.current()),
@@ -185,18 +125,7 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "hasPrimaryContext": lambda index: True,
         "canDeviceAccessPeer": lambda a, b: True,
         "getArchFlags": lambda: "",
-        "memoryStats": partial(_of_allocator, _stats),
-        "resetPeakMemoryStats": partial(_of_allocator, _reset_peak),
-        "resetAccumulatedMemoryStats": partial(_of_allocator, _reset_accumulated),
-        "memorySnapshot": memory_snapshot.snapshot,
-        "emptyCache": virtual.empty_cache,
-        "clearCublasWorkspaces": virtual.clear_workspaces,
-        "getAllocatorBackend": lambda: "native",
-        "cudaCachingAllocator_is_enabled": lambda: True,
-        "cudaCachingAllocator_raw_alloc": _allocate,
-        "cudaCachingAllocator_raw_delete": lambda address: _raw_allocations.pop(address, None),
-        "setMemoryFraction": _set_fraction,
-        "getMemoryFraction": lambda index: _fractions.get(index, 1.0),
+        **memory_functions.functions(),
         "getCurrentStream": streams.current_on_cuda,
         "getDefaultStream": lambda index: (0, index, streams.CUDA),
         "setStream": streams.set_on_cuda,
@@ -266,8 +195,12 @@ def _replace_in_torch_cuda(functions: dict[str, Callable[..., Any]]) -> None:
         "default_generators": tuple(in_use().generators),
         "graphs._cuda_isCurrentStreamCapturing": functions["isCurrentStreamCapturing"],
         "_cudart": _cuda_runtime(),
-        "list_gpu_processes": _list_processes,
-        "memory.list_gpu_processes": _list_processes,
+        "list_gpu_processes": memory_functions.list_processes,
+        "memory.list_gpu_processes": memory_functions.list_processes,
+        "MemPool": memory_pools.MemPool,
+        "memory.MemPool": memory_pools.MemPool,
+        "graphs._graph_pool_handle": memory_pools.new_id,
+        **{f"memory._cuda_{name}": functions[name] for name in memory_pools.FUNCTIONS},
         "nvtx._nvtx": SimpleNamespace(**dict.fromkeys(_NVTX_FUNCTIONS, _zero)),
     }.items():
         replace_name(f"torch.cuda:{name}", value)
@@ -278,7 +211,7 @@ def _cuda_runtime() -> SimpleNamespace:
     return SimpleNamespace(
         cudaError=type("cudaError", (int,), {"success": 0}),  # an enumeration
         cudaGetErrorString=lambda error: _ERRORS.get(error, "unrecognized error code"),
-        cudaMemGetInfo=_memory_info,
+        cudaMemGetInfo=memory_functions.free_and_total,
         cudaHostRegister=lambda pointer, size, flags=0: compiled().pin(pointer, size),
         cudaHostUnregister=lambda pointer: compiled().pin(pointer, 0),
         cudaDeviceSynchronize=lambda: _synchronize(in_use().current()) or 0,

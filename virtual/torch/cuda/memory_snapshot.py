@@ -1,12 +1,15 @@
 """The segments, blocks and history of the caching allocator, as ``torch.cuda.memory`` returns them."""
 
+import atexit
 import sys
 from collections.abc import Sequence
+from threading import local
 from types import FrameType
 from typing import Any, TypeAlias
 
 from xdevice.virtual.torch.compiled import STACK_OF, compiled
-from xdevice.virtual.torch.private_names import core
+from xdevice.virtual.torch.cuda import allocator_settings
+from xdevice.virtual.torch.cuda.memory_pools import PoolId
 
 Frame: TypeAlias = tuple[str, str, int]
 """The name of a function, its file and the line."""
@@ -25,8 +28,12 @@ _ACTIONS = (
 """The actions in the order of ``Action`` in history.h."""
 
 
+_CONTEXTS = ("state", "alloc", "all")
+"""Which stacks are recorded: of memory that is allocated, of allocations in the past, of frees."""
+
+
 class _Stacks:
-    """The Python stacks of allocations, each once."""
+    """The Python stacks of allocations and frees, each once."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[Frame, ...], int] = {}
@@ -46,7 +53,6 @@ class _Stacks:
 _XDEVICE = __name__.partition(".")[0]
 _stacks = _Stacks()
 _is_recorded = False
-_skipped: frozenset[str] = frozenset()  # the actions that a snapshot leaves out
 
 
 def _python_stack() -> tuple[Frame, ...]:
@@ -72,38 +78,74 @@ def record(
     clear_history: bool = False,
     *more: object,
 ) -> None:
-    """What ``torch._C._cuda_record_memory_history`` does; only allocations have stacks, and only Python's.
+    """What ``torch._C._cuda_record_memory_history`` does. Stacks are Python's alone.
 
     Of what follows `clear_history`, the actions to leave out are, and notes of the compiler are not made.
     """
-    global _is_recorded, _skipped
-    _skipped = frozenset(more[-1]) if more and isinstance(more[-1], list) else frozenset()
-    for value, name, known in (
-        (enabled, "enabled", (None, "state", "all")),
-        (context, "context", (None, "state", "alloc", "all")),
-        (stacks, "stacks", ("python", "all")),
+    global _is_recorded
+    for value, known, expected in (
+        (enabled, (None, "state", "all"), "expected state to be 'state', 'all', or None"),
+        (
+            context,
+            (None, *_CONTEXTS),
+            "expected context to be 'state', 'alloc', 'all', or None",
+        ),
+        (stacks, ("python", "all"), "expected stacks to be 'python', or 'all'"),
     ):
-        _check(value, name, known)
+        if value not in known:
+            raise RuntimeError(expected)
     _is_recorded = enabled is not None
     most = min(max_entries, sys.maxsize) if enabled == "all" else 1
-    function = _stacks.function if context else STACK_OF()
-    compiled().record_history(_is_recorded, most, clear_history, function)
+    _record(_is_recorded, context, most, clear_history, more)
 
 
 def record_legacy(enabled: bool, *more: Any) -> None:
     """What ``torch._C._cuda_record_memory_history_legacy`` does."""
-    has_stacks, most, has_stacks_of_allocations, _, clear_history = more[:5]
-    context = "all" if has_stacks or has_stacks_of_allocations else None
-    record("all" if enabled else None, context, "all", most, clear_history)
+    global _is_recorded
+    has_stacks, most, has_stacks_of_allocations, _, clear_history, *rest = more
+    _is_recorded = enabled
+    context = None
+    if has_stacks_of_allocations:
+        context = "alloc"
+    elif has_stacks:
+        context = "state"
+    _record(enabled, context, most, clear_history, rest)
 
 
-def _check(value: str | None, name: str, known: Sequence[str | None]) -> None:
-    if value not in known:
-        expected = ", ".join(str(each) for each in known if each is not None)
-        raise RuntimeError(f"Expected {name} to be one of {expected} or None but got {value!r}")
+def _record(
+    enabled: bool, context: str | None, most: int, clear_history: bool, more: Sequence[object]
+) -> None:
+    skipped = more[-1] if more and isinstance(more[-1], list) else []
+    mask = sum(1 << _ACTIONS.index(action) for action in skipped)
+    level = _CONTEXTS.index(context) + 1 if enabled and context else 0
+    compiled().record_history(enabled, most, clear_history, level, mask, _stacks.function)
 
 
-def snapshot(pool: tuple[int, ...] | None = None) -> dict[str, Any]:
+_notes = [""]
+"""What the program has written at events."""
+_current_note = local()
+
+
+def set_note(text: str) -> None:
+    """Write this at the events of this thread, as ``_set_memory_metadata`` does."""
+    if text not in _notes:
+        _notes.append(text)
+    _current_note.text = text
+    compiled().note(_notes.index(text))
+
+
+def get_note() -> str:
+    return getattr(_current_note, "text", "")
+
+
+@atexit.register
+def _end() -> None:
+    """Ask for no stacks while Python ends."""
+    if _is_recorded:
+        record(None, None)
+
+
+def snapshot(pool: Sequence[int] | None = None) -> dict[str, Any]:
     """What ``torch._C._cuda_memorySnapshot`` returns.
 
     A third number of the pool tells whether the history is wanted.
@@ -111,55 +153,56 @@ def snapshot(pool: tuple[int, ...] | None = None) -> dict[str, Any]:
     virtual = compiled()
     devices = range(virtual.visible())
     frames = _stacks.frames()
-    has_history = pool is None or len(pool) < 3 or bool(pool[2])
+    first, second, has_history = (*(pool or (0, 0)), True)[:3]
+    histories = [_history(index, (first, second), frames) for index in devices]
+    segments = [segment for index in devices for segment in _segments(index, frames)]
     return {
-        "segments": [segment for index in devices for segment in _segments(index, frames)],
-        "device_traces": [_history(index, frames) if has_history else [] for index in devices],
-        "allocator_settings": _settings(),
+        "segments": [
+            segment
+            for segment in segments
+            if not (first or second) or segment["segment_pool_id"] == (first, second)
+        ],
+        "device_traces": histories if has_history else [[] for _ in devices],
+        "allocator_settings": allocator_settings.in_snapshot(),
         "external_annotations": [],
     }
 
 
-def _settings() -> dict[str, Any]:
-    """The settings that the allocator follows."""
-    text: str = core._accelerator_getAllocatorSettings()
-    words = dict(word.partition(":")[::2] for word in text.replace(" ", "").split(",") if word)
-    megabytes = int(words.get("max_split_size_mb", -1))
-    return {
-        "PYTORCH_CUDA_ALLOC_CONF": text,
-        "max_split_size": megabytes << 20 if megabytes > 0 else -1,
-        "garbage_collection_threshold": float(words.get("garbage_collection_threshold", 0)),
-        "expandable_segments": words.get("expandable_segments") == "True",
-    }
-
-
-def _history(device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _history(device: int, pool: PoolId, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     events: list[dict[str, Any]] = []
-    for line in compiled().history(device).value.decode().splitlines():
-        action, address, size, stream, stack, time = map(int, line.split())
-        events.append(
-            {
-                "action": _ACTIONS[action],
-                "device_free" if _ACTIONS[action] == "oom" else "addr": address,
-                "frames": frames[stack] if stack >= 0 else [],
-                "size": size,
-                "stream": stream,
-                "time_us": time,
-                "compile_context": "N/A",
-                "user_metadata": "",
-                "pool_id": (0, 0),
-            }
-        )
-    return [event for event in events if event["action"] not in _skipped]
+    for line in compiled().history(device, *pool).value.decode().splitlines():
+        action, address, size, stream, stack, note, first, second, time = map(int, line.split())
+        event = {
+            "action": _ACTIONS[action],
+            "device_free" if _ACTIONS[action] == "oom" else "addr": address,
+            "size": size,
+            "stream": stream,
+            "time_us": time,
+            "compile_context": "N/A",
+            "user_metadata": _notes[note],
+            "pool_id": (first, second),
+        }
+        if stack >= 0:
+            event["frames"] = frames[stack]
+        events.append(event)
+    return events
+
+
+def _frames(frames: list[list[dict[str, Any]]], stack: int) -> list[dict[str, Any]]:
+    return frames[stack] if stack >= 0 else []
 
 
 def _segments(device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     segments: list[dict[str, Any]] = []
     for line in compiled().blocks(device).value.decode().splitlines():
         numbers = map(int, line.split())
-        address, size, requested, stream, large, expandable, allocated, first, stack = numbers
+        address, size, requested, stream, large, expandable, allocated, first, *more = numbers
+        stack, stack_of_segment, *pool = more
         if first:
-            segments.append(_segment(device, address, stream, bool(large), bool(expandable)))
+            segment = _segment(device, address, stream, bool(large), bool(expandable))
+            segment["frames"] = _frames(frames, stack_of_segment)
+            segment["segment_pool_id"] = tuple(pool)
+            segments.append(segment)
         segment = segments[-1]
         segment["total_size"] += size
         for name in ("allocated_size", "active_size"):
@@ -171,7 +214,7 @@ def _segments(device: int, frames: list[list[dict[str, Any]]]) -> list[dict[str,
                 "size": size,
                 "requested_size": requested,
                 "state": "active_allocated" if allocated else "inactive",
-                "frames": frames[stack] if stack >= 0 else [],
+                "frames": _frames(frames, stack),
             }
         )
     return segments
@@ -189,8 +232,6 @@ def _segment(
         "requested_size": 0,
         "stream": stream,
         "segment_type": "large" if large else "small",
-        "segment_pool_id": (0, 0),
         "is_expandable": expandable,
-        "frames": [],
         "blocks": [],
     }

@@ -7,7 +7,7 @@ import torch.distributed._symmetric_memory
 ONES = torch.ones(3, device="cuda")
 REFUSED = {
     "graph": lambda: torch.cuda.CUDAGraph(),
-    "pool": lambda: torch.cuda.MemPool(),
+    "pool": lambda: torch.cuda.MemPool(ONES),
     "stream": lambda: torch.cuda.ExternalStream(1),
     "handle": lambda: torch.cuda.current_blas_handle(),
     "jiterator": lambda: torch.cuda.jiterator._create_jit_fn(
@@ -15,7 +15,6 @@ REFUSED = {
     )(ONES),
     "compiled_kernel": lambda: torch.cuda._compile_kernel("", "f"),
     "allocator": lambda: torch._C._cuda_customAllocator(0, 0),
-    "observer": lambda: torch._C._cuda_attach_out_of_memory_observer(print),
     "tuned": lambda: torch.cuda.tunable.enable(),
     "nccl": lambda: torch.cuda.nccl.all_reduce([ONES]),
     "utilization": lambda: torch.cuda.utilization(),
