@@ -132,7 +132,7 @@ print((x + 1).device, torch.cuda.get_device_properties(1).total_memory, torch.cu
 def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_are_virtual():
     out, error = run("-c", TOO_MUCH, **{MEMORY: "64MiB"})
     assert out.startswith(
-        "63 CUDA out of memory. Tried to allocate 1.00 MiB. GPU 1 has a total capacity of 64.00 MiB"
+        "63 CUDA out of memory. Tried to allocate 2.00 MiB. GPU 1 has a total capacity of 64.00 MiB"
         " of which 0 bytes is free. Including non-PyTorch memory, this process has 64.00 MiB memory"
         " in use. Of the allocated memory 64.00 MiB is allocated by PyTorch, and 0 bytes is"
         " reserved by PyTorch but unallocated."
