@@ -111,6 +111,7 @@ def functions(*, with_race):
     return found
 
 
+@pytest.mark.weekly
 def test_races_are_found_with_their_lines_and_the_status_says_so():
     programs = functions(with_race=True)
     out, err = run(

@@ -155,7 +155,7 @@ def test_a_dtype_that_the_cpu_lacks_is_computed_wider_and_rounded(program, words
     ]
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.weekly), 80])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.weekly), 160])
 def test_of_pytorchs_own_database_all_that_cuda_has_runs_and_no_more(every, plug_in):
     script = Path(__file__).with_name("dtypes.py")
     env = {name: value for name, value in os.environ.items() if name != "XDEVICE_VIRTUAL_GPUS"}
