@@ -120,8 +120,7 @@ def seed(n: int) -> None:
             "seed would run once, when jax.jit traces the function, not at each call; call it "
             "outside"
         )
-    with _lock, jax.ensure_compile_time_eval():
-        jax.random.key(n)  # raises what is wrong with n
+    with _lock:  # a key is made when it is needed: the program may still choose its devices
         _seed = n
         _draws = 0
         _newest_key = None

@@ -7,7 +7,8 @@ import pytest
 from xdevice.course import record
 from xdevice.course.chapters import Cell
 from xdevice.course.compare import difference
-from xdevice.course.outcomes import Curve, Outcome
+from xdevice.course.displays import Curve
+from xdevice.course.outcomes import Outcome
 from xdevice.course.rows import _verdict
 from xdevice.course.running import TabRun
 from xdevice.course.series import Series, judged
@@ -31,6 +32,27 @@ def verdict(first, second, more=((), ())):
         ("x is on cuda:1", "x is on gpu(1)", "same"),
         ("loss 0.1234567", "loss 0.1234561", "digits"),
         ("0.5 s", "0.1 s", "times"),
+        ("took 59 s, loss 0.5", "took 1 min 2 s, loss 0.5", "times"),
+        ("took 59 s, loss 0.5", "took 1 min 2 s, loss 0.7", "numbers"),
+        ("3 minutes", "4 minutes", "times"),
+        ("Time: 04:55:00 x 3", "Time: 14:05:09 x 3", "times"),
+        ("Wall time: 1.21 ms", "Wall time: 1min 2s", "times"),
+        (
+            "462 ns ± 219 ns per loop (mean ± std. dev. of 7 runs, 1,000,000 loops each)",
+            "1.2 µs ± 21.9 ns per loop (mean ± std. dev. of 7 runs, 100,000 loops each)",
+            "times",
+        ),
+        ("/tmp/tmpabcd1234/x", "/tmp/tmpefgh5678/x", "same"),
+        (
+            "<tf.Variable 'Variable:0' shape=(2,) dtype=float32, numpy=array([1., 2.])>",
+            "tensor([1., 2.])",
+            "words",
+        ),
+        (
+            "<Variable path=block-1/dense_3/bias, shape=(1,), dtype=float32, value=[0.]>",
+            "Parameter containing:\ntensor([0.])",
+            "words",
+        ),
         ("3.0 MiB", "2.0 MiB", "memory"),
         ("tensor([1., 2.], device='cuda:0')", "Array([1., 2.], dtype=float32)", "words"),
         ("tensor(3)", "<tf.Tensor: shape=(), dtype=int32, numpy=3>", "words"),

@@ -65,6 +65,16 @@ EVERY_KIND = """
     ```
 
     ```python
+    import os; In[1][:5], os.getcwd()
+    ```
+
+    ```python
+    %matplotlib notebook
+    import matplotlib.pyplot as plt
+    plt.plot([1, 2]);
+    ```
+
+    ```python
     %matplotlib inline
     import matplotlib.pyplot as plt
     plt.plot([1, 2, 3], [2.5, 1.25, 0.5], label="loss")
@@ -117,20 +127,22 @@ def test_a_cell_prints_its_value_draws_and_fails_as_in_a_notebook(run_json):
     assert status == 1
     found = cells(report)
     assert [cell["state"] for cell in found] == [
-        *["ok"] * 3, *["failed"] * 4, "ok", "ok", "dead", "not run"
+        *["ok"] * 5, *["failed"] * 4, "ok", "ok", "dead", "not run"
     ]  # fmt: skip
     assert found[0]["text"] == "printed\n3"
-    assert found[1]["pictures"] == 1
-    assert found[1]["curves"] == [{"label": "loss", "x": [1, 2, 3], "y": [2.5, 1.25, 0.5]}]
-    assert found[2]["text"] == "from the shell"
-    assert found[3]["error"] == "ZeroDivisionError: division by zero"
-    assert found[3]["heading"] == "Errors"
-    assert "StdinNotImplementedError" in found[4]["error"]
-    assert found[5]["error"] == "UsageError: Line magic function `%no_such_magic` not found."
-    assert found[6]["error"] == "SystemExit: 3"
-    assert found[7]["text"] == "step 2"
-    assert found[8]["text"] == "x" * 2**20 + "\n… (cut)"  # and at once: a long line took hours
-    assert found[9]["error"] == "the process ended: exit 3"
+    assert found[1]["text"].startswith("('print', '../test_a_cell_prints")
+    assert found[2]["pictures"] == 1  # nobody can click: it is drawn as inline
+    assert found[3]["pictures"] == 1
+    assert found[3]["curves"] == [{"label": "loss", "x": [1, 2, 3], "y": [2.5, 1.25, 0.5]}]
+    assert found[4]["text"] == "from the shell"
+    assert found[5]["error"] == "ZeroDivisionError: division by zero"
+    assert found[5]["heading"] == "Errors"
+    assert "StdinNotImplementedError" in found[6]["error"]
+    assert found[7]["error"] == "UsageError: Line magic function `%no_such_magic` not found."
+    assert found[8]["error"] == "SystemExit: 3"
+    assert found[9]["text"] == "step 2"
+    assert found[10]["text"] == "x" * 2**20 + "\n… (cut)"  # and at once: a long line took hours
+    assert found[11]["error"] == "the process ended: exit 3"
 
 
 def test_a_tab_stops_at_the_cell_that_fails_unless_it_is_to_keep_going(run_json, run):
@@ -262,12 +274,13 @@ def test_the_seed_is_set_before_the_first_cell(run_json):
 
 @pytest.mark.weekly
 def test_a_tab_that_runs_too_long_is_stopped_and_keeps_what_it_has(run_json):
-    chapter = "```python\n1\n```\n\n```python\nimport time; time.sleep(300)\n```\n"
+    chapter = "```python\n1\n```\n\n```python\nprint(2); import time; time.sleep(300)\n```\n"
     status, report = run_json(chapter, "--tab", ONE, "--timeout", "40")
     assert status == 1
     assert report["tabs"][0]["status"] == "timed out"
     assert [cell["state"] for cell in cells(report)] == ["ok", "dead"]
     assert "timed out" in cells(report)[1]["error"]
+    assert cells(report)[1]["text"] == "2"
 
 
 @pytest.mark.parametrize(
@@ -427,3 +440,20 @@ def test_why_a_cell_fails_is_said_if_it_is_known(run_json):
         "cell 1, which assigns 'data', has failed",
         "it needs the network",
     ]
+
+
+@pytest.mark.skipif("jax" not in NAMES, reason="this is about JAX")
+def test_a_chapter_chooses_its_devices_before_its_framework_starts(run_json):
+    chapter = """
+        ```python
+        import os
+        os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=3"
+        import jax
+        ```
+
+        ```python
+        len(jax.devices())
+        ```
+    """
+    _, report = run_json(chapter)
+    assert cells(report)[1]["text"] == "3"

@@ -21,6 +21,8 @@ _DIFFERENT = ("numbers", "text", "beyond", "failed", "not run")
 _LISTED = ("numbers", "text", "beyond")  # rows that are listed one by one
 _STYLES = {"failed": "red", "beyond": "red", "numbers": "yellow", "text": "yellow"}
 _COLUMNS = 100  # of a changed text that are shown
+_DEPENDENTS = 12  # cells that are listed
+_PRINTED = 4000  # characters of what a cell printed that are shown
 
 
 class Report(NamedTuple):
@@ -98,9 +100,9 @@ def _table_of_tabs(runs: Sequence[TabRun]) -> Table:
         sign, style, result = "✓", "green", "all cells ran"
         if failed:
             sign, style, result = "✗", "red", f"{counted(failed, 'cell')} failed"
-        elif states["not run"]:
+        elif states["not run"] + states["stopped"]:
             sign, style, result = "✗", "red", ending(run.child)
-        counts = [len(run.cells), states["ok"], failed, states["not run"]]
+        counts = [len(run.cells), states["ok"], failed, states["stopped"] + states["not run"]]
         rows.add_row(
             Text(f"{sign} {run.tab}", style=style),
             run.version,
@@ -113,14 +115,31 @@ def _table_of_tabs(runs: Sequence[TabRun]) -> Table:
 
 
 def _failures(run: TabRun) -> Iterator[Text]:
+    """The cells that failed, each with those that fail because of it."""
     pairs = zip(run.cells, run.outcomes, strict=True)
     for number, (cell, outcome) in enumerate(pairs, 1):
-        if outcome.failed:
+        if outcome.failed and not outcome.cause:
             place = f" ({cell.heading})" if cell.heading else ""
             yield Text(f"\n{run.tab}: cell {number}{place} failed", style="bold red")
             yield Text(f"  {outcome.error}", style="red")
             if outcome.reason:
                 yield Text(f"  {outcome.reason}")
+        yield from _dependents(run, number)
+
+
+def _dependents(run: TabRun, number: int) -> Iterator[Text]:
+    """The cells that fail because of one, in one line."""
+    dependents = [
+        str(later) for later, outcome in enumerate(run.outcomes, 1) if outcome.cause == number
+    ]
+    if dependents:
+        listed = ", ".join([*dependents[:_DEPENDENTS], *["…"] * (len(dependents) > _DEPENDENTS)])
+        verb = "fail" if len(dependents) > 1 else "fails"
+        if run.outcomes[number - 1].failed:
+            yield Text(f"  {counted(len(dependents), 'later cell')} {verb} without it: {listed}")
+        else:  # a download by a command of the shell
+            words = f"{run.tab}: cell {number} could not download, as it says"
+            yield Text(f"\n{words}; {counted(len(dependents), 'later cell')} {verb}: {listed}")
 
 
 def _side_by_side(report: Report) -> Iterator[RenderableType]:
@@ -141,12 +160,21 @@ def _side_by_side(report: Report) -> Iterator[RenderableType]:
 def _printed(run: TabRun) -> Iterator[Text]:
     """What the cells of the only tab printed."""
     for number, outcome in enumerate(run.outcomes, 1):
-        lines = [outcome.text] if outcome.text else []
+        lines = [_beginning(outcome.text)] if outcome.text else []
         if outcome.pictures:
             lines.append(f"({counted(len(outcome.pictures), 'picture')})")
         if lines:
             yield Text(f"\n[{number}]", style="dim")
             yield Text("\n".join(lines))
+
+
+def _beginning(text: str) -> str:
+    """The text, or the beginning of one that would fill many screens."""
+    if len(text) <= _PRINTED:
+        return text
+    shown = text[:_PRINTED].rpartition("\n")[0] or text[:_PRINTED]
+    rest = len(text) - len(shown)
+    return f"{shown}\n… ({rest} more characters; --html FILE shows all)"
 
 
 def _changes(changes: Sequence[Change], outputs: Path) -> Iterator[Text]:

@@ -23,10 +23,17 @@ CAUSES = ("same", "name", "digits", "times", "memory", "numbers", "text")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r"\b(?:0x[0-9a-f]{6,}|1[234]\d{13}|9[34]\d{12})\b")
 _LINE_OF_FILE = re.compile(r'File "[^"]*", line \d+')
+_TEMPORARY = re.compile(r"\btmp[a-z0-9_]{8}\b")  # a name by Python's tempfile
 _SET = re.compile(r"\{([^{}:]+)\}")
 _TIME_UNIT = re.compile(
-    r"\s*(?:[µun]s|ms|s|sec|secs|seconds?|min|[GT]FLOP\S*|[GT]?flops?|\S+/s(?:ec)?)(?![\w])"
+    r"\s*(?:[µμun]s|ms|s|secs?|seconds?|min|mins|minutes?|hours?|h|秒|分钟|[GT]FLOP\S*|[GT]?flops?"
+    r"|\S+/s(?:ec)?)(?![\w])"
 )
+# Of %timeit: "462 ns ± 21 ns per loop (mean ± std. dev. of 7 runs, 1,000 loops each)".
+_LOOPS = re.compile(r"\s*loops? each\b")
+# A clock's time, or one as long as several units: "10:02:33", "1min 2s", "1 h 3 min".
+_CLOCK = re.compile(r"\b\d\d?:\d\d:\d\d(?:\.\d+)?\b")
+_TIMES = re.compile(rf"{_CLOCK.pattern}|(?:(?:{NUMBER.pattern})(?:{_TIME_UNIT.pattern})\s*)+")
 _MEMORY_UNIT = re.compile(r"\s*(?:[KMG]i?B|bytes)(?![\w/])")
 # A virtual GPU's name says that it is one; frameworks write NVIDIA or leave it out.
 _IN_GPU_NAME = re.compile(
@@ -47,11 +54,13 @@ SAME = Difference("same")
 def plain(text: str) -> str:
     """The text without what does not count.
 
-    Colours, spaces, the lines of files and the order of sets do not count.
+    Colours, spaces, the lines of files, the names of temporary ones and the
+    order of sets do not count.
     Addresses are numbered, so that it counts whether two are the same.
     """
     addresses: dict[str, str] = {}
     text = _LINE_OF_FILE.sub("File", _COLOURS.sub("", text))
+    text = _TEMPORARY.sub("tmp", text)
     text = _ADDRESS.sub(lambda match: addresses.setdefault(match[0], f"0x{len(addresses)}"), text)
     text = _SET.sub(lambda match: f"{{{', '.join(sorted(match[1].split(', ')))}}}", text)
     return " ".join(text.split())
@@ -69,9 +78,14 @@ def difference(text: str, reference: str) -> Difference:
     unnamed, unnamed_reference = _IN_GPU_NAME.sub("", text), _IN_GPU_NAME.sub("", reference)
     if unnamed == unnamed_reference:
         return Difference("name")
+    times: list[Difference] = []
+    if _words(unnamed) != _words(unnamed_reference):
+        # a time of 59 s, and one of 1 min 2 s
+        times = [Difference("times")]
+        unnamed, unnamed_reference = _without_times(unnamed), _without_times(unnamed_reference)
     if _words(unnamed) != _words(unnamed_reference):
         return Difference("text")
-    differences = _numbers_apart(unnamed, unnamed_reference)
+    differences = [*times, *_numbers_apart(unnamed, unnamed_reference)]
     if (unnamed, unnamed_reference) != (text, reference):
         differences.append(Difference("name"))
     return worst(differences)
@@ -104,9 +118,17 @@ def numbers_differ(a: float, b: float, unit_a: float, unit_b: float, noise: floa
     return Difference("numbers", relative)
 
 
-def is_time_or_memory(text: str, end: int) -> bool:
-    """Whether the number that ends there is a time, a speed or an amount of memory."""
-    return bool(_TIME_UNIT.match(text, end) or _MEMORY_UNIT.match(text, end))
+def is_time(text: str, start: int, end: int) -> bool:
+    """Whether the number that stands there is a time, a speed, or one of a clock's numbers."""
+    if _TIME_UNIT.match(text, end) or _LOOPS.match(text, end):
+        return True
+    around = _CLOCK.search(text, max(0, start - 6), end + 10)
+    return around is not None and around.start() <= start and end <= around.end()
+
+
+def is_time_or_memory(text: str, start: int, end: int) -> bool:
+    """Whether the number that stands there is a time, a speed or an amount of memory."""
+    return is_time(text, start, end) or bool(_MEMORY_UNIT.match(text, end))
 
 
 def value_of(number: str) -> float:
@@ -120,6 +142,10 @@ def unit_of(number: str) -> float:
     if "." not in mantissa:
         return 0.0
     return float(10.0 ** (int(exponent or 0) - digits))
+
+
+def _without_times(text: str) -> str:
+    return _TIMES.sub("(time) ", text)
 
 
 def _words(text: str) -> str:
@@ -141,7 +167,7 @@ def _numbers_apart(text: str, reference: str) -> list[Difference]:
 
 def _apart(number: re.Match[str], expected: re.Match[str], noise: float) -> Difference:
     a, b = value_of(number[0]), value_of(expected[0])
-    if _TIME_UNIT.match(expected.string, expected.end()):
+    if is_time(expected.string, expected.start(), expected.end()):
         return Difference("times")
     if b and _MEMORY_UNIT.match(expected.string, expected.end()):
         return Difference("memory", a / b)

@@ -4,20 +4,47 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from xdevice.course.chapters import Cell
 from xdevice.course.outcomes import Outcome
 
 NETWORK = re.compile(
-    r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown|offline mode"
-    r"|LocalEntryNotFound|couldn't connect to|Cannot download|Error downloading|Failed to (?:download|connect)"
+    r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown"
+    r"|offline mode|LocalEntryNotFound|couldn't connect to|Cannot download|Error downloading"
+    r"|Failed to (?:download|connect)|[Uu]nable to resolve host|Could not resolve host"
     r"|URL fetch failure|Name or service not known|Temporary failure in name resolution"
 )
 """What an error says if a download has failed."""
 
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
+# Packages that do not have the name of their import.
+_PACKAGES = {
+    "IPython": "ipython",
+    "OpenGL": "PyOpenGL",
+    "PIL": "pillow",
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "dotenv": "python-dotenv",
+    "faiss": "faiss-cpu",
+    "git": "GitPython",
+    "hydra": "hydra-core",
+    "mpl_toolkits": "matplotlib",
+    "paddle": "paddlepaddle",
+    "pkg_resources": "setuptools",
+    "pytorch_lightning": "pytorch-lightning",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "tensorflow_datasets": "tensorflow-datasets",
+    "tensorflow_hub": "tensorflow-hub",
+    "tensorflow_probability": "tensorflow-probability",
+    "umap": "umap-learn",
+    "yaml": "PyYAML",
+}
 NO_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
 _COMMAND = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 """A line of IPython's own: a magic or a command of the shell."""
@@ -57,27 +84,64 @@ def _assigned(node: ast.AST) -> Iterator[str]:
             yield from _assigned(child)
 
 
+class Explanation(NamedTuple):
+    """Why a cell fails, in words, and the number of the earlier cell whose failure is the cause."""
+
+    words: str = ""
+    cause: int = 0
+
+
 def with_reasons(cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes; those of cells that fail with a reason, if it is known."""
     reasoned: list[Outcome] = []
-    failed_cells: dict[int, Cell] = {}
+    failed: dict[int, tuple[Cell, Outcome]] = {}
+    offline = 0  # the last cell whose command could not download, by its own words
     for number, (cell, outcome) in enumerate(zip(cells, outcomes, strict=True), 1):
-        if not outcome.failed:
-            reasoned.append(outcome)
+        if outcome.failed:
+            why = _by_itself(outcome.error) or _by_others(outcome.error, failed, offline)
+            reasoned.append(replace(outcome, reason=why.words, cause=why.cause))
+            failed[number] = (cell, reasoned[-1])
             continue
-        reasoned.append(replace(outcome, reason=_reason(outcome.error, failed_cells)))
-        failed_cells[number] = cell
+        if NETWORK.search(outcome.text + outcome.log):
+            offline = number
+        reasoned.append(outcome)
     return reasoned
 
 
-def _reason(error: str, failed_cells: dict[int, Cell]) -> str:
+def _by_itself(error: str) -> Explanation | None:
+    """The explanation of an error that other cells have nothing to do with."""
     if NETWORK.search(error):
-        return "it needs the network"
+        return Explanation("it needs the network")
     if module := _NO_MODULE.search(error):
-        package = module[1].partition(".")[0]
-        return f"no {package!r} is installed or in the chapter's checkout; pip install {package}"
-    if name := NO_NAME.search(error):
-        for number, cell in failed_cells.items():
-            if name[1] in assigned(cell.code):
-                return f"cell {number}, which assigns {name[1]!r}, has failed"
-    return ""
+        return Explanation(_missing_module(module[1]))
+    if "IProgress not found" in error:
+        return Explanation("a progress bar needs 'ipywidgets'; pip install ipywidgets")
+    if error.startswith("StdinNotImplementedError"):
+        return Explanation("nothing can be typed while a chapter runs")
+    return None
+
+
+def _missing_module(module: str) -> str:
+    package, _, submodule = module.partition(".")
+    if module.startswith("google.colab"):
+        return "'google.colab' exists on Google Colab alone"
+    if submodule:  # Python names a submodule only if it has found the package
+        return f"the {package!r} that is used has no {module!r}; the chapter needs another version"
+    command = f"pip install {_PACKAGES.get(package, package)}"
+    return f"no {package!r} is installed or in the chapter's checkout; {command}"
+
+
+def _by_others(error: str, failed: Mapping[int, tuple[Cell, Outcome]], offline: int) -> Explanation:
+    """The explanation of an error by a cell that has failed before."""
+    if offline and error.startswith("FileNotFoundError"):
+        return Explanation(f"cell {offline} could not download; it needs the network", offline)
+    name = NO_NAME.search(error)
+    if name is None:
+        return Explanation()
+    for number, (cell, outcome) in failed.items():
+        if name[1] in assigned(cell.code):
+            words = f"cell {number}, which assigns {name[1]!r}, has failed"
+            if outcome.cause:
+                words += f", because of cell {outcome.cause}"
+            return Explanation(words, outcome.cause or number)
+    return Explanation()

@@ -38,31 +38,57 @@ class Tab:
 
 
 def prepare(framework: str, seed: int) -> None:
-    """Set the seeds, let figures be shown as their numbers, too, and print the version."""
+    """Set the seeds, let figures be shown as their numbers, too, and print the version.
+
+    The framework is not imported, and its seed is set when the chapter imports it.
+    """
     from IPython.core.getipython import get_ipython
 
-    from xdevice.framework.adapters import find
+    from xdevice.framework import at_import
 
     shell: Shell = get_ipython()
     shell.user_ns["tab"] = Tab(framework)
     bundles = shell.display_formatter.mimebundle_formatter
     bundles.for_type_by_name("matplotlib.figure", "Figure", _curves_of)
-    set_seeds(framework, seed)
+    _draw_inline(shell)
+    _set_seeds(seed)
     if framework:
-        print(getattr(find(framework).framework, "__version__", ""))
+        print(_installed_version(framework))
+        at_import.watch(lambda owner: _seed_framework(str(owner), framework, seed))
 
 
-def set_seeds(framework: str, seed: int) -> None:
-    """Set the seeds that a program could set before its first cell."""
-    from xdevice.framework.choosing import using
-    from xdevice.tensors.creation import seed as seed_framework
+def _installed_version(framework: str) -> str:
+    """The framework's version, without its import: the chapter may set variables before that."""
+    from importlib import metadata
 
+    try:
+        return metadata.version(framework)
+    except metadata.PackageNotFoundError:  # the distribution has another name
+        distributions = metadata.packages_distributions().get(framework, [])
+        return metadata.version(distributions[0]) if distributions else ""
+
+
+def _draw_inline(shell: Shell) -> None:
+    """Let ``%matplotlib notebook``, ``widget`` or ``qt`` draw as ``inline``: nobody can click."""
+    enable = shell.enable_matplotlib
+    shell.enable_matplotlib = lambda gui=None: enable("inline")
+
+
+def _set_seeds(seed: int) -> None:
+    """Set the seeds of Python and NumPy."""
     random.seed(seed)
     if find_spec("numpy"):
         import numpy as np
 
         np.random.seed(seed)
-    if framework:
+
+
+def _seed_framework(imported: str, framework: str, seed: int) -> None:
+    """Set the seed of the chapter's framework, if it is the one that has been imported."""
+    from xdevice.framework.choosing import using
+    from xdevice.tensors.creation import seed as seed_framework
+
+    if imported == framework:
         with using(framework):
             seed_framework(seed)
 

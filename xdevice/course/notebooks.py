@@ -49,5 +49,6 @@ def _parsed(text: str, path: Path) -> Any:
 
 def _language(metadata: Any) -> str:
     """The language of the cells; kernels say it in two places, and some in one."""
-    kernel, language = metadata.get("kernelspec", {}), metadata.get("language_info", {})
+    kernel = metadata.get("kernelspec") or {}
+    language = metadata.get("language_info") or {}
     return str(kernel.get("language") or language.get("name") or "python")

@@ -12,7 +12,8 @@ from html import escape
 from pathlib import Path
 
 from xdevice.course.chapters import Cell, Chapter
-from xdevice.course.outcomes import Outcome, Picture
+from xdevice.course.displays import Picture
+from xdevice.course.outcomes import Outcome
 from xdevice.course.rows import VERDICTS, Row
 from xdevice.course.running import TabRun
 from xdevice.kit.units import duration
@@ -90,6 +91,8 @@ def _tab(tab: str, cell: Cell, outcome: Outcome, is_code_shown: bool) -> Iterato
             yield f"<details><summary>{name}</summary><pre>{escape(text)}</pre></details>"
     if outcome.state == "not run":
         yield "<p>not run</p>"
+    if outcome.state == "stopped":
+        yield "<p>stopped while it ran</p>"
     yield "</div>"
 
 

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.course.chapters import Cell
 from xdevice.course.compare import CLOSE, difference
-from xdevice.course.outcomes import Curve, Outcome
+from xdevice.course.displays import Curve
+from xdevice.course.outcomes import Outcome
 from xdevice.course.running import TabRun
 from xdevice.errors import ArgumentError
 

@@ -84,7 +84,7 @@ def _verdict(
     outcomes: Mapping[str, Outcome], repeated: Mapping[str, Sequence[Outcome]]
 ) -> _Verdict:
     failed = [tab for tab, outcome in outcomes.items() if outcome.failed]
-    missing = [tab for tab, outcome in outcomes.items() if outcome.state == "not run"]
+    missing = [tab for tab, outcome in outcomes.items() if outcome.state in ("stopped", "not run")]
     if failed or missing:
         note = f"under {', '.join(failed or missing)}"
         others = {tab: outcome for tab, outcome in outcomes.items() if outcome.ran}

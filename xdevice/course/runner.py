@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from pathlib import Path
-from typing import Any, TextIO, TypeAlias
+from typing import Any, NoReturn, TextIO, TypeAlias
 
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbformat import v4
 
+from xdevice.course.displays import IMAGES, PLOTLY, TEXTS
 from xdevice.course.jobs import JOB, OUTCOMES, PREPARED, Job
 from xdevice.course.kernel import CURVES, cell_that_prepares
 from xdevice.launcher.texts import exit_text
@@ -26,7 +28,7 @@ _KERNEL = "xdevice"
 _SOCKET_PATH = 90  # characters that the path of a socket can have, less those of its number
 _CUT = 2**20  # characters of an output that are kept
 _END = "\n… (cut)"
-_FORMS = ("text/plain", "image/svg+xml", "image/png", "image/jpeg", CURVES)  # of a value
+_FORMS = (*TEXTS, *IMAGES, CURVES, PLOTLY)  # of a value, that are used
 
 NotebookNode: TypeAlias = Any
 
@@ -100,11 +102,12 @@ def _cut(text: str) -> str:
 
 
 def _shortened(output: NotebookNode) -> NotebookNode:
-    """The output with the forms of its value that are used, and the beginning of a long text."""
+    """The output with the beginning of long texts, and empty values of forms that are not used."""
     if "data" in output:
-        output.data = {form: output.data[form] for form in _FORMS if form in output.data}
-        if "text/plain" in output.data:
-            output.data["text/plain"] = _cut(output.data["text/plain"])
+        output.data = {form: value if form in _FORMS else "" for form, value in output.data.items()}
+        for form in TEXTS:
+            if form in output.data:
+                output.data[form] = _cut(output.data[form])
     return output
 
 
@@ -113,22 +116,36 @@ def _run(client: NotebookClient, cell: NotebookNode, index: int, outcomes: TextI
     began = time.monotonic()
     state = "ok"
     error = ""
+
+    def write() -> None:
+        outcome = {
+            "cell": index + PREPARED,
+            "state": state,
+            "error": error,
+            "seconds": round(time.monotonic() - began, 2),
+            "outputs": [_shortened(output) for output in cell.outputs],
+        }
+        print(json.dumps(outcome), file=outcomes, flush=True)
+
+    def stop(*_: object) -> NoReturn:
+        """Write what the cell has printed so far."""
+        nonlocal state
+        state = "stopped"
+        write()
+        os._exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, stop)
     try:
-        client.execute_cell(cell, index)
+        # The cell that prepares does not count, so that the first cell is In[1].
+        client.execute_cell(cell, index, store_history=index + PREPARED >= 0)
     except CellExecutionError as reason:  # mostly, it is among the outputs, too
         state = "failed"
         error = f"{reason.ename}: {reason.evalue}".rstrip(": ")
     except DeadKernelError:
         state = "dead"
         error = f"the process ended: {_how_it_ended(client)}"
-    outcome = {
-        "cell": index + PREPARED,
-        "state": state,
-        "error": error,
-        "seconds": round(time.monotonic() - began, 2),
-        "outputs": [_shortened(output) for output in cell.outputs],
-    }
-    print(json.dumps(outcome), file=outcomes, flush=True)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    write()
     return state
 
 

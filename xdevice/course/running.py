@@ -106,7 +106,7 @@ def _result(chapter: Chapter, part: Part, folder: Path, child: Child) -> TabRun:
     cells = _cells(chapter, part)
     if child.status == "ok":
         keep_new_folders(chapter.path, folder / _FILES)
-    written = outcomes.read(folder)
+    written = outcomes.read(folder, folder / _FILES)
     ended = outcomes.in_order(written, len(cells), _why_ended(child))
     version = written.get(PREPARED, Outcome()).text
     return TabRun(part.tab, part.seed, cells, with_reasons(cells, ended), child, version)

@@ -18,7 +18,7 @@ from statistics import fmean, stdev, variance
 from typing import NamedTuple
 
 from xdevice.course.compare import CLOSE, NUMBER, is_time_or_memory, unit_of, value_of
-from xdevice.course.outcomes import Curve
+from xdevice.course.displays import Curve
 
 # Student's quantile for a two-sided 0.1 %, by the number of seeds.
 _QUANTILES = {2: 31.60, 3: 8.610, 4: 5.959, 5: 5.041, 6: 4.587, 7: 4.318, 8: 4.140, 9: 4.015}
@@ -52,7 +52,7 @@ def series_of(text: str, curves: Sequence[Curve]) -> list[Series]:
     for match in NUMBER.finditer(text):
         name = text[end : match.start()].strip(" ,:=([")[-40:]
         end = match.end()
-        if not is_time_or_memory(text, end):
+        if not is_time_or_memory(text, match.start(), end):
             numbers.append(Series(name, (value_of(match[0]),), unit_of(match[0])))
     return numbers + [_series_of_curve(curve) for curve in curves]
 

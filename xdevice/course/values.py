@@ -23,6 +23,7 @@ _VALUE = r"""(?:'[^']*'|"[^"]*"|\[[^\]]*\]|\w*\([^()]*(?:\([^()]*\))?[^()]*\)|<[
 _ABOUT_A_TENSOR = re.compile(
     rf",?\s*\b(?:shape|dtype|device|place|ctx|stop_gradient|requires_grad|grad_fn|trainable"
     rf"|weak_type|sharding|backend|layout|memory_kind)={_VALUE}"
+    r"|\bpath=[\w/-]+"  # of a variable of Keras
     r"|<\w+ [\dx]* ?@[^>]*>|(?<=[\]\d.]) @\w+"  # of MXNet: <NDArray 2x3 @cpu(0)>, or @gpu(0)
     r"|(?<=<tf\.Variable) '[^']*'"  # its name
 )
@@ -50,11 +51,10 @@ def values_of(outcome: Outcome, framework: str) -> Values:
     """What the cell has printed under the framework."""
     text = with_devices_spelled_alike(plain(outcome.text), _as_word)
     text = _QUOTED_DEVICE.sub(r"\2", with_dtypes_spelled_alike(text))
-    text = without_framework_name(text, framework)
     bare_text = _ADDRESS.sub("address", _ABOUT_A_TENSOR.sub("", text))
     attributes = " ".join(_ABOUT_A_TENSOR.findall(text))
     return Values(
-        text,
+        without_framework_name(text, framework),
         series_of(bare_text, outcome.curves),
         truths=re.findall(r"\b(?:True|False)\b", bare_text),
         devices=_devices_in(bare_text),

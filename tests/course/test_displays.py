@@ -1,0 +1,61 @@
+"""What is kept of the values that a cell displays: text, pictures and curves."""
+
+import base64
+import struct
+
+import pytest
+
+from xdevice.course.displays import curves_of, pictures_of, text_of
+
+
+def displayed(**data):
+    forms = {"text": "text/plain", "markdown": "text/markdown", "html": "text/html"}
+    return {
+        "output_type": "display_data",
+        "data": {forms.get(name, name): value for name, value in data.items()},
+    }
+
+
+@pytest.mark.parametrize(("data", "says"), [
+    ({"text": "3"}, "3"),
+    ({"text": "   a\n0  1", "html": "<table><tr><td>1</td></tr></table>"}, "   a\n0  1"),
+    ({"text": "<IPython.core.display.Markdown object>", "markdown": "**bold**"}, "**bold**"),
+    ({"text": "<IPython.core.display.Math object>", "text/latex": "$x^2$"}, "$x^2$"),
+    (
+        {
+            "text": "<IPython.core.display.HTML object>",
+            "html": "<style>p {}</style><p>one\n <b>two</b></p><table><tr><td>3\n</td><td>4</td></tr></table>",
+        },
+        "one two\n3 4",
+    ),
+    ({"text": "<IPython.core.display.Video object>", "html": "<video></video>"},
+     "<IPython.core.display.Video object>"),
+    ({"application/vnd.bokehjs_exec.v0+json": "", "text": ""}, "(figure of Bokeh, not shown)"),
+    ({"application/vnd.vegalite.v5+json": "", "text": "<Chart>"}, "(figure of Vega, not shown)"),
+    (  # of tqdm.notebook, as it was at first
+        {"application/vnd.jupyter.widget-view+json": "", "text": "  0%|          | 0/50 [00:00<?, ?it/s]"},
+        "",
+    ),
+    ({"application/vnd.jupyter.widget-view+json": "", "text": "IntSlider(value=7)"}, "IntSlider(value=7)"),
+])  # fmt: skip
+def test_a_value_is_shown_in_the_form_that_says_most(data, says):
+    assert text_of([displayed(**data)]) == says
+
+
+def test_an_animated_gif_is_a_picture():
+    output = displayed(**{"image/gif": "R0lGODlh", "text": "<IPython.core.display.Image object>"})
+    assert [picture.mime_type for picture in pictures_of(output)] == ["image/gif"]
+    assert text_of([output]) == ""
+
+
+@pytest.mark.parametrize("y", [
+    [0.5, 0.25],
+    {"dtype": "f8", "bdata": base64.b64encode(struct.pack("<2d", 0.5, 0.25)).decode()},
+])  # fmt: skip
+def test_the_curves_of_plotly_are_its_points(y):
+    figure = {
+        "data": [{"name": "loss", "y": y}, {"name": "words", "y": ["a", "b"]}, {"type": "pie"}]
+    }
+    output = displayed(**{"application/vnd.plotly.v1+json": figure})
+    assert [tuple(curve) for curve in curves_of(output)] == [("loss", (0.0, 1.0), (0.5, 0.25))]
+    assert text_of([output]) == "(figure of Plotly, not shown)"

@@ -1,0 +1,55 @@
+"""Why a cell fails, as far as its error and the other cells tell."""
+
+import pytest
+
+from xdevice.course.chapters import Cell
+from xdevice.course.failures import with_reasons
+from xdevice.course.outcomes import Outcome
+
+
+def explained(*cells):
+    """The reason and the cause of each cell, of which the code and the error are given."""
+    outcomes = [
+        Outcome(
+            "failed" if error.partition(":")[0].endswith("Error") else "ok", text=error, error=error
+        )
+        for _, error in cells
+    ]
+    reasoned = with_reasons([Cell(code) for code, _ in cells], outcomes)
+    return [(outcome.reason, outcome.cause) for outcome in reasoned]
+
+
+@pytest.mark.parametrize(("error", "reason"), [
+    ("ModuleNotFoundError: No module named 'cv2'",
+     "no 'cv2' is installed or in the chapter's checkout; pip install opencv-python-headless"),
+    ("ModuleNotFoundError: No module named 'paddle.fluid'",
+     "the 'paddle' that is used has no 'paddle.fluid'; the chapter needs another version"),
+    ("ModuleNotFoundError: No module named 'google.colab'", "'google.colab' exists on Google Colab alone"),
+    ("ImportError: IProgress not found. Please update jupyter and ipywidgets.",
+     "a progress bar needs 'ipywidgets'; pip install ipywidgets"),
+    ("StdinNotImplementedError: raw_input was called", "nothing can be typed while a chapter runs"),
+    ("URLError: <urlopen error [Errno 111] Connection refused>", "it needs the network"),
+    ("ValueError: on purpose", ""),
+])  # fmt: skip
+def test_an_error_that_is_known_has_a_reason(error, reason):
+    assert explained(("x = 1", error)) == [(reason, 0)]
+
+
+def test_a_cell_that_fails_without_an_earlier_one_names_the_first_of_them():
+    missing = "no 'absent' is installed or in the chapter's checkout; pip install absent"
+    assert explained(
+        ("import absent as ab", "ModuleNotFoundError: No module named 'absent'"),
+        ("z = ab.f()", "NameError: name 'ab' is not defined"),
+        ("z", "NameError: name 'z' is not defined"),
+    ) == [
+        (missing, 0),
+        ("cell 1, which assigns 'ab', has failed", 1),
+        ("cell 2, which assigns 'z', has failed, because of cell 1", 1),
+    ]
+
+
+def test_a_file_that_a_command_could_not_download_needs_the_network():
+    assert explained(
+        ("!wget https://example.com/a.csv", "wget: unable to resolve host address 'example.com'"),
+        ("open('a.csv')", "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'"),
+    ) == [("", 0), ("cell 1 could not download; it needs the network", 1)]
