@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import xdevice
 from xdevice.errors import NotSupportedError
 from xdevice.framework import choosing
 from xdevice.framework.ownership import tensor_owner
+from xdevice.tensors.composing.indexing import item, with_item
 
 # tox -e mxnet has NumPy 1, and all-weekly MXNet beside NumPy 2
 if np.lib.NumpyVersion(np.__version__) < "2.0.0":
@@ -100,6 +102,27 @@ def test_a_tensor_as_an_array_refuses_what_scipy_computes_in_numpy(backend):
     if backend in COMPOSED:
         with pytest.raises(NotSupportedError, match="SCIPY_ARRAY_API=1"):
             scipy.linalg.logm(array)
+
+
+SLICES = [
+    *itertools.starmap(
+        slice, itertools.product((None, 1, -2, 7), (None, 0, 3, -1), (None, 2, -1, -3))
+    ),
+    *(0, -1),
+]
+
+
+def test_slices_are_read_and_written_as_in_numpy(backend):
+    """With the functions of NumPy itself, which has the right answers; the contract has the others."""
+    if backend != "numpy":
+        return
+    x = np.arange(20.0).reshape(4, 5)
+    for key in itertools.product(SLICES[::7], SLICES):
+        expected = x.copy()
+        value = -1 - np.arange(x[key].size).reshape(x[key].shape)
+        expected[key] = value
+        np.testing.assert_array_equal(item(xdevice.namespace(), x, key), x[key])
+        np.testing.assert_array_equal(with_item(xdevice.namespace(), x, key, value), expected)
 
 
 def test_a_gradient_is_not_lost_on_the_host(backend):

@@ -10,7 +10,8 @@ from typing import Any, TypeAlias
 from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
-from xdevice.tensors.composing.indexing import item, with_item, with_numbers_at
+from xdevice.tensors.composing.gathering import with_numbers_at
+from xdevice.tensors.composing.indexing import item, with_item
 from xdevice.tensors.composing.operators import Operators
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
@@ -257,6 +258,9 @@ class Array(Operators):
                     f"numbers of {value.dtype} cannot be written into an array of {self.dtype}; "
                     f"convert them with astype"
                 )
+        elif isinstance(value, (bool, int, float, complex)):
+            # unlike asarray, this sends no number to the device
+            number = xp.native.full((), value, dtype=self.dtype, device=self.device)
         else:
             number = xp.asarray(value, dtype=self.dtype, device=self.device).tensor
         self.write(with_item(xp.native, self.tensor, self._native_key(key), number))

@@ -10,6 +10,7 @@ from xdevice.errors import MixedDeviceError, NotSupportedError
 from xdevice.framework import choosing
 from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware import scopes
+from xdevice.tensors.transfers.guard import transfer_guard
 from xdevice.testing import Tensor
 from xdevice.testing.contract.promises import (
     FIRST,
@@ -22,6 +23,15 @@ from xdevice.testing.contract.promises import (
 )
 
 NUMBERS = [[1.0, 2.0, 4.0], [8.0, 16.0, 32.0]]
+
+SLICES: list[Any] = [
+    1,
+    (0, 2),
+    (..., slice(None, None, -2)),
+    (None, slice(1)),
+    (slice(1, None), slice(None, None, 2)),
+    (slice(None), slice(2, 2)),
+]
 
 
 def standardized(x: Any) -> Any:
@@ -142,7 +152,7 @@ class Composition(Promises):
         if compose(x) is x:
             return  # the framework's own tensors
         expected = np.asarray(NUMBERS)
-        for key in (1, (0, 2), (..., slice(None, None, -2)), (None, slice(1)), expected > 3):
+        for key in (*SLICES, expected > 3):
             array, copy = compose(x), expected.copy()
             native_key = key
             if isinstance(key, np.ndarray):
@@ -153,6 +163,22 @@ class Composition(Promises):
             same_numbers(array.tensor, copy)
             assert device_of(array.tensor) == home()
         same_numbers(x, expected)
+
+    @needs("transfers.watch", gpus=2)
+    def test_slices_are_read_and_written_on_the_gpu(self, backend: str) -> None:
+        def doubled_and_cleared(x: Any) -> Any:
+            for key in SLICES:
+                x = x + 0
+                x[key] = x[key] * 2
+                x[key] = 0
+            return x
+
+        x = tensor(NUMBERS, dtype="float32", device=SECOND)
+        if compose(x) is x:
+            return  # the framework's own tensors
+        with transfer_guard("forbid"):
+            result = compose(doubled_and_cleared)(x)
+        assert device_of(result) == SECOND
 
     def test_a_part_of_an_array_shows_what_is_written_to_either(self, backend: str) -> None:
         x = tensor(NUMBERS, device=home())
