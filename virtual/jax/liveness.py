@@ -9,12 +9,15 @@ in its order, with the functions that it calls in their places, by these rules:
 - Pointwise operations, slices and broadcasts are fused into those that read
   them: their results take no memory, and what they are computed from lives
   until then. Products read what is written; a cheap operation on one array,
-  such as a ReLU, whose result only products read, is fused into these, too.
+  such as a ReLU, whose result only products read, is fused into these, too. A
+  softmax is only if several products read it, as in training.
 - A result that several operations read, and that is made of several arrays of
   its size, as a sum of gradients is, is written, too.
 - Reshapes and transpositions take no memory.
 - Memory is freed after its last use. A pointwise operation writes into the
-  memory of an operand of its size that it frees.
+  memory of an operand of its size that it frees, unless it reads a reduction of
+  that operand's rows, too: XLA computes a softmax in one kernel, which reads a
+  row several times.
 - A loop needs what one turn needs.
 """
 
@@ -71,11 +74,12 @@ class _Value:
 
 
 class _Operation:
-    def __init__(self, name: str, inputs: list[_Value], outputs: list[_Value], inner: int) -> None:
-        self.name = name
+    def __init__(self, equation: Equation, inputs: list[_Value], outputs: list[_Value]) -> None:
+        self.name: str = equation.primitive.name
         self.inputs = inputs
         self.outputs = outputs
-        self.inner = inner  # bytes, of one turn of a loop
+        self.inner = _inner(equation)  # bytes, of one turn of a loop
+        self.reduces_rows = _reduces_rows(equation)
 
 
 def temporary_bytes(jaxpr: core.Jaxpr) -> int:
@@ -111,7 +115,7 @@ def _flatten(
             name = equation.primitive.name
             is_written = name not in _FUSED and name not in _RENAMED
             outputs = [_Value(_nbytes(v), (), is_written) for v in equation.outvars]
-            operations.append(_Operation(name, inputs, outputs, _inner(equation)))
+            operations.append(_Operation(equation, inputs, outputs))
         values.update(zip(equation.outvars, outputs, strict=True))
     return [value_of(variable) for variable in jaxpr.outvars]
 
@@ -148,6 +152,13 @@ def _inner(equation: Equation) -> int:
         for jaxpr in _jaxprs(equation.params)
     ]
     return max(needs, default=0)
+
+
+def _reduces_rows(equation: Equation) -> bool:
+    """Whether the equation reduces the last axis alone, as a softmax does."""
+    if equation.primitive.name not in _READS_FUSED:
+        return False
+    return tuple(equation.params.get("axes", ())) == (len(equation.invars[0].aval.shape) - 1,)
 
 
 def _nbytes(variable: Variable) -> int:
@@ -191,6 +202,7 @@ def _readers(operations: list[_Operation]) -> dict[_Value, set[_Operation]]:
 def _only_for_products(operations: list[_Operation]) -> set[_Value]:
     """The results of cheap operations that only products read, and that are made of one array."""
     readers = _readers(operations)
+    softmaxes = _softmaxes(operations)
     chosen: set[_Value] = set()
     arrays: dict[_Value, set[_Value]] = {}  # what a cheap chain is made of, without small parts
     for operation in operations:
@@ -200,10 +212,33 @@ def _only_for_products(operations: list[_Operation]) -> set[_Value]:
             parts = (arrays.get(part, {part}) for part in operation.inputs)
             whole = set().union(*parts)
             arrays[value] = {part for part in whole if 2 * part.nbytes > value.nbytes}
-            names = {reader.name for reader in readers.get(value, ())}
-            if names == {"dot_general"} and len(arrays[value]) == 1:
+            products = readers.get(value, set())
+            is_written = value in softmaxes and len(products) == 1
+            names = {reader.name for reader in products}
+            if names == {"dot_general"} and len(arrays[value]) == 1 and not is_written:
                 chosen.add(value)
     return chosen
+
+
+def _softmaxes(operations: list[_Operation]) -> set[_Value]:
+    """Exponentials that are divided by the sums of their rows, and what cheap operations make of them."""
+    exponentials: set[_Value] = set()
+    sums: set[_Value] = set()
+    softmaxes: set[_Value] = set()
+    for operation in operations:
+        inputs, outputs = operation.inputs, operation.outputs
+        if operation.name == "exp":
+            exponentials.update(outputs)
+        elif operation.reduces_rows and not exponentials.isdisjoint(inputs):
+            sums.update(outputs)
+        elif operation.name in _CHEAP:
+            is_normalized = not (exponentials.isdisjoint(inputs) or sums.isdisjoint(inputs))
+            if is_normalized or not softmaxes.isdisjoint(inputs):
+                softmaxes.update(outputs)
+            for group in (exponentials, sums):
+                if not group.isdisjoint(inputs):
+                    group.update(outputs)
+    return softmaxes
 
 
 def _find_sources(operations: list[_Operation]) -> None:
@@ -234,6 +269,7 @@ def _peak(operations: list[_Operation], elsewhere: set[_Value]) -> int:
     freed_after: dict[int, list[_Value]] = {}
     for value, i in last_uses.items():
         freed_after.setdefault(i, []).append(value)
+    rows = _reduced_rows(operations)
     live: set[_Value] = set()
     now = most = 0
     for i, operation in enumerate(operations):
@@ -241,7 +277,7 @@ def _peak(operations: list[_Operation], elsewhere: set[_Value]) -> int:
         written = [value for value in written if value not in elsewhere and value in last_uses]
         freed = [value for value in freed_after.get(i, ()) if value in live]
         if operation.name in _FUSED:
-            freed = _reused(written, freed, live)
+            freed = _reused(written, freed, live, rows)
             now = sum(value.nbytes for value in live)
         now += sum(value.nbytes for value in written)
         live.update(written)
@@ -251,12 +287,28 @@ def _peak(operations: list[_Operation], elsewhere: set[_Value]) -> int:
     return most
 
 
-def _reused(written: list[_Value], freed: list[_Value], live: set[_Value]) -> list[_Value]:
+def _reduced_rows(operations: list[_Operation]) -> dict[_Value, frozenset[_Value]]:
+    """The arrays whose rows were reduced, for each result of such a reduction."""
+    return {
+        value: value.sources
+        for operation in operations
+        if operation.reduces_rows
+        for value in operation.outputs
+    }
+
+
+def _reused(
+    written: list[_Value],
+    freed: list[_Value],
+    live: set[_Value],
+    rows: Mapping[_Value, frozenset[_Value]],
+) -> list[_Value]:
     """Free the operands whose memory the results take, and return the others."""
     others = list(freed)
     for value in written:
+        read_again = {array for source in value.sources for array in rows.get(source, ())}
         for operand in others:
-            if operand.nbytes == value.nbytes:
+            if operand.nbytes == value.nbytes and operand not in read_again:
                 live.discard(operand)
                 others.remove(operand)
                 break

@@ -30,7 +30,16 @@ from xdevice.contract import NativeDevice, Tensor
 from xdevice.kit.dlpack import CPU, CUDA, labelled
 from xdevice.kit.import_hook import after_import
 from xdevice.virtual import request
-from xdevice.virtual.jax import BRIDGE, DEFAULT, Platform, gpus_in, lists_from, memory, replace
+from xdevice.virtual.jax import (
+    BRIDGE,
+    DEFAULT,
+    Platform,
+    gpus_in,
+    lists_from,
+    memory,
+    plans,
+    replace,
+)
 from xdevice.virtual.jax.private_names import Function, in_place_of, names, optional, replace_name
 
 WORDS = "gpu", "cuda"
@@ -61,6 +70,7 @@ def start() -> None:
     _describe_mismatches()
     _replace_attributes_of_devices()
     memory.replace()
+    plans.replace()
     _print_devices_as_cuda()
     _replace_attributes_of_arrays()
     _replace_dlpack()

@@ -1,7 +1,8 @@
 """The temporary memory of compiled functions, compared with what XLA planned on an RTX 4090.
 
-Recorded in smolix/d2l-neu, outputs/jax/chapter_computational-performance/memory-precision.json and
-outputs/jax/chapter_builders-guide/gpus-devices-memory.json. The functions are of the same shapes; none is computed.
+Recorded in smolix/d2l-neu, in outputs/jax: chapter_computational-performance/memory-precision.json,
+chapter_builders-guide/gpus-devices-memory.json and chapter_attention/attention-at-scale.json. The functions are of the
+same shapes; none is computed.
 """
 
 import jax
@@ -65,6 +66,26 @@ def test_checkpointing_relu_blocks_saves_what_was_recorded():  # 2401 and 1377 M
     x = matrix(8192, 1024)
     needs = [temporary(lambda b, x, r=r: stack(b, x, r), blocks, x) for r in (False, True)]
     assert needs[0] - needs[1] == pytest.approx((2401 - 1377) * MIB, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("heads", "length", "dtype", "recorded"),
+    [
+        (1, 2048, jnp.float32, 32),
+        (1, 4096, jnp.float32, 128),
+        (1, 16384, jnp.float32, 2048),
+        (16, 8192, jnp.float16, 4096),
+    ],
+)
+def test_attention_needs_its_scores_and_their_softmax(heads, length, dtype, recorded):
+    def attention(q, k, v):
+        scores = q @ k.swapaxes(-1, -2) / 8
+        scores = jnp.where(jnp.tri(length, dtype=bool), scores, jnp.finfo(dtype).min)
+        return jax.nn.softmax(scores, axis=-1) @ v
+
+    array = jax.ShapeDtypeStruct((heads, length, 64), dtype)
+    needed = temporary_bytes(jax.make_jaxpr(attention)(array, array, array).jaxpr)
+    assert needed == pytest.approx(recorded * MIB, rel=0.001)
 
 
 def test_a_loop_needs_one_turn_and_its_stacked_results():

@@ -230,6 +230,9 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
         import xdevice
         found = xdevice.memory_stats("gpu:1")
         print(found["peak"] == second.memory_stats()["peak_bytes_in_use"] >= 4000 > found["allocated"])
+        array = jax.ShapeDtypeStruct((1024, 64), "float32")
+        compiled = jax.jit(lambda a: jax.nn.softmax(a @ a.T) @ a).lower(array).compile()
+        print(round(compiled.memory_analysis().temp_size_in_bytes / 2**20, 1))
         print(second.device_kind)
     """,
         words=("--gpu-model", "rtx4090"),
@@ -251,6 +254,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
         ),
         "True",
         "True",
+        "8.0",
         "NVIDIA GeForce RTX 4090 (virtual GPU: xdevice, on the CPU)",
     ]
 
