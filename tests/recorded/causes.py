@@ -30,6 +30,8 @@ CAUSES = {
 """From the best to the worst, with the heads of the page's columns."""
 CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|\btimer\b|timeit|elapsed|benchmark|\btokens/s")
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
+KEYS = re.compile(r"\bget_key\(")
+"""The course's JAX draws its keys in turn, so that a cell that failed leaves later ones other keys."""
 DOWNLOADS = re.compile(
     rf"{NETWORK.pattern}"
     r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece"
@@ -128,7 +130,7 @@ class Chapter:
         cell: Cell,
         first: Outcomes,
         others: Sequence[Outcomes],
-        before: Mapping[str, Result],
+        before: dict[str, Result],
     ) -> Result:
         outcome, there = first.get(cell.name), self.recorded[cell.name]
         if outcome is None:
@@ -145,6 +147,8 @@ class Chapter:
         cause, words = self.of_a_text(cell, here, there, varies)
         if cause == "ours":
             cause, words = self.of_a_failed_cell(cell, used(cell), before)
+        if cause == "ours" and KEYS.search(self.code[cell.name]):
+            cause, words = self.of_failed_keys(before)
         return Result(cell.name, cause, apart.amount * (cause != "memory"), words, here, there)
 
     def of_an_error(self, cell: Cell, error: str, before: Mapping[str, Result]) -> tuple[str, str]:
@@ -178,6 +182,13 @@ class Chapter:
                 return result.cause, result.words
             if result:
                 names = names - hit
+        return "ours", ""
+
+    def of_failed_keys(self, before: dict[str, Result]) -> tuple[str, str]:
+        """The cause of the last failed cell that would have drawn keys."""
+        for result in reversed(before.values()):
+            if result.failed and KEYS.search(self.code[result.cell]):
+                return result.cause, result.words
         return "ours", ""
 
     def told(self, cell: Cell, here: str, there: str) -> tuple[str, str] | None:

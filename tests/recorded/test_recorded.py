@@ -184,6 +184,15 @@ def test_a_failed_cell_explains_what_uses_its_names_until_they_are_assigned_agai
     assert results[2].cause == cause
 
 
+@pytest.mark.parametrize(("drawn", "cause"), [("get_key()", "data"), ("key", "ours")])
+def test_a_failed_cell_that_would_have_drawn_a_key_explains_other_random_numbers(drawn, cause):
+    texts = f"x = mixup({drawn}, get())", "normal(d2l.get_key())"
+    cells = [chapters.Cell(text, name=name) for name, text in zip("ab", texts, strict=True)]
+    outcomes = {"a": {"text": "", "error": "ConnectionError: no"}, "b": {"text": "2", "error": ""}}
+    results = Chapter("jax", cells, dict.fromkeys("ab", "1"), []).results(outcomes)
+    assert results[1].cause == cause
+
+
 @pytest.mark.parametrize(
     ("names", "says"),
     [
