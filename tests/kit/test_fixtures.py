@@ -77,14 +77,14 @@ def test_each_device_and_dtype(run, backend):
 
 
 COMPILED = """
-    import pytest, xdevice, mylib
+    import pytest, xdevice, mylib, package
     from mylib import softmax
 
     def test_fixture(xp, compiled, assert_close):
         x = xp.asarray([1.0, 2.0, 4.0])
         assert_close(compiled(softmax)(x, axis=0), softmax(x))
 
-    @pytest.mark.compiled("softmax", "mylib.double", "mylib.Scale.apply")
+    @pytest.mark.compiled("softmax", "mylib.double", "mylib.Scale.apply", "package.twice")
     class TestMark:
         def test_mark(self, xp, assert_close):
             x = xp.asarray([1.0, 2.0, 4.0])
@@ -93,6 +93,7 @@ COMPILED = """
             assert (doubled["number"], doubled["name"]) == (3, "z")
             assert_close(xp.sum(softmax(x)), 1.0)
             assert_close(mylib.Scale(2).apply(x), [2, 4, 8])
+            assert_close(package.twice(x), [2, 4, 8])
 
     @pytest.mark.compiled("mylib.halves")
     def test_untraceable(xp): mylib.halves(xp.asarray([1.0]))
@@ -105,7 +106,14 @@ COMPILED = """
 """
 
 
-def test_functions_run_compiled_too(run, backend):
+PACKAGE = {  # whose function has the name of its module
+    "package/__init__": "from package.twice import twice",
+    "package/twice": "def twice(x): return x + x",
+}
+
+
+def test_functions_run_compiled_too(run, pytester, backend):
+    pytester.makepyfile(**PACKAGE)
     result = run(COMPILED, "-v")
     compiled = f"{backend}-compiled-{COMPILERS.get(backend)}"
     both = {"PASSED": [backend, compiled]}

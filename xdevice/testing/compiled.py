@@ -81,7 +81,7 @@ def _function(name: Any, module: ModuleType) -> Function:
         fn = getattr(module, name, None)
         if fn is None:
             try:
-                fn = pkgutil.resolve_name(name)
+                fn = _resolved(name)
             except (ImportError, AttributeError, ValueError):
                 _fail(f"{name!r} is not in {module.__name__}, and not a dotted name of a function")
     if not callable(fn):
@@ -100,6 +100,20 @@ def _uses(name: Any, fn: Function, module: ModuleType) -> Iterator[tuple[Any, st
     if isinstance(name, str) and "." in name:
         parent, _, attribute = name.rpartition(".")
         yield pkgutil.resolve_name(parent), attribute
+
+
+def _resolved(name: str) -> Any:
+    """The object of a dotted name.
+
+    A package may have a function and a module of the same name; then it is the
+    function, as after an import from the package.
+    """
+    parent, _, attribute = name.rpartition(".")
+    if parent:
+        found = getattr(pkgutil.resolve_name(parent), attribute, None)
+        if found is not None:
+            return found
+    return pkgutil.resolve_name(name)
 
 
 def _fail(problem: str) -> NoReturn:
