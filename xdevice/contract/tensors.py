@@ -386,7 +386,7 @@ class Gradients(Protocol):
 
 
 class Recording(Protocol):
-    """Whether a gradient may be asked for later, for a framework that would lose it without an error."""
+    """Whether a gradient may be asked for later, which a copy on the host would lose."""
 
     def is_recorded(self, tensor: Tensor) -> bool:
         """Whether the framework may record what is computed with the tensor now."""

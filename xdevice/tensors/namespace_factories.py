@@ -17,6 +17,7 @@ from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.devices import as_device
 from xdevice.hardware.scopes import innermost
+from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors import creation
 from xdevice.tensors.arguments import check_fit, native_dtype, number_for, shape_of
 from xdevice.tensors.creation import Shape, make, place
@@ -170,6 +171,8 @@ class Factories:
             return obj
         if device is None:
             device = device_of(obj)
+            if isinstance(device, TracedDevice):
+                return obj  # in a compiled function, which changes no tensor
         return to_device(obj, device, copy=copy)
 
     def eye(

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
+from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.composing.gathering import with_numbers_at
 from xdevice.tensors.composing.indexing import item, with_item
 from xdevice.tensors.composing.operators import Operators
@@ -25,8 +26,13 @@ _CPU, _CUDA = (1, 0), 2
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
-on_host: ContextVar[bool] = ContextVar("on_host", default=False)
-"""Whether a library may compute in NumPy: `compose` turns its results into tensors again."""
+HostRule = Literal["never", "cpu", "always"]
+
+host_rule: ContextVar[HostRule] = ContextVar("xdevice.host_rule", default="never")
+"""Which tensors a library may compute with in NumPy: none, those of the CPU, or all.
+
+A call of a composed object sets it, and makes tensors of the results.
+"""
 
 
 class _View:
@@ -116,7 +122,7 @@ class Array(Operators):
         return prod(self.shape)
 
     @property
-    def device(self) -> Device:
+    def device(self) -> Device | TracedDevice:
         return device_of(self.tensor)
 
     @property
@@ -149,12 +155,13 @@ class Array(Operators):
     # Other libraries' arrays
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        if not on_host.get() or self.device.kind != "cpu":
+        if not self._may_go_to_host():
             raise NotSupportedError(
                 f"a library asks for a NumPy array of the {self.xp.owner} tensor on "
                 f"{self.device}: it does not compute this with the array API standard's functions "
                 f"(SciPy and scikit-learn need SCIPY_ARRAY_API=1 before they are imported, and "
-                f"scikit-learn set_config(array_api_dispatch=True)); pass xdevice.to_numpy(x)"
+                f"scikit-learn set_config(array_api_dispatch=True)); pass xdevice.to_numpy(x), or "
+                f"compose the library with allow_host=True"
             )
         if copy is False:
             raise ArgumentError("an array is copied to become a NumPy array; leave copy=False out")
@@ -168,6 +175,12 @@ class Array(Operators):
         if dtype is None:
             return numbers
         return numbers.astype(dtype, copy=False)
+
+    def _may_go_to_host(self) -> bool:
+        rule, device = host_rule.get(), self.device
+        if rule == "never" or isinstance(device, TracedDevice):
+            return False
+        return rule == "always" or device.kind == "cpu"
 
     def __dlpack__(
         self,

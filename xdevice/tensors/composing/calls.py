@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.contract import Tensor
 from xdevice.device import Device
-from xdevice.errors import NotSupportedError
+from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware.scopes import scope
 from xdevice.hardware.traced import TracedDevice
-from xdevice.tensors.composing.arrays import Array, on_host
+from xdevice.tensors.composing.arrays import Array, host_rule
 from xdevice.tensors.composing.functions import namespace_of_arrays
 from xdevice.tensors.creation import tensor as new_tensor
 from xdevice.tensors.placement import check_same_device, device_of, owner_of
@@ -25,7 +25,7 @@ __all__ = ["compose"]
 Result: TypeAlias = Any
 
 
-def compose(obj: Any) -> Any:
+def compose(obj: Any, *, allow_host: bool = False) -> Any:
     """A library that takes and returns the framework's tensors, or a tensor that a library takes.
 
     For libraries that compute with any array of the array API standard, such as SciPy and
@@ -35,6 +35,9 @@ def compose(obj: Any) -> Any:
     ----------
     obj
         A function, class, module or other object of a library; or a tensor.
+    allow_host
+        Let a library that computes in NumPy do so for tensors of a GPU: they are copied to the
+        host, and the results to the GPU. Watchers and `transfer_guard` see these copies.
 
     Returns
     -------
@@ -47,8 +50,8 @@ def compose(obj: Any) -> Any:
     Raises
     ------
     NotSupportedError
-        In a call: the library asks for a NumPy array of a tensor that is not on the CPU, or that
-        needs a gradient.
+        In a call: the library asks for a NumPy array of a tensor that needs a gradient, or, without
+        ``allow_host``, of one that is not on the CPU.
     MixedDeviceError
         In a call: the tensors are on several devices.
 
@@ -59,60 +62,86 @@ def compose(obj: Any) -> Any:
     >>> float(range_of(numpy.asarray([1.0, 2.0, 4.0])))
     3.0
     """
-    if isinstance(obj, (Array, Composed)):
+    if isinstance(obj, Composed):
+        return Composed(obj._object, allow_host)
+    if isinstance(obj, Array):
         return obj
     owner = tensor_owner(obj)
-    if owner is not None:
-        return as_array(obj, owner)
-    return Composed(obj)
+    if owner is None:
+        return Composed(obj, allow_host)
+    if allow_host:
+        raise ArgumentError(
+            "allow_host is for a library, not for a tensor: compose(function, allow_host=True)(x)"
+        )
+    return as_array(obj, owner, allow_host)
 
 
-def as_array(tensor: Tensor, owner: Backend) -> Any:
-    """The tensor as an array, unless libraries know its framework."""
+def as_array(tensor: Tensor, owner: Backend, allow_host: bool) -> Any:
+    """The tensor as an array, unless libraries know its framework.
+
+    If they may compute on the host, a tensor of a GPU is an array in any case: NumPy refuses such
+    tensors of the frameworks that libraries know.
+    """
     from array_api_compat import is_array_api_obj
 
-    if is_array_api_obj(tensor):
+    if is_array_api_obj(tensor) and not (allow_host and _is_elsewhere(tensor)):
         return tensor
     return Array(tensor, namespace_of_arrays(owner))
+
+
+def _is_elsewhere(tensor: Tensor) -> bool:
+    """Whether the tensor is known not to be on the CPU."""
+    device = device_of(tensor)
+    return not isinstance(device, TracedDevice) and device.kind != "cpu"
 
 
 class Composed:
     """A library's object that takes and returns tensors."""
 
-    __slots__ = ("__weakref__", "_object")
+    __slots__ = ("__weakref__", "_allow_host", "_object")
 
     _object: Any
+    _allow_host: bool
 
-    def __init__(self, obj: Any) -> None:
+    def __init__(self, obj: Any, allow_host: bool) -> None:
         object.__setattr__(self, "_object", obj)
+        object.__setattr__(self, "_allow_host", allow_host)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = _Call(args, kwargs)
+        call = _Call(args, kwargs, self._allow_host)
         called = self._object
         result = call(called)
-        if result is called or result is getattr(called, "__self__", None):
-            return Composed(result)
-        if isinstance(called, type):
-            return Composed(result)
+        is_itself = result is called or result is getattr(called, "__self__", None)
+        if is_itself or isinstance(called, type):
+            return Composed(result, self._allow_host)
         return result
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._object, name)
         if isinstance(value, ModuleType) or callable(value):
-            return Composed(value)
-        return _tensors(value, None)
+            return Composed(value, self._allow_host)
+        return self._tensors(value)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(self._object, name, _arrays(value, []))
+        setattr(self._object, name, self._arrays(value))
 
     def __getitem__(self, key: Any) -> Any:
-        return _tensors(self._object[_arrays(key, [])], None)
+        return self._tensors(self._object[self._arrays(key)])
 
     def __iter__(self) -> Iterator[Any]:
-        return (_tensors(part, None) for part in self._object)
+        return map(self._tensors, self._object)
+
+    def _arrays(self, x: Any) -> Any:
+        return _arrays(x, [], self._allow_host)
+
+    def _tensors(self, x: Any) -> Any:
+        return _tensors(x, None, self._allow_host)
 
     def __len__(self) -> int:
         return len(self._object)
+
+    def __bool__(self) -> bool:  # Python would ask for the length
+        return bool(self._object)
 
     def __dir__(self) -> list[str]:
         return dir(self._object)
@@ -137,10 +166,11 @@ class _Place(NamedTuple):
 class _Call:
     """A call of a library, with arrays for the tensors among the arguments."""
 
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], allow_host: bool) -> None:
         tensors: list[Tensor] = []
-        self.args = [_arrays(arg, tensors) for arg in args]
-        self.kwargs = {name: _arrays(kwargs[name], tensors) for name in kwargs}
+        self.allow_host = allow_host
+        self.args = [_arrays(arg, tensors, allow_host) for arg in args]
+        self.kwargs = {name: _arrays(kwargs[name], tensors, allow_host) for name in kwargs}
         self.place: _Place | None = None
         if tensors:
             if len(tensors) > 1:
@@ -149,17 +179,17 @@ class _Call:
 
     def __call__(self, called: Any) -> Result:
         if self.place is None:
-            return _tensors(called(*self.args, **self.kwargs), None)
-        token = on_host.set(True)
+            return _tensors(called(*self.args, **self.kwargs), None, self.allow_host)
+        token = host_rule.set("always" if self.allow_host else "cpu")
         try:
             with using(self.place.owner), self.place.scope():
                 result = called(*self.args, **self.kwargs)
-                return _tensors(result, self.place)
+                return _tensors(result, self.place, self.allow_host)
         finally:
-            on_host.reset(token)
+            host_rule.reset(token)
 
 
-def _arrays(x: Any, tensors: list[Tensor]) -> Any:
+def _arrays(x: Any, tensors: list[Tensor], allow_host: bool) -> Any:
     """An argument with arrays for tensors, which are collected."""
     if isinstance(x, Composed):
         return x._object
@@ -167,34 +197,35 @@ def _arrays(x: Any, tensors: list[Tensor]) -> Any:
         tensors.append(x.tensor)
         return x
     if type(x) in (list, tuple):
-        return type(x)(_arrays(part, tensors) for part in x)
+        return type(x)(_arrays(part, tensors, allow_host) for part in x)
     if type(x) is dict:
-        return {key: _arrays(part, tensors) for key, part in x.items()}
+        return {key: _arrays(part, tensors, allow_host) for key, part in x.items()}
     owner = tensor_owner(x)
     if owner is None or owner == "numpy":
         return x
     tensors.append(x)
-    return as_array(x, owner)
+    return as_array(x, owner, allow_host)
 
 
-def _tensors(x: Any, place: _Place | None) -> Any:
+def _tensors(x: Any, place: _Place | None, allow_host: bool) -> Any:
     """A result with tensors for arrays."""
     cls = type(x)
     if isinstance(x, Array):
         return x.tensor
     if cls is dict:
-        return {key: _tensors(part, place) for key, part in x.items()}
+        return {key: _tensors(part, place, allow_host) for key, part in x.items()}
     make: Any = None
     if cls in (list, tuple):
         make = cls
     elif isinstance(x, tuple):
         make = getattr(cls, "_make", None)
     if make is not None:
-        return make([_tensors(part, place) for part in x])
-    if place is not None and place.owner != "numpy" and tensor_owner(x) == "numpy":
-        return _from_host(x, place)
-    if not isinstance(x, _FUNCTIONS) and _holds_arrays(x):
-        return Composed(x)
+        return make([_tensors(part, place, allow_host) for part in x])
+    owner = tensor_owner(x)
+    if owner == "numpy" and place is not None and place.owner != "numpy":
+        return _from_host(x, place, allow_host)
+    if owner is None and not isinstance(x, _FUNCTIONS) and _holds_arrays(x):
+        return Composed(x, allow_host)
     return x
 
 
@@ -216,13 +247,13 @@ def _has_arrays(x: Any) -> bool:
     return isinstance(x, Array)
 
 
-def _from_host(x: Any, place: _Place) -> Any:
-    """A NumPy array that a library returned, as a tensor on the CPU; elsewhere it is an error."""
+def _from_host(x: Any, place: _Place, allow_host: bool) -> Any:
+    """A NumPy array that a library returned, as a tensor of the place."""
     if not x.shape:
         return x  # a number
-    if place.device != "cpu":
+    if place.device != "cpu" and not allow_host:
         raise NotSupportedError(
             f"the library returned a NumPy array for {place.owner} tensors on {place.device}: it "
-            f"computed on the host; move the tensors to the CPU first"
+            f"computed on the host; move the tensors to the CPU, or compose it with allow_host=True"
         )
     return new_tensor(x, dtype=str(x.dtype), device=place.device)

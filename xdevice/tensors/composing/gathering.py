@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import prod
 
 from xdevice.contract import Tensor
-from xdevice.errors import ArgumentError
+from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.tensors.composing.keys import (
     Entry,
     axes_of,
@@ -83,12 +83,16 @@ def _without_masks(xp: Namespace, entries: list[Entry]) -> list[Entry]:
     """The key with the places where masks are true, and not the masks."""
     plain: list[Entry] = []
     for entry in entries:
-        if is_mask(xp, entry) and entry.ndim:
-            plain += xp.nonzero(entry)
-        elif is_mask(xp, entry):
-            plain.append(xp.nonzero(xp.reshape(entry, (1,)))[0])
-        else:
+        if not is_mask(xp, entry):
             plain.append(entry)
+            continue
+        mask = entry if entry.ndim else xp.reshape(entry, (1,))
+        positions = xp.nonzero(mask)
+        if None in tuple(positions[0].shape):
+            raise NotSupportedError(
+                "in a compiled function it is not known how many numbers a mask selects; use where"
+            )
+        plain += positions
     return plain
 
 

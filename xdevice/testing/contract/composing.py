@@ -6,7 +6,7 @@ import numpy as np
 from array_api_compat import array_namespace, is_array_api_obj
 
 from xdevice import compose, device_of, tensor, to_numpy, value_and_grad
-from xdevice.errors import MixedDeviceError, NotSupportedError
+from xdevice.errors import MixedDeviceError, NotSupportedError, TransferError
 from xdevice.framework import choosing
 from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware import scopes
@@ -117,6 +117,32 @@ class Composition(Promises):
         x = tensor(NUMBERS, device=FIRST)
         raised(Exception, "(?i)numpy|host")(compose(on_the_host), x)
         assert scopes.innermost() is None
+
+    @on_several
+    @needs("cpu")
+    def test_a_library_may_compute_on_the_host_where_that_is_allowed(self, backend: str) -> None:
+        x = tensor(NUMBERS, dtype="float32", device=SECOND)
+        result = compose(on_the_host, allow_host=True)(x)
+        assert tensor_owner(result) == backend
+        assert device_of(result) == SECOND
+        assert result.dtype == x.dtype
+        same_numbers(result, [[4, 2, 1], [32, 16, 8]])
+
+    @needs("transfers.watch", gpus=2)
+    def test_a_guard_forbids_the_copies_that_compose_allows(self, backend: str) -> None:
+        x = tensor(NUMBERS, device=SECOND)
+        forbidden = transfer_guard("forbid")(compose(on_the_host, allow_host=True))
+        raised(TransferError, "host")(forbidden, x)
+
+    @on_several
+    @needs("gradients.value_and_gradients")
+    def test_no_gradient_is_lost_on_the_host(self, backend: str) -> None:
+        def loss(x: Tensor) -> Any:
+            return compose(lambda x: np.asarray(x).sum(), allow_host=True)(x)
+
+        raised(Exception, "(?i)gradient|traced|concrete")(
+            value_and_grad(loss), tensor(NUMBERS, device=SECOND)
+        )
 
     @on_several
     def test_tensors_on_two_devices_are_an_error(self, backend: str) -> None:
