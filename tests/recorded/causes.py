@@ -32,6 +32,7 @@ CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|\btimer\b|timeit|elapsed|bench
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
 KEYS = re.compile(r"\bget_key\(")
 """The course's JAX draws its keys in turn, so that a cell that failed leaves later ones other keys."""
+SEEDS = re.compile(r"\b(?:manual_seed|set_random_seed|set_seed|random\.seed)\(")
 DOWNLOADS = re.compile(
     rf"{NETWORK.pattern}"
     r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece"
@@ -147,6 +148,8 @@ class Chapter:
         cause, words = self.of_a_text(cell, here, there, varies)
         if cause == "ours":
             cause, words = self.of_a_failed_cell(cell, used(cell), before)
+        if cause == "random":
+            cause, words = self.of_a_failed_seed(cell, before)
         if cause == "ours" and KEYS.search(self.code[cell.name]):
             cause, words = self.of_failed_keys(before)
         return Result(cell.name, cause, apart.amount * (cause != "memory"), words, here, there)
@@ -183,6 +186,14 @@ class Chapter:
             if result:
                 names = names - hit
         return "ours", ""
+
+    def of_a_failed_seed(self, cell: Cell, before: Mapping[str, Result]) -> tuple[str, str]:
+        """The cause of the last cell that sets a seed, if it failed; else the chapter sets none."""
+        for earlier in reversed(self.cells[: self.cells.index(cell)]):
+            if SEEDS.search(earlier.code):
+                result = before.get(earlier.name)
+                return (result.cause, result.words) if result and result.failed else ("random", "")
+        return "random", ""
 
     def of_failed_keys(self, before: dict[str, Result]) -> tuple[str, str]:
         """The cause of the last failed cell that would have drawn keys."""

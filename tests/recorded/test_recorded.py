@@ -184,6 +184,16 @@ def test_a_failed_cell_explains_what_uses_its_names_until_they_are_assigned_agai
     assert results[2].cause == cause
 
 
+@pytest.mark.parametrize(("second", "cause"), [("y = 1", "data"), ("np.random.seed(1)", "random")])
+def test_random_numbers_whose_seed_a_failed_cell_would_have_set_are_counted_with_it(second, cause):
+    texts = "np.random.seed(get())", second, "normal()"
+    cells = [chapters.Cell(text, name=name) for name, text in zip("abc", texts, strict=True)]
+    run, other = ({name: {"text": text, "error": ""} for name in "bc"} for text in "23")
+    run["a"] = {"text": "", "error": "ConnectionError: no"}
+    results = Chapter("mxnet", cells, dict.fromkeys("abc", "1"), []).results(run, other)
+    assert results[2].cause == cause
+
+
 @pytest.mark.parametrize(("drawn", "cause"), [("get_key()", "data"), ("key", "ours")])
 def test_a_failed_cell_that_would_have_drawn_a_key_explains_other_random_numbers(drawn, cause):
     texts = f"x = mixup({drawn}, get())", "normal(d2l.get_key())"
