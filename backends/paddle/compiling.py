@@ -20,6 +20,8 @@ def compilers() -> tuple[str, ...]:
 def compiled(fn: Function, compiler: str) -> Function:
     if isinstance(fn, MethodType) and not isinstance(fn.__self__, paddle.nn.Layer):
         return partial(compiled(fn.__func__, compiler), fn.__self__)
+    if _takes_any_number(fn):
+        return _with_gathered(fn, compiler)
     traced: Function = paddle.jit.to_static(_without_self(fn), full_graph=compiler == "ast")
 
     @wraps(fn)
@@ -30,6 +32,26 @@ def compiled(fn: Function, compiler: str) -> Function:
             return traced(*args, **kwargs)
 
     return call
+
+
+def _with_gathered(fn: Function, compiler: str) -> Function:
+    """The compiled function, whose arguments PaddlePaddle is given in two containers."""
+
+    def with_containers(args: Any, kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    gathered = compiled(with_containers, compiler)
+
+    @wraps(fn)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return gathered(args, kwargs)
+
+    return call
+
+
+def _takes_any_number(fn: Function) -> bool:
+    """Whether it is a function with a parameter ``*args``, for which PaddlePaddle takes none."""
+    return isinstance(fn, FunctionType) and bool(fn.__code__.co_flags & inspect.CO_VARARGS)
 
 
 def _without_self(fn: Function) -> Function:
