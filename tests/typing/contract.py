@@ -285,6 +285,7 @@ fft: list[contract.Fft] = [
     cupy_fft,
     array_api_strict_fft,
 ]
+slicing: list[contract.Slicing] = [tensorflow_maths]
 linalg: list[contract.Linalg] = [
     torch_linalg,
     tensorflow_linalg,

@@ -53,6 +53,7 @@ class Capabilities:
     numerics: Numerics
     collectives: Collectives
     maths: Maths
+    slicing: Slicing
     linalg: Linalg
     fft: Fft
     storage: Storage
@@ -90,6 +91,7 @@ MODULES = {
     "data": "placement",
     "sharing": "exchange",
     "recording": "gradients",
+    "slicing": "maths",
     "linalg": "maths.linalg",
     "fft": "maths.fft",
     "following": "compiling",

@@ -44,6 +44,7 @@ __all__ = [
     "Recording",
     "Role",
     "Sharing",
+    "Slicing",
     "Storage",
     "Tracing",
     "Trees",
@@ -475,6 +476,13 @@ class Maths(Protocol):
 
     def module(self) -> ModuleType:
         """The framework's module, with further functions of its own."""
+
+
+class Slicing(Protocol):
+    """Slices, for a framework whose ``x[key]`` may run on another device than the tensor's."""
+
+    def sliced(self, x: Tensor, key: tuple[slice, ...]) -> Tensor:
+        """``x[key]`` on the tensor's device; the steps are positive."""
 
 
 class Linalg(Maths, Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from xdevice.contract import Tensor
 from xdevice.tensors.composing.keys import Entry, broadcast_to_places, places_of
-from xdevice.tensors.placement import device_of
+from xdevice.tensors.placement import device_of, owner_of
 from xdevice.typing import Namespace
 
 
@@ -42,7 +42,7 @@ def _part(xp: Namespace, x: Tensor, ranges: list[range]) -> Tensor:
     lengths = [int(length) for length in x.shape]
     forward = list(map(_forward, ranges))
     if forward != list(map(range, lengths)):
-        x = x[tuple(slice(places.start, places.stop, places.step) for places in forward)]
+        x = _native_slice(x, forward)
     backward = _backward_axes(ranges)
     if not backward:
         return x
@@ -103,7 +103,18 @@ def _spread(xp: Namespace, x: Tensor, part: Tensor, step: int, axis: int) -> Ten
 
 
 def _along(x: Tensor, axis: int, places: range) -> Tensor:
-    """The numbers in an ascending range along an axis, by the framework's own slice."""
-    if places == range(int(x.shape[axis])):
+    """The numbers in an ascending range along an axis."""
+    ranges = [range(int(length)) for length in x.shape]
+    if places == ranges[axis]:
         return x
-    return x[(slice(None),) * axis + (slice(places.start, places.stop, places.step),)]
+    ranges[axis] = places
+    return _native_slice(x, ranges)
+
+
+def _native_slice(x: Tensor, ranges: list[range]) -> Tensor:
+    """The numbers in ascending ranges, by the framework's own slice."""
+    key = tuple(slice(places.start, places.stop, places.step) for places in ranges)
+    slicing = owner_of(x).load("slicing")
+    if slicing.has("sliced"):
+        return slicing.sliced(x, key)
+    return x[key]

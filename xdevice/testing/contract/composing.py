@@ -205,6 +205,7 @@ class Composition(Promises):
         with transfer_guard("forbid"):
             result = compose(doubled_and_cleared)(x)
         assert device_of(result) == SECOND
+        assert device_of(compose(x)[1:].tensor) == SECOND
 
     def test_a_part_of_an_array_shows_what_is_written_to_either(self, backend: str) -> None:
         x = tensor(NUMBERS, device=home())
