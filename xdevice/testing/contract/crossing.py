@@ -379,7 +379,9 @@ class Transfers(OneDevice):
                     result = read(x)
             except Exception:  # of the guard, of NumPy, or of the framework
                 continue
-            assert tensor_owner(result) == backend, name
+            holds_objects = isinstance(result, np.ndarray) and result.dtype == object
+            if not holds_objects:  # else nothing was read: NumPy holds the tensor itself
+                assert tensor_owner(result) == backend, name
 
     @needs("parameter")
     def test_a_tensor_beside_a_parameter_is_copied_once(self, backend: str, native: Native) -> None:
