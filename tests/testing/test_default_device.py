@@ -23,9 +23,10 @@ CODE = """
 """
 
 
-def test_it_is_that_of_each_test_with_fixtures_or_without(run):
-    options = "--xdevice-backend=pages,numpy", TWO, "--xdevice-default-device=cuda:1"
-    result = run(CODE, *options)
+def test_it_is_that_of_each_test_with_fixtures_or_without(run, pytester):
+    # and the frameworks are those that the project serves
+    pytester.makeini("[pytest]\naddopts = -rs\nxdevice_backends = pages numpy")
+    result = run(CODE, TWO, "--xdevice-default-device=cuda:1")
     result.assert_outcomes(passed=9, skipped=3)
     result.stdout.fnmatch_lines(["SKIPPED * needs gpu:1, and the framework's devices are cpu:0"])
 

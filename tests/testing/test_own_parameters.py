@@ -123,14 +123,10 @@ SERVED = """
 """
 
 
-def test_a_project_may_serve_some_frameworks(run, pytester):
-    pytester.makeini(SERVED.format("broken"))
-    assert collected(run, "def test_it(backend): pass") == {"test_it": ["broken", "pages"]}
-
-
 @pytest.mark.weekly
 def test_a_framework_that_is_not_served_may_be_named(run, pytester):
-    pytester.makeini(SERVED.format(""))
+    pytester.makeini(SERVED.format("broken"))
+    assert collected(run, "def test_it(backend): pass") == {"test_it": ["broken", "pages"]}
     code = "def test_it(backend): pass"
     assert collected(run, code, "--xdevice-backend=numpy") == {"test_it": ["numpy"]}
     pytester.makeini(SERVED.format("page"))
