@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from xdevice.virtual.models import MODELS
+
 
 def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program):
     lines = program("""
@@ -234,6 +236,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
         compiled = jax.jit(lambda a: jax.nn.softmax(a @ a.T) @ a).lower(array).compile()
         print(round(compiled.memory_analysis().temp_size_in_bytes / 2**20, 1))
         print(second.device_kind)
+        print(second.memory_stats()["bytes_limit"] / 2**20)
     """,
         words=("--gpu-model", "rtx4090"),
     )
@@ -256,6 +259,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
         "True",
         "8.0",
         "NVIDIA GeForce RTX 4090 (virtual GPU: xdevice, on the CPU)",
+        str(MODELS["rtx4090"].memory * 0.75 / 2**20),
     ]
 
 
