@@ -25,6 +25,7 @@ from xdevice.virtual.plugins.compilers import (
 from xdevice.virtual.plugins.recipes import Recipe
 
 __all__ = [
+    "CURAND",
     "INSTALL",
     "NotCompiledError",
     "Recipe",
@@ -36,6 +37,9 @@ __all__ = [
     "only_find",
     "program",
 ]
+
+CURAND = Path(__file__).parent.parent / "curand"
+"""The folder of headers by which plug-ins draw cuRAND's numbers."""
 
 ENV = "XDEVICE_PLUGINS"
 # the entry points of distributions that contain plug-ins; the value is the package with them

@@ -105,7 +105,7 @@ def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:
     if program == bare_compiler():
         words += _BARE_OPTIONS
     words += [f"-D{define}" for define in recipe.defines]
-    words += [f"-I{folder}" for folder in recipe.include]
+    words += [f"-I{folder}" for folder in (*recipe.shared, *recipe.include)]
     words += [str(recipe.source)]
     for folder in recipe.folders:
         words += [f"-L{folder}", f"-Wl,-rpath,{folder}"]
@@ -120,7 +120,7 @@ def _options_of_cl(recipe: Recipe, output: Path) -> list[str]:
         *_CL_OPTIONS,
         f"/std:{recipe.standard}",
         *(f"/D{define}" for define in recipe.defines),
-        *(f"/I{folder}" for folder in recipe.include),
+        *(f"/I{folder}" for folder in (*recipe.shared, *recipe.include)),
         str(recipe.source),
         f"/Fe:{output}",
         f"/Fo:{output.with_suffix('.obj')}",

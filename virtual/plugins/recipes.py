@@ -18,7 +18,8 @@ class Recipe:
     source: Path  # the C++ file; its headers are beside it
     key: str  # what else decides whether a library fits, such as the framework's version
     standard: str
-    include: tuple[Path, ...] = ()  # folders of headers
+    include: tuple[Path, ...] = ()  # folders of headers that the key stands for
+    shared: tuple[Path, ...] = ()  # folders of our own headers that other plug-ins include, too
     defines: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()  # of libraries, at run time too
     libraries: tuple[str, ...] = ()
@@ -44,7 +45,8 @@ class Recipe:
             *self.defines,
             *self.libraries,
         ]
-        sources = [self.source, *sorted(self.source.parent.glob("*.h"))]
+        folders = self.source.parent, *self.shared
+        sources = [self.source, *(path for each in folders for path in sorted(each.glob("*.h")))]
         content = ["\n".join(facts).encode(), *(path.read_bytes() for path in sources)]
         return f"{self.name}-{digest(b''.join(content))[:16]}"
 

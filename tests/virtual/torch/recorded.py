@@ -345,6 +345,7 @@ def drawn(row: Recorded) -> list[float]:
     else:
         multiprocessors, threads = row.grid
     compiled().model(multiprocessors, threads, 80)  # the capability decides on workspaces only
+    compiled().draw_as_before_2_7(row.as_before_2_7)
     torch.manual_seed(row.seed)
     with torch.device("cuda"):
         result = eval(

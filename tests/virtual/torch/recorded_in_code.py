@@ -87,6 +87,13 @@ ROWS = [
         "a log of a sampler of speech (Qwen3-TTS), in a repository not named",
     ),
     Recorded(
+        42,
+        "torch.randn(5), torch.randperm(100)[:5]",
+        "31 11 6 91 74",
+        "notes on a program's seeds, under PyTorch 2.5.1, in a repository not named",
+        as_before_2_7=True,
+    ),
+    Recorded(
         0,
         BEAMS.format(shape=(2, 3)),
         "97 97 41 72 4 72",

@@ -13,3 +13,4 @@ class Recorded(NamedTuple):
     # or the name of its model
     grid: tuple[int, int] | str = "a100"
     relative: float = 2e-6  # a difference beyond the last digit, as a share of 1 + the number
+    as_before_2_7: bool = False  # a version of PyTorch before 2.7 drew the numbers

@@ -1,4 +1,5 @@
-// The generators of virtual GPUs. Those that stand in draw as CUDA's, by Philox; others draw the CPU's numbers.
+// The generators of virtual GPUs. Those that stand in draw as CUDA's, by Philox; others draw the
+// CPU's numbers.
 #pragma once
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -30,7 +31,8 @@ inline uint64_t mixed(uint64_t seed, uint64_t offset) {
 struct PhiloxGenerator final : VirtualGenerator {
   c10::intrusive_ptr<Place> place = c10::make_intrusive<Place>();
   Generator recurrent;  // for dropout between recurrent layers, once it has a seed
-  explicit PhiloxGenerator(DeviceIndex i) : VirtualGenerator(Device(TYPE, i), DispatchKeySet(KEY)) {}
+  explicit PhiloxGenerator(DeviceIndex i)
+      : VirtualGenerator(Device(TYPE, i), DispatchKeySet(KEY)) {}
 
   // The offset at which a kernel begins that draws at most so many words in each thread.
   uint64_t advance(uint64_t increment) {
@@ -39,7 +41,9 @@ struct PhiloxGenerator final : VirtualGenerator {
     place->offset += (increment + 3) / 4 * 4;
     return before;
   }
-  Generator begin() override { return at::detail::createCPUGenerator(mixed(place->seed, place->offset)); }
+  Generator begin() override {
+    return at::detail::createCPUGenerator(mixed(place->seed, place->offset));
+  }
   void end(const Generator& host) override {
     Tensor unused = begin().get_state(), used = host.get_state();
     if (memcmp(unused.const_data_ptr(), used.const_data_ptr(), used.numel())) advance(1);
@@ -79,7 +83,8 @@ struct PhiloxGenerator final : VirtualGenerator {
     copy->place->seed = place->seed, copy->place->offset = place->offset;
     return copy;
   }
-  // By these compiled code draws the same numbers in backward: not copied, so that what is drawn advances the state.
+  // By these compiled code draws the same numbers in backward: not copied, so that what is drawn
+  // advances the state.
   c10::intrusive_ptr<GeneratorImpl> graphsafe_get_state() const override {
     auto same = c10::make_intrusive<PhiloxGenerator>(device().index());
     same->place = place;
@@ -90,12 +95,14 @@ struct PhiloxGenerator final : VirtualGenerator {
   }
 };
 
-// A virtual GPU's random numbers are those of a CPU generator. As CUDA's it also has an offset, for DTensor, which
-// sets a seed and an offset (16 bytes) in place of a whole state: these two then decide what follows.
+// A virtual GPU's random numbers are those of a CPU generator. As CUDA's it also has an offset, for
+// DTensor, which sets a seed and an offset (16 bytes) in place of a whole state: these two then
+// decide what follows.
 struct HostGenerator final : VirtualGenerator {
   Generator host;
   std::array<uint64_t, 2> place{};  // the seed and the offset
-  HostGenerator(DeviceIndex i, Generator h) : VirtualGenerator(Device(TYPE, i), DispatchKeySet(KEY)), host(std::move(h)) {
+  HostGenerator(DeviceIndex i, Generator h)
+      : VirtualGenerator(Device(TYPE, i), DispatchKeySet(KEY)), host(std::move(h)) {
     place[0] = host.current_seed();
   }
   Generator begin() override { return host; }
@@ -117,7 +124,8 @@ struct HostGenerator final : VirtualGenerator {
     return place[0] = host.seed();
   }
   void begin_at_place() { host.set_current_seed(mixed(place[0], place[1])); }
-  void set_state(const c10::TensorImpl& given) override {  // a whole one, or as CUDA's: a seed, and perhaps an offset
+  // The state is a whole one, or as CUDA's: a seed, and perhaps an offset.
+  void set_state(const c10::TensorImpl& given) override {
     at::detail::check_rng_state(given);
     const size_t size = given.numel(), seed = sizeof place[0];
     Tensor of_host = host.get_state();
@@ -147,7 +155,8 @@ struct HostGenerator final : VirtualGenerator {
     return made;
   }
   HostGenerator* clone_impl() const override { return with(host.clone()); }
-  // By these compiled code draws the same numbers in backward: not copied, so that what is drawn advances the state.
+  // By these compiled code draws the same numbers in backward: not copied, so that what is drawn
+  // advances the state.
   c10::intrusive_ptr<GeneratorImpl> graphsafe_get_state() const override {
     return c10::intrusive_ptr<GeneratorImpl>::reclaim(with(host));
   }
@@ -162,14 +171,15 @@ inline Generator new_generator(DeviceIndex i) {
   return make_generator<HostGenerator>(i, at::detail::createCPUGenerator());
 }
 
-inline std::array<Generator, MOST>& generators = *new std::array<Generator, MOST>;  // the default ones
+// The default ones.
+inline std::array<Generator, MOST>& generators = *new std::array<Generator, MOST>;
 
 inline VirtualGenerator& virtual_generator(const Generator& generator) {
   return *static_cast<VirtualGenerator*>(generator.unsafeGetGeneratorImpl());
 }
 
-// The generator that an operation on the device draws from; CUDA's error for one of the CPU. As on CUDA, that of
-// another GPU serves.
+// The generator that an operation on the device draws from; CUDA's error for one of the CPU. As on
+// CUDA, that of another GPU serves.
 inline Generator generator_for(const std::optional<Generator>& given, Device device) {
   Generator generator = given && given->defined() ? *given : generators[device.index()];
   Device of = generator.device();

@@ -1,5 +1,6 @@
-// Dropout between recurrent layers. cuDNN draws it from a generator of its own, for which a GPU's generator draws a seed
-// when a layer first trains with dropout after that has been seeded. Its numbers are not known: those here are Philox's.
+// Dropout between recurrent layers. cuDNN draws it from a generator of its own, for which a GPU's
+// generator draws a seed when a layer first trains with dropout after that has been seeded. Its
+// numbers are not known: those here are Philox's.
 #pragma once
 #include <ATen/Context.h>
 #include <ATen/ops/gru_native.h>
@@ -12,24 +13,31 @@
 
 namespace xdevice::random {
 
+inline bool is_traced(const Tensor& x) {
+  return x.key_set().has(c10::DispatchKey::Python) || c10::impl::TorchDispatchModeTLS::stack_len();
+}
+
 // While such an object lives, dropout draws from the generator of the GPU's recurrent layers.
 struct RecurrentDropout {
   RecurrentDropout(const Tensor& x, double p, bool train) {
-    const bool is_traced = x.key_set().has(c10::DispatchKey::Python) || c10::impl::TorchDispatchModeTLS::stack_len();
-    if (!train || p == 0 || is_traced || !x.numel() || !at::globalContext().userEnabledCuDNN()) return;
-    auto& generator = static_cast<PhiloxGenerator&>(virtual_generator(generators[x.device().index()]));
+    if (!train || p == 0 || !x.numel()) return;
+    if (is_traced(x) || !at::globalContext().userEnabledCuDNN()) return;
+    const DeviceIndex index = x.device().index();
+    auto& generator = static_cast<PhiloxGenerator&>(virtual_generator(generators[index]));
     if (!generator.recurrent.defined()) {
       const Start begin = start(std::nullopt, x.device(), WORDS);
       const auto words = philox::draw_one(begin.seed, begin.offset / WORDS, 0);
-      generator.recurrent = make_generator<PhiloxGenerator>(x.device().index());
-      generator.recurrent.set_current_seed((uint64_t(words[0]) << 32 | words[1]) & std::numeric_limits<int64_t>::max());
+      generator.recurrent = make_generator<PhiloxGenerator>(index);
+      const uint64_t seed = uint64_t(words[0]) << 32 | words[1];
+      generator.recurrent.set_current_seed(seed & std::numeric_limits<int64_t>::max());
     }
     dropout_generator = generator.recurrent;
   }
   ~RecurrentDropout() { dropout_generator.reset(); }
 };
 
-// The same operation, with dropout of cuDNN's kind: `p` and `train` are the arguments after the number of layers.
+// The same operation, with dropout of cuDNN's kind: `p` and `train` are the arguments after the
+// number of layers.
 template <class Signature, Signature* layers>
 struct Recurrent;
 
@@ -46,11 +54,12 @@ struct Recurrent<R(const Tensor&, A...), layers> {
   }
 };
 
-using Layers = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool, bool);
-using PackedLayers =
-    std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool);
-using LongShort =
-    std::tuple<Tensor, Tensor, Tensor>(const Tensor&, TensorList, TensorList, bool, int64_t, double, bool, bool, bool);
+using Layers = std::tuple<Tensor, Tensor>(
+    const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool, bool);
+using PackedLayers = std::tuple<Tensor, Tensor>(
+    const Tensor&, const Tensor&, const Tensor&, TensorList, bool, int64_t, double, bool, bool);
+using LongShort = std::tuple<Tensor, Tensor, Tensor>(
+    const Tensor&, TensorList, TensorList, bool, int64_t, double, bool, bool, bool);
 using PackedLongShort = std::tuple<Tensor, Tensor, Tensor>(
     const Tensor&, const Tensor&, TensorList, TensorList, bool, int64_t, double, bool, bool);
 

@@ -1,4 +1,5 @@
-// Distributions that CUDA's kernels draw by rejection: of an element's numbers the first ones that are accepted count.
+// Distributions that CUDA's kernels draw by rejection: of an element's numbers the first ones that
+// are accepted count.
 #pragma once
 #include <ATen/native/Distributions.h>
 #include <ATen/ops/clamp.h>
@@ -15,12 +16,16 @@ template <class T, class F>
 void draw_each(const Tensor& values, const Start& begin, Tensor& result, F draw) {
   const T* source = values.const_data_ptr<T>();
   T* target = result.mutable_data_ptr<T>();
-  for (int64_t i = 0; i < values.numel(); ++i) target[i] = draw(Sequence{begin, uint64_t(i)}, source[i]);
+  for (int64_t i = 0; i < values.numel(); ++i) {
+    target[i] = draw(Sequence{begin, uint64_t(i)}, source[i]);
+  }
 }
 
 // ---- Poisson's distribution ----
 
-constexpr double LEAST_OF_MEDIUM = 64, GREATEST_OF_MEDIUM = 4000;  // the rates for which cuRAND has an own approximation
+// The rates for which cuRAND has an approximation of its own.
+constexpr double LEAST_OF_MEDIUM = 64;
+constexpr double GREATEST_OF_MEDIUM = 4000;
 
 // The number of factors until a product of uniform numbers is below exp(-rate) (Knuth).
 inline double poisson_by_products(Sequence sequence, float rate) {
@@ -30,7 +35,8 @@ inline double poisson_by_products(Sequence sequence, float rate) {
 }
 
 inline double poisson_by_normal(Sequence sequence, double rate) {
-  const std::array words{sequence.word(), sequence.word(), sequence.word(), sequence.word()};
+  const philox::Quad words{
+      {sequence.word(), sequence.word(), sequence.word(), sequence.word()}};
   return std::floor(philox::normal(words, 0) * std::sqrt(rate) + rate + 0.5);
 }
 
@@ -72,7 +78,9 @@ inline Tensor gamma(const Tensor& alpha_, MaybeGenerator given) {
       auto normal = [&] { return sequence.normal(); };
       BaseSampler<Math, decltype(uniform)> uniforms(uniform);
       BaseSampler<Math, decltype(normal)> normals(normal);
-      const scalar_t drawn = sample_gamma<scalar_t, Math, decltype(uniform), decltype(normal)>(value, uniforms, normals);
+      using U = decltype(uniform);
+      using N = decltype(normal);
+      const scalar_t drawn = sample_gamma<scalar_t, Math, U, N>(value, uniforms, normals);
       return std::max(drawn, std::numeric_limits<scalar_t>::min());
     });
   });
@@ -93,22 +101,29 @@ inline Tensor dirichlet(const Tensor& alpha, MaybeGenerator given) {
 
 inline Tensor binomial(const Tensor& count, const Tensor& p, MaybeGenerator given) {
   constexpr uint64_t INCREMENT = 42;
-  constexpr int64_t THREADS_OF_BLOCK = 128, ELEMENTS_OF_THREAD = 8, ELEMENTS = THREADS_OF_BLOCK * ELEMENTS_OF_THREAD;
+  constexpr int64_t THREADS_OF_BLOCK = 128;
+  constexpr int64_t ELEMENTS_OF_BLOCK = THREADS_OF_BLOCK * 8;
   const Start begin = start(given, count.device(), INCREMENT);
   Tensor counts = count.contiguous(), chances = p.expand(count.sizes()).contiguous();
   Tensor result = at::empty(count.sizes(), count.options());
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, count.scalar_type(), "binomial_cuda", [&] {
     using Math = at::opmath_type<scalar_t>;
-    const auto *number = counts.const_data_ptr<scalar_t>(), *chance = chances.const_data_ptr<scalar_t>();
+    const auto* number = counts.const_data_ptr<scalar_t>();
+    const auto* chance = chances.const_data_ptr<scalar_t>();
     auto* target = result.mutable_data_ptr<scalar_t>();
-    const int64_t n = count.numel(), threads = (n + ELEMENTS - 1) / ELEMENTS * THREADS_OF_BLOCK;
+    const int64_t n = count.numel();
+    const int64_t threads = philox::divided_up(n, ELEMENTS_OF_BLOCK) * THREADS_OF_BLOCK;
     for (int64_t thread = 0; thread < threads; ++thread) {
       Sequence sequence{begin, uint64_t(thread)};
       auto fraction = [&] { return float(sequence.word() & ((1 << 24) - 1)) * 0x1p-24f; };
-      BaseSampler<Math, decltype(fraction)> fractions(fraction);
-      const int64_t first = thread / THREADS_OF_BLOCK * ELEMENTS + thread % THREADS_OF_BLOCK;
-      for (int64_t i = first; i < std::min(n, first + ELEMENTS); i += THREADS_OF_BLOCK)
-        target[i] = sample_binomial<scalar_t, Math, decltype(fraction)>(number[i], chance[i], fractions);
+      using F = decltype(fraction);
+      BaseSampler<Math, F> fractions(fraction);
+      const int64_t block = thread / THREADS_OF_BLOCK;
+      const int64_t first = block * ELEMENTS_OF_BLOCK + thread % THREADS_OF_BLOCK;
+      const int64_t end = std::min(n, first + ELEMENTS_OF_BLOCK);
+      for (int64_t i = first; i < end; i += THREADS_OF_BLOCK) {
+        target[i] = sample_binomial<scalar_t, Math, F>(number[i], chance[i], fractions);
+      }
     }
   });
   return result;

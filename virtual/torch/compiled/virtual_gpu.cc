@@ -306,9 +306,10 @@ EXPORT const char* xdevice_resize_storage(void* storage, int64_t bytes) {
   return error_of([&] { resize(static_cast<c10::StorageImpl*>(storage), bytes); });
 }
 EXPORT void xdevice_model(int64_t multiprocessors, int64_t threads_of_each, int capability) {
-  random::multiprocessors = multiprocessors, random::threads_of_each = threads_of_each;
+  random::multiprocessors = {multiprocessors, threads_of_each};
   workspaces::capability = capability;
 }
+EXPORT void xdevice_draw_as_before_2_7(bool value) { random::as_before_2_7 = value; }
 EXPORT int xdevice_current() { return current; }
 EXPORT int xdevice_exchange(int index) {  // of a device that exists; a negative one changes nothing
   int previous = current;
