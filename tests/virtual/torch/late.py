@@ -245,8 +245,9 @@ REFUSED = {
         variable(2, 3, 3), 3
     ),
     "max_pool3d_with_indices_backward_cuda": lambda: functional.max_pool3d(variable(2, 3, 3, 3), 3),
-    "upsample_bicubic2d_backward_out_cuda": lambda: functional.interpolate(
-        variable(1, 2, 4, 4), 9, mode="bicubic"
+    # Since 2.15, functional.interpolate decomposes it where deterministic algorithms are asked for.
+    "upsample_bicubic2d_backward_out_cuda": lambda: torch.ops.aten.upsample_bicubic2d(
+        variable(1, 2, 4, 4), [9, 9], False
     ),
     "reflection_pad1d_backward_out_cuda": lambda: functional.pad(
         variable(2, 3, 8), (1, 2), mode="reflect"
