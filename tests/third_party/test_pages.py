@@ -126,6 +126,7 @@ def test_an_adapter_that_lies_is_caught(run, elsewhere, tmp_path, lies):
     assert "errors" not in counts
 
 
+@pytest.mark.weekly(but="five capabilities")
 @pytest.mark.parametrize(
     "lost",
     [

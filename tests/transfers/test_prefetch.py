@@ -370,6 +370,7 @@ def test_a_stream_brings_the_batches_that_the_host_had(backend, plug_in):
     ran(code, backend, {})
 
 
+@pytest.mark.weekly(but="jax")
 @pytest.mark.needs("gradient")
 def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(
     backend, with_virtual_gpus

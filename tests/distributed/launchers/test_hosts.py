@@ -85,7 +85,7 @@ def test_hosts_meet_if_their_names_stand_for_loopback(backend, hosts, launch_on)
     assert [status for _, status in ended] == [0, 0], ended
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.weekly
 @pytest.mark.needs("gradient")
 def test_a_cut_cable_ends_both_hosts(backend, hosts, launch_on):
     started = launch_on(backend, "computes")

@@ -83,6 +83,7 @@ print(report.steps)
     assert done.stdout.splitlines() == ["8 False", "8"], done.stderr[-3000:]
 
 
+@pytest.mark.weekly
 def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
     check_advice("torch")
 
