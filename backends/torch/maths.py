@@ -11,6 +11,8 @@ import torch
 
 from xdevice.backends.torch.creation import rounded
 from xdevice.contract import Extension, Tensor
+from xdevice.errors import ArgumentError
+from xdevice.kit.standard.dtypes import FloatInfo, IntInfo
 from xdevice.kit.standard.sets import UniqueAll
 
 Operand: TypeAlias = Any  # a tensor or a number
@@ -22,8 +24,11 @@ fft = Extension(lambda: vars(xp_fft), torch.fft)
 
 def namespace() -> Mapping[str, object]:
     return vars(xp) | {
+        "broadcast_shapes": _broadcast_shapes,
         "clip": _clip,
+        "finfo": _finfo,
         "full_like": _full_like,
+        "iinfo": _iinfo,
         "repeat": _repeat,
         "result_type": _result_type,
         "take": _take,
@@ -35,6 +40,32 @@ def namespace() -> Mapping[str, object]:
 
 def module() -> ModuleType:
     return torch
+
+
+def _broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    try:
+        return tuple(torch.broadcast_shapes(*shapes))
+    except RuntimeError as error:
+        shown = " and ".join(str(tuple(shape)) for shape in shapes)
+        raise ArgumentError(
+            f"the shapes {shown} do not broadcast; sizes along an axis must be equal, or 1"
+        ) from error
+
+
+def _finfo(type: Operand | torch.dtype, /) -> FloatInfo:
+    info = torch.finfo(_dtype_of(type))
+    dtype = getattr(torch, info.dtype)  # torch 2.13 has only its name
+    return FloatInfo(info.bits, info.eps, info.max, info.min, info.smallest_normal, dtype)
+
+
+def _iinfo(type: Operand | torch.dtype, /) -> IntInfo:
+    info = torch.iinfo(_dtype_of(type))
+    return IntInfo(info.bits, info.max, info.min, getattr(torch, info.dtype))
+
+
+def _dtype_of(type: Operand | torch.dtype) -> torch.dtype:
+    dtype: torch.dtype = getattr(type, "dtype", type)
+    return dtype
 
 
 def _clip(x: torch.Tensor, /, min: Operand = None, max: Operand = None) -> Tensor:

@@ -298,3 +298,17 @@ def test_hypot_of_long_sides_is_finite(backend):
     xp = xdevice.namespace()
     found = xp.hypot(xp.asarray([3.0, 1e30], dtype="float32"), 2**70)
     assert xdevice.to_numpy(found).tolist() == pytest.approx([2.0**70, 1e30])
+
+
+def test_limits_name_the_dtype_as_the_namespace_does(backend):
+    xp = xdevice.namespace()
+    for name in ("float32", "int32"):
+        dtype = getattr(xp, name)
+        limits = xp.finfo if name == "float32" else xp.iinfo
+        assert limits(dtype).dtype == dtype
+        assert limits(xp.zeros(2, dtype=dtype)).dtype == dtype
+
+
+def test_shapes_that_do_not_broadcast_are_a_value_error(backend):
+    with pytest.raises(ValueError, match="broadcast"):
+        xdevice.namespace().broadcast_shapes((3,), (4,))

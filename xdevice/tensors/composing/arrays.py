@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from contextvars import ContextVar
 from math import prod
 from typing import Any, Literal, TypeAlias
 
 from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    MissingNameError,
+    NotSupportedError,
+)
 from xdevice.hardware.traced import TracedDevice
 from xdevice.tensors.composing.gathering import with_numbers_at
 from xdevice.tensors.composing.indexing import item, with_item
-from xdevice.tensors.composing.operators import Operators
+from xdevice.tensors.composing.operators import OF_UFUNCS, REFLECTED, Operators
 from xdevice.tensors.exchange import to_numpy
 from xdevice.tensors.placement import device_of, to_device
 
@@ -54,12 +60,11 @@ class Array(Operators):
     ``array += 1`` change the array, and arrays that show a part of it, as NumPy's do. They do not
     change the tensor that it was made of: it has another tensor afterwards.
 
-    It does not become a NumPy array by itself: that would be on the host.
+    It does not become a NumPy array by itself: that would be on the host. A call of a composed
+    object may allow it.
     """
 
     __slots__ = ("__weakref__", "_tensor", "_view", "_writes", "xp")
-
-    __array_ufunc__ = None  # NumPy's functions and operators do not take it
 
     def __init__(self, tensor: Tensor, xp: Any, view: _View | None = None) -> None:
         self._tensor = tensor
@@ -152,10 +157,35 @@ class Array(Operators):
             )
         return self.xp
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise MissingNameError(
+            f"an array of the standard has no {name!r}: the library computes with the attributes "
+            f"of its own arrays, and not with the array API standard's functions; pass "
+            f"xdevice.to_numpy(x)"
+        )
+
     # Other libraries' arrays
 
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        """NumPy's functions, and its operators if a number or an array of NumPy is on the left."""
+        name = OF_UFUNCS.get(ufunc.__name__)
+        if name is not None and method == "__call__" and not options:
+            left, right = inputs
+            if isinstance(left, Array):
+                result = getattr(left, f"__{name}__")(right)
+            else:
+                result = getattr(right, REFLECTED.get(name, f"__r{name}__"))(left)
+            if result is not NotImplemented:
+                return result
+        numbers = [part.__array__() if isinstance(part, Array) else part for part in inputs]
+        if any(isinstance(part, Array) for part in options.get("out", ())):
+            raise NotSupportedError("an array cannot be out= of a function of NumPy; leave it out")
+        return getattr(ufunc, method)(*numbers, **options)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        if not self._may_go_to_host():
+        if not self.may_go_to_host():
             raise NotSupportedError(
                 f"a library asks for a NumPy array of the {self.xp.owner} tensor on "
                 f"{self.device}: it does not compute this with the array API standard's functions "
@@ -176,7 +206,7 @@ class Array(Operators):
             return numbers
         return numbers.astype(dtype, copy=False)
 
-    def _may_go_to_host(self) -> bool:
+    def may_go_to_host(self) -> bool:
         rule, device = host_rule.get(), self.device
         if rule == "never" or isinstance(device, TracedDevice):
             return False
@@ -190,24 +220,32 @@ class Array(Operators):
         dl_device: tuple[Any, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        if dl_device == _CPU:  # asked for in so many words: a copy on the host
+        own_device = self.__dlpack_device__()
+        if dl_device not in (None, own_device):
+            if dl_device != _CPU:
+                raise BufferError(f"the array is on {self.device}; use its to_device first")
             if copy is False:
                 raise BufferError("an array is copied to the host; leave copy=False out")
             return to_numpy(self.tensor).__dlpack__(max_version=max_version)
-        if dl_device is not None or copy is not None or stream is not None:
-            raise BufferError("an array takes no such option; use its to_device, or asarray")
+        if stream is not None:
+            raise BufferError("an array has no streams; leave stream out")
         if not hasattr(self.tensor, "__dlpack__"):
             raise BufferError(f"{self.xp.owner}'s tensors have no __dlpack__; use xdevice.convert")
-        return self.tensor.__dlpack__()
+        if copy is False:
+            return self.tensor.__dlpack__()
+        # the other library may write to what it takes
+        return to_device(self.tensor, self.device, copy=True).__dlpack__()
 
     def __dlpack_device__(self) -> tuple[Any, int]:
         device = self.device
         if device.kind == "cpu":
             return _CPU
         if hasattr(self.tensor, "__dlpack_device__"):
-            native: tuple[Any, int] = self.tensor.__dlpack_device__()
-            if native[0] != _CPU[0]:
-                return native
+            # PaddlePaddle 3.3 raises for devices that it does not know
+            with suppress(RuntimeError):
+                native: tuple[Any, int] = self.tensor.__dlpack_device__()
+                if native[0] != _CPU[0]:
+                    return native
         return _CUDA, device.index  # a virtual GPU: its memory is not the host's either
 
     # Numbers

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import nullcontext
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterator
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GeneratorType,
+    MethodType,
+    ModuleType,
+)
+from typing import Any, TypeAlias
 
-from xdevice.contract import Tensor
-from xdevice.device import Device
 from xdevice.errors import ArgumentError, NotSupportedError
-from xdevice.framework.adapters import Backend
-from xdevice.framework.choosing import using
 from xdevice.framework.ownership import tensor_owner
-from xdevice.hardware.scopes import scope
-from xdevice.hardware.traced import TracedDevice
-from xdevice.tensors.composing.arrays import Array, host_rule
-from xdevice.tensors.composing.functions import namespace_of_arrays
+from xdevice.tensors.composing.arguments import (
+    Arguments,
+    LastPlace,
+    Place,
+    Wrapped,
+    as_array,
+    run_at,
+)
+from xdevice.tensors.composing.arrays import Array
 from xdevice.tensors.creation import tensor as new_tensor
-from xdevice.tensors.placement import check_same_device, device_of, owner_of
 
 __all__ = ["compose"]
 
 Result: TypeAlias = Any
+
+_FUNCTIONS = (type, ModuleType, FunctionType, MethodType, BuiltinFunctionType)
+_ITERATORS = (GeneratorType, map, zip, filter, enumerate)
+_DEPTH = 4  # of objects in objects that are searched for arrays
 
 
 def compose(obj: Any, *, allow_host: bool = False) -> Any:
@@ -63,12 +72,12 @@ def compose(obj: Any, *, allow_host: bool = False) -> Any:
     3.0
     """
     if isinstance(obj, Composed):
-        return Composed(obj._object, allow_host)
+        return Composed(obj._object, allow_host, obj._last)
     if isinstance(obj, Array):
         return obj
     owner = tensor_owner(obj)
     if owner is None:
-        return Composed(obj, allow_host)
+        return Composed(obj, allow_host, None if callable(obj) else LastPlace())
     if allow_host:
         raise ArgumentError(
             "allow_host is for a library, not for a tensor: compose(function, allow_host=True)(x)"
@@ -76,66 +85,70 @@ def compose(obj: Any, *, allow_host: bool = False) -> Any:
     return as_array(obj, owner, allow_host)
 
 
-def as_array(tensor: Tensor, owner: Backend, allow_host: bool) -> Any:
-    """The tensor as an array, unless libraries know its framework.
-
-    If they may compute on the host, a tensor of a GPU is an array in any case: NumPy refuses such
-    tensors of the frameworks that libraries know.
-    """
-    from array_api_compat import is_array_api_obj
-
-    if is_array_api_obj(tensor) and not (allow_host and _is_elsewhere(tensor)):
-        return tensor
-    return Array(tensor, namespace_of_arrays(owner))
-
-
-def _is_elsewhere(tensor: Tensor) -> bool:
-    """Whether the tensor is known not to be on the CPU."""
-    device = device_of(tensor)
-    return not isinstance(device, TracedDevice) and device.kind != "cpu"
-
-
-class Composed:
+class Composed(Wrapped):
     """A library's object that takes and returns tensors."""
 
-    __slots__ = ("__weakref__", "_allow_host", "_object")
+    __slots__ = ("__weakref__", "_allow_host", "_last")
 
-    _object: Any
     _allow_host: bool
+    _last: LastPlace | None  # None for functions, classes and modules: they keep no arrays
 
-    def __init__(self, obj: Any, allow_host: bool) -> None:
+    def __init__(self, obj: Any, allow_host: bool, last: LastPlace | None = None) -> None:
         object.__setattr__(self, "_object", obj)
         object.__setattr__(self, "_allow_host", allow_host)
+        object.__setattr__(self, "_last", None if isinstance(obj, ModuleType) else last)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        call = _Call(args, kwargs, self._allow_host)
         called = self._object
+        call = _Call(args, kwargs, self._allow_host, self._place())
         result = call(called)
-        is_itself = result is called or result is getattr(called, "__self__", None)
-        if is_itself or isinstance(called, type):
-            return Composed(result, self._allow_host)
+        last = self._last
+        if last is not None:
+            last.place = call.place
+        if isinstance(called, type):
+            return Composed(result, self._allow_host, LastPlace(call.place))
+        if result is called or result is getattr(called, "__self__", None):
+            return Composed(result, self._allow_host, last or LastPlace(call.place))
         return result
 
+    def _place(self) -> Place | None:
+        return None if self._last is None else self._last.place
+
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._object, name)
-        if isinstance(value, ModuleType) or callable(value):
-            return Composed(value, self._allow_host)
-        return self._tensors(value)
+        if name in ("__copy__", "__deepcopy__"):
+            raise AttributeError(f"{self!r} has no {name!r}")
+
+        def read() -> Any:
+            value = getattr(self._object, name)
+            if isinstance(value, ModuleType) or callable(value):
+                return Composed(value, self._allow_host, self._last)
+            return self._results()(value)
+
+        return run_at(self._place(), self._allow_host, read)
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._object, name, self._arrays(value))
 
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """A method, if it is a function in a class."""
+        if instance is None or not isinstance(self._object, FunctionType):
+            return self
+        return Composed(MethodType(self._object, instance), self._allow_host)
+
     def __getitem__(self, key: Any) -> Any:
-        return self._tensors(self._object[self._arrays(key)])
+        def read() -> Any:
+            return self._results()(self._object[self._arrays(key)])
+
+        return run_at(self._place(), self._allow_host, read)
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._tensors, self._object)
+        return self._results().each(iter(self._object))
 
     def _arrays(self, x: Any) -> Any:
-        return _arrays(x, [], self._allow_host)
+        return Arguments(self._allow_host).arrays(x)
 
-    def _tensors(self, x: Any) -> Any:
-        return _tensors(x, None, self._allow_host)
+    def _results(self) -> _Results:
+        return _Results(self._place(), self._allow_host)
 
     def __len__(self) -> int:
         return len(self._object)
@@ -149,111 +162,119 @@ class Composed:
     def __repr__(self) -> str:
         return f"<composed {self._object!r}>"
 
-
-class _Place(NamedTuple):
-    """A framework and a device."""
-
-    owner: Backend
-    device: Device | TracedDevice
-
-    def scope(self) -> Any:
-        """Where the library makes new tensors."""
-        if isinstance(self.device, TracedDevice):
-            return nullcontext()
-        return scope(self.device)
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return Composed, (self._object, self._allow_host, self._last)
 
 
 class _Call:
     """A call of a library, with arrays for the tensors among the arguments."""
 
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], allow_host: bool) -> None:
-        tensors: list[Tensor] = []
-        self.allow_host = allow_host
-        self.args = [_arrays(arg, tensors, allow_host) for arg in args]
-        self.kwargs = {name: _arrays(kwargs[name], tensors, allow_host) for name in kwargs}
-        self.place: _Place | None = None
-        if tensors:
-            if len(tensors) > 1:
-                check_same_device(*tensors)
-            self.place = _Place(owner_of(tensors[0]), device_of(tensors[0]))
+    def __init__(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        allow_host: bool,
+        last_place: Place | None,
+    ) -> None:
+        self.arguments = Arguments(allow_host)
+        self.args = self.arguments.arrays(args)
+        self.kwargs = self.arguments.arrays(kwargs)
+        self.place = self.arguments.place()
+        if self.place is None and not self.arguments.has_numpy:
+            self.place = last_place
 
     def __call__(self, called: Any) -> Result:
-        if self.place is None:
-            return _tensors(called(*self.args, **self.kwargs), None, self.allow_host)
-        token = host_rule.set("always" if self.allow_host else "cpu")
-        try:
-            with using(self.place.owner), self.place.scope():
-                result = called(*self.args, **self.kwargs)
-                return _tensors(result, self.place, self.allow_host)
-        finally:
-            host_rule.reset(token)
+        """The result, with tensors for arrays unless it is the object itself, or a new one."""
+        allow_host = self.arguments.allow_host
+
+        def run() -> Result:
+            result = called(*self.args, **self.kwargs)
+            if self.place is None:
+                # of the tensors that the user's functions returned
+                self.place = self.arguments.place()
+            is_itself = result is called or result is getattr(called, "__self__", None)
+            if is_itself or isinstance(called, type):
+                return result
+            return _Results(self.place, allow_host)(result)
+
+        return run_at(self.place, allow_host, run)
 
 
-def _arrays(x: Any, tensors: list[Tensor], allow_host: bool) -> Any:
-    """An argument with arrays for tensors, which are collected."""
-    if isinstance(x, Composed):
-        return x._object
-    if isinstance(x, Array):
-        tensors.append(x.tensor)
+class _Results:
+    """Makes tensors of the arrays in a result."""
+
+    def __init__(self, place: Place | None, allow_host: bool) -> None:
+        self.place = place
+        self.allow_host = allow_host
+
+    def __call__(self, x: Any) -> Result:
+        if isinstance(x, Array):
+            return x.tensor
+        owner = tensor_owner(x)
+        if owner == "numpy":
+            return self._from_host(x)
+        if owner is not None or isinstance(x, _FUNCTIONS):
+            return x
+        return self._container(x)
+
+    def _container(self, x: Any) -> Result:
+        cls = type(x)
+        if cls is dict:
+            return {key: self(part) for key, part in x.items()}
+        if cls in (list, tuple):
+            return cls(map(self, x))
+        if isinstance(x, tuple) and hasattr(cls, "_make"):
+            return x._make(map(self, x))
+        if isinstance(x, _ITERATORS):
+            return self.each(iter(x))
+        if self._holds_arrays(x, _DEPTH):
+            return Composed(x, self.allow_host, LastPlace(self.place))
         return x
-    if type(x) in (list, tuple):
-        return type(x)(_arrays(part, tensors, allow_host) for part in x)
-    if type(x) is dict:
-        return {key: _arrays(part, tensors, allow_host) for key, part in x.items()}
-    owner = tensor_owner(x)
-    if owner is None or owner == "numpy":
-        return x
-    tensors.append(x)
-    return as_array(x, owner, allow_host)
 
+    def each(self, iterator: Iterator[Any]) -> Iterator[Result]:
+        """What an iterator of the library yields; it computes where the call did."""
+        end = object()
+        while True:
+            part = run_at(self.place, self.allow_host, lambda: self(next(iterator, end)))
+            if part is end:
+                return
+            yield part
 
-def _tensors(x: Any, place: _Place | None, allow_host: bool) -> Any:
-    """A result with tensors for arrays."""
-    cls = type(x)
-    if isinstance(x, Array):
-        return x.tensor
-    if cls is dict:
-        return {key: _tensors(part, place, allow_host) for key, part in x.items()}
-    make: Any = None
-    if cls in (list, tuple):
-        make = cls
-    elif isinstance(x, tuple):
-        make = getattr(cls, "_make", None)
-    if make is not None:
-        return make([_tensors(part, place, allow_host) for part in x])
-    owner = tensor_owner(x)
-    if owner == "numpy" and place is not None and place.owner != "numpy":
-        return _from_host(x, place, allow_host)
-    if owner is None and not isinstance(x, _FUNCTIONS) and _holds_arrays(x):
-        return Composed(x, allow_host)
-    return x
+    def _takes_host(self) -> bool:
+        """Whether NumPy's arrays among the results become tensors."""
+        return self.place is not None and self.place.owner != "numpy"
 
+    def _holds_arrays(self, x: Any, depth: int) -> bool:
+        if isinstance(x, Array):
+            return True
+        owner = tensor_owner(x)
+        if owner is not None:
+            return owner == "numpy" and self._takes_host() and len(x.shape) > 0
+        if not depth or isinstance(x, _FUNCTIONS):
+            return False
+        parts = [*getattr(x, "__dict__", {}).values()]
+        if isinstance(x, (list, tuple)):
+            parts += x
+        if isinstance(x, dict):
+            parts += x.values()
+        return any(self._holds_arrays(part, depth - 1) for part in parts)
 
-_FUNCTIONS = (type, ModuleType, FunctionType, MethodType, BuiltinFunctionType)
+    def _from_host(self, x: Any) -> Any:
+        """A NumPy array that a library returned, as a tensor of the place."""
+        from numpy import generic, ma
 
-
-def _holds_arrays(x: Any) -> bool:
-    parts = [*getattr(x, "__dict__", {}).values()]
-    if isinstance(x, (list, tuple)):
-        parts += x
-    if isinstance(x, dict):
-        parts += x.values()
-    return any(map(_has_arrays, parts))
-
-
-def _has_arrays(x: Any) -> bool:
-    if isinstance(x, (list, tuple)):
-        return any(map(_has_arrays, x))
-    return isinstance(x, Array)
-
-
-def _from_host(x: Any, place: _Place, allow_host: bool) -> Any:
-    """A NumPy array that a library returned, as a tensor of the place."""
-    if not x.shape:
-        return x  # a number
-    if place.device != "cpu" and not allow_host:
-        raise NotSupportedError(
-            f"the library returned a NumPy array for {place.owner} tensors on {place.device}: it "
-            f"computed on the host; move the tensors to the CPU, or compose it with allow_host=True"
-        )
-    return new_tensor(x, dtype=str(x.dtype), device=place.device)
+        place = self.place
+        if isinstance(x, generic) or place is None or place.owner == "numpy":
+            return x
+        if x.dtype.kind == "V" or isinstance(x, ma.MaskedArray):
+            # it consists of several arrays
+            return Composed(x, self.allow_host, LastPlace(self.place))
+        if x.dtype.kind not in "biufc":
+            return x  # strings and dates are not numbers
+        if place.device != "cpu" and not self.allow_host:
+            raise NotSupportedError(
+                f"the library returned a NumPy array for {place.owner} tensors on "
+                f"{place.device}: it computed on the host; move the tensors to the CPU, or compose "
+                f"it with allow_host=True"
+            )
+        return new_tensor(x, dtype=str(x.dtype), device=place.device)

@@ -118,17 +118,23 @@ class ArrayNamespace:
 
         return call
 
-    def _asarray(self, obj: Any, /, **options: Any) -> Tensor:
+    def _asarray(
+        self,
+        obj: Any,
+        /,
+        *,
+        dtype: NativeDtype | None = None,
+        device: Any = None,
+        copy: bool | None = None,
+    ) -> Tensor:
         """`asarray`, which takes lists that contain tensors, too."""
         if isinstance(obj, (list, tuple)) and _contains_tensors(obj):
             parts = [self._asarray(part) for part in obj]
-            dtype = self.native.result_type(*parts)
-            obj = self.native.stack([self.native.astype(part, dtype) for part in parts])
-        elif type(obj).__module__ == "numpy" and hasattr(obj, "dtype"):
-            options.setdefault("dtype", None)
-            if options["dtype"] is None:
-                options["dtype"] = str(obj.dtype)  # the framework's default may be narrower
-        return self.native.asarray(obj, **options)
+            common = self.native.result_type(*parts)
+            obj = self.native.stack([self.native.astype(part, common) for part in parts])
+        elif type(obj).__module__ == "numpy" and hasattr(obj, "dtype") and dtype is None:
+            dtype = str(obj.dtype)  # the framework's default may be narrower
+        return self.native.asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
 def _contains_tensors(x: Any) -> bool:

@@ -13,6 +13,39 @@ Function: TypeAlias = Callable[..., Any]
 Operand: TypeAlias = Any
 """An array, or a number of Python or NumPy."""
 
+OF_UFUNCS = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "floor_divide": "floordiv",
+    "remainder": "mod",
+    "power": "pow",
+    "matmul": "matmul",
+    "bitwise_and": "and",
+    "bitwise_or": "or",
+    "bitwise_xor": "xor",
+    "left_shift": "lshift",
+    "right_shift": "rshift",
+    "equal": "eq",
+    "not_equal": "ne",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+}
+"""The operator of each of NumPy's functions that has one."""
+
+REFLECTED = {
+    "eq": "__eq__",
+    "ne": "__ne__",
+    "lt": "__gt__",
+    "le": "__ge__",
+    "gt": "__lt__",
+    "ge": "__le__",
+}
+"""The comparison with the operands swapped."""
+
 
 def _operand(array: Operators, other: Operand) -> Operand:
     """What stands beside the array's tensor; `NotImplemented` for what is not its framework's."""
@@ -21,8 +54,11 @@ def _operand(array: Operators, other: Operand) -> Operand:
     if isinstance(other, (bool, int, float, complex)):
         return other
     is_number = hasattr(other, "item") and getattr(other, "shape", None) == ()
-    if is_number and tensor_owner(other) in (None, "numpy"):
+    owner = tensor_owner(other)
+    if is_number and owner in (None, "numpy"):
         return other.item()
+    if owner == "numpy" and array.may_go_to_host():
+        return array.xp.asarray(other, device=array.device).tensor
     return NotImplemented
 
 
@@ -60,6 +96,22 @@ def _binary(name: str) -> tuple[Function, Function, Function]:
     return operator, reflected, in_place
 
 
+def _comparison(name: str) -> Function:
+    """An operator that never leaves the answer to Python, which compares what the objects are."""
+    operator = _binary(name)[0]
+
+    def compare(self: Operators, other: Operand, /) -> Any:
+        result = operator(self, other)
+        if result is NotImplemented and hasattr(other, "shape"):
+            raise ArgumentTypeError(
+                f"{name} of an array and a {type(other).__module__}.{type(other).__name__}; "
+                f"convert it with asarray, or compose it, too"
+            )
+        return result
+
+    return compare
+
+
 def _unary(name: str) -> Function:
     def operator(self: Operators) -> Any:
         return self.with_tensor(getattr(self.xp.native, name)(self.tensor))
@@ -76,6 +128,11 @@ class Operators:
     xp: Any
     dtype: Any
     shape: Any
+    device: Any
+
+    def may_go_to_host(self) -> bool:
+        """Whether a library may compute with it in NumPy."""
+        raise NotImplementedError
 
     def with_tensor(self, tensor: Tensor) -> Any:
         """An array of another tensor."""
@@ -100,7 +157,7 @@ class Operators:
     __xor__, __rxor__, __ixor__ = _binary("bitwise_xor")
     __lshift__, __rlshift__, __ilshift__ = _binary("bitwise_left_shift")
     __rshift__, __rrshift__, __irshift__ = _binary("bitwise_right_shift")
-    __eq__, __ne__ = _binary("equal")[0], _binary("not_equal")[0]
+    __eq__, __ne__ = _comparison("equal"), _comparison("not_equal")
     __lt__, __le__ = _binary("less")[0], _binary("less_equal")[0]
     __gt__, __ge__ = _binary("greater")[0], _binary("greater_equal")[0]
     __neg__, __pos__ = _unary("negative"), _unary("positive")

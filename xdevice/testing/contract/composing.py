@@ -1,5 +1,6 @@
 """`compose`: tensors in libraries that know the array API standard but not their framework."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,19 @@ class Composition(Promises):
         assert device_of(result) == SECOND
         assert result.dtype == x.dtype
         same_numbers(result, [[4, 2, 1], [32, 16, 8]])
+
+    @on_several
+    @needs("cpu")
+    def test_an_object_with_arrays_of_the_host_shows_tensors(self, backend: str) -> None:
+        def on_the_host_in_an_object(x: Any) -> Any:
+            return SimpleNamespace(numbers=np.asarray(x), by_name={"twice": 2 * np.asarray(x)})
+
+        x = tensor(NUMBERS, dtype="float32", device=SECOND)
+        result = compose(on_the_host_in_an_object, allow_host=True)(x)
+        for numbers in (result.numbers, result.by_name["twice"]):
+            assert tensor_owner(numbers) == backend
+            assert device_of(numbers) == SECOND
+        same_numbers(result.numbers, NUMBERS)
 
     @needs("transfers.watch", gpus=2)
     def test_a_guard_forbids_the_copies_that_compose_allows(self, backend: str) -> None:
