@@ -44,7 +44,8 @@ def module() -> ModuleType:
 
 def _broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     try:
-        return tuple(torch.broadcast_shapes(*shapes))
+        # torch has no annotations for it
+        return tuple(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
     except RuntimeError as error:
         shown = " and ".join(str(tuple(shape)) for shape in shapes)
         raise ArgumentError(

@@ -98,7 +98,7 @@ class Arguments:
         if cls is dict:
             return {key: self.arrays(part) for key, part in x.items()}
         if isinstance(x, tuple) and hasattr(cls, "_make"):
-            return x._make(self.arrays(part) for part in x)
+            return cls._make(self.arrays(part) for part in x)
         if isinstance(x, _ITERATORS):
             return (self.arrays(part) for part in x)
         return x

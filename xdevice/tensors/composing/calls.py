@@ -224,7 +224,7 @@ class _Results:
         if cls in (list, tuple):
             return cls(map(self, x))
         if isinstance(x, tuple) and hasattr(cls, "_make"):
-            return x._make(map(self, x))
+            return cls._make(map(self, x))
         if isinstance(x, _ITERATORS):
             return self.each(iter(x))
         if self._holds_arrays(x, _DEPTH):
