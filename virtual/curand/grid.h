@@ -20,13 +20,40 @@ struct Multiprocessors {
   }
 };
 
-// What a generator gives one kernel.
+// What a generator gives one kernel: each thread begins at the offset in its own words.
 struct Start {
   uint64_t seed;
   uint64_t offset;
   void draw(uint64_t turn, uint64_t thread, Words& words) const {
-    philox::draw(seed, offset / WORDS + turn, thread, words);
+    const uint64_t block = offset / WORDS + turn;
+    const int skipped = offset % WORDS;
+    philox::draw(seed, block, thread, words);
+    if (!skipped) return;
+    Words next;
+    philox::draw(seed, block + 1, thread, next);
+    for (int i = 0; i < WORDS; ++i) {
+      const int word = i + skipped;
+      memcpy(words.of[i], word < WORDS ? words.of[word] : next.of[word - WORDS],
+             sizeof words.of[i]);
+    }
   }
+};
+
+// The words of one thread, one after another.
+struct Sequence {
+  Start begin;
+  uint64_t thread;
+  uint64_t drawn = 0;
+  Quad quad{};
+
+  uint32_t word() {
+    const uint64_t position = begin.offset + drawn;
+    const int next = position % WORDS;
+    if (drawn == 0 || next == 0) quad = draw_one(begin.seed, position / WORDS, thread);
+    ++drawn;
+    return quad[next];
+  }
+  float uniform() { return philox::uniform(word()); }
 };
 
 // ---- what a thread makes of the words that it draws at once: `NUMBERS` numbers, for elements that

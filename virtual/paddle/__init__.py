@@ -114,6 +114,11 @@ def _observe_copies(observer: CopyObserver | None) -> None:
     _current_observer = native_observer
 
 
+def library() -> ctypes.CDLL:
+    """The plug-in that this process has loaded."""
+    return _loaded[-1]
+
+
 def recipe() -> plugins.Recipe:
     """How the plug-in is compiled. PaddlePaddle loads all files of its folder, so it has its own."""
     if sys.platform != "linux":
@@ -134,6 +139,7 @@ def recipe() -> plugins.Recipe:
         key=key(package),
         standard="c++17",
         include=(headers,),
+        shared=(plugins.CURAND,),
     )
     bare = replace(
         with_kernels,

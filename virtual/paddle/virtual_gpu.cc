@@ -6,6 +6,7 @@
 // that need GNU's C++ library, with which PaddlePaddle was built.
 
 #include "device.h"
+#include "random.h"
 #ifdef XDEVICE_BARE
 #include "with_copies.h"
 #else

@@ -34,20 +34,9 @@ inline bool as_before_2_7 = false;
 inline int64_t threads_for(int64_t n) { return multiprocessors.threads_for(n); }
 
 // The numbers that one thread draws one after another.
-struct Sequence {
-  Start begin;
-  uint64_t thread;
-  uint64_t drawn = 0;
-  philox::Quad quad{};
+struct Sequence : philox::Sequence {
   std::optional<float> spare;  // the second of two normal numbers
 
-  uint32_t word() {
-    const int next = drawn % WORDS;
-    if (next == 0) quad = philox::draw_one(begin.seed, (begin.offset + drawn) / WORDS, thread);
-    ++drawn;
-    return quad[next];
-  }
-  float uniform() { return philox::uniform(word()); }
   float normal() {
     if (spare) return *std::exchange(spare, std::nullopt);
     const uint32_t x = word();

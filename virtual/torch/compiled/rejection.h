@@ -7,6 +7,7 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/poisson.h>
 
+#include "poisson.h"
 #include "random.h"
 
 namespace xdevice::random {
@@ -23,24 +24,7 @@ void draw_each(const Tensor& values, const Start& begin, Tensor& result, F draw)
 
 // ---- Poisson's distribution ----
 
-// The rates for which cuRAND has an approximation of its own.
-constexpr double LEAST_OF_MEDIUM = 64;
-constexpr double GREATEST_OF_MEDIUM = 4000;
-
-// The number of factors until a product of uniform numbers is below exp(-rate) (Knuth).
-inline double poisson_by_products(Sequence sequence, float rate) {
-  float product = std::exp(rate);
-  for (uint32_t number = 0;; ++number)
-    if ((product *= sequence.uniform()) <= 1) return number;
-}
-
-inline double poisson_by_normal(Sequence sequence, double rate) {
-  const philox::Quad words{
-      {sequence.word(), sequence.word(), sequence.word(), sequence.word()}};
-  return std::floor(philox::normal(words, 0) * std::sqrt(rate) + rate + 0.5);
-}
-
-// Draws numbers of these medium rates on the CPU.
+// Draws numbers of medium rates on the CPU.
 inline Tensor poisson_on_cpu(const Tensor& rates, const Start& begin) {
   auto* data = const_cast<void*>(rates.const_data_ptr());
   Tensor on_cpu = at::from_blob(data, rates.sizes(), rates.options().device(kCPU));
@@ -56,8 +40,12 @@ inline Tensor poisson(const Tensor& rates_, MaybeGenerator given) {
     draw_each<scalar_t>(rates, begin, result, [&](const Sequence& sequence, const scalar_t& value) {
       const double rate = value;
       TORCH_CHECK(rate >= 0, "invalid Poisson rate, expected rate to be non-negative");
-      if (rate < LEAST_OF_MEDIUM) return scalar_t(poisson_by_products(sequence, float(rate)));
-      if (rate > GREATEST_OF_MEDIUM) return scalar_t(poisson_by_normal(sequence, rate));
+      if (rate < philox::LEAST_OF_MEDIUM) {
+        return scalar_t(philox::poisson_by_products(sequence, float(rate)));
+      }
+      if (rate > philox::GREATEST_OF_MEDIUM) {
+        return scalar_t(philox::poisson_by_normal(sequence, rate));
+      }
       if (!medium.defined()) medium = poisson_on_cpu(rates, begin);
       return medium.const_data_ptr<scalar_t>()[sequence.thread];
     });
