@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import tomllib
 from chapters import Cell, reaches
 
-from xdevice.course.compare import difference, plain
+from xdevice.course.compare import Difference, difference, plain
 from xdevice.course.failures import NETWORK, NO_NAME, assigned, loaded
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
@@ -28,7 +28,9 @@ CAUSES = {
     "ours": "ours",
 }
 """From the best to the worst, with the heads of the page's columns."""
-CLOCKS = re.compile(r"\btime\.|perf_counter|Timer|\btimer\b|timeit|elapsed|benchmark|\btokens/s")
+CLOCKS = re.compile(
+    r"\btime\.|\bdatetime\.|perf_counter|Timer|\btimer\b|timeit|elapsed|benchmark|\btokens/s"
+)
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
 KEYS = re.compile(r"\bget_key\(")
 """The course's JAX draws its keys in turn, so that a cell that failed leaves later ones other keys."""
@@ -38,6 +40,13 @@ DOWNLOADS = re.compile(
     r"|No module named '(?:tensorflow_datasets|datasets|transformers|gymnasium|gym|tiktoken|tokenizers|sentencepiece"
     r"|gpytorch|syne_tune)'"
 )
+
+NOTEBOOK_NEEDS = re.compile(
+    rf"{DOWNLOADS.pattern}|ModuleNotFoundError|FileNotFoundError|magic function `%"
+)
+"""A notebook may need any package, and files that are not beside it."""
+_OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)|(?:[^\n\x08]*\x08)+")
+"""What a line showed before a progress bar wrote over it."""
 
 
 class Result(NamedTuple):
@@ -84,6 +93,11 @@ def explained(path: Path = EXPLAINED) -> list[Explained]:
     return found
 
 
+def shown(text: str) -> str:
+    """The text without what was written over."""
+    return _OVERWRITTEN.sub("", text.replace("\r\n", "\n").rstrip("\r"))
+
+
 def used(cell: Cell) -> set[str]:
     """The names that a cell uses and does not assign itself."""
     return loaded(cell.code) - assigned(cell.code)
@@ -114,8 +128,10 @@ class Chapter:
         cells: list[Cell],
         recorded: Mapping[str, str],
         known: list[Explained],
+        needs: re.Pattern[str] = DOWNLOADS,
     ) -> None:
         self.tab, self.cells, self.recorded, self.known = tab, cells, recorded, known
+        self.needs = needs
         self.code = reaches(cells)
 
     def results(self, first: Outcomes, *others: Outcomes) -> list[Result]:
@@ -133,17 +149,22 @@ class Chapter:
         others: Sequence[Outcomes],
         before: dict[str, Result],
     ) -> Result:
-        outcome, there = first.get(cell.name), self.recorded[cell.name]
+        outcome, there = first.get(cell.name), shown(self.recorded[cell.name])
         if outcome is None:
-            return Result(cell.name, "not run")
+            return Result(cell.name, "not run", there=there)
         if outcome["error"]:
+            apart = difference(outcome["error"], there)
+            if there == f"{outcome['error'].partition(':')[0]}: ignored":  # all that Colab keeps
+                apart = Difference("same")
+            if apart.cause in ("same", "name", "digits"):  # the error was recorded
+                return Result(cell.name, apart.cause, apart.amount, "", outcome["error"], there)
             cause, words = self.of_an_error(cell, outcome["error"], before)
             return Result(cell.name, cause, 0.0, words, outcome["error"], there, failed=True)
-        here = outcome["text"]
+        here = shown(outcome["text"])
         apart = difference(here, there)
         if apart.cause not in ("text", "numbers"):
             return Result(cell.name, apart.cause, apart.amount, "", here, there)
-        texts = {plain(run.get(cell.name, outcome)["text"]) for run in others}
+        texts = {plain(shown(run.get(cell.name, outcome)["text"])) for run in others}
         varies = bool(texts - {plain(here)})
         cause, words = self.of_a_text(cell, here, there, varies)
         if cause == "ours":
@@ -156,7 +177,7 @@ class Chapter:
 
     def of_an_error(self, cell: Cell, error: str, before: Mapping[str, Result]) -> tuple[str, str]:
         """Why a cell raised what it did not raise there: its own reason, or a failed cell's that it uses."""
-        if DOWNLOADS.search(error):
+        if self.needs.search(error):
             return "data", ""
         if words := self.told(cell, error, ""):
             return words

@@ -1,4 +1,4 @@
-"""Run the cells of one chapter in this process, as IPython does, and write what each prints to a file.
+"""Run the cells of one chapter or notebook in this process, as IPython does, and write what each prints to a file.
 
     xdevice run --virtual-gpus 2 --stand-in tests/recorded/cells.py CHAPTER.md pytorch OUTCOMES.jsonl
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -20,7 +21,10 @@ import chapters
 
 from xdevice.course.kernel import Tab
 
-FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "jax": "jax", "mxnet": "mxnet"}
+INSTALLS = re.compile(
+    r"^(\s*)[!%]\s*(?:sudo |python3? -m )*(?:pip3?|uv|conda|mamba|apt|apt-get)\b.*$"
+)
+"""A line that installs or removes packages: it is left out, so that notebooks change no environment."""
 
 
 def seed(number: int, tab: str) -> None:
@@ -43,6 +47,10 @@ def seed(number: int, tab: str) -> None:
         import mxnet as mx
 
         mx.random.seed(number)
+    elif tab == "paddle":
+        import paddle
+
+        paddle.seed(number)
 
 
 def shell_without_prompts() -> Any:
@@ -57,7 +65,13 @@ def shell_without_prompts() -> Any:
     InteractiveShell.displayhook_class = WithoutPrompt
     shell: Any = InteractiveShell.instance()
     shell.colors, shell.enable_gui = "NoColor", lambda *_, **__: None
+    shell.input_transformers_cleanup.append(without_installing)
     return shell
+
+
+def without_installing(lines: list[str]) -> list[str]:
+    """The lines of a cell without those that install packages."""
+    return [INSTALLS.sub(r"\1pass", line) for line in lines]
 
 
 def run(chapter: Path, tab: str, outcomes: Path, seconds: float, last: str) -> None:
@@ -65,10 +79,10 @@ def run(chapter: Path, tab: str, outcomes: Path, seconds: float, last: str) -> N
     from IPython.utils.capture import capture_output
 
     shell = shell_without_prompts()
-    shell.user_ns["tab"] = Tab(FRAMEWORKS[tab])
+    shell.user_ns["tab"] = Tab(chapters.FRAMEWORKS[tab])
     began = time.monotonic()
     with outcomes.open("a", encoding="utf-8") as file:
-        for cell in chapters.cells(chapter.read_text(encoding="utf-8"), tab):
+        for cell in chapters.read(chapter, tab):
             if time.monotonic() - began > seconds:
                 break
             since = time.monotonic()
@@ -93,7 +107,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
     add("chapter", type=Path)
-    add("tab", choices=FRAMEWORKS)
+    add("tab", choices=chapters.FRAMEWORKS)
     add("outcomes", type=Path)
     add("--seconds", type=float, default=120.0, help="begin no cell after so many seconds (120)")
     add("--seed", type=int, help="set the seeds before the first cell")
@@ -101,6 +115,8 @@ def main() -> None:
     options = parser.parse_args()
     os.environ.setdefault("MPLBACKEND", "agg")
     sys.path.insert(0, str(options.chapter.parents[1]))
+    if options.chapter.suffix == ".ipynb":
+        sys.path.insert(0, str(options.chapter.parent))
     if options.seed is not None:
         seed(options.seed, options.tab)
     run(options.chapter, options.tab, options.outcomes, options.seconds, options.last)

@@ -1,16 +1,32 @@
-"""A chapter in Markdown with a tab for each framework, and what each of its cells was recorded to print."""
+"""A chapter in Markdown with a tab for each framework, or a notebook, and what its cells were recorded to print."""
 
 from __future__ import annotations
 
 import json
 import re
 from pathlib import Path
+from typing import Any
 
-from xdevice.course.chapters import Cell, chapter_of
+from xdevice.course.chapters import Cell, chapter_of, imported_by
 from xdevice.course.markdown import cells_in_markdown
 
 DEFINES = re.compile(r"^(?:def|class) (\w+)|^@d2l\.add_to_class\((?:d2l\.)?(\w+)\)", re.MULTILINE)
-FRAMEWORKS = {"pytorch": "torch", "tensorflow": "tensorflow", "jax": "jax", "mxnet": "mxnet"}
+FRAMEWORKS = {
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+    "jax": "jax",
+    "mxnet": "mxnet",
+    "paddle": "paddle",
+}
+"""The frameworks by the names of the tabs; notebooks alone have PaddlePaddle's."""
+
+
+def read(path: Path, tab: str) -> list[Cell]:
+    """The cells of one tab of a chapter, or all cells of a notebook."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".ipynb":
+        return notebook_cells(notebook(path))
+    return cells(text, tab)
 
 
 def cells(text: str, tab: str) -> list[Cell]:
@@ -33,6 +49,52 @@ def recorded(course: Path, chapter: str, tab: str) -> dict[str, str] | None:
         ]
         found[name] = "\n".join(text.rstrip("\n") for text in texts)
     return found
+
+
+def notebook(path: Path) -> list[dict[str, Any]]:
+    """The cells of code of a notebook that were recorded, in its order."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        code = [cell for cell in found["cells"] if cell["cell_type"] == "code"]
+    except FileNotFoundError:
+        raise SystemExit(f"{path} does not exist; give the path of a notebook") from None
+    except (ValueError, KeyError, TypeError):
+        raise SystemExit(f"{path} is not a notebook of format 4; give the path of one") from None
+    if not any(cell["outputs"] for cell in code):
+        raise SystemExit(
+            f"{path} has no recorded outputs; give a notebook that was saved with them"
+        )
+    return code
+
+
+def notebook_cells(code: list[dict[str, Any]]) -> list[Cell]:
+    """The cells, each named by its number among the cells of code, from 1."""
+    return [
+        Cell("".join(cell["source"]), name=f"cell-{number}") for number, cell in enumerate(code, 1)
+    ]
+
+
+def notebook_outputs(code: list[dict[str, Any]]) -> dict[str, str]:
+    """What each cell of a notebook printed, its value, or the error that it raised."""
+    found = {}
+    for number, cell in enumerate(code, 1):
+        texts, error = [], ""
+        for output in cell["outputs"]:
+            kind = output["output_type"]
+            if kind == "stream" and output["name"] == "stdout":
+                texts.append("".join(output["text"]))
+            elif kind == "execute_result":
+                texts.append("".join(output["data"].get("text/plain", "")) + "\n")
+            elif kind == "error":
+                error = f"{output['ename']}: {output['evalue']}"
+        found[f"cell-{number}"] = error or "".join(texts)
+    return found
+
+
+def notebook_tab(code: list[dict[str, Any]]) -> str:
+    """The tab of the first framework, in the order of `FRAMEWORKS`, that a notebook imports; nothing if none."""
+    modules = {name for cell in notebook_cells(code) for name in imported_by(cell.code)}
+    return next((tab for tab, name in FRAMEWORKS.items() if name in modules), "")
 
 
 def reaches(chapter: list[Cell]) -> dict[str, str]:

@@ -17,6 +17,8 @@ ROW = re.compile(r"^\| (\S+/\S+) \| (\w+) \| (.*) \|$")
 
 NOTHING = "·"
 """What the table has in place of 0."""
+CELLS = "cells"
+"""The column with the number of cells; in brackets, those that were recorded printing text."""
 
 
 class Row(NamedTuple):
@@ -30,6 +32,9 @@ class Row(NamedTuple):
     @classmethod
     def of(cls, chapter: str, tab: str, results: list[Result]) -> Row:
         amounts = {}
+        printing = [each.cause for each in results if each.there.strip()]
+        amounts[CELLS] = str(len(printing))
+        amounts["same"] = str(printing.count("same"))
         if digits := [result.amount for result in results if result.cause == "digits"]:
             amounts["digits"] = f"{max(digits):.0e}"
         ratios = [each.amount for each in results if each.cause == "memory" and each.amount]
@@ -39,16 +44,21 @@ class Row(NamedTuple):
 
     def cells(self) -> list[str]:
         """The row's columns after its names."""
-        found = [str(self.counts.total())]
-        for cause in CAUSES:
-            amount = f" ({self.amounts[cause]})" if cause in self.amounts else ""
-            found.append(f"{self.counts[cause] or NOTHING}{amount}")
+        numbers = {CELLS: self.counts.total(), **{cause: self.counts[cause] for cause in CAUSES}}
+        found = []
+        for column, number in numbers.items():
+            amount = self.amounts.get(column) if number else None
+            found.append(f"{number or NOTHING}{f' ({amount})' if amount else ''}")
         return found
+
+    def agree(self) -> int:
+        """How many cells print the text that was recorded, to the last digits."""
+        return int(self.amounts["same"]) + self.counts["name"] + self.counts["digits"]
 
     def in_words(self) -> str:
         counts = zip(CAUSES.values(), self.cells()[1:], strict=True)
         said = ", ".join(f"{count} {cause}" for cause, count in counts if count != NOTHING)
-        return f"{self.chapter} {self.tab}: {self.counts.total()} cells, {said}"
+        return f"{self.chapter} {self.tab}: {self.counts.total()} cells ({self.amounts[CELLS]}), {said}"
 
 
 def read(page: Path = PAGE) -> dict[tuple[str, str], Row]:
@@ -56,14 +66,15 @@ def read(page: Path = PAGE) -> dict[tuple[str, str], Row]:
     found = {}
     for line in page.read_text(encoding="utf-8").splitlines() if page.exists() else ():
         if row := ROW.match(line):
-            cells = [cell.strip() for cell in row[3].split("|")][1:]
+            cells = [cell.strip() for cell in row[3].split("|")]
             counts: Counter[str] = Counter()
-            amounts = {}
-            for cause, cell in zip(CAUSES, cells, strict=True):
+            amounts = {"same": "0"}
+            for column, cell in zip((CELLS, *CAUSES), cells, strict=True):
                 number, _, amount = cell.partition(" ")
-                counts[cause] = 0 if number == NOTHING else int(number)
+                if column in CAUSES:
+                    counts[column] = 0 if number == NOTHING else int(number)
                 if amount:
-                    amounts[cause] = amount.strip("()")
+                    amounts[column] = amount.strip("()")
             found[row[1], row[2]] = Row(row[1], row[2], counts, amounts)
     return found
 
@@ -106,22 +117,34 @@ def line_of(row: Row) -> str:
 def line_of_sums(rows: Iterable[Row]) -> str:
     """The first line of the table."""
     rows = list(rows)
-    counts = sum((row.counts for row in rows), Counter[str]())
-    total = Row("", "", counts, {})
+    total = total_of(rows)
     return f"{SUMS} {len(rows)} rows | | {' | '.join(total.cells())} |"
 
 
-def readmes(rows: Iterable[Row]) -> dict[Path, str]:
-    """The READMEs with the number of cells, and how many print the same to the last digits."""
+def total_of(rows: list[Row]) -> Row:
+    """All rows as one, with how many cells print."""
     counts = sum((row.counts for row in rows), Counter[str]())
-    same = sum(counts[cause] for cause in ("same", "name", "digits"))
+    amounts = {
+        column: str(sum(int(row.amounts[column]) for row in rows)) for column in (CELLS, "same")
+    }
+    return Row("", "", counts, amounts)
+
+
+def readmes(rows: Iterable[Row]) -> dict[Path, str]:
+    """The READMEs with how many cells print text, and how many of them print the same to the last digits."""
+    total = total_of(list(rows))
+    agree, printing = total.agree(), total.amounts[CELLS]
     texts = {}
     for name, expression, words in (
-        ("README.md", r"in \d+ of \d+ cells", f"in {same} of {counts.total()} cells"),
+        (
+            "README.md",
+            r"in(?: at least)? \d+ of \d+ cells",
+            f"in at least {agree} of {printing} cells",
+        ),
         (
             "README.zh.md",
-            r"共 \d+ 个单元，其中 \d+ 个",
-            f"共 {counts.total()} 个单元，其中 {same} 个",
+            r"共 \d+ 个，其中(?:至少)? \d+ 个",
+            f"共 {printing} 个，其中至少 {agree} 个",
         ),
     ):
         text = (ROOT / name).read_text(encoding="utf-8")

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import chapters
-from cells import FRAMEWORKS
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = {
@@ -27,24 +26,25 @@ ENVIRONMENT = {
 }
 """Nothing answers on the port of the proxy, so that a download fails at once, everywhere alike."""
 
+LARGE = 16 << 20
+
 
 def run(
-    course: Path, chapter: str, tab: str, options: argparse.Namespace, *more: str
+    source: Path, tab: str, options: argparse.Namespace, *more: str
 ) -> dict[str, dict[str, Any]]:
-    """What came of each cell, in a process of its own, in a folder that looks like the course's."""
+    """What came of each cell, in a process of its own, in a folder that looks like the course's or notebook's."""
     scratch = Path(tempfile.mkdtemp(prefix="recorded-"))
     try:
-        for name in ("d2l", "img"):
-            if (course / name).exists():
-                (scratch / name).symlink_to(course / name)
-        place = scratch / chapter
-        place.parent.mkdir(parents=True)
-        source = shutil.copy(course / f"{chapter}.md", place.parent)
+        made = folder_of_notebook if source.suffix == ".ipynb" else folder_of_chapter
+        place = made(source, scratch)
+        if options.data:
+            link_files(options.data.absolute(), scratch / "data")
         outcomes = scratch / "outcomes.jsonl"
         outcomes.touch()
-        gpus = ["--virtual-gpus", "2", "--stand-in", "--gpu-model", options.gpu_model]
-        words = [sys.executable, "-m", "xdevice", "run", *gpus, "--backend", FRAMEWORKS[tab]]
-        words += [str(HERE / "cells.py"), str(source), tab, str(outcomes)]
+        gpus = ["--virtual-gpus", str(options.gpus), "--stand-in", "--gpu-model", options.gpu_model]
+        framework = chapters.FRAMEWORKS[tab]
+        words = [sys.executable, "-m", "xdevice", "run", *gpus, "--backend", framework]
+        words += [str(HERE / "cells.py"), str(place), tab, str(outcomes)]
         words += ["--seconds", str(options.seconds), *more]
         environment = {**os.environ, **ENVIRONMENT, "IPYTHONDIR": str(scratch / "ipython")}
         said, in_time = wait(words, place.parent, environment, 2 * options.seconds + 60)
@@ -55,11 +55,48 @@ def run(
         print(said[-3000:], file=sys.stderr)
     found = {line["cell"]: line for line in lines if "cell" in line}
     if in_time and "over" not in (lines or [{}])[-1]:
-        cells = chapters.cells((course / f"{chapter}.md").read_text(encoding="utf-8"), tab)
-        ended = next(cell.name for cell in cells if cell.name not in found)
+        ended = next(cell.name for cell in chapters.read(source, tab) if cell.name not in found)
         error = f"the process ended: {' '.join(said.split())[-300:]}"
         found[ended] = {"cell": ended, "text": "", "error": error}
     return found
+
+
+def folder_of_chapter(source: Path, scratch: Path) -> Path:
+    """A copy of a course's chapter, in a folder beside the course's package and pictures."""
+    place = scratch / source.parent.name
+    place.mkdir()
+    for name in ("d2l", "img"):
+        if (source.parents[1] / name).exists():
+            (scratch / name).symlink_to(source.parents[1] / name)
+    return Path(shutil.copy(source, place))
+
+
+def folder_of_notebook(source: Path, scratch: Path) -> Path:
+    """A copy of a notebook's folder, so that what it writes there is discarded, with links to what is beside it."""
+    folder = source.resolve().parent
+    place = scratch / "notebooks" / folder.name
+    shutil.copytree(folder, place, copy_function=copy, symlinks=True)
+    for path in folder.parent.iterdir():
+        if path != folder:
+            (place.parent / path.name).symlink_to(path)
+    return place / source.name
+
+
+def copy(file: str, place: str) -> None:
+    """A copy of a file, or a link to one that is large, such as data."""
+    if os.path.getsize(file) > LARGE:
+        os.symlink(file, place)
+    else:
+        shutil.copy2(file, place)
+
+
+def link_files(folder: Path, place: Path) -> None:
+    """Folders like the user's with links to its files: what a chapter unpacks there is discarded."""
+    for path in sorted(folder.rglob("*")):
+        target = place / path.relative_to(folder)
+        if path.is_file():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.symlink_to(path)
 
 
 def wait(

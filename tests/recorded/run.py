@@ -4,6 +4,7 @@
     python tests/recorded/run.py --tab pytorch chapter_builders-guide/init
     python tests/recorded/run.py --write
     python tests/recorded/run.py --sums
+    python tests/recorded/run.py --notebook published.ipynb --gpu-model t4 --show
 
 courses.toml names the repository, its commit and its chapters. No text, code or output of theirs is in this repository:
 the tool reads a checkout. The exit status is 1 if a cell comes out worse than docs/several/recorded.md has it, or
@@ -24,12 +25,13 @@ from typing import Any
 import chapters
 import page
 import tomllib
-from causes import CAUSES, Chapter, Result, explained
-from cells import FRAMEWORKS
+from causes import CAUSES, NOTEBOOK_NEEDS, Chapter, Result, explained
+from chapters import FRAMEWORKS
 from processes import run
 
 HERE = Path(__file__).resolve().parent
 COURSES = HERE / "courses.toml"
+MODEL = "rtx4090"
 OTHER_SEEDS = "20261", "20262", "20263"
 
 
@@ -80,24 +82,42 @@ def git(*words: str) -> None:
 
 
 def compared(course: Path, chapter: str, tab: str, options: argparse.Namespace) -> list[Result]:
+    """The result of each cell of a chapter."""
+    recorded, source = chapters.recorded(course, chapter, tab), course / f"{chapter}.md"
+    if recorded is None or not source.exists():
+        raise SystemExit(f"{chapter} has no recorded outputs under {tab} in {course}")
+    of = Chapter(tab, chapters.read(source, tab), recorded, explained())
+    return results(of, source, options)
+
+
+def results(of: Chapter, source: Path, options: argparse.Namespace) -> list[Result]:
     """The result of each cell; further runs, with other seeds, only as long as there is a question.
 
     Two runs may print the same by chance: so many heads of a hundred coins.
     """
-    recorded = chapters.recorded(course, chapter, tab)
-    if recorded is None or not (course / f"{chapter}.md").exists():
-        raise SystemExit(f"{chapter} has no recorded outputs under {tab} in {course}")
-    cells = chapters.cells((course / f"{chapter}.md").read_text(encoding="utf-8"), tab)
-    of = Chapter(tab, cells, recorded, explained())
-    runs = [run(course, chapter, tab, options)]
+    runs = [run(source, of.tab, options)]
     found = of.results(*runs)
     for seed in OTHER_SEEDS:
         questions = [each.cell for each in found if each.cause == "ours"]
         if not (questions := [cell for cell in questions if not runs[0][cell]["error"]]):
             break
-        runs.append(run(course, chapter, tab, options, "--seed", seed, "--last", questions[-1]))
+        runs.append(run(source, of.tab, options, "--seed", seed, "--last", questions[-1]))
         found = of.results(*runs)
     return found
+
+
+def compared_notebook(source: Path, options: argparse.Namespace) -> page.Row:
+    """The row of a notebook that has its outputs in its file."""
+    code = chapters.notebook(source)
+    tab = options.tab[0] if options.tab else chapters.notebook_tab(code)
+    if not tab:
+        raise SystemExit(f"{source} imports no framework; add --tab, as in --tab jax")
+    cells, recorded = chapters.notebook_cells(code), chapters.notebook_outputs(code)
+    found = results(Chapter(tab, cells, recorded, explained(), NOTEBOOK_NEEDS), source, options)
+    row = page.Row.of(source.name, tab, found)
+    print(row.in_words(), flush=True)
+    show(found, options.show)
+    return row
 
 
 def show(results: list[Result], every: bool) -> None:
@@ -135,13 +155,25 @@ def main() -> int:
     add("--sums", action="store_true", help="write the page's and the READMEs' sums, and run none")
     add("--show", action="store_true", help="print each cell that differs, also those explained")
     add("--checkout", help="a checkout of the course, in place of a clone")
+    add("--data", type=Path, help="a folder with the chapters' downloads, by their names")
+    add("--notebook", type=Path, nargs="+", help="notebooks with outputs, in place of chapters")
     add("--mirror", default="https://github.com", help="where repositories are cloned from")
     add("--folder", type=Path, default=Path.home() / ".cache" / "xdevice-recorded")
-    add("--gpu-model", default="rtx4090", help="the model of the virtual GPUs (rtx4090)")
+    add("--gpus", type=int, help="how many virtual GPUs (2; 1 for notebooks)")
+    add("--gpu-model", default=MODEL, help=f"the model of the virtual GPUs ({MODEL})")
     add("--seconds", type=float, default=600.0, help="begin no cell after so many (600)")
     add("--page", type=Path, default=page.PAGE, help="the page with the results")
     add("--verbose", action="store_true", help="show what the processes print")
     options = parser.parse_args()
+    if options.data and not options.data.is_dir():
+        parser.error(f"{options.data} is not a folder; --data takes one with the downloads")
+    if options.write and (options.data or options.gpus or options.gpu_model != MODEL):
+        parser.error("--write is for rows without --data, on the virtual GPUs of the page")
+    options.gpus = options.gpus or (1 if options.notebook else 2)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    if options.notebook:
+        made = [compared_notebook(path, options) for path in options.notebook]
+        return int(any(row.counts["ours"] for row in made))
     wanted = chosen(options)
     if options.list:
         print(*(f"{chapter} {tab}" for _, chapter, tab in wanted), sep="\n")
@@ -149,7 +181,6 @@ def main() -> int:
     if options.sums:
         page.write(options.page)
         return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     courses = tomllib.loads(COURSES.read_text(encoding="utf-8"))
     if options.needs:
         print(*needs(courses, wanted))

@@ -9,11 +9,13 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import cells
 import chapters
 import page
+import processes
 import pytest
 import tomllib
-from causes import CAUSES, Chapter, Explained, explained
+from causes import CAUSES, NOTEBOOK_NEEDS, Chapter, Explained, explained
 
 from xdevice.course.compare import difference
 
@@ -209,9 +211,16 @@ def test_a_failed_cell_that_would_have_drawn_a_key_explains_other_random_numbers
         (["chapter_x"], "no row of courses.toml is so named; --list shows them"),
         (["--checkout", "nowhere"], "nowhere is not a folder"),
         (["--checkout", ".", "--write"], "the page's rows at"),
+        (["--notebook", "none.ipynb"], "none.ipynb does not exist; give the path of a notebook"),
+        (["--notebook", "text.ipynb"], "text.ipynb is not a notebook of format 4"),
+        (["--notebook", "empty.ipynb"], "empty.ipynb has no recorded outputs"),
+        (["--notebook", "no.ipynb"], "no.ipynb imports no framework; add --tab, as in --tab jax"),
     ],
 )
 def test_a_wrong_name_or_checkout_is_one_line(tmp_path, names, says):
+    (tmp_path / "text.ipynb").write_text("text", encoding="utf-8")
+    (tmp_path / "empty.ipynb").write_text(notebook_of(("1",)), encoding="utf-8")
+    (tmp_path / "no.ipynb").write_text(notebook_of(("1", value("1"))), encoding="utf-8")
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     done = subprocess.run(
         [sys.executable, str(HERE / "run.py"), *names],
@@ -227,8 +236,9 @@ def test_a_wrong_name_or_checkout_is_one_line(tmp_path, names, says):
 def test_a_row_is_read_from_the_page_as_it_was_written(tmp_path):
     path = tmp_path / "page.md"
     path.write_text(PAGE, encoding="utf-8")
+    amounts = {"cells": "4", "same": "2", "digits": "3e-06"}
     rows = [
-        page.Row(chapter, tab, Counter(same=3, digits=2, ours=1), {"digits": "3e-06"})
+        page.Row(chapter, tab, Counter(same=3, digits=2, ours=1), amounts)
         for chapter in ("chapter_b/b", "chapter_a/a")
         for tab in ("pytorch", "jax")
     ]
@@ -239,6 +249,150 @@ def test_a_row_is_read_from_the_page_as_it_was_written(tmp_path):
     assert all(+found[row.chapter, row.tab].counts == row.counts for row in rows)
     assert all(found[row.chapter, row.tab].amounts == row.amounts for row in rows)
     assert path.read_text(encoding="utf-8").endswith("\n\nMore.\n")
+
+
+def test_the_cells_that_print_text_are_counted(tmp_path):
+    cells = [chapters.Cell("", name=name) for name in "abc"]
+    recorded = {"a": "1", "b": "", "c": "2"}
+    outcomes = {name: {"text": recorded[name], "error": ""} for name in "ab"}
+    row = page.Row.of("chapter_a/a", "jax", Chapter("jax", cells, recorded, []).results(outcomes))
+    assert row.cells()[:2] == ["3 (2)", "2 (1)"]
+    path = tmp_path / "page.md"
+    path.write_text(PAGE, encoding="utf-8")
+    page.write(path, row, row._replace(tab="mxnet"))
+    assert "| all 2 rows | | 6 (4) | 4 (2) |" in path.read_text(encoding="utf-8")
+    assert page.total_of(list(page.read(path).values())).agree() == 2
+
+
+def notebook_of(*cells):
+    """A notebook in Jupyter's format, of codes and their outputs."""
+    made = [
+        {"cell_type": "code", "source": code.splitlines(keepends=True), "outputs": list(outputs)}
+        for code, *outputs in cells
+    ]
+    return json.dumps({"cells": [{"cell_type": "markdown", "source": "# A"}, *made]})
+
+
+def printed(text):
+    return {"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}
+
+
+def value(text):
+    return {"output_type": "execute_result", "data": {"text/plain": [text]}}
+
+
+def raised(name, text):
+    return {"output_type": "error", "ename": name, "evalue": text, "traceback": []}
+
+
+def test_a_notebook_has_its_outputs_in_its_file(tmp_path):
+    path = tmp_path / "a.ipynb"
+    cells = (
+        ("import torch as t",),
+        ("print(1)\n2", printed("1\n"), {**printed("no"), "name": "stderr"}, value("2")),
+        ("raise ValueError('no')", printed("x"), raised("ValueError", "no")),
+    )
+    path.write_text(notebook_of(*cells), encoding="utf-8")
+    code = chapters.notebook(path)
+    assert [cell.code for cell in chapters.read(path, "pytorch")] == [cell[0] for cell in cells]
+    outputs = {"cell-1": "", "cell-2": "1\n2\n", "cell-3": "ValueError: no"}
+    assert chapters.notebook_outputs(code) == outputs
+    assert chapters.notebook_tab(code) == "pytorch"
+
+
+@pytest.mark.parametrize(
+    ("there", "here", "error", "cause"),
+    [
+        ("ValueError: no", "", "ValueError: no", "same"),
+        ("ValueError: no", "", "ValueError: yes", "ours"),
+        ("ValueError: ignored", "", "ValueError: yes", "same"),
+        ("TypeError: ignored", "", "ValueError: yes", "ours"),
+        ("1", "", "ImportError: cannot import name 'a' from 'b'", "version"),
+        ("1", "", "ModuleNotFoundError: No module named 'a'", "data"),
+        ("1", "", "FileNotFoundError: [Errno 2] No such file or directory: 'a'", "data"),
+        ("0% 9s\r100% 1s\n1", "0% 4s\r100% 1s\n1", "", "same"),
+        ("1/2\x08\x08\x082/2 end", "0/2\x08\x08\x082/2 end", "", "same"),
+        ("1\r\n2", "1\n2", "", "same"),
+        ("1", "2", "", "ours"),
+    ],
+)
+def test_what_a_notebook_shows(there, here, error, cause):
+    cells = [chapters.Cell("x", name="a")]
+    of = Chapter("pytorch", cells, {"a": there}, explained(), NOTEBOOK_NEEDS)
+    assert of.results({"a": {"text": here, "error": error}})[0].cause == cause
+
+
+def test_lines_that_install_packages_are_left_out():
+    lines = ["if x:\n", "    !pip install -U jax\n", "%pip list\n", "!sudo apt-get x\n", "!ls\n"]
+    left = ["if x:\n", "    pass\n", "pass\n", "pass\n", "!ls\n"]
+    assert cells.without_installing(lines) == left
+
+
+def test_a_folder_of_data_is_linked_and_not_written(tmp_path):
+    (tmp_path / "data" / "b").mkdir(parents=True)
+    (tmp_path / "data" / "b" / "c.txt").write_text("1", encoding="utf-8")
+    processes.link_files(tmp_path / "data", tmp_path / "place")
+    (tmp_path / "place" / "b" / "made").touch()
+    assert (tmp_path / "place" / "b" / "c.txt").read_text(encoding="utf-8") == "1"
+    assert [path.name for path in (tmp_path / "data" / "b").iterdir()] == ["c.txt"]
+
+
+def test_a_notebook_runs_in_a_copy_of_its_folder(tmp_path):
+    source = tmp_path / "own" / "a.ipynb"
+    (source.parent / "models").mkdir(parents=True)
+    source.write_text("{}", encoding="utf-8")
+    (source.parent / "models" / "a.bin").write_text("1", encoding="utf-8")
+    (tmp_path / "data").mkdir()
+    made = processes.folder_of_notebook(source, tmp_path / "scratch")
+    (made.parent / "models" / "a.bin").write_text("2", encoding="utf-8")
+    assert (made.parents[1] / "data").is_dir()
+    assert (source.parent / "models" / "a.bin").read_text(encoding="utf-8") == "1"
+
+
+@pytest.mark.weekly
+def test_a_notebook_and_a_chapter_with_data_are_compared_from_end_to_end(
+    course, tmp_path, compiler
+):
+    folder, name = course
+    notebook = tmp_path / "a.ipynb"
+    notebook.write_text(
+        notebook_of(
+            ("!pip install nothing\nimport torch", printed("Installed")),
+            ("torch.ones(2).cuda()", value("tensor([1., 1.], device='cuda:0')")),
+            ("torch.ones(2).cuda() + torch.ones(2)", raised("RuntimeError", MIXED)),
+            ("torch.cuda.device_count(), open('b.txt').read()", value("(1, 'b')")),
+            ("torch.ones(())", value("tensor(2.)")),
+        ),
+        encoding="utf-8",
+    )
+    (tmp_path / "b.txt").write_text("b", encoding="utf-8")
+    done = run(folder, name, "--notebook", str(notebook))
+    assert "5 cells (5), 3 (3) the same, 1 documented, 1 ours" in done.stdout, done.stderr
+    assert done.returncode == 1
+
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "words.txt").write_text("some words", encoding="utf-8")
+    chapter = folder / next(reversed(COURSES["d2l-neu"]["chapters"]))
+    chapter.parent.mkdir()
+    text = "```{.python .input #a}\n#@tab pytorch\nprint(open('../data/words.txt').read())\n```"
+    chapter.with_suffix(".md").write_text(text, encoding="utf-8")
+    outputs = folder / "outputs/pytorch" / f"{chapter.parent.name}/{chapter.name}.json"
+    outputs.parent.mkdir(parents=True)
+    outputs.write_text(
+        json.dumps(
+            {"cells": {"a": {"outputs": [{"type": "execute_result", "text": "some words"}]}}}
+        ),
+        encoding="utf-8",
+    )
+    wanted = f"{chapter.parent.name}/{chapter.name}"
+    assert "1 cells (1), 1 ours" in run(folder, wanted).stdout
+    given = run(folder, wanted, "--data", str(tmp_path / "own"))
+    assert "1 cells (1), 1 (1) the same" in given.stdout, given.stderr
+
+
+MIXED = (
+    "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+)
 
 
 def test_code_that_a_cell_reaches_is_that_of_the_functions_it_names():
