@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,12 @@ def needs(courses: dict[str, Any], wanted: list[tuple[str, str, str]]) -> list[s
     """The packages that rows need beside their frameworks."""
     groups = {(course, group) for course, _, tab in wanted for group in ("all", tab)}
     return sorted({name for course, group in groups for name in courses[course]["needs"][group]})
+
+
+def missing(names: list[str]) -> list[str]:
+    """Those of these packages that are not installed."""
+    installed = {each.name.lower().replace("_", "-") for each in metadata.distributions()}
+    return [name for name in names if name not in installed]
 
 
 def checkout(course: dict[str, Any], options: argparse.Namespace) -> Path:
@@ -87,10 +94,10 @@ def compared(course: Path, chapter: str, tab: str, options: argparse.Namespace) 
     if recorded is None or not source.exists():
         raise SystemExit(f"{chapter} has no recorded outputs under {tab} in {course}")
     of = Chapter(tab, chapters.read(source, tab), recorded, explained())
-    return results(of, source, options)
+    return results_of(of, source, options)
 
 
-def results(of: Chapter, source: Path, options: argparse.Namespace) -> list[Result]:
+def results_of(of: Chapter, source: Path, options: argparse.Namespace) -> list[Result]:
     """The result of each cell; further runs, with other seeds, only as long as there is a question.
 
     Two runs may print the same by chance: so many heads of a hundred coins.
@@ -113,7 +120,7 @@ def compared_notebook(source: Path, options: argparse.Namespace) -> page.Row:
     if not tab:
         raise SystemExit(f"{source} imports no framework; add --tab, as in --tab jax")
     cells, recorded = chapters.notebook_cells(code), chapters.notebook_outputs(code)
-    found = results(Chapter(tab, cells, recorded, explained(), NOTEBOOK_NEEDS), source, options)
+    found = results_of(Chapter(tab, cells, recorded, explained(), NOTEBOOK_NEEDS), source, options)
     row = page.Row.of(source.name, tab, found)
     print(row.in_words(), flush=True)
     show(found, options.show)
@@ -142,7 +149,8 @@ def chosen(options: argparse.Namespace) -> list[tuple[str, str, str]]:
     return found
 
 
-def main() -> int:
+def parsed() -> argparse.Namespace:
+    """The options, checked as far as they alone can be."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -167,9 +175,15 @@ def main() -> int:
     options = parser.parse_args()
     if options.data and not options.data.is_dir():
         parser.error(f"{options.data} is not a folder; --data takes one with the downloads")
-    if options.write and (options.data or options.gpus or options.gpu_model != MODEL):
-        parser.error("--write is for rows without --data, on the virtual GPUs of the page")
+    others = options.data or options.notebook or options.gpus or options.gpu_model != MODEL
+    if options.write and others:
+        parser.error("--write is for chapters without --data, on the virtual GPUs of the page")
     options.gpus = options.gpus or (1 if options.notebook else 2)
+    return options
+
+
+def main() -> int:
+    options = parsed()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     if options.notebook:
         made = [compared_notebook(path, options) for path in options.notebook]
@@ -185,7 +199,11 @@ def main() -> int:
     if options.needs:
         print(*needs(courses, wanted))
         return 0
+    lacking = missing(needs(courses, wanted))
     folders = {course: checkout(courses[course], options) for course, _, _ in wanted}
+    if lacking:
+        words = " ".join(lacking)
+        print(f"cells that import {words} will fail; pip install {words}", file=sys.stderr)
     bad = 0
     for course, chapter, tab in wanted:
         began = time.monotonic()

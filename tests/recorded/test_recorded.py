@@ -14,6 +14,7 @@ import chapters
 import page
 import processes
 import pytest
+import run as run_of_chapters
 import tomllib
 from causes import CAUSES, NOTEBOOK_NEEDS, Chapter, Explained, explained
 
@@ -231,6 +232,10 @@ def test_a_wrong_name_or_checkout_is_one_line(tmp_path, names, says):
     assert done.returncode == 1
     assert says in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_packages_that_are_not_installed_are_named():
+    assert run_of_chapters.missing(["pytest", "no-such-package"]) == ["no-such-package"]
 
 
 def test_a_row_is_read_from_the_page_as_it_was_written(tmp_path):
