@@ -364,3 +364,58 @@ def test_tabs_have_the_names_of_frameworks_in_any_spelling(chapter):
         tabs_to_run(read_chapter, ["tensorflow"])
     with pytest.raises(ArgumentError, match="'rust' is not a tab or a framework"):
         tabs_to_run(read_chapter, ["rust"])
+
+
+@pytest.mark.parametrize(
+    ("label", "tabs"),
+    [
+        ("TensorFlow 2", {"tensorflow"}),
+        ("PyTorch (recommended)", {"torch"}),
+        ("JAX/Flax", {"jax"}),
+        ("Keras (JAX)", {"jax"}),
+        ("TensorFlow/Keras", {"tensorflow"}),
+        ("PyTorch, JAX", {"torch", "jax"}),
+        ("Linux", set()),
+        ("pip", set()),
+    ],
+)
+def test_a_label_can_say_more_than_the_frameworks_name(chapter, label, tabs):
+    text = f'=== "{label}"\n\n    ```python\n    1\n    ```\n'
+
+    [cell] = chapter(text).cells
+
+    assert cell.tabs == tabs
+
+
+def test_a_notebook_may_lack_metadata(chapter):
+    cells = [{"cell_type": "code", "source": "1"}, {"cell_type": "markdown", "metadata": None}]
+    notebook = {"cells": cells, "nbformat": 4, "nbformat_minor": 5}
+
+    assert [cell.code for cell in chapter(json.dumps(notebook), "a.ipynb").cells] == ["1"]
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '"x"', '{"cells": null}', '{"cells": [3]}'])
+def test_an_error_says_why_a_file_is_not_a_notebook(chapter, text):
+    with pytest.raises(ArgumentError, match=r"it is not JSON|it has no list of cells"):
+        chapter(text, "a.ipynb")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "language"),
+    [
+        ({"name": "ir"}, "R"),
+        ({"name": "julia-1.9"}, "Julia"),
+        ({"name": "python3", "language": "python3"}, ""),
+        ({"name": "python3", "language": "ipython"}, ""),
+        ({"name": "irene"}, ""),
+    ],
+)
+def test_a_notebooks_kernel_tells_its_language(chapter, kernel, language):
+    cells = [{"cell_type": "code", "source": "1", "metadata": {}}]
+    notebook = {"cells": cells, "metadata": {"kernelspec": kernel}, "nbformat": 4}
+    text = json.dumps(notebook)
+    if language:
+        with pytest.raises(ArgumentError, match=f"written in {language}, and"):
+            chapter(text, "a.ipynb")
+    else:
+        assert chapter(text, "a.ipynb").cells

@@ -232,3 +232,15 @@ def test_cells_are_known_by_their_code_wherever_they_are(tmp_path):
         ("torch", 0, "a recorded cell is gone"),
         ("jax", 0, "this tab was not recorded"),
     ]
+
+
+@pytest.mark.parametrize(("torch", "jax", "note"), [
+    ("the loss falls", "the loss rises", "'falls' and 'rises'"),
+    ("one two", "one two three", "no more text and 'three'"),
+    ("a b c d e f g h", "b c d e f g h", "'a b c d e f' and 'b c d e f g'"),
+    ("x" * 99, "y", f"'{'x' * 60}' and 'y'"),
+])  # fmt: skip
+def test_a_difference_of_words_is_shown_where_it_begins(torch, jax, note):
+    outcomes = {"torch": outcome(torch), "jax": outcome(jax)}
+
+    assert _verdict(outcomes, {"torch": [], "jax": []}) == ("text", f"torch and jax: {note}")

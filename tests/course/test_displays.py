@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from xdevice.course.displays import curves_of, pictures_of, text_of
+from xdevice.course.displays import curves_of, pictures_of, plain, text_of
 
 
 def displayed(**data):
@@ -59,3 +59,11 @@ def test_the_curves_of_plotly_are_its_points(y):
     output = displayed(**{"application/vnd.plotly.v1+json": figure})
     assert [tuple(curve) for curve in curves_of(output)] == [("loss", (0.0, 1.0), (0.5, 0.25))]
     assert text_of([output]) == "(figure of Plotly, not shown)"
+
+
+@pytest.mark.parametrize("written", [
+    "\x1b[1;31mred\x1b[0m", "\x1b[2K\x1b[1Ared", "\x1b[?25lred\x1b[?25h",
+    "\x1b]8;;https://example.com\x1b\\red\x1b]8;;\x1b\\", "\x1b]0;title\x07red",
+])  # fmt: skip
+def test_what_a_terminal_does_not_show_is_left_out(written):
+    assert plain(written) == "red"

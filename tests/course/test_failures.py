@@ -27,6 +27,9 @@ def explained(*cells):
     ("ModuleNotFoundError: No module named 'google.colab'", "'google.colab' exists on Google Colab alone"),
     ("ImportError: IProgress not found. Please update jupyter and ipywidgets.",
      "a progress bar needs 'ipywidgets'; pip install ipywidgets"),
+    ("RuntimeError: operator torchvision::nms does not exist",
+     "the installed torchvision was built for another PyTorch; install the one that was released with "
+     "yours, from the same index"),
     ("StdinNotImplementedError: raw_input was called", "nothing can be typed while a chapter runs"),
     ("URLError: <urlopen error [Errno 111] Connection refused>", "it needs the network"),
     ("ValueError: on purpose", ""),

@@ -20,6 +20,11 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\w+)|import[ \t]+([\w., \t]+))"
 )
 
+_IN_LABELS = frozenset(
+    "pytorch torch tensorflow tf keras paddle paddlepaddle mxnet gluon jax flax numpy cupy".split()
+)
+"""Names of frameworks that are looked for among the words of a tab's label."""
+
 EVERY: frozenset[str] = frozenset()
 """The tabs of a cell that runs under every framework."""
 
@@ -89,9 +94,7 @@ def _cell(source: Source, default: frozenset[str]) -> Cell:
         tabs = _tabs(mark[1].split(","))
         code = code[mark.end() :]
     elif source.tab:
-        tabs = _tabs([source.tab])
-        if not tabs & set(registered()):  # "Linux", "pip"
-            tabs = EVERY
+        tabs = _tabs_of_label(source.tab)
     else:
         frameworks = {framework_named(tag) for tag in source.tags} & set(registered())
         tabs = frozenset(frameworks) or default
@@ -103,6 +106,17 @@ def _tabs(words: Iterable[str]) -> frozenset[str]:
     if "all" in names:
         return EVERY
     return frozenset(map(framework_named, names))
+
+
+def _tabs_of_label(label: str) -> frozenset[str]:
+    """The frameworks that a tab's label names, as in "TensorFlow 2"; none in "Linux" and "pip"."""
+    whole = framework_named(label)
+    if whole in registered():
+        return frozenset({whole})
+    words = _IN_LABELS & set(re.findall(r"[a-z_]+", label.lower()))
+    if len(words) > 1:
+        words -= {"keras"}  # "Keras (JAX)"
+    return frozenset(map(framework_named, words))
 
 
 def _rows(cells: Sequence[Cell], sources: Sequence[Source]) -> list[int]:

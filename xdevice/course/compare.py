@@ -20,7 +20,8 @@ NOISE = 1e-6
 CAUSES = ("same", "name", "digits", "times", "memory", "numbers", "text")
 """The causes of a difference, from the best to the worst."""
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# A terminal's colours, movements of the cursor, links and titles.
+TERMINAL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))")
 _ADDRESS = re.compile(r"\b(?:0x[0-9a-f]{6,}|1[234]\d{13}|9[34]\d{12})\b")
 _LINE_OF_FILE = re.compile(r'File "[^"]*", line \d+')
 _TEMPORARY = re.compile(r"\btmp[a-z0-9_]{8}\b")  # a name by Python's tempfile
@@ -59,7 +60,7 @@ def plain(text: str) -> str:
     Addresses are numbered, so that it counts whether two are the same.
     """
     addresses: dict[str, str] = {}
-    text = _LINE_OF_FILE.sub("File", _COLOURS.sub("", text))
+    text = _LINE_OF_FILE.sub("File", TERMINAL.sub("", text))
     text = _TEMPORARY.sub("tmp", text)
     text = _ADDRESS.sub(lambda match: addresses.setdefault(match[0], f"0x{len(addresses)}"), text)
     text = _SET.sub(lambda match: f"{{{', '.join(sorted(match[1].split(', ')))}}}", text)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from html.parser import HTMLParser
 from typing import Any, NamedTuple, TypeAlias
 
+from xdevice.course.compare import TERMINAL
 from xdevice.course.kernel import CURVES, POINTS
 
 Output: TypeAlias = Mapping[str, Any]
@@ -18,7 +19,6 @@ PLOTLY = "application/vnd.plotly.v1+json"
 IMAGES = ("image/svg+xml", "image/png", "image/jpeg", "image/gif")
 TEXTS = ("text/plain", "text/markdown", "text/latex", "text/html")
 
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # Texts that say no more than which form the value has.
 _UNTOLD = re.compile(
     r"<IPython\.(?:core|lib)\.display\.\w+ (?:object|at 0x\w+)>|<[\w.]+Styler at .*>"
@@ -81,7 +81,7 @@ def curves_of(output: Output) -> list[Curve]:
 
 def plain(text: str) -> str:
     """The text without colours, and of a line that is overwritten the last state."""
-    lines = _COLOURS.sub("", text).split("\n")
+    lines = TERMINAL.sub("", text).split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 
 

@@ -114,6 +114,9 @@ def _by_itself(error: str) -> Explanation | None:
         return Explanation("it needs the network")
     if module := _NO_MODULE.search(error):
         return Explanation(_missing_module(module[1]))
+    if "operator torchvision::" in error and "does not exist" in error:
+        words = "the installed torchvision was built for another PyTorch"
+        return Explanation(f"{words}; install the one that was released with yours, from the same index")
     if "IProgress not found" in error:
         return Explanation("a progress bar needs 'ipywidgets'; pip install ipywidgets")
     if error.startswith("StdinNotImplementedError"):

@@ -31,6 +31,8 @@ VERDICTS = {
 """What can be said of a row, from the best to the worst."""
 
 _ORDER = list(VERDICTS)
+_WORDS = 6  # of a text, where it begins to differ from another, that are shown
+_CHARACTERS = 60  # of these words
 
 
 class Row(NamedTuple):
@@ -134,13 +136,32 @@ def _between_texts(a: Values, b: Values) -> _Verdict:
         return _Verdict(apart.cause)
     reason = cannot_be_compared(a, b)
     if reason or a.are_none:
-        return _Verdict("text", reason)
+        return _Verdict("text", reason or _where_they_differ(a.text, b.text))
     numbers = worst(_values_differ(x, y) for x, y in zip(a.series, b.series, strict=True))
     if numbers.cause == "numbers":
         return _Verdict("numbers")
     if apart.cause == "text":
         return _Verdict("words")
     return _Verdict(worst([apart, numbers]).cause)
+
+
+def _where_they_differ(a: str, b: str) -> str:
+    """The first words of each text that the other does not have there."""
+    words_a, words_b = a.split(), b.split()
+    pairs = zip(words_a, words_b, strict=False)
+    common = next(
+        (number for number, (x, y) in enumerate(pairs) if x != y), min(len(words_a), len(words_b))
+    )
+    return f"{_excerpt(words_a[common:])} and {_excerpt(words_b[common:])}"
+
+
+def _excerpt(words: Sequence[str]) -> str:
+    if not words:
+        return "no more text"
+    text = " ".join(words[:_WORDS])
+    if len(text) > _CHARACTERS:
+        text = text[:_CHARACTERS]
+    return repr(text)
 
 
 def _values_differ(a: Series, b: Series) -> Difference:
