@@ -1,6 +1,8 @@
 """``xdevice run CHAPTER``: the cells of a chapter, under each framework that it has a tab for."""
 
 import argparse
+import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
@@ -11,6 +13,8 @@ from xdevice.cli.chapter_options import check_can_be_written
 from xdevice.cli.course_report import Report
 from xdevice.course import record
 from xdevice.course.chapters import Chapter, tabs_to_run
+from xdevice.course.missing import missing_packages
+from xdevice.course.packages import checkout_folders
 from xdevice.course.page import page
 from xdevice.course.record import Change
 from xdevice.course.rows import open_rows, rows_of
@@ -18,11 +22,12 @@ from xdevice.course.running import Part, Plan, TabRun, run_tabs
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import available, not_installed
 from xdevice.framework.choosing import backend
+from xdevice.hardware import virtual
 from xdevice.hardware.virtual import provider
 from xdevice.launcher.children import Child
 from xdevice.launcher.progress import Progress
 from xdevice.launcher.terminal import write
-from xdevice.launcher.texts import write_json
+from xdevice.launcher.texts import counted, write_json
 from xdevice.machine import usable_threads
 
 # The packages that a chapter needs, by the module that each provides.
@@ -40,6 +45,7 @@ def main(options: argparse.Namespace) -> int:
         check_can_be_written(outputs)
     recorded = record.read(outputs) if options.check else None
     _ask_for_gpus(tabs, options)
+    _say_what_is_missing(chapter, tabs)
     with Progress(path.name, options.json, _newest_cell()) as progress:
         jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
         plan = Plan(jobs, options.timeout, options.keep_going, progress)
@@ -55,7 +61,7 @@ def main(options: argparse.Namespace) -> int:
         record.write(outputs, _first(runs))
     report = Report(chapter, runs, rows_of(chapter, runs), changes)
     if options.html:
-        options.html.write_text(page(chapter, runs, report.rows), encoding="utf-8")
+        options.html.write_text(page(chapter, runs, report.rows, _virtual_gpus()), encoding="utf-8")
     if options.json:
         write_json(course_report.as_json(report))
     else:
@@ -140,6 +146,29 @@ def _tabs(chapter: Chapter, names: Sequence[str] | None) -> list[str]:
     if not tabs:
         raise not_installed(chapter.tabs[0])
     return tabs
+
+
+def _say_what_is_missing(chapter: Chapter, tabs: Sequence[str]) -> None:
+    """Say on stderr which packages are missing, before cells fail one by one for want of them."""
+    missing: dict[str, None] = {}
+    for tab in tabs:
+        cells = chapter.cells_of(tab)
+        folders = [chapter.path.resolve().parent, *checkout_folders(chapter.path, cells)]
+        missing |= dict.fromkeys(missing_packages(cells, folders))
+    if missing:
+        names = " ".join(missing)
+        words = "the chapter imports packages that are not installed"
+        print(f"xdevice: {words}; pip install {names}", file=sys.stderr, flush=True)
+
+
+def _virtual_gpus() -> str:
+    """What the page and the tables say of virtual GPUs; nothing if there are none."""
+    number, _, kind = os.environ.get(virtual.ENV, "").partition(":")
+    if not number.isdigit() or number == "0":
+        return ""
+    model = re.search(r"model=(\w+)", kind)
+    name = f" (model {model[1]})" if model else ""
+    return f"on {counted(int(number), 'virtual GPU')}{name}, which the CPU computes"
 
 
 def _ask_for_gpus(tabs: Sequence[str], options: argparse.Namespace) -> None:

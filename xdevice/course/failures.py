@@ -55,16 +55,21 @@ _OWN_NAMES = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.Genera
 
 def assigned(code: str) -> set[str]:
     """The names that a cell assigns, defines or imports, without those in its functions and classes."""
-    return set(_assigned(_parsed(code)))
+    return set(_assigned(parsed(code)))
 
 
 def loaded(code: str) -> set[str]:
     """The names that a cell reads, also in its functions and classes."""
-    names = (node for node in ast.walk(_parsed(code)) if isinstance(node, ast.Name))
+    names = (node for node in ast.walk(parsed(code)) if isinstance(node, ast.Name))
     return {node.id for node in names if isinstance(node.ctx, ast.Load)}
 
 
-def _parsed(code: str) -> ast.AST:
+def package_of(module: str) -> str:
+    """What ``pip install`` calls the package with this module."""
+    return _PACKAGES.get(module, module)
+
+
+def parsed(code: str) -> ast.AST:
     """The cell's syntax; that of an empty one if it is not Python."""
     try:
         return ast.parse(_COMMAND.sub(r"\1pass", code))
@@ -116,7 +121,9 @@ def _by_itself(error: str) -> Explanation | None:
         return Explanation(_missing_module(module[1]))
     if "operator torchvision::" in error and "does not exist" in error:
         words = "the installed torchvision was built for another PyTorch"
-        return Explanation(f"{words}; install the one that was released with yours, from the same index")
+        return Explanation(
+            f"{words}; install the one that was released with yours, from the same index"
+        )
     if "IProgress not found" in error:
         return Explanation("a progress bar needs 'ipywidgets'; pip install ipywidgets")
     if error.startswith("StdinNotImplementedError"):
@@ -130,7 +137,7 @@ def _missing_module(module: str) -> str:
         return "'google.colab' exists on Google Colab alone"
     if submodule:  # Python names a submodule only if it has found the package
         return f"the {package!r} that is used has no {module!r}; the chapter needs another version"
-    command = f"pip install {_PACKAGES.get(package, package)}"
+    command = f"pip install {package_of(package)}"
     return f"no {package!r} is installed or in the chapter's checkout; {command}"
 
 

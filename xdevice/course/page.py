@@ -21,8 +21,8 @@ from xdevice.kit.units import duration
 _STYLE = Path(__file__).with_name("page.css")
 
 
-def page(chapter: Chapter, runs: Sequence[TabRun], rows: Sequence[Row]) -> str:
-    """The page as text."""
+def page(chapter: Chapter, runs: Sequence[TabRun], rows: Sequence[Row], devices: str = "") -> str:
+    """The page as text; ``devices`` says what stood for GPUs."""
     title = escape(chapter.path.name)
     parts = [
         "<!DOCTYPE html>",
@@ -30,6 +30,7 @@ def page(chapter: Chapter, runs: Sequence[TabRun], rows: Sequence[Row]) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<style>{_STYLE.read_text(encoding='utf-8')}</style></head><body>",
         f"<h1>{title}</h1>",
+        *([f"<p>Run {escape(devices)}.</p>"] if devices else []),
         *_summary(runs, rows),
     ]
     heading = ""
