@@ -28,8 +28,7 @@ def explained(*cells):
     ("ImportError: IProgress not found. Please update jupyter and ipywidgets.",
      "a progress bar needs 'ipywidgets'; pip install ipywidgets"),
     ("RuntimeError: operator torchvision::nms does not exist",
-     "the installed torchvision was built for another PyTorch; install the one that was released with "
-     "yours, from the same index"),
+     "the installed torchvision was built for another PyTorch; install the one released with yours"),
     ("StdinNotImplementedError: raw_input was called", "nothing can be typed while a chapter runs"),
     ("URLError: <urlopen error [Errno 111] Connection refused>", "it needs the network"),
     ("ValueError: on purpose", ""),

@@ -21,7 +21,21 @@ _IMPORT = re.compile(
 )
 
 _IN_LABELS = frozenset(
-    "pytorch torch tensorflow tf keras paddle paddlepaddle mxnet gluon jax flax numpy cupy".split()
+    {
+        "pytorch",
+        "torch",
+        "tensorflow",
+        "tf",
+        "keras",
+        "paddle",
+        "paddlepaddle",
+        "mxnet",
+        "gluon",
+        "jax",
+        "flax",
+        "numpy",
+        "cupy",
+    }
 )
 """Names of frameworks that are looked for among the words of a tab's label."""
 

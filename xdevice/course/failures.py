@@ -121,9 +121,7 @@ def _by_itself(error: str) -> Explanation | None:
         return Explanation(_missing_module(module[1]))
     if "operator torchvision::" in error and "does not exist" in error:
         words = "the installed torchvision was built for another PyTorch"
-        return Explanation(
-            f"{words}; install the one that was released with yours, from the same index"
-        )
+        return Explanation(f"{words}; install the one released with yours")
     if "IProgress not found" in error:
         return Explanation("a progress bar needs 'ipywidgets'; pip install ipywidgets")
     if error.startswith("StdinNotImplementedError"):
