@@ -244,3 +244,20 @@ def test_a_difference_of_words_is_shown_where_it_begins(torch, jax, note):
     outcomes = {"torch": outcome(torch), "jax": outcome(jax)}
 
     assert _verdict(outcomes, {"torch": [], "jax": []}) == ("text", f"torch and jax: {note}")
+
+
+def test_a_tab_whose_numbers_no_seed_changes_is_one_draw():
+    torch, jax = with_seeds("0.40", "0.89", "0.12"), with_seeds("0.95", "0.95", "0.95")
+    assert verdict(torch[0], jax[0], (torch[1:], jax[1:])) == "seeds"
+    torch, jax = with_seeds("0.401", "0.402", "0.403"), with_seeds("0.95", "0.95", "0.95")
+    assert verdict(torch[0], jax[0], (torch[1:], jax[1:])) == "beyond"
+
+
+@pytest.mark.parametrize(("torch", "jax", "note"), [
+    (("1.5", "1.6", "1.7"), ("2.5", "2.5", "2.5"), "loss: 1.6 ± 0.1 and 2.5 ± 0; no seed changes the second"),
+    (("2.5",) * 3, ("1.5",) * 3, "loss: 2.5 ± 0 and 1.5 ± 0, which no seed changes"),
+])  # fmt: skip
+def test_the_report_says_which_numbers_no_seed_changes(torch, jax, note):
+    runs = {"torch": with_seeds(*torch), "jax": with_seeds(*jax)}
+    said = _verdict({name: outcomes[0] for name, outcomes in runs.items()}, runs).note
+    assert said.startswith(f"torch and jax: {note} (t ")

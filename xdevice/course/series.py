@@ -8,11 +8,19 @@ under each of two frameworks, a series has
 for a curve with the root mean squares over its points. Seeds explain the
 difference unless t is above Student's quantile for 0.1 % per cell, divided
 among its series: 8.6 with three seeds and one series.
+
+If no seed changes the series of one framework, such as that of a program with
+a ``jax.random.key(0)`` of its own, it is one draw, and has the other's spread:
+
+    t = |difference of the means| / (standard deviation of the other · √(1 + 1/n)),
+
+with the quantile for n - 1 degrees of freedom: 31.6 with three seeds.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from statistics import fmean, stdev, variance
 from typing import NamedTuple
@@ -20,8 +28,12 @@ from typing import NamedTuple
 from xdevice.course.compare import CLOSE, NUMBER, is_time_or_memory, unit_of, value_of
 from xdevice.course.displays import Curve
 
-# Student's quantile for a two-sided 0.1 %, by the number of seeds.
-_QUANTILES = {2: 31.60, 3: 8.610, 4: 5.959, 5: 5.041, 6: 4.587, 7: 4.318, 8: 4.140, 9: 4.015}
+# Student's quantile for a two-sided 0.1 %, by the degrees of freedom.
+_QUANTILES = {
+    **{1: 636.6, 2: 31.60, 3: 12.92, 4: 8.610, 5: 6.869, 6: 5.959, 7: 5.408, 8: 5.041},
+    **{10: 4.587, 12: 4.318, 14: 4.140, 16: 4.015},
+}
+_NO_WORDS = re.compile(r"[^\w%.-]+")
 
 
 class Series(NamedTuple):
@@ -73,20 +85,32 @@ def judged(first: Sequence[Sequence[Series]], second: Sequence[Sequence[Series]]
     """The judgement on two frameworks, each with the series of its runs with several seeds."""
     seeds = min(len(first), len(second))
     count = len(first[0])
-    freedom = 2 * (seeds - 1)
-    limit = _QUANTILES[seeds] * count ** (1 / freedom)
-    worst = Judgement(0.0, limit, "")
+    worst = Judgement(0.0, _limit(2 * (seeds - 1), count), "")
     for number in range(count):
         a = [run[number] for run in first]
         b = [run[number] for run in second]
-        t = _t(a, b)
-        if t > worst.t:
-            worst = Judgement(t, limit, f"{a[0].name}: {_in_words(a)} and {_in_words(b)}")
+        varied = [runs for runs in (a, b) if not _is_fixed(runs)]
+        samples = len(varied) or 2  # that have a spread; without any, nothing is explained
+        t = _t(a, b, (seeds + 1) / seeds if samples == 1 else 2 / seeds, samples)
+        limit = _limit(samples * (seeds - 1), count)
+        if t / limit > worst.t / worst.limit:
+            worst = Judgement(t, limit, _note(a, b, len(varied)))
     return worst
 
 
-def _t(first: Sequence[Series], second: Sequence[Series]) -> float:
-    """The statistic of one series."""
+def _limit(freedom: int, count: int) -> float:
+    return float(_QUANTILES[freedom] * count ** (1 / freedom))
+
+
+def _is_fixed(runs: Sequence[Series]) -> bool:
+    """Whether no seed changes the series."""
+    return all(str(run.values) == str(runs[0].values) for run in runs)
+
+
+def _t(
+    first: Sequence[Series], second: Sequence[Series], variance_of_difference: float, samples: int
+) -> float:
+    """The statistic of one series; the variance is that of the means' difference, in variances."""
     points = range(len(first[0].values))
     distances: list[float] = []
     variances: list[float] = []
@@ -99,13 +123,26 @@ def _t(first: Sequence[Series], second: Sequence[Series]) -> float:
                 return math.inf
             continue
         distances.append((fmean(a) - fmean(b)) ** 2)
-        variances.append((variance(a) + variance(b)) / 2 + rounding)
+        variances.append((variance(a) + variance(b)) / samples + rounding)
     if not distances or not fmean(distances):
         return 0.0
     if not fmean(variances):
         return math.inf
-    seeds = min(len(first), len(second))
-    return math.sqrt(fmean(distances) / fmean(variances) * seeds / 2)
+    return math.sqrt(fmean(distances) / fmean(variances) / variance_of_difference)
+
+
+def _note(first: Sequence[Series], second: Sequence[Series], varied: int) -> str:
+    """The two series in words, and whether the seeds reach them."""
+    name = _NO_WORDS.sub(" ", first[0].name).strip()
+    words = f"{_in_words(first)} and {_in_words(second)}"
+    if name:
+        words = f"{name}: {words}"
+    if varied == 0:
+        return f"{words}, which no seed changes"
+    if varied == 1:
+        fixed = "the first" if _is_fixed(first) else "the second"
+        return f"{words}; no seed changes {fixed}"
+    return words
 
 
 def _in_words(runs: Sequence[Series]) -> str:
