@@ -419,3 +419,21 @@ def test_a_notebooks_kernel_tells_its_language(chapter, kernel, language):
             chapter(text, "a.ipynb")
     else:
         assert chapter(text, "a.ipynb").cells
+
+
+def test_the_framework_that_cells_use_most_is_the_first_of_those_imported(chapter):
+    text = """
+        ```python
+        import numpy as np
+        import torch.utils.data as data
+        import jax.numpy as jnp
+        from flax import linen as nn
+        ```
+
+        ```python
+        loader = data.DataLoader(np.zeros(3))
+        np.ones(3), np.ones(3), np.ones(3)
+        nn.Dense(jnp.ones(3).size)
+        ```
+    """
+    assert chapter(text).imported() == ["jax", "torch", "numpy"]

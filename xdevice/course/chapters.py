@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import re
 from collections import Counter
@@ -39,6 +40,9 @@ _IN_LABELS = frozenset(
 )
 """Names of frameworks that are looked for among the words of a tab's label."""
 
+_COMMAND = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
+"""A line of IPython's own: a magic or a command of the shell."""
+
 EVERY: frozenset[str] = frozenset()
 """The tabs of a cell that runs under every framework."""
 
@@ -74,9 +78,29 @@ class Chapter(NamedTuple):
         return [cell for cell in self.cells if not cell.tabs or tab in cell.tabs]
 
     def imported(self) -> list[str]:
-        """The frameworks that the cells import themselves."""
+        """The frameworks that the cells import themselves, the one that they use most first.
+
+        A notebook for JAX may import PyTorch for its data loaders. NumPy comes last.
+        """
         modules = {name for cell in self.cells for name in imported_by(cell.code)}
-        return [name for name in registered() if name in modules]
+        names = [name for name in registered() if name in modules]
+        uses = _uses(self.cells)
+        return sorted(names, key=lambda name: (name == "numpy", -uses[name]))
+
+
+def _uses(cells: Iterable[Cell]) -> Counter[str]:
+    """How often the cells use what they import from each framework and its libraries."""
+    trees = [parsed(cell.code) for cell in cells]
+    framework_of: dict[str, str] = {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                for alias in node.names:
+                    module = getattr(node, "module", None) or alias.name
+                    bound = alias.asname or alias.name.partition(".")[0]
+                    framework_of[bound] = framework_named(module.partition(".")[0])
+    names = [node.id for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    return Counter(framework_of[name] for name in names if name in framework_of)
 
 
 def chapter_of(path: Path, sources: Sequence[Source]) -> Chapter:
@@ -229,3 +253,11 @@ def tabs_to_run(chapter: Chapter, names: Collection[str]) -> list[str]:
             raise ArgumentError(f"{str(chapter.path)!r} has no tab {name!r}; it has {listed}")
         tabs.append(framework)
     return list(dict.fromkeys(tabs))
+
+
+def parsed(code: str) -> ast.AST:
+    """The cell's syntax; that of an empty one if it is not Python."""
+    try:
+        return ast.parse(_COMMAND.sub(r"\1pass", code))
+    except SyntaxError:
+        return ast.Module([], [])

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from xdevice.course.chapters import Cell
+from xdevice.course.chapters import Cell, parsed
 from xdevice.course.outcomes import Outcome
 
 NETWORK = re.compile(
@@ -46,9 +46,6 @@ _PACKAGES = {
     "yaml": "PyYAML",
 }
 NO_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
-_COMMAND = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
-"""A line of IPython's own: a magic or a command of the shell."""
-
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _OWN_NAMES = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -67,14 +64,6 @@ def loaded(code: str) -> set[str]:
 def package_of(module: str) -> str:
     """What ``pip install`` calls the package with this module."""
     return _PACKAGES.get(module, module)
-
-
-def parsed(code: str) -> ast.AST:
-    """The cell's syntax; that of an empty one if it is not Python."""
-    try:
-        return ast.parse(_COMMAND.sub(r"\1pass", code))
-    except SyntaxError:
-        return ast.Module([], [])
 
 
 def _assigned(node: ast.AST) -> Iterator[str]:

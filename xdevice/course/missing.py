@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from xdevice.course.chapters import Cell
-from xdevice.course.failures import package_of, parsed
+from xdevice.course.chapters import Cell, parsed
+from xdevice.course.failures import package_of
 
 _INSTALLS = re.compile(r"^\s*[%!].*\b(?:pip|conda|mamba|uv)\b.*\binstall\b", re.MULTILINE)
 
