@@ -22,6 +22,16 @@ RECORDED = [
         "print(mx.nd.random.normal(0, 1, shape=(2, 2), dtype=np.float32, ctx=mx.gpu()).asnumpy())",
         "-1.32045507 0.68232244 -0.98583829 0.01992839",
     ),
+    (  # apache/mxnet: the docstring of mx.random.seed
+        """
+for i in (0, 1):
+    mx.random.seed(128); print(mx.nd.random.normal(shape=(2, 2), ctx=mx.gpu(i)).asnumpy())
+for i in (0, 1):
+    mx.random.seed(128, ctx=mx.gpu(i)); print(mx.nd.random.normal(shape=(2, 2), ctx=mx.gpu(i)).asnumpy())
+        """,
+        """2.5020072 -1.6884501 -0.7931333 -1.4218881 0.24336822 -1.664805 -1.0223296 1.253198
+        2.5020072 -1.6884501 -0.7931333 -1.4218881 2.5020072 -1.6884501 -0.7931333 -1.4218881""",
+    ),
 ]
 
 

@@ -340,3 +340,39 @@ def test_the_peak_has_activations_and_recomputing_them_lowers_it(program):
     # Python's garbage collector decides when a recomputed segment is freed: 24 or 31
     assert 24 < without - with_it < 988 / 32 * 1.15
     assert lines[2] == "Allocator stats not available for device 'CPU:0'"
+
+
+def test_categories_are_sampled_as_on_a_gpu(program):
+    """What GPUs were recorded sampling: tensorflow/tensorflow, issues 58445, 58450 and 73119 (a T4)."""
+    lines = program("""
+        import tensorflow as tf
+        coin = tf.math.log([[0.5, 0.5]])
+        tosses = lambda coin: tf.random.stateless_categorical(coin, 5, [7, 17])
+        for device in ("/gpu:0", "/cpu:0"):
+            with tf.device(device):
+                print(*tosses(coin)[0].numpy(), *tf.function(tosses)(coin)[0].numpy())
+        print(*tf.raw_ops.StatelessMultinomial(logits=coin, num_samples=10, seed=(7, 17))[0].numpy())
+        rows = tf.constant([[0.1, 0.2, 0.3, 0.4, 0.5, 0.6]] * 2)
+        print(*tf.random.stateless_categorical(rows, 1, [3723, 3723], tf.int32)[:, 0].numpy())
+        shares = tf.math.log([[0.2, 0.3, 0.5]])
+        tf.random.set_seed(0)
+        drawn = tf.random.categorical(shares, 20000)
+        print(drawn.device[-5:], tf.reduce_max(abs(tf.math.bincount(drawn[0]) / 20000 - [0.2, 0.3, 0.5])) < 0.01)
+        tf.random.set_seed(0)
+        print(bool(tf.reduce_all(tf.random.categorical(shares, 20000) == drawn)))
+        print(tf.random.categorical(tf.zeros([0, 3]), 4).shape, tf.random.categorical(shares, 0).shape)
+        for logits, number in ((shares[0], 1), (shares, -1)):
+            try: tf.random.categorical(logits, number)
+            except tf.errors.InvalidArgumentError as error: print(type(error).__name__)
+    """)
+    assert lines == [
+        "0 0 0 1 0 0 0 0 1 0",
+        "1 0 1 0 0 1 0 1 0 0",
+        "0 0 0 1 0 1 0 1 1 1",
+        "4 2",
+        "GPU:0 tf.Tensor(True, shape=(), dtype=bool)",
+        "True",
+        "(0, 4) (1, 0)",
+        "InvalidArgumentError",
+        "InvalidArgumentError",
+    ]

@@ -86,6 +86,12 @@ ROWS = [
         "the classes that a sampler of images printed in ten turns, in a repository not named; that each turn samples "
         "256 tokens by multinomial follows from the numbers",
     ),
+    Recorded(
+        0,
+        "torch.empty(3, 3).random_()[0]",
+        "2615407. 4527453. 6411889.",
+        "NVIDIA/Fuser: issue 1653",
+    ),
     Recorded(10, "torch.randn(3)", "-0.1029 1.6810 -0.2708", "pytorch/pytorch: issue 79496"),
     Recorded(
         0,
