@@ -79,8 +79,8 @@ def _dropout(native: Function, x: Tensor, *args: Any) -> Any:
     if x.dtype != paddle.float64:
         noise = noise.astype("float32")
     kept = np.float32(1) - np.float32(p)
-    factor = np.float32(1) / kept if mode == "upscale_in_train" else 1
-    drawing.fill_noise(Memory(noise), kept, factor)
+    factor = np.float32(1) / kept if mode == "upscale_in_train" else np.float32(1)
+    drawing.fill_noise(Memory(noise), float(kept), float(factor))
     return (x.astype(noise.dtype) * noise).astype(x.dtype)
 
 
