@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -103,6 +104,26 @@ def used(cell: Cell) -> set[str]:
     return loaded(cell.code) - assigned(cell.code)
 
 
+def given(code: str) -> set[str]:
+    """The names that a cell gives to calls for their effects: a model to ``train(model)``."""
+    calls = [statement.value for statement in parsed(code).body if isinstance(statement, ast.Expr)]
+    values = [
+        value
+        for call in calls
+        if isinstance(call, ast.Call)
+        for value in (*call.args, *(keyword.value for keyword in call.keywords))
+    ]
+    return {value.id for value in values if isinstance(value, ast.Name)}
+
+
+def parsed(code: str) -> ast.Module:
+    """The cell's syntax; that of an empty one if it is not Python."""
+    try:
+        return ast.parse(code)
+    except SyntaxError:
+        return ast.Module([], [])
+
+
 def agree(here: str, there: str, known: list[Explained]) -> bool:
     """Whether two texts are the same, to the last digits, without the differences that are known."""
     for each in known:
@@ -199,10 +220,10 @@ class Chapter:
     def of_a_failed_cell(
         self, cell: Cell, names: set[str], before: Mapping[str, Result]
     ) -> tuple[str, str]:
-        """The cause of an earlier cell that failed, and that was the last to assign one of these names."""
+        """The cause of an earlier cell that failed, and was the last to assign, or would have used, these names."""
         for earlier in reversed(self.cells[: self.cells.index(cell)]):
             result, hit = before.get(earlier.name), names & assigned(earlier.code)
-            if hit and result and result.failed:
+            if result and result.failed and (hit or names & given(earlier.code)):
                 return result.cause, result.words
             if result:
                 names = names - hit

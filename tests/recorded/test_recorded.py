@@ -187,6 +187,17 @@ def test_a_failed_cell_explains_what_uses_its_names_until_they_are_assigned_agai
     assert results[2].cause == cause
 
 
+@pytest.mark.parametrize(
+    ("first", "cause"),
+    [("train(model, get())", "data"), ("train(model=model)", "data"), ("y = f(model)", "ours")],
+)
+def test_a_failed_cell_that_would_have_trained_a_model_explains_what_the_model_prints(first, cause):
+    cells = [chapters.Cell(first, name="a"), chapters.Cell("print(model.weight)", name="b")]
+    outcomes = {"a": {"text": "", "error": "ConnectionError: no"}, "b": {"text": "2", "error": ""}}
+    results = Chapter("pytorch", cells, dict.fromkeys("ab", "1"), []).results(outcomes)
+    assert results[1].cause == cause
+
+
 @pytest.mark.parametrize(("second", "cause"), [("y = 1", "data"), ("np.random.seed(1)", "random")])
 def test_random_numbers_whose_seed_a_failed_cell_would_have_set_are_counted_with_it(second, cause):
     texts = "np.random.seed(get())", second, "normal()"
