@@ -1,6 +1,7 @@
 """Operations of PaddlePaddle that draw random numbers, as on GPUs.
 
-Operations with a seed of their own, and those that are not in `_DRAWS`, have the CPU's numbers.
+Operations with a seed of their own, those that are not in `_DRAWS`, and complex numbers have the
+CPU's numbers.
 """
 
 from collections.abc import Callable
@@ -44,7 +45,8 @@ def _as_on_gpu(draw: "_Draw") -> Function:
         host = core.default_cpu_generator()
         before = host.get_state()
         result = native(*args, **kwargs)
-        if result.place.is_gpu_place() and result.size:
+        is_real = result.dtype in _FLOATS + _INTEGERS
+        if result.place.is_gpu_place() and result.size and is_real:
             after = host.get_state()
             is_partly_the_cpus = draw.fill(Memory(result), *args)
             # a GPU draws nothing from the CPU's generator

@@ -60,6 +60,8 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         xdevice.use("paddle")
         print(xdevice.devices(), xdevice.device_of(x), xdevice.native("gpu:1"))
         print(xdevice.device_of(xdevice.to_device(x, "gpu")), xdevice.ones(2, device="gpu:1").place)
+        z = paddle.randn([4000], dtype="complex64")
+        print(z.place, [abs(float(part.std()) - 0.5**0.5) < 0.05 for part in (z.real(), z.imag())])
     """,
         words=("--gpu-model", "rtx4090"),
         XDEVICE_VIRTUAL_MEMORY="64MiB",
@@ -76,6 +78,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "1048576.0",
         "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 Place(gpu:1)",
         "gpu:0 Place(gpu:1)",
+        "Place(gpu:1) [True, True]",
     ]
 
 
