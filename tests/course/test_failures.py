@@ -55,3 +55,13 @@ def test_a_file_that_a_command_could_not_download_needs_the_network():
         ("!wget https://example.com/a.csv", "wget: unable to resolve host address 'example.com'"),
         ("open('a.csv')", "FileNotFoundError: [Errno 2] No such file or directory: 'a.csv'"),
     ) == [("", 0), ("cell 1 could not download; it needs the network", 1)]
+
+
+def test_a_name_may_come_from_an_import_of_all_names():
+    [_, (reason, cause), (unknown, _)] = explained(
+        ("from absent import *", "ModuleNotFoundError: No module named 'absent'"),
+        ("np.ones(3)", "NameError: name 'np' is not defined"),
+        ("1 + ''", "TypeError: unsupported"),
+    )
+    assert (reason, cause) == ("cell 1, which imports all names of 'absent', has failed", 1)
+    assert unknown == ""

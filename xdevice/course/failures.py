@@ -46,6 +46,8 @@ _PACKAGES = {
     "yaml": "PyYAML",
 }
 NO_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
+_STAR = re.compile(r"^\s*from[ \t]+([\w.]+)[ \t]+import[ \t]+\*", re.MULTILINE)
+
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _OWN_NAMES = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -140,5 +142,9 @@ def _by_others(error: str, failed: Mapping[int, tuple[Cell, Outcome]], offline: 
             words = f"cell {number}, which assigns {name[1]!r}, has failed"
             if outcome.cause:
                 words += f", because of cell {outcome.cause}"
+            return Explanation(words, outcome.cause or number)
+    for number, (cell, outcome) in failed.items():
+        if module := _STAR.search(cell.code):
+            words = f"cell {number}, which imports all names of {module[1]!r}, has failed"
             return Explanation(words, outcome.cause or number)
     return Explanation()
