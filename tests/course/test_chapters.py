@@ -437,3 +437,9 @@ def test_the_framework_that_cells_use_most_is_the_first_of_those_imported(chapte
         ```
     """
     assert chapter(text).imported() == ["jax", "torch", "numpy"]
+
+
+@pytest.mark.parametrize("line", ["os.environ['KERAS_BACKEND'] = 'jax'", "%env KERAS_BACKEND=jax"])
+def test_a_chapter_that_chooses_keras_backend_imports_it(chapter, line):
+    text = f"```python\nimport os\n{line}\nimport keras, numpy\n```\n"
+    assert chapter(text).imported() == ["jax", "numpy"]

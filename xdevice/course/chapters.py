@@ -40,6 +40,7 @@ _IN_LABELS = frozenset(
 )
 """Names of frameworks that are looked for among the words of a tab's label."""
 
+_KERAS_BACKEND = re.compile(r"""KERAS_BACKEND["']?\]?\s*=\s*["']?(\w+)""")
 _COMMAND = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 """A line of IPython's own: a magic or a command of the shell."""
 
@@ -83,6 +84,8 @@ class Chapter(NamedTuple):
         A notebook for JAX may import PyTorch for its data loaders. NumPy comes last.
         """
         modules = {name for cell in self.cells for name in imported_by(cell.code)}
+        chosen = {match[1] for cell in self.cells for match in _KERAS_BACKEND.finditer(cell.code)}
+        modules |= {framework_named(name) for name in chosen}  # whatever else Keras imports
         names = [name for name in registered() if name in modules]
         uses = _uses(self.cells)
         return sorted(names, key=lambda name: (name == "numpy", -uses[name]))
