@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import tomllib
 from chapters import Cell, reaches
 
-from xdevice.course.compare import Difference, difference, plain
+from xdevice.course.compare import NUMBER, Difference, difference, is_time, plain
 from xdevice.course.failures import NETWORK, NO_NAME, assigned, loaded
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
@@ -124,6 +124,11 @@ def parsed(code: str) -> ast.Module:
         return ast.Module([], [])
 
 
+def names_a_time(text: str) -> bool:
+    """Whether a number has a unit of time: then those that have none are not times."""
+    return any(is_time(text, each.start(), each.end()) for each in NUMBER.finditer(text))
+
+
 def agree(here: str, there: str, known: list[Explained]) -> bool:
     """Whether two texts are the same, to the last digits, without the differences that are known."""
     for each in known:
@@ -214,7 +219,8 @@ class Chapter:
         if MEASURES_MEMORY.search(code) and MEASURES_MEMORY.search(there):
             return "memory", ""
         if varies:
-            return ("times" if CLOCKS.search(code) else "random"), ""
+            is_clock = CLOCKS.search(code) and not names_a_time(there)
+            return ("times" if is_clock else "random"), ""
         return "ours", ""
 
     def of_a_failed_cell(

@@ -176,6 +176,20 @@ def test_what_two_of_three_runs_print_alike_by_chance_is_random_all_the_same():
 
 
 @pytest.mark.parametrize(
+    ("texts", "cause"),
+    [
+        (("0.5", "0.7", "0.6"), "times"),
+        (("loss 0.5, 1 sec", "loss 0.7, 1 sec", "loss 0.6, 1 sec"), "random"),
+    ],
+)
+def test_a_loss_beside_a_time_is_not_a_time(texts, cause):
+    there, *runs = texts
+    chapter = Chapter("jax", [chapters.Cell("print(time.time())", name="a")], {"a": there}, [])
+    (result,) = chapter.results(*({"a": {"text": text, "error": ""}} for text in runs))
+    assert result.cause == cause
+
+
+@pytest.mark.parametrize(
     ("second", "cause"), [("y = 1", "data"), ("x = 1", "ours"), ("[x for x in y]", "data")]
 )
 def test_a_failed_cell_explains_what_uses_its_names_until_they_are_assigned_again(second, cause):
