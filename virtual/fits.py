@@ -71,7 +71,17 @@ class Share(NamedTuple):
 
     @property
     def most(self) -> int:
-        return int(self.peak.reserved * (1 + self.kernels)) + CONTEXT[1]
+        return self._reserved_at_most + CONTEXT[1] + self.peak.libraries
+
+    @property
+    def _reserved_at_most(self) -> int:
+        return max(int(self.peak.reserved * (1 + self.kernels)), self.peak.with_temporary)
+
+    @property
+    def bounded_kernels(self) -> int:
+        """The bytes that the kernels of `PeakMemory.temporary` may add, if these decide the most."""
+        is_decisive = self.peak.with_temporary == self._reserved_at_most
+        return self.peak.with_temporary - self.peak.reserved if is_decisive else 0
 
 
 class Need(NamedTuple):

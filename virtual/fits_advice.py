@@ -78,6 +78,6 @@ def _savings_of_activations(
         most = max(part.nbytes for part in peak.parts if part.kind == "other")
         words = "torch.utils.checkpoint around what the first line of activations calls"
         yield most, f"{words}: saves up to {size(most)}, and computes it twice"
-    if not trains and peak.phase == "forward":
+    if not trains and peak.phase == "forward" and shares.by_kind.get("weights"):
         words = "torch.inference_mode(), if no gradients are needed"
         yield activations, f"{words}: saves up to {size(activations)}"

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 from typing import Any, NoReturn
 
 from xdevice.contract import MemoryUse, ProgramStopped
@@ -31,7 +32,10 @@ _process: _Process | None = None
 class _Process:
     """This process, or this fork of a process."""
 
-    def __init__(self, folder: Folder, frameworks: Sequence[Backend], is_fork: bool) -> None:
+    def __init__(
+        self, folder: Folder, frameworks: Sequence[Backend], is_fork: bool, title: str = ""
+    ) -> None:
+        """Measure this process; ``title``: of the process that forked it, if it is a fork."""
         self.folder = folder
         self.settings: Settings = folder.settings()
         self.frameworks: list[Backend] = []
@@ -43,7 +47,7 @@ class _Process:
         self.record = Record(
             os.getpid(),
             os.getppid(),
-            _title(),
+            f"a fork of {title}" if title else _title(),
             time.monotonic(),
             is_fork or _is_of_multiprocessing(),
             request.visible_indices(),
@@ -190,7 +194,8 @@ def _begin_fork() -> None:
     global _process, _exit_status
     if _process is not None:
         _exit_status = ""
-        _process = _Process(_process.folder, _process.frameworks, is_fork=True)
+        title = _process.record.title.removeprefix("a fork of ")
+        _process = _Process(_process.folder, _process.frameworks, is_fork=True, title=title)
 
 
 def _replace_exits() -> None:
@@ -242,7 +247,7 @@ def _is_of_multiprocessing() -> bool:
 
 def _note_start(event: str, arguments: tuple[Any, ...]) -> None:
     read = _STARTS.get(event)
-    if read is None or _process is None:
+    if read is None or _process is None or _is_building():
         return
     words = read(*arguments)
     if not words or not os.path.exists(words[0]):
@@ -250,6 +255,16 @@ def _note_start(event: str, arguments: tuple[Any, ...]) -> None:
     _process.note_start(os.path.basename(words[0]), _is_python(words[0]))
     if event == "os.exec":  # the program that replaces this one has a record of its own
         _process.end_by_itself()
+
+
+def _is_building() -> bool:
+    """Whether xdevice builds its plug-in, whose compiler is not a part of the program."""
+    frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "xdevice.virtual.plugins.building":
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _words_of_popen(executable: Any, arguments: Any, folder: Any, environment: Any) -> list[str]:

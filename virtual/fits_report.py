@@ -115,16 +115,27 @@ class Report:
             source = f"an assumption: there is no recording of {' and '.join(unrecorded)}"
         kernels = max((share.kernels for share in self._shares), default=KERNELS)
         each = " of each process" if len(self._shares) > 1 else ""
+        if len({share.process.pid for share in self._shares}) < len(self._shares):
+            each = " on each GPU"
         context = f"CUDA's context{each}, taken as {size(CONTEXT[0])} to {size(CONTEXT[1])}"
-        sentences = [
-            f"temporary memory of kernels, taken as 0 to {kernels:.0%}, {source}",
-            f"{context}; libraries' own memory; other programs on the GPU",
-        ]
+        sentences = [f"temporary memory of kernels, taken as 0 to {kernels:.0%}, {source}"]
+        for share in self._shares[:1]:
+            if share.bounded_kernels:
+                most = size(share.bounded_kernels)
+                sentences.append(
+                    f"temporary memory of {share.peak.temporary}, taken as 0 to {most}"
+                )
+            if share.peak.libraries:
+                most = size(share.peak.libraries)
+                sentences.append(f"NCCL's buffers{each}, taken as 0 to {most}")
+        others = "other libraries'" if len(sentences) > 1 else "libraries'"
+        sentences.append(f"{context}; {others} own memory; other programs on the GPU")
         programs = {name for each in self.estimate.processes for name in each.started_others}
         if programs:
             sentences.append(f"programs that are not Python: {', '.join(sorted(programs))}")
         if not ended.is_complete and not ended.has_failed:
-            made = f" after {self._steps} steps" if self._steps else ""
+            is_known = self._steps and f"after {self._steps} steps" not in ended.words
+            made = f" after {self._steps} steps" if is_known else ""
             sentences.insert(0, f"what follows: {ended.words}{made}")
         return sentences
 
@@ -180,6 +191,8 @@ def _as_dict(share: Share) -> dict[str, object]:
         "phase": peak.phase,
         "kinds": shares.by_kind,
         "cached": shares.cached,
+        "bounded_kernels": share.bounded_kernels,
+        "libraries": peak.libraries,
         "lines": [part._asdict() for part in peak.parts],
     }
 

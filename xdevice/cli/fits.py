@@ -171,6 +171,9 @@ def _end(error: BaseException | None, seconds: str) -> tuple[str, str]:
         return "", "interrupted"
     if isinstance(error, ProgramStopped):
         return "", f"stopped after {duration(float(seconds or 0))}"
+    if isinstance(error, SystemExit):
+        status = error.code if isinstance(error.code, int) else 1  # Python prints other values
+        return f"ended with status {status}", ""
     return f"ended with {type(error).__name__}", ""
 
 

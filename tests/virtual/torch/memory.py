@@ -40,6 +40,44 @@ def a_large_tensor():
     return after_creating, after_deleting, allocated_and_reserved()
 
 
+def recorded_in_issues():
+    """What the programs of issues and pull requests print; `test_memory.py` has the sources."""
+    x = torch.zeros(1024 * 1024, dtype=torch.uint8, device="cuda")
+    summary = [line.split("|")[1:3] for line in cuda.memory_summary().splitlines()]
+    del x
+    cuda.empty_cache()
+    layer = nn.Conv2d(3, 28, (3, 3)).cuda()
+    batch = torch.empty(512, 3, 224, 224, device="cuda")
+    before_forward = allocated_and_reserved()
+    del layer, batch
+    cuda.empty_cache()
+    error = ""
+    try:
+        torch.zeros(9999999999999999, device="cuda:0")
+    except torch.OutOfMemoryError as refused:
+        error = str(refused)
+    rows = [[word.strip() for word in row] for row in summary if len(row) == 2]
+    return rows, before_forward, error, *in_a_cached_segment()
+
+
+def in_a_cached_segment():
+    """After a tensor of 530 MiB is freed, one of 270 MiB."""
+    large = torch.empty(530 * MIB, dtype=torch.uint8, device="cuda")
+    del large
+    small = torch.empty(270 * MIB, dtype=torch.uint8, device="cuda")
+    return [small.nbytes // MIB], allocated_and_reserved()
+
+
+def a_tensor_of_514_mib():
+    x = torch.empty([514 * MIB], dtype=torch.int8, device="cuda")
+    return [x.nbytes // MIB], allocated_and_reserved()
+
+
+def settings_of_a_snapshot():
+    torch.zeros(1, device="cuda")
+    return cuda.memory._snapshot()["allocator_settings"]
+
+
 def the_steps_of_training():
     nn.Linear(3, 1).cuda()(torch.ones(2, 3, device="cuda"))
     layers = [layer for n in (1024, 4096, 4096) for layer in (nn.Linear(n, 4096), nn.ReLU())]

@@ -32,6 +32,7 @@ USUAL = (
     "more_than_the_model_has",
     "pools_that_do_not_split",
     "pools_that_overflow",
+    "recorded_in_issues",
     "settings",
     "stacks_of_a_history",
     "without_the_allocator",
@@ -77,6 +78,57 @@ def test_checkpointing_lowers_the_peak_as_much_as_recorded():
     # quarter of those, and weights a sixteenth.
     without, with_it = measured("checkpointing")
     assert without - with_it == pytest.approx((2358 - 1335) / 4, rel=0.05)
+
+
+def test_what_issues_recorded_is_counted():
+    rows, before_forward, error, _, cached = measured("recorded_in_issues")
+    # pytorch/pytorch, pull request 91854: the summary after a tensor of 1 MiB
+    words = "Allocated memory", "from large pool", "from small pool"
+    first = next(i for i, row in enumerate(rows) if row[0] == words[0])
+    assert [row[0] for row in rows[first : first + 3]] == list(words)
+    assert [row[1] for row in rows[first : first + 3]] == ["1024 KiB", "0 KiB", "1024 KiB"]
+    # pytorch/pytorch, issue 69526: a batch, and a layer of convolutions, before its forward pass
+    assert before_forward == [294.0, 296.0]
+    # deepmodeling/deepmd-kit, issue 4594: the error on a T4
+    assert "Tried to allocate 37252902.99 GiB." in error
+    assert (
+        "Of the allocated memory 0 bytes is allocated by PyTorch, and 0 bytes is reserved" in error
+    )
+    # vllm-project/vllm, pull request 41268: a cached segment of 530 MiB is split for 270 MiB
+    assert cached == [270.0, 530.0]
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize(
+    ("name", "setting", "expected"),
+    [
+        # pytorch/pytorch, issue 161139
+        ("a_tensor_of_514_mib", "roundup_power2_divisions:[>:2]", [[514], [768.0, 768.0]]),
+        # vllm-project/vllm, pull request 41268: larger segments are not split
+        ("in_a_cached_segment", "max_split_size_mb:20", [[270], [270.0, 800.0]]),
+    ],
+)
+def test_settings_have_the_effect_that_issues_recorded(name, setting, expected):
+    assert measured(name, PYTORCH_CUDA_ALLOC_CONF=setting) == expected
+
+
+@pytest.mark.weekly
+def test_a_snapshot_has_the_settings_as_recorded():  # pytorch/pytorch, pull request 119404
+    usual = measured("settings_of_a_snapshot", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
+    recorded = {
+        "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
+        "max_split_size": -1,
+        "garbage_collection_threshold": 0.0,
+        "expandable_segments": True,
+        "pinned_num_register_threads": 1,
+        "release_lock_on_cudamalloc": False,
+        "pinned_use_cuda_host_register": False,
+        "roundup_power2_divisions": {str(1 << power): 0 for power in range(16)},
+    }
+    assert recorded.items() <= usual.items()
+    setting = "max_split_size_mb:2000,roundup_power2_divisions:[256:1,512:2,1024:4,>:8]"
+    changed = measured("settings_of_a_snapshot", PYTORCH_CUDA_ALLOC_CONF=setting)
+    assert (changed["max_split_size"], changed["expandable_segments"]) == (2097152000, False)
 
 
 def test_blocks_segments_and_streams_are_as_documented():

@@ -4,6 +4,7 @@
 
 #include "mixed.h"
 #include "plan.h"
+#include "temporaries.h"
 #include "workspaces.h"
 
 namespace xdevice {
@@ -233,6 +234,10 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
     async_copy = wait_as_cuda(plan, arguments);
   if (async_copy && checks & ASYNC) async_copy->before();
   const auto library = workspaces::library_of(plan, arguments);
+  const bool notes_temporary = temporaries::is_noted(plan);
+  int64_t temporary = 0;
+  if (notes_temporary)
+    for (int i = 0; i < plan.arguments; ++i) temporary += temporaries::bytes(plan, arguments[i]);
   for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
   if (run.other_device) run.raise_mixed(arguments);
   if (run.has_number && refusing) run.check_as_cuda(arguments);  // some of CUDA's kernels refuse it
@@ -256,7 +261,11 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   }
   if (async_copy && checks & ASYNC) async_copy->after();
   if (plan.written) run.adopt();
-  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) run.to_virtual((*stack)[i]);
+  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) {
+    run.to_virtual((*stack)[i]);
+    if (notes_temporary) temporary += temporaries::bytes(plan, (*stack)[i]);
+  }
+  if (notes_temporary) temporaries::note(run.here().index(), plan, temporary);
   workspaces::allocate(run.here().index(), library);
 }
 

@@ -53,8 +53,17 @@ class PeakRecord {
     kinds.emplace(number, kind);
   }
 
-  // The most bytes allocated, the most reserved, and the line that allocated last before the peak; then one line for each
-  // kind and line of the program, with bytes and the number of blocks.
+  // An operation needs temporary memory of this kind: these bytes at most, beside what is reserved.
+  void needed(int temporary, int64_t reserved, int64_t at_most) {
+    std::lock_guard<std::mutex> one(lock);
+    temporaries |= 1 << temporary;
+    if (reserved + at_most <= most_with_temporary) return;
+    most_with_temporary = reserved + at_most, temporary_of_most = temporary;
+  }
+
+  // The most bytes allocated, the most reserved, the line that allocated last before the peak, the most reserved with
+  // temporary memory and its kind, and all kinds, one bit for each; then one line for each kind and line of the program,
+  // with bytes and the number of blocks.
   std::string text() {
     std::lock_guard<std::mutex> one(lock);
     fold();
@@ -65,7 +74,8 @@ class PeakRecord {
       bytes += block.size, ++blocks;
     }
     std::ostringstream text;
-    text << peak << ' ' << most_reserved << ' ' << peak_line << '\n';
+    text << peak << ' ' << most_reserved << ' ' << peak_line << ' ' << most_with_temporary << ' ' << temporary_of_most << ' '
+         << temporaries << '\n';
     for (auto& [key, sum] : sums)
       text << key.first << ' ' << key.second << ' ' << sum.first << ' ' << sum.second << '\n';
     return text.str();
@@ -91,7 +101,8 @@ class PeakRecord {
   Blocks live, at_peak;
   std::unordered_map<int64_t, Kind> kinds;
   int64_t current = 0, peak = 0, most_reserved = 0;
-  int peak_line = 0;
+  int64_t most_with_temporary = 0;
+  int peak_line = 0, temporary_of_most = 0, temporaries = 0;
   int64_t* shared = nullptr;
 
   void add(const Event& event) {

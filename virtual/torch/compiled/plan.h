@@ -3,6 +3,7 @@
 #include "dtypes.h"
 #include "devices.h"
 #include <sstream>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace xdevice {
@@ -35,7 +36,33 @@ struct Plan {
   bool is_only_on_cpu = false;  // written in Python, for the CPU alone
   const Special* special = nullptr;
   enum { NO_PRODUCT, PRODUCT, ADDED } product = NO_PRODUCT;  // of matrices, by cuBLAS; ADDED: added to a first argument
+  // What makes the temporary memory of CUDA's kernel large: see temporaries.h, and cuda/memory_use.py for the numbers.
+  enum Temporary : int { SMALL, SORTING, INDICES, TRANSFORMS, LINEAR_ALGEBRA, CONVOLUTIONS } temporary = SMALL;
 };
+
+// What makes the temporary memory of CUDA's kernel large, by the operation's name.
+inline Plan::Temporary temporary_of(const std::string& name) {
+  static const std::unordered_map<std::string, Plan::Temporary> kinds{
+      {"sort", Plan::SORTING}, {"_unique", Plan::SORTING}, {"_unique2", Plan::SORTING}, {"unique_dim", Plan::SORTING},
+      {"unique_consecutive", Plan::SORTING}, {"mode", Plan::SORTING}, {"randperm", Plan::SORTING},
+      {"index_put_", Plan::INDICES}, {"_index_put_impl_", Plan::INDICES}, {"embedding_dense_backward", Plan::INDICES},
+      {"_fft_r2c", Plan::TRANSFORMS}, {"_fft_c2r", Plan::TRANSFORMS}, {"_fft_c2c", Plan::TRANSFORMS},
+      {"_linalg_eigvals", Plan::LINEAR_ALGEBRA}, {"_linalg_solve_ex", Plan::LINEAR_ALGEBRA},
+      {"_linalg_svd", Plan::LINEAR_ALGEBRA}, {"_linalg_eigh", Plan::LINEAR_ALGEBRA},
+      {"_linalg_det", Plan::LINEAR_ALGEBRA}, {"_linalg_slogdet", Plan::LINEAR_ALGEBRA},
+      {"linalg_eig", Plan::LINEAR_ALGEBRA}, {"linalg_eigvals", Plan::LINEAR_ALGEBRA},
+      {"linalg_qr", Plan::LINEAR_ALGEBRA}, {"linalg_lu", Plan::LINEAR_ALGEBRA},
+      {"linalg_lu_factor_ex", Plan::LINEAR_ALGEBRA}, {"linalg_lu_solve", Plan::LINEAR_ALGEBRA},
+      {"linalg_cholesky_ex", Plan::LINEAR_ALGEBRA}, {"cholesky_inverse", Plan::LINEAR_ALGEBRA},
+      {"cholesky_solve", Plan::LINEAR_ALGEBRA}, {"linalg_inv_ex", Plan::LINEAR_ALGEBRA},
+      {"linalg_lstsq", Plan::LINEAR_ALGEBRA}, {"linalg_ldl_factor_ex", Plan::LINEAR_ALGEBRA},
+      {"linalg_householder_product", Plan::LINEAR_ALGEBRA}, {"geqrf", Plan::LINEAR_ALGEBRA},
+      {"ormqr", Plan::LINEAR_ALGEBRA}};
+  if (name.rfind("aten::", 0) != 0) return Plan::SMALL;
+  if (name.find("conv") != name.npos) return Plan::CONVOLUTIONS;
+  auto kind = kinds.find(name.substr(6));
+  return kind == kinds.end() ? Plan::SMALL : kind->second;
+}
 
 // Whether Python code defines the operation, and a kernel for the CPU only. With a real GPU the same code would leave
 // the operation without a kernel for CUDA. A compiled library may have kernels for CUDA in another build of it.
@@ -74,6 +101,7 @@ inline Plan make_plan(const c10::OperatorHandle& op) {
       "aten::mv", "aten::dot", "aten::vdot", "aten::_scaled_mm", "aten::_int_mm", "aten::addbmm"};
   if (products.count(name)) plan.product = Plan::PRODUCT;
   if (name == "aten::addmm" || name == "aten::_addmm_activation") plan.product = Plan::ADDED;
+  plan.temporary = temporary_of(name);
   plan.is_only_on_cpu = refusing && is_only_on_cpu(op);
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
   plan.may_wait = plan.copies || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||

@@ -26,10 +26,22 @@ from xdevice.virtual import fits_process
 from xdevice.virtual.host_memory import HostMemory
 from xdevice.virtual.torch import compile
 from xdevice.virtual.torch.compiled import LINE_OF, compiled
+from xdevice.virtual.torch.distributed import communicators
 from xdevice.virtual.torch.private_names import core, storage_of
 
 _KINDS = ("other", "weights", "gradients", "optimizer state", "workspaces")
 """The kinds of blocks, in the order of ``Kind`` in peak_record.h."""
+
+_TEMPORARY = (
+    "",
+    "sorting",
+    "sorting indices",
+    "Fourier transforms",
+    "linear algebra",
+    "convolutions",
+)
+_CONVOLUTIONS = _TEMPORARY.index("convolutions")
+"""What needs temporary memory, in the order of ``Plan::Temporary`` in plan.h."""
 
 _Optimizer = torch.optim.Optimizer
 _WEIGHTS, _GRADIENTS, _OPTIMIZER = 1, 2, 3
@@ -122,14 +134,25 @@ class _Recorder:
 
     def _peak(self, index: int, lines: list[_Line]) -> PeakMemory:
         first, *rows = compiled().peak_record(index).value.decode().splitlines()
-        allocated, reserved, last = map(int, first.split())
+        allocated, reserved, last, with_temporary, temporary, kinds = map(int, first.split())
+        if kinds & 1 << _CONVOLUTIONS:
+            self.unrecorded.add("convolutions")
         line = lines[last] if allocated else _Line("", 0, "")
         parts: list[MemoryPart] = []
         for row in rows:
             kind, number, nbytes, _ = map(int, row.split())
             parts.append(MemoryPart(_KINDS[kind], lines[number].file, lines[number].number, nbytes))
         device = Device("gpu", index)
-        return PeakMemory(device, allocated, reserved, *line, _merged(parts))
+        return PeakMemory(
+            device,
+            allocated,
+            reserved,
+            *line,
+            _merged(parts),
+            with_temporary=with_temporary,
+            temporary=_TEMPORARY[temporary],
+            libraries=communicators.most_bytes(index),
+        )
 
     # What the plug-in calls
 

@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 
 from xdevice.virtual.torch import runtime
+from xdevice.virtual.torch.distributed import communicators
 from xdevice.virtual.torch.private_names import Function, core, in_place_of, kernels_of, untraced
 from xdevice.virtual.torch.runtime import in_use
 
@@ -63,8 +64,10 @@ def _kernel(name: str, check: Check | None) -> Function:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         group = dist.ProcessGroup.unbox(args[group_position])
         backend = group._get_backend(torch.device(in_use().name))
-        if check is not None and group.name() == "nccl":
-            check(name, group, args)
+        if group.name() == "nccl":
+            if check is not None:
+                check(name, group, args)
+            communicators.note(name, group, args)
         host_args = [_mapped(convert, arg) for arg in args]
         host_args[group_position] = _group_for_cpu(group, backend)
         if name == "reduce_" and group.rank() != args[parameters.index("root_rank")]:
