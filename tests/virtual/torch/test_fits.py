@@ -8,8 +8,18 @@ import textwrap
 
 import pytest
 
+from xdevice.contract import MemoryUse, PeakMemory
+from xdevice.device import Device
 from xdevice.kit.units import parsed_size
-from xdevice.virtual.fits import CONTEXT, KERNELS, UNRECORDED_KERNELS, most_that_surely_fits
+from xdevice.virtual.fits import (
+    CONTEXT,
+    KERNELS,
+    UNRECORDED_KERNELS,
+    Ended,
+    estimate,
+    most_that_surely_fits,
+)
+from xdevice.virtual.fits_records import Record
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 MIB = 1 << 20
@@ -260,6 +270,21 @@ def test_layers_of_which_nothing_is_recorded_make_the_answer_less_certain(fits):
     reserved = report["gpus"][0]["reserved"]
     assert report["needs"]["most"] == int(reserved * (1 + UNRECORDED_KERNELS)) + CONTEXT[1]
     assert "there is no recording of convolutions" in report["not_counted"][0]
+
+
+@pytest.mark.parametrize(
+    ("known", "answer"),
+    [
+        ({}, "fits"),
+        ({"with_temporary": 3 << 30, "temporary": "sorting"}, "cannot be told"),
+        ({"libraries": 2 << 30}, "cannot be told"),
+    ],
+)
+def test_what_kernels_and_libraries_may_need_is_a_part_of_the_most(known, answer):
+    peak = PeakMemory(Device("gpu", 0), 1 << 30, 1 << 30, "", 0, "", (), **known)
+    uses = (("torch", MemoryUse((peak,), 5)),)
+    record = Record(1, 0, "train.py", 0.0, False, (0,), ended=1.0, uses=uses)
+    assert estimate(3 << 30, [record], Ended("", True, False)).answer == answer
 
 
 @pytest.mark.weekly
