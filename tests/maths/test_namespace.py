@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import operator
 
 import array_api_strict as strict
 import numpy as np
 import pytest
 
 import xdevice
+import xdevice.typing
 from xdevice import ArgumentError, to_numpy
 from xdevice.tensors.namespace import DTYPE_NAMES, EXTENSIONS, NAMES, namespace
 
@@ -312,3 +314,17 @@ def test_limits_name_the_dtype_as_the_namespace_does(backend):
 def test_shapes_that_do_not_broadcast_are_a_value_error(backend):
     with pytest.raises(ValueError, match="broadcast"):
         xdevice.namespace().broadcast_shapes((3,), (4,))
+
+
+def test_a_tensor_has_the_operators_that_its_type_promises(backend):
+    x = namespace().asarray([[2.0, 1.0], [1.0, 3.0]])
+    truths = x > 1
+    of_operators = {name for name, function in vars(operator).items() if callable(function)}
+    promised = sorted(of_operators & set(vars(xdevice.typing.Tensor)) - {"__init__"})
+    assert "__matmul__" in promised
+    for name in promised:
+        left = truths if name in ("__and__", "__or__") else x
+        both = (left,) if name in ("__neg__", "__abs__") else (left, left)
+        if name == "__getitem__":
+            both = (x, (0, slice(1)))
+        assert xdevice.to_numpy(getattr(operator, name)(*both)).ndim
