@@ -339,6 +339,7 @@ def test_a_notebook_has_its_outputs_in_its_file(tmp_path):
         ("TypeError: ignored", "", "ValueError: yes", "ours"),
         ("1", "", "ImportError: cannot import name 'a' from 'b'", "version"),
         ("1", "", "ModuleNotFoundError: No module named 'a'", "data"),
+        ("1", "", "ImportError: IProgress not found. Please update ipywidgets.", "data"),
         ("1", "", "FileNotFoundError: [Errno 2] No such file or directory: 'a'", "data"),
         ("0% 9s\r100% 1s\n1", "0% 4s\r100% 1s\n1", "", "same"),
         ("1/2\x08\x08\x082/2 end", "0/2\x08\x08\x082/2 end", "", "same"),
