@@ -44,6 +44,7 @@ DOWNLOADS = re.compile(
 
 NOTEBOOK_NEEDS = re.compile(
     rf"{DOWNLOADS.pattern}|ModuleNotFoundError|FileNotFoundError|magic function `%"
+    r"|IProgress not found"
 )
 """A notebook may need any package, and files that are not beside it."""
 _OVERWRITTEN = re.compile(r"[^\n]*\r(?!\n)|(?:[^\n\x08]*\x08)+")
