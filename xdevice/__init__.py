@@ -107,7 +107,9 @@ else:
             message = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=this_module)
         value = getattr(_import(_MODULE_OF[name]), name)
-        globals()[name] = value
+        setattr(
+            _import(__name__), name, value
+        )  # a compiler that traces this may refuse `globals()`
         return value
 
     def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -35,6 +36,20 @@ _widened = Widening("paddle", dtypes, (RuntimeError, TypeError, ValueError), _RE
 
 def namespace() -> Mapping[str, Any]:
     return {**standard(_widened(_RAW), dtypes), "from_dlpack": paddle.from_dlpack}
+
+
+def as_attribute(function: Function) -> Function:
+    """A function that calls the method.
+
+    The compiler `sot` of PaddlePaddle 3.3.1 takes the object that has a method as an attribute for
+    the object that the method is bound to. Calls then fail, or end the process.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
 
 
 def module() -> ModuleType:

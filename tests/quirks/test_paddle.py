@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -188,6 +189,41 @@ def test_a_compiled_functions_tensor_is_symbolic():
 
     assert compiled(paddle.ones([2])).tolist() == [2, 2]
     assert seen
+
+
+def test_the_compiler_calls_the_methods_of_a_namespace():
+    xp = xdevice.namespace()
+
+    @paddle.jit.to_static(full_graph=False)
+    def product(x):
+        return xp.matrix_transpose(x) @ x
+
+    assert product(paddle.to_tensor([[1.0, 2.0]])).tolist() == [[1, 2], [2, 4]]
+
+
+@pytest.mark.weekly
+def test_the_compiler_traces_the_first_use_of_a_name_and_linear_algebra(monkeypatch):
+    _ = xdevice.namespace().linalg  # made before the compiler traces
+    # its first use, which imports the name, is traced
+    monkeypatch.delitem(vars(xdevice), "namespace")
+
+    @paddle.jit.to_static(full_graph=False)
+    def solved(x):
+        xp = xdevice.namespace(x)
+        return xp.linalg.solve(xp.reshape(x, (2, 2)), x[:2])
+
+    assert solved(paddle.to_tensor([2.0, 0.0, 0.0, 4.0])).tolist() == [1, 0]
+
+
+def test_paddles_compiler_still_binds_a_method_to_its_holder():
+    holder = SimpleNamespace(std=xdevice.namespace().std.__wrapped__)
+
+    @paddle.jit.to_static(full_graph=False)
+    def compiled(x):
+        return holder.std(x)
+
+    with pytest.raises(Exception, match="has no attribute"):  # or as_attribute is not needed
+        compiled(paddle.ones([2]))
 
 
 # Moving. On a CPU build there is one place, so the adapter's own function is called: it always copies.

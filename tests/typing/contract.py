@@ -286,6 +286,7 @@ fft: list[contract.Fft] = [
     array_api_strict_fft,
 ]
 slicing: list[contract.Slicing] = [tensorflow_maths]
+attributes: list[contract.Attributes] = [paddle_maths]
 linalg: list[contract.Linalg] = [
     torch_linalg,
     tensorflow_linalg,

@@ -54,6 +54,7 @@ class Capabilities:
     collectives: Collectives
     maths: Maths
     slicing: Slicing
+    attributes: Attributes
     linalg: Linalg
     fft: Fft
     storage: Storage
@@ -92,6 +93,7 @@ MODULES = {
     "sharing": "exchange",
     "recording": "gradients",
     "slicing": "maths",
+    "attributes": "maths",
     "linalg": "maths.linalg",
     "fft": "maths.fft",
     "following": "compiling",

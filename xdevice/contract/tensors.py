@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arriving",
+    "Attributes",
     "Call",
     "Collectives",
     "Compilers",
@@ -483,6 +484,13 @@ class Slicing(Protocol):
 
     def sliced(self, x: Tensor, key: tuple[slice, ...]) -> Tensor:
         """``x[key]`` on the tensor's device; the steps are positive."""
+
+
+class Attributes(Protocol):
+    """Functions as attributes of a namespace, where the framework's compiler changes methods."""
+
+    def as_attribute(self, function: Function) -> Function:
+        """The function, in a form that the compiler calls as it is."""
 
 
 class Linalg(Maths, Protocol):

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
+from types import MethodType
 from typing import Any, TypeAlias, cast
 
 from xdevice import typing
@@ -159,7 +160,9 @@ class Namespace:
             self._names = NAMES
             values = _functions(owner)
             self.__name__ = owner.maths.module().__name__
-        vars(self).update({name: values[name] for name in self._names if name in values})
+        for name in self._names:
+            if name in values:
+                setattr(self, name, _as_attribute(owner, values[name]))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -235,6 +238,13 @@ def _functions(owner: Backend) -> dict[str, Any]:
             values[name] = Namespace(owner, name, factories.extra(name))
     values["__array_namespace_info__"] = lambda: Info(owner, factories, native)
     return values
+
+
+def _as_attribute(owner: Backend, value: Any) -> Any:
+    """The value, in the form that the framework's compiler needs."""
+    if isinstance(value, MethodType) and owner.load("attributes").has("as_attribute"):
+        return owner.attributes.as_attribute(value)
+    return value
 
 
 def _as_tuple(function: Function) -> Function:

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from xdevice import namespace, using
 from xdevice.errors import NotSupportedError, XDeviceError, did_you_mean
 from xdevice.framework.adapters import Backend, find, registered
 
@@ -42,6 +43,9 @@ def compiler_for(owner: Backend, compiler: str) -> Compile:
 
     def compile_function(fn: Function) -> Function:
         try:
+            if owner.load("maths").has("namespace"):
+                with using(owner):
+                    namespace()  # made before PaddlePaddle's compiler traces a first use
             return owner.compilers.compiled(fn, compiler)
         except NotSupportedError as error:
             pytest.skip(str(error))
