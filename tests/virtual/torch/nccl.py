@@ -5,6 +5,8 @@ import sys
 import tempfile
 from datetime import timedelta
 from functools import partial
+from importlib.metadata import entry_points
+from itertools import count
 
 import torch
 import torch.distributed as dist
@@ -14,6 +16,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 WORLD = 2
+REGISTERED = {entry.name for entry in entry_points(group="torch.distributed.backends")}
 
 
 def error_of(call, *args, **options):
@@ -160,6 +163,20 @@ def split(rank):
     assert dist.get_backend(mesh.get_group("data")) == "nccl"
 
 
+def under_other_names(rank):
+    """PyTorch 2.15 registers each of its three backends of NCCL under a name of its own, too."""
+    names = [name for name in ("nccl2", "nccl-lazy", "nccl-legacy") if name in REGISTERED]
+    for name in ["nccl", *names]:
+        dist.init_process_group(name, device_id=torch.device("cuda", rank))
+        x = torch.ones(2, device="cuda")
+        dist.all_reduce(x)
+        assert x.tolist() == [2, 2]
+        assert dist.get_backend() == name
+        assert "data type is not supported" in error_of(dist.all_reduce, x.short())
+        dist.destroy_process_group()
+    dist.init_process_group("nccl")
+
+
 def begin(rank, job, store):
     os.environ.update(
         MASTER_ADDR="127.0.0.1", MASTER_PORT="0", RANK=str(rank), WORLD_SIZE=str(WORLD)
@@ -167,9 +184,13 @@ def begin(rank, job, store):
     torch.set_num_threads(1)
     if job not in (one_visible_gpu_each, one_gpu, lenient):
         torch.cuda.set_device(rank)
-    init = dist.init_process_group
+    init, number = dist.init_process_group, count()  # each group has a file of its own
     dist.init_process_group = lambda backend, **options: init(
-        backend, init_method=f"file://{store}", rank=rank, world_size=WORLD, **options
+        backend,
+        init_method=f"file://{store}-{next(number)}",
+        rank=rank,
+        world_size=WORLD,
+        **options,
     )
     job(rank)
     dist.destroy_process_group()

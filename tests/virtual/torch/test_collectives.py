@@ -9,7 +9,7 @@ import pytest
 pytestmark = pytest.mark.usefixtures("plug_in")
 
 QUICK = "refused", "one_gpu", "computed"
-OTHERS = "one_visible_gpu_each", "both", "in_detail", "split"
+OTHERS = "one_visible_gpu_each", "both", "in_detail", "split", "under_other_names"
 
 
 def run(*jobs, words=()):

@@ -64,7 +64,7 @@ def _kernel(name: str, check: Check | None) -> Function:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         group = dist.ProcessGroup.unbox(args[group_position])
         backend = group._get_backend(torch.device(in_use().name))
-        if group.name() == "nccl":
+        if _is_of_nccl(group):
             if check is not None:
                 check(name, group, args)
             communicators.note(name, group, args)
@@ -83,6 +83,11 @@ def _kernel(name: str, check: Check | None) -> Function:
         return (args[0], work) if returns_tensors else work
 
     return kernel
+
+
+def _is_of_nccl(group: Any) -> bool:
+    """Whether NCCL would compute for the group; its type is custom under a name such as nccl2."""
+    return group.name() == "nccl" or dist.get_backend(group).startswith("nccl")
 
 
 def _group_for_cpu(group: ProcessGroup, backend: Any) -> BoxedGroup:

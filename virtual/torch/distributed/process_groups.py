@@ -26,6 +26,9 @@ from xdevice.virtual.torch.runtime import in_use, is_faithful
 _C10D = "torch.distributed.distributed_c10d"
 _Gloo: Any = getattr(dist, "ProcessGroupGloo", None)
 
+# PyTorch 2.15 has three: "nccl" is NCCL2, unless TORCH_DIST_USE_NCCL2=0.
+_NCCL_CLASSES = "ProcessGroupNCCL", "ProcessGroupNCCL2", "ProcessGroupNCCLLazy"
+
 
 def replace() -> None:
     """Make gloo accept tensors on virtual GPUs, and stand in for NCCL."""
@@ -41,14 +44,15 @@ def replace() -> None:
     collectives.replace(_check if faithful else None)
     replace_name(f"{_C10D}:_NCCL_AVAILABLE", True)
     for module in (_C10D, "torch.distributed"):
-        replace_name(f"{module}:ProcessGroupNCCL", ProcessGroupNCCL)
+        for name in _NCCL_CLASSES:
+            replace_name(f"{module}:{name}", ProcessGroupNCCL)
     timeout = c10d.default_pg_nccl_timeout or timedelta(minutes=10)
     replace_name(f"{_C10D}:default_pg_nccl_timeout", timeout)
     replace_name("torch._C:_distributed_c10d._hash_tensors", _hash)
     for module in (_C10D, "torch.distributed", "torch.distributed.device_mesh"):
         replace_name(f"{module}:split_group", _split_group)
     # a new group of NCCL is split from an existing one, and gloo cannot split
-    replace_name(f"{_C10D}:_get_split_source", lambda group: None)
+    replace_name(f"{_C10D}:_get_split_source", lambda *args: None)
     in_place_of("torch.autograd.profiler:_rewrite_name")(_rewrite_name)
     in_place_of(f"{_C10D}:_new_process_group_helper")(partial(_new_process_group, faithful))
 
@@ -129,7 +133,7 @@ class _NewestIsInstance(type):
 
 
 class ProcessGroupNCCL(metaclass=_NewestIsInstance):
-    """The backend that torch creates for ``nccl``, which builds for the CPU lack: gloo's."""
+    """The backends that torch creates for ``nccl``, which builds for the CPU lack: gloo's."""
 
     NCCL_CTA_POLICY_DEFAULT, NCCL_CTA_POLICY_EFFICIENCY, NCCL_CTA_POLICY_ZERO = range(3)
 
@@ -140,7 +144,10 @@ class ProcessGroupNCCL(metaclass=_NewestIsInstance):
             settings = {"config": SimpleNamespace(), "_timeout": timedelta(minutes=10)}
             super().__init__(is_high_priority_stream=is_high_priority_stream, **settings)
 
-    def __new__(cls, store: Any, rank: int, size: int, options: Any = None) -> Any:
+    def __new__(
+        cls, store: Any, rank: int, size: int, options: Any = None, device_id: Any = None
+    ) -> Any:
+        # device_id, of NCCL2, is where NCCL would connect at once; gloo connects to processes
         options = options or cls.Options()
         backend = _Gloo(store, rank, size, timeout=options._timeout)
         for name in ("global_ranks_in_group", "group_name"):
