@@ -256,6 +256,8 @@ def test_the_project_names_lazy_and_other_frameworks(run, pytester):
 
 WRONG = {
     "skip_backends('numpi')": "'numpi' is not a backend; did you mean 'numpy'?",
+    "skip_backends('tf')": "'tf' is not a backend; did you mean 'tensorflow'?",
+    "skip_backends(['numpy', 'jax'])": "*is not a name; write the names one by one: 'numpy', 'jax'",
     "only_backends(7)": "7 is not a backend; there are *",
     "skip_backends(cpu_only=True, exceptions='pagess')": "'pagess' is not a backend; did you *",
     "skip_backends(reason='why')": "it names no framework; give names, or one of cpu_only, *",

@@ -10,7 +10,7 @@ from xdevice import Device, XDeviceError, as_device, namespace, using
 from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
 from xdevice.framework.adapters import registered
-from xdevice.framework.installing import SHORT_NAMES
+from xdevice.framework.installing import SHORT_NAMES, framework_named
 from xdevice.testing.items import backend_of, is_mark_of_plugin, params_of
 
 _WHERE = "cpu_only=False, gpu_only=False, eager_only=False, np_only=False, exceptions=()"
@@ -151,13 +151,22 @@ def _checked_names(mark: pytest.Mark, config: pytest.Config) -> list[str]:
     names = [name for name in mark.args if not isinstance(name, bool)]
     known = {*registered(), *config.getini("xdevice_other_backends")}
     for name in (*names, *exceptions):
+        if isinstance(name, (list, tuple, set)):
+            one_by_one = ", ".join(map(repr, name))
+            _fail(mark, f"{name!r} is not a name; write the names one by one: {one_by_one}")
         if not {name, _framework(name)} & known:
-            otherwise = f"there are {', '.join(registered())}"
-            hint = did_you_mean(name, registered(), otherwise)
-            _fail(mark, f"{name!r} is not a backend; {hint}")
+            _fail(mark, f"{name!r} is not a backend; {_hint(name)}")
     if not names and not _conditions_of(mark):
         _fail(mark, f"it names no framework; give names, or one of {', '.join(_CONDITIONS)}")
     return list(map(_framework, names))
+
+
+def _hint(name: str) -> str:
+    """What to write in place of a name that no framework has."""
+    framework = framework_named(str(name))
+    if framework in registered():
+        return f"did you mean {framework!r}?"
+    return did_you_mean(name, registered(), f"there are {', '.join(registered())}")
 
 
 def _framework(name: str) -> str:
