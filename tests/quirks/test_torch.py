@@ -422,3 +422,23 @@ def test_value_and_grad_keeps_multithreading_disabled():
         _, gradient = xdevice.value_and_grad(loss)(torch.ones(2))
         assert not torch._C._is_multithreading_enabled()
     assert gradient.tolist() == [2, 2]
+
+
+FIRST_WHILE_COMPILING = """
+import torch, xdevice
+
+def ridge(x, y):
+    xp = xdevice.namespace(x)
+    eye = xp.eye(2, dtype=x.dtype, device=xdevice.device_of(x))
+    return xp.linalg.solve(x @ x + 0.1 * eye, y)
+
+x = torch.eye(2)
+print(torch.compile(ridge, backend="aot_eager")(x, x).tolist() == ridge(x, x).tolist())
+"""
+
+
+@pytest.mark.weekly
+def test_the_first_namespace_of_a_process_may_be_compiled():
+    words = [sys.executable, "-W", "ignore", "-c", FIRST_WHILE_COMPILING]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.stdout == "True\n", done.stderr[-3000:]
