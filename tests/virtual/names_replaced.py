@@ -104,7 +104,7 @@ for key, (label, value) in contents([owner for owner, _ in owners.values()]).ite
 for name in names:
     owner, attribute = owners[name.path]
     value = values[name.path]
-    # of a number, a truth value or a time it cannot be seen: a build with CUDA has what they become
+    # a replaced number, truth value or time cannot be seen: a build with CUDA has an equal one
     is_plain = value is None or isinstance(value, (int, timedelta))
     if getattr(owner, attribute, None) is value and not is_plain and not name.optional:
         print("not replaced:", name.path)

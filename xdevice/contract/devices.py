@@ -181,9 +181,8 @@ class PeakMemory(NamedTuple):
     phase: str  # "forward", "no_grad", "backward", "step", or empty where it is not known
     parts: tuple[MemoryPart, ...]  # empty where only the total is known
     certain: int | None = None  # of `reserved`, if that may contain what a GPU does not have
-    with_temporary: int = (
-        0  # the most with temporary memory of kernels, if a bound of that is known
-    )
+    # the most with the temporary memory of kernels, if a bound of that is known
+    with_temporary: int = 0
     temporary: str = ""  # the kernels of `with_temporary`, such as "sorting"
     libraries: int = 0  # the most that libraries may have allocated themselves
 

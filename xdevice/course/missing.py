@@ -1,7 +1,7 @@
 """The packages that a chapter imports and that are not installed, before it runs.
 
-The modules of the chapter's own checkout that its cells import are read, too:
-``d2l/torch.py`` imports torchvision.
+The modules of the chapter's own checkout that its cells import are read, too,
+since they import packages themselves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def missing_packages(cells: Sequence[Cell], folders: Iterable[Path]) -> list[str
 
 
 def _imported(code: ast.AST) -> Iterator[str]:
-    """The modules that the code imports whenever it runs: ``from d2l import torch`` is ``d2l.torch``."""
+    """The modules that the code imports whenever it runs; ``from a import b`` is ``a.b``."""
     for node in getattr(code, "body", ()):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -9,8 +9,8 @@ for a curve with the root mean squares over its points. Seeds explain the
 difference unless t is above Student's quantile for 0.1 % per cell, divided
 among its series: 8.6 with three seeds and one series.
 
-If no seed changes the series of one framework, such as that of a program with
-a ``jax.random.key(0)`` of its own, it is one draw, and has the other's spread:
+If no seed changes the series of one framework, since its program sets a seed
+or a key itself, the series is one draw, and has the other's spread:
 
     t = |difference of the means| / (standard deviation of the other · √(1 + 1/n)),
 

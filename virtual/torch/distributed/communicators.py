@@ -11,10 +11,16 @@ import torch
 from xdevice.backends.torch.mixing import tensors_in
 
 COMMUNICATOR = 2 << 30
-"""The most bytes of a communicator: NVIDIA/nccl, issues 864 (6 GB for three or more) and 964 (0.5 and 0.7 GB)."""
+"""The most bytes of a communicator.
+
+NVIDIA/nccl, issues 864 (6 GB for three or more) and 964 (0.5 and 0.7 GB).
+"""
 
 ALL_TO_ALL = 3360 << 20
-"""What a communicator may take more for all-to-all: NVIDIA/nccl, issue 1685, eight H100s, from 1.06 to 4.34 GB."""
+"""The most bytes that all-to-all adds to a communicator.
+
+NVIDIA/nccl, issue 1685: from 1.06 to 4.34 GB on eight H100s.
+"""
 
 _EXCHANGES = ("alltoall_", "alltoall_base_", "send", "recv_")
 """Operations for which NCCL connects pairs of processes."""

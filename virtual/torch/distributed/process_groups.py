@@ -147,7 +147,7 @@ class ProcessGroupNCCL(metaclass=_NewestIsInstance):
     def __new__(
         cls, store: Any, rank: int, size: int, options: Any = None, device_id: Any = None
     ) -> Any:
-        # device_id, of NCCL2, is where NCCL would connect at once; gloo connects to processes
+        # NCCL2 takes a device_id, to connect its GPU at once; gloo needs no device
         options = options or cls.Options()
         backend = _Gloo(store, rank, size, timeout=options._timeout)
         for name in ("global_ranks_in_group", "group_name"):
