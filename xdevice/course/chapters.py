@@ -21,25 +21,6 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\w+)|import[ \t]+([\w., \t]+))"
 )
 
-_IN_LABELS = frozenset(
-    {
-        "pytorch",
-        "torch",
-        "tensorflow",
-        "tf",
-        "keras",
-        "paddle",
-        "paddlepaddle",
-        "mxnet",
-        "gluon",
-        "jax",
-        "flax",
-        "numpy",
-        "cupy",
-    }
-)
-"""Names of frameworks that are looked for among the words of a tab's label."""
-
 _KERAS_BACKEND = re.compile(r"""KERAS_BACKEND["']?\]?\s*=\s*["']?(\w+)""")
 _COMMAND = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 """A line of IPython's own: a magic or a command of the shell."""
@@ -154,10 +135,11 @@ def _tabs_of_label(label: str) -> frozenset[str]:
     whole = framework_named(label)
     if whole in registered():
         return frozenset({whole})
-    words = _IN_LABELS & set(re.findall(r"[a-z_]+", label.lower()))
-    if len(words) > 1:
-        words -= {"keras"}  # "Keras (JAX)"
-    return frozenset(map(framework_named, words))
+    words = re.findall(r"[a-z_]+", label.lower())
+    named = [word for word in words if framework_named(word) in registered()]
+    if len(named) > 1:
+        named = [word for word in named if word != "keras"]  # "Keras (JAX)"
+    return frozenset(map(framework_named, named))
 
 
 def _rows(cells: Sequence[Cell], sources: Sequence[Source]) -> list[int]:
