@@ -111,6 +111,8 @@ def reduce(vectors: Sequence[Vector], op: str, weights: Sequence[float] | None) 
 
 
 def threads() -> Callable[[], AbstractContextManager[None]] | None:
+    # each thread must have a device of its own: threads whose operations run on one GPU exchange
+    # operands in the host's memory, such as shapes (tensorflow issue 123980)
     return nullcontext
 
 

@@ -32,7 +32,7 @@ class _Thread(threading.local):
     active_tapes = 0  # tapes that compute gradients, which may be nested
 
 
-# two tapes that compute gradients at the same time may exchange operands (TensorFlow 2.21)
+# the function that computes a gradient is replaced for all threads
 _lock = threading.RLock()
 _thread = _Thread()
 # compiled gradients, by the compiled function

@@ -447,7 +447,8 @@ class Collectives(Protocol):
     def threads(self) -> Callable[[], Block] | None:
         """A function whose contexts give another thread this thread's settings.
 
-        ``None`` if several threads must not compute gradients at once.
+        ``None`` if several threads must not compute gradients at once. No two
+        threads compute on the same device.
         """
 
 

@@ -211,12 +211,13 @@ class _Step:
     def _compute(
         self, calls: list[Call], parameters: list[list[Tensor]], owner: Backend
     ) -> list[_ShardResult]:
-        """The result of each device.
+        """The result of each shard.
 
         Threads compute the results if the framework supports that.
         """
         shards = [_Shard(*shard) for shard in zip(calls, self._devices, parameters, strict=True)]
-        thread_context = owner.collectives.threads() if len(shards) > 1 else None
+        is_one_device = len(set(self._devices)) == 1
+        thread_context = None if is_one_device else owner.collectives.threads()
         if thread_context is None:
             return [shard.differentiate() for shard in shards]
         return self._compute_in_threads(shards, thread_context)
@@ -224,29 +225,41 @@ class _Step:
     def _compute_in_threads(
         self, shards: list[_Shard], thread_context: Callable[[], Block]
     ) -> list[_ShardResult]:
-        """Compute the shards, each in a thread of its own.
+        """Compute the shards in threads, one for each device.
 
-        The first one is computed in this thread.
+        This thread is that of the first device. Shards of one device are computed one after the
+        other: threads that share a GPU are not safe in every framework.
         """
+        numbers_by_device: dict[Device, list[int]] = {}
+        for i, device in enumerate(self._devices):
+            numbers_by_device.setdefault(device, []).append(i)
+        first, *others = numbers_by_device.values()
+        results: dict[int, _ShardResult] = {}
 
-        def differentiate_in_thread(shard: _Shard) -> _ShardResult:
+        def differentiate(numbers: list[int]) -> None:
+            for i in numbers:
+                results[i] = shards[i].differentiate()
+
+        def differentiate_in_thread(numbers: list[int]) -> None:
             with thread_context():
-                return shard.differentiate()
+                differentiate(numbers)
 
         pool = self._thread_pool()
         futures = [
-            pool.submit(copy_context().run, differentiate_in_thread, shard) for shard in shards[1:]
+            pool.submit(copy_context().run, differentiate_in_thread, numbers) for numbers in others
         ]
         try:
-            first = shards[0].differentiate()
+            differentiate(first)
         finally:
             wait(futures)  # errors are raised when all threads have ended
-        return [first, *(future.result() for future in futures)]
+        for future in futures:
+            future.result()  # raises the thread's error
+        return [results[i] for i in range(len(shards))]
 
     def _thread_pool(self) -> ThreadPoolExecutor:
         process = os.getpid()
         if self._pool is None or self._pool[0] != process:  # a forked process has no threads
-            pool = ThreadPoolExecutor(len(self._devices) - 1, "xdevice.data_parallel")
+            pool = ThreadPoolExecutor(len(set(self._devices)) - 1, "xdevice.data_parallel")
             self._pool = process, pool
         return self._pool[1]
 

@@ -1,6 +1,7 @@
 """`data_parallel`: a step on several devices has the results of one device."""
 
 import math
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
@@ -244,6 +245,22 @@ class DataParallel(StepRefusals):
             w, x = rows(3), rows(4)
         (_, devices), _ = data_parallel(loss_and_devices, [FIRST, SECOND], has_aux=True)(w, x)
         assert devices == [{FIRST}, {SECOND}]
+
+    def test_a_device_has_one_thread(self, backend: str, two_gpus: object) -> None:
+        threads: dict[Device, set[int]] = {FIRST: set(), SECOND: set()}
+
+        def loss_in_a_thread(w: Tensor, x: Tensor) -> Tensor:
+            (device,) = devices_of([w, x])
+            threads[device].add(threading.get_ident())
+            return total(x @ w)
+
+        with scope(home()):
+            w, x = rows(3), rows(8)
+        for _ in range(4):
+            for numbers in threads.values():
+                numbers.clear()
+            data_parallel(loss_in_a_thread, [FIRST, SECOND, SECOND, FIRST])(w, x)
+            assert [len(numbers) for numbers in threads.values()] == [1, 1]
 
     def test_a_step_copies_the_context(self, backend: str) -> None:
         def loss_and_setting(w: Tensor, x: Tensor) -> tuple[Tensor, str]:
