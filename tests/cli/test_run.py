@@ -361,6 +361,7 @@ def test_a_crash_is_a_row_with_its_signal(script):
     assert "killed by SIGSEGV" in run(path, "--backend", ONE).stdout
 
 
+@pytest.mark.weekly
 def test_one_that_ignores_sigterm_is_killed(script):
     path = script("""
         import os, signal, time

@@ -14,6 +14,7 @@ from xdevice.framework.adapters import find
 has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the last promise
 
 
+@pytest.mark.weekly(under=("tensorflow", "jax"))
 @has_engine
 def test_results_agree_to_the_bit(backend, launch, with_virtual_gpus):
     done = launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")

@@ -34,6 +34,7 @@ def run(code):
     return done.stdout
 
 
+@pytest.mark.weekly
 def test_on_two_cpus():
     """The tests of two_cpus_tensorflow.py, in one process: devices are settled before the first tensor is made."""
     command = [

@@ -5,6 +5,8 @@ import subprocess
 import sys
 import textwrap
 
+import pytest
+
 SETTINGS = {
     "torch": """
         import torch
@@ -65,6 +67,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.weekly(under="tensorflow")
 def test_the_source_has_the_settings_of_its_loop(backend):
     begin = """
         import decimal, time, xdevice

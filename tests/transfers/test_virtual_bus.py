@@ -29,7 +29,7 @@ def ran(code, backend, bus=BUS):
     )  # fmt: skip
 
 
-@pytest.mark.weekly(but=("torch", "paddle", "mxnet", "jax"))
+@pytest.mark.weekly(but=("torch", "mxnet"))
 @pytest.mark.needs("gradient")  # all but NumPy, which has one device
 def test_copies_take_their_time_each_way_and_it_is_said(backend, with_virtual_gpus):
     code = """
@@ -49,7 +49,7 @@ def test_copies_take_their_time_each_way_and_it_is_said(backend, with_virtual_gp
     assert done.stderr.count("xdevice: virtual GPUs have a bus of 1 GB/s and 20000 µs a copy") == 1
 
 
-@pytest.mark.weekly(but=("torch", "jax"))
+@pytest.mark.weekly(but="torch")
 @pytest.mark.needs("gradient")
 def test_prefetched_copies_are_on_the_bus_while_the_loop_computes(backend):
     code = """

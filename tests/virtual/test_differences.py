@@ -7,6 +7,8 @@ import re
 import textwrap
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FRAMEWORKS = {
     "torch": "PyTorch",
@@ -159,6 +161,7 @@ def test_the_table_has_what_is_shown_and_nothing_else(backend):
     assert entries(backend) == list(SHOWN[str(backend)])
 
 
+@pytest.mark.weekly(under=("tensorflow", "jax"))
 def test_each_difference_is_one(backend, program):
     text = FIRST[str(backend)] + FAILS
     for entry, lines in SHOWN[str(backend)].items():

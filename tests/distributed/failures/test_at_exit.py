@@ -52,6 +52,7 @@ def test_a_dead_watchdog_ends_the_job(play):
     assert "in the thread that watches the job" in done.stderr
 
 
+@pytest.mark.weekly
 def test_a_rank_frozen_at_the_start(play):
     done = play("""
         watched = member(2.0)
@@ -231,7 +232,7 @@ def test_threads_do_not_keep_a_failed_job(play):
     assert "ValueError: v" in done.last, done.stderr
 
 
-@pytest.mark.weekly(but="full()")
+@pytest.mark.weekly
 @pytest.mark.parametrize("how", ["os.close(1); os.close(2)", "full()"])
 def test_an_end_without_stderr(play, how):
     done = play(f"""

@@ -22,7 +22,7 @@ def test_two_hosts_make_one_job(backend, launch_on):
         assert f"[{rank}] agreed on 2" in stdout
 
 
-@pytest.mark.weekly(but="torch-secondary")
+@pytest.mark.weekly
 @pytest.mark.needs("gradient")
 @pytest.mark.parametrize("kind", ["secondary", "elsewhere"])
 def test_hosts_meet_at_addresses_that_are_not_the_first_of_their_interface(

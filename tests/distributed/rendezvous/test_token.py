@@ -54,6 +54,7 @@ def test_a_token_in_the_users_file(monkeypatch, tmp_path):
     assert list(folder.iterdir()) == []
 
 
+@pytest.mark.weekly
 def test_another_token_is_refused():
     ours, others = (
         {"XDEVICE_TOKEN": "a" * 40, "SECONDS": "8"},

@@ -294,6 +294,7 @@ def test_jaxs_own_guard_goes_on_and_other_wrappers_survive(run):
     assert lines[4:] == ["True True 1", "mixed", "1"]
 
 
+@pytest.mark.weekly
 def test_steps_of_keras_are_its_batches(run):
     program = """
         import os
@@ -332,6 +333,7 @@ def test_steps_are_those_of_value_and_grad_where_no_optimizer_makes_any(run):
     assert run(program).split() == ["5", "3"]
 
 
+@pytest.mark.weekly
 def test_advice_that_is_followed_leaves_nothing_to_mend(check_advice):
     check_advice("jax")
 

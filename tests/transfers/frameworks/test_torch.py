@@ -40,6 +40,7 @@ def test_copies_are_seen_and_refused(sort, request):
     assert "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
 
 
+@pytest.mark.weekly
 def test_there_is_nothing_to_see_without_a_gpu():
     program = """
 import torch, xdevice
