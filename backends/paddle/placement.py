@@ -11,7 +11,7 @@ from xdevice.backends.paddle.hardware import NativePlace, device_at, native
 from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Role
 from xdevice.device import Device
-from xdevice.errors import NotSupportedError, UnknownPlacementError
+from xdevice.errors import NotSupportedError, TracedTensorError, UnknownPlacementError
 
 Tensor: TypeAlias = Any
 
@@ -46,7 +46,7 @@ def role(cls: type) -> Role | None:
 
 def device_of(tensor: Tensor) -> Device:
     if not isinstance(tensor, _Tensor):
-        raise UnknownPlacementError(
+        raise TracedTensorError(
             f"{_named(tensor)} is symbolic, so it has no device; ask where the graph runs"
         )
     try:
@@ -129,4 +129,8 @@ def dense(tensor: Tensor, verb: str = "copy") -> Tensor:
 
 
 def _named(tensor: Any) -> str:
-    return f"paddle tensor {getattr(tensor, 'name', '')!r}"
+    try:
+        name = tensor.name
+    except (AttributeError, ValueError):  # only some tensors of a graph have one
+        name = ""
+    return f"paddle tensor {name!r}"

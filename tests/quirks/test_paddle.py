@@ -4,16 +4,28 @@ import os
 import subprocess
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 import xdevice
-from xdevice import NotSupportedError, all_reduce, cpu, device_of, split_batch, to_device, to_numpy
+from xdevice import (
+    NotSupportedError,
+    all_reduce,
+    cpu,
+    device_of,
+    devices_of,
+    split_batch,
+    to_device,
+    to_numpy,
+)
 
 paddle = xdevice.backend("paddle").framework  # a plain import would crash after TensorFlow's
 placement, hardware = xdevice.backend("paddle").placement, xdevice.backend("paddle").hardware
+
+LIBRARIES = Path(__file__).parents[2] / "examples" / "libraries"
 
 beside_tensorflow = pytest.mark.skipif(
     find_spec("tensorflow") is None, reason="needs TensorFlow too: `tox -e all`"
@@ -174,21 +186,59 @@ def test_a_tensor_without_data_is_nowhere():
         to_numpy(cleared)
 
 
-def test_a_compiled_functions_tensor_is_symbolic():
+def test_a_compiled_functions_tensor_has_a_symbolic_device():
     seen = []
 
     def ask(x):
-        with pytest.raises(xdevice.UnknownPlacementError, match="symbolic") as error:
-            device_of(x)
-        seen.append(error)
+        with pytest.raises(xdevice.UnknownPlacementError, match="symbolic"):
+            devices_of(x * 2)  # which has no name
+        seen.append(repr(device_of(x)))
 
     @paddle.jit.to_static(full_graph=True)
     def compiled(x):
         ask(x)
-        return x + 1
+        return x + xdevice.ones(2, device=device_of(x))
 
     assert compiled(paddle.ones([2])).tolist() == [2, 2]
-    assert seen
+    assert "known when the compiled function runs" in seen[0]
+
+
+FIRST_WHILE_COMPILING = """
+import paddle, xdevice
+from k_means import k_means
+from gaussian_process import kernel
+
+def distances(x):
+    xp = xdevice.namespace(x)
+    eye = xp.eye(3, dtype=x.dtype, device=xdevice.device_of(x))
+    centers, _ = k_means(x, 2, steps=2)
+    moved = xdevice.to_device(xp.linalg.solve(eye, xp.matrix_transpose(x)), xdevice.device_of(x))
+    return kernel(centers, xp.matrix_transpose(moved), 1.0)
+
+x = paddle.arange(12, dtype="float32").reshape([4, 3])
+compiled = paddle.jit.to_static(distances, full_graph={full_graph})
+found = compiled(x)
+print(bool(abs(found - distances(x)).max() < 1e-6))
+"""
+
+
+@pytest.mark.weekly
+@pytest.mark.parametrize("full_graph", [False, True])
+def test_a_compiled_function_may_be_the_first_that_uses_xdevice(full_graph, tmp_path):
+    program = tmp_path / "program.py"  # one of the compilers reads the source code
+    program.write_text(FIRST_WHILE_COMPILING.format(full_graph=full_graph), encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(LIBRARIES)}
+    words = [sys.executable, "-W", "ignore", str(program)]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment)
+    assert done.stdout == "True\n", done.stderr[-3000:]
+
+
+def test_a_compiled_function_of_source_code_calls_a_namespace():
+    @paddle.jit.to_static(full_graph=True)
+    def scaled(x):
+        return xdevice.namespace(x).std(x, axis=0) * x
+
+    assert scaled(paddle.to_tensor([[1.0], [3.0]])).tolist() == [[1], [3]]
 
 
 def test_the_compiler_calls_the_methods_of_a_namespace():

@@ -491,7 +491,7 @@ class Attributes(Protocol):
     """Functions as attributes of a namespace, where the framework's compiler changes methods."""
 
     def as_attribute(self, function: Function) -> Function:
-        """The function, in a form that the compiler calls as it is."""
+        """The function or method, in a form that the compiler calls as it is."""
 
 
 class Linalg(Maths, Protocol):

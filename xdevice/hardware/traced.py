@@ -8,7 +8,7 @@ from xdevice.errors import UnknownPlacementError
 
 _PROBLEM = (
     "the device of a traced tensor is known when the compiled function runs; "
-    "pass it on as device=, or ask outside jax.jit, jax.vmap and tf.function"
+    "pass it on as device=, or ask outside the compiled function"
 )
 _FUNCTIONS = (FunctionType, BuiltinFunctionType, MethodType, type)
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
-from types import MethodType
+from types import FunctionType, MethodType
 from typing import Any, TypeAlias, cast
 
 from xdevice import typing
@@ -252,7 +252,9 @@ def _functions(owner: Backend) -> dict[str, Any]:
 
 def _as_attribute(owner: Backend, value: Any) -> Any:
     """The value, in the form that the framework's compiler needs."""
-    if isinstance(value, MethodType) and owner.load("attributes").has("as_attribute"):
+    if isinstance(value, (FunctionType, MethodType)) and owner.load("attributes").has(
+        "as_attribute"
+    ):
         return owner.attributes.as_attribute(value)
     return value
 

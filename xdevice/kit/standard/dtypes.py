@@ -75,8 +75,9 @@ _KINDS = {
 }
 # what replaces a dtype that a framework lacks
 _WIDER = {"int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}
-# the lowest dtypes of Python's numbers; True is an int, too, so bool is first
-_LOWEST = {bool: "bool", int: INTEGER, float: FLOAT, complex: "complex64"}
+# the lowest dtypes of Python's numbers; True is an int, too, so bool is first. Not a dict:
+# PaddlePaddle's compiler refuses types as keys.
+_LOWEST = ((bool, "bool"), (int, INTEGER), (float, FLOAT), (complex, "complex64"))
 _OF_KIND: dict[str, tuple[str, ...]] = {
     "bool": ("bool",),
     "signed integer": _SIGNED,
@@ -185,7 +186,7 @@ def _promotion(
 
 def _lowest(value: object) -> str:
     """The narrowest dtype for one of Python's numbers."""
-    for kind, name in _LOWEST.items():
+    for kind, name in _LOWEST:
         if isinstance(value, kind):
             return name
     raise ArgumentError(
@@ -294,7 +295,7 @@ class DataTypes(Operations):
         return IntInfo(bits, largest, least, self._dtypes.dtype(name))
 
     def result_type(self, *arrays_and_dtypes: Operand | NativeDtype) -> NativeDtype:
-        number_types = tuple(_LOWEST)
+        number_types = tuple(kind for kind, _ in _LOWEST)
         numbers = [_lowest(x) for x in arrays_and_dtypes if isinstance(x, number_types)]
         names = [self._named(x) for x in arrays_and_dtypes if not isinstance(x, number_types)]
         if not names:
