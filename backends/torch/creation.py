@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from xdevice.backends.torch.exchange import described
@@ -36,6 +37,9 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
             raise NotSupportedError(f"torch makes plain tensors, and this is {described(source)}")
         return source.to(_native(device), dtype, copy=True)
     native_device = None if device is None else native(device)
+    if type(data) is np.ndarray and torch.compiler.is_compiling():
+        # a tensor to the compiler, for which torch.tensor warns
+        return torch.asarray(data, dtype=dtype, device=native_device, copy=True)
     try:
         return torch.tensor(data, dtype=dtype, device=native_device)
     except RuntimeError as error:

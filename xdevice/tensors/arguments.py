@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any, TypeAlias
 
+from xdevice.compilers import constant
 from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device, as_integer
 from xdevice.errors import (
@@ -40,6 +40,17 @@ _NUMBER_DTYPES = (
     *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 )
+_WIDTHS = (*range(1, 9), 16, 32, 64)  # of integers, in bits
+_LIMITS = {
+    **{f"uint{bits}": (0, 2**bits - 1) for bits in _WIDTHS},
+    **{f"int{bits}": (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) for bits in _WIDTHS},
+}
+
+# The names of dtypes that were asked for. The functions of `functools` that
+# keep results are not used here: `torch.compile` warns of them.
+_dtype_names: dict[tuple[type, NativeDtype, Backend | None], str] = {}
+_MOST_DTYPES = 256  # NumPy has any number of structured dtypes
+
 _BUILTIN_DTYPES = {bool: "bool", int: "int64", float: "float64", complex: "complex128"}
 
 
@@ -188,13 +199,25 @@ def _shape_text(arguments: Sequence[Any]) -> str:
     return shortened(tuple(arguments))
 
 
-@lru_cache(maxsize=256, typed=True)  # dtypes of two libraries may be equal
+@constant
 def dtype_name(dtype: NativeDtype, owner: Backend | None = None) -> str:
     """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``.
 
     With an ``owner``, dtypes whose own name has no width (``float``,
     ``uchar``) are compared with the framework's dtypes.
     """
+    key = type(dtype), dtype, owner  # dtypes of two libraries may be equal
+    try:
+        return _dtype_names[key]
+    except KeyError:
+        name = _name_of_dtype(dtype, owner)
+    if len(_dtype_names) >= _MOST_DTYPES:
+        _dtype_names.clear()
+    _dtype_names[key] = name
+    return name
+
+
+def _name_of_dtype(dtype: NativeDtype, owner: Backend | None) -> str:
     name = str(dtype)  # under PaddlePaddle 2.6 only this is NumPy's name; `dtype.name` is FP32
     if not all(map(str.isidentifier, name.split("."))):
         name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None) or name
@@ -329,16 +352,9 @@ def complex_among_reals(dtype: str) -> str:
     return f"{dtype} does not hold complex numbers; give a complex dtype, or the real part"
 
 
-@lru_cache(maxsize=256)
 def limits_of(dtype: str) -> tuple[int, int] | None:
     """The least and the greatest number of a dtype of integers; ``None`` for other dtypes."""
-    prefix, _, bits = dtype.rpartition("int")
-    if prefix not in ("", "u") or not bits.isdigit():
-        return None
-    if prefix == "u":
-        return 0, 2 ** int(bits) - 1
-    limit = 2 ** (int(bits) - 1)
-    return -limit, limit - 1
+    return _LIMITS.get(dtype)
 
 
 def _tensors_in(data: Sequence[Any], depth: int = 0) -> Iterator[Tensor]:
