@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _without: set[Backend] = set()  # frameworks that were used without virtual GPUs
 _lock = RLock()
 
-_NOT_MEASURED = ("paddle", "mxnet", "array_api_strict")
+_NOT_MEASURED = ("mxnet", "array_api_strict")
 """The frameworks whose memory `fits_process` cannot measure: known before they are imported."""
 
 

@@ -170,10 +170,7 @@ def _doubts(
     if unmeasured:
         yield f"the memory that the program uses under {' and '.join(unmeasured)} is not measured"
     if ended.has_failed:
-        follows = (
-            "and what follows was not measured" if needs else "and had used no memory of a GPU"
-        )
-        yield f"{ended.words}, {follows}"
+        yield f"{ended.words}, {_what_follows(records, needs)}"
     yield from sorted({use.unmeasured for each in records for _, use in each.uses} - {""})
     for record in records:
         yield from _doubts_about(record, ended)
@@ -196,6 +193,15 @@ def _doubts(
         yield f"{ended.words}, and the steps of its optimizer are not known"
     if not ended.is_complete and not all(_has_trained(share.use) for share in shares):
         yield f"{ended.words}, before an optimizer had made {STEPS} steps"
+
+
+def _what_follows(records: Sequence[Record], needs: Sequence[Need]) -> str:
+    """What is not known of a program that has failed."""
+    if needs:
+        return "and what follows was not measured"
+    if any(record.ended is None and _has_unknown_totals(record) for record in records):
+        return "and its memory is not known"
+    return "and had used no memory of a GPU"
 
 
 def _shortages(records: Iterable[Record]) -> Iterator[str]:

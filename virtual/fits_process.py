@@ -148,7 +148,7 @@ def check(owner: Backend) -> None:
 def not_measured(framework: str) -> NotSupportedError:
     return NotSupportedError(
         f"--fits is not known under {framework}, whose virtual GPUs do not count the memory that "
-        "its operations take; it is known under torch, tensorflow and jax"
+        "its operations take; it is known under torch, tensorflow, jax and paddle"
     )
 
 
@@ -247,7 +247,7 @@ def _is_of_multiprocessing() -> bool:
 
 def _note_start(event: str, arguments: tuple[Any, ...]) -> None:
     read = _STARTS.get(event)
-    if read is None or _process is None or _is_building():
+    if read is None or _process is None or not _is_the_programs():
         return
     words = read(*arguments)
     if not words or not os.path.exists(words[0]):
@@ -257,14 +257,20 @@ def _note_start(event: str, arguments: tuple[Any, ...]) -> None:
         _process.end_by_itself()
 
 
-def _is_building() -> bool:
-    """Whether xdevice builds its plug-in, whose compiler is not a part of the program."""
+def _is_the_programs() -> bool:
+    """Whether the program starts the process, and not xdevice or a framework that is imported.
+
+    xdevice builds its plug-ins by a compiler, and PaddlePaddle asks ``which`` for one.
+    """
     frame: FrameType | None = sys._getframe()  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
-        if frame.f_globals.get("__name__") == "xdevice.virtual.plugins.building":
-            return True
+        if frame.f_globals.get("__name__") in _NOT_THE_PROGRAMS:
+            return False
         frame = frame.f_back
-    return False
+    return True
+
+
+_NOT_THE_PROGRAMS = ("xdevice.virtual.plugins.building", "xdevice.framework.at_import")
 
 
 def _words_of_popen(executable: Any, arguments: Any, folder: Any, environment: Any) -> list[str]:

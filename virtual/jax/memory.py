@@ -8,9 +8,7 @@ without calling Python.
 """
 
 import os
-import sys
 from collections.abc import MutableMapping
-from types import FrameType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -20,8 +18,8 @@ from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import live_sizes
 from xdevice.contract import MemoryUse, NativeDevice, PeakMemory
 from xdevice.device import Device
-from xdevice.tensors.transfers.callers import is_users
 from xdevice.virtual import request
+from xdevice.virtual.fits_lines import line_of_program
 from xdevice.virtual.jax import liveness
 from xdevice.virtual.jax.private_names import Function, in_place_of, names, replace_name
 
@@ -104,14 +102,7 @@ def _note_peak(index: int, nbytes: int) -> None:
         return
     _peaks[index] = nbytes
     if not _least_noted:
-        _lines[index] = _line_of_program()
-
-
-def _line_of_program() -> tuple[str, int]:
-    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and not is_users(frame.f_code.co_filename):
-        frame = frame.f_back
-    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+        _lines[index] = line_of_program()
 
 
 def _call(native: Function, *args: Any, jaxpr: core.ClosedJaxpr, **params: Any) -> Any:

@@ -8,6 +8,7 @@ them, so they can be enabled at any time. Where they stand in, ``mx.gpu(i)`` mea
 from xdevice.backends.mxnet import hardware, placement
 from xdevice.backends.mxnet.private_names import names as names_of_the_adapter
 from xdevice.device import Device, spell
+from xdevice.virtual.mxnet import profiling
 from xdevice.virtual.mxnet.private_names import names
 from xdevice.virtual.request import refuse_memory_limit, refuse_to_hide
 
@@ -22,8 +23,11 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     if stand_in:
         names.check("STAND_IN", "READ")
         names_of_the_adapter.check("OTHERS")
+    else:
+        names.check("VIRTUAL")
     hardware.replaced_gpus.replace(n, under_own_names=stand_in)
     placement.device_at.cache_clear()  # from now on contexts mean other devices
+    profiling.start()
     if stand_in:
         from xdevice.virtual.mxnet.stand_in import start
 

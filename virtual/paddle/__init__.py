@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-from xdevice.contract import Watcher
+from xdevice.contract import MemoryUse, Watcher
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.kit.blocks import environment
 from xdevice.virtual import plugins, request
@@ -198,3 +198,15 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         from xdevice.virtual.paddle.stand_in import start
 
         start(n)
+
+
+def measure_memory(soft_limit: int, stop_after: int | None, totals: Any) -> None:
+    from xdevice.virtual.paddle import memory
+
+    memory.measure(soft_limit, stop_after, totals)
+
+
+def memory_use() -> MemoryUse:
+    from xdevice.virtual.paddle import memory
+
+    return memory.use()

@@ -14,10 +14,13 @@
 namespace {
 
 constexpr size_t kMost = 64;
-constexpr size_t kAlignment = 64;  // of a cache line, as the CPU's kernels expect
+constexpr size_t kAlignment = 256;  // PaddlePaddle's for GPUs: blocks of memory are multiples of this
 size_t device_count = 0;
 size_t limit = 0;  // bytes of each device; 0 for none
 size_t used[kMost];  // changed by several threads
+size_t soft_limit = SIZE_MAX;  // more is allocated only after PaddlePaddle has freed the memory that it caches
+int64_t* most_used = nullptr;  // the most bytes of each device, which another process can read
+thread_local size_t refused = 0;  // the bytes that were refused to this thread last, for the soft limit
 thread_local int current_device = 0;
 char handle_target = 0;  // all handles of streams and events point to it
 
@@ -63,10 +66,27 @@ size_t AddUsed(const C_Device device, size_t bytes) {
   return __atomic_add_fetch(&used[device->id], bytes, __ATOMIC_RELAXED);
 }
 
+void NoteMost(const C_Device device, int64_t bytes) {
+  if (!most_used) return;
+  int64_t* most = &most_used[device->id];
+  int64_t known = __atomic_load_n(most, __ATOMIC_RELAXED);
+  while (bytes > known &&
+         !__atomic_compare_exchange_n(most, &known, bytes, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
+}
+
+// Whether the device may have that many bytes. Above the soft limit it may when PaddlePaddle tries again.
+bool MayUse(size_t bytes, size_t size) {
+  if (bytes > (limit ? limit : SIZE_MAX)) return false;
+  const bool is_first_try = bytes > soft_limit && refused != size;
+  refused = is_first_try ? size : 0;
+  return !is_first_try;
+}
+
 C_Status Allocate(const C_Device device, void** address, size_t size) {
   if (!Exists(device)) return C_ERROR;
-  const bool fits = AddUsed(device, size) <= (limit ? limit : SIZE_MAX);
-  if (fits && AllocateHost(device, address, size) == C_SUCCESS) return C_SUCCESS;
+  const size_t bytes = AddUsed(device, size);
+  if (MayUse(bytes, size) && AllocateHost(device, address, size) == C_SUCCESS) return NoteMost(device, bytes), C_SUCCESS;
   AddUsed(device, -size);
   *address = nullptr;  // PaddlePaddle then frees cached memory and tries again, or raises its own error
   return C_SUCCESS;

@@ -38,6 +38,7 @@ from xdevice.virtual.paddle.streams import replace_streams
 
 core: Any = _core
 _device: Any = import_module("paddle.device")
+sizes_of_groups: list[int] = []  # of the groups for NCCL that the program has created
 _NCCL_VERSION = 2804  # the first with sends between two ranks; like gloo, it has no average
 _MEMORY_FUNCTIONS = (
     "memory_allocated",
@@ -68,6 +69,7 @@ def start(number: int) -> None:
     replace_streams()
     random_numbers.start()
     add_cuda_flags()
+    _leave_alone_what_is_replaced()
     _use_gloo_for_nccl()
     _run_static_graphs_on_the_cpu()
     replace_name("paddle.device.cuda.graphs:CoreCUDAGraph", None)
@@ -146,6 +148,18 @@ def _report_properties(total_memory: int) -> None:
     device_globals["_get_device_properties"] = cuda.get_device_properties
 
 
+def _leave_alone_what_is_replaced() -> None:
+    """Let PaddlePaddle's compiler `sot` run the functions of this package as it runs PaddlePaddle's own.
+
+    It compiled them in pieces, and ``paddle.jit.to_static(paddle.nn.Linear(2, 2))`` failed in them.
+    """
+    feature = "functions of virtual GPUs within functions that sot compiles"
+    if names.has(feature):
+        module = "paddle.jit.sot.opcode_translator.skip_files"
+        names.value(f"{module}:skip_file_names").add(os.path.dirname(__file__) + os.sep)
+        names.value(f"{module}:setup_skip_files")()
+
+
 def _use_gloo_for_nccl() -> None:
     """Let ``paddle.distributed`` create groups of gloo in place of NCCL's.
 
@@ -154,6 +168,7 @@ def _use_gloo_for_nccl() -> None:
     create_gloo = names.value(f"{CORE}:ProcessGroupGloo.create")
 
     def create_group(store: object, rank: int, size: int, group: int, *_: object) -> Any:
+        sizes_of_groups.append(size)
         return create_gloo(store, rank, size, group)
 
     def create_config(**settings: object) -> SimpleNamespace:

@@ -49,6 +49,11 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(progr
         print(*(each for each in mx.runtime.feature_list() if "CUD" in each.name))
         try: mx.nd.ones(2, ctx=mx.gpu(5)).wait_to_read()
         except mx.MXNetError as error: print(error)
+        mx.profiler.set_config(profile_all=True, aggregate_stats=True)
+        mx.profiler.set_state("run")  # MXNet's own profiler would end the process at the next line
+        x = mx.nd.dot(x, x)
+        mx.nd.waitall()
+        mx.profiler.set_state("stop")
         import xdevice
         print(xdevice.devices(), xdevice.device_of(x), xdevice.native("gpu:1"))
         print(xdevice.device_of(xdevice.to_device(x, "gpu:1")), xdevice.ones(2, device="gpu:1").ctx)

@@ -45,7 +45,8 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         print(x.place, (x + x).place, x.cpu().place, x.cuda(0).place, x.place.is_gpu_place(), x.place.gpu_device_id())
         print(x, paddle.ones([2]).place, paddle.device.get_available_device())
         paddle.device.set_device("gpu:1")
-        print(paddle.rand([2]).place, paddle.get_device(), cuda.get_device_name(0), cuda.memory_allocated(1) > 0)
+        allocated = cuda.memory_allocated(1)
+        print(paddle.rand([2]).place, paddle.get_device(), cuda.get_device_name(0), allocated)
         paddle.device.synchronize()
         start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
         start.record(), end.record()
@@ -71,7 +72,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "Place(gpu:1) Place(gpu:1) Place(cpu) Place(gpu:0) True 1",
         "Tensor(shape=[2], dtype=float32, place=Place(gpu:1), stop_gradient=True,",
         "       [1., 2.]) Place(gpu:0) ['cpu', 'gpu:0', 'gpu:1']",
-        "Place(gpu:1) gpu:1 NVIDIA GeForce RTX 4090 (virtual GPU: xdevice, on the CPU) True",
+        "Place(gpu:1) gpu:1 NVIDIA GeForce RTX 4090 (virtual GPU: xdevice, on the CPU) 256",
         "True",
         "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",
         "True 67108864",
@@ -185,6 +186,7 @@ def test_what_cannot_be_on_virtual_gpus_computes_otherwise_or_raises_by_name(pro
         for impossible in (paddle.device.cuda.graphs.CUDAGraph, lambda: paddle.device.cuda.get_device_properties(7)):
             try: impossible()
             except (AssertionError, ValueError) as error: print(error)
+        print(paddle.jit.to_static(paddle.nn.Linear(2, 3))(paddle.ones([1, 2])).shape)
         paddle.enable_static()
         x = paddle.static.data("x", [None, 2])
         loss = paddle.static.nn.fc(x, 1, weight_attr=paddle.nn.initializer.Constant(1.0)).mean()
@@ -198,6 +200,7 @@ def test_what_cannot_be_on_virtual_gpus_computes_otherwise_or_raises_by_name(pro
         "{'FLAGS_cudnn_deterministic': True} True False",
         "CUDA Graph is only supported on PaddlePaddle compiled with NVIDIA GPU.",
         "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",
+        "paddle.Size([1, 3])",
         "[2.0, 1.25]",
     ]
 

@@ -1,0 +1,14 @@
+"""The line of the program that runs, for the reports of ``xdevice run --fits``."""
+
+import sys
+from types import FrameType
+
+from xdevice.tensors.transfers.callers import is_users
+
+
+def line_of_program() -> tuple[str, int]:
+    """The file and the line of the innermost frame that is not a library's; without one, ``"", 0``."""
+    frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        frame = frame.f_back
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
