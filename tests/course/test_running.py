@@ -193,7 +193,7 @@ def test_tags_of_jupyter_say_what_may_fail_and_what_is_skipped(run_json):
     assert cells(report)[2]["text"] == "2"
 
 
-def test_a_chapter_runs_in_its_folder_and_finds_the_package_of_its_checkout(run_json, tmp_path):
+def test_a_chapter_runs_in_its_folder_and_changes_no_file_of_it(run_json, tmp_path):
     package = tmp_path / "course_package"
     package.mkdir()
     (package / "__init__.py").write_text("def about(): return __file__", encoding="utf-8")
@@ -202,12 +202,28 @@ def test_a_chapter_runs_in_its_folder_and_finds_the_package_of_its_checkout(run_
         ```python
         import os
         from course_package import about
-        os.path.basename(os.getcwd()), about()
+        os.makedirs("data/new", exist_ok=True)
+        for name in ("notes.txt", "data/table.csv", "data/new/other.csv"):
+            open(name, "a").write("cell's")
+        open("notes.txt").read(), os.path.basename(os.getcwd()), about()
         ```
     """
+    folder = tmp_path / "chapter_one"
+    (folder / "data").mkdir(parents=True)
+    mine = [folder / "notes.txt", folder / "data" / "table.csv"]
+    for file in mine:
+        file.write_text("mine", encoding="utf-8")
     status, report = run_json(chapter, "--tab", ONE, name="chapter_one/first.md")
     assert status == 0, report
-    assert eval(cells(report)[0]["text"]) == ("chapter_one", str(package / "__init__.py"))
+    about = str(package / "__init__.py")
+    assert eval(cells(report)[0]["text"]) == ("minecell's", "chapter_one", about)
+    assert [file.read_text(encoding="utf-8") for file in mine] == ["mine", "mine"]
+    assert sorted(each.name for each in folder.rglob("*")) == [
+        "data",
+        "first.md",
+        "notes.txt",
+        "table.csv",
+    ]
 
 
 @pytest.mark.weekly

@@ -5,6 +5,7 @@ while it runs, as ``cpu(1001)`` does. So it is not started.
 """
 
 import sys
+from typing import Any
 
 from xdevice.virtual.mxnet.private_names import CValue, Function, in_library
 
@@ -16,7 +17,7 @@ def start() -> None:
 
 
 def _set_state(native: Function, state: CValue, *args: CValue) -> int:
-    number: int = getattr(state, "value", state)
+    number: Any = getattr(state, "value", state)
     if number != _STOPPED:
         print("xdevice: mx.profiler records nothing on virtual GPUs", file=sys.stderr)
     status: int = native(_STOPPED, *args)

@@ -13,6 +13,7 @@ from xdevice.cli.chapter_options import check_can_be_written
 from xdevice.cli.course_report import Report
 from xdevice.course import record
 from xdevice.course.chapters import Chapter, tabs_to_run
+from xdevice.course.folders import shared_with
 from xdevice.course.missing import missing_packages
 from xdevice.course.packages import checkout_folders
 from xdevice.course.page import page
@@ -24,6 +25,7 @@ from xdevice.framework.adapters import available, not_installed
 from xdevice.framework.choosing import backend
 from xdevice.hardware import virtual
 from xdevice.hardware.virtual import provider
+from xdevice.kit.escaping import escaped
 from xdevice.launcher.children import Child
 from xdevice.launcher.progress import Progress
 from xdevice.launcher.terminal import write
@@ -46,6 +48,7 @@ def main(options: argparse.Namespace) -> int:
     recorded = record.read(outputs) if options.check else None
     _ask_for_gpus(tabs, options)
     _say_what_is_missing(chapter, tabs)
+    _say_what_is_shared(path)
     with Progress(path.name, options.json, _newest_cell()) as progress:
         jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
         plan = Plan(jobs, options.timeout, options.keep_going, progress)
@@ -159,6 +162,17 @@ def _say_what_is_missing(chapter: Chapter, tabs: Sequence[str]) -> None:
         names = " ".join(missing)
         words = "the chapter imports packages that are not installed"
         print(f"xdevice: {words}; pip install {names}", file=sys.stderr, flush=True)
+
+
+def _say_what_is_shared(path: Path) -> None:
+    """Say on stderr which files and folders cells can change, as they are too large to copy."""
+    shared = shared_with(path)
+    if not shared:
+        return
+    names = ", ".join(str(each.relative_to(path.resolve().parent)) for each in shared[:3])
+    others = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
+    words = "too large to copy for each tab, so cells that write there change the chapter's own"
+    print(f"xdevice: {escaped(names)}{others}: {words}", file=sys.stderr, flush=True)
 
 
 def _virtual_gpus() -> str:
