@@ -2,9 +2,11 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -299,12 +301,29 @@ def test_a_tab_that_runs_too_long_is_stopped_and_keeps_what_it_has(run_json):
     assert cells(report)[1]["text"] == "2"
 
 
+@pytest.mark.weekly
+def test_outputs_are_not_recorded_of_a_chapter_that_is_stopped_and_that_is_said(tmp_path):
+    chapter, begun = tmp_path / "chapter.md", tmp_path / "begun"
+    code = f"open({str(begun)!r}, 'w').close(); import time; time.sleep(300)"
+    chapter.write_text(f"```python\n{code}\n```\n", encoding="utf-8")
+    command = [sys.executable, "-m", "xdevice", "run", str(chapter), "--tab", ONE, "--record"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    while not begun.exists() and process.poll() is None:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=100)
+    assert process.returncode == 128 + signal.SIGINT
+    assert b"chapter.outputs.json' was not written, since the chapter was stopped" in errors
+    assert not (tmp_path / "chapter.outputs.json").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [
         (["--tab", "rust"], "'rust' is not a tab or a framework"),
         (["--backend", "torch"], "--backend is for scripts, and not for chapters; type --tab"),
         (["--watch-transfers"], "--watch-transfers is for scripts, and not for chapters"),
+        (["--fits", "24GiB"], "type jupyter nbconvert --to script NOTEBOOK, and then xdevice run"),
         (["--stand-in"], "--stand-in goes with --virtual-gpus N"),
         (["--format", "json"], "--format is for scripts, and not for chapters; type --json"),
         (["--normalise"], "unknown option '--normalise'; xdevice run --help shows what to type"),

@@ -30,7 +30,12 @@ _VALUES_FOR_SCRIPTS = (
     "--report",
 )
 _FOR_SCRIPTS = (*_FLAGS_FOR_SCRIPTS, *_VALUES_FOR_SCRIPTS)
-_INSTEAD = {"--backend": "--tab", "--format": "--json", "--report": "--html FILE"}
+_INSTEAD = {
+    "--backend": "--tab",
+    "--format": "--json",
+    "--report": "--html FILE",
+    "--fits": "jupyter nbconvert --to script NOTEBOOK, and then xdevice run --fits 24GiB SCRIPT",
+}
 
 
 def parse_chapter(arguments: Sequence[str]) -> argparse.Namespace | None:

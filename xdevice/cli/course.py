@@ -60,7 +60,10 @@ def main(options: argparse.Namespace) -> int:
     changes: list[Change] | None = None
     if recorded is not None:
         changes = record.compared(recorded, _first(runs))
-    elif options.record and not interrupted:
+    elif options.record and interrupted:
+        words = "was not written, since the chapter was stopped"
+        print(f"xdevice: {str(outputs)!r} {words}", file=sys.stderr, flush=True)
+    elif options.record:
         record.write(outputs, _first(runs))
     report = Report(chapter, runs, rows_of(chapter, runs), changes)
     if options.html:
