@@ -2,6 +2,7 @@
 
 import textwrap
 from collections.abc import Iterator
+from pathlib import Path
 
 from xdevice._version import __version__
 from xdevice.kit.escaping import as_json, escaped
@@ -21,6 +22,8 @@ _PHASES = {
     "step": "optimizer's step",
 }
 _KINDS = {"other": "activations and other tensors", "workspaces": "workspaces of cuBLAS"}
+
+_LESS_OF_NCCL = "fewer process groups, or a smaller NCCL_BUFFSIZE: NCCL's buffers decide whether the program fits"
 
 
 class Report:
@@ -85,7 +88,10 @@ class Report:
             yield "", "allocated by:"
         for part in peak.parts[:_MOST_LINES]:
             kind = _KINDS.get(part.kind, part.kind)
-            yield "    ", f"{size(part.nbytes):>9}  {kind}: {_where(part.file, part.line)}"
+            where = _where(part.file, part.line)
+            if part.library:
+                where += f", in {_in_library(part.library, part.library_line)}"
+            yield "    ", f"{size(part.nbytes):>9}  {kind}: {where}"
 
     def _others(self, largest: Share) -> Iterator[tuple[str, str]]:
         """The other GPUs, and the other processes, at their peaks."""
@@ -99,9 +105,14 @@ class Report:
     def _advice(self) -> list[str]:
         """What would help a program that needs too much, or may need too much."""
         estimate = self.estimate
-        if self._largest is None or not self._largest.peak.parts:
+        if self._largest is None:
             return []
-        if estimate.needs[0].most <= estimate.size:
+        need = estimate.needs[0]
+        if need.most <= estimate.size:
+            return []
+        if need.most - sum(share.peak.libraries for share in need.shares) <= estimate.size:
+            return [_LESS_OF_NCCL]
+        if not self._largest.peak.parts:
             return []
         return advice(self._largest.peak, self._largest.use)
 
@@ -202,3 +213,10 @@ def _where(file: str, line: int) -> str:
     if not file:
         return "(no line of the program)"
     return f"{shown(file)}:{line}  {escaped(Place(file, line).source)}".rstrip()
+
+
+def _in_library(file: str, line: int) -> str:
+    """``transformers/models/bert/modeling_bert.py:312``, from the folder of installed packages on."""
+    parts = Path(file).parts
+    folders = [number for number, part in enumerate(parts, 1) if part.endswith("-packages")]
+    return f"{escaped('/'.join(parts[max(folders, default=0) :]))}:{line}"

@@ -168,6 +168,10 @@ class MemoryPart(NamedTuple):
     file: str  # empty where no line of the program is known
     line: int
     nbytes: int
+    library: str = (
+        ""  # the file of another library that the line called, the innermost; may be empty
+    )
+    library_line: int = 0
 
 
 class PeakMemory(NamedTuple):

@@ -8,7 +8,7 @@ import textwrap
 
 import pytest
 
-from xdevice.contract import MemoryUse, PeakMemory
+from xdevice.contract import MemoryPart, MemoryUse, PeakMemory
 from xdevice.device import Device
 from xdevice.kit.units import parsed_size
 from xdevice.virtual.fits import (
@@ -20,6 +20,7 @@ from xdevice.virtual.fits import (
     most_that_surely_fits,
 )
 from xdevice.virtual.fits_records import Record
+from xdevice.virtual.fits_report import Report
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 MIB = 1 << 20
@@ -133,6 +134,8 @@ def test_the_peak_stays_when_the_program_frees_and_resets_it(fits):
             "file": gpu["file"],
             "line": line_of(text, "zeros(64"),
             "nbytes": 256 * MIB,
+            "library": "",
+            "library_line": 0,
         }
     ]
 
@@ -282,9 +285,28 @@ def test_layers_of_which_nothing_is_recorded_make_the_answer_less_certain(fits):
 )
 def test_what_kernels_and_libraries_may_need_is_a_part_of_the_most(known, answer):
     peak = PeakMemory(Device("gpu", 0), 1 << 30, 1 << 30, "", 0, "", (), **known)
+    assert estimated(peak, 3 << 30).answer == answer
+
+
+def estimated(peak, size):
+    """The answer for one process with that peak."""
     uses = (("torch", MemoryUse((peak,), 5)),)
     record = Record(1, 0, "train.py", 0.0, False, (0,), ended=1.0, uses=uses)
-    assert estimate(3 << 30, [record], Ended("", True, False)).answer == answer
+    return estimate(size, [record], Ended("", True, False))
+
+
+def test_the_advice_is_about_nccl_where_its_buffers_decide_and_a_library_has_its_line():
+    line = "/venv/lib/python3.11/site-packages/trainer/loop.py", 12
+    parts = (MemoryPart("other", "train.py", 3, 1 << 29, *line),)
+    device = Device("gpu", 0)
+    peak = PeakMemory(device, 1 << 29, 1 << 30, "train.py", 3, "step", parts, libraries=2 << 30)
+    text = " ".join(Report(estimated(peak, 3 << 30)).to_text(200).split())
+    assert "train.py:3, in trainer/loop.py:12" in text
+    assert text.count("help:") == 1
+    assert "help: fewer process groups, or a smaller NCCL_BUFFSIZE" in text
+    text = Report(estimated(peak, 1 << 30)).to_text(200)
+    assert "NCCL_BUFFSIZE" not in text
+    assert "PYTORCH_ALLOC_CONF=expandable_segments:True" in text
 
 
 @pytest.mark.weekly

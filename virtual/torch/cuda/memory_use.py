@@ -8,9 +8,11 @@ the peak, too.
 """
 
 import gc
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from itertools import chain
 from types import FrameType
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ from weakref import WeakSet
 import torch
 from torch import nn
 
+import xdevice
 from xdevice.contract import MemoryPart, MemoryUse, PeakMemory
 from xdevice.device import Device
 from xdevice.tensors.transfers.callers import is_users
@@ -73,6 +76,8 @@ class _Line(NamedTuple):
     file: str
     number: int
     phase: str
+    library: str = ""  # the file of another library than torch that it called, the innermost
+    library_line: int = 0
 
 
 class _Recorder:
@@ -141,13 +146,17 @@ class _Recorder:
         parts: list[MemoryPart] = []
         for row in rows:
             kind, number, nbytes, _ = map(int, row.split())
-            parts.append(MemoryPart(_KINDS[kind], lines[number].file, lines[number].number, nbytes))
+            at = lines[number]
+            part = MemoryPart(_KINDS[kind], at.file, at.number, nbytes, at.library, at.library_line)
+            parts.append(part)
         device = Device("gpu", index)
         return PeakMemory(
             device,
             allocated,
             reserved,
-            *line,
+            line.file,
+            line.number,
+            line.phase,
             _merged(parts),
             with_temporary=with_temporary,
             temporary=_TEMPORARY[temporary],
@@ -172,10 +181,14 @@ class _Recorder:
     def _current_line(self) -> _Line:
         frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
         is_in_backward = False
+        library = "", 0
         while frame is not None:
             code = frame.f_code
             if is_users(code.co_filename):
-                return _Line(code.co_filename, frame.f_lineno, self._phase(is_in_backward))
+                phase = self._phase(is_in_backward)
+                return _Line(code.co_filename, frame.f_lineno, phase, *library)
+            if not library[0] and _is_of_another_library(code.co_filename):
+                library = code.co_filename, frame.f_lineno
             is_in_backward = is_in_backward or code.co_name in _BACKWARD
             frame = frame.f_back
         return _Line("", 0, self._phase(is_in_backward))
@@ -266,12 +279,24 @@ def _allocated() -> int:
     return sum(map(compiled().allocated, range(compiled().visible())))
 
 
+@cache
+def _is_of_another_library(file: str) -> bool:
+    """Whether the file belongs to an installed package other than torch and xdevice."""
+    is_installed = "site-packages" in file or "dist-packages" in file
+    return is_installed and not file.startswith(_FOLDERS)
+
+
+_FOLDERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (torch, xdevice))
+"""The folders of torch and of xdevice, whose virtual GPUs are within its own when it is installed."""
+
+
 def _merged(parts: list[MemoryPart]) -> tuple[MemoryPart, ...]:
-    """The parts with the same kind and line as one, the largest first."""
-    sums: dict[tuple[str, str, int], int] = {}
-    for kind, file, line, nbytes in parts:
-        sums[kind, file, line] = sums.get((kind, file, line), 0) + nbytes
-    merged = [MemoryPart(*key, nbytes) for key, nbytes in sums.items()]
+    """The parts with the same kind and lines as one, the largest first."""
+    sums: dict[MemoryPart, int] = {}
+    for part in parts:
+        key = part._replace(nbytes=0)
+        sums[key] = sums.get(key, 0) + part.nbytes
+    merged = [key._replace(nbytes=nbytes) for key, nbytes in sums.items()]
     return tuple(sorted(merged, key=lambda part: -part.nbytes))
 
 
