@@ -1,5 +1,8 @@
 """Why a cell fails, as far as its error and the other cells tell."""
 
+import os
+from pathlib import Path
+
 import pytest
 
 from xdevice.course.chapters import Cell
@@ -15,7 +18,7 @@ def explained(*cells):
         )
         for _, error in cells
     ]
-    reasoned = with_reasons([Cell(code) for code, _ in cells], outcomes)
+    reasoned = with_reasons([Cell(code) for code, _ in cells], outcomes, Path("/book/chapter"))
     return [(outcome.reason, outcome.cause) for outcome in reasoned]
 
 
@@ -35,6 +38,17 @@ def explained(*cells):
 ])  # fmt: skip
 def test_an_error_that_is_known_has_a_reason(error, reason):
     assert explained(("x = 1", error)) == [(reason, 0)]
+
+
+@pytest.mark.parametrize("error", [
+    "FileNotFoundError: [Errno 2] No such file or directory: '../data/a.csv'",
+    "FileNotFoundError: ../data/a.csv not found.",
+])  # fmt: skip
+def test_where_a_missing_file_is_looked_for_is_said(error):
+    path = os.path.normpath("/book/data/a.csv")
+    assert explained(("open('../data/a.csv')", error)) == [
+        (f"there is no {path!r}; put the file there", 0)
+    ]
 
 
 def test_a_cell_that_fails_without_an_earlier_one_names_the_first_of_them():

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from xdevice.course.chapters import Cell, parsed
@@ -19,6 +21,9 @@ NETWORK = re.compile(
 )
 """What an error says if a download has failed."""
 
+_NO_FILE = re.compile(
+    r"FileNotFoundError: (?:\[Errno 2\] No such file or directory: '([^']+)'|(\S+) not found)"
+)
 _NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([\w.]+)'")
 # Packages that do not have the name of their import.
 _PACKAGES = {
@@ -87,14 +92,19 @@ class Explanation(NamedTuple):
     cause: int = 0
 
 
-def with_reasons(cells: Sequence[Cell], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """The outcomes; those of cells that fail with a reason, if it is known."""
+def with_reasons(cells: Sequence[Cell], outcomes: Sequence[Outcome], folder: Path) -> list[Outcome]:
+    """The outcomes; those of cells that fail with a reason, if it is known.
+
+    ``folder`` is the chapter's.
+    """
     reasoned: list[Outcome] = []
     failed: dict[int, tuple[Cell, Outcome]] = {}
     offline = 0  # the last cell whose command could not download, by its own words
     for number, (cell, outcome) in enumerate(zip(cells, outcomes, strict=True), 1):
         if outcome.failed:
             why = _by_itself(outcome.error) or _by_others(outcome.error, failed, offline)
+            if not why.words:
+                why = _by_a_file(outcome.error, folder)
             reasoned.append(replace(outcome, reason=why.words, cause=why.cause))
             failed[number] = (cell, reasoned[-1])
             continue
@@ -118,6 +128,15 @@ def _by_itself(error: str) -> Explanation | None:
     if error.startswith("StdinNotImplementedError"):
         return Explanation("nothing can be typed while a chapter runs")
     return None
+
+
+def _by_a_file(error: str, folder: Path) -> Explanation:
+    """The explanation of an error for want of a file: the cell runs in another folder than the chapter's."""
+    missing = _NO_FILE.match(error)
+    if missing is None:
+        return Explanation()
+    path = os.path.normpath(folder / (missing[1] or missing[2]))
+    return Explanation(f"there is no {path!r}; put the file there")
 
 
 def _missing_module(module: str) -> str:

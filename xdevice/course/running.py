@@ -109,7 +109,14 @@ def _result(chapter: Chapter, part: Part, folder: Path, child: Child) -> TabRun:
     written = outcomes.read(folder, folder / _FILES)
     ended = outcomes.in_order(written, len(cells), _why_ended(child))
     version = written.get(PREPARED, Outcome()).text
-    return TabRun(part.tab, part.seed, cells, with_reasons(cells, ended), child, version)
+    return TabRun(
+        part.tab,
+        part.seed,
+        cells,
+        with_reasons(cells, ended, chapter.path.resolve().parent),
+        child,
+        version,
+    )
 
 
 def _why_ended(child: Child) -> str:
