@@ -137,6 +137,8 @@ def _report_pinned_tensors() -> None:
 
     They are in the host's memory.
     """
+    if not names.has("page-locked memory"):
+        return
     native_place = names.value("paddle:Tensor.place")
     pinned_place = names.value(f"{CORE}:CUDAPinnedPlace")
     pinned = pinned_place()
