@@ -34,6 +34,8 @@ def explained(*cells):
      "the installed torchvision was built for another PyTorch; install the one released with yours"),
     ("StdinNotImplementedError: raw_input was called", "nothing can be typed while a chapter runs"),
     ("URLError: <urlopen error [Errno 111] Connection refused>", "it needs the network"),
+    ("RuntimeError: Download from https://example.com/resnet18.pdparams failed. Retry limit reached",
+     "it needs the network"),
     ("ValueError: on purpose", ""),
 ])  # fmt: skip
 def test_an_error_that_is_known_has_a_reason(error, reason):

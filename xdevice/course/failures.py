@@ -17,7 +17,7 @@ NETWORK = re.compile(
     r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown"
     r"|offline mode|LocalEntryNotFound|couldn't connect to|Cannot download|Error downloading"
     r"|Failed to (?:download|connect)|[Uu]nable to resolve host|Could not resolve host"
-    r"|URL fetch failure|Name or service not known|Temporary failure in name resolution"
+    r"|URL fetch failure|Retry limit reached|Name or service not known|Temporary failure in name resolution"
 )
 """What an error says if a download has failed."""
 
