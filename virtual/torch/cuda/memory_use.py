@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from itertools import chain
+from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 from weakref import WeakSet
@@ -21,7 +22,6 @@ from weakref import WeakSet
 import torch
 from torch import nn
 
-import xdevice
 from xdevice.contract import MemoryPart, MemoryUse, PeakMemory
 from xdevice.device import Device
 from xdevice.tensors.transfers.callers import is_users
@@ -286,8 +286,11 @@ def _is_of_another_library(file: str) -> bool:
     return is_installed and not file.startswith(_FOLDERS)
 
 
-_FOLDERS = tuple(os.path.dirname(str(module.__file__)) + os.sep for module in (torch, xdevice))
-"""The folders of torch and of xdevice, whose virtual GPUs are within its own when it is installed."""
+_FOLDERS = (
+    os.path.dirname(torch.__file__) + os.sep,
+    str(Path(__file__).parents[3]) + os.sep,
+)
+"""The folders of torch, and of xdevice when it is installed."""
 
 
 def _merged(parts: list[MemoryPart]) -> tuple[MemoryPart, ...]:
