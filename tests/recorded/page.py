@@ -99,11 +99,12 @@ def write(page: Path, *new: Row) -> None:
     """Put rows into the page's table, in the places of their old ones or in order, and write the sums again."""
     rows = read(page) | {(row.chapter, row.tab): row for row in new}
     lines = page.read_text(encoding="utf-8").splitlines()
-    starts = ("| chapter |", SUMS)
-    table = [i for i, line in enumerate(lines) if ROW.match(line) or line.startswith(starts)]
     head = lines.index(next(line for line in lines if line.startswith("| chapter |")))
+    end = head  # of this table: others follow
+    while end < len(lines) and lines[end].startswith("|"):
+        end += 1
     made = [line_of(each) for _, each in sorted(rows.items())]
-    lines[head : max(table[-1], head + 1) + 1] = [*HEAD, line_of_sums(rows.values()), *made]
+    lines[head:end] = [*HEAD, line_of_sums(rows.values()), *made]
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     if page == PAGE:
         for path, text in readmes(rows.values()).items():

@@ -57,7 +57,8 @@ CELLS = {
     "ends": ("import os; os._exit(3)", "", "ours"),
     "never": ("x", "1", "not run"),
 }
-PAGE = "# A page\n\n| chapter | framework |\n| --- | --- |\n\nMore.\n"
+AFTER_TABLE = "\n\nMore.\n\n| chapter | framework | file |\n| --- | --- | --- |\n| b | jax | a |\n"
+PAGE = f"# A page\n\n| chapter | framework |\n| --- | --- |{AFTER_TABLE}"
 
 
 @pytest.fixture(scope="module")
@@ -278,7 +279,7 @@ def test_a_row_is_read_from_the_page_as_it_was_written(tmp_path):
     assert list(found) == sorted((row.chapter, row.tab) for row in rows)
     assert all(+found[row.chapter, row.tab].counts == row.counts for row in rows)
     assert all(found[row.chapter, row.tab].amounts == row.amounts for row in rows)
-    assert path.read_text(encoding="utf-8").endswith("\n\nMore.\n")
+    assert path.read_text(encoding="utf-8").endswith(AFTER_TABLE)
 
 
 def test_the_cells_that_print_text_are_counted(tmp_path):
