@@ -359,3 +359,11 @@ def test_the_documented_number_of_functions_is_right(backend):
     )
     assert run.returncode == 0, run.stdout + run.stderr
     assert run.stdout.splitlines()[-1] in page.read_text(encoding="utf-8")
+
+
+def test_the_error_for_a_numpy_array_in_a_result_names_its_path(backend, two_gpus):
+    def times(x):
+        return {"x": x, "times": [(x, np.ones(2))]}
+
+    with pytest.raises(NotSupportedError, match=r"a NumPy array at \['times'\]\[0\]\[1\] for"):
+        xdevice.compose(times)(xdevice.ones(2, device=two_gpus[1]))

@@ -203,9 +203,14 @@ class _Call:
 class _Results:
     """Makes tensors of the arrays in a result."""
 
-    def __init__(self, place: Place | None, allow_host: bool) -> None:
+    def __init__(self, place: Place | None, allow_host: bool, path: str = "") -> None:
         self.place = place
         self.allow_host = allow_host
+        self.path = path  # to the part of the result, for an error
+
+    def at(self, key: object) -> _Results:
+        """The same, for a part of the result."""
+        return _Results(self.place, self.allow_host, f"{self.path}[{key!r}]")
 
     def __call__(self, x: Any) -> Result:
         if isinstance(x, Array):
@@ -220,11 +225,11 @@ class _Results:
     def _container(self, x: Any) -> Result:
         cls = type(x)
         if cls is dict:
-            return {key: self(part) for key, part in x.items()}
+            return {key: self.at(key)(part) for key, part in x.items()}
         if cls in (list, tuple):
-            return cls(map(self, x))
+            return cls(self.at(i)(part) for i, part in enumerate(x))
         if isinstance(x, tuple) and hasattr(cls, "_make"):
-            return cls._make(map(self, x))
+            return cls._make(self.at(i)(part) for i, part in enumerate(x))
         if isinstance(x, _ITERATORS):
             return self.each(iter(x))
         if self._holds_arrays(x, _DEPTH):
@@ -272,8 +277,9 @@ class _Results:
         if x.dtype.kind not in "biufc":
             return x  # strings and dates are not numbers
         if place.device != "cpu" and not self.allow_host:
+            at_path = f" at {self.path}" if self.path else ""
             raise NotSupportedError(
-                f"the library returned a NumPy array for {place.owner} tensors on "
+                f"the library returned a NumPy array{at_path} for {place.owner} tensors on "
                 f"{place.device}: it computed on the host; move the tensors to the CPU, or compose "
                 f"it with allow_host=True"
             )
