@@ -86,7 +86,10 @@ bool MayUse(size_t bytes, size_t size) {
 C_Status Allocate(const C_Device device, void** address, size_t size) {
   if (!Exists(device)) return C_ERROR;
   const size_t bytes = AddUsed(device, size);
-  if (MayUse(bytes, size) && AllocateHost(device, address, size) == C_SUCCESS) return NoteMost(device, bytes), C_SUCCESS;
+  if (MayUse(bytes, size) && AllocateHost(device, address, size) == C_SUCCESS) {
+    NoteMost(device, bytes);
+    return C_SUCCESS;
+  }
   AddUsed(device, -size);
   *address = nullptr;  // PaddlePaddle then frees cached memory and tries again, or raises its own error
   return C_SUCCESS;

@@ -60,9 +60,8 @@ class _Recorder:
         self.unmeasured = ""
         self.workspace = 0  # the most bytes of the temporary memory of convolutions
         self._count = hardware.count("gpu")
-        self._reserved = (
-            ctypes.c_int64 * self._count
-        )()  # the most bytes, which the plug-in writes
+        # the most bytes that were reserved, which the plug-in writes
+        self._reserved = (ctypes.c_int64 * self._count)()
         self._live = [0] * self._count  # the most bytes of tensors, for each GPU
         self._peaks = [0] * self._count  # the most bytes allocated
         self._lines = [("", 0)] * self._count

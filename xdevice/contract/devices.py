@@ -168,9 +168,7 @@ class MemoryPart(NamedTuple):
     file: str  # empty where no line of the program is known
     line: int
     nbytes: int
-    library: str = (
-        ""  # the file of another library that the line called, the innermost; may be empty
-    )
+    library: str = ""  # the innermost file of another library that the line called, if any
     library_line: int = 0
 
 
