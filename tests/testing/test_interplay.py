@@ -212,3 +212,20 @@ def test_a_doctest_runs_under_one_framework(run):
     result = run(DOCTEST, *file, "--xdevice-backend=numpy,pages")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*a doctest runs under one framework, and numpy, pages are *"])
+
+
+# ---------------------------------------------------------------- compiled
+
+
+BARE = """
+    import pytest
+
+    @pytest.mark.compiled
+    def test_it(xp): pass
+"""
+
+
+def test_the_mark_compiled_names_functions_also_where_nothing_is_compiled(run):
+    result = run(BARE, "--xdevice-backend=numpy")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*it names no function; give @pytest.mark.compiled('softmax')*"])
