@@ -240,7 +240,12 @@ virtual: list[contract.Virtual] = [
     array_api_strict_virtual,
 ]
 races: list[contract.Races] = [torch_virtual]
-measuring: list[contract.Measuring] = [torch_virtual, tensorflow_virtual, jax_virtual]
+measuring: list[contract.Measuring] = [
+    torch_virtual,
+    tensorflow_virtual,
+    jax_virtual,
+    paddle_virtual,
+]
 mixing: list[contract.Mixing] = [
     torch_mixing,
     tensorflow_mixing,
