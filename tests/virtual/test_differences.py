@@ -129,6 +129,13 @@ SHOWN = {
             mx.rtc.CudaModule.__del__ = lambda module: None  # it fails, too
             fails(lambda: mx.rtc.CudaModule("extern"), mx.MXNetError, "ENABLE_CUDA_RTC=1")
         """,
+        "`mx.profiler` records nothing, since it would end the process": """
+            mx.profiler.set_config(profile_all=True, aggregate_stats=True)
+            mx.profiler.set_state("run")
+            mx.nd.ones(2, ctx=mx.gpu(0)).wait_to_read()
+            assert "ones" not in mx.profiler.dumps()
+            mx.profiler.set_state("stop")
+        """,
     },
 }
 """What shows each: lines of a program, or a test."""
