@@ -23,7 +23,10 @@ _PHASES = {
 }
 _KINDS = {"other": "activations and other tensors", "workspaces": "workspaces of cuBLAS"}
 
-_LESS_OF_NCCL = "fewer process groups, or a smaller NCCL_BUFFSIZE: NCCL's buffers decide whether the program fits"
+_LESS_OF_NCCL = (
+    "fewer process groups, or a smaller NCCL_BUFFSIZE: NCCL's buffers decide whether the program "
+    "fits"
+)
 
 
 class Report:
@@ -216,7 +219,7 @@ def _where(file: str, line: int) -> str:
 
 
 def _in_library(file: str, line: int) -> str:
-    """``transformers/models/bert/modeling_bert.py:312``, from the folder of installed packages on."""
+    """The line of a library, such as ``transformers/models/bert/modeling_bert.py:312``."""
     parts = Path(file).parts
     folders = [number for number, part in enumerate(parts, 1) if part.endswith("-packages")]
     return f"{escaped('/'.join(parts[max(folders, default=0) :]))}:{line}"

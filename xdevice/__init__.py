@@ -108,9 +108,8 @@ else:
             raise AttributeError(message, name=name, obj=this_module)
         value = getattr(_import(_MODULE_OF[name]), name)
         _import("xdevice.compilers").leave_untransformed(value)
-        setattr(
-            _import(__name__), name, value
-        )  # a compiler that traces this may refuse `globals()`
+        # a compiler that traces this may refuse `globals()`
+        setattr(_import(__name__), name, value)
         return value
 
     def __dir__() -> list[str]:

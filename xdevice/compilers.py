@@ -3,6 +3,10 @@
 ``torch.compile`` and ``paddle.jit.to_static`` trace the Python code of the
 functions that they compile, xdevice's included. They cannot trace all of it: an
 import, for example, or a search with regular expressions.
+
+The core names these compilers, and sets the attributes that they read, because
+an adapter could be too late: a compiled function may be the first that uses
+xdevice, and then the adapter is imported while the compiler traces.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ def measure_memory(soft_limit: int, stop_after: int | None, totals: Any) -> None
 
     if stop_after is not None:
         raise NotSupportedError(
-            "--stop-after counts the steps of PyTorch's and PaddlePaddle's optimizers, and jax has none of its own; "
-            "write --timeout SECONDS, or let the program make fewer steps"
+            "--stop-after counts the steps of PyTorch's and PaddlePaddle's optimizers, and jax has "
+            "none of its own; write --timeout SECONDS, or let the program make fewer steps"
         )
     memory.measure()
 

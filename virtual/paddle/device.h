@@ -14,13 +14,15 @@
 namespace {
 
 constexpr size_t kMost = 64;
-constexpr size_t kAlignment = 256;  // PaddlePaddle's for GPUs: blocks of memory are multiples of this
+constexpr size_t kAlignment = 256;  // PaddlePaddle's for GPUs: a block's size is a multiple of it
 size_t device_count = 0;
 size_t limit = 0;  // bytes of each device; 0 for none
 size_t used[kMost];  // changed by several threads
-size_t soft_limit = SIZE_MAX;  // more is allocated only after PaddlePaddle has freed the memory that it caches
+// More is allocated only after PaddlePaddle has freed the memory that it caches.
+size_t soft_limit = SIZE_MAX;
 int64_t* most_used = nullptr;  // the most bytes of each device, which another process can read
-thread_local size_t refused = 0;  // the bytes that were refused to this thread last, for the soft limit
+// The bytes that the soft limit refused to this thread last.
+thread_local size_t refused = 0;
 thread_local int current_device = 0;
 char handle_target = 0;  // all handles of streams and events point to it
 
@@ -70,12 +72,16 @@ void NoteMost(const C_Device device, int64_t bytes) {
   if (!most_used) return;
   int64_t* most = &most_used[device->id];
   int64_t known = __atomic_load_n(most, __ATOMIC_RELAXED);
-  while (bytes > known &&
-         !__atomic_compare_exchange_n(most, &known, bytes, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  bool is_written = bytes <= known;
+  while (!is_written) {
+    const bool exchanged = __atomic_compare_exchange_n(
+        most, &known, bytes, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    is_written = exchanged || bytes <= known;
   }
 }
 
-// Whether the device may have that many bytes. Above the soft limit it may when PaddlePaddle tries again.
+// Whether the device may have that many bytes. Above the soft limit it may when PaddlePaddle tries
+// again.
 bool MayUse(size_t bytes, size_t size) {
   if (bytes > (limit ? limit : SIZE_MAX)) return false;
   const bool is_first_try = bytes > soft_limit && refused != size;

@@ -149,7 +149,7 @@ def _report_properties(total_memory: int) -> None:
 
 
 def _leave_alone_what_is_replaced() -> None:
-    """Let PaddlePaddle's compiler `sot` run the functions of this package as it runs PaddlePaddle's own.
+    """Let PaddlePaddle's compiler `sot` call the functions of this package without compiling them.
 
     It compiled them in pieces, and ``paddle.jit.to_static(paddle.nn.Linear(2, 2))`` failed in them.
     """

@@ -15,11 +15,13 @@
 
 extern "C" void ObserveCopies(Observer value) { __atomic_store_n(&observer, value, __ATOMIC_RELAXED); }
 
-// From now on, write the most bytes of each device into the array, and free cached memory before the limit is exceeded.
-// A null pointer ends this.
+// From now on, write the most bytes of each device into the array, and free cached memory before
+// the limit is exceeded. A null pointer ends this.
 extern "C" void MeasureMemory(size_t limit, int64_t* most) {
   soft_limit = most ? limit : SIZE_MAX;
-  for (size_t i = 0; most && i < device_count; ++i) most[i] = __atomic_load_n(&used[i], __ATOMIC_RELAXED);
+  for (size_t i = 0; most && i < device_count; ++i) {
+    most[i] = __atomic_load_n(&used[i], __ATOMIC_RELAXED);
+  }
   most_used = most;
 }
 

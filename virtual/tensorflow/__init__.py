@@ -67,8 +67,8 @@ def measure_memory(soft_limit: int, stop_after: int | None, totals: Any) -> None
 
     if stop_after is not None:
         raise NotSupportedError(
-            "--stop-after counts the steps of PyTorch's and PaddlePaddle's optimizers, and those of tensorflow run in "
-            "its graphs; write --timeout SECONDS, or let the program make fewer steps"
+            "--stop-after counts the steps of PyTorch's and PaddlePaddle's optimizers, and those of "
+            "tensorflow run in its graphs; write --timeout SECONDS, or let the program make fewer steps"
         )
     memory.measure()
 

@@ -17,7 +17,8 @@ NETWORK = re.compile(
     r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown"
     r"|offline mode|LocalEntryNotFound|couldn't connect to|Cannot download|Error downloading"
     r"|Failed to (?:download|connect)|[Uu]nable to resolve host|Could not resolve host"
-    r"|URL fetch failure|Retry limit reached|Name or service not known|Temporary failure in name resolution"
+    r"|URL fetch failure|Retry limit reached|Name or service not known"
+    r"|Temporary failure in name resolution"
 )
 """What an error says if a download has failed."""
 
@@ -131,7 +132,7 @@ def _by_itself(error: str) -> Explanation | None:
 
 
 def _by_a_file(error: str, folder: Path) -> Explanation:
-    """The explanation of an error for want of a file: the cell runs in another folder than the chapter's."""
+    """The explanation of an error for want of a file, with the path in the chapter's folder."""
     missing = _NO_FILE.match(error)
     if missing is None:
         return Explanation()

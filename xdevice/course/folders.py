@@ -97,7 +97,7 @@ def lay_out(chapter: Path, scratch: Path) -> Path:
 
 
 def shared_with(chapter: Path) -> list[Path]:
-    """What is too large to be copied for each tab: what cells write there changes the chapter's own."""
+    """What is too large to be copied for each tab, so that cells can change the chapter's own."""
     folder = chapter.resolve().parent
     return _Layout(folder, folder).shared()
 
