@@ -1,4 +1,4 @@
-"""The rows of tests/programs, which anyone can run, and the tables of docs/several/programs_*.md: what came of them."""
+"""The rows of validation/programs, which anyone can run, and the tables of docs/several/programs_*.md: what came of them."""
 
 import ast
 import re
