@@ -1,4 +1,4 @@
-"""The tables of docs/project/adoption.md, from the figures of the runs."""
+"""The tables of validation/adoption/README.md, from the figures of the runs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/project/adoption.md"
+PAGE = Path(__file__).resolve().parents[2] / "validation/adoption/README.md"
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 HEAD = (
     "| project | lines removed | lines added | before | after | on virtual GPUs |\n"

@@ -11,7 +11,7 @@ copy; the checkout stays as it is. `--before` runs the tests of the checkout, `-
 changed copy, `--virtual` those of the changed copy on two virtual GPUs; without one of them all
 three are run. `--issues` runs our tests of a project's reported faults, in issues/, against the
 checkout on two virtual GPUs. The figures are written to figures/PROJECT.json, from which `--page` makes the
-tables of docs/project/adoption.md. Exit status 1 if a test fails after the change that passed
+tables of validation/adoption/README.md. Exit status 1 if a test fails after the change that passed
 before.
 """
 
@@ -81,7 +81,7 @@ def parse() -> argparse.Namespace:
     add("--after", action="store_true", help="run them with the change")
     add("--virtual", action="store_true", help="run them with the change on two virtual GPUs")
     add("--issues", action="store_true", help="run our tests of its reported faults")
-    add("--page", action="store_true", help="write the tables of docs/project/adoption.md")
+    add("--page", action="store_true", help="write the tables of validation/adoption/README.md")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""What came of a row: in words, and as its row in docs/several/foreign.md."""
+"""What came of a row: in words, and as its row in validation/foreign/README.md."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ are run without GPUs, which finds the ones that skip themselves in a fixture or 
 GPUs is run again without, where it or its counterpart for the CPU exists. The result counts, by cause: passed; cannot,
 for a reason that docs/several/virtual*.md gives; fails on the CPU too; fails on GPUs too, as the row says; lacks a
 package or a download; was not run, such as the tests of a file that cannot be imported; ours. `--page` writes the row
-into docs/several/foreign.md.
+into validation/foreign/README.md.
 
 The repository is taken from `--checkouts`, and cloned there where it is missing; nothing of it is in this one. What
 came of each test is kept in `--kept` as it comes: a run that was stopped goes on where it was, `--fresh` begins again.
@@ -89,7 +89,7 @@ def parse() -> argparse.Namespace:
     add("--match", default="", help="run those whose id the expression is found in")
     add("--json", type=Path, help="write what came of each test to this file")
     add("--tag", help="take the tests of this version, instead of the row's")
-    add("--page", action="store_true", help="write the row into docs/several/foreign.md")
+    add("--page", action="store_true", help="write the row into validation/foreign/README.md")
     add("--timeout", type=float, default=300, help="seconds for one test")
     add("--fresh", action="store_true", help="forget what is kept of this row")
     add(

@@ -1,4 +1,4 @@
-"""docs/several/recorded.md: its table has a row for each chapter and framework, with the cells by their cause."""
+"""validation/recorded/README.md: its table has a row for each chapter and framework, with the cells by their cause."""
 
 from __future__ import annotations
 

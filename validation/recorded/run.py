@@ -7,7 +7,7 @@
     python validation/recorded/run.py --notebook published.ipynb --gpu-model t4 --show
 
 courses.toml names the repository, its commit and its chapters. No text, code or output of theirs is in this repository:
-the tool reads a checkout. The exit status is 1 if a cell comes out worse than docs/several/recorded.md has it, or
+the tool reads a checkout. The exit status is 1 if a cell comes out worse than validation/recorded/README.md has it, or
 differs without an explanation.
 """
 
