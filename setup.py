@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the index's page, reproducible archives, and one module."""
+"""What pyproject.toml cannot say: the packages, the index's page, reproducible archives, one module."""
 
 import gzip
 import os
@@ -12,6 +12,14 @@ from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 ROOT = Path(__file__).parent
+# The buildings: each folder of the repository is a package of the wheel.
+BUILDINGS = {
+    "xdevice": "xdevice",
+    "xdevice.backends": "backends",
+    "xdevice.virtual": "virtual",
+    "xdevice.testing": "testing",
+    "xdevice.tools": "tools",
+}
 EPOCH = "315532800"  # 1980, the first year that a wheel's times can have
 os.environ.setdefault("SOURCE_DATE_EPOCH", EPOCH)  # setuptools reads it for the wheel
 
@@ -21,6 +29,15 @@ def value_in(file, pattern):
     text = (ROOT / file).read_text(encoding="utf-8")
     match = re.search(pattern, text, re.MULTILINE)
     return match and match[1]
+
+
+def packages():
+    """Every package of every building, by its name in the wheel."""
+    return [
+        ".".join([name, *module.parent.relative_to(ROOT / folder).parts])
+        for name, folder in BUILDINGS.items()
+        for module in sorted((ROOT / folder).rglob("__init__.py"))
+    ]
 
 
 def index_page():
@@ -100,6 +117,14 @@ class WithModuleBesidePackage(build_py):
 
 
 setup(
+    packages=packages(),
+    package_dir=BUILDINGS,
+    include_package_data=False,  # the sources have more files in these folders
+    package_data={
+        "": ["*.txt", "*.css", "*.h", "*.cc"],
+        "xdevice": ["py.typed"],
+        "xdevice.virtual": ["at_start/*.py", "curand/*.h"],
+    },
     long_description=index_page(),
     long_description_content_type="text/markdown",
     cmdclass={
