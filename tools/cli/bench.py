@@ -18,7 +18,7 @@ from xdevice.tools.cli.selection import frameworks
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
 from xdevice.tools.experiments import EXPERIMENTS, find, title
-from xdevice.kit.units import duration
+from xdevice.units import duration
 from xdevice.tools.launcher.children import Child, run_all
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import table, write

@@ -25,7 +25,7 @@ from xdevice.framework.adapters import available, not_installed
 from xdevice.framework.choosing import backend
 from xdevice.hardware import virtual
 from xdevice.hardware.virtual import provider
-from xdevice.kit.escaping import escaped
+from xdevice.escaping import escaped
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write

@@ -13,7 +13,7 @@ from xdevice.tools.course.chapters import Chapter
 from xdevice.tools.course.record import Change
 from xdevice.tools.course.rows import VERDICTS, Row
 from xdevice.tools.course.running import TabRun
-from xdevice.kit.units import duration, size
+from xdevice.units import duration, size
 from xdevice.tools.launcher.terminal import table
 from xdevice.tools.launcher.texts import counted, ending
 

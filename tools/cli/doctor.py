@@ -15,7 +15,7 @@ from xdevice.tools.cli.probe import Answer, probe_all
 from xdevice.framework.installing import NEED_GPUS
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.hardware.virtual import are_provided, provider
-from xdevice.kit.units import size
+from xdevice.units import size
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import printable, write_json
 from xdevice.machine import gpus, holders

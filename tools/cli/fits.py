@@ -22,7 +22,7 @@ from xdevice.contract import ProgramStopped
 from xdevice.errors import ArgumentError, VirtualDeviceError
 from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.hardware.virtual import FitReport, Measurement, ProgramEnd, provider
-from xdevice.kit.units import duration
+from xdevice.units import duration
 
 _INTERVAL = 0.1  # seconds between two looks at the program
 _GRACE = (

@@ -14,7 +14,7 @@ from rich.text import Text
 from xdevice._version import __version__
 from xdevice.tools.cli.probe import Answer, probe_all
 from xdevice.hardware.diagnosis import driver_problem
-from xdevice.kit.units import duration, size
+from xdevice.units import duration, size
 from xdevice.tools.launcher.terminal import table, write
 from xdevice.tools.launcher.texts import counted, printable, write_json
 from xdevice.machine import gpus, host, same_gpu

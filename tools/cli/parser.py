@@ -108,7 +108,7 @@ def one_of(choices: Iterable[str]) -> dict[str, Any]:
 
 def nbytes(text: str) -> int:
     """The bytes of ``24GiB``; 0 for no text."""
-    from xdevice.kit.units import parsed_size  # loads `re`: only when it is needed
+    from xdevice.units import parsed_size  # loads `re`: only when it is needed
 
     size = parsed_size(text)
     if text and not size:

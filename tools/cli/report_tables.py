@@ -9,7 +9,7 @@ from rich.text import Text
 
 from xdevice.tools.cli.comparing import Same
 from xdevice.tools.cli.report import Report, Run
-from xdevice.kit.units import duration, size
+from xdevice.units import duration, size
 from xdevice.tools.launcher.output_buffer import Line
 from xdevice.tools.launcher.terminal import table
 from xdevice.tools.launcher.texts import counted, ending, printable

@@ -19,7 +19,7 @@ from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
 from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.hardware.virtual import are_asked_for
-from xdevice.kit.escaping import as_json, escaped
+from xdevice.escaping import as_json, escaped
 from xdevice.transfers.baseline import Baseline
 from xdevice.transfers.report import Finding, Report, watch_transfers
 from xdevice.transfers.rules import RULES

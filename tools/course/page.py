@@ -16,7 +16,7 @@ from xdevice.tools.course.displays import Picture
 from xdevice.tools.course.outcomes import Outcome
 from xdevice.tools.course.rows import VERDICTS, Row
 from xdevice.tools.course.running import TabRun
-from xdevice.kit.units import duration
+from xdevice.units import duration
 
 _STYLE = Path(__file__).with_name("page.css")
 

@@ -17,7 +17,7 @@ from typing import IO, Literal, TypeAlias
 
 import psutil
 
-from xdevice.kit.deadlines import TERMINATION
+from xdevice.distributed.deadlines import TERMINATION
 from xdevice.tools.launcher.output_buffer import OutputBuffer, Printed
 from xdevice.tools.launcher.process_tree import ProcessTree, Signals, reaped
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from xdevice.errors import DistributedError
-from xdevice.kit.deadlines import PEER_FAILED, SETTLING
-from xdevice.kit.units import duration
+from xdevice.distributed.deadlines import PEER_FAILED, SETTLING
+from xdevice.units import duration
 from xdevice.tools.launcher.output import Screen
 from xdevice.tools.launcher.process_tree import ProcessTree, Signals
 from xdevice.tools.launcher.texts import signal_name

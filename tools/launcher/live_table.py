@@ -7,7 +7,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.kit.units import size
+from xdevice.units import size
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.terminal import console
 from xdevice.tools.launcher.texts import ending

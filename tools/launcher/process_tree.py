@@ -20,7 +20,7 @@ from typing import IO, Any
 
 import psutil
 
-from xdevice.kit.deadlines import UNKILLABLE
+from xdevice.distributed.deadlines import UNKILLABLE
 
 # The environment variable with the mark of a process tree, after those of the
 # trees it is part of.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from xdevice.kit.units import duration
+from xdevice.units import duration
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.texts import ending, printable
 

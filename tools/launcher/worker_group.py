@@ -14,7 +14,7 @@ import psutil
 
 from xdevice.distributed.process_info import block_size
 from xdevice.errors import DistributedError
-from xdevice.kit.deadlines import PEER_FAILED, SETTLING, TERMINATION, UNKILLABLE
+from xdevice.distributed.deadlines import PEER_FAILED, SETTLING, TERMINATION, UNKILLABLE
 from xdevice.tools.launcher.output import Screen, Stream
 from xdevice.tools.launcher.process_tree import ProcessTree, Signals, reaped
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from xdevice.contract import Kind
 from xdevice.errors import ArgumentError
-from xdevice.kit.escaping import as_json
+from xdevice.escaping import as_json
 from xdevice.transfers.syntax import Place
 
 _FORMAT = 1

@@ -13,8 +13,8 @@ from xdevice.contract import Kind
 from xdevice.errors import BrokenBackendError, NotSupportedError, VirtualDeviceError, XDeviceError
 from xdevice.framework.adapters import Backend, find, imported
 from xdevice.hardware.bus import DEFAULT, Bus
-from xdevice.kit.escaping import as_json, escaped
-from xdevice.kit.units import size
+from xdevice.escaping import as_json, escaped
+from xdevice.units import size
 from xdevice.transfers.facts import Facts
 from xdevice.transfers.recorder import Recorder, Site
 from xdevice.transfers.rules import advice

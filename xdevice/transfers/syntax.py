@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from xdevice.kit.escaping import escaped
+from xdevice.escaping import escaped
 
 Lines = tuple[int, int]  # the first and the last line of something
 Position = tuple[int, int]  # a line, and a column in bytes

@@ -15,7 +15,7 @@ from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.watched import Watched
-from xdevice.kit.units import size
+from xdevice.units import size
 from xdevice.tensors.gradients import listeners
 from xdevice.transfers.baseline import Baseline
 from xdevice.transfers.callers import (
