@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[2] / "validation/adoption/README.md"
+PAGE = Path(__file__).with_name("README.md")
 BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->\n"
 HEAD = (
     "| project | lines removed | lines added | before | after | on virtual GPUs |\n"

@@ -10,7 +10,7 @@ import pytest
 import tomllib
 
 HERE = Path(__file__).parent
-PAGE = HERE.parents[1] / "validation/adoption/README.md"
+PAGE = HERE / "README.md"
 KIT = '''"""Helpers."""
 
 import os

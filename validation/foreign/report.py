@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
-from causes import ANYWHERE, CAUSES, DOCS, Results, count
+from causes import ANYWHERE, CAUSES, Results, count
 
-PAGE = DOCS / "several" / "foreign.md"
+PAGE = Path(__file__).with_name("README.md")
 
 
 def in_words(name: str, causes: Results) -> str:

@@ -1,11 +1,10 @@
-"""The rows of validation/programs, which anyone can run, and the tables of docs/several/programs_*.md: what came of them."""
+"""The rows of validation/programs, which anyone can run, and the tables of the pages beside it: what came of them."""
 
 import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-HERE = ROOT / "tests" / "programs"
+HERE = Path(__file__).parent
 TEXT = (HERE / "programs.toml").read_text(encoding="utf-8")
 
 
@@ -16,7 +15,7 @@ def test_the_page_lists_the_rows_that_are_kept():
     }
     pages = [
         page.read_text(encoding="utf-8")
-        for page in (ROOT / "docs" / "several").glob("programs_*.md")
+        for page in HERE.glob("*.md")
     ]
     listed = [
         row for page in pages for row in re.findall(r"^\| `([\w-]+/\w+)` \|", page, re.MULTILINE)
@@ -24,7 +23,7 @@ def test_the_page_lists_the_rows_that_are_kept():
     assert kept == set(listed)
     assert len(listed) == len(kept) > 50
     counts = re.findall(
-        r"\[(\d+)(?: and (\d+))? programs\]", (ROOT / "validation/programs/README.md").read_text("utf-8")
+        r"\[(\d+)(?: and (\d+))? programs\]", (HERE / "README.md").read_text("utf-8")
     )
     assert sum(int(count) for pair in counts for count in pair if count) == len(listed)
 

@@ -87,7 +87,7 @@ def make_wheel(folder: Path) -> Path:
     """A wheel of the checkout, built from a copy: setuptools leaves a folder behind in what it builds from."""
     source = folder / "source"
     without = shutil.ignore_patterns("__pycache__")
-    for name in ("xdevice", "backends", "release"):
+    for name in ("xdevice", "backends", "virtual", "testing", "tools", "release"):
         shutil.copytree(ROOT / name, source / name, ignore=without)
     for file in filter(Path.is_file, ROOT.iterdir()):
         shutil.copy(file, source / file.name)

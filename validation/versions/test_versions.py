@@ -12,11 +12,11 @@ from packaging.markers import Marker
 
 ROOT = Path(__file__).parents[2]
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
-PAGE = (ROOT / "docs" / "project" / "versions.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "validation/versions/README.md").read_text(encoding="utf-8")
 TOX = (ROOT / "tox.ini").read_text(encoding="utf-8")
 CONSTRAINTS = (ROOT / "constraints.txt").read_text(encoding="utf-8")
 
-sys.path.insert(0, str(ROOT / "tests" / "versions"))
+sys.path.insert(0, str(ROOT / "validation" / "versions"))
 checks, environments = map(importlib.import_module, ("checks", "environments"))
 sys.path.pop(0)
 
