@@ -113,7 +113,7 @@ def _part(name: str, backend: str, arguments: argparse.Namespace, out: Path, lim
     scale = "0.1"
     if arguments.virtual or arguments.quick:  # a virtual GPU is as slow as the CPU
         scale = "0.01"
-    command = ["-P", "-m", "xdevice.experiments", str(file), "gpu:0", scale, *experiments]
+    command = ["-P", "-m", "xdevice.tools.experiments", str(file), "gpu:0", scale, *experiments]
     return Part(name, backend, command, limit, report.read_experiments, file, arguments.virtual)
 
 

@@ -33,7 +33,7 @@ from report import quartiles_of_ratio
 
 import xdevice
 from xdevice import Device, machine
-from xdevice.kit.units import size as written
+from xdevice.units import size as written
 from xdevice.parallel.vectors import moved, packs_of
 from xdevice.virtual import bus as buses
 

@@ -20,7 +20,7 @@ from _gpus import two_gpus
 
 import xdevice
 from xdevice import machine
-from xdevice.experiments import find, rows, setting, title, too_busy
+from xdevice.tools.experiments import find, rows, setting, title, too_busy
 
 
 def timed(name, where):

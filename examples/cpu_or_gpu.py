@@ -14,8 +14,8 @@ import argparse
 import _needed  # noqa: F401  (says what is not installed)
 
 import xdevice
-from xdevice.experiments import find, rows, setting, title, too_busy
-from xdevice.experiments.work import named
+from xdevice.tools.experiments import find, rows, setting, title, too_busy
+from xdevice.tools.experiments.work import named
 
 LESSON = ["elementwise", "large", "tiny", "log", "transfer", "copies"]
 

@@ -1,6 +1,6 @@
 """Our own suite is the first user of xdevice's pytest plugin, and adds what only it needs.
 
-Run ``pytest --xdevice-backend=torch,numpy``: see ``xdevice/testing/plugin.py``. The marks below
+Run ``pytest --xdevice-backend=torch,numpy``: see ``testing/plugin.py``. The marks below
 choose which tests run under which frameworks, and which run only with ``--weekly``.
 
 Some files are chosen by their path, because importing them imports a framework: a framework's own

@@ -1,7 +1,7 @@
 """How easy the source is on the eye: a table with one row for each room. A mirror, not a gate.
 
 ``python tests/mirror.py`` measures each folder of ``xdevice/``, ``backends/`` and ``virtual/``;
-``python tests/mirror.py xdevice/cli`` measures each file of a folder, and ``--names`` lists its
+``python tests/mirror.py tools/cli`` measures each file of a folder, and ``--names`` lists its
 vague names with their lines. The row "models" is the range of seven libraries that read well:
 anyio, einops, array-api-compat, narwhals, httpx, pluggy and keyring.
 

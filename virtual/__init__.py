@@ -28,7 +28,7 @@ from xdevice.framework.adapters import Backend, entry_points_of, imported
 from xdevice.framework.choosing import decided
 from xdevice.hardware.virtual import GROUP, Measurement, virtual_counts
 from xdevice.hooks import hooks
-from xdevice.kit.places import prepare_imports
+from xdevice.backends.kit.places import prepare_imports
 from xdevice.virtual import bus, children, fits_process, models, request
 from xdevice.virtual.request import RACES, Request
 

@@ -46,7 +46,7 @@ def attach(owner: Backend, bus: Bus) -> None:
     """Let copies of the framework's virtual GPUs take time, until the process ends."""
     if owner in _attached:
         return
-    from xdevice.tensors.transfers import watching  # much code: only when it is needed
+    from xdevice.transfers import watching  # much code: only when it is needed
 
     is_first = not _attached
     _attached[str(owner)] = bus

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from xdevice.cli.probe import ask_one
+from xdevice.tools.cli.probe import ask_one
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import available, find, not_installed
 from xdevice.framework.installing import is_installed
@@ -153,7 +153,7 @@ def _progress(names: list[str]) -> AbstractContextManager[Any]:
     title = f"looking for the plug-ins of {', '.join(names)}, and compiling what is missing"
     if sys.stderr.isatty():
         try:
-            from xdevice.launcher.terminal import console
+            from xdevice.tools.launcher.terminal import console
 
             return console(stderr=True).status(title)
         except ModuleNotFoundError:  # rich

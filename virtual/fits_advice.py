@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from xdevice.contract import MemoryUse, PeakMemory
-from xdevice.kit.units import size
+from xdevice.units import size
 
 _LARGE = 0.1  # the share of the peak from which something is worth a line
 

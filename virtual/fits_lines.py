@@ -3,7 +3,7 @@
 import sys
 from types import FrameType
 
-from xdevice.tensors.transfers.callers import is_users
+from xdevice.transfers.callers import is_users
 
 
 def line_of_program() -> tuple[str, int]:

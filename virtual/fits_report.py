@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from xdevice._version import __version__
-from xdevice.kit.escaping import as_json, escaped
-from xdevice.kit.units import size
-from xdevice.tensors.transfers.syntax import Place, shown
+from xdevice.escaping import as_json, escaped
+from xdevice.units import size
+from xdevice.transfers.syntax import Place, shown
 from xdevice.virtual.fits import CONTEXT, FITS, KERNELS, NOT, UNKNOWN, Estimate, Share
 from xdevice.virtual.fits_advice import Shares, advice
 

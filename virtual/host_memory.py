@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from xdevice.kit.units import size
+from xdevice.units import size
 from xdevice.machine import host_memory
 
 _STEP = 64 << 20  # how much is allocated between two looks at the host's memory

@@ -1,4 +1,4 @@
-"""Finding out in a separate process what a framework's virtual GPUs can do: see `xdevice.cli.probe`."""
+"""Finding out in a separate process what a framework's virtual GPUs can do: see `xdevice.tools.cli.probe`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from xdevice.cli.probe import Answer, ask_each, ask_one, missing_in, missing_of
+from xdevice.tools.cli.probe import Answer, ask_each, ask_one, missing_in, missing_of
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.framework.adapters import Backend, entry_points_of
 from xdevice.framework.choosing import use

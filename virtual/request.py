@@ -181,7 +181,7 @@ def measure_for(size: int) -> None:
 
 def memory_limit() -> int | None:
     """The bytes of memory of each virtual GPU; ``None`` without a limit."""
-    from xdevice.kit.units import parsed_size  # loads `re`: only when it is needed
+    from xdevice.units import parsed_size  # loads `re`: only when it is needed
 
     text = os.environ.get(MEMORY, "").strip()
     size = parsed_size(text) if text else None

@@ -54,8 +54,8 @@ _PUBLIC_NAMES = {
     "xdevice.tensors.exchange": "convert to_numpy",
     "xdevice.tensors.gradients": "value_and_grad",
     "xdevice.tensors.namespace": "namespace",
-    "xdevice.tensors.transfers.guard": "transfer_guard",
-    "xdevice.tensors.transfers.report": "watch_transfers",
+    "xdevice.transfers.guard": "transfer_guard",
+    "xdevice.transfers.report": "watch_transfers",
     "xdevice.parallel.batches": "split_batch",
     "xdevice.parallel.data_parallel": "data_parallel",
     "xdevice.parallel.prefetch": "prefetch",
@@ -92,8 +92,8 @@ if TYPE_CHECKING:  # type checkers and editors take the names from each module's
     from xdevice.tensors.gradients import *
     from xdevice.tensors.namespace import *
     from xdevice.tensors.placement import *
-    from xdevice.tensors.transfers.guard import *
-    from xdevice.tensors.transfers.report import *
+    from xdevice.transfers.guard import *
+    from xdevice.transfers.report import *
 else:
     _MODULE_OF = {name: module for module, names in _PUBLIC_NAMES.items() for name in names.split()}
     __all__ = list(_MODULE_OF)

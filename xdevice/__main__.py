@@ -1,5 +1,5 @@
 """``python -m xdevice`` is the command ``xdevice``."""
 
-from xdevice.cli import main
+from xdevice.tools.cli import main
 
 raise SystemExit(main())

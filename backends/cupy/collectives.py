@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import cupy
 
-from xdevice.kit.reducing import reduced
+from xdevice.backends.kit.reducing import reduced
 
 _ELEMENTWISE = {"sum": cupy.add, "max": cupy.maximum, "min": cupy.minimum}
 

@@ -14,7 +14,7 @@ import array_api_compat.cupy.linalg as xp_linalg
 import cupy
 
 from xdevice.contract import Extension
-from xdevice.kit.standard import elementwise
+from xdevice.backends.kit.standard import elementwise
 
 Function: TypeAlias = Callable[..., Any]
 

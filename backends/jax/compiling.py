@@ -12,7 +12,7 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.private_names import optional
-from xdevice.kit.compiling import Trees, over_tensors
+from xdevice.backends.kit.compiling import Trees, over_tensors
 
 Function: TypeAlias = Callable[..., Any]
 

@@ -27,8 +27,8 @@ from xdevice.contract import Job, Vector
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
-from xdevice.kit.private_names import replaced
-from xdevice.kit.reducing import summed_in
+from xdevice.backends.kit.private_names import replaced
+from xdevice.backends.kit.reducing import summed_in
 
 Function: TypeAlias = Callable[..., Any]
 

@@ -15,7 +15,7 @@ from xdevice.backends.jax.private_names import names, optional
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-from xdevice.kit.places import ReplacedGpus
+from xdevice.backends.kit.places import ReplacedGpus
 
 Function: TypeAlias = Callable[..., Any]
 

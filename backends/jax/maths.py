@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from xdevice.backends.jax.creation import check_width
 from xdevice.contract import Extension, NativeDtype
-from xdevice.kit.standard import elementwise
+from xdevice.backends.kit.standard import elementwise
 
 Function: TypeAlias = Callable[..., Any]
 ArrayOrDtype: TypeAlias = Any

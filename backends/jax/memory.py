@@ -8,7 +8,7 @@ from xdevice.backends.jax.hardware import has_started, native, replaced_gpus
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import TooLateError
-from xdevice.kit.units import known
+from xdevice.units import known
 
 # Messages of XLA, CUDA, cuBLAS and cuDNN.
 _MESSAGES = (

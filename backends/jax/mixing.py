@@ -24,7 +24,7 @@ from xdevice.backends.jax.placement import concrete, device_of
 from xdevice.backends.jax.private_names import optional
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError, mixed
-from xdevice.kit.private_names import replaced, resolved
+from xdevice.backends.kit.private_names import replaced, resolved
 
 Function: TypeAlias = Callable[..., Any]
 

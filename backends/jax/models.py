@@ -15,7 +15,7 @@ from xdevice.backends.jax.private_names import optional
 from xdevice.contract import Model, Node
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError
-from xdevice.kit import keras
+from xdevice.backends.kit import keras
 
 Part: TypeAlias = Any
 Variable: TypeAlias = Any  # of Keras

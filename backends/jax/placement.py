@@ -13,7 +13,7 @@ from xdevice.backends.jax.hardware import as_device, native
 from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, TracedTensorError, UnknownPlacementError
-from xdevice.kit import keras
+from xdevice.backends.kit import keras
 
 _devices: dict[SingleDeviceSharding, Device] = {}  # those on which an array has been
 _DATA = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, jax.ShapeDtypeStruct)

@@ -17,7 +17,7 @@ _WRAPPERS = (
     "jax._src.util",
     "xdevice.backends.jax.purposes",
     "xdevice.backends.jax.transfers",
-    "xdevice.kit.buffers",
+    "xdevice.backends.kit.buffers",
 )
 _FACTORIES = {"jax._src.numpy.array_constructors", "jax._src.numpy.array_creation"}
 _METHODS = "jax._src.numpy.array_methods"

@@ -20,9 +20,9 @@ from xdevice.backends.jax.hardware import as_device
 from xdevice.backends.jax.private_names import guard
 from xdevice.contract import Copy, Watcher
 from xdevice.device import Device
-from xdevice.kit import advice, buffers, dlpack, keras
-from xdevice.kit.marks import mark_of
-from xdevice.kit.private_names import replaced
+from xdevice.backends.kit import advice, buffers, dlpack, keras
+from xdevice.backends.kit.marks import mark_of
+from xdevice.backends.kit.private_names import replaced
 
 Function: TypeAlias = Callable[..., Any]
 Array: TypeAlias = Any  # jax.Array, with the private attributes of its class

@@ -19,7 +19,7 @@ from xdevice.backends.mxnet.hardware import gpus, replaced_gpus
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.contract import Tensor, Vector
 from xdevice.errors import ArgumentTypeError, NotSupportedError
-from xdevice.kit.reducing import reduced
+from xdevice.backends.kit.reducing import reduced
 
 Context: TypeAlias = AbstractContextManager[None]
 

@@ -7,7 +7,7 @@ from mxnet.runtime import Features
 
 from xdevice.contract import Build, NativeDevice
 from xdevice.device import Device
-from xdevice.kit.places import ReplacedGpus
+from xdevice.backends.kit.places import ReplacedGpus
 
 # The index of the CPU context that stands for gpu:0. Contexts before it, such as mx.cpu(1), are
 # left to programs.

@@ -13,9 +13,9 @@ from mxnet.ndarray import NDArray
 from xdevice.backends.mxnet import creation
 from xdevice.contract import Extension, NativeDtype, Tensor
 from xdevice.errors import NotSupportedError
-from xdevice.kit.standard import standard
-from xdevice.kit.standard.linalg import linear_algebra
-from xdevice.kit.standard.widening import Widening
+from xdevice.backends.kit.standard import standard
+from xdevice.backends.kit.standard.linalg import linear_algebra
+from xdevice.backends.kit.standard.widening import Widening
 
 Function: TypeAlias = Callable[..., Any]
 Operand: TypeAlias = Any  # an array, or a plain number

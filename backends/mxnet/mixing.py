@@ -24,7 +24,7 @@ from xdevice.backends.mxnet.hardware import as_device
 from xdevice.backends.mxnet.private_names import names
 from xdevice.device import Device
 from xdevice.errors import mixed
-from xdevice.kit.private_names import replaced
+from xdevice.backends.kit.private_names import replaced
 
 Arguments: TypeAlias = Any  # of a function of the library: a tuple of ctypes' objects
 Function: TypeAlias = Callable[..., Any]

@@ -10,7 +10,7 @@ from xdevice.backends.mxnet.hardware import native
 from xdevice.backends.mxnet.placement import copy_parameters, reset
 from xdevice.contract import Node
 from xdevice.device import Device
-from xdevice.kit.nodes import by_attributes
+from xdevice.backends.kit.nodes import by_attributes
 
 Model: TypeAlias = Block | ParameterDict
 

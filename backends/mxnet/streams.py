@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.contract import Stream, Tensor
 from xdevice.device import Device
-from xdevice.kit.streams import OwnStream
+from xdevice.backends.kit.streams import OwnStream
 
 
 def stream(device: Device) -> Stream | None:

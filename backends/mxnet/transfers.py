@@ -23,9 +23,9 @@ from xdevice.backends.mxnet.mixing import Arguments, Function, Handle
 from xdevice.backends.mxnet.private_names import names
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
-from xdevice.kit import advice
-from xdevice.kit.marks import mark
-from xdevice.kit.private_names import replaced
+from xdevice.backends.kit import advice
+from xdevice.backends.kit.marks import mark
+from xdevice.backends.kit.private_names import replaced
 
 _base: Any = base
 _library: Any = _base._LIB

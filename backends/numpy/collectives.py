@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from xdevice.contract import Tensor
 from xdevice.errors import ArgumentTypeError
-from xdevice.kit.reducing import reduced
+from xdevice.backends.kit.reducing import reduced
 
 Array: TypeAlias = npt.NDArray[Any]
 

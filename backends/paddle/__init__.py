@@ -14,7 +14,7 @@ import warnings
 from contextlib import ExitStack
 from typing import Any
 
-from xdevice.kit.places import prepared_import
+from xdevice.backends.kit.places import prepared_import
 
 CANNOT: dict[str, str] = {
     "data": "every tensor counts as numbers",

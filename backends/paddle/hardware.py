@@ -13,7 +13,7 @@ from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceTypeError
-from xdevice.kit.places import ReplacedGpus
+from xdevice.backends.kit.places import ReplacedGpus
 
 NativePlace: TypeAlias = Any
 

@@ -24,10 +24,10 @@ from xdevice.backends.paddle.placement import device_of
 from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Copy, Kind, Tensor, Watcher
 from xdevice.device import Device
-from xdevice.kit import advice
-from xdevice.kit.marks import mark
-from xdevice.kit.places import CopySources
-from xdevice.kit.private_names import replaced
+from xdevice.backends.kit import advice
+from xdevice.backends.kit.marks import mark
+from xdevice.backends.kit.places import CopySources
+from xdevice.backends.kit.private_names import replaced
 
 Function: TypeAlias = Callable[..., Any]
 Line: TypeAlias = Any  # of the program, as the watcher returns it

@@ -25,9 +25,9 @@ from xdevice.backends.tensorflow.private_names import names, runtime
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
-from xdevice.kit.private_names import replaced, resolved
-from xdevice.kit.reducing import summed_in
-from xdevice.kit.shared_memory import SharedMemory, join_on_one_host
+from xdevice.backends.kit.private_names import replaced, resolved
+from xdevice.backends.kit.reducing import summed_in
+from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

@@ -13,10 +13,10 @@ from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.placement import variable_of
 from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.contract import Extension, NativeDtype, Tensor
-from xdevice.kit.standard import standard
-from xdevice.kit.standard.fft import fourier_transforms
-from xdevice.kit.standard.linalg import linear_algebra
-from xdevice.kit.standard.widening import Widening
+from xdevice.backends.kit.standard import standard
+from xdevice.backends.kit.standard.fft import fourier_transforms
+from xdevice.backends.kit.standard.linalg import linear_algebra
+from xdevice.backends.kit.standard.widening import Widening
 
 Function: TypeAlias = Callable[..., Any]
 

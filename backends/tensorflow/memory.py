@@ -9,7 +9,7 @@ from xdevice.backends.tensorflow.hardware import is_running, native, replaced_gp
 from xdevice.contract import MemoryStats
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, TooLateError
-from xdevice.kit.units import known
+from xdevice.units import known
 
 # Messages of the CUDA driver, of cuBLAS, and of TensorFlow when a copy does not fit into the GPU.
 _MESSAGES = (

@@ -25,7 +25,7 @@ from xdevice.backends.tensorflow.private_names import core, engine, names, runti
 from xdevice.contract import NativeDtype
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, mixed
-from xdevice.kit.private_names import replaced
+from xdevice.backends.kit.private_names import replaced
 
 Argument: TypeAlias = Any  # a tensor, a variable, an array, a number, or a list of these
 Arguments: TypeAlias = Any  # a sequence of them

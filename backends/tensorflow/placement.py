@@ -15,7 +15,7 @@ from xdevice.errors import (
     TracedTensorError,
     UnknownPlacementError,
 )
-from xdevice.kit import keras
+from xdevice.backends.kit import keras
 
 Tensor: TypeAlias = Any  # of TensorFlow, whose classes have no types for checkers
 

@@ -33,9 +33,9 @@ from xdevice.backends.tensorflow.placement import Eager, Tensor, placed, variabl
 from xdevice.backends.tensorflow.private_names import constants, iterators, names, ops
 from xdevice.contract import Copy, Kind, NativeDtype, Watcher
 from xdevice.device import Device
-from xdevice.kit import advice, buffers, dlpack
-from xdevice.kit.marks import mark_of
-from xdevice.kit.private_names import replaced
+from xdevice.backends.kit import advice, buffers, dlpack
+from xdevice.backends.kit.marks import mark_of
+from xdevice.backends.kit.private_names import replaced
 
 _SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueWithCounts", "Where"})
 """Operations whose results' sizes depend on values: on a GPU they read the size back."""
@@ -77,7 +77,7 @@ _MAKE_TENSORS = frozenset(
 )
 """Functions by which a program asks TensorFlow for a tensor, and so for its copy."""
 _FEEDING = ("tensorflow.python.data.", "tensorflow.python.ops.variables")
-_COMPUTING = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.kit.standard")
+_COMPUTING = ("keras.src.ops", "xdevice.backends.tensorflow.maths", "xdevice.backends.kit.standard")
 _LOOPS = ("keras.src.backend.tensorflow.trainer", "tensorflow.python.data.", "tf_keras.src.engine.")
 
 # by the name of a tf.function, the optimizers that it steps

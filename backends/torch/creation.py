@@ -12,7 +12,7 @@ from xdevice.backends.torch.hardware import native
 from xdevice.backends.torch.placement import plain
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.kit import keras
+from xdevice.backends.kit import keras
 
 # Messages about arguments, which torch raises as RuntimeError.
 _ABOUT_ARGUMENTS = (

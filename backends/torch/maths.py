@@ -12,8 +12,8 @@ import torch
 from xdevice.backends.torch.creation import rounded
 from xdevice.contract import Extension, Tensor
 from xdevice.errors import ArgumentError
-from xdevice.kit.standard.dtypes import FloatInfo, IntInfo
-from xdevice.kit.standard.sets import UniqueAll
+from xdevice.backends.kit.standard.dtypes import FloatInfo, IntInfo
+from xdevice.backends.kit.standard.sets import UniqueAll
 
 Operand: TypeAlias = Any  # a tensor or a number
 Number: TypeAlias = Any  # of Python or NumPy

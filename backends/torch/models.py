@@ -20,7 +20,7 @@ from xdevice.backends.torch.private_names import core, names, untyped_torch
 from xdevice.contract import Model, Node
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.kit import keras
+from xdevice.backends.kit import keras
 
 Part: TypeAlias = Any
 Variable: TypeAlias = Any  # of Keras

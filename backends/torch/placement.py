@@ -11,7 +11,7 @@ from xdevice.backends.torch.private_names import names
 from xdevice.contract import Role, Tensor
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-from xdevice.kit import keras
+from xdevice.backends.kit import keras
 
 _CPU = Device("cpu", 0)
 _GENERATOR: Any = names.optional("torch:Generator", otherwise=torch.Stream)

@@ -23,9 +23,9 @@ from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.private_names import core, names, replace_name, untyped_torch
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
-from xdevice.kit import advice, keras
-from xdevice.kit.places import CopySources
-from xdevice.kit.private_names import replaced
+from xdevice.backends.kit import advice, keras
+from xdevice.backends.kit.places import CopySources
+from xdevice.backends.kit.private_names import replaced
 
 Function: TypeAlias = Callable[..., Any]
 Optimizer: TypeAlias = Any  # of torch or Keras

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 import xdevice
-from xdevice.cli.bench import progress_text
-from xdevice.experiments import EXPERIMENTS, Work, measured, setting, too_busy
-from xdevice.experiments.work import quartiles
+from xdevice.tools.cli.bench import progress_text
+from xdevice.tools.experiments import EXPERIMENTS, Work, measured, setting, too_busy
+from xdevice.tools.experiments.work import quartiles
 
 # array-api-strict runs only by name
 NAMES = [name for name in xdevice.available() if name != "array_api_strict"]

@@ -85,13 +85,13 @@ def test_help_is_given_in_lines_that_fit(arguments):
 
 
 def test_help_and_version_load_little():
-    code = "import sys; from xdevice.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass\n"
+    code = "import sys; from xdevice.tools.cli import main\ntry: main(['--version'])\nexcept SystemExit: pass\n"
     code += "print([m for m in ('rich', 'psutil', 'numpy', 'torch', 'optree') if m in sys.modules])"
     assert run("-c", code, start=[sys.executable]).stdout.splitlines()[-1] == "[]"
 
 
 def test_a_single_run_needs_neither_rich_nor_psutil():
-    code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None; from xdevice.cli import main; "
+    code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None; from xdevice.tools.cli import main; "
     code += "main(['run', '--virtual-gpus', '2', '--stand-in', '-c', 'print(1)'])"
     done = run("-c", code, start=[sys.executable])
     assert done.stdout == "1\n", done.stderr
@@ -99,7 +99,7 @@ def test_a_single_run_needs_neither_rich_nor_psutil():
 
 @pytest.mark.parametrize("package", ["rich", "psutil"])
 def test_missing_packages_are_named(package):
-    code = f"import sys; sys.modules[{package!r}] = None; from xdevice.cli import main; sys.exit(main(['info']))"
+    code = f"import sys; sys.modules[{package!r}] = None; from xdevice.tools.cli import main; sys.exit(main(['info']))"
     done = run("-c", code, start=[sys.executable])
     assert done.returncode == 2
     assert (

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xdevice.cli.comparing import Differ, Same, compare
-from xdevice.course.spelling import with_devices_spelled_alike
-from xdevice.launcher.texts import printable
+from xdevice.tools.cli.comparing import Differ, Same, compare
+from xdevice.tools.course.spelling import with_devices_spelled_alike
+from xdevice.tools.launcher.texts import printable
 
 WORDS = st.sampled_from(
     ["a", "b", "loss 0.5", "loss 0.500001", "loss 0.6", "step 3", "", "  x", "nan", "1e400"]

@@ -99,7 +99,7 @@ def test_fish_completes(typed, here):
 
 
 def test_completion_costs_nothing_else():
-    code = "import sys; from xdevice.cli.arguments import parse; parse(['info'])\n"
-    code += "print([m for m in ('argcomplete', 'difflib', 'xdevice.cli.completion') if m in sys.modules])"
+    code = "import sys; from xdevice.tools.cli.arguments import parse; parse(['info'])\n"
+    code += "print([m for m in ('argcomplete', 'difflib', 'xdevice.tools.cli.completion') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

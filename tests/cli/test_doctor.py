@@ -187,7 +187,7 @@ def test_try_gpu_warns_once_and_says_why(toy, tmp_path):
 def test_it_asks_in_processes_of_their_own():
     code = """
 import sys
-from xdevice.cli import main
+from xdevice.tools.cli import main
 main(["doctor", "--backend", "numpy"])
 print(sorted({"numpy", "torch", "tensorflow", "paddle", "mxnet", "jax"} & set(sys.modules)))
 """

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.cli.near_misses import near_miss
-from xdevice.cli.options import commands
+from xdevice.tools.cli.near_misses import near_miss
+from xdevice.tools.cli.options import commands
 
 ONE = xdevice.available()[-1] if xdevice.available() else None
 RUN = commands()[1]["run"]

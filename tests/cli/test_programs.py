@@ -145,7 +145,7 @@ def test_what_cannot_run_says_what_to_type(run, program, says):
 
 
 def test_a_long_first_line_of_pips_is_python(here):
-    from xdevice.cli.program import program_of
+    from xdevice.tools.cli.program import program_of
 
     for line, is_command in (
         ("#!/bin/sh\n'''exec' /long/bin/python \"$0\" \"$@\"\n' '''\n", False),

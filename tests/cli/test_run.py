@@ -14,10 +14,10 @@ import psutil
 import pytest
 
 import xdevice
-from xdevice.cli.program import imported_by
-from xdevice.launcher import progress as progress_lines
-from xdevice.launcher.children import Child, run_all
-from xdevice.launcher.output_buffer import FIRST, LAST
+from xdevice.tools.cli.program import imported_by
+from xdevice.tools.launcher import progress as progress_lines
+from xdevice.tools.launcher.children import Child, run_all
+from xdevice.tools.launcher.output_buffer import FIRST, LAST
 
 # array-api-strict runs only by name
 NAMES = [name for name in xdevice.available() if name != "array_api_strict"]

@@ -47,7 +47,7 @@ def toy_with_plug_in(with_toy, tmp_path, compiler):
 def toy_with_virtual_names(with_toy, tmp_path):
     """Runs a command where another package provides the toy's virtual GPUs, and lists a name that the toy lacks."""
     names = """
-        from xdevice.kit.private_names import PrivateName
+        from xdevice.backends.kit.private_names import PrivateName
         LAST_TRIED = "1.4"
         NAMES = [PrivateName("toy:Tensor._stream", "streams of virtual GPUs")]
     """
@@ -131,7 +131,7 @@ def test_the_docs_recipe_for_a_container_works(toy_with_plug_in, tmp_path):
 
 def test_build_needs_no_extra(toy_with_plug_in, toy, tmp_path):
     env = toy.write(tmp_path, "good") | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
-    code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None\nfrom xdevice.cli import main\n"
+    code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None\nfrom xdevice.tools.cli import main\n"
     code += "sys.exit(main(['virtual', 'build', '--backend', 'toy']))"
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100
@@ -185,7 +185,7 @@ def test_doctor_says_what_virtual_gpus_can(toy_with_plug_in):
 
 def test_doctor_advises_no_useless_install(toy, tmp_path):
     env = toy.write(tmp_path, "good", nvml=False)
-    code = "import sys; sys.modules['mxnet'] = sys.modules['cupy'] = None\nfrom xdevice.cli import main\n"
+    code = "import sys; sys.modules['mxnet'] = sys.modules['cupy'] = None\nfrom xdevice.tools.cli import main\n"
     code += "sys.exit(main(['doctor', '--backend', 'mxnet,cupy,toy', '--json']))"
     done = subprocess.run(
         [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=100

@@ -37,7 +37,7 @@ FRAMEWORKS = {
 
 # What the adapter needs of the toy that is changed, which has none of it, and of the newer one, which starts.
 PRIVATE_NAMES = """
-    from xdevice.kit.private_names import PrivateName
+    from xdevice.backends.kit.private_names import PrivateName
     LAST_TRIED = "1.4"
     NAMES = [
         PrivateName("toy:_start", "a start", essential=True),

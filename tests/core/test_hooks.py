@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from xdevice.hooks import hooks
-from xdevice.kit.import_hook import after_import
+from xdevice.framework.import_hook import after_import
 
 ALL = "devices fallback memory scopes timing virtual"
 
@@ -51,7 +51,7 @@ def test_an_imported_module_is_changed_once(run, tmp_path, imported):
     (tmp_path / "theirs.py").write_text("VALUE = 1\nLOADER = __spec__.loader\n")
     (tmp_path / "other.py").write_text("")
     out = run(f"""
-        from xdevice.kit.import_hook import after_import
+        from xdevice.framework.import_hook import after_import
         if {imported}:
             import theirs
         after_import("theirs", lambda module: setattr(module, "VALUE", module.VALUE + 1))

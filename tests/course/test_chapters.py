@@ -5,8 +5,8 @@ import textwrap
 
 import pytest
 
-from xdevice.course.chapters import tabs_to_run
-from xdevice.course.reading import read
+from xdevice.tools.course.chapters import tabs_to_run
+from xdevice.tools.course.reading import read
 from xdevice.errors import ArgumentError
 
 D2L_CLASSIC = """

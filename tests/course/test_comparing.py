@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from xdevice.course import record
-from xdevice.course.chapters import Cell
-from xdevice.course.compare import difference
-from xdevice.course.displays import Curve
-from xdevice.course.outcomes import Outcome
-from xdevice.course.rows import _verdict
-from xdevice.course.running import TabRun
-from xdevice.course.series import Series, judged
+from xdevice.tools.course import record
+from xdevice.tools.course.chapters import Cell
+from xdevice.tools.course.compare import difference
+from xdevice.tools.course.displays import Curve
+from xdevice.tools.course.outcomes import Outcome
+from xdevice.tools.course.rows import _verdict
+from xdevice.tools.course.running import TabRun
+from xdevice.tools.course.series import Series, judged
 
 
 def outcome(text="", *curves):

@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from xdevice.course.displays import curves_of, pictures_of, plain, text_of
+from xdevice.tools.course.displays import curves_of, pictures_of, plain, text_of
 
 
 def displayed(**data):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.course.chapters import Cell
-from xdevice.course.failures import with_reasons
-from xdevice.course.outcomes import Outcome
+from xdevice.tools.course.chapters import Cell
+from xdevice.tools.course.failures import with_reasons
+from xdevice.tools.course.outcomes import Outcome
 
 
 def explained(*cells):

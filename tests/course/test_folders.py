@@ -1,6 +1,6 @@
 """The working directory of a tab: what is copied, and what is a link."""
 
-from xdevice.course import folders
+from xdevice.tools.course import folders
 
 
 def test_the_largest_files_are_links_if_there_is_too_much_to_copy(tmp_path, monkeypatch):

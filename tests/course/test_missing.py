@@ -1,7 +1,7 @@
 """The packages that a chapter imports and that are not installed."""
 
-from xdevice.course.chapters import Cell
-from xdevice.course.missing import missing_packages
+from xdevice.tools.course.chapters import Cell
+from xdevice.tools.course.missing import missing_packages
 
 
 def test_imports_that_are_not_installed_are_named_as_pip_does():

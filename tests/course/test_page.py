@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from xdevice.course.chapters import Chapter
-from xdevice.course.page import page
+from xdevice.tools.course.chapters import Chapter
+from xdevice.tools.course.page import page
 
 
 def test_the_page_says_what_stood_for_gpus():

@@ -11,8 +11,8 @@ import time
 import pytest
 
 import xdevice
-from xdevice.cli.course import _tabs
-from xdevice.course.reading import read
+from xdevice.tools.cli.course import _tabs
+from xdevice.tools.course.reading import read
 
 NAMES = xdevice.available()
 ONE = NAMES[-1] if NAMES else None  # the lightest

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.cli import main
+from xdevice.tools.cli import main
 
 ROOT = Path(__file__).parents[2]
 CHANGELOG = ROOT / "CHANGELOG.md"  # it names what has been removed

@@ -1,4 +1,4 @@
-"""The rows of tests/programs, which anyone can run, and the tables of docs/several/programs_*.md: what came of them."""
+"""The rows of validation/programs, which anyone can run, and the tables of docs/several/programs_*.md: what came of them."""
 
 import ast
 import re
@@ -24,7 +24,7 @@ def test_the_page_lists_the_rows_that_are_kept():
     assert kept == set(listed)
     assert len(listed) == len(kept) > 50
     counts = re.findall(
-        r"\[(\d+)(?: and (\d+))? programs\]", (ROOT / "docs/several/programs.md").read_text("utf-8")
+        r"\[(\d+)(?: and (\d+))? programs\]", (ROOT / "validation/programs/README.md").read_text("utf-8")
     )
     assert sum(int(count) for pair in counts for count in pair if count) == len(listed)
 

@@ -163,7 +163,7 @@ def test_what_cannot_be_installed_is_said_in_a_line():
 @pytest.mark.parametrize("name", checks.PROGRAMS)
 def test_each_program_is_a_row_of_that_framework(name):
     project, row = checks.PROGRAMS[name].split("/")
-    table = tomllib.loads((ROOT / "tests/programs/programs.toml").read_text(encoding="utf-8"))[
+    table = tomllib.loads((ROOT / "validation/programs/programs.toml").read_text(encoding="utf-8"))[
         project
     ]
     assert {**table, **table[row]}["framework"] == name

@@ -307,7 +307,7 @@ def test_without_a_cpu_it_says_why(run, tmp_path, gpus_alone):
     assert len({error.partition(": ")[2] for error in errors}) == 1
     why = errors[0].partition("no device: ")[2]
     out = run(
-        "from xdevice.cli import main; main(['doctor', '--backend', 'toy']); main(['info', '--backend', 'toy'])"
+        "from xdevice.tools.cli import main; main(['doctor', '--backend', 'toy']); main(['info', '--backend', 'toy'])"
     )
     assert why in out
     assert f"toy 1 rocm {why.partition(';')[0]}" in re.sub(

@@ -6,8 +6,8 @@ import types
 import pytest
 
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit import private_names
-from xdevice.kit.private_names import (
+from xdevice.backends.kit import private_names
+from xdevice.backends.kit.private_names import (
     PrivateName,
     PrivateNames,
     hint,

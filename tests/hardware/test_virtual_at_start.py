@@ -209,7 +209,7 @@ def test_the_line_is_silent_without_xdevice(python):
 
 
 def test_the_command_installs_and_removes_it(tmp_path, monkeypatch, capsys):
-    from xdevice.cli import main
+    from xdevice.tools.cli import main
 
     monkeypatch.setattr(sysconfig, "get_path", lambda name: str(tmp_path))
     monkeypatch.delenv("XDEVICE_VIRTUAL_GPUS", raising=False)

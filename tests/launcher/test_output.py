@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from xdevice.launcher.output import Lines, LiveLines, Screen
+from xdevice.tools.launcher.output import Lines, LiveLines, Screen
 
 CLEAN = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
 

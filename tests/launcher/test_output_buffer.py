@@ -6,7 +6,7 @@ import tracemalloc
 
 import pytest
 
-from xdevice.launcher.output_buffer import FIRST, LAST, LONGEST, OutputBuffer
+from xdevice.tools.launcher.output_buffer import FIRST, LAST, LONGEST, OutputBuffer
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from xdevice.distributed.rendezvous import ports
-from xdevice.kit.deadlines import TERMINATION
+from xdevice.distributed.deadlines import TERMINATION
 
 SERVERS = """
     first = int(os.environ["XDEVICE_MASTER_PORT"])

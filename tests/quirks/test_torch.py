@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pack_sequence
 import xdevice
 from xdevice import Device, cpu, device_of, to_device
 from xdevice.backends.torch.exchange import export
-from xdevice.kit.private_names import missing
+from xdevice.backends.kit.private_names import missing
 from xdevice.virtual.request import ENV
 
 

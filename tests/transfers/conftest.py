@@ -15,9 +15,9 @@ from xdevice.contract import Copy
 from xdevice.device import Device
 from xdevice.framework.adapters import find
 from xdevice.hardware.bus import DEFAULT
-from xdevice.tensors.transfers import watching
-from xdevice.tensors.transfers.recorder import Recorder
-from xdevice.tensors.transfers.report import Report
+from xdevice.transfers import watching
+from xdevice.transfers.recorder import Recorder
+from xdevice.transfers.report import Report
 
 HOST, GPU = Device("cpu", 0), Device("gpu", 0)
 

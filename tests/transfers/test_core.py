@@ -14,8 +14,8 @@ from xdevice.contract import Copy
 from xdevice.device import Device
 from xdevice.framework.adapters import find
 from xdevice.hardware.bus import Bus
-from xdevice.tensors.transfers import callers, syntax, watching
-from xdevice.tensors.transfers.syntax import Place
+from xdevice.transfers import callers, syntax, watching
+from xdevice.transfers.syntax import Place
 
 pytestmark = pytest.mark.only_under("numpy")
 

@@ -19,7 +19,7 @@ from xdevice.contract import Copy
 from xdevice.device import Device
 from xdevice.framework import watched
 from xdevice.framework.adapters import find
-from xdevice.tensors.transfers import watching
+from xdevice.transfers import watching
 
 FETCH = Copy("copy", "cpu", 8, Device("gpu", 0), Device("cpu", 0))
 TELLER = watching.CopyNotifier(find("numpy"))

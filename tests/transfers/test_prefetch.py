@@ -26,7 +26,7 @@ from xdevice.contract import Copy
 from xdevice.framework.adapters import find
 from xdevice.parallel.prefetch import Placed, Prefetched
 from xdevice.parallel.snapshots import snapshot
-from xdevice.tensors.transfers import watching
+from xdevice.transfers import watching
 
 
 class Batch:

@@ -9,9 +9,9 @@ import textwrap
 import pytest
 
 import xdevice
-from xdevice.cli import watched
+from xdevice.tools.cli import watched
 from xdevice.hardware.bus import Bus
-from xdevice.tensors.transfers.report import NO_GPU
+from xdevice.transfers.report import NO_GPU
 
 pytestmark = pytest.mark.only_under("numpy")
 

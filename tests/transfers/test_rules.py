@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.tensors.transfers.rules import ADVICE, RULES
+from xdevice.transfers.rules import ADVICE, RULES
 
 pytestmark = pytest.mark.only_under("numpy")
 

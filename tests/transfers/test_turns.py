@@ -10,7 +10,7 @@ from xdevice import watch_transfers
 from xdevice.contract import Copy
 from xdevice.device import Device
 from xdevice.framework.adapters import find
-from xdevice.tensors.transfers import watching
+from xdevice.transfers import watching
 
 pytestmark = pytest.mark.only_under("numpy")
 

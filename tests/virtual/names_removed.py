@@ -18,7 +18,7 @@ from private_lists import lists_of
 os.environ["JAX_TRACEBACK_FILTERING"] = "off"  # or errors within JAX seem to be xdevice's
 
 import xdevice
-from xdevice.kit import private_names as kit
+from xdevice.backends.kit import private_names as kit
 from xdevice.virtual import connect, request
 
 NAME, STAND_IN, IN_PYTHON = sys.argv[1], "--stand-in" in sys.argv, "--in-python" in sys.argv

@@ -12,7 +12,7 @@ from types import ModuleType
 from private_lists import lists_of
 
 import xdevice
-from xdevice.kit.private_names import missing, resolved
+from xdevice.backends.kit.private_names import missing, resolved
 from xdevice.virtual import connect, request
 
 NAME, STAND_IN = sys.argv[1], "--stand-in" in sys.argv

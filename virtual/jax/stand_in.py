@@ -27,8 +27,8 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.contract import NativeDevice, Tensor
-from xdevice.kit.dlpack import CPU, CUDA, labelled
-from xdevice.kit.import_hook import after_import
+from xdevice.backends.kit.dlpack import CPU, CUDA, labelled
+from xdevice.framework.import_hook import after_import
 from xdevice.virtual import request
 from xdevice.virtual.jax import (
     BRIDGE,

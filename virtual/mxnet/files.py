@@ -19,7 +19,7 @@ from mxnet import base
 
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, existing
 from xdevice.backends.mxnet.mixing import Handle
-from xdevice.kit import dlpack
+from xdevice.backends.kit import dlpack
 from xdevice.virtual.mxnet.private_names import Array, CPointer, CValue, in_library, names
 
 Data: TypeAlias = Any  # a buffer

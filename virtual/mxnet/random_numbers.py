@@ -217,7 +217,7 @@ def _create(native: Function, args: tuple[CValue, ...], options: dict[str, str],
 
 
 def _fill(handle: mixing.Handle, draw: "_Draw", options: dict[str, str], gpu: _GPU) -> None:
-    from xdevice.tensors.transfers.watching import unseen  # not before numbers are drawn
+    from xdevice.transfers.watching import unseen  # not before numbers are drawn
 
     new_handle = ctypes.c_void_p()
     mx.base.check_call(

@@ -20,7 +20,7 @@ from xdevice.backends.torch import hardware, placement
 from xdevice.backends.torch.private_names import names as names_of_the_adapter
 from xdevice.contract import MemoryUse
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit.import_hook import after_import
+from xdevice.framework.import_hook import after_import
 from xdevice.virtual.plugins import Recipe
 from xdevice.virtual.torch.private_names import core, names
 

@@ -7,7 +7,7 @@ import torch
 
 from xdevice.contract import Copy, Watcher
 from xdevice.device import Device
-from xdevice.kit.marks import mark
+from xdevice.backends.kit.marks import mark
 from xdevice.virtual import bus
 from xdevice.virtual.torch import runtime
 from xdevice.virtual.torch.private_names import core

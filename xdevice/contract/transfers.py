@@ -97,7 +97,7 @@ class Transfers(Preparation, Protocol):
         """The copies that cannot be watched, in sentences for the report."""
 
     def words(self) -> Mapping[str, str]:
-        """The framework's advice, by rule of `xdevice.tensors.transfers.rules`."""
+        """The framework's advice, by rule of `xdevice.transfers.rules`."""
 
 
 class Event(Protocol):

@@ -15,7 +15,7 @@ rank.
 from xdevice.distributed.group import is_initialized, local_rank, rank, world_size
 from xdevice.distributed.lifetime import init, process_group, shutdown
 from xdevice.distributed.operations import all_gather, all_reduce, barrier, broadcast
-from xdevice.kit.deadlines import PEER_FAILED
+from xdevice.distributed.deadlines import PEER_FAILED
 
 __all__ = [
     "PEER_FAILED",

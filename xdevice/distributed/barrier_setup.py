@@ -19,7 +19,7 @@ from xdevice.distributed.rendezvous.authentication import (
 from xdevice.distributed.rendezvous.ports import listening
 from xdevice.distributed.tree_barrier import Follower, Leader, Pipes
 from xdevice.errors import XDeviceError
-from xdevice.kit.deadlines import HANDSHAKE
+from xdevice.distributed.deadlines import HANDSHAKE
 
 # Leaders below one leader, which reads from them one after the other. Fewer
 # make the tree deeper.

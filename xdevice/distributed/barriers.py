@@ -23,7 +23,7 @@ from xdevice.distributed.tree_barrier import (
     Leader,
     Wait,
 )
-from xdevice.kit.deadlines import ANSWER, BARRIER_MARGIN
+from xdevice.distributed.deadlines import ANSWER, BARRIER_MARGIN
 
 # Seconds after which a process tells the coordinator that it waits: before the
 # coordinator asks.

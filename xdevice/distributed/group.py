@@ -27,7 +27,7 @@ from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.framework.adapters import Backend
-from xdevice.kit.deadlines import LAST_RESORT, PEER_FAILED
+from xdevice.distributed.deadlines import LAST_RESORT, PEER_FAILED
 
 _JOB_OF_ONE = Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
 

@@ -24,7 +24,7 @@ from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.joining import join
 from xdevice.distributed.rendezvous.messages import LAST_COLLECTIVE, Fingerprint
 from xdevice.errors import DistributedError
-from xdevice.kit.deadlines import ANSWER, DIAGNOSIS, LEAVING, REPORT
+from xdevice.distributed.deadlines import ANSWER, DIAGNOSIS, LEAVING, REPORT
 
 T = TypeVar("T")
 

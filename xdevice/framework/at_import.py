@@ -12,7 +12,7 @@ from typing import Any
 
 from xdevice.errors import XDeviceError
 from xdevice.framework.adapters import ORDER, Backend, imported, registered
-from xdevice.kit.import_hook import ImportHook, WrappedLoader
+from xdevice.framework.import_hook import ImportHook, WrappedLoader
 
 # No framework has such a name. For any other, the registry is read, which takes 20 ms.
 _IMPORTED_AT_START = ("xdevice", "sitecustomize", "usercustomize")

@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 from xdevice.errors import ArgumentError, ArgumentTypeError, shortened
-from xdevice.kit.units import parsed_size
+from xdevice.units import parsed_size
 
 _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _LATENCY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zµ]+)")

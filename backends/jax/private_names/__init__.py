@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from xdevice.kit.private_names import PrivateNames
+from xdevice.backends.kit.private_names import PrivateNames
 
 LAST_TRIED = {"0.12.0.1": "3.12 3.13 3.14", "0.10.2": "3.11"}
 """The newest version that has all of these names, by the Pythons that have wheels of it."""

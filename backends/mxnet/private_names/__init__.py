@@ -1,6 +1,6 @@
 """The private names of MXNet that the adapter replaces or reads: see ``names.txt``."""
 
-from xdevice.kit.private_names import PrivateNames
+from xdevice.backends.kit.private_names import PrivateNames
 
 LAST_TRIED = {"1.9.1": "3.10 3.11"}
 """The newest version that has all of these names, by the Pythons that have wheels of it."""

@@ -2,7 +2,7 @@
 
 from typing import Any, TypeAlias
 
-from xdevice.kit.private_names import PrivateNames
+from xdevice.backends.kit.private_names import PrivateNames
 
 Module: TypeAlias = Any  # a module of TensorFlow, whose private names have no types
 

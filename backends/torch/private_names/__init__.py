@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from xdevice.kit.private_names import PrivateNames
+from xdevice.backends.kit.private_names import PrivateNames
 
 LAST_TRIED = {"2.15.0": "3.11 3.12 3.13 3.14", "2.13.0": "3.10"}
 """The newest version that has all of these names, by the Pythons that have wheels of it."""

@@ -17,8 +17,8 @@ import pytest
 
 from xdevice.contract import Job
 from xdevice.errors import DistributedError, DistributedTimeoutError
-from xdevice.kit import shared_memory
-from xdevice.kit.shared_memory import SharedMemory, join_on_one_host
+from xdevice.backends.kit import shared_memory
+from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 
 pytestmark = [
     pytest.mark.only_under("numpy"),

@@ -14,7 +14,7 @@ from xdevice.distributed.rendezvous.authentication import CHALLENGE, MAGIC, auth
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.ports import free_block
 from xdevice.errors import DistributedError, DistributedTimeoutError
-from xdevice.kit.deadlines import ANSWER
+from xdevice.distributed.deadlines import ANSWER
 
 pytestmark = pytest.mark.only_under("numpy")
 

@@ -7,7 +7,7 @@ import pytest
 
 from xdevice.distributed.rendezvous.interfaces import interfaces, own_address, stands_for_loopback
 from xdevice.errors import DistributedError
-from xdevice.kit import gloo
+from xdevice.backends.kit import gloo
 
 
 def test_every_ipv4_address_has_its_interface():

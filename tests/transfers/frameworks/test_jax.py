@@ -326,7 +326,7 @@ def test_steps_are_those_of_value_and_grad_where_no_optimizer_makes_any(run):
         with watch_transfers() as report:
             for _ in range(3):
                 loss, g = step(w, W)
-                from xdevice.tensors.transfers import watching
+                from xdevice.transfers import watching
                 for told in watching._recorders: told.stepped(step)
         print(report.steps)
     """

@@ -299,7 +299,7 @@ def test_recurrent_layers_convolutions_and_attention_of_keras_train_to_the_cpus_
 @pytest.mark.weekly
 def test_the_peak_has_activations_and_recomputing_them_lowers_it(program):
     # recorded on an RTX 4090 for a stack of 16 such blocks of 1024 units and 8192 rows: 2509 and 1521 MiB, see
-    # docs/several/recorded.md; the difference, 988 MiB, is 31 results of a layer, of 32 MiB
+    # validation/recorded/README.md; the difference, 988 MiB, is 31 results of a layer, of 32 MiB
     lines = program("""
         import tensorflow as tf
         rows, units, number = 2048, 256, 16

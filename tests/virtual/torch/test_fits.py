@@ -10,7 +10,7 @@ import pytest
 
 from xdevice.contract import MemoryPart, MemoryUse, PeakMemory
 from xdevice.device import Device
-from xdevice.kit.units import parsed_size
+from xdevice.units import parsed_size
 from xdevice.virtual.fits import (
     CONTEXT,
     KERNELS,

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import torch
 from torch.multiprocessing import reductions
 
-from xdevice.kit.private_names import resolved
+from xdevice.backends.kit.private_names import resolved
 from xdevice.virtual import request
 from xdevice.virtual.models import MODELS, Model
 from xdevice.virtual.torch import streams

@@ -11,7 +11,7 @@ import warnings
 from types import FrameType
 from typing import NamedTuple
 
-from xdevice.tensors.transfers.callers import is_users
+from xdevice.transfers.callers import is_users
 from xdevice.virtual.torch.compiled import ASYNC, compiled
 from xdevice.virtual.torch.private_names import kernels_of, untraced
 

@@ -7,7 +7,7 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
-from xdevice.kit.import_hook import after_import
+from xdevice.framework.import_hook import after_import
 from xdevice.virtual.torch.compiled import compiled
 from xdevice.virtual.torch.private_names import Function, core, in_place_of
 

@@ -24,7 +24,7 @@ from torch import nn
 
 from xdevice.contract import MemoryPart, MemoryUse, PeakMemory
 from xdevice.device import Device
-from xdevice.tensors.transfers.callers import is_users
+from xdevice.transfers.callers import is_users
 from xdevice.virtual import fits_process
 from xdevice.virtual.host_memory import HostMemory
 from xdevice.virtual.torch import compile

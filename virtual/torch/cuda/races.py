@@ -6,7 +6,7 @@ import sys
 from traceback import StackSummary
 from typing import Any
 
-from xdevice.tensors.transfers.callers import is_users
+from xdevice.transfers.callers import is_users
 from xdevice.virtual.torch.private_names import Function, in_place_of, names, replace_name
 
 _messages: list[str] = []

@@ -21,7 +21,7 @@ from weakref import finalize
 
 import torch
 
-from xdevice.kit import units
+from xdevice import units
 from xdevice.virtual.torch import copies
 from xdevice.virtual.torch.private_names import aten, core, kernels_of, overload_of, storage_of
 from xdevice.virtual.torch.runtime import NAME, in_use, index_of

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from xdevice.kit.private_names import PrivateNames
+from xdevice.backends.kit.private_names import PrivateNames
 
 Function: TypeAlias = Callable[..., Any]
 

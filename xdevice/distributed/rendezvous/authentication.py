@@ -34,7 +34,7 @@ from pathlib import Path
 
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.errors import ArgumentError, DistributedError
-from xdevice.kit.deadlines import HANDSHAKE
+from xdevice.distributed.deadlines import HANDSHAKE
 from xdevice.kit.loopback import is_loopback
 
 TOKEN = "XDEVICE_TOKEN"  # the environment variable with the job's token

@@ -34,7 +34,7 @@ from xdevice.distributed.rendezvous.peers import (
     may_still_come,
     refusal,
 )
-from xdevice.kit.deadlines import ANSWER, HANDSHAKE
+from xdevice.distributed.deadlines import ANSWER, HANDSHAKE
 
 
 class Coordinator(threading.Thread):

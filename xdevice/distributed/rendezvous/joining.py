@@ -17,7 +17,7 @@ from xdevice.distributed.rendezvous.interfaces import interfaces, own_address, s
 from xdevice.distributed.rendezvous.messages import Channel, JoinMessage
 from xdevice.distributed.rendezvous.ports import listening, port_taken
 from xdevice.errors import DistributedError
-from xdevice.kit.deadlines import BARRIER_MARGIN
+from xdevice.distributed.deadlines import BARRIER_MARGIN
 from xdevice.kit.loopback import is_loopback
 
 # So many refusals mean a wrong token. Fewer may mean that too many connections

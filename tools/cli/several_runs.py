@@ -1,0 +1,163 @@
+"""``xdevice run`` without ``--stand-in`` or ``--watch-transfers``: a report on several frameworks.
+
+These runs need rich and psutil. A single run, which needs neither, starts sooner without them.
+The report's modules and rich, which take 30 ms, are imported while the children run.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Thread
+from typing import NamedTuple
+
+import rich  # noqa: F401  (if it is missing, the error comes before the runs)
+
+from xdevice.tools.cli.program import Program
+from xdevice.tools.cli.selection import frameworks
+from xdevice.errors import ArgumentError
+from xdevice.framework.adapters import find, registered
+from xdevice.hardware.virtual import provider
+from xdevice.tools.launcher.children import Child, Show, run_all
+from xdevice.tools.launcher.progress import Progress
+from xdevice.tools.launcher.texts import write_json
+from xdevice.machine import usable_threads
+
+
+def run_several(program: Program, options: argparse.Namespace) -> int:
+    """Run the program once under each framework, side by side, and print the report."""
+    if options.env:
+        names = _environments(options.backend)
+    else:
+        names = frameworks(options.backend)
+    if options.virtual_gpus and not options.env:
+        provider().check_limits(names)
+    pythons, failed, interrupted = _pythons(names, options)
+    children = [_child(name, python, program, options) for name, python in pythons.items()]
+    if not interrupted:
+        jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
+        with Progress(program.title, quiet=options.json) as progress:
+            show = _importing_meanwhile(progress)
+            interrupted = run_all(children, jobs, options.timeout, show)
+    from xdevice.tools.cli.report import Report, Run, as_json
+    from xdevice.tools.cli.report_tables import rendered
+    from xdevice.tools.launcher.terminal import write
+
+    child_of = {child.name: child for child in (*children, *failed)}
+    runs = [Run(child_of[name]) for name in names]
+    report = Report(program.title, options.args, runs, options.tolerance, options.normalize)
+    if options.json:
+        write_json(as_json(report, interrupted is not None))
+    else:
+        write(*rendered(report))
+    if interrupted:
+        return 128 + interrupted
+    has_failed = any(child.status != "ok" for child in child_of.values())
+    return int(has_failed or (options.strict and not report.agree))
+
+
+def _importing_meanwhile(show: Show) -> Show:
+    """``show``, whose first call begins to import what the report needs: the children run.
+
+    A thread does that, so that the end of a child is noticed at once.
+    """
+    importing = Thread(target=import_module, args=["xdevice.tools.cli.report_tables"])
+
+    def show_and_import(children: Sequence[Child]) -> None:
+        if importing.ident is None:
+            importing.start()
+        show(children)
+
+    return show_and_import
+
+
+def _child(name: str, python: str, program: Program, options: argparse.Namespace) -> Child:
+    """The process that runs the program under one framework, not yet started."""
+    # Without a buffer, the output of a run that is stopped is complete.
+    environment = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8", **os.environ}
+    if options.env:  # these name the packages of the present environment
+        environment.pop("PYTHONPATH", None)
+        environment.pop("PYTHONHOME", None)
+    environment.update(program.search_path(python))
+    environment["XDEVICE_BACKEND"] = name
+    words = [*program.run_by(python, options.flags), *options.args]
+    return Child(name, words, environment)
+
+
+class _Pythons(NamedTuple):
+    """What tox has prepared."""
+
+    python_of: dict[str, str]  # each framework's interpreter
+    failed: list[Child]  # the preparations that failed
+    interrupted: int | None  # the signal that ended the preparation
+
+
+def _pythons(names: Sequence[str], options: argparse.Namespace) -> _Pythons:
+    """The interpreters that run the script; with ``--env tox``, those of tox's environments."""
+    if not options.env:
+        return _Pythons(dict.fromkeys(names, sys.executable), [], None)
+    children = [Child(name, [*_tox(), "run", "-e", name, "--notest"]) for name in names]
+    with Progress("tox prepares the environments", quiet=options.json) as progress:
+        # One at a time: they share tox's packaging environment.
+        interrupted = run_all(children, 1, None, progress)
+    if interrupted:
+        for child in children:
+            child.status = "stopped"  # even if its environment is ready, the script did not run
+        return _Pythons({}, children, interrupted)
+    python_of: dict[str, str] = {}
+    failed: list[Child] = []
+    for child in children:
+        if child.status == "ok":
+            answer = _ask_tox("config", "-q", "-e", child.name, "-k", "env_python")
+            python_of[child.name] = answer.partition("=")[2].strip()
+        else:
+            failed.append(child)
+    return _Pythons(python_of, failed, None)
+
+
+def _environments(names: Sequence[str]) -> list[str]:
+    """The frameworks named; without names, those that have a tox environment of their name here."""
+    arguments = ["list", "-q", "--no-desc"]
+    if not names:
+        arguments.append("-d")  # without the environments that run on request
+    environments = _ask_tox(*arguments).split()
+    listed = ", ".join(environments) or "none"
+    if not names:
+        chosen = [name for name in registered() if name in environments]
+        if not chosen:
+            raise ArgumentError(
+                f"no tox environment here is named like a framework; there are {listed}; "
+                "go to a folder whose tox.ini has some"
+            )
+        return chosen
+    chosen = [str(find(name)) for name in names]
+    for name in chosen:
+        if name not in environments:
+            raise ArgumentError(
+                f"no tox environment {name!r} here; there are {listed}; "
+                "name these, or leave --env tox out"
+            )
+    return chosen
+
+
+def _tox() -> list[str]:
+    if find_spec("tox") is None:
+        raise ArgumentError("--env tox needs tox; pip install tox")
+    return [sys.executable, "-m", "tox"]
+
+
+def _ask_tox(*arguments: str) -> str:
+    process = subprocess.run([*_tox(), *arguments], capture_output=True, text=True, check=False)
+    if process.returncode == 0:
+        return process.stdout
+    lines = (process.stdout + process.stderr).strip().splitlines()
+    reason = f"exit {process.returncode}"
+    if lines:
+        reason = lines[-1]
+    raise ArgumentError(
+        f"tox fails in {str(Path.cwd())!r} ({reason}); tox list should show its environments"
+    )

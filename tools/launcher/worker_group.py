@@ -1,0 +1,275 @@
+"""The worker group: a job's processes on one host, started, watched and stopped."""
+
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+
+import psutil
+
+from xdevice.distributed.process_info import block_size
+from xdevice.errors import DistributedError
+from xdevice.distributed.deadlines import PEER_FAILED, SETTLING, TERMINATION, UNKILLABLE
+from xdevice.tools.launcher.output import Screen, Stream
+from xdevice.tools.launcher.process_tree import ProcessTree, Signals, reaped
+
+_TICK = 0.02  # seconds between two rounds of watching
+
+# The running processes count as frozen if so many checks in a row find all of
+# them stopped. Checks are counted, and not seconds: the system may stop the
+# launcher too, and its clock goes on.
+_FROZEN_AFTER = 8
+_SECONDS_BETWEEN_CHECKS = 0.5
+
+# Rounds of reading what the pipes still hold. A process that has escaped may
+# hold a pipe, and write for ever.
+_LAST_ROUNDS = 32
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is started on this host, which is one of the job's nodes."""
+
+    command: Sequence[str]
+    processes: int  # on each node
+    nodes: int
+    node: int
+    port: int
+    environment: Mapping[str, str]  # the same for all
+    cores: Sequence[Sequence[int]] = ()  # of each process, if they are pinned
+    logs: Path | None = None
+    time_limit: float | None = None  # seconds
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.processes
+
+    @property
+    def ranks(self) -> range:
+        first = self.node * self.processes
+        return range(first, first + self.processes)
+
+    @property
+    def ports(self) -> list[int]:
+        """The ports of the job's block that are needed on this host."""
+        if self.nodes == 1:
+            return list(range(self.port, self.port + block_size(self.world_size)))
+        engines = self.port + 2
+        helpers = engines + self.world_size
+        ports = [engines + rank for rank in self.ranks] + [helpers + rank for rank in self.ranks]
+        if self.node == 0:
+            ports = [self.port, self.port + 1, *ports, helpers + self.world_size]
+        return ports
+
+    def variables(self, rank: int) -> dict[str, str]:
+        """The variables that tell a process its rank: xdevice's, and those of torchrun."""
+        numbers = {
+            "RANK": rank,
+            "WORLD_SIZE": self.world_size,
+            "LOCAL_RANK": rank - self.ranks[0],
+            "LOCAL_WORLD_SIZE": self.processes,
+        }
+        torchrun_variables = {name: str(number) for name, number in numbers.items()}
+        xdevice_variables = {f"XDEVICE_{name}": text for name, text in torchrun_variables.items()}
+        return {
+            **xdevice_variables,
+            **torchrun_variables,
+            "XDEVICE_MASTER_PORT": str(self.port),
+            "MASTER_ADDR": self.environment["XDEVICE_MASTER_ADDR"],
+            "MASTER_PORT": str(self.port + block_size(self.world_size) - 1),
+        }
+
+
+@dataclass(eq=False)
+class Worker:
+    """A process of the job, started by this launcher."""
+
+    rank: int
+    process: subprocess.Popen[bytes]
+    streams: dict[str, Stream]
+
+    @property
+    def is_running(self) -> bool:
+        return self.process.returncode is None
+
+    @property
+    def exit_status(self) -> int:
+        return self.process.returncode or 0
+
+
+@dataclass(eq=False)
+class WorkerGroup:
+    """The workers of one attempt to run the job."""
+
+    plan: Plan
+    screen: Screen
+    tree: ProcessTree
+    signals: Signals
+    began: float = field(default_factory=time.monotonic)
+    workers: list[Worker] = field(default_factory=list)
+    ended: list[Worker] = field(default_factory=list)  # by themselves, the first first
+    frozen: list[int] = field(default_factory=list)  # ranks that are stopped, as by SIGSTOP
+    _pipes: selectors.BaseSelector = field(default_factory=selectors.DefaultSelector)
+    _first_failure: float | None = None
+    _frozen_checks: int = 0  # in a row that found all running processes stopped
+    _next_check: float = 0.0
+
+    def run(self) -> None:
+        """Run the processes until all have ended, by themselves or because one has failed."""
+        with reaped(self.tree):
+            try:
+                for rank in self.plan.ranks:
+                    self._start(rank)
+                while not self._is_decided():
+                    self._pass_on(_TICK)
+                    self.ended += self._reap()
+                    if self.ended and time.monotonic() >= self._next_check:
+                        self._check_frozen()
+            finally:  # also after an error of the launcher itself
+                self._stop()
+        self._finish()
+
+    # The start
+
+    def _start(self, rank: int) -> None:
+        try:
+            out_log = self._open_log(rank, "out")
+            err_log = self._open_log(rank, "err")
+            process = self._start_process(rank)
+        except OSError as error:  # too many processes or files, no memory
+            raise DistributedError(f"rank {rank} could not be started: {error}") from error
+        assert process.stdout is not None
+        assert process.stderr is not None
+        streams = {
+            "out": Stream("out", rank, process.stdout, self.screen, out_log),
+            "err": Stream("err", rank, process.stderr, self.screen, err_log),
+        }
+        self.workers.append(Worker(rank, process, streams))
+        for stream in streams.values():
+            self._pipes.register(stream.pipe, selectors.EVENT_READ, stream)
+
+    def _open_log(self, rank: int, name: str) -> FileIO | None:
+        if self.plan.logs is None:
+            return None
+        return open(self.plan.logs / f"rank-{rank}.{name}", "xb", buffering=0)
+
+    def _start_process(self, rank: int) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, **self.plan.environment, **self.plan.variables(rank)}
+        with ExitStack() as undo:
+            if self.plan.cores:
+                undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
+                cores = self.plan.cores[rank - self.plan.ranks[0]]
+                os.sched_setaffinity(0, cores)  # which a child inherits
+            return self.tree.start(self.plan.command, environment, subprocess.PIPE, subprocess.PIPE)
+
+    # While they run
+
+    def _is_decided(self) -> bool:
+        """Whether all have ended, or those that run are to be stopped."""
+        if len(self.ended) == len(self.workers) or self.frozen:
+            return True
+        if self.stopped or self.out_of_time:
+            return True
+        failures = [worker.exit_status for worker in self.ended if worker.exit_status]
+        if any(status != PEER_FAILED for status in failures):
+            return True
+        if failures and self._first_failure is None:
+            self._first_failure = time.monotonic()
+        if self._first_failure is None:
+            return False
+        return time.monotonic() > self._first_failure + SETTLING
+
+    def _reap(self) -> list[Worker]:
+        """The workers that have ended since the last call."""
+        ended = []
+        for worker in self.workers:
+            if worker.is_running and worker.process.poll() is not None:
+                self.tree.leader_ended(worker.process.pid)
+                ended.append(worker)
+        return ended
+
+    def _check_frozen(self) -> None:
+        """Find out whether all running processes are stopped.
+
+        After shutdown() no other process waits for them, and would report it.
+        """
+        running = [worker for worker in self.workers if worker.is_running]
+        self._next_check = time.monotonic() + _SECONDS_BETWEEN_CHECKS
+        if running and all(map(_is_stopped, running)):
+            self._frozen_checks += 1
+        else:
+            self._frozen_checks = 0
+        if self._frozen_checks == _FROZEN_AFTER:
+            self.frozen = [worker.rank for worker in running]
+
+    def _pass_on(self, seconds: float) -> bool:
+        """Wait so long for output, and show it; whether there was some."""
+        if self.screen.full:  # the processes have to wait for the reader
+            return self.screen.write(seconds or _TICK) or self.signals.received is None
+        ready = self._pipes.select(seconds)
+        for key, _ in ready:
+            if not key.data.read():
+                self._pipes.unregister(key.fileobj)
+        self.screen.write()
+        return bool(ready)
+
+    # How it ended
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal, or the end of the launcher's own output, stops the job."""
+        return self.signals.received is not None or self.screen.broken is not None
+
+    @property
+    def out_of_time(self) -> bool:
+        limit = self.plan.time_limit
+        return limit is not None and time.monotonic() > self.began + limit
+
+    @property
+    def failed(self) -> Worker | None:
+        """The first that failed by itself, else the first that ended because another one failed."""
+        failed = [worker for worker in self.ended if worker.exit_status]
+        return min(failed, key=lambda worker: worker.exit_status == PEER_FAILED, default=None)
+
+    # The end
+
+    def _stop(self) -> None:
+        """Stop the running processes and their process trees: ask first, then kill."""
+        signals_before = self.signals.times
+        deadline = time.monotonic() + TERMINATION
+        have_been_asked = False
+        while self.tree.members() and time.monotonic() <= deadline + UNKILLABLE:
+            has_second_signal = self.signals.times > signals_before  # a second Ctrl-C
+            if time.monotonic() > deadline or has_second_signal:
+                self.tree.kill()
+            elif not have_been_asked:
+                self.tree.ask_to_stop()
+                have_been_asked = True
+            self._pass_on(_TICK)
+            self._reap()
+
+    def _finish(self) -> None:
+        """Show the last of the output, and close everything."""
+        for _ in range(_LAST_ROUNDS):
+            while self.screen.full and self._pass_on(_TICK):
+                continue
+            if not self._pass_on(0):
+                break
+        self._reap()
+        for worker in self.workers:
+            for stream in worker.streams.values():
+                stream.close()
+        self._pipes.close()
+
+
+def _is_stopped(worker: Worker) -> bool:
+    """Whether the process is stopped, as by SIGSTOP; one that a debugger stops is not."""
+    try:
+        return bool(psutil.Process(worker.process.pid).status() == psutil.STATUS_STOPPED)
+    except psutil.Error:  # it has just ended
+        return False
