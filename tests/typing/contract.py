@@ -224,13 +224,6 @@ gradients: list[contract.Gradients] = [
     mxnet_gradients,
     jax_gradients,
 ]
-recording: list[contract.Recording] = [
-    torch_gradients,
-    tensorflow_gradients,
-    paddle_gradients,
-    mxnet_gradients,
-    jax_gradients,
-]
 virtual: list[contract.Virtual] = [
     torch_virtual,
     tensorflow_virtual,

@@ -41,7 +41,6 @@ class Capabilities:
     memory: Memory
     allocation: Allocation
     gradients: Gradients
-    recording: Recording
     virtual: Virtual
     races: Races
     measuring: Measuring
@@ -53,7 +52,6 @@ class Capabilities:
     numerics: Numerics
     collectives: Collectives
     maths: Maths
-    slicing: Slicing
     attributes: Attributes
     linalg: Linalg
     fft: Fft
@@ -91,8 +89,6 @@ MODULES = {
     "trees": "models",
     "data": "placement",
     "sharing": "exchange",
-    "recording": "gradients",
-    "slicing": "maths",
     "attributes": "maths",
     "linalg": "maths.linalg",
     "fft": "maths.fft",

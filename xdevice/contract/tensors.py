@@ -42,10 +42,8 @@ __all__ = [
     "Numerics",
     "Packing",
     "Placement",
-    "Recording",
     "Role",
     "Sharing",
-    "Slicing",
     "Storage",
     "Tracing",
     "Trees",
@@ -387,13 +385,6 @@ class Gradients(Protocol):
         """
 
 
-class Recording(Protocol):
-    """Whether a gradient may be asked for later, which a copy on the host would lose."""
-
-    def is_recorded(self, tensor: Tensor) -> bool:
-        """Whether the framework may record what is computed with the tensor now."""
-
-
 class Collectives(Protocol):
     """Splitting, packing and reducing tensors.
 
@@ -478,13 +469,6 @@ class Maths(Protocol):
 
     def module(self) -> ModuleType:
         """The framework's module, with further functions of its own."""
-
-
-class Slicing(Protocol):
-    """Slices, for a framework whose ``x[key]`` may run on another device than the tensor's."""
-
-    def sliced(self, x: Tensor, key: tuple[slice, ...]) -> Tensor:
-        """``x[key]`` on the tensor's device; the steps are positive."""
 
 
 class Attributes(Protocol):
