@@ -11,8 +11,6 @@ from xdevice.framework.adapters import ORDER, registered
 MAY_BE_LEFT_OUT = {
     "is_data",
     "is_tracing",
-    "follow",
-    "trace_apart",
     "stream",
     "wait",
     "is_packable",

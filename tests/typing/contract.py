@@ -172,8 +172,6 @@ models: list[contract.Models] = [
     jax_models,
 ]
 compiling: list[contract.Compiling] = [tensorflow_compiling, jax_compiling]
-following: list[contract.Following] = [tensorflow_compiling]
-tracing: list[contract.Tracing] = [jax_compiling]
 compilers: list[contract.Compilers] = [
     torch_compiling,
     tensorflow_compiling,

@@ -46,8 +46,6 @@ class Capabilities:
     measuring: Measuring
     mixing: Mixing
     compiling: Compiling
-    following: Following
-    tracing: Tracing
     compilers: Compilers
     numerics: Numerics
     collectives: Collectives
@@ -92,8 +90,6 @@ MODULES = {
     "attributes": "maths",
     "linalg": "maths.linalg",
     "fft": "maths.fft",
-    "following": "compiling",
-    "tracing": "compiling",
     "compilers": "compiling",
     "allocation": "memory",
     "arrivals": "streams",

@@ -31,7 +31,6 @@ __all__ = [
     "Exchange",
     "Extension",
     "Fft",
-    "Following",
     "Gradients",
     "Linalg",
     "ListMoving",
@@ -45,7 +44,6 @@ __all__ = [
     "Role",
     "Sharing",
     "Storage",
-    "Tracing",
     "Trees",
 ]
 
@@ -207,31 +205,6 @@ class Compiling(Protocol):
 
     def is_tracing(self) -> bool:
         """Whether the compiler traces a function in this thread."""
-
-
-class Following(Protocol):
-    """Compiled functions under a scope that the framework does not see.
-
-    In a coroutine, a scope is not entered natively: see `scope`. A framework
-    has `Following` or `Tracing`, or compiles no devices into functions.
-    """
-
-    def follow(self, missing: Callable[[], Block | None]) -> None:
-        """From now on, call each compiled function within ``missing()``.
-
-        That is the native scope which the framework does not see, or ``None``.
-        """
-
-
-class Tracing(Protocol):
-    """The caches of compiled functions, one for each number.
-
-    A function that was compiled without a scope is not used under one: there
-    the number is another.
-    """
-
-    def trace_apart(self, number: int) -> None:
-        """From now on, every thread uses the cache of this number."""
 
 
 class Compilers(Protocol):
