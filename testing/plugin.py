@@ -16,7 +16,6 @@ from xdevice.framework import choosing
 from xdevice.hardware.virtual import ENV, are_asked_for, provider
 from xdevice.testing import own_names, without_plug_in
 from xdevice.testing.determinism import ENVIRONMENT
-from xdevice.testing.former_names import PRESENT_NAME
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 from xdevice.testing.gpus import check_gpus
 from xdevice.testing.items import (
@@ -242,8 +241,7 @@ def _is_promised(item: pytest.Item) -> bool:
 def _is_waived(item: pytest.Item) -> bool:
     """Whether the class waives the promise; the summary prints the reason."""
     cls: Any = getattr(item, "cls", None)
-    reasons: dict[str, str] = getattr(cls, "waived", None) or {}
-    waived = {PRESENT_NAME.get(name, name): reason for name, reason in reasons.items()}
+    waived: dict[str, str] = getattr(cls, "waived", None) or {}
     for unknown in [name for name in waived if not hasattr(cls, name)]:
         promises = [name for name in dir(cls) if name.startswith("test_")]
         hint = did_you_mean(unknown, promises, "a promise is a test of the class", least=0.8)

@@ -50,7 +50,6 @@ _PUBLIC_NAMES = {
         backend_of check_same_device device_of devices_of is_same_device to_device
     """,
     "xdevice.tensors.creation": "arange empty full ones rand randn seed tensor zeros",
-    "xdevice.tensors.composing.calls": "compose",
     "xdevice.tensors.exchange": "convert to_numpy",
     "xdevice.tensors.gradients": "value_and_grad",
     "xdevice.tensors.namespace": "namespace",
@@ -86,7 +85,6 @@ if TYPE_CHECKING:  # type checkers and editors take the names from each module's
     from xdevice.parallel.data_parallel import *
     from xdevice.parallel.prefetch import *
     from xdevice.parallel.replicas import *
-    from xdevice.tensors.composing.calls import *
     from xdevice.tensors.creation import *
     from xdevice.tensors.exchange import *
     from xdevice.tensors.gradients import *

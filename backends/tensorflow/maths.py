@@ -86,11 +86,6 @@ def cast(x: Tensor, dtype: NativeDtype) -> Tensor:
     return tf.cast(x, tf.as_dtype(dtype))
 
 
-@_beside
-def sliced(x: Tensor, key: tuple[slice, ...]) -> Tensor:
-    return x[key]
-
-
 def number(value: complex, name: str, like: Tensor) -> Tensor:
     return _number(like, value, name)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -96,6 +97,18 @@ print(json.dumps(files))
         modules = {".".join(p.relative_to(ROOT).with_suffix("").parts) for p in files}
         assert {f"xdevice.{module}" for module in modules} <= set(loaded)
     assert all(Path(file).is_relative_to(site) for file in loaded.values())
+
+
+def test_without_the_metadata_each_call_says_so(wheel, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    shutil.rmtree(*tmp_path.glob("*.dist-info"))
+    env = os.environ | {"PYTHONPATH": str(tmp_path)}
+    for call in ("available()", "use('numpy')", "ones(3)", "devices()"):
+        command = [sys.executable, "-S", "-c", f"import xdevice; xdevice.{call}"]
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+        line = done.stderr.splitlines()[-1]
+        assert "no adapter is registered: the metadata of xdevice-tensors" in line
+        assert line.endswith("pip install xdevice-tensors, or in a clone pip install -e .")
 
 
 def test_the_plug_ins_wheels_have_the_same_licence():

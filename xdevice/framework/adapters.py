@@ -21,7 +21,6 @@ from xdevice.errors import (
     XDeviceError,
     shortened,
 )
-from xdevice.framework import packed
 from xdevice.framework.checkout import import_built_in
 from xdevice.framework.installing import (
     SHORT_NAMES,
@@ -215,7 +214,11 @@ def registered() -> dict[str, Backend]:
     if not _backends:
         modules = entry_points_of(GROUP)
         if not any(map(_is_built_in, modules.values())):
-            raise BrokenBackendError(packed.without_metadata())
+            raise BrokenBackendError(
+                "no adapter is registered: the metadata of xdevice-tensors "
+                "(xdevice_tensors-*.dist-info) is missing; pip install xdevice-tensors, "
+                "or in a clone pip install -e ."
+            )
         backends = {name: Backend(name, modules[name]) for name in sorted(modules, key=_rank)}
         if not _backends:  # unless another thread was quicker
             _backends.update(backends)
@@ -327,14 +330,10 @@ def _import_for(owner: Backend, module: str) -> ModuleType:
     except XDeviceError:
         raise  # the adapter's own error
     except Exception as error:
-        absent_module = error.name if isinstance(error, ModuleNotFoundError) else None
-        if absent_module == owner:
+        if isinstance(error, ModuleNotFoundError) and error.name == owner:
             raise not_installed(owner) from error
-        cure = packed.adding(absent_module)
-        if cure is None:
-            command = f"python -c 'import {owner}'"
-            cure = f"{command} shows the whole error, xdevice doctor may know the cure"
         raise BrokenBackendError(
-            f"{owner} is installed but fails to import ({type(error).__name__}: {error}); {cure}",
+            f"{owner} is installed but fails to import ({type(error).__name__}: {error}); "
+            f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
             name=str(owner),
         ) from error
