@@ -225,12 +225,13 @@ class LaunchedMembership(Membership):
 
 
 def _connect(path: str) -> Channel:
-    connection = socket.socket(socket.AF_UNIX)
     try:
+        connection = socket.socket(socket.AF_UNIX)
         connection.connect(path)
     except OSError as error:
-        connection.close()
-        raise DistributedError(f"xdevice launch does not answer at {path!r}: {error}") from error
+        raise DistributedError(
+            f"this process cannot connect to xdevice launch at {path!r}: {error.strerror}"
+        ) from error
     return Channel(connection)
 
 

@@ -106,6 +106,8 @@ class Coordinator(threading.Thread):
             messages = channel.read()
             for message in messages or ():
                 if peer is None:
+                    if self._group.is_left_by(message):
+                        self._group = _Group(self._world_size)
                     peer = self._peer_of[channel] = self._group.join(channel, message)
                 elif self._is_barrier(channel):
                     self._group.on_barrier_message(peer, message)
@@ -144,6 +146,11 @@ class _Group:
         """Whether the processes may form another group."""
         has_failed = self._failure is not None and not self._peers
         return self._has_ended or has_failed
+
+    def is_left_by(self, message: Message) -> bool:
+        """Whether the group has failed, and the process joins again."""
+        peer = self._peers.get(message["rank"])
+        return self._failure is not None and peer is not None and len(peer.channels) == 2
 
     def seconds_to_deadline(self) -> float | None:
         times = [self._deadline, self._asked_at and self._asked_at + ANSWER]
