@@ -110,7 +110,9 @@ def _position(thread: int) -> tuple[int, int, int]:
 
 def _with_logs(plan: Plan, folder: Path) -> Plan:
     """The plan with a folder for its logs: the first numbered one without logs of these ranks."""
-    log_names = [f"rank-{rank}.{stream}" for rank in plan.ranks for stream in ("out", "err")]
+    log_names = [
+        f"rank-{rank}.{stream}" for rank in range(plan.processes) for stream in ("out", "err")
+    ]
     unused_folder = next(
         candidate
         for candidate in _numbered(folder)

@@ -17,7 +17,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from secrets import token_hex
-from tempfile import TemporaryDirectory
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 from xdevice.distributed.messages import LAST_COLLECTIVE, Channel, Fingerprint, Message
@@ -42,12 +43,13 @@ class Coordinator(threading.Thread):
         super().__init__(name="xdevice.launcher.coordinator", daemon=True)
         self._world_size = world_size
         self._selector = selectors.DefaultSelector()
-        self._folder = TemporaryDirectory(prefix="xdevice-")  # of mode 0700
-        self.path = str(Path(self._folder.name, "socket"))
+        self.folder = mkdtemp(prefix="xdevice-")  # of mode 0700
+        self.path = str(Path(self.folder, "socket"))
         self._listener = socket.socket(socket.AF_UNIX)
         try:
             self._listener.bind(self.path)
         except OSError as error:
+            rmtree(self.folder)
             raise DistributedError(
                 f"the launcher cannot make its socket {self.path!r}: {error}; "
                 "set TMPDIR to a folder with a short path"
@@ -74,7 +76,7 @@ class Coordinator(threading.Thread):
             for connection in (self._listener, self._stop_reader, self._stop_writer):
                 connection.close()
             self._selector.close()
-            self._folder.cleanup()
+            rmtree(self.folder)
 
     def _serve(self) -> bool:
         """Serve what has arrived, or is due; whether the launcher still runs."""

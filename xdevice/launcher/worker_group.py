@@ -101,7 +101,7 @@ class WorkerGroup:
             "MASTER_ADDR": LOCALHOST,
             "MASTER_PORT": str(free_port()),
         }
-        with reaped(self.tree):
+        with reaped(self.tree, coordinator.folder):
             try:
                 for rank in range(self.plan.processes):
                     self._start(rank, meeting)
