@@ -130,7 +130,7 @@ def tensorflow(rank, size):
     except ValueError as error:
         assert "PerReplica" in str(error), error
     else:
-        raise AssertionError("fit() works under the strategy: say so in docs/several/scaling.md")
+        raise AssertionError("fit() works under the strategy")
     return found
 
 
