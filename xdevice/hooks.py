@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     """An adapter, of `xdevice.framework.adapters`, which is an upper layer."""
 
 
+def _run(name: str, action: Callable[[], None]) -> None:
+    action()
+
+
 class Hooks:
     """The upper layers' functions for `device`, `framework`, `hardware`.
 
@@ -42,6 +46,9 @@ class Hooks:
         # Called with the devices for which the program has waited: the
         # simulated bus of virtual GPUs waits, too.
         self.after_synchronizing: list[Callable[[Sequence[Device]], None]] = []
+        # Runs an action in one process of a job while the others wait, if this
+        # process is in one: `distributed` sets it.
+        self.in_one_process: Callable[[str, Callable[[], None]], None] = _run
         # Imports the modules that give the first three functions;
         # `xdevice/__init__.py` sets it.
         self.connect: Callable[[], None] = lambda: None

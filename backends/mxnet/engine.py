@@ -2,7 +2,7 @@
 
 The server adds floating-point numbers only. Integers are sent as floats that hold them exactly.
 Bits, which must arrive unchanged, are sent 16 at a time as whole numbers, to which all other
-processes add zero. A server on each host, and a scheduler, are processes beside the job's own.
+processes add zero. The server and a scheduler are processes beside the job's own.
 """
 
 import atexit
@@ -37,10 +37,11 @@ class _Store:
         self._timeout = timeout
         self._keys = set[str]()
         self._long_lengths = set[int]()
-        self._servers = Servers(job)
+        variables = variables_for("worker", job)
+        self._servers = Servers(job, variables["PORT"])
         previous_umask = os.umask(PRIVATE_UMASK)
         try:
-            with environment(variables_for("worker", job)):
+            with environment(variables):
                 self._native: Any = mx.kv.create("dist_sync")
         finally:
             os.umask(previous_umask)

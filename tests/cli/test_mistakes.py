@@ -96,7 +96,6 @@ def run(tmp_path):
     ("bench --device gpuu:0", "'gpuu:0' names an unknown kind of device; did you mean 'gpu'?"),
     ("virtual biuld", "'biuld' is unknown; did you mean 'build'?"),
     ("launch --time-limt 5 script.py", "unknown option '--time-limt'; did you mean '--time-limit'?"),
-    ("launch --engine mpii script.py", "'mpii' is unknown; did you mean 'mpi'?"),
     ("launch –n 2 script.py", "unknown option '–n'; xdevice launch --help"),
     ("run --stict script.py", "unknown option '--stict'; did you mean '--strict'?"),
     ("run –strict script.py", "unknown option '–strict'; did you mean '--strict'?"),

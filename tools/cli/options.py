@@ -8,7 +8,6 @@ from xdevice._version import __version__
 from xdevice.tools.cli.parser import (
     Parser,
     count,
-    first_port,
     names,
     nbytes,
     one_of,
@@ -34,7 +33,7 @@ def commands() -> tuple[Parser, dict[str, Parser]]:
     _add_bench_options(_command(subparsers, "bench", bench, _INSTALLED))
     virtual = "manage virtual GPUs' plug-ins, and the file that applies XDEVICE_VIRTUAL_GPUS"
     _add_virtual_options(_command(subparsers, "virtual", virtual, f"build, status: {_INSTALLED}"))
-    launch = "run one script in many processes, on one host or several"
+    launch = "run one script in many processes on this host"
     _add_launch_options(_command(subparsers, "launch", launch))
     return parser, subparsers.choices
 
@@ -221,12 +220,10 @@ def _add_bench_options(bench: Parser) -> None:
 def _add_launch_options(launch: Parser) -> None:
     launch.usage = "xdevice launch [options] SCRIPT [ARGS ...]"
     add = launch.add_argument
-    add("-n", type=positive, default=1, metavar="N", help="processes on each host (1)")
+    add("-n", type=positive, default=1, metavar="N", help="the number of processes (1)")
     module = "SCRIPT is a module's name, as in python -m"
     add("-m", action="store_const", const="-m", default="", dest="how", help=module)
     add("--backend", metavar="NAME", help="the framework: sets XDEVICE_BACKEND for all processes")
-    engine = "the framework's own (native, the default) or MPI; overrides XDEVICE_ENGINE"
-    add("--engine", **one_of(("native", "mpi")), help=engine)
     add("--timeout", type=seconds, metavar="S", help="let a process wait S seconds for the others")
     add("--time-limit", type=seconds, metavar="S", help="stop the job after S seconds")
     add(
@@ -238,32 +235,6 @@ def _add_launch_options(launch: Parser) -> None:
     )
     add("--log-dir", type=Path, metavar="DIR", help="write each process's output into files, too")
     add("--pin", action="store_true", help="keep each process on cores of its own")
-    add(
-        "--nnodes",
-        type=positive,
-        metavar="N",
-        help="the number of hosts (the length of --hosts, else 1)",
-    )
-    add("--node-rank", type=count, metavar="R", help="the number of this host, from 0")
-    add("--master-addr", metavar="A", help="the first host's address (the first of --hosts)")
-    add(
-        "--master-port",
-        type=first_port,
-        metavar="P",
-        help="the first of the job's ports, the same on all hosts",
-    )
-    add(
-        "--token-file",
-        type=Path,
-        metavar="FILE",
-        help="a file with the job's secret, the same on all hosts; created if it is missing",
-    )
-    add("--hosts", metavar="A,B,…", help="each host's address, as the others reach it")
-    add(
-        "--trust-network",
-        action="store_true",
-        help="let the engine listen where any process can connect to it",
-    )
     add("script", metavar="SCRIPT", help="a Python file, or a command")
     arguments = add("args", nargs=REMAINDER, metavar="ARGS", help="the script's arguments")
     arguments.required = False  # an error about a missing SCRIPT would name ARGS, too

@@ -137,7 +137,6 @@ def _number(
 
 positive = _number("a whole number of 1 or more", lambda number: number >= 1, _digits)
 count = _number("a whole number of 0 or more", lambda number: number >= 0, _digits)
-first_port = _number("a port from 1 to 65535", lambda number: 1 <= number < 2**16, _digits)
 seconds = _number("a number of seconds above 0", lambda number: 0 < number < float("inf"), float)
 scale = _number(
     "a scale above 0 and up to 10; 1 is the lessons' own size",

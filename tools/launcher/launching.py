@@ -50,14 +50,7 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
     status = 0
     with Signals() as signals:
         for attempt in range(restarts + 1):
-            try:
-                plan = plan_of(attempt)
-            except DistributedError as error:  # no ports are free
-                if attempt == 0:
-                    raise
-                _show(screen, f"xdevice: cannot start the job again: {error}\n")
-                break
-            group = WorkerGroup(plan, screen, ProcessTree(), signals, began=began)
+            group = WorkerGroup(plan_of(attempt), screen, ProcessTree(), signals, began=began)
             group.run()
             status, text = _outcome(group)
             _show(screen, text)

@@ -12,6 +12,7 @@ from xdevice.contract import Tree
 from xdevice.errors import ArgumentTypeError, shortened
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
+from xdevice.hooks import hooks
 from xdevice.tensors import creation
 from xdevice.tensors.placement import device_of
 from xdevice.typing import DeviceLike
@@ -72,10 +73,9 @@ def save(tree: Tree, path: str | PathLike[str]) -> None:
     >>> folder.cleanup()
     """
     file = _path_text(path)
-    from xdevice.distributed.group import on_rank_0
     from xdevice.files.safetensors_file import write  # numpy and json: not at import
 
-    on_rank_0("save", lambda: write(tree, file))
+    hooks.in_one_process("save", lambda: write(tree, file))
 
 
 def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Tree:

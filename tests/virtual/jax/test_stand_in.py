@@ -117,8 +117,8 @@ def test_words_for_gpus_mean_them_as_backends_and_default_device_and_in_errors(p
     lines = program("""
         import warnings
         import jax, jax.numpy as jnp
-        from xdevice.distributed.rendezvous.ports import free_block
-        here = f"localhost:{free_block(1)}"
+        from xdevice.tools.launcher.worker_group import free_port
+        here = f"localhost:{free_port()}"
         jax.distributed.initialize(here, 1, 0, coordinator_bind_address=here)
         print(jax.process_count(), jax.devices())
         first, second = jax.devices()

@@ -1,13 +1,11 @@
-"""The processes of a job as rank 0 knows them, and the diagnosis of a long wait."""
+"""The processes of a job as the launcher knows them, and the diagnosis of a long wait."""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from xdevice.distributed.rendezvous.messages import Channel, JoinMessage, Message, Request
+from xdevice.distributed.messages import Channel, Fingerprint, Message
 from xdevice.distributed.deadlines import ANSWER
 
-_MUST_AGREE = ("world_size", "timeout", "backend", "engine", "version")
-_WORDS = {"world_size": "world size", "version": "xdevice version"}
 _LONGEST_TEXT_OF_RANKS = 8  # ranks
 
 
@@ -28,14 +26,14 @@ class Diagnosis(NamedTuple):
 class Peer:
     """A process that has joined the job."""
 
-    def __init__(self, join_message: JoinMessage) -> None:
-        self.join_message = join_message
-        self.rank: int = join_message["rank"]
+    def __init__(self, message: Message) -> None:
+        self.rank: int = message["rank"]
+        self.pid: int = message["pid"]
+        self.agreed: Message = message["agreed"]
         self.channels: dict[str, Channel] = {}  # barrier and control
-        self.request: Request | None = None  # while it waits to enter a collective
+        self.fingerprint: Fingerprint | None = None  # while it waits to enter a collective
         self.waiting_since = 0.0  # a time of `time.monotonic`
-        self.has_left = False  # after the last collective
-        # Its answer when the coordinator asks where it is.
+        # Its answer when it is asked where it is.
         self.location: str | None = None
         self.engine_time: EngineTime | None = None  # if it is in the engine, or was at the timeout
         self.engine_error: str | None = None  # if its engine has raised
@@ -46,45 +44,26 @@ class Peer:
         self.engine_error = None
 
     def take_answer(self, message: Message) -> None:
-        self.location = str(message["where"])
-        error = message.get("engine_error")
-        self.engine_error = None if error is None else str(error)
-        match message.get("engine"):
-            case [float(spent), float(left)] if abs(spent) < 1e9 and abs(left) < 1e9:
-                self.engine_time = EngineTime(spent, left)
-            case _:
-                self.engine_time = None
+        self.location = message["where"]
+        self.engine_error = message.get("engine_error")
+        self.engine_time = None
+        if "engine" in message:
+            self.engine_time = EngineTime(*message["engine"])
 
     @property
     def is_late(self) -> bool:
-        return self.request is None and not self.has_left
+        return self.fingerprint is None
 
     def __str__(self) -> str:
-        return f"rank {self.rank} ({_process(self.join_message)})"
+        return f"rank {self.rank} (process {self.pid})"
 
 
-def _process(message: JoinMessage) -> str:
-    return f"process {message.get('pid')} on {message.get('name')}"
-
-
-def refusal(joining: JoinMessage, rank_0: JoinMessage, same_rank: Peer | None) -> str | None:
-    """Why a process cannot join the job of rank 0; ``None`` if it can.
-
-    ``rank_0`` is the join message of rank 0, and ``same_rank`` the process that
-    has joined with the same rank.
-    """
-    rank = joining["rank"]
-    size = rank_0["world_size"]
-    for key in _MUST_AGREE:
-        if joining.get(key) != rank_0[key]:
-            difference = f"{_WORDS.get(key, key)} {joining.get(key)!r}"
-            return f"rank {rank} has {difference}, and rank 0 has {rank_0[key]!r}; start all alike"
-    if not 0 <= rank < size:
-        return f"a process has rank {rank} in a job of {size} processes; ranks count from 0"
-    if same_rank is not None and same_rank.join_message["id"] != joining.get("id"):
-        processes = f"{_process(same_rank.join_message)} and {_process(joining)}"
-        hint = "give each process a rank of its own"
-        return f"rank {rank} is there twice: {processes}; {hint}"
+def disagreement(peer: Peer, rank_0: Peer) -> str | None:
+    """What the process was started with otherwise than rank 0; ``None`` if they agree."""
+    for key, expected in rank_0.agreed.items():
+        found = peer.agreed.get(key)
+        if found != expected:
+            return f"{peer} has {key} {found!r}, and rank 0 has {expected!r}; start all alike"
     return None
 
 
@@ -107,7 +86,7 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
     wait = _longest_wait(peers, timeout, last)
     when = after(last, entered)
     if silent:
-        reason = f"{silent[0]} does not answer: it is stopped, or its host is, {when}"
+        reason = f"{silent[0]} does not answer: it is stopped, {when}"
         return Diagnosis(f"{wait}; {reason}", silent[0].rank)
     if failed:
         peer = failed[0]
@@ -127,11 +106,11 @@ def diagnose(peers: Sequence[Peer], timeout: float, last: str, entered: int) -> 
 
 
 def _longest_wait(peers: Sequence[Peer], timeout: float, last: str) -> str:
-    waiting = {peer.rank: peer.request for peer in peers if peer.request is not None}
+    waiting = {peer.rank: peer.fingerprint for peer in peers if peer.fingerprint is not None}
     if not waiting:
         return f"the processes waited {timeout:g} s inside {last}"
     first = next(iter(waiting.values()))
-    return f"{ranks_as_text(list(waiting))} waited {timeout:g} s in {first.fingerprint.name}"
+    return f"{ranks_as_text(list(waiting))} waited {timeout:g} s in {first.name}"
 
 
 def may_still_come(peers: Sequence[Peer]) -> bool:
