@@ -10,9 +10,10 @@ therefore refused here, as MXNet refuses it with real GPUs. Like MXNet, this doe
 GPU with another.
 
 Differs from a GPU: random numbers are the CPU's; an operator for which MXNet's CPU has no kernel,
-such as ``fft`` and layers of float16, raises MXNet's error; saved arrays and pickles are loaded to the CPU; DLPack's capsules say that
-they are the CPU's; memory is the host's. There is no RTC and no cuDNN, so cuDNN's environment variables have no effect.
-A key-value store ``nccl`` is a ``device`` one.
+such as ``fft`` and layers of float16, raises MXNet's error; saved arrays and pickles are loaded to
+the CPU; DLPack's capsules say that they are the CPU's; memory is the host's. There is no RTC and no
+cuDNN, so cuDNN's environment variables have no effect. A key-value store ``nccl`` is a ``device``
+one.
 """
 
 import ctypes

@@ -178,4 +178,7 @@ virtual.recipe = lambda: recipe
 {CHOOSE}"""
     status, _, errors = python(code, XDG_CACHE_HOME=str(tmp_path / "cache"))
     assert status == 1
-    assert "VirtualDeviceError: virtual GPUs replace the function _ZNK3phi15CallbackManager5P" in errors
+    assert (
+        "VirtualDeviceError: virtual GPUs replace the function _ZNK3phi15CallbackManager5P"
+        in errors
+    )
