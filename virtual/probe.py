@@ -86,7 +86,6 @@ def plugin(backend: Backend) -> Answer:
         return {"error": str(error)}
     if recipe is None:
         return {}
-    recipe = plugins.fitting(recipe)
     start = time.perf_counter()
     is_compiled = False
 

@@ -64,7 +64,7 @@ def watch(watcher: Watcher) -> Generator[None]:
 
 def unseen() -> Iterable[str]:
     yield "copies within a static graph"
-    if not hardware.replaced_gpus.number:
+    if not _sources:
         yield (
             "copies by to_tensor, set_value and copy_, in a backward pass and by a DataLoader, "
             "on real GPUs"
@@ -128,16 +128,16 @@ class _Reporter:
     def observe(self, name: str, args: Arguments, kwargs: Keywords) -> None:
         """Report the copies that follow from the arguments of an operation."""
         arguments = (*args, *kwargs.values())
-        is_real = not hardware.replaced_gpus.number
+        sees_calls = not _sources
         if name in _COUNTING or (name == "getitem" and _has_mask(arguments[1:])):
             self._report_copy("size", name, _SIZE_BYTES, device_of(arguments[0]), _HOST)
-        elif name == "numpy" and is_real:
+        elif name == "numpy" and sees_calls:
             tensor = arguments[0]
             self._report_copy("copy", name, _nbytes(tensor), device_of(tensor), _HOST)
-        elif name == "item" and is_real:
+        elif name == "item" and sees_calls:
             tensor = arguments[0]
             self._report_copy("copy", name, tensor.element_size(), device_of(tensor), _HOST)
-        elif name == "copy_to" and is_real:
+        elif name == "copy_to" and sees_calls:
             tensor, target = arguments[0], hardware.as_device(arguments[1])
             self._report_copy("copy", name, _nbytes(tensor), device_of(tensor), target)
         else:

@@ -37,7 +37,6 @@ from xdevice.virtual.jax import (
     gpus_in,
     lists_from,
     memory,
-    plans,
     replace,
 )
 from xdevice.virtual.jax.private_names import Function, in_place_of, names, optional, replace_name
@@ -70,7 +69,6 @@ def start() -> None:
     _describe_mismatches()
     _replace_attributes_of_devices()
     memory.replace()
-    plans.replace()
     _print_devices_as_cuda()
     _replace_attributes_of_arrays()
     _replace_dlpack()

@@ -30,6 +30,12 @@ inline int64_t bytes(const Plan& plan, const IValue& value) {
   return sum;
 }
 
+inline int64_t bytes(const Plan& plan, const IValue* begin, const IValue* end) {
+  int64_t sum = 0;
+  for (; begin != end; ++begin) sum += bytes(plan, *begin);
+  return sum;
+}
+
 // Whether the temporary memory of the operation is to be noted.
 inline bool is_noted(const Plan& plan) { return C10_UNLIKELY(plan.temporary != Plan::SMALL) && line_of != nullptr; }
 
