@@ -12,6 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from xdevice._version import __version__
+from xdevice.cli.options import add_probing
+from xdevice.cli.parser import Parser
 from xdevice.cli.probe import Answer, probe_all
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.kit.units import duration, size
@@ -21,6 +23,18 @@ from xdevice.machine import gpus, host, same_gpu
 
 if TYPE_CHECKING:
     from xdevice.machine import Gpu
+
+
+def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+example:
+  xdevice info --backend torch,jax --json
+
+The machine's devices are those of its driver. Each framework is asked in a
+process of its own, so that a framework that crashes is a line here.
+
+Exit status: 0; 2 for an error in the command line."""
+    add_probing(parser)
 
 
 def main(options: argparse.Namespace) -> int:

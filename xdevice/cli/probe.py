@@ -11,20 +11,22 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from xdevice.errors import NotSupportedError, XDeviceError
-from xdevice.framework.adapters import Backend, find, registered
+from xdevice.framework.adapters import Backend, entry_points_of, find, registered
+from xdevice.framework.choosing import use
 from xdevice.framework.installing import install_command, is_installed, package_of
-from xdevice.hardware.devices import devices_under, properties_of
+from xdevice.hardware.devices import count, devices_under, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
-from xdevice.hardware.virtual import are_provided, provider
+from xdevice.hardware.virtual import GROUP
 from xdevice.kit.private_names import hint, missing_features
 from xdevice.machine import usable_threads
+from xdevice.virtual import request
 
 if TYPE_CHECKING:
     from xdevice.device import Device
@@ -195,13 +197,14 @@ def missing_of(backend: Backend) -> list[Answer]:
 
     The features of virtual GPUs are among them.
     """
-    features = missing_in(backend, backend.module)
-    if are_provided():
-        features += [feature for feature in provider().missing(backend) if feature not in features]
+    features = _missing_in(backend, backend.module)
+    package = entry_points_of(GROUP).get(str(backend))
+    if package is not None:
+        features += [each for each in _missing_in(backend, package) if each not in features]
     return features
 
 
-def missing_in(backend: Backend, package: str) -> list[Answer]:
+def _missing_in(backend: Backend, package: str) -> list[Answer]:
     """The missing features by the private names in the package's module ``private_names``.
 
     There are none if the package does not have the module.
@@ -215,3 +218,24 @@ def missing_in(backend: Backend, package: str) -> list[Answer]:
         return []
     cure = hint(package_of(backend), module.LAST_TRIED)
     return [{**feature._asdict(), "cure": cure} for feature in missing_features(module.NAMES)]
+
+
+def check_virtual_gpus(names: Iterable[str]) -> None:
+    """Raise an error if a framework cannot have the virtual GPUs that the environment asks for."""
+    if request.memory_limit() is None and not request.current().races:
+        return  # the framework itself raises other errors, before anything is computed
+    for name in filter(is_installed, names):
+        # in another process: an import may change the environment, which a script inherits
+        reason = ask_one(refusal, name).get("refused")
+        if reason is not None:
+            raise NotSupportedError(reason)
+
+
+def refusal(backend: Backend) -> Answer:
+    """Why the framework cannot have the virtual GPUs of the environment; empty if it can."""
+    use(str(backend))
+    try:
+        count()
+    except NotSupportedError as error:
+        return {"refused": str(error)}
+    return {}
