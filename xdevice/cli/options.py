@@ -1,5 +1,6 @@
 """The options that several commands have."""
 
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,6 +51,9 @@ def check_can_be_written(file: Path) -> None:
 
 def add_gpus(parser: Parser, option: str, about: str, default: int | None = None) -> None:
     def number(text: str) -> int:
-        return request.checked(positive(text), f"{option} {text}")
+        try:
+            return request.checked(positive(text), f"{option} {text}")
+        except ArgumentError as error:
+            raise ArgumentTypeError(str(error)) from None
 
     parser.add_argument(option, type=number, default=default, metavar="N", help=about)
