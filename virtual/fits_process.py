@@ -21,7 +21,8 @@ from typing import Any, NoReturn
 
 from xdevice.contract import MemoryUse, ProgramStopped
 from xdevice.errors import NotSupportedError
-from xdevice.framework.adapters import Backend
+from xdevice.framework.adapters import Backend, entry_points_of
+from xdevice.hardware.virtual import GROUP
 from xdevice.virtual import request
 from xdevice.virtual.fits import most_that_surely_fits
 from xdevice.virtual.fits_records import ENV, Folder, Record, RecordFile, Settings
@@ -152,8 +153,8 @@ def check(owner: Backend) -> None:
 
 
 def check_is_measured(framework: str) -> None:
-    """Raise an error if the memory that the framework uses cannot be measured."""
-    if framework not in _MEASURED:
+    """Raise an error if the memory that the framework's virtual GPUs use cannot be measured."""
+    if framework in entry_points_of(GROUP) and framework not in _MEASURED:
         raise NotSupportedError(
             f"xdevice fits is not known under {framework}: its virtual GPUs do not have the "
             "allocator of its GPUs, so they cannot tell what these would reserve; PyTorch's can"
