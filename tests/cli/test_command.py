@@ -89,13 +89,21 @@ def test_an_emulation_needs_neither_rich_nor_psutil():
 
 @pytest.mark.parametrize("package", ["rich", "psutil"])
 def test_missing_packages_are_named(package):
-    code = f"import sys; sys.modules[{package!r}] = None; from xdevice.cli import main; sys.exit(main(['info']))"
+    code = f"import sys; sys.modules[{package!r}] = None; from xdevice.cli import main; "
+    code += "sys.exit(main(['run', '-c', '1']))"
     done = run("-c", code, start=[sys.executable])
     assert done.returncode == 2
-    assert (
-        done.stderr
-        == f"xdevice: error: the command line needs {package}; pip install rich psutil\n"
-    )
+    assert done.stderr == f"xdevice: error: this command needs {package}; pip install rich psutil\n"
+
+
+@pytest.mark.parametrize("command", ["info", "doctor"])
+def test_what_a_machine_has_is_shown_without_the_extra(command):
+    code = "import sys; sys.modules['rich'] = sys.modules['psutil'] = None; from xdevice.cli import main; "
+    code += f"sys.exit(main([{command!r}, '--backend', 'numpy']))"
+    done = run("-c", code, start=[sys.executable])
+    assert done.returncode == 0, done.stderr
+    assert "machine" in done.stdout
+    assert "numpy" in done.stdout
 
 
 def test_a_closed_pipe_is_no_error():

@@ -201,7 +201,7 @@ def _have_errors(experiments: Mapping[str, Answer]) -> bool:
 def _reason_of_end(child: Child) -> str:
     if child.status in ("timed out", "stopped"):
         return f"{child.status} after {duration(child.seconds)}"
-    return failure(child)
+    return failure(child.exit_status, child.output()[1])
 
 
 def _json_report(results: Sequence[Answer], scale: float) -> Answer:

@@ -8,9 +8,6 @@ from importlib.metadata import distributions
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.table import Table
-from rich.text import Text
-
 from xdevice.cli.options import add_probing
 from xdevice.cli.parser import Parser
 from xdevice.cli.probe import Answer, ask_each, probe_all
@@ -21,7 +18,6 @@ from xdevice.framework.installing import NEED_GPUS
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.hardware.virtual import virtual_gpus
 from xdevice.kit.units import size
-from xdevice.launcher.terminal import write
 from xdevice.launcher.texts import printable, write_json
 from xdevice.machine import gpus, holders
 from xdevice.virtual import plugins
@@ -36,12 +32,7 @@ _GREEDY = 0.7
 By default JAX takes three quarters, and TensorFlow nearly all.
 """
 
-_SIGNS = {
-    "good": ("✓", "green"),
-    "note": ("–", "dim"),
-    "warning": ("!", "yellow"),
-    "wrong": ("✗", "red"),
-}
+_SIGNS = {"good": "✓", "note": "–", "warning": "!", "wrong": "✗"}
 
 
 class Finding(NamedTuple):
@@ -69,14 +60,10 @@ line. A framework that is not installed is not wrong."""
 def main(options: argparse.Namespace) -> int:
     """Show the findings; 1 if something is wrong, else 0."""
     machine = gpus()
-    backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
+    backends = probe_all(options.backend, options.timeout, quiet=options.json)
     usable = [backend["name"] for backend in backends if backend["status"] == "ok"]
-    virtual: dict[str, Answer] = {}
-    if not interrupted:
-        title = None if options.json else "trying virtual GPUs"
-        virtual, interrupted = ask_each(usable, abilities, options.timeout, title, without=ENV)
-    if interrupted:
-        return 128 + interrupted
+    title = None if options.json else "trying virtual GPUs"
+    virtual = ask_each(usable, abilities, options.timeout, title, without=ENV)
     findings = [*_of_installation(), _of_machine(machine), *_of_memory(machine)]
     for backend in backends:
         name = backend["name"]
@@ -91,7 +78,8 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         write_json({"wrong": wrong, "findings": [finding._asdict() for finding in findings]})
     else:
-        write(_lines(findings))
+        for line in _lines(findings):
+            print(line)
     return int(wrong)
 
 
@@ -204,17 +192,11 @@ def _of_virtual(subject: str, abilities: Answer) -> Finding:
     return Finding(subject, "note", reason)
 
 
-def _lines(findings: list[Finding]) -> Table:
-    lines = Table.grid(padding=(0, 2))
-    lines.add_column(no_wrap=True)
-    lines.add_column(overflow="fold")
+def _lines(findings: list[Finding]) -> Iterator[str]:
+    width = max(len(finding.subject) for finding in findings)
     for subject, state, reason, cure in findings:
-        sign, style = _SIGNS[state]
-        text = Text(printable(reason), style="dim" if state == "note" else "")
-        if cure:
-            text.append("; ").append(cure, style="bold" if state == "wrong" else "")
-        lines.add_row(Text(f"{sign} {subject}", style=style), text)
-    return lines
+        text = "; ".join(filter(None, (printable(reason), cure)))
+        yield f"{_SIGNS[state]} {subject:<{width}}  {text}"
 
 
 def abilities(backend: Backend) -> Answer:
