@@ -4,7 +4,6 @@ import os
 import runpy
 import subprocess
 import sys
-from collections.abc import Sequence
 from io import open_code
 from types import ModuleType
 
@@ -44,7 +43,7 @@ def prepare(program: Program, framework: str | None, request: Request | None) ->
     return frameworks
 
 
-def become(command: Sequence[str]) -> int:
+def become(command: list[str]) -> int:
     """Become the program: its output, its signals and its exit status are as without xdevice."""
     if os.name != "nt":  # the shell of Windows would not wait for a process that is replaced
         sys.stdout.flush()
