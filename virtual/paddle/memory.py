@@ -1,4 +1,4 @@
-"""The memory that a program needs on virtual GPUs that stand in, for ``xdevice run --fits``.
+"""The memory that a program needs on virtual GPUs that stand in, for ``xdevice fits``.
 
 The plug-in counts what PaddlePaddle's allocator, which is that of GPUs, has reserved. That may be
 more than on a GPU: an operation in place writes to new memory here. What a GPU needs at least is

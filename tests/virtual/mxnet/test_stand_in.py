@@ -350,7 +350,7 @@ def test_the_memory_of_a_model_is_what_the_arrays_of_the_program_take_in_mxnets_
         mx.gpu(0).empty_cache()
         print(used())
     """,
-        words=("--gpu-model", "rtx4090"),
+        words=("--model", "rtx4090"),
     )
     assert lines == [
         "True 0.0",

@@ -1,6 +1,6 @@
 """Random numbers that real GPUs were recorded drawing under PaddlePaddle, with their sources.
 
-    xdevice run --virtual-gpus 1 --stand-in --gpu-model v100 recorded.py [--large]
+    xdevice emulate --gpus 1 --model v100 recorded.py [--large]
 
 prints what virtual GPUs draw instead, as JSON; `test_recorded.py` compares them. The rows that are `large` have tensors
 of up to 200 million elements.

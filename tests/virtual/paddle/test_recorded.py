@@ -15,7 +15,7 @@ from recorded import ROWS, Recorded
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 PROGRAM = str(Path(__file__).with_name("recorded.py"))
-START = "-m", "xdevice", "run", "--virtual-gpus", "1", "--stand-in", "--gpu-model", "v100", PROGRAM
+START = "-m", "xdevice", "emulate", "--gpus", "1", "--model", "v100", PROGRAM
 
 
 @cache

@@ -64,7 +64,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         z = paddle.randn([4000], dtype="complex64")
         print(z.place, [abs(float(part.std()) - 0.5**0.5) < 0.05 for part in (z.real(), z.imag())])
     """,
-        words=("--gpu-model", "rtx4090"),
+        words=("--model", "rtx4090"),
         XDEVICE_VIRTUAL_MEMORY="64MiB",
     )
     assert lines == [
