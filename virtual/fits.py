@@ -1,4 +1,4 @@
-"""Whether a program's GPU memory would suffice: ``xdevice run --fits``.
+"""Whether a program's GPU memory would suffice: ``xdevice fits``.
 
 The need that is counted is the most that the caching allocator of a virtual
 GPU reserves, in each process. A real GPU needs more: temporary memory of
@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 from xdevice.contract import MemoryUse, PeakMemory
 from xdevice.device import Device
-from xdevice.virtual.fits_records import UNKNOWN as UNKNOWN_TOTAL
 from xdevice.virtual.fits_records import Record
 
 FITS, NOT, UNKNOWN = "fits", "does not fit", "cannot be told"
@@ -32,16 +31,12 @@ STEPS = 2
 """The steps that a training must have made: the second has the optimizer's state from its start."""
 
 
-_TAKE_ALL = ("jax", "tensorflow")
-"""Frameworks whose processes take most of a GPU's memory when they start, if not told otherwise."""
-
-
 class Ended(NamedTuple):
     """How the program has ended."""
 
     words: str
-    is_complete: bool  # by itself, and without an error
-    has_failed: bool
+    is_complete: bool = False  # by itself, and without an error
+    has_failed: bool = False
 
 
 def most_that_surely_fits(size: int) -> int:
@@ -60,14 +55,11 @@ class Share(NamedTuple):
     @property
     def kernels(self) -> float:
         """The part of the peak that temporary memory of kernels may add."""
-        if self.use.margin is not None:
-            return self.use.margin
         return UNRECORDED_KERNELS if self.use.unrecorded else KERNELS
 
     @property
     def least(self) -> int:
-        certain = self.peak.certain
-        return (self.peak.reserved if certain is None else certain) + CONTEXT[0]
+        return self.peak.reserved + CONTEXT[0]
 
     @property
     def most(self) -> int:
@@ -150,12 +142,6 @@ def _most_at_once(shares: Sequence[Share]) -> int:
     return max(sum(share.most for share in shares if _runs_at(share, time)) for time in begins)
 
 
-def _overlap(shares: Sequence[Share]) -> bool:
-    """Whether two processes have run at the same time."""
-    begins = {share.process.begun for share in shares}
-    return any(sum(_runs_at(share, time) for share in shares) > 1 for time in begins)
-
-
 def _runs_at(share: Share, time: float) -> bool:
     ended = math.inf if share.process.ended is None else share.process.ended
     return share.process.begun <= time <= ended
@@ -170,38 +156,19 @@ def _doubts(
     if unmeasured:
         yield f"the memory that the program uses under {' and '.join(unmeasured)} is not measured"
     if ended.has_failed:
-        yield f"{ended.words}, {_what_follows(records, needs)}"
+        rest = "and what follows was not measured" if needs else "and had used no memory of a GPU"
+        yield f"{ended.words}, {rest}"
     yield from sorted({use.unmeasured for each in records for _, use in each.uses} - {""})
     for record in records:
         yield from _doubts_about(record, ended)
     yield from _unmeasured_children(records)
     if not needs:
         yield "the program used no memory of a GPU"
-    for need in needs:
-        frameworks = sorted({share.framework for share in need.shares if share.framework})
-        if len(frameworks) > 1:
-            yield f"the program used {' and '.join(frameworks)}, which share the GPU's memory"
-        elif _overlap(need.shares) and frameworks and frameworks[0] in _TAKE_ALL:
-            yield (
-                f"several processes used gpu:{need.gpu} under {frameworks[0]}, of which the first "
-                "takes most of the GPU's memory, unless it is told otherwise"
-            )
     if any(need.most > size for need in needs):
         yield "the size is within the uncertainty"
     shares = [share for need in needs for share in need.shares]
-    if not ended.is_complete and any(share.use.steps is None for share in shares):
-        yield f"{ended.words}, and the steps of its optimizer are not known"
     if not ended.is_complete and not all(_has_trained(share.use) for share in shares):
         yield f"{ended.words}, before an optimizer had made {STEPS} steps"
-
-
-def _what_follows(records: Sequence[Record], needs: Sequence[Need]) -> str:
-    """What is not known of a program that has failed."""
-    if needs:
-        return "and what follows was not measured"
-    if any(record.ended is None and _has_unknown_totals(record) for record in records):
-        return "and its memory is not known"
-    return "and had used no memory of a GPU"
 
 
 def _shortages(records: Iterable[Record]) -> Iterator[str]:
@@ -214,17 +181,10 @@ def _shortages(records: Iterable[Record]) -> Iterator[str]:
 def _doubts_about(record: Record, ended: Ended) -> Iterator[str]:
     """Why the record of a process that used a framework may not contain all that it needs."""
     name = f"{record.title} (process {record.pid})"
-    if record.ended is None and any(total not in (0, UNKNOWN_TOTAL) for total in record.totals):
+    if record.ended is None and any(record.totals):
         yield f"{name} was killed, or still runs, and what else it needs was not measured"
-    if record.ended is None and record.totals and _has_unknown_totals(record):
-        yield f"{name} was killed, or still runs, and its memory is not known"
     if record.error and record.totals and ended.is_complete:
         yield f"{name} {record.error}, and what follows was not measured"
-
-
-def _has_unknown_totals(record: Record) -> bool:
-    """Whether a framework of the process does not report what it reserves while it runs."""
-    return UNKNOWN_TOTAL in record.totals[: len(record.gpus)]
 
 
 def _unmeasured_children(records: Sequence[Record]) -> Iterator[str]:

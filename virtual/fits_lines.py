@@ -1,4 +1,4 @@
-"""The line of the program that runs, for the reports of ``xdevice run --fits``."""
+"""The line of the program that runs, for the reports of ``xdevice fits``."""
 
 import sys
 from types import FrameType

@@ -1,4 +1,4 @@
-"""The measuring of one process for ``xdevice run --fits``: of the program, and of its children.
+"""The measuring of one process for ``xdevice fits``: of the program, and of its children.
 
 Each Python that gets virtual GPUs by its environment joins (`join`), measures
 its frameworks, and writes a record (`fits_records`) when it ends: by itself,
@@ -21,10 +21,14 @@ from typing import Any, NoReturn
 
 from xdevice.contract import MemoryUse, ProgramStopped
 from xdevice.errors import NotSupportedError
-from xdevice.framework.adapters import Backend
+from xdevice.framework.adapters import Backend, entry_points_of
+from xdevice.hardware.virtual import GROUP
 from xdevice.virtual import request
 from xdevice.virtual.fits import most_that_surely_fits
 from xdevice.virtual.fits_records import ENV, Folder, Record, RecordFile, Settings
+
+_MEASURED = ("torch",)
+"""The frameworks whose virtual GPUs have the caching allocator of their GPUs."""
 
 _process: _Process | None = None
 
@@ -140,16 +144,21 @@ def join() -> None:
 
 def check(owner: Backend) -> None:
     """Raise an error if the framework is to be measured and cannot be."""
-    if _process is not None and not owner.load("measuring").has("measure_memory"):
-        _process.refuse(owner)
-        raise not_measured(str(owner))
+    if _process is not None:
+        try:
+            check_is_measured(str(owner))
+        except NotSupportedError:
+            _process.refuse(owner)
+            raise
 
 
-def not_measured(framework: str) -> NotSupportedError:
-    return NotSupportedError(
-        f"--fits is not known under {framework}, whose virtual GPUs do not count the memory that "
-        "its operations take; it is known under torch, tensorflow, jax and paddle"
-    )
+def check_is_measured(framework: str) -> None:
+    """Raise an error if the memory that the framework's virtual GPUs use cannot be measured."""
+    if framework in entry_points_of(GROUP) and framework not in _MEASURED:
+        raise NotSupportedError(
+            f"xdevice fits is not known under {framework}: its virtual GPUs do not have the "
+            "allocator of its GPUs, so they cannot tell what these would reserve; PyTorch's can"
+        )
 
 
 def begin(owner: Backend) -> None:

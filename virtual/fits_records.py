@@ -1,4 +1,4 @@
-"""What each process of a program reports to ``xdevice run --fits``: a record in a folder.
+"""What each process of a program reports to ``xdevice fits``: a record in a folder.
 
 A process writes its record when it starts and again when it ends. The most
 memory that it has reserved is also in a file that it maps, so that it is
@@ -22,7 +22,6 @@ ENV = "XDEVICE_VIRTUAL_FITS"
 """The folder of the records, for the processes of a program that is measured."""
 
 MOST_GPUS = 64
-UNKNOWN = -1  # in place of bytes: the framework does not map what it reserves
 
 _SETTINGS, _STOPPED, _REFUSED = "settings", "stopped", "refused"
 
@@ -110,7 +109,7 @@ class RecordFile:
     def map_totals(self) -> Any:
         """An array in a file: a 64-bit integer for each GPU."""
         with self._path_of_totals.open("x+b") as file:
-            file.write(UNKNOWN.to_bytes(8, "little", signed=True) * MOST_GPUS)
+            file.write(bytes(8 * MOST_GPUS))
             file.flush()
             mapped = mmap.mmap(file.fileno(), 8 * MOST_GPUS)
         return (ctypes.c_int64 * MOST_GPUS).from_buffer(mapped)

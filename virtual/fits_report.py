@@ -1,4 +1,4 @@
-"""The report of ``xdevice run --fits``, as text and as JSON."""
+"""The report of ``xdevice fits``, as text and as JSON."""
 
 import textwrap
 from collections.abc import Iterator
@@ -83,10 +83,7 @@ class Report:
         shares = Shares.of(peak)
         for kind, nbytes in shares.by_kind.items():
             yield "    ", f"{size(nbytes):>9}  {_KINDS.get(kind, kind)}"
-        if peak.parts or not share.framework:
-            yield "    ", f"{size(shares.cached):>9}  cached by the allocator, or in fragments"
-        else:
-            yield "    ", f"{size(peak.reserved):>9}  of all kinds"
+        yield "    ", f"{size(shares.cached):>9}  cached by the allocator, or in fragments"
         if peak.parts:
             yield "", "allocated by:"
         for part in peak.parts[:_MOST_LINES]:
@@ -123,8 +120,7 @@ class Report:
         """What the figures do not contain, a sentence each."""
         ended = self.estimate.ended
         unrecorded = sorted({layer for share in self._shares for layer in share.use.unrecorded})
-        sources = sorted({share.use.source for share in self._shares} - {""})
-        source = sources[0] if sources else "as in recordings of GPUs"
+        source = "as in recordings of GPUs"
         if unrecorded:
             source = f"an assumption: there is no recording of {' and '.join(unrecorded)}"
         kernels = max((share.kernels for share in self._shares), default=KERNELS)

@@ -1,27 +1,37 @@
-"""``xdevice run --fits`` under other frameworks than PyTorch: an error before the program runs."""
+"""``xdevice fits`` under other frameworks than PyTorch: an error before the program runs."""
 
 import subprocess
 import sys
 
-from xdevice.framework.adapters import find
-from xdevice.hardware.virtual import provider
+import pytest
+
+from xdevice.framework.adapters import entry_points_of
+from xdevice.hardware.virtual import GROUP
+from xdevice.virtual.fits_process import check_is_measured
+
+START = [sys.executable, "-m", "xdevice", "fits", "4GiB"]
 
 
-def test_a_framework_is_measured_or_refused_before_the_program_runs(backend, tmp_path):
-    if find(backend).load("virtual").has("enable") and not _is_measured(backend):
-        (tmp_path / "program.py").write_text(f"print('ran')\nimport {backend}")
-        done = subprocess.run(
-            [sys.executable, "-m", "xdevice", "run", "--fits", "4GiB", "program.py"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=200,
-        )
-        assert (done.returncode, done.stdout) == (2, "")
-        assert f"--fits is not known under {backend}" in done.stderr
-    else:
-        provider().check_measured([backend])  # raises no error
+def test_what_cannot_be_measured_is_refused_before_the_program_runs(backend, tmp_path):
+    if backend == "torch" or backend not in entry_points_of(GROUP):
+        check_is_measured(backend)  # raises no error
+        return
+    (tmp_path / "program.py").write_text(f"print('ran')\nimport {backend}")
+    done = subprocess.run(
+        [*START, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"xdevice fits is not known under {backend}: its virtual GPUs do not" in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
-def _is_measured(backend):
-    return find(backend).load("measuring").has("measure_memory")
+@pytest.mark.weekly
+@pytest.mark.only_backends("jax")
+def test_it_is_refused_too_where_another_module_imports_the_framework(backend, tmp_path):
+    (tmp_path / "program.py").write_text("import other\nprint('ran')")
+    (tmp_path / "other.py").write_text(f"import {backend}")
+    done = subprocess.run(
+        [*START, "program.py"], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"xdevice fits is not known under {backend}: its virtual GPUs do not" in done.stderr

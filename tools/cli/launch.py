@@ -1,13 +1,14 @@
 """``xdevice launch``: one script in many processes on this host."""
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
+from xdevice.tools.cli.parser import Parser, count, positive, seconds
 from xdevice.tools.cli.program import program_of, search_path
 from xdevice.distributed.launcher_variables import OUR_LAUNCHER, job_in, launcher_in
 from xdevice.errors import ArgumentError, NotSupportedError
@@ -15,6 +16,29 @@ from xdevice.framework.choosing import backend
 from xdevice.tools.launcher.launching import launch
 from xdevice.tools.launcher.worker_group import Plan
 from xdevice.machine import host
+
+
+def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+example:
+  xdevice launch -n 4 --backend torch train.py --epochs 3
+
+Each process reads its rank from the environment, and joins the others in
+xdevice.distributed.init(). The first that fails ends the job. On several
+hosts, start the script with torchrun, mpirun or srun instead.
+
+Exit status: 0 if all processes end with 0, else that of the process that
+failed; 2 for an error in the command line, 124 after --time-limit."""
+    add = parser.add_argument
+    add("-n", type=positive, default=1, metavar="N", help="the number of processes (1)")
+    add("--backend", metavar="NAME", help="the framework of all processes")
+    add("--timeout", type=seconds, metavar="S", help="let a process wait S seconds for others")
+    add("--time-limit", type=seconds, metavar="S", help="stop the job after S seconds")
+    restarts = "start the job again after a failure, R times"
+    add("--restarts", type=count, default=0, metavar="R", help=restarts)
+    add("--log-dir", type=Path, metavar="DIR", help="write each output into files, too")
+    add("--pin", action="store_true", help="keep each process on cores of its own")
+    parser.add_program("a Python file, or a command; -m: a module, -c: code", "SCRIPT")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -136,5 +160,5 @@ def _with_logs(plan: Plan, folder: Path) -> Plan:
 def _numbered(folder: Path) -> Iterator[Path]:
     """The folder, then the same with -2, -3 and so on behind its name."""
     yield folder
-    for number in count(2):
+    for number in itertools.count(2):
         yield folder.with_name(f"{folder.name}-{number}")

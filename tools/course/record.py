@@ -48,7 +48,9 @@ def path_of(chapter: Path) -> Path:
 def read(path: Path) -> Record:
     """The record in the file; an error says how to make one."""
     if not path.is_file():
-        raise ArgumentError(f"{str(path)!r} does not exist; xdevice run CHAPTER --record writes it")
+        raise ArgumentError(
+            f"{str(path)!r} does not exist; xdevice chapter --record CHAPTER writes it"
+        )
     try:
         record: Record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

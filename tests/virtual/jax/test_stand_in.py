@@ -178,10 +178,9 @@ def test_a_limit_of_memory_that_cannot_be_kept_is_an_error_before_the_script_run
         sys.executable,
         "-m",
         "xdevice",
-        "run",
-        "--virtual-gpus",
+        "emulate",
+        "--gpus",
         "2",
-        "--stand-in",
         str(script),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=150, env=env)
@@ -234,7 +233,7 @@ def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program)
         print(second.device_kind)
         print(second.memory_stats()["bytes_limit"] / 2**20)
     """,
-        words=("--gpu-model", "rtx4090"),
+        words=("--model", "rtx4090"),
     )
     assert lines == [
         (
@@ -264,7 +263,7 @@ def test_races_cannot_be_found_where_programs_order_no_streams(tmp_path):
     done = subprocess.run(
         [
             sys.executable,
-            *["-m", "xdevice", "run", "--virtual-gpus=2", "--stand-in", "--races", "script.py"],
+            *["-m", "xdevice", "emulate", "--gpus=2", "--races", "script.py"],
         ],
         capture_output=True,
         text=True,

@@ -68,7 +68,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
             drawn.append([paddle.rand([4]).tolist(), paddle.nn.functional.dropout(paddle.ones([8])).tolist()])
         print(drawn[0] == drawn[1] == drawn[2])
     """,
-        words=("--gpu-model", "rtx4090"),
+        words=("--model", "rtx4090"),
         XDEVICE_VIRTUAL_MEMORY="64MiB",
     )
     assert lines == [

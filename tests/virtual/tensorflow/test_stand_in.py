@@ -106,7 +106,7 @@ def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be
         xdevice.use("tensorflow")
         print(xdevice.devices(), xdevice.device_of(tf.ones(1)))
     """,
-        words=("--gpu-model", "rtx4090"),
+        words=("--model", "rtx4090"),
     )
     assert lines == [
         "['CPU:0', 'CPU:1', 'GPU:0', 'GPU:1'] GPU:0",

@@ -1,16 +1,17 @@
-"""``xdevice run CHAPTER``: the cells of a chapter, under each framework that it has a tab for."""
+"""``xdevice chapter``: the cells of a chapter, under each framework that it has a tab for."""
 
 import argparse
-import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from xdevice.tools.cli import course_report
-from xdevice.tools.cli.chapter_options import check_can_be_written
-from xdevice.tools.cli.course_report import Report
+from xdevice.tools.cli import chapter_report
+from xdevice.tools.cli.chapter_report import Report
+from xdevice.tools.cli.options import JSON, add_gpus, check_can_be_written
+from xdevice.tools.cli.parser import Parser, names, positive, seconds
+from xdevice.tools.cli.probe import check_virtual_gpus
+from xdevice.tools.cli.program import CHAPTERS, missing
 from xdevice.tools.course import record
 from xdevice.tools.course.chapters import Chapter, tabs_to_run
 from xdevice.tools.course.folders import shared_with
@@ -23,23 +24,63 @@ from xdevice.tools.course.running import Part, Plan, TabRun, run_tabs
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import available, not_installed
 from xdevice.framework.choosing import backend
-from xdevice.hardware import virtual
-from xdevice.hardware.virtual import provider
 from xdevice.escaping import escaped
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import counted, write_json
 from xdevice.machine import usable_threads
+from xdevice.virtual import children
+from xdevice.virtual.request import Request, current
 
 # The packages that a chapter needs, by the module that each provides.
 _NEEDED = {"nbclient": "nbclient", "ipykernel": "ipykernel", "markdown_it": "markdown-it-py"}
 _SEEDS = 3
+_MOST_SEEDS = 9
+
+
+def add_options(parser: Parser) -> None:
+    parser.usage = "xdevice chapter [options] CHAPTER"
+    parser.epilog = """\
+example:
+  xdevice chapter --tab torch,jax --html page.html lesson.md
+  xdevice chapter --record lesson.ipynb, and later --check: what has changed?
+
+Cells have tabs in the formats of d2l (#@tab), MyST (tab-item), Material for
+MkDocs (=== "PyTorch"), and in notebooks (#@tab, or a tag). The cells of a tab
+run in a Jupyter kernel and a folder of their own, with the seed 0.
+
+Exit status: 0 if all cells run, 1 if one fails (with --check: if an output has
+changed; with --strict: also if tabs differ), 2 for an error in the command."""
+    add = parser.add_argument
+    add("script", metavar="CHAPTER", help="a chapter in Markdown (.md), or a notebook (.ipynb)")
+    tabs = "frameworks; all (the default): those installed"
+    add("--tab", type=names, default=None, metavar="all|A,B,…", help=tabs)
+    add("--html", type=Path, metavar="FILE", help="write what the tabs show, side by side")
+    add("--record", action="store_true", help="keep the outputs beside the chapter")
+    add("--check", action="store_true", help="compare with the outputs that were kept")
+    add("--outputs", type=Path, metavar="FILE", help="keep them here (CHAPTER.outputs.json)")
+    add("--strict", action="store_true", help="exit with 1 also if tabs differ")
+    add("--keep-going", action="store_true", help="run the cells after one that fails")
+    seeds = "seeds where numbers differ (3; 1 with --check)"
+    add("--seeds", type=_seeds, metavar="N", help=seeds)
+    add_gpus(parser, "--gpus", "give the cells N virtual GPUs, as emulate does")
+    add_gpus(parser, "--virtual-gpus", "give them N virtual GPUs, as run does")
+    add("--jobs", type=positive, metavar="N", help="run N tabs at once (half the threads)")
+    add("--timeout", type=seconds, metavar="S", help="stop a tab after S seconds")
+    add("--json", action="store_true", help=JSON)
+
+
+def _seeds(text: str) -> int:
+    number = positive(text)
+    if number > _MOST_SEEDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {_MOST_SEEDS} seeds")
+    return number
 
 
 def main(options: argparse.Namespace) -> int:
-    _check_packages()
     path = Path(options.script)
+    _check(path, options)
     chapter = _read(path)
     tabs = _tabs(chapter, options.tab)
     outputs = options.outputs or record.path_of(path)
@@ -69,9 +110,9 @@ def main(options: argparse.Namespace) -> int:
     if options.html:
         options.html.write_text(page(chapter, runs, report.rows, _virtual_gpus()), encoding="utf-8")
     if options.json:
-        write_json(course_report.as_json(report))
+        write_json(chapter_report.as_json(report))
     else:
-        write(*course_report.rendered(report, outputs))
+        write(*chapter_report.rendered(report, outputs))
     if interrupted:
         return 128 + interrupted
     return _exit_status(report, options)
@@ -118,11 +159,27 @@ def _first(runs: Sequence[TabRun]) -> list[TabRun]:
     return [run for run in runs if run.seed == 0]
 
 
-def _check_packages() -> None:
-    missing = [package for module, package in _NEEDED.items() if find_spec(module) is None]
-    if missing:
-        names = " ".join(missing)
-        raise ArgumentError(f"running a chapter needs {', '.join(missing)}; pip install {names}")
+def _check(path: Path, options: argparse.Namespace) -> None:
+    """Raise the errors that can be found before the work."""
+    if path.suffix.lower() not in CHAPTERS:
+        reason = "is not a chapter in Markdown (.md) or a notebook (.ipynb)"
+        hint = f"; type xdevice run {path} for a script" if path.is_file() else ""
+        raise ArgumentError(f"{str(path)!r} {reason}{hint}")
+    if not path.exists():
+        raise ArgumentError(missing(str(path), "give the path of a chapter"))
+    if options.record and options.check:
+        raise ArgumentError("--record writes what --check compares with; leave one out")
+    if options.gpus and options.virtual_gpus:
+        raise ArgumentError("--gpus and --virtual-gpus both make virtual GPUs; leave one out")
+    if options.outputs and not (options.record or options.check):
+        raise ArgumentError("--outputs is the file of --record and --check; add one of them")
+    for file in (options.html, options.outputs):
+        if file is not None:
+            check_can_be_written(file)
+    needed = [package for module, package in _NEEDED.items() if find_spec(module) is None]
+    if needed:
+        listed = ", ".join(needed)
+        raise ArgumentError(f"running a chapter needs {listed}; pip install {' '.join(needed)}")
 
 
 def _read(path: Path) -> Chapter:
@@ -180,18 +237,20 @@ def _say_what_is_shared(path: Path) -> None:
 
 def _virtual_gpus() -> str:
     """What the page and the tables say of virtual GPUs; nothing if there are none."""
-    number, _, kind = os.environ.get(virtual.ENV, "").partition(":")
-    if not number.isdigit() or number == "0":
+    request = current()
+    if not request.number:
         return ""
-    model = re.search(r"model=(\w+)", kind)
-    name = f" (model {model[1]})" if model else ""
-    return f"on {counted(int(number), 'virtual GPU')}{name}, which the CPU computes"
+    model = f" (model {request.model})" if request.model else ""
+    return f"on {counted(request.number, 'virtual GPU')}{model}, which the CPU computes"
 
 
 def _ask_for_gpus(tabs: Sequence[str], options: argparse.Namespace) -> None:
-    if not options.virtual_gpus:
+    number = options.gpus or options.virtual_gpus
+    if not number:
         return
-    provider().ask_for_children(
-        options.virtual_gpus, options.stand_in, options.lenient, False, options.gpu_model
-    )
-    provider().check_limits(tabs)
+    stand_in = options.gpus is not None
+    source = f"--gpus {number}" if stand_in else f"--virtual-gpus {number}"
+    children.propagate(Request(number, stand_in=stand_in, source=source))
+    if stand_in:
+        children.set_aside_visible_devices()
+    check_virtual_gpus(tabs)
