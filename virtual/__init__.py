@@ -21,10 +21,10 @@ from xdevice.errors import (
     shortened,
 )
 from xdevice.framework import at_import
-from xdevice.framework.adapters import Backend, entry_points_of, imported
+from xdevice.framework.adapters import Backend, before_loading, entry_points_of, imported
 from xdevice.framework.choosing import decided
+from xdevice.hardware.devices import after_synchronizing
 from xdevice.hardware.virtual import GROUP, virtual_counts
-from xdevice.hooks import hooks
 from xdevice.backends.kit.places import prepare_imports
 from xdevice.virtual import bus, children, fits_process, models, request
 from xdevice.virtual.request import RACES, Request
@@ -102,10 +102,10 @@ def _forget_capabilities() -> None:
 
 def connect() -> None:
     """Let frameworks that are used from now on have the virtual GPUs that were asked for."""
-    if enable_requested not in hooks.before_loading:
+    if enable_requested not in before_loading:
         # first: the callback that shares GPUs counts them
-        hooks.before_loading.insert(0, enable_requested)
-        hooks.after_synchronizing.append(bus.wait_for)
+        before_loading.insert(0, enable_requested)
+        after_synchronizing.append(bus.wait_for)
         at_import.on_error = _report
         prepare_imports(_importing)
 

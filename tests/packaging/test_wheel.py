@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_wheel_holds_every_module_under_its_own_name(wheel):
     shipped = {n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in n}
-    kinds = (".py", ".typed", ".cc", ".h", ".txt", ".css")
+    kinds = (".py", ".pyi", ".typed", ".cc", ".h", ".txt", ".css")
     core, adapters, virtual = (
         {p.relative_to(ROOT).as_posix() for p in (ROOT / folder).rglob("*") if p.suffix in kinds}
         for folder in ("xdevice", "backends", "virtual")

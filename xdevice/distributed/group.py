@@ -26,7 +26,7 @@ from xdevice.distributed.membership import Membership
 from xdevice.distributed.messages import Fingerprint
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.framework.adapters import Backend
-from xdevice.hooks import hooks
+from xdevice.files import save_load
 from xdevice.distributed.deadlines import LAST_RESORT, PEER_FAILED
 
 _JOB_OF_ONE = Job(0, 1, 0, 1)
@@ -193,7 +193,7 @@ def on_rank_0(name: str, action: Callable[[], None]) -> None:
         membership.enter(Fingerprint(name))
 
 
-hooks.in_one_process = on_rank_0
+save_load.run_in_one_process = on_rank_0
 
 
 @contextmanager

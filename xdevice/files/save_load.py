@@ -6,18 +6,26 @@ shared, is in its metadata as JSON.
 """
 
 import os
+from collections.abc import Callable
 from os import PathLike
 
 from xdevice.contract import Tree
 from xdevice.errors import ArgumentTypeError, shortened
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
-from xdevice.hooks import hooks
 from xdevice.tensors import creation
 from xdevice.tensors.placement import device_of
 from xdevice.typing import DeviceLike
 
 __all__ = ["load", "save"]
+
+
+def _in_this_process(name: str, action: Callable[[], None]) -> None:
+    action()
+
+
+# Runs an action in one process of a job while the others wait: `xdevice.distributed` sets it.
+run_in_one_process = _in_this_process
 
 
 def save(tree: Tree, path: str | PathLike[str]) -> None:
@@ -75,7 +83,7 @@ def save(tree: Tree, path: str | PathLike[str]) -> None:
     file = _path_text(path)
     from xdevice.files.safetensors_file import write  # numpy and json: not at import
 
-    hooks.in_one_process("save", lambda: write(tree, file))
+    run_in_one_process("save", lambda: write(tree, file))
 
 
 def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Tree:

@@ -14,9 +14,8 @@ from typing import Protocol, cast
 from xdevice.contract import Stream
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.framework.adapters import Backend
+from xdevice.framework.adapters import Backend, before_loading
 from xdevice.framework.checkout import import_built_in
-from xdevice.hooks import hooks
 
 __all__ = ["virtual_gpus"]
 
@@ -126,7 +125,7 @@ def apply_environment() -> None:
         package = provider()
     except NotSupportedError as error:
         print(f"xdevice: {error}", file=sys.stderr)
-        hooks.before_loading.append(_require_provider)
+        before_loading.append(_require_provider)
     else:
         package.apply_environment()
 
