@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from threading import RLock
 
+from xdevice.backends.kit.places import prepare_imports
 from xdevice.contract import MODULES, Stream
 from xdevice.device import Device, name_virtual
 from xdevice.errors import (
@@ -25,7 +26,6 @@ from xdevice.framework.adapters import Backend, before_loading, entry_points_of,
 from xdevice.framework.choosing import decided
 from xdevice.hardware.devices import after_synchronizing
 from xdevice.hardware.virtual import GROUP, virtual_counts
-from xdevice.backends.kit.places import prepare_imports
 from xdevice.virtual import bus, children, fits_process, models, request
 from xdevice.virtual.request import RACES, Request
 

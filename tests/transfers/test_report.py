@@ -9,8 +9,8 @@ import textwrap
 import pytest
 
 import xdevice
-from xdevice.tools.cli import watch
 from xdevice.hardware.bus import Bus
+from xdevice.tools.cli import watch
 from xdevice.transfers.report import NO_GPU
 
 pytestmark = pytest.mark.only_under("numpy")

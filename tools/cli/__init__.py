@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from xdevice._version import __version__
+from xdevice.errors import XDeviceError, did_you_mean
 from xdevice.tools.cli.parser import DASHES, Parser, fail
 from xdevice.tools.cli.program import CHAPTERS
-from xdevice.errors import XDeviceError, did_you_mean
 
 COMMANDS = {
     "info": "show what this machine has, and what each framework sees of it",

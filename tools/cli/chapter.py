@@ -6,6 +6,11 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from xdevice.errors import ArgumentError
+from xdevice.escaping import escaped
+from xdevice.framework.adapters import available, not_installed
+from xdevice.framework.choosing import backend
+from xdevice.machine import usable_threads
 from xdevice.tools.cli import chapter_report
 from xdevice.tools.cli.chapter_report import Report
 from xdevice.tools.cli.options import JSON, add_gpus, check_can_be_written
@@ -21,15 +26,10 @@ from xdevice.tools.course.page import page
 from xdevice.tools.course.record import Change
 from xdevice.tools.course.rows import open_rows, rows_of
 from xdevice.tools.course.running import Part, Plan, TabRun, run_tabs
-from xdevice.errors import ArgumentError
-from xdevice.framework.adapters import available, not_installed
-from xdevice.framework.choosing import backend
-from xdevice.escaping import escaped
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import counted, write_json
-from xdevice.machine import usable_threads
 from xdevice.virtual import children
 from xdevice.virtual.request import Request, current
 

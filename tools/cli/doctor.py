@@ -8,18 +8,18 @@ from importlib.metadata import distributions
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from xdevice.tools.cli.options import add_probing
-from xdevice.tools.cli.parser import Parser
-from xdevice.tools.cli.probe import Answer, ask_each, probe_all
 from xdevice.errors import XDeviceError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import use
 from xdevice.framework.installing import NEED_GPUS
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.hardware.virtual import virtual_gpus
-from xdevice.units import size
-from xdevice.tools.launcher.texts import printable, write_json
 from xdevice.machine import gpus, holders
+from xdevice.tools.cli.options import add_probing
+from xdevice.tools.cli.parser import Parser
+from xdevice.tools.cli.probe import Answer, ask_each, probe_all
+from xdevice.tools.launcher.texts import printable, write_json
+from xdevice.units import size
 from xdevice.virtual import plugins
 from xdevice.virtual.request import ENV
 

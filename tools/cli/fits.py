@@ -15,13 +15,13 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from xdevice.contract import ProgramStopped
+from xdevice.errors import VirtualDeviceError, did_you_mean
+from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.tools.cli.options import add_gpus, add_report, check_can_be_written
 from xdevice.tools.cli.parser import Parser, fail, positive
 from xdevice.tools.cli.program import Program, program_of
 from xdevice.tools.cli.running import prepare, run_program, show_error
-from xdevice.contract import ProgramStopped
-from xdevice.errors import VirtualDeviceError, did_you_mean
-from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.units import parsed_size
 from xdevice.virtual import fits_process
 from xdevice.virtual.fits import Ended, estimate

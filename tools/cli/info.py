@@ -8,13 +8,13 @@ from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from xdevice._version import __version__
+from xdevice.hardware.diagnosis import driver_problem
+from xdevice.machine import gpus, host, same_gpu
 from xdevice.tools.cli.options import add_probing
 from xdevice.tools.cli.parser import Parser
 from xdevice.tools.cli.probe import Answer, probe_all
-from xdevice.hardware.diagnosis import driver_problem
-from xdevice.units import duration, size
 from xdevice.tools.launcher.texts import counted, printable, write_json
-from xdevice.machine import gpus, host, same_gpu
+from xdevice.units import duration, size
 
 if TYPE_CHECKING:
     from xdevice.machine import Gpu

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from xdevice.tools.cli.parser import Parser, count, positive, seconds
-from xdevice.tools.cli.program import program_of, search_path
 from xdevice.distributed.launcher_variables import OUR_LAUNCHER, job_in, launcher_in
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.choosing import backend
+from xdevice.machine import host
+from xdevice.tools.cli.parser import Parser, count, positive, seconds
+from xdevice.tools.cli.program import program_of, search_path
 from xdevice.tools.launcher.launching import launch
 from xdevice.tools.launcher.worker_group import Plan
-from xdevice.machine import host
 
 
 def add_options(parser: Parser) -> None:

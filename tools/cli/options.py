@@ -4,8 +4,8 @@ from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 
-from xdevice.tools.cli.parser import Parser, names, one_of, positive, seconds
 from xdevice.errors import ArgumentError
+from xdevice.tools.cli.parser import Parser, names, one_of, positive, seconds
 from xdevice.virtual import request
 
 JSON = "print JSON on stdout, and nothing else"

@@ -17,6 +17,7 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from xdevice.backends.kit.private_names import hint, missing_features
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.framework.adapters import Backend, entry_points_of, find, registered
 from xdevice.framework.choosing import use
@@ -24,10 +25,9 @@ from xdevice.framework.installing import install_command, is_installed, package_
 from xdevice.hardware.devices import count, devices_under, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
 from xdevice.hardware.virtual import GROUP
-from xdevice.backends.kit.private_names import hint, missing_features
-from xdevice.units import duration
-from xdevice.tools.launcher.texts import exit_text, printable
 from xdevice.machine import usable_threads
+from xdevice.tools.launcher.texts import exit_text, printable
+from xdevice.units import duration
 from xdevice.virtual import request
 
 if TYPE_CHECKING:

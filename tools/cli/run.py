@@ -9,6 +9,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from xdevice.errors import ArgumentError
+from xdevice.framework.adapters import find, registered
+from xdevice.machine import usable_threads
 from xdevice.tools.cli.options import ALL_INSTALLED, JSON, add_backends, add_gpus
 from xdevice.tools.cli.parser import Parser, one_of, positive, seconds, tolerance
 from xdevice.tools.cli.probe import check_virtual_gpus
@@ -16,13 +19,10 @@ from xdevice.tools.cli.program import Program, program_of
 from xdevice.tools.cli.report import Report, Run, as_json
 from xdevice.tools.cli.report_tables import rendered
 from xdevice.tools.cli.selection import frameworks
-from xdevice.errors import ArgumentError
-from xdevice.framework.adapters import find, registered
 from xdevice.tools.launcher.children import Child, run_all
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import write_json
-from xdevice.machine import usable_threads
 from xdevice.virtual import children as virtual_children
 from xdevice.virtual.request import Request
 

@@ -7,9 +7,9 @@ import sys
 from io import open_code
 from types import ModuleType
 
-from xdevice.tools.cli.program import Program, imported_by
-from xdevice.framework.choosing import backend
 from xdevice.backends.kit import keras
+from xdevice.framework.choosing import backend
+from xdevice.tools.cli.program import Program, imported_by
 from xdevice.virtual import children
 from xdevice.virtual.request import Request, is_in_environment, require
 

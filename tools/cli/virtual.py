@@ -11,14 +11,14 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from xdevice.tools.cli.options import ALL_INSTALLED, add_backends
-from xdevice.tools.cli.parser import Parser, one_of
-from xdevice.tools.cli.probe import Answer, ask_one, missing_of
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import Backend, available, find, not_installed
 from xdevice.framework.installing import is_installed
 from xdevice.hardware.diagnosis import build_of
 from xdevice.machine import usable_threads
+from xdevice.tools.cli.options import ALL_INSTALLED, add_backends
+from xdevice.tools.cli.parser import Parser, one_of
+from xdevice.tools.cli.probe import Answer, ask_one, missing_of
 from xdevice.virtual import plugins
 from xdevice.virtual.request import ENV
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
+from xdevice.escaping import escaped
+from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.tools.cli.options import add_backend, add_gpus, add_report, check_can_be_written
 from xdevice.tools.cli.parser import Parser, count, fail
 from xdevice.tools.cli.program import program_of
 from xdevice.tools.cli.running import become, prepare, run_program, show_error
-from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
-from xdevice.framework.at_import import RefusedExit, RefusedImportError
-from xdevice.escaping import escaped
 from xdevice.transfers.baseline import Baseline
 from xdevice.transfers.report import Finding, Report, watch_transfers
 from xdevice.transfers.watching import accept
@@ -77,7 +77,11 @@ def main(options: argparse.Namespace) -> int:
         "baseline": options.baseline and os.path.abspath(options.baseline),
         "updates": options.update_baseline,
     }
-    observer = ["-c", "from xdevice.tools.cli.watch import observe; observe()", json.dumps(settings)]
+    observer = [
+        "-c",
+        "from xdevice.tools.cli.watch import observe; observe()",
+        json.dumps(settings),
+    ]
     return become([sys.executable, *observer, *program.words, *options.args])
 
 

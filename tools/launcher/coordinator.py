@@ -21,9 +21,9 @@ from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Any
 
+from xdevice.distributed.deadlines import ANSWER
 from xdevice.distributed.messages import LAST_COLLECTIVE, Channel, Fingerprint, Message
 from xdevice.errors import DistributedError
-from xdevice.distributed.deadlines import ANSWER
 from xdevice.tools.launcher.peers import (
     Peer,
     after,

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from xdevice.distributed.messages import Channel, Fingerprint, Message
 from xdevice.distributed.deadlines import ANSWER
+from xdevice.distributed.messages import Channel, Fingerprint, Message
 
 _LONGEST_TEXT_OF_RANKS = 8  # ranks
 

@@ -5,9 +5,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from xdevice.distributed.deadlines import LEAVING, PEER_FAILED
 from xdevice.distributed.launcher_variables import OUR_LAUNCHER
 from xdevice.errors import DistributedError, DistributedTimeoutError
-from xdevice.distributed.deadlines import LEAVING, PEER_FAILED
 
 _LONGEST_ERROR = 2000  # characters of an error that the other processes are sent
 

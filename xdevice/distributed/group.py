@@ -20,14 +20,14 @@ from types import TracebackType
 from typing import IO, Any
 
 from xdevice.contract import Engine, Job
+from xdevice.distributed.deadlines import LAST_RESORT, PEER_FAILED
 from xdevice.distributed.failures import exit_after_failed_rank
 from xdevice.distributed.launcher_variables import job_in
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.messages import Fingerprint
 from xdevice.errors import DistributedError, DistributedTimeoutError
-from xdevice.framework.adapters import Backend
 from xdevice.files import save_load
-from xdevice.distributed.deadlines import LAST_RESORT, PEER_FAILED
+from xdevice.framework.adapters import Backend
 
 _JOB_OF_ONE = Job(0, 1, 0, 1)
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from xdevice.contract import Job
+from xdevice.distributed.deadlines import DIAGNOSIS, LEAVING, REPORT
 from xdevice.distributed.failures import (
     FailedWork,
     Work,
@@ -22,7 +23,6 @@ from xdevice.distributed.failures import (
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.messages import LAST_COLLECTIVE, Channel, Fingerprint
 from xdevice.errors import DistributedError
-from xdevice.distributed.deadlines import DIAGNOSIS, LEAVING, REPORT
 
 
 class LaunchedMembership(Membership):

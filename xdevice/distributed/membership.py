@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import NoReturn, TypeVar
 
 from xdevice.contract import Job
+from xdevice.distributed.deadlines import ANSWER
 from xdevice.distributed.failures import Work, error_of_rank, exit_after_failed_rank
 from xdevice.distributed.messages import Fingerprint
 from xdevice.errors import DistributedError
-from xdevice.distributed.deadlines import ANSWER
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xdevice.contract import Job
-from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.backends.kit import shared_memory
 from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
+from xdevice.contract import Job
+from xdevice.errors import DistributedError, DistributedTimeoutError
 
 pytestmark = [
     pytest.mark.only_under("numpy"),
