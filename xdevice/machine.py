@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from ipaddress import ip_address
 from types import ModuleType
 from typing import Any, TypeAlias, TypedDict, TypeVar
 
@@ -369,3 +370,15 @@ def _import_optional(package: str) -> ModuleType | None:
         return import_module(package)
     except ModuleNotFoundError:
         return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name or address is one of this host's loopback interface.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
+    (True, True, False)
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

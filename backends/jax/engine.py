@@ -30,7 +30,7 @@ from xdevice.backends.kit.reducing import summed_in
 from xdevice.contract import Job, Vector
 from xdevice.device import Device
 from xdevice.errors import DistributedError
-from xdevice.kit.loopback import is_loopback
+from xdevice.machine import is_loopback
 
 Function: TypeAlias = Callable[..., Any]
 

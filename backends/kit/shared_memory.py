@@ -23,9 +23,8 @@ from typing import Any
 import numpy as np
 
 from xdevice.backends.kit.reducing import summed_in
-from xdevice.contract import Job
+from xdevice.contract import HOW_TO_TRUST, Job
 from xdevice.errors import DistributedError, DistributedTimeoutError
-from xdevice.kit.loopback import HOW_TO_TRUST
 
 Array = np.ndarray[Any, Any]
 

@@ -23,6 +23,8 @@ import paddle.distributed as dist
 from paddle.base import core
 from paddle.distributed import parallel
 
+from xdevice.backends.kit.environment import environment
+from xdevice.backends.kit.gloo import gloo_settings
 from xdevice.backends.kit.private_names import replaced
 from xdevice.backends.kit.reducing import summed_in
 from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
@@ -33,8 +35,6 @@ from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.contract import Job, NativeDtype, Tensor, Vector
 from xdevice.device import Device
 from xdevice.errors import DistributedError
-from xdevice.kit.blocks import environment
-from xdevice.kit.loopback import gloo_settings
 
 # PaddlePaddle's types lack some of their functions
 _core: Any = core

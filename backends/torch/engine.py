@@ -7,10 +7,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from xdevice.backends.kit.environment import environment
+from xdevice.backends.kit.gloo import gloo_settings
 from xdevice.backends.kit.reducing import summed_in
 from xdevice.contract import Job
-from xdevice.kit.blocks import environment
-from xdevice.kit.loopback import gloo_settings, is_loopback
+from xdevice.machine import is_loopback
 
 _LATER = 60.0
 """Seconds by which gloo's timeouts are longer than xdevice's.

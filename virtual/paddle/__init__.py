@@ -17,9 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeAlias
 
+from xdevice.backends.kit.environment import environment
 from xdevice.contract import Watcher
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit.blocks import environment
 from xdevice.virtual import plugins, request
 
 CopyObserver: TypeAlias = Callable[[int, int, int, int], int]

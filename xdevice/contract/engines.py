@@ -9,7 +9,10 @@ from typing import Protocol
 from xdevice.contract.native import Vector
 from xdevice.errors import DistributedError
 
-__all__ = ["Engine", "Job"]
+__all__ = ["HOW_TO_TRUST", "Engine", "Job"]
+
+HOW_TO_TRUST = "set XDEVICE_TRUST_NETWORK=1, or call init(trust_network=True)"
+"""How an engine may listen beyond loopback, as the end of an error."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from xdevice.contract import Job
 from xdevice.device import whole_number
 from xdevice.distributed.launcher_variables import LOCALHOST, check_rank, job_in, job_name
 from xdevice.errors import ArgumentError, ArgumentTypeError
-from xdevice.kit.loopback import is_loopback
+from xdevice.machine import is_loopback
 
 # The variable that lets engines listen where any process can connect to them.
 TRUST = "XDEVICE_TRUST_NETWORK"

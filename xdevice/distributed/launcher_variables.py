@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from xdevice.contract import Job
 from xdevice.errors import ArgumentError, DistributedError
-from xdevice.kit.loopback import is_loopback
+from xdevice.machine import is_loopback
 
 Environment: TypeAlias = Mapping[str, str]
 

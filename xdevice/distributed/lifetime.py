@@ -4,7 +4,7 @@ import os
 from dataclasses import replace
 
 from xdevice._version import __version__
-from xdevice.contract import Job
+from xdevice.contract import HOW_TO_TRUST, Job
 from xdevice.distributed.group import Group, abort, enter, is_initialized, joining, leave, state
 from xdevice.distributed.init_options import InitOptions
 from xdevice.distributed.launched import LaunchedMembership
@@ -15,7 +15,6 @@ from xdevice.distributed.unlaunched import UnlaunchedMembership
 from xdevice.errors import DistributedError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
-from xdevice.kit.loopback import HOW_TO_TRUST
 
 
 def init(  # noqa: PLR0913  (four of them say which process this is)

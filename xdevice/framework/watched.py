@@ -133,6 +133,6 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
         _mixing.close()
 
     def __call__(self, fn: F) -> F:
-        from xdevice.kit.blocks import decorated  # loads `inspect`: only when it is needed
+        from xdevice.framework.blocks import decorated  # loads `inspect`: only when it is needed
 
         return decorated(fn, self, "strict()")

@@ -1,8 +1,7 @@
-"""Blocks that also decorate functions, and a block of environment variables."""
+"""Blocks that also decorate functions."""
 
-import os
-from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator, Mapping
-from contextlib import AsyncContextDecorator, ContextDecorator, contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Coroutine, Generator
+from contextlib import AsyncContextDecorator, ContextDecorator
 from functools import wraps
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
 from typing import Any, TypeVar
@@ -57,19 +56,3 @@ def refuse_what_runs_later(result: object, fn: Function, consequence: str) -> No
     raise ArgumentTypeError(
         f"{function}() returned {shortened(result)}, which runs after the call {consequence}"
     )
-
-
-@contextmanager
-def environment(settings: Mapping[str, str]) -> Generator[None, None, None]:
-    """Set these environment variables, and restore their old values.
-
-    Some frameworks read such a variable only once, when they start.
-    """
-    old_values = {name: os.environ[name] for name in settings if name in os.environ}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name in settings.keys() - old_values.keys():
-            os.environ.pop(name, None)
-        os.environ.update(old_values)
