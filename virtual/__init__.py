@@ -26,7 +26,8 @@ from xdevice.framework.adapters import Backend, before_loading, entry_points_of,
 from xdevice.framework.choosing import decided
 from xdevice.hardware.devices import after_synchronizing
 from xdevice.hardware.virtual import GROUP, virtual_counts
-from xdevice.virtual import bus, children, fits_process, models, request
+from xdevice.virtual import bus, children, models, request
+from xdevice.virtual.fits import process as fits_process
 from xdevice.virtual.request import RACES, Request
 
 _without: set[Backend] = set()  # frameworks that were used without virtual GPUs

@@ -7,7 +7,7 @@ import pytest
 
 from xdevice.framework.adapters import entry_points_of
 from xdevice.hardware.virtual import GROUP
-from xdevice.virtual.fits_process import check_is_measured
+from xdevice.virtual.fits.process import check_is_measured
 
 START = [sys.executable, "-m", "xdevice", "fits", "4GiB"]
 

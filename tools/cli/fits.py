@@ -18,15 +18,15 @@ from pathlib import Path
 from xdevice.contract import ProgramStopped
 from xdevice.errors import VirtualDeviceError, did_you_mean
 from xdevice.framework.at_import import RefusedExit, RefusedImportError
+from xdevice.tools.cli.fits_report import Report
 from xdevice.tools.cli.options import add_gpus, add_report, check_can_be_written
 from xdevice.tools.cli.parser import Parser, fail, positive
 from xdevice.tools.cli.program import Program, program_of
 from xdevice.tools.cli.running import prepare, run_program, show_error
 from xdevice.units import parsed_size
-from xdevice.virtual import fits_process
-from xdevice.virtual.fits import Ended, estimate
-from xdevice.virtual.fits_records import ENV, Folder, Record, Settings
-from xdevice.virtual.fits_report import Report
+from xdevice.virtual.fits import process as fits_process
+from xdevice.virtual.fits.estimate import Ended, estimate
+from xdevice.virtual.fits.records import ENV, Folder, Record, Settings
 from xdevice.virtual.models import MODELS
 from xdevice.virtual.request import Request
 

@@ -183,7 +183,7 @@ def test_it_keeps_no_descriptor():
 
 def test_folders_of_killed_processes_are_removed(folder):
     code = (
-        "import sys; from pathlib import Path; from xdevice.kit import shared_memory\n"
+        "import sys; from pathlib import Path; from xdevice.backends.kit import shared_memory\n"
         "shared_memory._parent = lambda: Path(sys.argv[1])\n"
         "shared_memory.SharedMemory(0, 2, sys.argv[2], 60)"
     )

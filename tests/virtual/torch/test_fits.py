@@ -10,8 +10,9 @@ import pytest
 
 from xdevice.contract import MemoryPart, MemoryUse, PeakMemory
 from xdevice.device import Device
+from xdevice.tools.cli.fits_report import Report
 from xdevice.units import parsed_size
-from xdevice.virtual.fits import (
+from xdevice.virtual.fits.estimate import (
     CONTEXT,
     KERNELS,
     UNRECORDED_KERNELS,
@@ -19,8 +20,7 @@ from xdevice.virtual.fits import (
     estimate,
     most_that_surely_fits,
 )
-from xdevice.virtual.fits_records import Record
-from xdevice.virtual.fits_report import Report
+from xdevice.virtual.fits.records import Record
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 MIB = 1 << 20

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from xdevice.contract import MemoryUse, PeakMemory
 from xdevice.device import Device
-from xdevice.virtual.fits_records import Record
+from xdevice.virtual.fits.records import Record
 
 FITS, NOT, UNKNOWN = "fits", "does not fit", "cannot be told"
 

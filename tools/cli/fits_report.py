@@ -6,10 +6,10 @@ from pathlib import Path
 
 from xdevice._version import __version__
 from xdevice.escaping import as_json, escaped
+from xdevice.tools.cli.fits_advice import Shares, advice
 from xdevice.transfers.syntax import Place, shown
 from xdevice.units import size
-from xdevice.virtual.fits import CONTEXT, FITS, KERNELS, NOT, UNKNOWN, Estimate, Share
-from xdevice.virtual.fits_advice import Shares, advice
+from xdevice.virtual.fits.estimate import CONTEXT, FITS, KERNELS, NOT, UNKNOWN, Estimate, Share
 
 STATUS = {FITS: 0, NOT: 1, UNKNOWN: 3}
 """The exit status for each answer; 2 is an error in the command line."""

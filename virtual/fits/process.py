@@ -24,8 +24,8 @@ from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import Backend, entry_points_of
 from xdevice.hardware.virtual import GROUP
 from xdevice.virtual import request
-from xdevice.virtual.fits import most_that_surely_fits
-from xdevice.virtual.fits_records import ENV, Folder, Record, RecordFile, Settings
+from xdevice.virtual.fits.estimate import most_that_surely_fits
+from xdevice.virtual.fits.records import ENV, Folder, Record, RecordFile, Settings
 
 _MEASURED = ("torch",)
 """The frameworks whose virtual GPUs have the caching allocator of their GPUs."""
