@@ -23,12 +23,9 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.framework.checkout import import_built_in
 from xdevice.testing import words_in
 from xdevice.testing.frameworks import backends_of
-
-# in a checkout that `python -m pytest` imports, it stands beside the package
-plugins = import_built_in("xdevice.virtual.plugins")
+from xdevice.virtual import plugins
 
 HERE = Path(__file__).parent
 

@@ -15,8 +15,16 @@ from __future__ import annotations
 from _ast import ImportFrom, PyCF_ONLY_AST  # `ast` would take longer than all else here
 from importlib import import_module as _import_module
 from os import environ as _environ
+from os.path import dirname as _dirname
+from os.path import isfile as _isfile
 
 from xdevice._version import __version__ as __version__
+
+# In an installation `backends`, `virtual`, `testing` and `tools` are folders of this package. In a
+# checkout, from which a Python that is started in it imports, they stand beside it.
+_root = _dirname(__path__[0])
+if _isfile(f"{_root}/backends/__init__.py") and _isfile(f"{_root}/pyproject.toml"):
+    __path__.append(_root)
 
 # The public names, by the module that defines them, as the stub has them for
 # type checkers and editors. The module is imported when one of its names is

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,7 +22,6 @@ from xdevice.errors import (
     XDeviceError,
     shortened,
 )
-from xdevice.framework.checkout import import_built_in
 from xdevice.framework.installing import (
     SHORT_NAMES,
     hint_for,
@@ -331,7 +331,7 @@ def _import_for(owner: Backend, module: str) -> ModuleType:
     if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
         return loaded
     try:
-        return import_built_in(module)
+        return import_module(module)
     except XDeviceError:
         raise  # the adapter's own error
     except Exception as error:

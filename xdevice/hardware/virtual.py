@@ -9,13 +9,13 @@ with a real one. The functions of `Provider` make virtual GPUs, and serve
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Protocol, cast
 
 from xdevice.contract import Stream
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import Backend, before_loading
-from xdevice.framework.checkout import import_built_in
 
 __all__ = ["virtual_gpus"]
 
@@ -61,7 +61,7 @@ def provider() -> Provider:
     global _provider
     if _provider is None:
         try:
-            _provider = cast("Provider", import_built_in(_PACKAGE))
+            _provider = cast("Provider", import_module(_PACKAGE))
         except ModuleNotFoundError as error:
             if error.name != _PACKAGE:
                 raise
