@@ -237,6 +237,7 @@ def meets_on_hosts(rank, size):
     except xdevice.DistributedError as error:
         assert "rank 1 and rank 0 differ" in str(error), error
         print("met", flush=True)
+        os._exit(0)  # after a failure gloo may abort at exit
 
 
 def differs(rank, size):

@@ -63,7 +63,8 @@ class Coordinator(threading.Thread):
         self._group = _Group(world_size)
 
     def stop(self) -> None:
-        self._stop_writer.send(b".")
+        with suppress(OSError):  # the thread has ended by an error
+            self._stop_writer.send(b".")
         self.join()
 
     def run(self) -> None:
@@ -84,7 +85,7 @@ class Coordinator(threading.Thread):
         if self._stop_reader in ready:
             return False
         if self._listener in ready:
-            with suppress(OSError):  # too many open files: the process tries again
+            with suppress(OSError):  # too many open files: it is accepted later
                 channel = Channel(self._listener.accept()[0])
                 self._peer_of[channel] = None
                 self._selector.register(channel, selectors.EVENT_READ)
@@ -111,6 +112,8 @@ class Coordinator(threading.Thread):
                     if self._group.is_left_by(message):
                         self._group = _Group(self._world_size)
                     peer = self._peer_of[channel] = self._group.join(channel, message)
+                elif not self._group.has(peer):
+                    continue  # it is late in an earlier group, and has been told
                 elif self._is_barrier(channel):
                     self._group.on_barrier_message(peer, message)
                 else:
@@ -148,6 +151,10 @@ class _Group:
         """Whether the processes may form another group."""
         has_failed = self._failure is not None and not self._peers
         return self._has_ended or has_failed
+
+    def has(self, peer: Peer) -> bool:
+        """Whether the process is in this group, and not refused or in an earlier one."""
+        return self._peers.get(peer.rank) is peer
 
     def is_left_by(self, message: Message) -> bool:
         """Whether the group has failed, and the process joins again."""
@@ -198,8 +205,8 @@ class _Group:
 
     def on_close(self, peer: Peer) -> None:
         """The process has closed a channel, as it does at its end."""
-        if self._peers.get(peer.rank) is not peer:
-            return  # of an earlier group, or another process of the same rank
+        if not self.has(peer):
+            return
         if not self._has_ended:
             reason = "it was killed, or ended without shutdown()"
             self._fail(f"{peer} has gone: {reason}, {after(self._last, self._entered)}", peer.rank)
