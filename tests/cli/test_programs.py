@@ -134,8 +134,8 @@ def test_programs_are_launched(run, program):
     ("package/__mian__.py", "does not exist; did you mean '__main__.py'? (in 'package')"),
     ("nowhere.at.all", "does not exist; give the path of a Python file, as seen from"),
     ("lessons", "'lessons' is a folder, not a script, without a __main__.py; first.py in it can be run"),
-    ("plain.sh", "'plain.sh' is not executable; type bash plain.sh, or chmod +x plain.sh"),
-    ("bare.sh", "type bash bare.sh"),
+    ("plain.sh", "'plain.sh' is not executable; write bash plain.sh in its place, or chmod +x plain.sh"),
+    ("bare.sh", "write bash bare.sh in its place"),
     ("chapter.ipynb", "'chapter.ipynb' is a chapter, not a script; type xdevice chapter chapter.ipynb"),
 ])  # fmt: skip
 def test_what_cannot_run_says_what_to_type(run, program, says):

@@ -323,7 +323,7 @@ def test_outputs_are_not_recorded_of_a_chapter_that_is_stopped_and_that_is_said(
         (["--tab", "rust"], "'rust' is not a tab or a framework"),
         (
             ["--backend=torch"],
-            "unknown option '--backend'; xdevice chapter --help shows what to type",
+            "unknown option '--backend'; did you mean",
         ),
         (["--gpus", "2", "--virtual-gpus", "2"], "both make virtual GPUs; leave one out"),
         (["--html", "missing/page.html"], "missing/page.html' cannot be written: "),

@@ -127,10 +127,12 @@ def _of_file(name: str) -> Program:
         shell = "bash"
         if path.suffix in (".zsh", ".fish"):
             shell = path.suffix[1:]
-        raise ArgumentError(f"{name!r} is not executable; type {shell} {name}, or chmod +x {name}")
+        raise ArgumentError(
+            f"{name!r} is not executable; write {shell} {name} in its place, or chmod +x {name}"
+        )
     if is_shell_script and not has_interpreter:
         raise ArgumentError(
-            f"{name!r} does not begin with #!/bin/bash or the like; type bash {name}"
+            f"{name!r} does not begin with #!/bin/bash or the like; write bash {name} in its place"
         )
     command = name
     if not os.path.dirname(name):

@@ -1,5 +1,5 @@
 // The temporary memory of CUDA's kernels that may exceed a small part of what is allocated: the most that it may be. It
-// is not allocated here: `xdevice run --fits` adds it to the most that a program may need.
+// is not allocated here: `xdevice fits` adds it to the most that a program may need.
 #pragma once
 #include "plan.h"
 
