@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from _operator import index as _index  # operator.index, without its 0.3 ms
 
-from xdevice.compilers import constant
 from xdevice.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -180,18 +179,11 @@ def parse(spelling: str) -> Device:
     if device is not None:
         return device
     # setdefault: two threads that parse at once get one object
-    return _spelled.setdefault(spelling, _device(*_checked_parts(spelling)))
-
-
-@constant
-def _checked_parts(spelling: str) -> tuple[str, int]:
-    """The kind and the index; an error if the kind is misspelt."""
     kind, index = _parts(spelling)
     _check_spelling(kind, spelling)
-    return kind, index
+    return _spelled.setdefault(spelling, _device(kind, index))
 
 
-@constant
 def _parts(spelling: str) -> tuple[str, int]:
     """The kind and the index, by the first of `_SPELLINGS` that fits."""
     if not _patterns:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
+from contextlib import suppress
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from xdevice import contract
-from xdevice.compilers import constant
 from xdevice.contract import NativeDevice, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
@@ -68,6 +67,7 @@ known_movers: dict[tuple[type, Device, bool], Movers | None] = {}
 """Those of each class, device and ``non_blocking`` so far; ``None`` if an adapter has none."""
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
+_entry_points: list[Any] = []  # those of all groups, once they were read
 
 
 class Backend(str, contract.Capabilities):
@@ -113,8 +113,7 @@ class Backend(str, contract.Capabilities):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in contract.CAPABILITIES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        _load_capability(str(self), name)
-        return getattr(self, name)
+        return self.load(name)
 
     def load(self, name: str) -> Capability:
         """The capability, loaded and kept as an attribute; the hooks run before and after."""
@@ -193,11 +192,6 @@ class Capability:
         return not any(map(self.has, contract.CAPABILITIES[self._name]))
 
 
-@constant  # whose arguments are names: a compiler cannot take a `Backend` for a constant
-def _load_capability(name: str, capability: str) -> None:
-    find(name).load(capability)
-
-
 def available() -> list[str]:
     """The names of the frameworks that are installed, most preferred first; imports none.
 
@@ -229,17 +223,14 @@ def _rank(name: str) -> tuple[int, str]:
     return position, name
 
 
-@cache
 def entry_points_of(group: str) -> dict[str, str]:
     """The modules that distributions register in an entry-point group, by their names in it."""
-    return {entry.name: entry.value for entry in _entry_points().select(group=group)}
+    # a list in place of functools.cache, about which PyTorch's compiler warns
+    if not _entry_points:
+        from importlib.metadata import entry_points  # 20 ms: not at import
 
-
-@cache
-def _entry_points() -> Any:
-    from importlib.metadata import entry_points  # 20 ms: not at import
-
-    return entry_points()
+        _entry_points.append(entry_points())
+    return {entry.name: entry.value for entry in _entry_points[0].select(group=group)}
 
 
 def find(name: str) -> Backend:
@@ -297,6 +288,22 @@ def not_installed(name: str) -> BackendNotInstalledError:
     )
 
 
+def _import_adapters() -> None:
+    """Import the adapters of the frameworks that this process has imported.
+
+    A compiled function may be the first that uses xdevice. Its compiler calls
+    xdevice's functions as soon as they are imported, and so is this module. An
+    adapter whose compiler must not trace them says so when it is imported.
+    """
+    if sys.modules.keys().isdisjoint(ORDER):  # then there is no need to read the registry
+        return
+    for owner in imported():
+        spec = getattr(sys.modules[owner], "__spec__", None)
+        if not getattr(spec, "_initializing", False):
+            with suppress(XDeviceError):  # using the framework raises it again
+                _ = owner.adapter
+
+
 def _prepare(owner: Backend, capability: str) -> None:
     """Run the hooks before the framework is used."""
     for callback in hooks.before_loading:
@@ -338,3 +345,6 @@ def _import_for(owner: Backend, module: str) -> ModuleType:
             f"{owner} is installed but fails to import ({type(error).__name__}: {error}); {cure}",
             name=str(owner),
         ) from error
+
+
+_import_adapters()

@@ -14,7 +14,6 @@ from types import FunctionType, MethodType
 from typing import Any, TypeAlias, cast
 
 from xdevice import typing
-from xdevice.compilers import constant
 from xdevice.contract import Fft, Linalg, Maths, NativeDtype, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
@@ -25,7 +24,7 @@ from xdevice.errors import (
     NotSupportedError,
     did_you_mean,
 )
-from xdevice.framework.adapters import Backend, find
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend, using
 from xdevice.hardware.devices import devices
 from xdevice.tensors.creation import make, place
@@ -128,19 +127,17 @@ def namespace(*xs: Tensor | Number) -> typing.Namespace:
         owner = owner_of(xs[0])
     else:
         owner = _common_owner(xs)
-    _make_namespace(str(owner))
+    if owner not in _namespaces:
+        _make_namespace(owner)
     # its attributes are set at run time; checkers see the standard's names
     return cast("typing.Namespace", _namespaces[owner])
 
 
-@constant  # a compiler would trace hundreds of lines, and then find the namespace made
-def _make_namespace(name: str) -> None:
-    """Make the framework's namespace, if it was not made yet."""
-    if name not in _namespaces:
-        owner = find(name)
-        for capability in ("placement", "hardware"):  # which factories load when first called
-            owner.load(capability)
-        _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
+def _make_namespace(owner: Backend) -> None:
+    # the factories need these: PaddlePaddle's compiler cannot trace that they are loaded
+    for capability in ("placement", "hardware"):
+        owner.load(capability)
+    _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
 
 
 def _common_owner(xs: tuple[Tensor | Number, ...]) -> Backend:
