@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from xdevice.contract import MODULES, Stream
+from xdevice.contract import Stream
 from xdevice.device import Device, name_virtual
 from xdevice.errors import (
     ArgumentError,
@@ -131,11 +131,7 @@ def _importing(framework: str) -> AbstractContextManager[object]:
 
 def enable_requested(owner: Backend, capability: str = "") -> None:
     """Enable the virtual GPUs that were requested, before a framework is used."""
-    if (
-        owner in virtual_counts
-        or owner in _without
-        or MODULES.get(capability, capability) == "virtual"
-    ):
+    if owner in virtual_counts or owner in _without:
         return
     with _lock:
         if owner in virtual_counts or owner in _without:
@@ -152,14 +148,14 @@ def _enable(owner: Backend) -> None:
     if not number:
         _without.add(owner)  # the program has hidden all of them
         return
-    if requested.races and not owner.load("races").has("find_races"):
+    if requested.races and not owner.load("virtual").has("find_races"):
         raise NotSupportedError(
             f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
         )
     fits_process.check(owner)
     owner.virtual.enable(number, requested.force, requested.stand_in)
     if requested.races:
-        owner.races.find_races()
+        owner.virtual.find_races()
     fits_process.begin(owner)
     if requested.stand_in and not children.has_warned("STAND_IN"):
         words = "virtual GPUs stand in for CUDA's; they compute"

@@ -50,7 +50,7 @@ def _import_safely() -> None:
     if not is_imported:
         _stay_dynamic()
     if not hasattr(paddle, "signbit"):
-        CANNOT.update(dict.fromkeys(("maths", "linalg", "fft"), _BEFORE_3))
+        CANNOT["maths"] = _BEFORE_3
 
 
 def _keep_from_compiler() -> None:

@@ -39,17 +39,16 @@ GROUP = "xdevice.backends"
 ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 """The order of preference if no framework is chosen; others follow by name. All have a CPU."""
 
-# What a framework lacks without a capability, if its name does not say that.
+# What a framework lacks without a capability or function, if its name does not say that.
 _NOUNS = {
     "virtual": "virtual GPUs",
-    "sharing": "memory to share",
     "mixing": "devices to mix",
     "engine": "engine for several processes",
     "storage": "such numbers to store",
-    "compilers": "compiler of functions",
+    "compiling": "compiler of functions",
     "numerics": "settings of its numerics",
     "transfers": "transfers to watch",
-    "allocation": "memory of GPUs to share",
+    "share": "memory of GPUs to share",
 }
 
 
@@ -120,7 +119,8 @@ class Backend(str, contract.Capabilities):
         capability: Capability | None = self.__dict__.get(name)
         if capability is not None:
             return capability
-        _prepare(self, name)
+        if name not in contract.PROVIDED:  # those are loaded by the hooks
+            _prepare(self, name)
         reasons = getattr(self.adapter, "CANNOT", {})
         # with a reason, the module may need what this version of the framework
         # lacks
@@ -129,8 +129,9 @@ class Backend(str, contract.Capabilities):
         capability = self.__dict__.setdefault(
             name, Capability(name, self, self.module, module, reasons)
         )
-        for callback in hooks.after_loading:
-            callback(self, name)
+        if name not in contract.PROVIDED:
+            for callback in hooks.after_loading:
+                callback(self, name)
         return capability
 
     def unload(self) -> None:
@@ -156,7 +157,12 @@ class Capability:
     """
 
     def __init__(
-        self, name: str, backend: str, adapter: str, module: Any, reasons: dict[str, str]
+        self,
+        name: str,
+        backend: str,
+        adapter: str,
+        module: ModuleType | None,
+        reasons: dict[str, str],
     ) -> None:
         self._name = name
         self._backend = backend
@@ -169,7 +175,7 @@ class Capability:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
-        subject = function
+        subject = _NOUNS.get(function, function)
         lacks_all = self._name in self._reasons or self._is_empty()
         if lacks_all and function not in self._reasons:
             subject = _NOUNS.get(self._name, self._name)
@@ -310,19 +316,16 @@ def _prepare(owner: Backend, capability: str) -> None:
         callback(owner, capability)
 
 
-def _module(owner: Backend, capability: str) -> Any:
-    """The module, or the object, with the capability's functions; ``None`` if there is none."""
-    path = contract.MODULES.get(capability, capability)
-    if path in contract.PROVIDED:
-        provided = entry_points_of(contract.PROVIDED[path]).get(str(owner))
+def _module(owner: Backend, capability: str) -> ModuleType | None:
+    """The module with the capability's functions; ``None`` if there is none."""
+    if capability in contract.PROVIDED:
+        provided = entry_points_of(contract.PROVIDED[capability]).get(str(owner))
         if provided is not None:
             return _import_for(owner, provided)
-    module = owner.adapter
-    for part in path.split("."):  # one by one: `find_spec` raises if a parent is not a package
-        if not hasattr(module, "__path__") or find_spec(f"{module.__name__}.{part}") is None:
-            return getattr(module, part, None)
-        module = _import_for(owner, f"{module.__name__}.{part}")
-    return module
+    path = f"{owner.adapter.__name__}.{contract.MODULES.get(capability, capability)}"
+    if not hasattr(owner.adapter, "__path__") or find_spec(path) is None:
+        return None
+    return _import_for(owner, path)
 
 
 def _import_for(owner: Backend, module: str) -> ModuleType:

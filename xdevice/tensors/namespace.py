@@ -14,7 +14,7 @@ from types import FunctionType, MethodType
 from typing import Any, TypeAlias, cast
 
 from xdevice import typing
-from xdevice.contract import Fft, Linalg, Maths, NativeDtype, Tensor
+from xdevice.contract import Extension, Maths, NativeDtype, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -159,10 +159,11 @@ class Namespace:
     ) -> None:
         self._owner = owner
         self._extension = extension
-        self._capability: Maths | Linalg | Fft = getattr(owner, extension or "maths")
+        self._native: Maths | Extension = owner.maths
         if extension:
+            self._native = getattr(owner.maths, extension)
             self._names = EXTENSIONS[extension]
-            values = {**self._capability.namespace(), **(factories or {})}
+            values = {**self._native.namespace(), **(factories or {})}
         else:
             self._names = NAMES
             values = _functions(owner)
@@ -176,7 +177,7 @@ class Namespace:
             raise AttributeError(f"{self!r} has no {name!r}")
         if name in self._names:
             raise MissingNameError(f"{self._owner} has no {name}: {self._why_not(name)}")
-        module = self._capability.module()
+        module = self._native.module()
         try:
             value = getattr(module, name)
         except AttributeError:
@@ -202,12 +203,9 @@ class Namespace:
     def _why_not(self, name: str) -> str:
         if name in DTYPE_NAMES and self._owner.load("creation").has("dtype"):
             return "it has no such dtype; use another one"
-        if name in EXTENSIONS:
-            return self._owner.load(name).why_not("namespace")
         if name in DTYPE_NAMES or name in MADE_WITH:
             return self._owner.load("creation").why_not(MADE_WITH.get(name, "dtype"))
-        capability = self._owner.load(self._extension or "maths")
-        return capability.why_not(name)
+        return self._owner.load("maths").why_not(name)
 
     def __dir__(self) -> list[str]:
         return [name for name in self._names if name in vars(self)]
@@ -241,7 +239,7 @@ def _functions(owner: Backend) -> dict[str, Any]:
         if is_possible:
             values[name] = factory
     for name in EXTENSIONS:
-        if owner.load(name).has("namespace"):
+        if owner.load("maths").has(name):
             values[name] = Namespace(owner, name, factories.extra(name))
     values["__array_namespace_info__"] = lambda: Info(owner, factories, native)
     return values
@@ -249,10 +247,9 @@ def _functions(owner: Backend) -> dict[str, Any]:
 
 def _as_attribute(owner: Backend, value: Any) -> Any:
     """The value, in the form that the framework's compiler needs."""
-    if isinstance(value, (FunctionType, MethodType)) and owner.load("attributes").has(
-        "as_attribute"
-    ):
-        return owner.attributes.as_attribute(value)
+    is_function = isinstance(value, (FunctionType, MethodType))
+    if is_function and owner.load("maths").has("as_attribute"):
+        return owner.maths.as_attribute(value)
     return value
 
 
