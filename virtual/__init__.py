@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from xdevice.contract import Stream
-from xdevice.device import Device, name_virtual
+from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
     NotSupportedError,
@@ -69,7 +69,6 @@ def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> l
         except Exception:
             request.put_back(replaced)
             raise
-        name_virtual()
         _forget_capabilities()
         connect()
         at_import.by_adapters()
@@ -164,7 +163,6 @@ def _enable(owner: Backend) -> None:
         print(f"{number} {words} on the CPU", file=sys.stderr)
     virtual_counts[owner] = number
     owner.forget_devices()
-    name_virtual()  # the request may have come from the environment
     if copy_bus is not None:
         bus.attach(owner, copy_bus)
 
@@ -185,7 +183,6 @@ def _report(owner: Backend, error: XDeviceError) -> None:
 
 
 def apply_environment() -> None:
-    name_virtual()  # a script may write vgpu:1 before it uses a framework
     connect()
     fits_process.join()
     try:
