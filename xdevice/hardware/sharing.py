@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from _thread import RLock  # threading.RLock, without its 1 ms
+from threading import RLock
 from typing import NamedTuple
 
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, shortened
