@@ -107,7 +107,6 @@ else:
             message = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(message, name=name, obj=this_module)
         value = getattr(_import(_MODULE_OF[name]), name)
-        _import("xdevice.compilers").leave_untransformed(value)
         # a compiler that traces this may refuse `globals()`
         setattr(_import(__name__), name, value)
         return value

@@ -97,8 +97,8 @@ def test_a_compiled_function_may_call_what_is_composed(backend, name):
     composed = xdevice.compose(function)
     assert composed  # as torch.compile asks
     composed(tensor_of(numbers))  # PaddlePaddle cannot trace the first use
-    compilers = find(backend).compilers
-    compiled = compilers.compiled(lambda x: composed(x), compilers.compilers()[0])
+    compiling = find(backend).compiling
+    compiled = compiling.compiled(lambda x: composed(x), compiling.compilers()[0])
     result = compiled(tensor_of(numbers))
     np.testing.assert_allclose(xdevice.to_numpy(result), function(numbers), rtol=1e-3, atol=1e-3)
 
@@ -106,7 +106,7 @@ def test_a_compiled_function_may_call_what_is_composed(backend, name):
 def test_a_mask_in_a_compiled_function_is_refused(backend):
     if backend != "tensorflow":
         return
-    compiled = find(backend).compilers.compiled(xdevice.compose(lambda x: x[x > 0]), "function")
+    compiled = find(backend).compiling.compiled(xdevice.compose(lambda x: x[x > 0]), "function")
     with pytest.raises(NotSupportedError, match="use where"):
         compiled(tensor_of(V))
 

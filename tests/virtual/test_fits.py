@@ -192,4 +192,4 @@ def test_a_framework_is_measured_or_refused_before_the_program_runs(backend, fit
 
 
 def _is_measured(backend):
-    return find(backend).load("measuring").has("measure_memory")
+    return find(backend).load("virtual").has("measure_memory")

@@ -20,34 +20,24 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arriving",
-    "Attributes",
     "Call",
     "Collectives",
-    "Compilers",
     "Compiling",
     "Creation",
     "Data",
     "Differentiation",
     "Exchange",
     "Extension",
-    "Fft",
-    "Following",
     "Gradients",
-    "Linalg",
     "ListMoving",
     "Maths",
     "Models",
     "Moving",
     "NodeParts",
     "Numerics",
-    "Packing",
     "Placement",
-    "Recording",
     "Role",
-    "Sharing",
-    "Slicing",
     "Storage",
-    "Tracing",
     "Trees",
 ]
 
@@ -205,18 +195,16 @@ class Models(Protocol):
 
 
 class Compiling(Protocol):
-    """The framework's compiler of functions, and `scope`."""
+    """The framework's compilers of functions.
+
+    A compiled function keeps the devices with which it was traced. So a
+    framework whose compiled functions contain devices has `follow` or
+    `trace_apart`, for a scope that the framework does not see: in a coroutine,
+    a scope is not entered natively (see `scope`).
+    """
 
     def is_tracing(self) -> bool:
         """Whether the compiler traces a function in this thread."""
-
-
-class Following(Protocol):
-    """Compiled functions under a scope that the framework does not see.
-
-    In a coroutine, a scope is not entered natively: see `scope`. A framework
-    has `Following` or `Tracing`, or compiles no devices into functions.
-    """
 
     def follow(self, missing: Callable[[], Block | None]) -> None:
         """From now on, call each compiled function within ``missing()``.
@@ -224,20 +212,12 @@ class Following(Protocol):
         That is the native scope which the framework does not see, or ``None``.
         """
 
-
-class Tracing(Protocol):
-    """The caches of compiled functions, one for each number.
-
-    A function that was compiled without a scope is not used under one: there
-    the number is another.
-    """
-
     def trace_apart(self, number: int) -> None:
-        """From now on, every thread uses the cache of this number."""
+        """From now on, every thread uses the cache of compiled functions of this number.
 
-
-class Compilers(Protocol):
-    """The framework's compilers of functions, for tests."""
+        A function that was compiled without a scope is not used under one:
+        there the number is another.
+        """
 
     def compilers(self) -> tuple[str, ...]:
         """The names of the compilers; the first one needs nothing but the framework."""
@@ -307,14 +287,10 @@ class Creation(Protocol):
 
 
 class Exchange(Protocol):
-    """Copies of tensors in NumPy."""
+    """Copies of tensors in NumPy, and memory on the CPU that frameworks share, through DLPack."""
 
     def to_numpy(self, tensor: Tensor) -> NumpyArray:
         """A writable NumPy array that shares no memory with the tensor."""
-
-
-class Sharing(Protocol):
-    """Memory on the CPU that frameworks share, through DLPack."""
 
     def export(self, tensor: Tensor) -> tuple[Exporter, bool] | None:
         """An object with ``__dlpack__`` for the memory of a tensor on the CPU.
@@ -386,12 +362,11 @@ class Gradients(Protocol):
         be differentiated again.
         """
 
-
-class Recording(Protocol):
-    """Whether a gradient may be asked for later, which a copy on the host would lose."""
-
     def is_recorded(self, tensor: Tensor) -> bool:
-        """Whether the framework may record what is computed with the tensor now."""
+        """Whether the framework may record what is computed with the tensor now.
+
+        A gradient that is asked for later would be lost by a copy on the host.
+        """
 
 
 class Collectives(Protocol):
@@ -451,15 +426,8 @@ class Collectives(Protocol):
         threads compute on the same device.
         """
 
-
-class Packing(Protocol):
-    """Tensors that reach a device faster as one vector.
-
-    `Collectives.pack` makes the vector, and ``unpack`` the tensors.
-    """
-
     def is_packable(self, tensor: Tensor, nbytes: int) -> bool:
-        """Whether the tensor has at most ``nbytes`` and fits in a vector.
+        """Whether the tensor has at most ``nbytes``, and reaches a device sooner in a vector.
 
         The vector must carry the tensor unchanged.
 
@@ -467,8 +435,25 @@ class Packing(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Extension:
+    """One of the standard's extensions: its functions by name, and the framework's own module."""
+
+    functions: Callable[[], Names]
+    own_module: ModuleType
+
+    def namespace(self) -> Names:
+        return self.functions()
+
+    def module(self) -> ModuleType:
+        return self.own_module
+
+
 class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
+
+    linalg: Extension  # with the names in `LINALG`
+    fft: Extension  # with those in `FFT`
 
     def namespace(self) -> Names:
         """The framework's functions, dtypes and constants, by name.
@@ -479,41 +464,17 @@ class Maths(Protocol):
     def module(self) -> ModuleType:
         """The framework's module, with further functions of its own."""
 
-
-class Slicing(Protocol):
-    """Slices, for a framework whose ``x[key]`` may run on another device than the tensor's."""
-
     def sliced(self, x: Tensor, key: tuple[slice, ...]) -> Tensor:
-        """``x[key]`` on the tensor's device; the steps are positive."""
+        """``x[key]`` on the tensor's device; the steps are positive.
 
-
-class Attributes(Protocol):
-    """Functions as attributes of a namespace, where the framework's compiler changes methods."""
+        For a framework whose own ``x[key]`` may run on another device.
+        """
 
     def as_attribute(self, function: Function) -> Function:
-        """The function or method, in a form that the compiler calls as it is."""
+        """The function or method, in a form that the framework's compiler calls as it is.
 
-
-class Linalg(Maths, Protocol):
-    """The standard's extension ``linalg``, by the names in `LINALG`."""
-
-
-class Fft(Maths, Protocol):
-    """The standard's extension ``fft``, by the names in `FFT`."""
-
-
-@dataclass(frozen=True)
-class Extension:
-    """An extension as an object, in place of a module with `Maths`."""
-
-    functions: Callable[[], Names]
-    own_module: ModuleType
-
-    def namespace(self) -> Names:
-        return self.functions()
-
-    def module(self) -> ModuleType:
-        return self.own_module
+        For a framework whose compiler changes methods.
+        """
 
 
 class Storage(Protocol):

@@ -217,9 +217,8 @@ def _prepare(chosen: Backend, device: Device) -> None:
     global _in_use
     require(chosen, device)
     _in_use = True
-    chosen.load("compiling")
-    if chosen not in _prepared and chosen.load("following").has("follow"):
-        chosen.following.follow(partial(_native_scope_for, chosen))
+    if chosen not in _prepared and chosen.load("compiling").has("follow"):
+        chosen.compiling.follow(partial(_native_scope_for, chosen))
     _prepared.add(chosen)
     chosen.scope_devices.add(device)
 
@@ -304,8 +303,8 @@ def _serves_a_block(frame: FrameType) -> bool:
 # A scope is hidden from a framework that does not see it: in a coroutine, or a scope of another
 # framework. A compiled function keeps the devices with which it was traced, so a trace that was made
 # without a hidden scope must not be used under one. A framework has one of two ways. Either every
-# call of a compiled function follows the scope (`following`). Or it has several caches of traces,
-# which are told apart by a number (`tracing`): 0 while no scope is hidden, and another number while
+# call of a compiled function follows the scope (`follow`). Or it has several caches of traces,
+# which are told apart by a number (`trace_apart`): 0 while no scope is hidden, and another number while
 # one is. Then factories run again, and can refuse.
 
 _prepared: set[Backend] = set()  # those that were chosen when a scope was entered
@@ -317,7 +316,7 @@ _lock = RLock()
 def _compiling_apart(chosen: Backend) -> list[Backend]:
     """The frameworks in use that have several caches of traces, the chosen one among them."""
     in_use = [owner for owner in imported() if owner == chosen or "creation" in vars(owner)]
-    return [owner for owner in in_use if owner.load("tracing").has("trace_apart")]
+    return [owner for owner in in_use if owner.load("compiling").has("trace_apart")]
 
 
 def _count_hidden(owners: Iterable[Backend], scopes: int) -> None:
@@ -326,7 +325,7 @@ def _count_hidden(owners: Iterable[Backend], scopes: int) -> None:
         with _lock:
             _traces.setdefault(owner, 1)
             _hidden[owner] = _hidden.get(owner, 0) + scopes
-            owner.tracing.trace_apart(_traces[owner] if _hidden[owner] else 0)
+            owner.compiling.trace_apart(_traces[owner] if _hidden[owner] else 0)
 
 
 def _note_trace() -> None:
@@ -338,7 +337,7 @@ def _note_trace() -> None:
         if _hidden[owner] and owner.compiling.is_tracing():
             with _lock:
                 _traces[owner] = number + 1
-                owner.tracing.trace_apart(number + 1)
+                owner.compiling.trace_apart(number + 1)
 
 
 hooks.enter_scope = enter

@@ -295,7 +295,7 @@ def _place_while_tracing(owner: Backend, scope_device: Device) -> Device | None:
             "first call, since a scope in a coroutine or generator is not the framework's own; "
             "give device=, or enter the scope in a plain function"
         )
-    if owner.load("following").has("follow"):
+    if owner.load("compiling").has("follow"):
         return None  # each call of the compiled function follows its own scope
     return scope_device
 

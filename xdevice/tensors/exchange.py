@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from xdevice.contract import NativeDtype, Tensor, Tree
 from xdevice.device import Device
@@ -25,7 +25,6 @@ from xdevice.tensors.trees.leaves import Leaf, LeafOwnership, is_checked_data, l
 from xdevice.tensors.trees.tree import flatten, not_a_tensor
 from xdevice.typing import DeviceLike
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import numpy as np
 
@@ -271,14 +270,14 @@ class _Conversion:
 
     def _shared(self, source: _Source, target: Device) -> Tensor | None:
         """A tensor on the same memory; ``None`` if that is impossible or the dtype differs."""
-        can_export = source.framework.load("sharing").has("export")
-        if not can_export or not self.owner.load("sharing").has("adopt"):
+        can_export = source.framework.load("exchange").has("export")
+        if not can_export or not self.owner.load("exchange").has("adopt"):
             return None
-        offer = source.framework.sharing.export(source.tensor)
+        offer = source.framework.exchange.export(source.tensor)
         if offer is None:
             return None
         try:
-            shared = self.owner.sharing.adopt(*offer)
+            shared = self.owner.exchange.adopt(*offer)
         except Exception:  # frameworks raise various errors for memory that they cannot use
             return None
         if shared is None:

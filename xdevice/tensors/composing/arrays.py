@@ -195,8 +195,8 @@ class Array(Operators):
             )
         if copy is False:
             raise ArgumentError("an array is copied to become a NumPy array; leave copy=False out")
-        recording = self.xp.owner.load("recording")
-        if recording.has("is_recorded") and recording.is_recorded(self.tensor):
+        gradients = self.xp.owner.load("gradients")
+        if gradients.has("is_recorded") and gradients.is_recorded(self.tensor):
             raise NotSupportedError(
                 f"a library asks for a NumPy array of a {self.xp.owner} tensor that needs a "
                 f"gradient, which would be lost; detach it, or compute without recording"

@@ -114,7 +114,7 @@ def _along(x: Tensor, axis: int, places: range) -> Tensor:
 def _native_slice(x: Tensor, ranges: list[range]) -> Tensor:
     """The numbers in ascending ranges, by the framework's own slice."""
     key = tuple(slice(places.start, places.stop, places.step) for places in ranges)
-    slicing = owner_of(x).load("slicing")
-    if slicing.has("sliced"):
-        return slicing.sliced(x, key)
+    maths = owner_of(x).load("maths")
+    if maths.has("sliced"):
+        return maths.sliced(x, key)
     return x[key]
