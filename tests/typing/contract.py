@@ -160,8 +160,6 @@ moving: list[contract.Moving] = [
     mxnet_placement,
     jax_placement,
 ]
-list_moving: list[contract.ListMoving] = [mxnet_placement, jax_placement]
-arriving: list[contract.Arriving] = [torch_placement]
 data: list[contract.Data] = [numpy_placement]
 trees: list[contract.Trees] = [torch_models, tensorflow_models, mxnet_models, jax_models]
 models: list[contract.Models] = [
