@@ -21,7 +21,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import classes, devices_of_tensors, known_of
+from xdevice.framework.ownership import ATOMS, classes, devices_of_tensors, known_of
 from xdevice.hardware.devices import native_of
 from xdevice.tensors.trees.leaves import (
     Leaf,
@@ -81,6 +81,8 @@ class Move:
     def __call__(self, tree: Tree, skip: Collection[str] = ()) -> Tree:
         flat = OpenTree(tree, skip)
         for leaf in flat.leaves:
+            if type(leaf) in ATOMS and leaf is not tree:
+                continue
             try:
                 self._add(leaf, leaf is tree, len(flat.leaves) > 1)
             except XDeviceError as error:

@@ -51,9 +51,11 @@ class Container:
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
         """A new container of the same class, without a call of its ``__init__``."""
-        attributes = self.attributes(node) if self.has_attributes else {}
-        number_of_items = len(parts) - len(attributes)
         try:
+            if not self.has_attributes:
+                return self.with_items(node, parts)
+            attributes = self.attributes(node)
+            number_of_items = len(parts) - len(attributes)
             new_node = self.with_items(node, parts[:number_of_items])
         except TypeError as error:
             raise ArgumentError(

@@ -9,10 +9,12 @@ leaf by its path, which `walk` finds.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from itertools import repeat
 from operator import is_
 from typing import Any, TypeAlias, TypeVar
 
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, XDeviceError
+from xdevice.framework.ownership import ATOMS
 from xdevice.tensors.trees.containers import (
     DICT,
     SEQUENCES,
@@ -29,9 +31,13 @@ T = TypeVar("T")
 Tree: TypeAlias = Any
 """A leaf, or nested containers of leaves."""
 
+Opened: TypeAlias = dict[int, tuple[Node, Collection[Any]]]
+"""Containers by id, each with its parts: a registered class may make new ones each time."""
+
 _MAX_DEPTH = 300  # of containers within containers; Python's stack has 1000 frames
 _MAX_PLACES = 200_000  # of nodes in a `FlatTree`
-_container_of = containers.get
+_known_container = containers.get
+_UNKNOWN = Container(object)  # for a class that `containers` does not have yet
 
 
 class OpenTree:
@@ -44,40 +50,41 @@ class OpenTree:
     def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
-        self._names = _names(skip)
-        # Each container, by id, with its parts: a registered class may make new ones each time.
-        self._opened: dict[int, tuple[Node, Collection[Any]]] = {}
+        self.names = _names(skip)
+        self.opened: Opened = {}
         container = container_of(type(tree))
         if container is None:
             self.leaves.append(tree)
-        elif not self._names:
+        elif not self.names:
             self._open(tree, container, 0)
         else:
-            for path, node, container in walk(tree, self._names, self._opened):
+            for path, node, container in walk(tree, self.names, self.opened):
                 if container is None:
                     self.leaves.append(node)
                 else:
-                    _check_static(container, node, path, self._names)
+                    _check_static(container, node, path, self.names)
 
     def _open(self, node: Node, container: Container, depth: int) -> None:
         """Find the leaves of a container."""
         if depth > _MAX_DEPTH:
             raise _too_deep(self.tree)
+        parts: Collection[Any]
         if container in SEQUENCES:
             parts = node
+        elif container is DICT and ATOMS.issuperset(map(type, node)):
+            parts = node.values()
         else:
             if container.static(node):
                 _check_static(container, node, self.path_to(node))
-            parts = node.values() if container is DICT else container.parts(node)
-        opened = self._opened
-        opened[id(node)] = node, parts
+            parts = container.parts(node)
+        self.opened[id(node)] = node, parts
         for part in parts:
-            part_container = _container_of(type(part), DICT)
-            if part_container is DICT and type(part) is not dict:  # the first object of its class
+            part_container = _known_container(type(part), _UNKNOWN)
+            if part_container is _UNKNOWN:
                 part_container = container_of(type(part))
             if part_container is None:
                 self.leaves.append(part)
-            elif id(part) not in opened:
+            elif id(part) not in self.opened:
                 self._open(part, part_container, depth + 1)
 
     def rebuild(self, new_leaf: Callable[[Leaf], Leaf], afresh: bool = False) -> Tree:
@@ -87,45 +94,7 @@ class OpenTree:
         rebuilt, too, except tuples and frozensets, which cannot change, and
         containers that cannot be rebuilt.
         """
-        names, opened = self._names, self._opened
-        new_nodes: dict[object, Node] = {}
-
-        def new(node: Node, container: Container, path: str, depth: int) -> Node:
-            key = _key(node, path, names) if names else id(node)
-            if key in new_nodes:
-                return new_nodes[key]
-            if depth > _MAX_DEPTH:
-                raise _too_deep(self.tree)
-            parts = opened[id(node)][1]
-            steps = container.paths(node) if names else ()
-            new_parts = []
-            for i, part in enumerate(parts):
-                part_path = ""
-                if names:
-                    part_path = path + steps[i]
-                    if _is_named(path, steps[i], names):
-                        new_parts.append(part)
-                        continue
-                part_container = container_of(type(part))
-                if part_container is None:
-                    new_parts.append(new_leaf(part))
-                else:
-                    new_parts.append(new(part, part_container, part_path, depth + 1))
-            new_node = node
-            is_unchanged = all(map(is_, new_parts, parts))
-            if not is_unchanged or (afresh and not isinstance(node, (tuple, frozenset))):
-                try:
-                    new_node = container.rebuild(node, new_parts)
-                except ArgumentError:
-                    if not is_unchanged:
-                        raise
-            new_nodes[key] = new_node
-            return new_node
-
-        container = container_of(type(self.tree))
-        if container is None:
-            return new_leaf(self.tree)
-        return new(self.tree, container, "", 0)
+        return _Rebuilding(self, new_leaf, afresh)(self.tree, "", 0)
 
     def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
         """The result of ``fn`` for each leaf, by the leaf's id; the leaf's path is added to errors."""
@@ -145,14 +114,55 @@ class OpenTree:
 
     def path_to(self, target: object) -> str:
         """The path of the first place of a node."""
-        nodes = walk(self.tree, self._names, self._opened)
+        nodes = walk(self.tree, self.names, self.opened)
         return next((path for path, node, _ in nodes if node is target), "")
 
     def named(self) -> Iterator[tuple[str, Leaf]]:
         """The leaves with their paths."""
-        for path, node, container in walk(self.tree, self._names, self._opened):
+        for path, node, container in walk(self.tree, self.names, self.opened):
             if container is None:
                 yield path, node
+
+
+class _Rebuilding:
+    """One call of `OpenTree.rebuild`."""
+
+    def __init__(self, tree: OpenTree, new_leaf: Callable[[Leaf], Leaf], afresh: bool) -> None:
+        self.tree = tree
+        self.new_leaf = new_leaf
+        self.afresh = afresh
+        self.new_nodes: dict[object, Node] = {}  # a container that appears again stays shared
+
+    def __call__(self, node: Node, path: str, depth: int) -> Node:
+        container = container_of(type(node))
+        if container is None:
+            return self.new_leaf(node)
+        names = self.tree.names
+        key = _key(node, path, names) if names else id(node)
+        if key in self.new_nodes:
+            return self.new_nodes[key]
+        if depth > _MAX_DEPTH:
+            raise _too_deep(self.tree.tree)
+        parts = self.tree.opened[id(node)][1]
+        steps = container.paths(node) if names else repeat("", len(parts))
+        new_parts = []
+        for part, step in zip(parts, steps, strict=True):
+            if names and _is_named(path, step, names):
+                new_parts.append(part)
+            elif _known_container(type(part), _UNKNOWN) is None:
+                new_parts.append(self.new_leaf(part))
+            else:
+                new_parts.append(self(part, path + step, depth + 1))
+        new_node = node
+        is_unchanged = all(map(is_, new_parts, parts))
+        if not is_unchanged or (self.afresh and not isinstance(node, (tuple, frozenset))):
+            try:
+                new_node = container.rebuild(node, new_parts)
+            except ArgumentError:
+                if not is_unchanged:
+                    raise
+        self.new_nodes[key] = new_node
+        return new_node
 
 
 class FlatTree:
@@ -162,7 +172,7 @@ class FlatTree:
         self.tree = tree
         self.leaves: list[Leaf] = []
         self.paths: list[str] = []
-        for number, (path, node, container) in enumerate(walk(tree, every_place=True)):
+        for number, (path, node, container) in enumerate(walk(tree, again=True)):
             if number > _MAX_PLACES:
                 raise ArgumentError(
                     f"containers appear again and again in this {type(tree).__name__}, so that it "
@@ -181,58 +191,67 @@ class FlatTree:
 
     def unflatten(self, leaves: Iterable[Leaf]) -> Tree:
         """The tree with these leaves in place of its own, in their order."""
-        new_leaves = iter(leaves)
+        return _unflatten(self.tree, iter(leaves))
 
-        def new(node: Node) -> Node:
-            container = container_of(type(node))
-            if container is None:
-                return next(new_leaves)
-            parts = container.parts(node)
-            new_parts = list(parts)
-            for i in _order(container, container.paths(node)):
-                new_parts[i] = new(parts[i])
-            is_unchanged = all(map(is_, new_parts, parts))
-            return node if is_unchanged else container.rebuild(node, new_parts)
 
-        return new(self.tree)
+def _unflatten(node: Node, new_leaves: Iterator[Leaf]) -> Node:
+    container = container_of(type(node))
+    if container is None:
+        return next(new_leaves)
+    parts = container.parts(node)
+    new_parts = list(parts)
+    for i in _order(container, container.paths(node)):
+        new_parts[i] = _unflatten(parts[i], new_leaves)
+    if all(map(is_, new_parts, parts)):
+        return node
+    return container.rebuild(node, new_parts)
+
+
+Nodes: TypeAlias = Iterator[tuple[str, Node, Container | None]]
 
 
 def walk(
     tree: Tree,
     names: frozenset[str] = frozenset(),
-    opened: dict[int, tuple[Node, Collection[Any]]] | None = None,
-    every_place: bool = False,
-) -> Iterator[tuple[str, Node, Container | None]]:
+    opened: Opened | None = None,
+    *,
+    again: bool = False,
+) -> Nodes:
     """The path of each node, the node, and how it is opened; ``None`` for a leaf.
 
     A path is written as in Python code, ``['batch'][0].mask``; that of the root
-    is empty. A container that appears again is opened again for ``every_place``.
-    The nodes that ``names`` name are left out. Containers that are opened are
-    added to ``opened``.
+    is empty. A container that appears again is opened ``again``, or not. The
+    nodes that ``names`` name are left out. Containers that are opened are added
+    to ``opened``.
     """
-    opened = {} if opened is None else opened
-    visited: set[object] = set()
+    return _Walk(names, {} if opened is None else opened, again).nodes(tree, "", 0)
 
-    def visit(node: Node, path: str, depth: int) -> Iterator[tuple[str, Node, Container | None]]:
+
+class _Walk:
+    def __init__(self, names: frozenset[str], opened: Opened, again: bool) -> None:
+        self.names = names
+        self.opened = opened
+        self.again = again
+        self.visited: set[object] = set()
+
+    def nodes(self, node: Node, path: str, depth: int) -> Nodes:
         container = container_of(type(node))
         yield path, node, container
         if container is None:
             return
-        key = _key(node, path, names)
-        if key in visited and not every_place:
+        key = _key(node, path, self.names)
+        if key in self.visited and not self.again:
             return
-        visited.add(key)
+        self.visited.add(key)
         if depth > _MAX_DEPTH:
-            raise _too_deep(tree)
-        if id(node) not in opened:
-            opened[id(node)] = node, container.parts(node)
-        parts = list(opened[id(node)][1])
+            raise _too_deep(node)
+        if id(node) not in self.opened:
+            self.opened[id(node)] = node, container.parts(node)
+        parts = list(self.opened[id(node)][1])
         steps = container.paths(node)
-        for i in _order(container, steps) if every_place else range(len(parts)):
-            if not (names and _is_named(path, steps[i], names)):
-                yield from visit(parts[i], path + steps[i], depth + 1)
-
-    return visit(tree, "", 0)
+        for i in _order(container, steps):
+            if not (self.names and _is_named(path, steps[i], self.names)):
+                yield from self.nodes(parts[i], path + steps[i], depth + 1)
 
 
 def check_ordered(node: Node, path: str) -> None:
