@@ -73,14 +73,16 @@ def forget() -> None:
 def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     if not isinstance(tensor, torch.Tensor):
         return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
-    if tensor.is_meta and device.kind != "meta":
-        raise NotSupportedError(
-            "a tensor on meta:0 has a shape and no values to move; make it on a real device"
-        )
     try:
         # a non-blocking copy to the host returns before the values have arrived
-        return tensor.to(native(device), non_blocking=non_blocking and device.kind != "cpu")
+        if non_blocking and device.kind != "cpu":
+            return tensor.to(native(device), non_blocking=True)
+        return tensor.to(native(device))
     except NotImplementedError as error:  # quantised, nested, or packed for oneDNN
+        if tensor.is_meta:
+            raise NotSupportedError(
+                "a tensor on meta:0 has a shape and no values to move; make it on a real device"
+            ) from error
         raise NotSupportedError(
             f"torch cannot move such a tensor to {device}: {str(error).splitlines()[0]}"
         ) from error

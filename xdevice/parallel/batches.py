@@ -1,7 +1,6 @@
 """Splitting a batch over devices: `split_batch`."""
 
 from collections.abc import Iterable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 from xdevice.contract import Tensor, Tree
@@ -87,11 +86,11 @@ def shards(
         for device in devices:
             require(owner, device)
     parts = {key: leaf.split(sizes, devices, non_blocking) for key, leaf in tensors.items()}
-
-    def part_of(leaf: Leaf, k: int) -> Leaf:
-        return parts[id(leaf)][k] if id(leaf) in parts else leaf
-
-    return [flat.rebuild(partial(part_of, k=k)) for k in range(len(devices))], sizes
+    trees = [
+        flat.rebuild({key: leaf_parts[k] for key, leaf_parts in parts.items()})
+        for k in range(len(devices))
+    ]
+    return trees, sizes
 
 
 def split_arguments(

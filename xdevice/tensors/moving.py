@@ -7,6 +7,7 @@ place is moved back.
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from typing import Any
 
 from xdevice.contract import Model, Tensor
 from xdevice.device import Device
@@ -21,7 +22,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import ATOMS, classes, devices_of_tensors, known_of
+from xdevice.framework.ownership import ATOMS, Known, classes, devices_of_tensors, known_of
 from xdevice.hardware.devices import native_of
 from xdevice.tensors.trees.leaves import (
     Leaf,
@@ -71,20 +72,24 @@ class Move:
         self.target = target
         self.copy = copy
         self.non_blocking = non_blocking
-        # What has to move, by id. Tensors have their device, if it is a single one.
-        self._tensors: dict[Backend, dict[int, tuple[Tensor, Device | None]]] = {}
+        # What has to move, by id.
+        self._tensors: dict[Backend, dict[int, Tensor]] = {}
         self._models: dict[Backend, dict[int, Model]] = {}
         self._objects: dict[int, Leaf] = {}
+        self._origins: dict[int, Device | None] = {}  # of the tensors; `None`: several devices
         self._new_leaves: dict[int, Leaf] = {}  # by the id of the old leaf
         self._undo: list[Callable[[], object]] = []
 
     def __call__(self, tree: Tree, skip: Collection[str] = ()) -> Tree:
         flat = OpenTree(tree, skip)
+        has_others = len(flat.leaves) > 1
         for leaf in flat.leaves:
-            if type(leaf) in ATOMS and leaf is not tree:
-                continue
             try:
-                self._add(leaf, leaf is tree, len(flat.leaves) > 1)
+                known = _known(type(leaf))
+                if known is None or known.device_of is None or known.is_data is not None:
+                    self._add_other(leaf, has_others, leaf is tree)
+                else:
+                    self._add_tensor(leaf, known, has_others)
             except XDeviceError as error:
                 raise at_path(error, flat.path_to(leaf)) from error.__cause__
         if not (self._tensors or self._models or self._objects):
@@ -95,46 +100,43 @@ class Move:
             for leaf in self._objects.values():
                 self._move_object(leaf)
             for owner, tensors in self._tensors.items():
-                self._move_tensors(owner, list(tensors.values()))
-            new_leaves = self._new_leaves
-            return flat.rebuild(lambda leaf: new_leaves.get(id(leaf), leaf))
+                self._move_tensors(owner, tensors)
+            return flat.rebuild(self._new_leaves)
         except BaseException:
             for undo in reversed(self._undo):
                 with suppress(Exception):  # the error that stopped the move says more
                     undo()
             raise
 
-    def _add(self, leaf: Leaf, is_root: bool, has_others: bool) -> None:
-        """Check a leaf, and keep it if it has to move."""
-        known = _known(type(leaf)) or known_of(type(leaf))
-        if known.device_of is None or known.backend is None:
-            self._add_other(leaf, is_root, has_others)
-            return
-        device: Device | None = None
-        devices: Collection[Device]
+    def _add_tensor(self, tensor: Tensor, known: Known, has_others: bool) -> None:
+        """Check a tensor, and keep it if it has to move."""
+        owner: Any = known.backend
+        locate: Any = known.device_of
         try:
-            device = known.device_of(leaf)
-            if device is self.target and not self.copy and known.is_data is None:
+            device = locate(tensor)
+            if device is self.target and not self.copy:
                 return
-            devices = (device,)
         except MixedDeviceError as error:  # one tensor on several devices, to be moved to one
-            devices = error.devices
-        if not is_root and is_data(leaf, known):
-            return
-        if device is self.target and not self.copy:
-            return
-        tensors = self._tensors.get(known.backend)
-        if device is not self.target and (tensors is None or self.copy is False):
-            self._check_move(known.backend, "tensor", devices, has_others)
-        if tensors is None:
-            tensors = self._tensors[known.backend] = {}
-        tensors[id(leaf)] = leaf, device
+            device = None
+            self._check_move(owner, "tensor", error.devices, has_others)
+        tensors = self._tensors.get(owner)
+        if tensors is None or self.copy is False:
+            if device is not None and device is not self.target:
+                self._check_move(owner, "tensor", (device,), has_others)
+            tensors = self._tensors.setdefault(owner, {})
+        tensors[id(tensor)] = tensor
+        self._origins[id(tensor)] = device
 
-    def _add_other(self, leaf: Leaf, is_root: bool, has_others: bool) -> None:
-        known = known_leaf(leaf)
+    def _add_other(self, leaf: Leaf, has_others: bool, is_root: bool) -> None:
+        """Check another leaf, and keep it if it has to move."""
+        known = None if type(leaf) in ATOMS else known_leaf(leaf)
         if known is None:
             if is_root:
                 raise not_a_tensor(leaf)
+            return
+        if known.device_of is not None:
+            if is_root or not is_data(leaf, known):
+                self._add_tensor(leaf, known, has_others)
             return
         devices = devices_of_leaf(leaf, known)
         is_elsewhere = bool(devices - {self.target})
@@ -200,33 +202,29 @@ class Move:
             raise misplaced(framework_of(leaf, known), self.target, devices)
         self._new_leaves[id(leaf)] = moved
 
-    def _move_tensors(self, owner: Backend, placed: list[tuple[Tensor, Device | None]]) -> None:
+    def _move_tensors(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
         """Move all tensors of one framework that did not move with a model."""
-        placement = owner.placement
-        if self._models:  # which may have moved tensors in place: an optimizer's variables
-            placed = [(t, device) for t, device in placed if id(t) not in self._new_leaves]
-            for i, (tensor, device) in enumerate(placed):
-                if device is not None:
-                    placed[i] = tensor, placement.device_of(tensor)
-        sources = placed
+        placement, origins = owner.placement, self._origins
+        if self._models:
+            tensors = {key: t for key, t in tensors.items() if key not in self._new_leaves}
+            for key, tensor in tensors.items():
+                if origins[key] is not None:
+                    # a model may have moved it in place: the variable of an optimizer
+                    origins[key] = placement.device_of(tensor)
         if self.copy:  # before the move, because a parameter may be moved in place
-            sources = [(placement.copy(tensor), device) for tensor, device in placed]
-        new_tensors = [tensor for tensor, _ in sources]
-        elsewhere = [i for i, (_, device) in enumerate(sources) if device is not self.target]
+            self._new_leaves |= {key: placement.copy(tensor) for key, tensor in tensors.items()}
+            tensors = {key: self._new_leaves[key] for key in tensors}
+        elsewhere = {key: t for key, t in tensors.items() if origins[key] is not self.target}
 
         def move_back() -> None:
-            for tensor, device in sources:
-                if device is not None and placement.device_of(tensor) is not device:
-                    placement.move(tensor, device, False)
+            for key, tensor in elsewhere.items():
+                origin = origins[key]
+                if origin is not None and placement.device_of(tensor) is not origin:
+                    placement.move(tensor, origin, False)
 
         self._undo.append(move_back)
-        moved = move_tensors(
-            [new_tensors[i] for i in elsewhere], owner, self.target, self.non_blocking
-        )
-        for i, tensor in zip(elsewhere, moved, strict=True):
-            new_tensors[i] = tensor
-        for (tensor, _), new_tensor in zip(placed, new_tensors, strict=True):
-            self._new_leaves[id(tensor)] = new_tensor
+        moved = move_tensors(list(elsewhere.values()), owner, self.target, self.non_blocking)
+        self._new_leaves.update(zip(elsewhere, moved, strict=True))
 
 
 def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:

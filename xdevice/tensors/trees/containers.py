@@ -84,6 +84,11 @@ class Container:
 class SequenceContainer(Container):
     """A list, tuple, deque, set or frozenset."""
 
+    def rebuild(self, node: Node, parts: Parts) -> Node:
+        if self.cls in (list, tuple):  # nearly always
+            return self.cls(parts)
+        return super().rebuild(node, parts)
+
     def items(self, node: Node) -> Parts:
         return list(self.base.__iter__(node))
 
@@ -96,8 +101,6 @@ class SequenceContainer(Container):
         ]
 
     def with_items(self, node: Node, items: Parts) -> Node:
-        if self.cls in (list, tuple):
-            return self.cls(items)
         if self.base in (tuple, frozenset):
             if hasattr(self.cls, "n_sequence_fields"):  # a named tuple made in C
                 return self.cls(items)
@@ -111,6 +114,11 @@ class SequenceContainer(Container):
 
 
 class DictContainer(Container):
+    def rebuild(self, node: Node, parts: Parts) -> Node:
+        if self.cls is dict:  # nearly always
+            return dict(zip(node, parts, strict=True))
+        return super().rebuild(node, parts)
+
     def attributes(self, node: Node) -> dict[str, Any]:
         attributes = attributes_of(node)
         return {} if attributes is node else attributes  # some dicts are their own attributes
@@ -132,8 +140,6 @@ class DictContainer(Container):
 
     def with_items(self, node: Node, items: Parts) -> Node:
         new_items = zip(self.base.__iter__(node), items, strict=True)
-        if self.cls is dict:
-            return dict(new_items)
         new_node = self.cls.__new__(self.cls)
         for key, item in new_items:
             self.base.__setitem__(new_node, key, item)

@@ -8,8 +8,7 @@ leaf by its path, which `walk` finds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any, TypeAlias, TypeVar
 
@@ -36,6 +35,7 @@ Opened: TypeAlias = dict[int, tuple[Node, Collection[Any]]]
 
 _MAX_DEPTH = 300  # of containers within containers; Python's stack has 1000 frames
 _MAX_PLACES = 200_000  # of nodes in a `FlatTree`
+_NO_NAMES: frozenset[str] = frozenset()
 _known_container = containers.get
 _UNKNOWN = Container(object)  # for a class that `containers` does not have yet
 
@@ -50,7 +50,7 @@ class OpenTree:
     def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
-        self.names = _names(skip)
+        self.names = _names(skip) if skip else _NO_NAMES
         self.opened: Opened = {}
         container = container_of(type(tree))
         if container is None:
@@ -87,14 +87,16 @@ class OpenTree:
             elif id(part) not in self.opened:
                 self._open(part, part_container, depth + 1)
 
-    def rebuild(self, new_leaf: Callable[[Leaf], Leaf], afresh: bool = False) -> Tree:
-        """The tree with ``new_leaf`` applied to each leaf that is not skipped.
+    def rebuild(self, new_leaves: Mapping[int, Leaf], afresh: bool = False) -> Tree:
+        """The tree with new leaves, by the ids of the old ones; others stay.
 
         Unchanged containers are returned as they are. With ``afresh`` they are
         rebuilt, too, except tuples and frozensets, which cannot change, and
         containers that cannot be rebuilt.
         """
-        return _Rebuilding(self, new_leaf, afresh)(self.tree, "", 0)
+        if is_leaf(self.tree):
+            return new_leaves.get(id(self.tree), self.tree)
+        return _Rebuilding(self, new_leaves, afresh)(self.tree, "", 0)
 
     def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
         """The result of ``fn`` for each leaf, by the leaf's id; the leaf's path is added to errors."""
@@ -109,8 +111,7 @@ class OpenTree:
 
     def map(self, fn: Callable[[Leaf], Leaf], afresh: bool = False) -> Tree:
         """The tree with ``fn`` applied to each leaf, once to a leaf that appears twice."""
-        new_leaves = self.for_each(fn)
-        return self.rebuild(lambda leaf: new_leaves[id(leaf)], afresh)
+        return self.rebuild(self.for_each(fn), afresh)
 
     def path_to(self, target: object) -> str:
         """The path of the first place of a node."""
@@ -127,39 +128,39 @@ class OpenTree:
 class _Rebuilding:
     """One call of `OpenTree.rebuild`."""
 
-    def __init__(self, tree: OpenTree, new_leaf: Callable[[Leaf], Leaf], afresh: bool) -> None:
+    def __init__(self, tree: OpenTree, new_leaves: Mapping[int, Leaf], afresh: bool) -> None:
         self.tree = tree
-        self.new_leaf = new_leaf
+        self.new_leaf = new_leaves.get
         self.afresh = afresh
         self.new_nodes: dict[object, Node] = {}  # a container that appears again stays shared
 
     def __call__(self, node: Node, path: str, depth: int) -> Node:
-        container = container_of(type(node))
-        if container is None:
-            return self.new_leaf(node)
         names = self.tree.names
         key = _key(node, path, names) if names else id(node)
         if key in self.new_nodes:
             return self.new_nodes[key]
         if depth > _MAX_DEPTH:
             raise _too_deep(self.tree.tree)
+        container: Any = container_of(type(node))
+        steps = container.paths(node) if names else None
         parts = self.tree.opened[id(node)][1]
-        steps = container.paths(node) if names else repeat("", len(parts))
         new_parts = []
-        for part, step in zip(parts, steps, strict=True):
-            if names and _is_named(path, step, names):
-                new_parts.append(part)
-            elif _known_container(type(part), _UNKNOWN) is None:
-                new_parts.append(self.new_leaf(part))
+        is_changed = False
+        for i, part in enumerate(parts):
+            if steps is not None and _is_named(path, steps[i], names):
+                new_part = part
+            elif _known_container(type(part), _UNKNOWN) is None or is_leaf(part):
+                new_part = self.new_leaf(id(part), part)
             else:
-                new_parts.append(self(part, path + step, depth + 1))
+                new_part = self(part, path + steps[i] if steps else "", depth + 1)
+            new_parts.append(new_part)
+            is_changed = is_changed or new_part is not part
         new_node = node
-        is_unchanged = all(map(is_, new_parts, parts))
-        if not is_unchanged or (self.afresh and not isinstance(node, (tuple, frozenset))):
+        if is_changed or (self.afresh and not isinstance(node, (tuple, frozenset))):
             try:
                 new_node = container.rebuild(node, new_parts)
             except ArgumentError:
-                if not is_unchanged:
+                if is_changed:
                     raise
         self.new_nodes[key] = new_node
         return new_node
@@ -212,7 +213,7 @@ Nodes: TypeAlias = Iterator[tuple[str, Node, Container | None]]
 
 def walk(
     tree: Tree,
-    names: frozenset[str] = frozenset(),
+    names: frozenset[str] = _NO_NAMES,
     opened: Opened | None = None,
     *,
     again: bool = False,
@@ -285,7 +286,7 @@ def _order(container: Container, steps: list[str]) -> Sequence[int]:
 
 
 def _check_static(
-    container: Container, node: Node, path: str, names: frozenset[str] = frozenset()
+    container: Container, node: Node, path: str, names: frozenset[str] = _NO_NAMES
 ) -> None:
     try:
         check_static_parts(container, node, names)
