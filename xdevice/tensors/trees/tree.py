@@ -94,9 +94,10 @@ class OpenTree:
         rebuilt, too, except tuples and frozensets, which cannot change, and
         containers that cannot be rebuilt.
         """
-        if is_leaf(self.tree):
+        container = container_of(type(self.tree))
+        if container is None:
             return new_leaves.get(id(self.tree), self.tree)
-        return _Rebuilding(self, new_leaves, afresh)(self.tree, "", 0)
+        return _Rebuilding(self, new_leaves, afresh)(self.tree, container, "", 0)
 
     def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
         """The result of ``fn`` for each leaf, by the leaf's id; the leaf's path is added to errors."""
@@ -129,40 +130,46 @@ class _Rebuilding:
     """One call of `OpenTree.rebuild`."""
 
     def __init__(self, tree: OpenTree, new_leaves: Mapping[int, Leaf], afresh: bool) -> None:
-        self.tree = tree
+        self.names = tree.names
+        self.opened = tree.opened
         self.new_leaf = new_leaves.get
         self.afresh = afresh
         self.new_nodes: dict[object, Node] = {}  # a container that appears again stays shared
 
-    def __call__(self, node: Node, path: str, depth: int) -> Node:
-        names = self.tree.names
+    def __call__(self, node: Node, container: Container, path: str, depth: int) -> Node:
+        names, new_nodes = self.names, self.new_nodes
         key = _key(node, path, names) if names else id(node)
-        if key in self.new_nodes:
-            return self.new_nodes[key]
+        if key in new_nodes:
+            return new_nodes[key]
         if depth > _MAX_DEPTH:
-            raise _too_deep(self.tree.tree)
-        container: Any = container_of(type(node))
-        steps = container.paths(node) if names else None
-        parts = self.tree.opened[id(node)][1]
-        new_parts = []
-        is_changed = False
-        for i, part in enumerate(parts):
-            if steps is not None and _is_named(path, steps[i], names):
-                new_part = part
-            elif _known_container(type(part), _UNKNOWN) is None or is_leaf(part):
-                new_part = self.new_leaf(id(part), part)
+            raise _too_deep(node)
+        parts = self.opened[id(node)][1]
+        steps = container.paths(node) if names else ()
+        new_parts: list[Any] = []
+        for part in parts:
+            part_path = ""
+            if names:
+                step = steps[len(new_parts)]
+                part_path = path + step
+                if _is_named(path, step, names):
+                    new_parts.append(part)
+                    continue
+            part_container = _known_container(type(part), _UNKNOWN)
+            if part_container is _UNKNOWN:
+                part_container = container_of(type(part))
+            if part_container is None:
+                new_parts.append(self.new_leaf(id(part), part))
             else:
-                new_part = self(part, path + steps[i] if steps else "", depth + 1)
-            new_parts.append(new_part)
-            is_changed = is_changed or new_part is not part
+                new_parts.append(self(part, part_container, part_path, depth + 1))
         new_node = node
-        if is_changed or (self.afresh and not isinstance(node, (tuple, frozenset))):
+        is_unchanged = all(map(is_, new_parts, parts))
+        if not is_unchanged or (self.afresh and not isinstance(node, (tuple, frozenset))):
             try:
                 new_node = container.rebuild(node, new_parts)
             except ArgumentError:
-                if is_changed:
+                if not is_unchanged:
                     raise
-        self.new_nodes[key] = new_node
+        new_nodes[key] = new_node
         return new_node
 
 
