@@ -22,7 +22,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import ATOMS, Known, classes, devices_of_tensors, known_of
+from xdevice.framework.ownership import Known, classes, devices_of_tensors, known_of
 from xdevice.hardware.devices import native_of
 from xdevice.tensors.trees.leaves import (
     Leaf,
@@ -129,7 +129,7 @@ class Move:
 
     def _add_other(self, leaf: Leaf, has_others: bool, is_root: bool) -> None:
         """Check another leaf, and keep it if it has to move."""
-        known = None if type(leaf) in ATOMS else known_leaf(leaf)
+        known = known_leaf(leaf)
         if known is None:
             if is_root:
                 raise not_a_tensor(leaf)
@@ -195,7 +195,8 @@ class Move:
         origins = devices_of_leaf(leaf, known)
         moved = move_with_own_method(leaf, self.target, bool(self.copy))
         if moved is leaf and len(origins) == 1:
-            self._undo.append(lambda: move_with_own_method(leaf, *origins, False))
+            (origin,) = origins
+            self._undo.append(lambda: move_with_own_method(leaf, origin, False))
         new_known = known_leaf(moved)
         devices = set() if new_known is None else devices_of_leaf(moved, new_known)
         if devices - {self.target}:

@@ -238,8 +238,8 @@ def to_device(
             pass  # it is on several devices, and is moved to one
         else:
             native_of(known.backend, target)  # raises an error if the framework does not have it
-            (moved,) = move_tensors([obj], known.backend, target, non_blocking)
-            return moved
+            moved: list[T] = move_tensors([obj], known.backend, target, non_blocking)
+            return moved[0]
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     moved_tree: T = Move(target, copy, non_blocking)(obj, skip)

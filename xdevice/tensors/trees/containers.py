@@ -65,7 +65,7 @@ class Container:
             if name in self.slots:
                 object.__setattr__(new_node, name, value)  # the class may be frozen
             else:
-                vars(new_node)[name] = value
+                new_node.__dict__[name] = value
         return new_node
 
     def attributes(self, node: Node) -> dict[str, Any]:

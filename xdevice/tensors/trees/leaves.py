@@ -50,6 +50,8 @@ def known_leaf(leaf: Leaf) -> Known | None:
 
     `NotATensorError` for an object of another class with a tensor inside.
     """
+    if isinstance(leaf, _DATA):
+        return None
     known = known_of(type(leaf))
     if known.category in ("tensor", "model", "movable"):
         return known
