@@ -79,9 +79,12 @@ def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
     Device('cpu:0')
     """
     try:
-        known = _known(type(obj)) or known_of(type(obj))
-        if known.device_of is not None:
-            return known.device_of(obj)
+        known = _known(type(obj))
+        if known is None:  # the first object of its class
+            known = known_of(type(obj))
+        locate = known.device_of
+        if locate is not None:
+            return locate(obj)
         devices = devices_of(obj, skip=skip)
     except TracedTensorError:
         return TRACED
