@@ -20,13 +20,11 @@ MAY_BE_LEFT_OUT = {
     "measure_memory",
     "memory_use",
     "is_recorded",
-    "mover",
-    "list_mover",
-    "arrival",
+    "move_many",
     "sliced",
     "as_attribute",
 }  # no plain data, no compiler, no streams, no count of memory by its uses, no gradient that would be
-# lost without an error, no arrays that arrive later, no shorter way to move a tensor, no slices that run
+# lost without an error, no arrays that arrive later, no shorter way to move several tensors, no slices that run
 # elsewhere, no compiler that changes methods: nothing is lacking
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
