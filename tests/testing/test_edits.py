@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.contract import CAPABILITIES, MODULES, PROVIDED
+from xdevice.contract import CAPABILITIES, PROVIDED
 from xdevice.framework.adapters import ORDER, entry_points_of
 
 ROOT = Path(__file__).parents[2]
@@ -66,7 +66,7 @@ def test_each_folder_is_a_package_with_words():
 
 def provides(name, capability):
     """Whether the capability's module defines one of its functions."""
-    module = module_of(name, MODULES.get(capability, capability))
+    module = module_of(name, capability)
     functions = "|".join(CAPABILITIES[capability])
     return defines(module, rf"((def|class) ({functions})\b|({functions}) = )")
 
