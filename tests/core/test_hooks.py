@@ -4,8 +4,8 @@ import sys
 
 import pytest
 
-from xdevice.hooks import hooks
 from xdevice.framework.import_hook import after_import
+from xdevice.hooks import hooks
 
 ALL = "devices fallback memory scopes timing virtual"
 

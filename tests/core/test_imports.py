@@ -109,7 +109,9 @@ def test_a_child_with_virtual_gpus_starts_light():
 
 
 def test_a_launcher_starts_without_distributed():
-    loaded = modules_of_a_process("import xdevice.tools.launcher.children, xdevice.tools.launcher.process_tree")
+    loaded = modules_of_a_process(
+        "import xdevice.tools.launcher.children, xdevice.tools.launcher.process_tree"
+    )
     assert "xdevice.distributed" not in loaded
 
 

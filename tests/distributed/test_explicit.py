@@ -17,7 +17,7 @@ from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo, block_size
 from xdevice.distributed.rendezvous.ports import free_block
 
-pytestmark = pytest.mark.only_under("paddle", weekly="all")
+pytestmark = pytest.mark.frameworks("paddle")
 
 SPAWNS = Path(__file__).with_name("spawns.py")
 GIVEN = {
@@ -33,7 +33,7 @@ def info_of(**changes):
     return InitOptions(**{**GIVEN, **changes}).process_info({})
 
 
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_processes_without_a_launcher(backend, environment):
     address = f"127.0.0.1:{free_block(block_size(2))}"
     command = [sys.executable, SPAWNS, str(backend), address]
@@ -194,7 +194,7 @@ def test_beyond_loopback_needs_trust(monkeypatch):
         check_reach(near, "the engine of torch")
 
 
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_without_trust_nothing_listens(backend, monkeypatch):
     monkeypatch.setattr(group.state, "info", None)
     monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)

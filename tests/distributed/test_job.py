@@ -11,10 +11,12 @@ from xdevice.distributed.process_info import block_size
 from xdevice.distributed.rendezvous.ports import free_block
 from xdevice.framework.adapters import find
 
-has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the last promise
+has_engine = pytest.mark.skip_backends(
+    "numpy", "array_api_strict", reason="it has no gradients"
+)  # NumPy has none, and says so: the last promise
 
 
-@pytest.mark.weekly(under=("tensorflow", "jax"))
+@pytest.mark.frameworks("torch", "paddle", "mxnet", "numpy", "array_api_strict")
 @has_engine
 def test_results_agree_to_the_bit(backend, launch, with_virtual_gpus):
     done = launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
@@ -47,7 +49,7 @@ def test_one_host_listens_on_loopback_only(backend, launch):
     ] * 2
 
 
-@pytest.mark.one_engine
+@pytest.mark.frameworks("paddle")
 @has_engine
 def test_missing_and_disagreeing_ranks(backend, launch):
     done = launch(backend, "meets")
@@ -74,7 +76,9 @@ def test_missing_and_disagreeing_ranks(backend, launch):
     ("scenario", "status", "says"),
     [
         ("killed", 128 + 14, "rank 1 was killed by SIGALRM"),
-        pytest.param("raising", 1, "ValueError: a mistake of rank 1", marks=pytest.mark.one_engine),
+        pytest.param(
+            "raising", 1, "ValueError: a mistake of rank 1", marks=pytest.mark.frameworks("paddle")
+        ),
     ],
 )
 def test_a_failed_process_is_named(backend, launch, scenario, status, says):
@@ -84,7 +88,6 @@ def test_a_failed_process_is_named(backend, launch, scenario, status, says):
 
 
 @pytest.mark.weekly
-@pytest.mark.one_engine
 @has_engine
 def test_a_frozen_process_is_named(backend, launch):
     where = random.choice(["barrier", "work", "end"])
@@ -98,7 +101,7 @@ def test_a_frozen_process_is_named(backend, launch):
     )
 
 
-@pytest.mark.one_engine
+@pytest.mark.frameworks("paddle")
 @has_engine
 def test_a_taken_port_names_the_rank(backend, launch):
     first = free_block(block_size(2))
@@ -109,8 +112,8 @@ def test_a_taken_port_names_the_rank(backend, launch):
     assert f"port {port}" in done.stderr
 
 
-@pytest.mark.weekly(but="numpy")
-@pytest.mark.one_engine
+@pytest.mark.frameworks("numpy")
+@pytest.mark.frameworks("paddle")
 def test_a_framework_without_an_engine(backend, launch):
     done = launch(backend, "leaving", XDEVICE_TIMEOUT="600")
     if backend == "numpy":

@@ -53,7 +53,9 @@ def test_every_python_block_is_run(page):
 
 
 def test_what_other_projects_tests_cannot_have_is_in_the_words_of_the_pages():
-    listed = tomllib.loads((DOCS.parent / "validation/foreign/cannot.toml").read_text(encoding="utf-8"))
+    listed = tomllib.loads(
+        (DOCS.parent / "validation/foreign/cannot.toml").read_text(encoding="utf-8")
+    )
     page = " ".join(
         " ".join(page.read_text("utf-8") for page in (DOCS / "several").glob("virtual*.md")).split()
     )

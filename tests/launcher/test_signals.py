@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from xdevice.distributed.rendezvous import ports
 from xdevice.distributed.deadlines import TERMINATION
+from xdevice.distributed.rendezvous import ports
 
 SERVERS = """
     first = int(os.environ["XDEVICE_MASTER_PORT"])

@@ -43,7 +43,7 @@ from sklearn.linear_model import Ridge
 from sklearn.preprocessing import StandardScaler
 
 # JAX's arrays, which libraries know, cannot be written to, as scikit-learn does.
-pytestmark = pytest.mark.only_under("numpy", "torch", "tensorflow", "paddle", "mxnet")
+pytestmark = pytest.mark.frameworks("numpy", "torch", "tensorflow", "paddle", "mxnet")
 
 A = np.random.default_rng(0).normal(size=(12, 4))
 V = A[:, 0]

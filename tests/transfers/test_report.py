@@ -9,11 +9,9 @@ import textwrap
 import pytest
 
 import xdevice
-from xdevice.tools.cli import watched
 from xdevice.hardware.bus import Bus
+from xdevice.tools.cli import watched
 from xdevice.transfers.report import NO_GPU
-
-pytestmark = pytest.mark.only_under("numpy")
 
 EPOCH = """
     total_loss = 0

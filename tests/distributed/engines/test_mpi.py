@@ -54,7 +54,6 @@ def test_an_error_under_mpirun_is_named(environment):
 
 
 @pytest.mark.weekly
-@pytest.mark.one_engine
 @needs_mpi
 def test_the_launcher_becomes_mpirun(backend, launch):
     done = launch(backend, "agrees", options=["--engine", "mpi"])

@@ -15,15 +15,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xdevice.contract import Job
-from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.backends.kit import shared_memory
 from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
+from xdevice.contract import Job
+from xdevice.errors import DistributedError, DistributedTimeoutError
 
-pytestmark = [
-    pytest.mark.only_under("numpy"),
-    pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc")
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 
 
 @pytest.mark.weekly
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_two_hosts_make_one_job(backend, launch_on):
     ended = [
         (process.communicate(timeout=120), process.returncode)
@@ -23,7 +23,7 @@ def test_two_hosts_make_one_job(backend, launch_on):
 
 
 @pytest.mark.weekly
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 @pytest.mark.parametrize("kind", ["secondary", "elsewhere"])
 def test_hosts_meet_at_addresses_that_are_not_the_first_of_their_interface(
     backend, hosts, launch_on, kind
@@ -52,7 +52,7 @@ def test_hosts_meet_at_addresses_that_are_not_the_first_of_their_interface(
 
 
 @pytest.mark.weekly
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_paddle_is_refused_an_address_that_gloo_would_not_use(backend, hosts, launch_on):
     if backend != "paddle":
         pytest.skip("PaddlePaddle's engine alone lets gloo choose among an interface's addresses")
@@ -67,7 +67,7 @@ def test_paddle_is_refused_an_address_that_gloo_would_not_use(backend, hosts, la
 
 
 @pytest.mark.weekly
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_hosts_meet_if_their_names_stand_for_loopback(backend, hosts, launch_on):
     folders = []
     try:
@@ -86,7 +86,7 @@ def test_hosts_meet_if_their_names_stand_for_loopback(backend, hosts, launch_on)
 
 
 @pytest.mark.weekly
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_a_cut_cable_ends_both_hosts(backend, hosts, launch_on):
     started = launch_on(backend, "computes")
     for process in started:

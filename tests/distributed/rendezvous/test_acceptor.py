@@ -21,8 +21,6 @@ from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.distributed.rendezvous.ports import free_block
 
-pytestmark = pytest.mark.only_under("numpy")
-
 TOKEN = "the token of a test's job"
 AGREED = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": 30.0}
 

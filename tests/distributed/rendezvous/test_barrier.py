@@ -13,8 +13,6 @@ from xdevice.contract import Job
 from xdevice.distributed.barrier_setup import position_of
 from xdevice.distributed.tree_barrier import RECORD, Pipes
 
-pytestmark = pytest.mark.only_under("numpy")
-
 CROWD = Path(__file__).with_name("crowd.py")
 TOKEN = {"XDEVICE_TOKEN": "the token of a test's job"}
 COLLECTIVES = 7  # of a scenario without a fault, the shutdown too

@@ -8,15 +8,13 @@ from contextlib import closing
 
 import pytest
 
+from xdevice.distributed.deadlines import ANSWER
 from xdevice.distributed.membership import Membership
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.authentication import CHALLENGE, MAGIC, authenticate
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.ports import free_block
 from xdevice.errors import DistributedError, DistributedTimeoutError
-from xdevice.distributed.deadlines import ANSWER
-
-pytestmark = pytest.mark.only_under("numpy")
 
 TOKEN = b"the token of a test's job"
 JOB = {"world_size": 3, "timeout": 60.0, "backend": "numpy", "engine": "mpi", "version": "0"}

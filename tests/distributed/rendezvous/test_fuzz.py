@@ -5,7 +5,6 @@ import socket
 import time
 from contextlib import ExitStack, closing, contextmanager, suppress
 
-import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +17,6 @@ from xdevice.distributed.rendezvous.authentication import (
 )
 from xdevice.distributed.rendezvous.coordinator import Coordinator
 from xdevice.distributed.rendezvous.messages import Channel
-
-pytestmark = pytest.mark.only_under("numpy")
 
 TOKEN = b"the token of a test's job"
 OWN = {"backend": "numpy", "engine": "mpi", "version": "0", "timeout": 30.0, "world_size": 2}

@@ -5,9 +5,9 @@ import socket
 import psutil
 import pytest
 
+from xdevice.backends.kit import gloo
 from xdevice.distributed.rendezvous.interfaces import interfaces, own_address, stands_for_loopback
 from xdevice.errors import DistributedError
-from xdevice.backends.kit import gloo
 
 
 def test_every_ipv4_address_has_its_interface():

@@ -13,8 +13,6 @@ from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.authentication import create_token, find_token
 from xdevice.distributed.rendezvous.ports import free_block
 
-pytestmark = pytest.mark.only_under("numpy")
-
 MEETS = """
 import os
 from xdevice.distributed.rendezvous.messages import Fingerprint

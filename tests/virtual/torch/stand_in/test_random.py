@@ -1,4 +1,4 @@
-"""What virtual GPUs that stand in for CUDA's draw; `test_stand_in.py` runs these, as those in `stand_in.py`."""
+"""What virtual GPUs that stand in for CUDA's draw."""
 
 import math
 

@@ -25,7 +25,7 @@ from xdevice import (
 paddle = xdevice.backend("paddle").framework  # a plain import would crash after TensorFlow's
 placement, hardware = xdevice.backend("paddle").placement, xdevice.backend("paddle").hardware
 
-LIBRARIES = Path(__file__).parents[2] / "examples" / "libraries"
+LIBRARIES = Path(__file__).parents[3] / "examples" / "libraries"
 
 beside_tensorflow = pytest.mark.skipif(
     find_spec("tensorflow") is None, reason="needs TensorFlow too: `tox -e all`"

@@ -1,4 +1,4 @@
-"""What test_paddle.py runs: what is seen of copies on two virtual GPUs, under either name."""
+"""What is seen of copies on two virtual GPUs: on those that stand in, and weekly on the others, too."""
 
 import threading
 
@@ -194,7 +194,7 @@ def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
     for read in reads:
         with (
             transfer_guard("forbid_implicit"),
-            pytest.raises(TransferError, match=r"copies_paddle.py:\d+: "),
+            pytest.raises(TransferError, match=r"test_copies.py:\d+: "),
         ):
             read()
     with transfer_guard("forbid_implicit"):

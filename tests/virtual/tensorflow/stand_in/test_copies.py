@@ -1,4 +1,4 @@
-"""What test_tensorflow.py runs: what is seen of copies on two virtual GPUs, under either name."""
+"""What is seen of copies on two virtual GPUs: on those that stand in, and weekly on the others, too."""
 
 import gc
 import itertools
@@ -291,7 +291,7 @@ def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
     ):
         with (
             transfer_guard("forbid_implicit"),
-            pytest.raises(TransferError, match=r"copies_tensorflow.py:\d+: "),
+            pytest.raises(TransferError, match=r"test_copies.py:\d+: "),
         ):
             act()
     assert v.numpy().tolist() == [1, 1, 1, 1]

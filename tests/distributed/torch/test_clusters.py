@@ -15,8 +15,6 @@ import xdevice
 from xdevice.distributed.process_info import block_size
 from xdevice.distributed.rendezvous.ports import free_block
 
-pytestmark = pytest.mark.only_under("torch")
-
 PROJECT = Path(__file__).parents[3]
 RECIPES = PROJECT / "examples" / "clusters"
 

@@ -1,4 +1,4 @@
-"""What programs for CUDA do, on two virtual GPUs that stand in for CUDA's; `test_stand_in.py` runs these."""
+"""What programs for CUDA do, on two virtual GPUs that stand in for CUDA's."""
 
 import copy
 import io

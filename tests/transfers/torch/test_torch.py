@@ -1,43 +1,16 @@
-"""Copies under PyTorch, seen on each sort of virtual GPUs, in a process of its own."""
+"""Copies under PyTorch: programs in processes of their own."""
 
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-SORTS = {
-    "compiled": ("2", {}),
-    "in_python": ("2", {"CXX": "absent"}),
-    "stand_in": ("2:stand-in", {}),
-}
-OPTIONS = "-q", "-p", "no:cacheprovider", "--xdevice-backend=torch"
 
-
-@pytest.mark.weekly(but="stand_in")
-@pytest.mark.parametrize("sort", SORTS)
-def test_copies_are_seen_and_refused(sort, request):
-    if sort != "in_python":
-        request.getfixturevalue("plug_in")
-    gpus, env = SORTS[sort]
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            *OPTIONS,
-            f"--xdevice-virtual-gpus={gpus}",
-            "copies_torch.py",
-        ],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env={**os.environ, **env},
-        cwd=Path(__file__).parent,
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    assert "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+@pytest.mark.weekly
+@pytest.mark.parametrize("compiler", [{}, {"CXX": "absent"}], ids=["compiled", "in Python"])
+def test_copies_are_seen_and_refused_also_on_those_that_do_not_stand_in(compiler, copies_on):
+    copies_on("torch", **compiler)
 
 
 @pytest.mark.weekly

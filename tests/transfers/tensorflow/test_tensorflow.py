@@ -1,27 +1,14 @@
-"""Copies under TensorFlow, seen on each sort of virtual GPUs, in a process of its own."""
+"""Copies under TensorFlow: programs in processes of their own."""
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-OPTIONS = "-q", "-p", "no:cacheprovider"
-
 
 @pytest.mark.weekly
-@pytest.mark.parametrize("gpus", ["2", "2:stand-in"])
-def test_copies_are_seen_and_refused(gpus):
-    options = *OPTIONS, "--xdevice-backend=tensorflow", f"--xdevice-virtual-gpus={gpus}"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, "copies_tensorflow.py"],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        cwd=Path(__file__).parent,
-    )
-    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
-    assert "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]
+def test_copies_are_seen_and_refused_also_on_those_that_do_not_stand_in(copies_on):
+    copies_on("tensorflow")
 
 
 @pytest.mark.weekly

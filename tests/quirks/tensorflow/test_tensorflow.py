@@ -36,7 +36,7 @@ def run(code):
 
 @pytest.mark.weekly
 def test_on_two_cpus():
-    """The tests of two_cpus_tensorflow.py, in one process: devices are settled before the first tensor is made."""
+    """The tests of two_cpus.py, in one process: devices are settled before the first tensor is made."""
     command = [
         sys.executable,
         "-m",
@@ -46,7 +46,7 @@ def test_on_two_cpus():
         "no:cacheprovider",
         "--xdevice-backend=tensorflow",
     ]
-    file = Path(__file__).with_name("two_cpus_tensorflow.py")
+    file = Path(__file__).with_name("two_cpus.py")
     done = subprocess.run(
         [*command, file], capture_output=True, text=True, timeout=280, cwd=file.parent, check=False
     )

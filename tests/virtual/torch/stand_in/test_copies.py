@@ -1,4 +1,4 @@
-"""What test_torch.py runs: what is seen of copies on two virtual GPUs, under either name."""
+"""What is seen of copies on two virtual GPUs: on those that stand in, and weekly on the others, too."""
 
 import contextvars
 import gc
@@ -235,7 +235,7 @@ def test_guards_refuse_what_they_are_told_to_and_the_copy_is_not_made():
     ):
         with (
             transfer_guard("forbid_implicit"),
-            pytest.raises(TransferError, match=r"copies_torch.py:\d+: "),
+            pytest.raises(TransferError, match=r"test_copies.py:\d+: "),
         ):
             read()
     with transfer_guard("forbid_implicit"):

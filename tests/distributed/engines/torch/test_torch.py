@@ -21,7 +21,7 @@ print(dist.get_rank(), dist.get_world_size(), x.item())
 dist.destroy_process_group()
 """
 
-WORKER = Path(__file__).parents[1] / "worker.py"
+WORKER = Path(__file__).parents[2] / "worker.py"
 
 
 @pytest.mark.weekly
