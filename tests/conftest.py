@@ -91,6 +91,10 @@ def runs(item, config):
     weekly = config.getoption("--weekly")
     if item.get_closest_marker("weekly") and not weekly:
         return False
+    if item.get_closest_marker("gpu") and "gpu" not in config.getoption("-m"):
+        return False  # real ones: `-m gpu`, where there are any
+    if item.get_closest_marker("multi_device") and backend_of(item) == "numpy":
+        return False  # it has the CPU alone
     mark = item.get_closest_marker("frameworks")
     own = backend_of(item)
     if own is None:

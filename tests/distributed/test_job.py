@@ -16,13 +16,18 @@ has_engine = pytest.mark.skip_backends(
 )  # NumPy has none, and says so: the last promise
 
 
-@pytest.mark.frameworks("torch", "paddle", "mxnet", "numpy", "array_api_strict")
+@pytest.fixture
+def first_job(backend, launch, with_virtual_gpus):
+    """A job of two processes with two virtual GPUs."""
+    return launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
+
+
 @has_engine
-def test_results_agree_to_the_bit(backend, launch, with_virtual_gpus):
-    done = launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
-    assert done.status == 0, done.stderr
+@pytest.mark.frameworks("torch", "tensorflow", "paddle", "mxnet", "jax")
+def test_results_agree_to_the_bit(first_job):
+    assert first_job.status == 0, first_job.stderr
     for rank in (0, 1):
-        agreed, differs = done.of(rank)[-2:]
+        agreed, differs = first_job.of(rank)[-2:]
         assert agreed == "agreed on 2"
         assert differs.startswith("DistributedError rank 1: rank 1 (process ")
         assert (
@@ -70,15 +75,13 @@ def test_missing_and_disagreeing_ranks(backend, launch):
     assert disagrees in done.of(1)
 
 
-@pytest.mark.weekly(but=("torch", "raising"))
+@pytest.mark.frameworks("paddle")
 @has_engine
 @pytest.mark.parametrize(
     ("scenario", "status", "says"),
     [
         ("killed", 128 + 14, "rank 1 was killed by SIGALRM"),
-        pytest.param(
-            "raising", 1, "ValueError: a mistake of rank 1", marks=pytest.mark.frameworks("paddle")
-        ),
+        ("raising", 1, "ValueError: a mistake of rank 1"),
     ],
 )
 def test_a_failed_process_is_named(backend, launch, scenario, status, says):
@@ -112,8 +115,7 @@ def test_a_taken_port_names_the_rank(backend, launch):
     assert f"port {port}" in done.stderr
 
 
-@pytest.mark.frameworks("numpy")
-@pytest.mark.frameworks("paddle")
+@pytest.mark.frameworks("numpy", "paddle")
 def test_a_framework_without_an_engine(backend, launch):
     done = launch(backend, "leaving", XDEVICE_TIMEOUT="600")
     if backend == "numpy":

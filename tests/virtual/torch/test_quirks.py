@@ -1087,11 +1087,12 @@ def test_gradients_in_inference_mode_are_those_of_any_other():
     assert inside.tolist() == after.tolist() == [2, 4]
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     "chosen",
     [
         pytest.param("mixing_is or resized or a_lazy_module or data_parallel or sparse", id="some"),
-        pytest.param("training_equals or recurrent", id="training", marks=pytest.mark.weekly),
+        pytest.param("training_equals or recurrent", id="training"),
     ],
 )
 def test_without_a_compiler_they_are_written_in_python_and_do_the_same(chosen):

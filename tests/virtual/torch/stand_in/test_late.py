@@ -1,4 +1,4 @@
-"""Run by test_late.py, on two virtual GPUs that stand in: what CUDA does later, or in no fixed order."""
+"""On two virtual GPUs that stand in: what CUDA does later, or in no fixed order."""
 
 import math
 import warnings
