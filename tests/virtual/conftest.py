@@ -17,13 +17,17 @@ from xml.etree import ElementTree
 
 import pytest
 
+from xdevice.testing.frameworks import backends_of
 from xdevice.virtual.request import ENV
 
 child = pytest.StashKey[tuple[list[ElementTree.Element], str]]()
 
 
 def pytest_ignore_collect(collection_path, config):
-    return True if os.environ.get(ENV, "0") == "0" else None
+    is_together = collection_path.name == "together"  # several frameworks in one process
+    if os.environ.get(ENV, "0") == "0" or (is_together and len(backends_of(config)) == 1):
+        return True
+    return None  # other plugins decide
 
 
 @pytest.hookimpl(tryfirst=True)

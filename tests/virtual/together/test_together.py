@@ -9,7 +9,7 @@ import pytest
 
 from xdevice.testing import contract
 
-NATIVE = Path(__file__).parents[1] / "native"
+NATIVE = Path(__file__).parents[2] / "native"
 
 
 class TestTogether(contract.Hardware, contract.Exchange, contract.Scopes, contract.Mixing):
