@@ -10,7 +10,7 @@ from xdevice.framework.adapters import ORDER, entry_points_of
 
 ROOT = Path(__file__).parents[2]
 ADAPTERS = sorted(
-    folder.name for folder in (ROOT / "backends").iterdir() if (folder / "__init__.py").is_file()
+    folder.name for folder in (ROOT / "backends").iterdir() if (folder / "hardware.py").is_file()
 )
 
 

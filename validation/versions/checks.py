@@ -26,7 +26,7 @@ PROGRAMS = {
     "mxnet": "MXNet/train_mnist",
     "jax": "JAX/autodiff_remat",
 }
-"""The row of validation/programs that stands for published programs: one that is run in two minutes where there is one."""
+"""The row of validation/programs that stands for published programs: one of two minutes where there is one."""
 
 
 class Run(NamedTuple):
