@@ -143,7 +143,7 @@ def test_who_reads_too_early_is_told_with_both_lines(told):
     ((number, text),) = told()
     assert number == line(program, 1)
     assert text.startswith(
-        f"a copy with non_blocking=True had not arrived when late.py:{line(program, 2)} used"
+        f"a copy with non_blocking=True had not arrived when test_late.py:{line(program, 2)} used"
     )
 
 
