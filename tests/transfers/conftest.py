@@ -18,6 +18,7 @@ from xdevice.hardware.bus import DEFAULT
 from xdevice.transfers import watching
 from xdevice.transfers.recorder import Recorder
 from xdevice.transfers.report import Report
+from xdevice.virtual.request import ENV
 
 HOST, GPU = Device("cpu", 0), Device("gpu", 0)
 
@@ -86,6 +87,12 @@ def step():
     "<framework>",
     "exec",
 )
+
+
+@pytest.fixture(autouse=True)
+def programs_choose_their_own(monkeypatch):
+    """Programs that tests start ask for virtual GPUs themselves, whatever this run has."""
+    monkeypatch.delenv(ENV, raising=False)
 
 
 @pytest.fixture

@@ -104,12 +104,14 @@ def test_sums_bits_keys_and_servers(run):
     assert done.of(0)[-1] == done.of(1)[-1] == "agreed"
 
 
+@pytest.mark.weekly
 def test_a_killed_server_is_named(run):
     done = run(WITHOUT_SERVER)
     assert done.status not in (0, 124)
     assert "has failed with status -9" in done.stderr
 
 
+@pytest.mark.weekly
 def test_servers_end_with_their_process(run):
     done = run(STOPPED_SERVERS)  # which sees that no process is left
     assert "rank 0 was killed by SIGKILL" in done.stderr
