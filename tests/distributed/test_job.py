@@ -115,7 +115,7 @@ def test_a_taken_port_names_the_rank(backend, launch):
     assert f"port {port}" in done.stderr
 
 
-@pytest.mark.frameworks("numpy", "paddle")
+@pytest.mark.frameworks("numpy")
 def test_a_framework_without_an_engine(backend, launch):
     done = launch(backend, "leaving", XDEVICE_TIMEOUT="600")
     if backend == "numpy":

@@ -77,6 +77,7 @@ def process_of(launcher, rank):
     raise AssertionError(f"no process of rank {rank}")
 
 
+@pytest.mark.weekly
 @pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_a_kill_changes_no_bit(training, tmp_path):
     while not (tmp_path / "broken").exists():

@@ -40,6 +40,7 @@ for time in (1, 2):
 """
 
 
+@pytest.mark.weekly
 @pytest.mark.parametrize("trusts", ["0", "1"])  # memory, and PaddlePaddle's own engine
 def test_what_gloo_gets_wrong_is_right(launch, tmp_path, trusts):
     script = tmp_path / "quirks.py"
