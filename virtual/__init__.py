@@ -14,7 +14,6 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from xdevice.backends.kit.places import prepare_imports
 from xdevice.contract import MODULES, Stream
 from xdevice.device import Device, name_virtual
 from xdevice.errors import (
@@ -29,6 +28,7 @@ from xdevice.framework.adapters import Backend, entry_points_of, imported
 from xdevice.framework.choosing import decided
 from xdevice.hardware.virtual import GROUP, Measurement, virtual_counts
 from xdevice.hooks import hooks
+from xdevice.backends.kit.places import prepare_imports
 from xdevice.virtual import bus, children, fits_process, models, request
 from xdevice.virtual.request import RACES, Request
 

@@ -10,11 +10,11 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from xdevice.tools.cli.probe import ask_one
 from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import available, find, not_installed
 from xdevice.framework.installing import is_installed
 from xdevice.machine import usable_threads
-from xdevice.tools.cli.probe import ask_one
 from xdevice.virtual import plugins, probe
 from xdevice.virtual.request import ENV
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from xdevice._version import __version__
 from xdevice.escaping import as_json, escaped
-from xdevice.transfers.syntax import Place, shown
 from xdevice.units import size
+from xdevice.transfers.syntax import Place, shown
 from xdevice.virtual.fits import CONTEXT, FITS, KERNELS, NOT, UNKNOWN, Estimate, Share
 from xdevice.virtual.fits_advice import Shares, advice
 

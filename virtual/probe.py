@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from xdevice.tools.cli.probe import Answer, ask_each, ask_one, missing_in, missing_of
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.framework.adapters import Backend, entry_points_of
 from xdevice.framework.choosing import use
@@ -14,7 +15,6 @@ from xdevice.framework.installing import is_installed
 from xdevice.hardware.devices import count
 from xdevice.hardware.diagnosis import build_of
 from xdevice.hardware.virtual import GROUP, virtual_gpus
-from xdevice.tools.cli.probe import Answer, ask_each, ask_one, missing_in, missing_of
 from xdevice.virtual import plugins
 from xdevice.virtual.request import ENV
 

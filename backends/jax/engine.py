@@ -23,12 +23,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from xdevice.backends.jax.collectives import kind
 from xdevice.backends.jax.hardware import every_device
 from xdevice.backends.jax.placement import device_of, move
-from xdevice.backends.kit.private_names import replaced
-from xdevice.backends.kit.reducing import summed_in
 from xdevice.contract import Job, Vector
 from xdevice.device import Device
 from xdevice.errors import DistributedError
 from xdevice.kit.loopback import is_loopback
+from xdevice.backends.kit.private_names import replaced
+from xdevice.backends.kit.reducing import summed_in
 
 Function: TypeAlias = Callable[..., Any]
 

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from xdevice.backends.kit.reducing import summed_in
 from xdevice.contract import Job
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.kit.loopback import HOW_TO_TRUST, is_loopback
+from xdevice.backends.kit.reducing import summed_in
 
 Array = np.ndarray[Any, Any]
 

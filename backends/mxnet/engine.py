@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 import mxnet as mx
 import numpy as np
 
-from xdevice.backends.kit.reducing import summed_in
 from xdevice.backends.mxnet.collectives import cuts, plain, reduce
 from xdevice.backends.mxnet.servers import PRIVATE_UMASK, Servers, variables_for
 from xdevice.contract import Job, Vector
 from xdevice.kit.blocks import environment
+from xdevice.backends.kit.reducing import summed_in
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

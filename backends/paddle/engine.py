@@ -23,10 +23,6 @@ import paddle.distributed as dist
 from paddle.base import core
 from paddle.distributed import parallel
 
-from xdevice.backends.kit import gloo
-from xdevice.backends.kit.private_names import replaced
-from xdevice.backends.kit.reducing import summed_in
-from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 from xdevice.backends.paddle import creation, storage
 from xdevice.backends.paddle.exchange import FOREIGN
 from xdevice.backends.paddle.hardware import native, real_gpus, replaced_gpus
@@ -34,7 +30,11 @@ from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.contract import Job, NativeDtype, Tensor, Vector
 from xdevice.device import Device
 from xdevice.errors import DistributedError
+from xdevice.backends.kit import gloo
 from xdevice.kit.blocks import environment
+from xdevice.backends.kit.private_names import replaced
+from xdevice.backends.kit.reducing import summed_in
+from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 
 # PaddlePaddle's types lack some of their functions
 _core: Any = core

@@ -16,10 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import paddle
 
-from xdevice.backends.kit import advice
-from xdevice.backends.kit.marks import mark
-from xdevice.backends.kit.places import CopySources
-from xdevice.backends.kit.private_names import replaced
 from xdevice.backends.paddle import calls, hardware
 from xdevice.backends.paddle.calls import Arguments, Keywords
 from xdevice.backends.paddle.gradients import subclasses
@@ -28,6 +24,10 @@ from xdevice.backends.paddle.placement import device_of
 from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Copy, Kind, Tensor, Watcher
 from xdevice.device import Device
+from xdevice.backends.kit import advice
+from xdevice.backends.kit.marks import mark
+from xdevice.backends.kit.places import CopySources
+from xdevice.backends.kit.private_names import replaced
 
 Function: TypeAlias = Callable[..., Any]
 Line: TypeAlias = Any  # of the program, as the watcher returns it

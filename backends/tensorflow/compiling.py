@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from xdevice.backends.kit.compiling import Trees, over_tensors
 from xdevice.backends.tensorflow.private_names import names
+from xdevice.backends.kit.compiling import Trees, over_tensors
 
 Context: TypeAlias = AbstractContextManager[Any]
 Function: TypeAlias = Callable[..., Any]

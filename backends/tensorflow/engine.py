@@ -16,9 +16,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from xdevice.backends.kit.private_names import replaced, resolved
-from xdevice.backends.kit.reducing import summed_in
-from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.collectives import ELEMENTWISE, apart
 from xdevice.backends.tensorflow.exchange import to_numpy
@@ -28,6 +25,9 @@ from xdevice.backends.tensorflow.private_names import names, runtime
 from xdevice.contract import Job
 from xdevice.device import Device
 from xdevice.errors import DistributedError
+from xdevice.backends.kit.private_names import replaced, resolved
+from xdevice.backends.kit.reducing import summed_in
+from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 
 Array: TypeAlias = np.ndarray[Any, Any]
 

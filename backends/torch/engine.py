@@ -10,12 +10,12 @@ import torch
 import torch.distributed as dist
 import torch.distributed.distributed_c10d as _library
 
-from xdevice.backends.kit import gloo
-from xdevice.backends.kit.private_names import replaced
-from xdevice.backends.kit.reducing import summed_in
 from xdevice.contract import Job
+from xdevice.backends.kit import gloo
 from xdevice.kit.blocks import environment
 from xdevice.kit.loopback import is_loopback
+from xdevice.backends.kit.private_names import replaced
+from xdevice.backends.kit.reducing import summed_in
 
 _LATER = 60.0
 """Seconds by which gloo's timeouts are longer than xdevice's.

@@ -11,6 +11,7 @@ from xdevice.errors import MixedDeviceError, NotSupportedError, TransferError
 from xdevice.framework import choosing
 from xdevice.framework.ownership import tensor_owner
 from xdevice.hardware import scopes
+from xdevice.transfers.guard import transfer_guard
 from xdevice.testing import Tensor
 from xdevice.testing.contract.promises import (
     FIRST,
@@ -21,7 +22,6 @@ from xdevice.testing.contract.promises import (
     on_several,
     raised,
 )
-from xdevice.transfers.guard import transfer_guard
 
 NUMBERS = [[1.0, 2.0, 4.0], [8.0, 16.0, 32.0]]
 

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from xdevice.errors import XDeviceError
 from xdevice.tools.cli.arguments import parse
 from xdevice.tools.cli.parser import fail
+from xdevice.errors import XDeviceError
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-from xdevice.errors import ArgumentError, UnknownBackendError, did_you_mean
 from xdevice.tools.cli.chapter_options import parse_chapter
 from xdevice.tools.cli.near_misses import near_miss
 from xdevice.tools.cli.options import commands
 from xdevice.tools.cli.parser import DASHES, HOW, Parser, fail
+from xdevice.errors import ArgumentError, UnknownBackendError, did_you_mean
 
 _RUN_ONCE = ("--fits", "--watch-transfers", "--stand-in")  # options with which a script runs once
 _FOR_SEVERAL_RUNS = (

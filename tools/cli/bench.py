@@ -11,20 +11,22 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice._version import __version__
-from xdevice.device import parse
-from xdevice.errors import ArgumentError
-from xdevice.machine import gpus, host
 from xdevice.tools.cli.bench_plot import plot
 from xdevice.tools.cli.bench_tables import tables
 from xdevice.tools.cli.probe import PYTHON, Answer, failure
 from xdevice.tools.cli.selection import frameworks
+from xdevice.device import parse
+from xdevice.errors import ArgumentError
 from xdevice.tools.experiments import EXPERIMENTS, find, title
+from xdevice.units import duration
 from xdevice.tools.launcher.children import Child, run_all
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import table, write
-from xdevice.units import duration
+from xdevice.machine import gpus, host
 
-Event = Answer  # a line that the process of the experiments writes: see `xdevice.tools.experiments.__main__`
+Event = (
+    Answer  # a line that the process of the experiments writes: see `xdevice.tools.experiments.__main__`
+)
 
 
 def main(options: argparse.Namespace) -> int:

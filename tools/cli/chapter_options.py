@@ -10,8 +10,8 @@ from argparse import RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
 
-from xdevice.errors import ArgumentError
 from xdevice.tools.cli.parser import Parser, names, positive, seconds
+from xdevice.errors import ArgumentError
 
 MOST_SEEDS = 9
 SUFFIXES = (".md", ".markdown", ".ipynb")

@@ -8,13 +8,6 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from xdevice.errors import ArgumentError
-from xdevice.escaping import escaped
-from xdevice.framework.adapters import available, not_installed
-from xdevice.framework.choosing import backend
-from xdevice.hardware import virtual
-from xdevice.hardware.virtual import provider
-from xdevice.machine import usable_threads
 from xdevice.tools.cli import course_report
 from xdevice.tools.cli.chapter_options import check_can_be_written
 from xdevice.tools.cli.course_report import Report
@@ -27,10 +20,17 @@ from xdevice.tools.course.page import page
 from xdevice.tools.course.record import Change
 from xdevice.tools.course.rows import open_rows, rows_of
 from xdevice.tools.course.running import Part, Plan, TabRun, run_tabs
+from xdevice.errors import ArgumentError
+from xdevice.framework.adapters import available, not_installed
+from xdevice.framework.choosing import backend
+from xdevice.hardware import virtual
+from xdevice.hardware.virtual import provider
+from xdevice.escaping import escaped
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import counted, write_json
+from xdevice.machine import usable_threads
 
 # The packages that a chapter needs, by the module that each provides.
 _NEEDED = {"nbclient": "nbclient", "ipykernel": "ipykernel", "markdown_it": "markdown-it-py"}

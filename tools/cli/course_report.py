@@ -13,9 +13,9 @@ from xdevice.tools.course.chapters import Chapter
 from xdevice.tools.course.record import Change
 from xdevice.tools.course.rows import VERDICTS, Row
 from xdevice.tools.course.running import TabRun
+from xdevice.units import duration, size
 from xdevice.tools.launcher.terminal import table
 from xdevice.tools.launcher.texts import counted, ending
-from xdevice.units import duration, size
 
 _DIFFERENT = ("numbers", "text", "beyond", "failed", "not run")
 _LISTED = ("numbers", "text", "beyond")  # rows that are listed one by one

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.table import Table
 from rich.text import Text
 
+from xdevice.tools.cli.probe import Answer, probe_all
 from xdevice.framework.installing import NEED_GPUS
 from xdevice.hardware.diagnosis import driver_problem
 from xdevice.hardware.virtual import are_provided, provider
-from xdevice.machine import gpus, holders
-from xdevice.tools.cli.probe import Answer, probe_all
+from xdevice.units import size
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import printable, write_json
-from xdevice.units import size
+from xdevice.machine import gpus, holders
 
 if TYPE_CHECKING:
     from xdevice.machine import Gpus

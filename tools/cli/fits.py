@@ -15,13 +15,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from xdevice.tools.cli.parser import fail
+from xdevice.tools.cli.program import Program
+from xdevice.tools.cli.running import run_program, show_error
 from xdevice.contract import ProgramStopped
 from xdevice.errors import ArgumentError, VirtualDeviceError
 from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.hardware.virtual import FitReport, Measurement, ProgramEnd, provider
-from xdevice.tools.cli.parser import fail
-from xdevice.tools.cli.program import Program
-from xdevice.tools.cli.running import run_program, show_error
 from xdevice.units import duration
 
 _INTERVAL = 0.1  # seconds between two looks at the program

@@ -12,12 +12,12 @@ from rich.table import Table
 from rich.text import Text
 
 from xdevice._version import __version__
-from xdevice.hardware.diagnosis import driver_problem
-from xdevice.machine import gpus, host, same_gpu
 from xdevice.tools.cli.probe import Answer, probe_all
+from xdevice.hardware.diagnosis import driver_problem
+from xdevice.units import duration, size
 from xdevice.tools.launcher.terminal import table, write
 from xdevice.tools.launcher.texts import counted, printable, write_json
-from xdevice.units import duration, size
+from xdevice.machine import gpus, host, same_gpu
 
 if TYPE_CHECKING:
     from xdevice.machine import Gpu

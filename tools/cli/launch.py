@@ -8,6 +8,10 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
+from xdevice.tools.cli.launch_nodes import nodes_of
+from xdevice.tools.cli.launch_token import token_of
+from xdevice.tools.cli.mpirun import become_mpirun
+from xdevice.tools.cli.program import program_of, search_path
 from xdevice.distributed.init_options import TRUST
 from xdevice.distributed.launcher_variables import Nodes
 from xdevice.distributed.process_info import block_size
@@ -15,13 +19,9 @@ from xdevice.distributed.rendezvous.authentication import TOKEN
 from xdevice.distributed.rendezvous.ports import first_taken, free_block
 from xdevice.errors import ArgumentError, DistributedError, NotSupportedError
 from xdevice.framework.choosing import backend
-from xdevice.machine import host
-from xdevice.tools.cli.launch_nodes import nodes_of
-from xdevice.tools.cli.launch_token import token_of
-from xdevice.tools.cli.mpirun import become_mpirun
-from xdevice.tools.cli.program import program_of, search_path
 from xdevice.tools.launcher.launching import launch
 from xdevice.tools.launcher.worker_group import Plan
+from xdevice.machine import host
 
 
 def main(options: argparse.Namespace) -> int:

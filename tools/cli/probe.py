@@ -17,13 +17,13 @@ from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xdevice.backends.kit.private_names import hint, missing_features
 from xdevice.errors import NotSupportedError, XDeviceError
 from xdevice.framework.adapters import Backend, find, registered
 from xdevice.framework.installing import install_command, is_installed, package_of
 from xdevice.hardware.devices import devices_under, properties_of
 from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
 from xdevice.hardware.virtual import are_provided, provider
+from xdevice.backends.kit.private_names import hint, missing_features
 from xdevice.machine import usable_threads
 
 if TYPE_CHECKING:

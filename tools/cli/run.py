@@ -4,11 +4,11 @@ import argparse
 import os
 import sys
 
-from xdevice.backends.kit import keras
+from xdevice.tools.cli.program import Program, imported_by, program_of
 from xdevice.errors import ArgumentError
 from xdevice.framework.choosing import backend
 from xdevice.hardware.virtual import are_asked_for, provider
-from xdevice.tools.cli.program import Program, imported_by, program_of
+from xdevice.backends.kit import keras
 
 
 def main(options: argparse.Namespace) -> int:

@@ -17,15 +17,15 @@ from typing import NamedTuple
 
 import rich  # noqa: F401  (if it is missing, the error comes before the runs)
 
+from xdevice.tools.cli.program import Program
+from xdevice.tools.cli.selection import frameworks
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import find, registered
 from xdevice.hardware.virtual import provider
-from xdevice.machine import usable_threads
-from xdevice.tools.cli.program import Program
-from xdevice.tools.cli.selection import frameworks
 from xdevice.tools.launcher.children import Child, Show, run_all
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.texts import write_json
+from xdevice.machine import usable_threads
 
 
 def run_several(program: Program, options: argparse.Namespace) -> int:

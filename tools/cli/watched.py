@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from xdevice._version import __version__
+from xdevice.tools.cli.parser import fail
+from xdevice.tools.cli.running import run_program, show_error
 from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
-from xdevice.escaping import as_json, escaped
 from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.hardware.bus import DEFAULT, Bus
 from xdevice.hardware.virtual import are_asked_for
-from xdevice.tools.cli.parser import fail
-from xdevice.tools.cli.running import run_program, show_error
+from xdevice.escaping import as_json, escaped
 from xdevice.transfers.baseline import Baseline
 from xdevice.transfers.report import Finding, Report, watch_transfers
 from xdevice.transfers.rules import RULES

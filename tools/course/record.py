@@ -14,12 +14,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from xdevice.errors import ArgumentError
 from xdevice.tools.course.chapters import Cell
 from xdevice.tools.course.compare import CLOSE, difference
 from xdevice.tools.course.displays import Curve
 from xdevice.tools.course.outcomes import Outcome
 from xdevice.tools.course.running import TabRun
+from xdevice.errors import ArgumentError
 
 Entry: TypeAlias = dict[str, Any]
 """A cell in the file: its key, and what it printed."""

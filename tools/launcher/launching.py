@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from xdevice.distributed.deadlines import PEER_FAILED, SETTLING
 from xdevice.errors import DistributedError
+from xdevice.distributed.deadlines import PEER_FAILED, SETTLING
+from xdevice.units import duration
 from xdevice.tools.launcher.output import Screen
 from xdevice.tools.launcher.process_tree import ProcessTree, Signals
 from xdevice.tools.launcher.texts import signal_name
 from xdevice.tools.launcher.worker_group import Plan, WorkerGroup
-from xdevice.units import duration
 
 # Exit statuses of the launcher
 TIMED_OUT = 124  # after the time limit, as that of ``timeout``

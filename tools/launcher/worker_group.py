@@ -12,9 +12,9 @@ from pathlib import Path
 
 import psutil
 
-from xdevice.distributed.deadlines import PEER_FAILED, SETTLING, TERMINATION, UNKILLABLE
 from xdevice.distributed.process_info import block_size
 from xdevice.errors import DistributedError
+from xdevice.distributed.deadlines import PEER_FAILED, SETTLING, TERMINATION, UNKILLABLE
 from xdevice.tools.launcher.output import Screen, Stream
 from xdevice.tools.launcher.process_tree import ProcessTree, Signals, reaped
 

@@ -26,8 +26,8 @@ from typing import Any
 import jax
 
 from xdevice.backends.jax import hardware
-from xdevice.backends.kit.dlpack import CPU, CUDA, labelled
 from xdevice.contract import NativeDevice, Tensor
+from xdevice.backends.kit.dlpack import CPU, CUDA, labelled
 from xdevice.framework.import_hook import after_import
 from xdevice.virtual import request
 from xdevice.virtual.jax import (

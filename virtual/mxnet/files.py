@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, TypeAlias
 import mxnet as mx
 from mxnet import base
 
-from xdevice.backends.kit import dlpack
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, existing
 from xdevice.backends.mxnet.mixing import Handle
+from xdevice.backends.kit import dlpack
 from xdevice.virtual.mxnet.private_names import Array, CPointer, CValue, in_library, names
 
 Data: TypeAlias = Any  # a buffer

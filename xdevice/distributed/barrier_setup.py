@@ -8,7 +8,6 @@ from selectors import DefaultSelector
 from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.contract import Job
-from xdevice.distributed.deadlines import HANDSHAKE
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.authentication import (
     Acceptor,
@@ -20,6 +19,7 @@ from xdevice.distributed.rendezvous.authentication import (
 from xdevice.distributed.rendezvous.ports import listening
 from xdevice.distributed.tree_barrier import Follower, Leader, Pipes
 from xdevice.errors import XDeviceError
+from xdevice.distributed.deadlines import HANDSHAKE
 
 # Leaders below one leader, which reads from them one after the other. Fewer
 # make the tree deeper.

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 
 from xdevice.contract import Job
 from xdevice.distributed.barrier_setup import BarrierSetup
-from xdevice.distributed.deadlines import ANSWER, BARRIER_MARGIN
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import LAST_COLLECTIVE, Channel, Fingerprint, Request
 from xdevice.distributed.tree_barrier import (
@@ -24,6 +23,7 @@ from xdevice.distributed.tree_barrier import (
     Leader,
     Wait,
 )
+from xdevice.distributed.deadlines import ANSWER, BARRIER_MARGIN
 
 # Seconds after which a process tells the coordinator that it waits: before the
 # coordinator asks.

@@ -5,9 +5,9 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from xdevice.distributed.deadlines import LEAVING, PEER_FAILED
 from xdevice.distributed.process_info import OUR_LAUNCHER, ProcessInfo
 from xdevice.errors import DistributedError, DistributedTimeoutError
+from xdevice.distributed.deadlines import LEAVING, PEER_FAILED
 
 
 @dataclass(frozen=True, slots=True, eq=False)

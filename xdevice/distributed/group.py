@@ -20,7 +20,6 @@ from types import TracebackType
 from typing import IO, Any
 
 from xdevice.contract import Engine, Job
-from xdevice.distributed.deadlines import LAST_RESORT, PEER_FAILED
 from xdevice.distributed.failures import exit_after_failed_rank
 from xdevice.distributed.launcher_variables import process_info_in
 from xdevice.distributed.membership import Membership
@@ -28,6 +27,7 @@ from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.messages import Fingerprint
 from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.framework.adapters import Backend
+from xdevice.distributed.deadlines import LAST_RESORT, PEER_FAILED
 
 _JOB_OF_ONE = Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
 

@@ -12,7 +12,6 @@ from contextlib import suppress
 from typing import Any, NoReturn, TypeVar
 
 from xdevice.distributed.barriers import Barrier
-from xdevice.distributed.deadlines import ANSWER, DIAGNOSIS, LEAVING, REPORT
 from xdevice.distributed.failures import (
     FailedWork,
     Work,
@@ -25,6 +24,7 @@ from xdevice.distributed.process_info import ProcessInfo
 from xdevice.distributed.rendezvous.joining import join
 from xdevice.distributed.rendezvous.messages import LAST_COLLECTIVE, Fingerprint
 from xdevice.errors import DistributedError
+from xdevice.distributed.deadlines import ANSWER, DIAGNOSIS, LEAVING, REPORT
 
 T = TypeVar("T")
 

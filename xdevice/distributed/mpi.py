@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from xdevice.backends.kit.reducing import summed_in
 from xdevice.contract import Job
 from xdevice.errors import BackendNotInstalledError, DistributedError, NotSupportedError
 from xdevice.framework.adapters import Backend
 from xdevice.kit.blocks import environment
+from xdevice.backends.kit.reducing import summed_in
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.creation import make
 from xdevice.tensors.placement import device_of, owner_of

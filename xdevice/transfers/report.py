@@ -11,15 +11,15 @@ from typing import Any
 from xdevice._version import __version__
 from xdevice.contract import Kind
 from xdevice.errors import BrokenBackendError, NotSupportedError, VirtualDeviceError, XDeviceError
-from xdevice.escaping import as_json, escaped
 from xdevice.framework.adapters import Backend, find, imported
 from xdevice.hardware.bus import DEFAULT, Bus
+from xdevice.escaping import as_json, escaped
+from xdevice.units import size
 from xdevice.transfers.facts import Facts
 from xdevice.transfers.recorder import Recorder, Site
 from xdevice.transfers.rules import advice
 from xdevice.transfers.syntax import Place, shown
 from xdevice.transfers.watching import WORDS, accepting, close_for, open_for, watched
-from xdevice.units import size
 
 __all__ = ["watch_transfers"]
 

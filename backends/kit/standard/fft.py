@@ -10,6 +10,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+from xdevice.contract import Function, Tensor
+from xdevice.errors import ArgumentError
 from xdevice.backends.kit.standard.axes import Axes, axes_of
 from xdevice.backends.kit.standard.dtypes import (
     COMPLEX,
@@ -20,8 +22,6 @@ from xdevice.backends.kit.standard.dtypes import (
     Operations,
     one_of,
 )
-from xdevice.contract import Function, Tensor
-from xdevice.errors import ArgumentError
 
 Sizes: TypeAlias = Sequence[int] | None
 

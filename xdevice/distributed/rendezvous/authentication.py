@@ -32,9 +32,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-from xdevice.distributed.deadlines import HANDSHAKE
 from xdevice.distributed.process_info import ProcessInfo
 from xdevice.errors import ArgumentError, DistributedError
+from xdevice.distributed.deadlines import HANDSHAKE
 from xdevice.kit.loopback import is_loopback
 
 TOKEN = "XDEVICE_TOKEN"  # the environment variable with the job's token

@@ -16,7 +16,6 @@ import time
 from secrets import token_hex
 from typing import Any
 
-from xdevice.distributed.deadlines import ANSWER, HANDSHAKE
 from xdevice.distributed.process_info import block
 from xdevice.distributed.rendezvous.authentication import Acceptor, Connection
 from xdevice.distributed.rendezvous.messages import (
@@ -35,6 +34,7 @@ from xdevice.distributed.rendezvous.peers import (
     may_still_come,
     refusal,
 )
+from xdevice.distributed.deadlines import ANSWER, HANDSHAKE
 
 
 class Coordinator(threading.Thread):

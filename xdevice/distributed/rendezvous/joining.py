@@ -9,7 +9,6 @@ from contextlib import ExitStack, closing
 from typing import Any, NamedTuple, NoReturn
 
 from xdevice.contract import Job
-from xdevice.distributed.deadlines import BARRIER_MARGIN
 from xdevice.distributed.failures import error_in_message, error_of_rank
 from xdevice.distributed.process_info import ProcessInfo, block
 from xdevice.distributed.rendezvous import authentication
@@ -18,6 +17,7 @@ from xdevice.distributed.rendezvous.interfaces import interfaces, own_address, s
 from xdevice.distributed.rendezvous.messages import Channel, JoinMessage
 from xdevice.distributed.rendezvous.ports import listening, port_taken
 from xdevice.errors import DistributedError
+from xdevice.distributed.deadlines import BARRIER_MARGIN
 from xdevice.kit.loopback import is_loopback
 
 # So many refusals mean a wrong token. Fewer may mean that too many connections

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from xdevice.distributed.deadlines import ANSWER
 from xdevice.distributed.rendezvous.messages import Channel, JoinMessage, Message, Request
+from xdevice.distributed.deadlines import ANSWER
 
 _MUST_AGREE = ("world_size", "timeout", "backend", "engine", "version")
 _WORDS = {"world_size": "world size", "version": "xdevice version"}
