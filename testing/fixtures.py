@@ -18,6 +18,7 @@ from xdevice import (
     gpu,
     namespace,
     native,
+    scope,
     to_device,
     using,
 )
@@ -85,7 +86,8 @@ def xdevice_device(request: pytest.FixtureRequest, xdevice_backend: Backend) -> 
         # devices at collection: then the error is raised here.
         device = devices()[0]
     if str(xdevice_backend) in names_in_ini(request.config, "xdevice_scoped_backends"):
-        with device:
+        # a generator, suspended only while the test runs
+        with scope(device, native=True):
             yield device
     else:
         yield device
@@ -148,7 +150,7 @@ def native_device(xdevice_device: Device) -> Any:
 @pytest.fixture
 def device_scope(xdevice_device: Device) -> Iterator[Device]:
     """The device of the fixture `device`, which is the default while the test runs."""
-    with xdevice_device:
+    with scope(xdevice_device, native=True):
         yield xdevice_device
 
 

@@ -1,6 +1,6 @@
 """How easy the source is on the eye: a table with one row for each room. A mirror, not a gate.
 
-``python tests/mirror.py`` measures each folder of ``xdevice/``, ``backends/`` and ``virtual/``;
+``python tests/mirror.py`` measures each folder of the five buildings;
 ``python tests/mirror.py tools/cli`` measures each file of a folder, and ``--names`` lists its
 vague names with their lines. The row "models" is the range of seven libraries that read well:
 anyio, einops, array-api-compat, narwhals, httpx, pluggy and keyring.
@@ -18,7 +18,9 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BUILDINGS = {"core": "xdevice", "backends": "backends", "virtual": "virtual"}
+BUILDINGS = {"core": "xdevice"} | {
+    name: name for name in ("backends", "virtual", "testing", "tools")
+}
 MODELS = ("models", "", "35-45", "0-3", "2-9", "0-23", "0-0.1")
 HEADER = ("", "lines", "chars/line", "over 100 %", "if-else/1000", "Any/1000", "vague %")
 

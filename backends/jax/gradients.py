@@ -24,10 +24,6 @@ def is_floating(tensor: Tensor) -> bool:
     return bool(jnp.issubdtype(tensor.dtype, jnp.floating))
 
 
-def is_recorded(tensor: Tensor) -> bool:
-    return isinstance(tensor, Tracer)
-
-
 def value_and_gradients(call: Call, parameters: list[Tensor], nested: bool) -> Results:
     for parameter in parameters:
         if is_sparse(parameter):

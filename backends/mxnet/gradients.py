@@ -16,10 +16,6 @@ def is_floating(tensor: Tensor) -> bool:
     return bool(np.dtype(arrays(tensor)[0].dtype).kind == "f")
 
 
-def is_recorded(tensor: Tensor) -> bool:
-    return bool(autograd.is_recording())
-
-
 def value_and_gradients(
     call: Call, parameters: list[Tensor], nested: bool
 ) -> tuple[Tensor, Any, list[Tensor]]:

@@ -20,10 +20,6 @@ def is_floating(tensor: Tensor) -> bool:
     return bool(paddle.is_floating_point(tensor))
 
 
-def is_recorded(tensor: Tensor) -> bool:
-    return not tensor.stop_gradient and bool(paddle.is_grad_enabled())
-
-
 def value_and_gradients(
     call: Call, parameters: list[Tensor], nested: bool
 ) -> tuple[Tensor, Any, list[Tensor]]:

@@ -43,10 +43,6 @@ def is_floating(tensor: Tensor) -> bool:
     return bool(tf.as_dtype(tensor.dtype).is_floating)
 
 
-def is_recorded(tensor: Tensor) -> bool:
-    return bool(placement.may_record())
-
-
 def value_and_gradients(call: Call, parameters: list[Tensor], nested: bool) -> Result:
     for parameter in parameters:
         if isinstance(parameter, placement.COMPOSITES):

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from xdevice.backends.tensorflow import creation
-from xdevice.backends.tensorflow.placement import variable_of
-from xdevice.backends.tensorflow.private_names import runtime
-from xdevice.contract import Extension, NativeDtype, Tensor
 from xdevice.backends.kit.standard import standard
 from xdevice.backends.kit.standard.fft import fourier_transforms
 from xdevice.backends.kit.standard.linalg import linear_algebra
 from xdevice.backends.kit.standard.widening import Widening
+from xdevice.backends.tensorflow import creation
+from xdevice.backends.tensorflow.placement import variable_of
+from xdevice.backends.tensorflow.private_names import runtime
+from xdevice.contract import Extension, NativeDtype, Tensor
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -84,11 +84,6 @@ def _beside(operation: Function) -> Function:
 @_beside
 def cast(x: Tensor, dtype: NativeDtype) -> Tensor:
     return tf.cast(x, tf.as_dtype(dtype))
-
-
-@_beside
-def sliced(x: Tensor, key: tuple[slice, ...]) -> Tensor:
-    return x[key]
 
 
 def number(value: complex, name: str, like: Tensor) -> Tensor:

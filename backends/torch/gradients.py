@@ -22,10 +22,6 @@ def is_floating(tensor: torch.Tensor) -> bool:
     return plain(tensor).is_floating_point()
 
 
-def is_recorded(tensor: torch.Tensor) -> bool:
-    return tensor.requires_grad and torch.is_grad_enabled()
-
-
 def value_and_gradients(
     call: Call, parameters: list[Tensor], nested: bool
 ) -> tuple[torch.Tensor, object, list[torch.Tensor]]:

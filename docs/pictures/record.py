@@ -90,7 +90,7 @@ def two_gpus() -> str:
 
 def cuda_script() -> str:
     """An ordinary CUDA program, unedited, on virtual GPUs that stand in for CUDA's."""
-    line = "xdevice run --virtual-gpus 2 --stand-in examples/cuda_script.py"
+    line = "xdevice emulate --gpus 2 examples/cuda_script.py"
     run(line, str(ROOT))  # compiles what the first run compiles
     return picture("a CUDA script on a laptop", [(line, run(line, str(ROOT)))])
 

@@ -10,7 +10,6 @@ them. `Suite` has all of them::
         native = words  # an object with the functions of testing.Native
 """
 
-from xdevice.testing.contract.composing import Composition
 from xdevice.testing.contract.creation import Creation, Exchange
 from xdevice.testing.contract.crossing import Mixing, Transfers
 from xdevice.testing.contract.data_parallel import DataParallel
@@ -27,7 +26,6 @@ from xdevice.testing.contract.storage import Storage
 from xdevice.testing.contract.trees import OpenWorld, Trees
 
 __all__ = [
-    "Composition",
     "Creation",
     "DataParallel",
     "Exchange",
@@ -77,6 +75,5 @@ class Suite(
     Storage,
     Maths,
     Standard,
-    Composition,
 ):
     """The whole contract."""

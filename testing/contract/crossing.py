@@ -1,8 +1,7 @@
 """`strict`, `watch_transfers`, `transfer_guard`: mixed devices and copies."""
 
-import asyncio
 import operator
-from collections.abc import AsyncGenerator, Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,8 +27,6 @@ from xdevice.errors import MixedDeviceError, NotSupportedError, TransferError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
 from xdevice.tensors import creation
-from xdevice.transfers.guard import transfer_guard
-from xdevice.transfers.report import Report, watch_transfers
 from xdevice.testing import Model, Native, Tensor
 from xdevice.testing.contract.promises import (
     FIRST,
@@ -42,6 +39,8 @@ from xdevice.testing.contract.promises import (
     same_values,
     values,
 )
+from xdevice.transfers.guard import transfer_guard
+from xdevice.transfers.report import Report, watch_transfers
 
 FACTORIES: dict[str, Callable[[Device], Tensor]] = {
     "empty": lambda device: creation.empty((2, 3), device=device),
@@ -101,37 +100,6 @@ def run_line(folder: Path, line: str, **variables: Any) -> Any:
     functions = {"to_device": to_device, "to_numpy": to_numpy}
     exec(compile(line, file, "exec"), functions | variables, variables)
     return variables.get("y")
-
-
-async def coroutine(fn: Callable[..., Tensor], *args: Any) -> Tensor:
-    await asyncio.sleep(0)
-    return fn(*args)
-
-
-def generator(fn: Callable[..., Tensor], *args: Any) -> Generator[Tensor, None, None]:
-    yield fn(*args)
-
-
-async def async_generator(fn: Callable[..., Tensor], *args: Any) -> AsyncGenerator[Tensor, None]:
-    yield fn(*args)
-
-
-async def first_of(results: AsyncGenerator[Tensor, None]) -> Tensor:
-    return await anext(results)
-
-
-class Deferred(NamedTuple):
-    """A way to call a function now and run it later."""
-
-    start: Callable[..., Any]  # takes the function and its arguments, returns an awaitable or so
-    finish: Callable[[Any], Tensor]  # runs it, and returns the function's result
-
-
-DEFERRED = {
-    "coroutine": Deferred(coroutine, asyncio.run),
-    "generator": Deferred(generator, next),
-    "async generator": Deferred(async_generator, lambda results: asyncio.run(first_of(results))),
-}
 
 
 @needs("creation.ones", "exchange.to_numpy")
@@ -237,22 +205,6 @@ class Mixing(OneDevice):
         x, y = apart
         raised(MixedDeviceError)(add, x, y)
         assert values(add(y, y)) == [[2, 2], [2, 2]]
-
-    @pytest.mark.parametrize("kind", DEFERRED)
-    def test_strict_holds_for_what_a_decorated_call_runs_later(
-        self, backend: str, apart: tuple[Tensor, Tensor], kind: str
-    ) -> None:
-        def add(a: Tensor, b: Tensor) -> Tensor:
-            with SECOND:
-                return a + b
-
-        x, y = apart
-        start, finish = DEFERRED[kind]
-        # A lambda does not show that its result is a coroutine or a generator.
-        mixed = strict()(lambda: start(add, x, y))()
-        raised(MixedDeviceError)(finish, mixed)
-        on_one_device = strict()(lambda: start(add, y, y))()
-        assert values(finish(on_one_device)) == [[2, 2], [2, 2]]
 
     def test_strict_blocks_nest(self, backend: str, apart: tuple[Tensor, Tensor]) -> None:
         block = strict()
@@ -461,16 +413,6 @@ class Transfers(OneDevice):
         assert device_of(y) == SECOND
         assert len(report) == 0
         assert report.allowed == 1
-
-    @pytest.mark.parametrize("kind", DEFERRED)
-    def test_a_guard_holds_for_what_a_decorated_call_runs_later(
-        self, backend: str, kind: str
-    ) -> None:
-        start, finish = DEFERRED[kind]
-        x, guard = square(FIRST), transfer_guard("forbid")
-        raised(TransferError)(finish, guard(lambda: start(to_device, x, SECOND))())
-        assert device_of(finish(guard(lambda: start(to_device, x, FIRST))())) == FIRST
-        assert device_of(to_device(x, SECOND)) == SECOND
 
     def test_guard_levels_belong_to_a_thread_and_nest(self, backend: str) -> None:
         x = square(FIRST)

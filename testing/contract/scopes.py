@@ -23,7 +23,7 @@ from xdevice import (
     zeros,
 )
 from xdevice.hardware.scopes import (
-    _top,  # pyright: ignore[reportPrivateUsage]  # the only place that shows native scopes
+    _open,  # pyright: ignore[reportPrivateUsage]  # the only place that shows native scopes
     innermost,
     scope,
 )
@@ -36,23 +36,7 @@ NativeScope: TypeAlias = Any
 
 def native_scopes() -> list[NativeScope | None]:
     """The native scope of each open scope, outer ones first; `None` if a scope has none."""
-    native: list[NativeScope | None] = []
-    open_scope = _top.get()
-    while open_scope is not None:
-        native.append(open_scope.native)
-        open_scope = open_scope.outer
-    return native[::-1]
-
-
-class OnHome:
-    """A user's context manager that opens a scope in `__enter__`."""
-
-    def __enter__(self) -> None:
-        self.scope = scope(home())
-        self.scope.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        self.scope.__exit__(*error)
+    return [open_scope.native for open_scope in _open.get()]
 
 
 class Scopes(Promises):
@@ -152,55 +136,44 @@ class Scopes(Promises):
 
     def test_coroutines_leave_the_native_scope(self, backend: str) -> None:
         async def coroutine() -> list[NativeScope | None]:
-            with home(), contextlib.ExitStack() as stack:
-                stack.enter_context(scope(home()))
+            with home(), scope(home()), contextlib.ExitStack() as stack:
+                stack.enter_context(scope(home(), native=False))
                 return native_scopes()
 
         def function() -> list[NativeScope | None]:
-            with home(), contextlib.ExitStack() as stack:
+            with home(), scope(home()), contextlib.ExitStack() as stack:
                 stack.enter_context(scope(home()))
                 return native_scopes()
 
-        assert asyncio.run(coroutine()) == [None, None]
+        assert asyncio.run(coroutine()) == [None, None, None]
         assert None not in function()
 
     def test_contextmanager_functions_may_scope(self, outside: None) -> None:
         @contextlib.contextmanager
-        def on_device() -> Generator[None]:
-            with home():
+        def on_device(native: bool | None) -> Generator[None]:
+            with scope(home(), native=native):
                 yield
 
-        with on_device():
-            (native_scope,) = native_scopes()
-        assert native_scope is not None
+        with on_device(None), on_device(True):
+            left_alone, entered = native_scopes()
+        assert left_alone is None
+        assert entered is not None
 
     @pytest.fixture
     def scoped(self, backend: str) -> Generator[None]:
-        """A fixture that is a generator, as projects write them."""
-        with home():
+        with scope(home(), native=True):
             yield
 
-    def test_fixtures_of_pytest_may_scope(self, outside: None, scoped: None) -> None:
-        (native_scope,) = native_scopes()
-        assert native_scope is not None
+    def test_fixtures_of_pytest_may_scope(
+        self, outside: None, scoped: None, native: Native
+    ) -> None:
+        assert innermost() is home() == device_of(native.ones())
 
-    def test_context_managers_scope_their_caller(self, backend: str) -> None:
-        async def coroutine() -> list[NativeScope | None]:
-            with OnHome():
-                return native_scopes()
-
-        assert asyncio.run(coroutine()) == [None]
-        with OnHome():
-            (native_scope,) = native_scopes()
-        assert native_scope is not None
-
-    def test_scopes_may_be_left_in_any_order(self, outside: None) -> None:
-        first, second, third = (scope(home()) for _ in range(3))
-        for opened in (first, second, third):
-            opened.__enter__()
-        for closed in (second, first, third):
+    def test_an_outer_scope_cannot_be_left_first(self, outside: None) -> None:
+        outer, inner = scope(home()), scope(home())
+        with outer, inner:
+            raised(ScopeError, "still open; leave that first")(outer.__exit__, None, None, None)
             assert innermost() is home()
-            closed.__exit__(None, None, None)
 
     def test_abandoned_generators_leave_no_scope(self, backend: str) -> None:
         async def numbers() -> AsyncIterator[int]:
@@ -237,12 +210,8 @@ class Scopes(Promises):
             with scope(home()):
                 yield factory()
 
-        traced = native.compiled(lambda: ones(3))
-        not_traced = native.compiled(lambda: ones(3))
-        traced()
-        for factory in (traced, not_traced):
-            with contextlib.suppress(NotSupportedError):
-                assert device_of(next(in_a_generator(factory))) == home()
+        with contextlib.suppress(NotSupportedError):
+            assert device_of(next(in_a_generator(native.compiled(lambda: ones(3))))) == home()
         with scope(home()):
             assert device_of(native.compiled(lambda: ones(3))()) == home()
 

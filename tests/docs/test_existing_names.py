@@ -10,9 +10,8 @@ import pytest
 from xdevice.tools.cli import main
 
 ROOT = Path(__file__).parents[2]
-CHANGELOG = ROOT / "CHANGELOG.md"  # it names what has been removed
 PAGES = [
-    *sorted(page for page in ROOT.glob("*.md") if page != CHANGELOG),
+    *sorted(ROOT.glob("*.md")),
     *sorted((ROOT / "examples").rglob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]

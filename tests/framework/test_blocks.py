@@ -1,8 +1,16 @@
-"""Blocks that are left in another order than they were entered."""
+"""Blocks: left in another order than they were entered, and as decorators."""
 
+import asyncio
+from contextlib import contextmanager
+from functools import partial
 from itertools import permutations
 
+import pytest
+
+from xdevice import ArgumentTypeError, find_batch_size, strict, transfer_guard
+from xdevice.framework import watched
 from xdevice.framework.choosing import without_last
+from xdevice.transfers import guard
 
 
 def test_blocks_left_out_of_order_leave_nothing_behind():
@@ -14,3 +22,77 @@ def test_blocks_left_out_of_order_leave_nothing_behind():
             assert stack == tuple(b for b in blocks if b not in order[: i + 1])
     assert without_last(("a", "b", "a", "c"), "a") == ("a", "b", "c")
     assert without_last(blocks, "d") == blocks
+
+
+BLOCKS = {
+    "transfer_guard": (transfer_guard, lambda: bool(guard._open.get())),
+    "strict": (strict, lambda: watched._mixing._blocks > 0),
+}
+
+
+@pytest.fixture(params=BLOCKS)
+def block(request):
+    """A block, and a function that says whether its caller is within it."""
+    make, is_within = BLOCKS[request.param]
+    return make(), is_within
+
+
+async def waits(is_within):
+    await asyncio.sleep(0)
+    return is_within()
+
+
+def generates(is_within):
+    yield is_within()
+
+
+async def generates_async(is_within):
+    yield is_within()
+
+
+def test_a_function_is_within_the_block_at_each_call(block):
+    decorate, is_within = block
+
+    class Asks:
+        @decorate
+        def method(self):
+            """Its text."""
+            return is_within()
+
+    assert Asks().method()
+    assert Asks.method.__doc__ == "Its text."
+    assert decorate(partial(is_within))()
+    assert decorate(lambda: [is_within()])() == [True]
+    assert not is_within()
+
+
+def test_an_async_function_is_within_the_block_until_its_end(block):
+    decorate, is_within = block
+    assert asyncio.run(decorate(waits)(is_within))
+    assert asyncio.run(decorate(partial(waits, is_within))())
+    assert not is_within()
+
+
+def test_a_generator_function_is_refused(block):
+    decorate, _ = block
+    for fn in (generates, generates_async):
+        with pytest.raises(
+            ArgumentTypeError, match=r"is a generator; write `with \w+\(\):` inside"
+        ):
+            decorate(fn)
+
+
+@pytest.mark.parametrize("fn", [waits, generates, generates_async, contextmanager(generates)])
+def test_a_result_that_runs_after_the_call_is_refused(block, fn):
+    decorate, is_within = block
+    with pytest.raises(ArgumentTypeError, match=r"runs after the call .*; write `with \w+\(\):`"):
+        decorate(lambda: fn(is_within))()
+    with pytest.raises(ArgumentTypeError, match=r"runs after the call .*; pass a plain function"):
+        find_batch_size(lambda size: fn(is_within))()
+
+
+@pytest.mark.parametrize("what", [dict, staticmethod(len), property(len), 3, None])
+def test_what_is_not_a_function_cannot_be_decorated(block, what):
+    decorate, _ = block
+    with pytest.raises(ArgumentTypeError, match=r"decorate a function, or write `with "):
+        decorate(what)

@@ -103,20 +103,6 @@ def expected(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_array_api_extra_computes_with_composed_tensors(backend, name):
-    def of_arrays(a, v, n):
-        return CALLS[name](array_api_compat.array_namespace(a), a, v, n)
-
-    a, v, n = tensors()
-    result = xdevice.compose(of_arrays)(a, v, n)
-    wanted = expected(name)
-    found = to_numpy(result)
-    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
-    assert xdevice.device_of(result) == xdevice.device_of(a)
-    assert found.dtype.kind == wanted.dtype.kind
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_array_api_extra_computes_with_it_or_refuses_by_name(backend, name):
     call = CALLS[name]
     a, v, n = tensors()

@@ -67,12 +67,6 @@ def test_links_and_anchors_lead_somewhere(pages, site):
     assert list(lead_nowhere(pages, site, lambda page: page.loaded)) == []
 
 
-@pytest.mark.parametrize("name", ["devices", "virtual", "frameworks", "api"])
-def test_an_old_address_leads_to_the_page(site, name):
-    moved = page(site / name / "index.html")
-    assert [link.split("/")[2:] for link in moved.links] == [[name, ""]]
-
-
 def test_nothing_is_loaded_from_elsewhere(pages, site):
     loaded = {link for path in pages for link in page(path).loaded}
     assert loaded

@@ -149,22 +149,3 @@ def test_a_bare_module_breaks_promises(run):
     )
     assert broken == ["argsort", "sort", "sum"]
     assert result.parseoutcomes()["passed"] >= 4
-
-
-def test_a_promise_may_be_waived_by_its_former_name(run):
-    from xdevice.testing.former_names import PRESENT_NAME
-
-    former = "test_every_shape_survives"
-    result = run(WAIVING % former)
-    assert result.ret == 0
-    result.stdout.fnmatch_lines(
-        [f"xdevice: TestPages waives {PRESENT_NAME[former]}: pages are of paper"]
-    )
-
-
-def test_each_former_name_has_a_present_promise():
-    from xdevice.testing import contract
-    from xdevice.testing.former_names import PRESENT_NAME
-
-    assert [name for name in PRESENT_NAME.values() if not hasattr(contract.Suite, name)] == []
-    assert [name for name in PRESENT_NAME if hasattr(contract.Suite, name)] == []

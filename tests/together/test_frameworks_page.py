@@ -11,23 +11,18 @@ from xdevice.framework.adapters import ORDER, registered
 MAY_BE_LEFT_OUT = {
     "is_data",
     "is_tracing",
-    "follow",
-    "trace_apart",
     "stream",
     "wait",
     "is_packable",
     "find_races",
     "measure_memory",
     "memory_use",
-    "is_recorded",
     "mover",
     "list_mover",
     "arrival",
-    "sliced",
     "as_attribute",
-}  # no plain data, no compiler, no streams, no count of memory by its uses, no gradient that would be
-# lost without an error, no arrays that arrive later, no shorter way to move a tensor, no slices that run
-# elsewhere, no compiler that changes methods: nothing is lacking
+}  # no plain data, no compiler, no streams, no count of memory by its uses, no arrays that
+# arrive later, no shorter way to move a tensor, no compiler that changes methods: nothing is lacking
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 

@@ -172,8 +172,6 @@ models: list[contract.Models] = [
     jax_models,
 ]
 compiling: list[contract.Compiling] = [tensorflow_compiling, jax_compiling]
-following: list[contract.Following] = [tensorflow_compiling]
-tracing: list[contract.Tracing] = [jax_compiling]
 compilers: list[contract.Compilers] = [
     torch_compiling,
     tensorflow_compiling,
@@ -218,13 +216,6 @@ memory: list[contract.Memory] = [
     array_api_strict_memory,
 ]
 gradients: list[contract.Gradients] = [
-    torch_gradients,
-    tensorflow_gradients,
-    paddle_gradients,
-    mxnet_gradients,
-    jax_gradients,
-]
-recording: list[contract.Recording] = [
     torch_gradients,
     tensorflow_gradients,
     paddle_gradients,
@@ -290,7 +281,6 @@ fft: list[contract.Fft] = [
     cupy_fft,
     array_api_strict_fft,
 ]
-slicing: list[contract.Slicing] = [tensorflow_maths]
 attributes: list[contract.Attributes] = [paddle_maths]
 linalg: list[contract.Linalg] = [
     torch_linalg,

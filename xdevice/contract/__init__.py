@@ -41,19 +41,15 @@ class Capabilities:
     memory: Memory
     allocation: Allocation
     gradients: Gradients
-    recording: Recording
     virtual: Virtual
     races: Races
     measuring: Measuring
     mixing: Mixing
     compiling: Compiling
-    following: Following
-    tracing: Tracing
     compilers: Compilers
     numerics: Numerics
     collectives: Collectives
     maths: Maths
-    slicing: Slicing
     attributes: Attributes
     linalg: Linalg
     fft: Fft
@@ -91,13 +87,9 @@ MODULES = {
     "trees": "models",
     "data": "placement",
     "sharing": "exchange",
-    "recording": "gradients",
-    "slicing": "maths",
     "attributes": "maths",
     "linalg": "maths.linalg",
     "fft": "maths.fft",
-    "following": "compiling",
-    "tracing": "compiling",
     "compilers": "compiling",
     "allocation": "memory",
     "arrivals": "streams",

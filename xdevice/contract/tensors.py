@@ -31,7 +31,6 @@ __all__ = [
     "Exchange",
     "Extension",
     "Fft",
-    "Following",
     "Gradients",
     "Linalg",
     "ListMoving",
@@ -42,12 +41,9 @@ __all__ = [
     "Numerics",
     "Packing",
     "Placement",
-    "Recording",
     "Role",
     "Sharing",
-    "Slicing",
     "Storage",
-    "Tracing",
     "Trees",
 ]
 
@@ -211,31 +207,6 @@ class Compiling(Protocol):
         """Whether the compiler traces a function in this thread."""
 
 
-class Following(Protocol):
-    """Compiled functions under a scope that the framework does not see.
-
-    In a coroutine, a scope is not entered natively: see `scope`. A framework
-    has `Following` or `Tracing`, or compiles no devices into functions.
-    """
-
-    def follow(self, missing: Callable[[], Block | None]) -> None:
-        """From now on, call each compiled function within ``missing()``.
-
-        That is the native scope which the framework does not see, or ``None``.
-        """
-
-
-class Tracing(Protocol):
-    """The caches of compiled functions, one for each number.
-
-    A function that was compiled without a scope is not used under one: there
-    the number is another.
-    """
-
-    def trace_apart(self, number: int) -> None:
-        """From now on, every thread uses the cache of this number."""
-
-
 class Compilers(Protocol):
     """The framework's compilers of functions, for tests."""
 
@@ -387,13 +358,6 @@ class Gradients(Protocol):
         """
 
 
-class Recording(Protocol):
-    """Whether a gradient may be asked for later, which a copy on the host would lose."""
-
-    def is_recorded(self, tensor: Tensor) -> bool:
-        """Whether the framework may record what is computed with the tensor now."""
-
-
 class Collectives(Protocol):
     """Splitting, packing and reducing tensors.
 
@@ -478,13 +442,6 @@ class Maths(Protocol):
 
     def module(self) -> ModuleType:
         """The framework's module, with further functions of its own."""
-
-
-class Slicing(Protocol):
-    """Slices, for a framework whose ``x[key]`` may run on another device than the tensor's."""
-
-    def sliced(self, x: Tensor, key: tuple[slice, ...]) -> Tensor:
-        """``x[key]`` on the tensor's device; the steps are positive."""
 
 
 class Attributes(Protocol):

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from importlib.util import find_spec
 
 from xdevice.errors import did_you_mean
-from xdevice.framework import packed
 
 # Names that may be written in place of a framework's long name.
 SHORT_NAMES = {"strict": "array_api_strict"}
@@ -65,7 +64,7 @@ def package_of(name: str) -> str:
 
 
 def install_command(name: str) -> str:
-    return packed.adding(name) or _COMMANDS.get(name) or f"pip install {package_of(name)}"
+    return _COMMANDS.get(name) or f"pip install {package_of(name)}"
 
 
 def framework_named(word: str) -> str:

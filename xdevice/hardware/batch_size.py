@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar, overload
 
 from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, OutOfMemoryError, shortened
 from xdevice.framework.adapters import imported
+from xdevice.framework.blocks import refuse_what_runs_later
 from xdevice.hardware.memory import ask_memory, is_out_of_memory
-from xdevice.kit.later import runs_later
 
 __all__ = ["find_batch_size"]
 
@@ -19,10 +19,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 Function: TypeAlias = Callable[..., Any]
 
-# flags of generators and coroutines, as in `inspect`, which takes 5 ms to
-# import
-_RUNS_LATER = 0x20 | 0x80 | 0x100 | 0x200
-_TO_THE_END = "pass a plain function that runs it to the end"
+_CONSEQUENCE = "and may run out of memory then; pass a plain function that runs it to the end"
 
 
 @overload
@@ -48,8 +45,7 @@ def find_batch_size(
     ArgumentError
         ``start`` or ``minimum`` is not a positive integer, or ``start`` is less than ``minimum``.
     ArgumentTypeError
-        ``fn`` is asynchronous or a generator, or a method that is not bound. When called: it has
-        returned a coroutine, or an iterator that makes its items later.
+        ``fn`` is a method that is not bound. When called: it has returned a coroutine or a generator.
     OutOfMemoryError
         When called: not even ``minimum`` fits. The framework's own error is its cause.
 
@@ -79,7 +75,7 @@ def find_batch_size(
         while True:
             try:
                 result = fn(size, *args, **kwargs)
-                _check_result(fn, result)
+                refuse_what_runs_later(result, fn, _CONSEQUENCE)
                 return result
             except Exception as error:
                 if not is_out_of_memory(error):
@@ -99,31 +95,12 @@ def find_batch_size(
 
 
 def _check_function(fn: Any) -> None:
-    """Raise an error if the function does not take a batch size, or if it works after its call."""
+    """Raise an error if the function does not take a batch size."""
     if not callable(fn):
         cure = "pass a function of the batch size, and start=… by name"
         raise ArgumentError(f"{shortened(fn)} cannot be called; {cure}")
-    function = getattr(fn, "func", fn)  # of a partial
-    code = getattr(function, "__code__", None)
-    if code is not None and code.co_flags & _RUNS_LATER:
-        reason = f"{_name(fn)} is asynchronous or a generator, so its errors come after its call"
-        raise ArgumentTypeError(f"{reason}; {_TO_THE_END}")
     variables = getattr(getattr(fn, "__code__", None), "co_varnames", ())
     if variables[:1] == ("self",) and not hasattr(fn, "__self__"):
         reason = "is a method: its first argument is its object and not the batch size"
         cure = "wrap the bound method: find_batch_size(obj.method)"
         raise ArgumentTypeError(f"{fn.__qualname__} {reason}; {cure}")
-
-
-def _check_result(fn: Function, result: object) -> None:
-    """Raise an error if the work for the result is done after the call."""
-    if not runs_later(result):
-        return
-    if isinstance(result, Coroutine):
-        result.close()  # or Python warns that it was never awaited
-    reason = f"{_name(fn)}() returned {shortened(result)}, whose errors come after the call"
-    raise ArgumentTypeError(f"{reason}; {_TO_THE_END}")
-
-
-def _name(fn: Function) -> str:
-    return getattr(fn, "__name__", "fn")

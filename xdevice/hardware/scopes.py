@@ -2,36 +2,29 @@
 
 It is an entry on a stack in a ``ContextVar``, which xdevice's own factories follow. The framework's
 native scope is entered as well, for its own factories. That is state of the *thread*: held across
-an ``await`` it would leak into other tasks. So a new one is entered each time, and none where the
-``with`` block is in a coroutine or generator.
+an ``await`` or a ``yield`` it would leak into the code that runs meanwhile. So it is left alone
+where the ``with`` block is in a coroutine or generator.
 """
 
-from _thread import RLock, get_ident  # threading.RLock, without its 1 ms
-from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from functools import partial
-from sys import _getframe  # pyright: ignore[reportPrivateUsage]  # inspect costs 6 ms
-from types import FrameType, TracebackType
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
+from sys import _getframe  # pyright: ignore[reportPrivateUsage]  # no public function is as quick
+from threading import get_ident
+from types import TracebackType
 from typing import Any, TypeAlias
 
 from xdevice.device import Device
 from xdevice.errors import ScopeError
-from xdevice.framework.adapters import Backend, imported
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
-from xdevice.hooks import hooks
 from xdevice.typing import DeviceLike
 
 __all__ = ["scope"]
 
-# inspect's CO_GENERATOR and CO_ASYNC_GENERATOR: another thread or task may close it
-_CO_MIGRATING = 0x20 | 0x200
-_CO_SUSPENDABLE = 0x80 | _CO_MIGRATING  # and CO_COROUTINE
-# functions of other context managers that may enter a scope for the block that they serve
-_ENTERS_FOR_OTHERS = frozenset({"__enter__", "enter_context"})
-# modules whose generators are suspended only as long as the block, or the test, that they serve
-_SERVING_MODULES = frozenset({"contextlib", "_pytest.fixtures"})
+_IN_GENERATOR = CO_GENERATOR | CO_ASYNC_GENERATOR
+_CAN_BE_SUSPENDED = CO_COROUTINE | _IN_GENERATOR
 
 
 class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
@@ -39,10 +32,19 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
 
     It belongs to this thread or task, and to tasks started inside it. xdevice's factories always
     follow it. The chosen framework's own factories follow it in ordinary code, but not where the
-    block is in a coroutine or generator: their scope belongs to the thread, or under some
-    frameworks to the process, and would leak into other tasks. While a generator that holds a scope
-    is suspended, its caller sees the scope. Existing tensors are not moved. Scopes may be nested
-    and reused.
+    ``with`` statement is in a coroutine or generator: their scope belongs to the thread, or under
+    some frameworks to the process, and would leak into other tasks. While a generator that holds a
+    scope is suspended, its caller sees the scope. Existing tensors are not moved. Scopes may be
+    nested and reused.
+
+    Parameters
+    ----------
+    device
+        Where new tensors are made.
+    native
+        Whether to enter the framework's own scope as well. By default, the code with the ``with``
+        statement decides. ``True`` is for a function of ``@contextmanager`` and for a fixture of
+        pytest, generators that are suspended only while the block, or the test, runs.
 
     Raises
     ------
@@ -51,7 +53,7 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
     DeviceNotFoundError
         On entering: the chosen framework does not have the device.
     ScopeError
-        On leaving: the scope was not entered in this thread or task.
+        On leaving: the scope was not entered in this thread or task, or an inner one is still open.
 
     Examples
     --------
@@ -61,13 +63,14 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
     Device('cpu:0')
     """
 
-    __slots__ = ("device",)
+    __slots__ = ("device", "native")
 
-    def __init__(self, device: DeviceLike) -> None:
+    def __init__(self, device: DeviceLike, *, native: bool | None = None) -> None:
         self.device = device if type(device) is Device else as_device(device)
+        self.native = native
 
     def __enter__(self) -> Device:
-        enter(self, self.device)
+        enter(self, self.device, self.native)
         return self.device
 
     def __exit__(
@@ -83,51 +86,30 @@ NativeScope: TypeAlias = AbstractContextManager[Any]
 """A framework's own scope."""
 
 
-class _Hidden:
-    """What else there is to know of a scope that its framework does not see."""
-
-    closed = False
-
-    def __init__(self, owners: Sequence[Backend], migrates: bool) -> None:
-        self.owners = owners  # frameworks that compile functions for it apart
-        self.migrates = migrates  # another thread or task may leave it
-
-
 class _OpenScope:
     """A scope that was entered and is not left yet."""
 
-    __slots__ = ("backend", "device", "hidden", "manager", "native", "outer", "thread")
+    __slots__ = ("backend", "closed", "device", "in_generator", "manager", "native", "thread")
 
     def __init__(
         self,
-        outer: "_OpenScope | None",
         manager: object,
         device: Device,
         owner: Backend,
         native: NativeScope | None,
+        in_generator: bool,
     ) -> None:
-        self.outer = outer  # the scope around it
         self.manager = manager
         self.device = device
         self.backend = owner
         self.native = native
+        self.in_generator = in_generator
         self.thread = get_ident()
-        self.hidden: _Hidden | None = None
-
-    def within(self, outer: "_OpenScope | None") -> "_OpenScope":
-        """The same scope within another one."""
-        copy = _OpenScope(outer, self.manager, self.device, self.backend, self.native)
-        copy.thread = self.thread
-        copy.hidden = self.hidden
-        return copy
-
-    def is_seen_by(self, owner: Backend) -> bool:
-        """Whether the framework's native scope is open, too, in this thread."""
-        return self.native is not None and self.backend == owner and self.thread == get_ident()
+        self.closed = False
 
 
-_top: ContextVar[_OpenScope | None] = ContextVar("xdevice.scope", default=None)
-"""The scope that was entered last, in this thread or task."""
+_open: ContextVar[tuple[_OpenScope, ...]] = ContextVar("xdevice.scope", default=())
+"""The scopes that this thread or task has entered, the innermost last."""
 
 # whether a scope was ever entered: compilers that trace functions cannot read a ContextVar
 _in_use = False
@@ -138,78 +120,40 @@ def innermost() -> Device | None:
     if not _in_use:
         return None
     open_scope = _innermost()
-    if _traces and (
-        open_scope is None or open_scope.hidden is None or not open_scope.hidden.owners
-    ):
-        _note_trace()
     return None if open_scope is None else open_scope.device
 
 
 def sees_scope(owner: Backend) -> bool:
-    """Whether the framework's native scope is that of the innermost one.
-
-    It is not in coroutines and generators.
-    """
+    """Whether the framework's native scope is that of the innermost one, in this thread."""
     open_scope = _innermost()
-    return open_scope is not None and open_scope.is_seen_by(owner)
-
-
-class _NativeScope:
-    """A native scope during one call of a compiled function, for a scope that is not native."""
-
-    def __init__(self, owner: Backend, device: Device) -> None:
-        self._owner = owner
-        self._device = device
-
-    def __enter__(self) -> None:
-        native = self._owner.hardware.scope(self._device)
-        native.__enter__()
-        _top.set(_OpenScope(_top.get(), self, self._device, self._owner, native))
-
-    def __exit__(self, *error: Any) -> None:
-        leave(self, *error)
-
-
-def _native_scope_for(owner: Backend) -> AbstractContextManager[None] | None:
-    """The framework's innermost scope as a native one; ``None`` if the framework sees it already."""
-    open_scope = _innermost()
-    if open_scope is None or open_scope.backend != owner or open_scope.is_seen_by(owner):
-        return None
-    return _NativeScope(owner, open_scope.device)
+    if open_scope is None or open_scope.native is None:
+        return False
+    return open_scope.backend == owner and open_scope.thread == get_ident()
 
 
 def _innermost() -> _OpenScope | None:
-    open_scope = _top.get()
-    while open_scope is not None and open_scope.hidden is not None and open_scope.hidden.closed:
-        open_scope = open_scope.outer
-    return open_scope
+    for open_scope in reversed(_open.get()):
+        if not open_scope.closed:
+            return open_scope
+    return None
 
 
-def enter(manager: object, device: Device) -> None:
+def enter(manager: object, device: Device, native: bool | None = None) -> None:
     """Open a scope for a context manager, which calls this function from its ``__enter__``."""
     chosen = backend()
     if device not in chosen.scope_devices:
         _prepare(chosen, device)
-    frame = _getframe(2)
-    code = frame.f_code
-    if code.co_flags & _CO_SUSPENDABLE or code.co_name in _ENTERS_FOR_OTHERS:
-        flags = _suspendable(frame)
-        if flags:
-            _enter_hidden(manager, device, chosen, flags)
-            return
-    # a new one: some frameworks cannot leave a scope that is entered twice
-    native = chosen.hardware.scope(device)
-    native.__enter__()
-    _top.set(_OpenScope(_top.get(), manager, device, chosen, native))
-
-
-def _enter_hidden(manager: object, device: Device, chosen: Backend, flags: int) -> None:
-    """Open a scope that the framework does not see: the ``with`` block can be suspended."""
-    hidden = _Hidden(_compiling_apart(chosen), bool(flags & _CO_MIGRATING))
-    open_scope = _OpenScope(_top.get(), manager, device, chosen, None)
-    open_scope.hidden = hidden
-    _top.set(open_scope)
-    _count_hidden(hidden.owners, 1)
+    flags = _getframe(2).f_code.co_flags  # of the code with the `with` statement
+    if native is None:
+        native = not flags & _CAN_BE_SUSPENDED
+    native_scope: NativeScope | None = None
+    if native:
+        # a new one: some frameworks cannot leave a scope that is entered twice
+        native_scope = chosen.hardware.scope(device)
+        native_scope.__enter__()
+    in_generator = flags & _IN_GENERATOR != 0
+    open_scope = _OpenScope(manager, device, chosen, native_scope, in_generator)
+    _open.set((*_open.get(), open_scope))
 
 
 def _prepare(chosen: Backend, device: Device) -> None:
@@ -218,9 +162,6 @@ def _prepare(chosen: Backend, device: Device) -> None:
     require(chosen, device)
     _in_use = True
     chosen.load("compiling")
-    if chosen not in _prepared and chosen.load("following").has("follow"):
-        chosen.following.follow(partial(_native_scope_for, chosen))
-    _prepared.add(chosen)
     chosen.scope_devices.add(device)
 
 
@@ -231,115 +172,36 @@ def leave(
     traceback: TracebackType | None,
 ) -> None:
     """Close the last scope that this context manager has opened in this thread or task."""
-    open_scope = _top.get()
-    if open_scope is None or open_scope.manager is not manager or open_scope.native is None:
-        _leave_any(manager, error_type, error, traceback)
-        return
-    _top.set(open_scope.outer)
-    open_scope.native.__exit__(error_type, error, traceback)
+    stack = _open.get()
+    if stack and stack[-1].manager is manager:
+        open_scope = stack[-1]
+        _open.set(stack[:-1])
+    else:
+        open_scope, other_scopes = _taken_from(stack, manager)
+        _open.set(other_scopes)
+    if open_scope.in_generator:
+        # a generator may be closed in another task, while its caller still has the scope
+        open_scope.closed = True
+    if open_scope.native is not None:
+        open_scope.native.__exit__(error_type, error, traceback)
 
 
-def _leave_any(manager: object, *error: Any) -> None:
-    """Close a scope that may be hidden, and need not be the innermost one."""
-    above: list[_OpenScope] = []  # inner ones first
-    open_scope = _top.get()
-    while open_scope is not None and open_scope.manager is not manager:
-        above.append(open_scope)
-        open_scope = open_scope.outer
-    if open_scope is None:
+def _taken_from(
+    stack: tuple[_OpenScope, ...], manager: object
+) -> tuple[_OpenScope, tuple[_OpenScope, ...]]:
+    """The last scope of this context manager, which is not the innermost one, and the other scopes."""
+    for i in reversed(range(len(stack))):
+        if stack[i].manager is manager:
+            break
+    else:
         raise ScopeError(
             f"{manager!r} was not entered in this thread or task; leave it where it was entered"
         )
-    top = open_scope.outer
-    again = []  # those above, without the closed one; outer ones first
-    for scope_above in reversed(above):
-        top = scope_above.within(top)
-        again.append(top)
-    _top.set(top)
-    hidden = open_scope.hidden
-    if hidden is not None:
-        hidden.closed = hidden.migrates  # it may still be open in another thread or task
-        _count_hidden(hidden.owners, -1)
-    if open_scope.native is None:
-        return
-    # Native scopes are left in the order of a stack: those above are left, and entered again.
-    for scope_above in above:
-        if scope_above.native is not None:
-            scope_above.native.__exit__(None, None, None)
-    open_scope.native.__exit__(*error)
-    for scope_above in again:
-        if scope_above.native is not None:
-            scope_above.native = scope_above.backend.hardware.scope(scope_above.device)
-            scope_above.native.__enter__()
-
-
-def _suspendable(frame: FrameType | None) -> int:
-    """The flags of the code that contains the ``with`` block, if the code can be suspended within it; else 0.
-
-    A ``@contextmanager`` is a generator too, but suspended only as long as the block that it
-    serves: that block's own frame decides. The same goes for an ``ExitStack``, for other classes'
-    ``__enter__``, and for a fixture of pytest, which serves a test.
-    """
-    while frame is not None:
-        code = frame.f_code
-        flags = code.co_flags & _CO_SUSPENDABLE
-        caller = frame.f_back
-        serves_another_block = (
-            code.co_name == "__enter__"
-            or _serves_a_block(frame)
-            or (flags and caller is not None and _serves_a_block(caller))
-        )
-        if not serves_another_block:
-            return flags
-        frame = caller
-    return 0
-
-
-def _serves_a_block(frame: FrameType) -> bool:
-    return frame.f_globals.get("__name__") in _SERVING_MODULES
-
-
-# Compiled functions and hidden scopes.
-#
-# A scope is hidden from a framework that does not see it: in a coroutine, or a scope of another
-# framework. A compiled function keeps the devices with which it was traced, so a trace that was made
-# without a hidden scope must not be used under one. A framework has one of two ways. Either every
-# call of a compiled function follows the scope (`following`). Or it has several caches of traces,
-# which are told apart by a number (`tracing`): 0 while no scope is hidden, and another number while
-# one is. Then factories run again, and can refuse.
-
-_prepared: set[Backend] = set()  # those that were chosen when a scope was entered
-_traces: dict[Backend, int] = {}  # the number of the cache in use while a scope is hidden
-_hidden: dict[Backend, int] = {}  # how many scopes are hidden from the framework now
-_lock = RLock()
-
-
-def _compiling_apart(chosen: Backend) -> list[Backend]:
-    """The frameworks in use that have several caches of traces, the chosen one among them."""
-    in_use = [owner for owner in imported() if owner == chosen or "creation" in vars(owner)]
-    return [owner for owner in in_use if owner.load("tracing").has("trace_apart")]
-
-
-def _count_hidden(owners: Iterable[Backend], scopes: int) -> None:
-    """Count one hidden scope more, or less, for these frameworks, and let them take the cache that fits."""
-    for owner in owners:
-        with _lock:
-            _traces.setdefault(owner, 1)
-            _hidden[owner] = _hidden.get(owner, 0) + scopes
-            owner.tracing.trace_apart(_traces[owner] if _hidden[owner] else 0)
-
-
-def _note_trace() -> None:
-    """Let traces begin a new cache: the one that is being made is without a hidden scope, and not for use under one.
-
-    A factory calls it while it follows no scope, or one that its framework sees.
-    """
-    for owner, number in list(_traces.items()):
-        if _hidden[owner] and owner.compiling.is_tracing():
-            with _lock:
-                _traces[owner] = number + 1
-                owner.tracing.trace_apart(number + 1)
-
-
-hooks.enter_scope = enter
-hooks.leave_scope = leave
+    open_scope, inner_scopes = stack[i], stack[i + 1 :]
+    for inner in inner_scopes:
+        if open_scope.native is not None and inner.native is not None:  # a stack of the framework's
+            raise ScopeError(
+                f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
+                "still open; leave that first"
+            )
+    return open_scope, stack[:i] + inner_scopes

@@ -275,7 +275,8 @@ def place(owner: Backend, device: DeviceLike | None, like: Tensor = None) -> Dev
         if target is None:
             return None
         if owner.load("compiling").has("is_tracing") and owner.compiling.is_tracing():
-            return _place_while_tracing(owner, target)
+            _check_scope_while_tracing(owner, target)
+            return None  # each call of the compiled function follows the framework's scope
     elif type(device) is Device:
         target = device
     else:
@@ -287,17 +288,14 @@ def place(owner: Backend, device: DeviceLike | None, like: Tensor = None) -> Dev
     return target
 
 
-def _place_while_tracing(owner: Backend, scope_device: Device) -> Device | None:
-    """The device of a new tensor in a scope, in a function that the framework is compiling."""
+def _check_scope_while_tracing(owner: Backend, scope_device: Device) -> None:
+    """Raise an error if the framework does not see the scope of a function that it is compiling."""
     if not sees_scope(owner):
         raise NotSupportedError(
-            f"a function that {owner} compiles would keep the scope of {scope_device} from its "
-            "first call, since a scope in a coroutine or generator is not the framework's own; "
+            f"a function that {owner} compiles does not follow the scope of {scope_device}, since "
+            "a scope in a coroutine or generator is not the framework's own; "
             "give device=, or enter the scope in a plain function"
         )
-    if owner.load("following").has("follow"):
-        return None  # each call of the compiled function follows its own scope
-    return scope_device
 
 
 def make(owner: Backend, factory: str, dtype: Dtype, target: Device | None, *args: Any) -> Tensor:

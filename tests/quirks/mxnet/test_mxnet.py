@@ -618,10 +618,3 @@ def test_a_list_of_arrays_becomes_one(kind):
     ]
     with pytest.raises(xdevice.ArgumentError, match="cannot be made under mxnet"):
         xdevice.tensor([x, short])
-
-
-def test_a_slice_without_numbers_is_an_error():
-    """When it is not one, `composing.slices` need not make such a slice of zeros."""
-    x = mx.np.ones((4, 6))
-    with pytest.raises(mx.base.MXNetError):
-        x[0:0, 0:0].asnumpy()

@@ -1,6 +1,5 @@
 """What only JAX does on virtual GPUs, and about mixing devices; two virtual GPUs are there."""
 
-import asyncio
 import os
 import subprocess
 import sys
@@ -91,59 +90,6 @@ def test_the_device_of_a_new_array_holds_inside_a_function_that_jit_traces(make)
     for device in EVERYWHERE:
         with xdevice.scope(device):
             assert device_of(follow()) is device
-
-
-def test_a_function_that_jit_traced_elsewhere_is_refused_where_it_cannot_follow_the_scope():
-    plus = jax.jit(lambda x: x + xdevice.ones(3))
-
-    async def other_task(begun, done):
-        with xdevice.scope(gpu(1)):
-            begun.set()
-            await done.wait()
-            with pytest.raises(xdevice.NotSupportedError, match="keep the scope of gpu:1"):
-                plus(0.0)  # which was traced outside a scope while this one was open
-            with (
-                xdevice.scope(cpu()),
-                pytest.raises(xdevice.NotSupportedError, match="keep the scope of cpu:0"),
-            ):
-                plus(0.0)
-            with pytest.raises(xdevice.NotSupportedError, match="keep the scope of gpu:1"):
-                await asyncio.to_thread(plus, 0.0)
-
-    async def tasks():
-        begun, done = asyncio.Event(), asyncio.Event()
-        task = asyncio.create_task(other_task(begun, done))
-        await begun.wait()
-        assert device_of(plus(0.0)) is home
-        done.set()
-        await task
-
-    def generator():
-        with xdevice.scope(gpu(0)):
-            yield plus(0.0)
-
-    home = device_of(plus(0.0))
-    for _ in range(2):
-        asyncio.run(tasks())
-        with xdevice.scope(gpu(1)):
-            assert device_of(plus(0.0)) is gpu(1)
-            with pytest.raises(xdevice.NotSupportedError, match="keep the scope of gpu:0"):
-                next(generator())
-        assert device_of(plus(0.0)) is home
-
-
-def test_a_scope_in_a_coroutine_lets_a_function_be_traced_once_more_and_not_in_each_call():
-    traces = []
-    plus = jax.jit(lambda x: traces.append(x) or x + jnp.ones(3))
-
-    async def in_a_scope():
-        with xdevice.scope(gpu(1)):
-            return plus(0.0)
-
-    for _ in range(3):
-        plus(0.0)
-        asyncio.run(in_a_scope())
-    assert len(traces) == 2
 
 
 def test_traced_numbers_in_a_list_become_one_array_on_the_device():
