@@ -117,7 +117,8 @@ def pytest_runtest_makereport(item, call):
     seconds = item.stash.get(processor_time, 0.0)
     if report.when == "call":
         report.user_properties.append(("processor", seconds))
-    if report.passed and seconds > MOST and not item.get_closest_marker("weekly"):
+    is_long = report.when == "call" and seconds > MOST
+    if is_long and report.passed and not item.get_closest_marker("weekly"):
         report.outcome = "failed"
         report.longrepr = (
             f"took {seconds:.1f} s of processor time: above {MOST:g} s, mark it weekly"

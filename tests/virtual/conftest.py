@@ -17,7 +17,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+import xdevice
 from xdevice.testing.frameworks import backends_of
+from xdevice.virtual import plugins
 from xdevice.virtual.request import ENV
 
 child = pytest.StashKey[tuple[list[ElementTree.Element], str]]()
@@ -53,6 +55,10 @@ class TestOfChild(pytest.Item):
     """A test that a child process has run, with all its parameters."""
 
     def setup(self):
+        virtual = xdevice.backend(self.path.parents[1].name).load("virtual")
+        recipe = virtual.recipe() if virtual.has("recipe") else None
+        if recipe and not plugins.compiler() and not plugins.find(recipe):
+            pytest.skip(f"needs a plug-in, and so a C++ compiler: {plugins.INSTALL}")
         if child not in self.session.stash:
             self.session.stash[child] = run_by_child(self.session)
 
