@@ -57,14 +57,18 @@ def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> l
             raise ArgumentError(f"{source} has a model and does not stand in; {hint}")
     with _lock:
         earlier = asked()
-        request = earlier._replace(
-            number=number,
+        stand_in = stand_in or earlier.stand_in
+        request = Request(
+            number,
             force=force or earlier.force,
-            stand_in=stand_in or earlier.stand_in,
+            stand_in=stand_in,
+            lenient=earlier.lenient,
+            races=earlier.races,
             model=model or earlier.model,
+            memory=earlier.memory,
+            required=earlier.required,
+            source=f"virtual_gpus({number}{', stand_in=True' * stand_in})",
         )
-        arguments = f"{number}, stand_in=True" if request.stand_in else f"{number}"
-        request = request._replace(source=f"virtual_gpus({arguments})")
         _check_follows(earlier, request)
         if request.stand_in and not earlier.stand_in:
             visible_devices.set_aside()
