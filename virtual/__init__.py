@@ -25,7 +25,7 @@ from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, before_loading, entry_points_of, imported
 from xdevice.framework.choosing import decided
 from xdevice.hardware.devices import after_synchronizing
-from xdevice.hardware.virtual import GROUP, virtual_counts
+from xdevice.hardware.virtual import GROUP, is_virtual, virtual_counts
 from xdevice.virtual import bus, children, models, visible_devices
 from xdevice.virtual.fits import process as fits_process
 from xdevice.virtual.request import RACES, checked, of_environment
@@ -229,12 +229,14 @@ def why_none(owner: Backend) -> str:
     return f"{owner} has no virtual GPUs: {capability.why_not('enable')}"
 
 
-def name_of(device: Device) -> str:
-    copy_bus = bus.requested()
+def name_of(owner: Backend, device: Device) -> str:
+    copy_bus = bus.attached.get(owner)
     if copy_bus is None:
         return f"virtual GPU {device.index}"
     return f"virtual GPU {device.index}, with a bus of {copy_bus}"
 
 
 def stream(owner: Backend, device: Device) -> Stream | None:
-    return bus.BusStream(device) if bus.requested() is not None else None
+    if owner in bus.attached and is_virtual(owner, device):
+        return bus.BusStream(device)
+    return None

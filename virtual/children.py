@@ -3,6 +3,7 @@
 import os
 
 from xdevice.contract import Request
+from xdevice.virtual import visible_devices
 from xdevice.virtual.request import to_environment
 
 AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
@@ -17,6 +18,13 @@ def propagate(request: Request) -> None:
     path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     other_folders = [folder for folder in path if folder not in ("", AT_START)]
     os.environ["PYTHONPATH"] = os.pathsep.join([AT_START, *other_folders])
+
+
+def give_to_program(request: Request) -> None:
+    """Let the programs that a command starts have the virtual GPUs."""
+    propagate(request)
+    if request.stand_in:
+        visible_devices.set_aside()
 
 
 def has_warned(subject: str) -> bool:

@@ -5,10 +5,10 @@ import os
 from xdevice.contract import Request
 from xdevice.device import as_integer
 from xdevice.errors import ArgumentError, ArgumentTypeError, did_you_mean
+from xdevice.hardware.virtual import ENV
 from xdevice.units import parsed_size
 from xdevice.virtual import models
 
-ENV = "XDEVICE_VIRTUAL_GPUS"
 MEMORY = "XDEVICE_VIRTUAL_MEMORY"
 REQUIRED = "XDEVICE_VIRTUAL_GPUS_REQUIRED"
 MOST = 64  # the largest number that has been tried

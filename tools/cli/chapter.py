@@ -31,7 +31,7 @@ from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import counted, write_json
-from xdevice.virtual import children, visible_devices
+from xdevice.virtual import children
 from xdevice.virtual.request import of_environment
 
 # The packages that a chapter needs, by the module that each provides.
@@ -251,7 +251,5 @@ def _ask_for_gpus(tabs: Sequence[str], options: argparse.Namespace) -> None:
         return
     stand_in = options.gpus is not None
     source = f"--gpus {number}" if stand_in else f"--virtual-gpus {number}"
-    children.propagate(Request(number, stand_in=stand_in, source=source))
-    if stand_in:
-        visible_devices.set_aside()
+    children.give_to_program(Request(number, stand_in=stand_in, source=source))
     check_virtual_gpus(tabs)

@@ -64,7 +64,7 @@ def main(options: argparse.Namespace) -> int:
         program = program_of(options.script, options.how)
     if options.virtual_gpus:
         source = f"--virtual-gpus {options.virtual_gpus}"
-        virtual_children.propagate(Request(options.virtual_gpus, source=source))
+        virtual_children.give_to_program(Request(options.virtual_gpus, source=source))
     names = _environments(options.backend) if options.env else frameworks(options.backend)
     if options.virtual_gpus and not options.env:
         check_virtual_gpus(names)

@@ -11,7 +11,7 @@ from xdevice.backends.kit import keras
 from xdevice.contract import Request
 from xdevice.framework.choosing import backend
 from xdevice.tools.cli.program import Program, imported_by
-from xdevice.virtual import children, visible_devices
+from xdevice.virtual import children
 from xdevice.virtual.request import of_environment, to_environment
 
 # A traceback of the program's error is shown without the frames of these files.
@@ -25,8 +25,7 @@ def prepare(program: Program, framework: str | None, request: Request | None) ->
     or else those that the environment asks for.
     """
     if request is not None:
-        children.propagate(request)
-        visible_devices.set_aside()
+        children.give_to_program(request)
     if framework is not None:
         name = str(backend(framework))
         os.environ["XDEVICE_BACKEND"] = name

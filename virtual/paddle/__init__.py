@@ -46,11 +46,14 @@ _LOG_LEVEL = "GLOG_minloglevel"
 
 
 @contextmanager
-def in_place(request: Request) -> Generator[None]:
-    """A context in which importing PaddlePaddle provides the virtual GPUs.
+def importing(request: Request) -> Generator[None]:
+    """The context in which the adapter imports PaddlePaddle, with the virtual GPUs.
 
     The environment is restored afterwards.
     """
+    if "paddle" in sys.modules:
+        yield
+        return
     n, other_plug_ins = request.number, os.environ.get("CUSTOM_DEVICE_ROOT")
     if other_plug_ins and not request.force:
         reason = f"CUSTOM_DEVICE_ROOT={other_plug_ins} has devices of its own for paddle"
@@ -77,16 +80,6 @@ def in_place(request: Request) -> Generator[None]:
             f"delete {path.parent.parent}, and compile them on this machine"
         ) from error
     with environment(settings):
-        yield
-
-
-@contextmanager
-def importing(request: Request) -> Generator[None]:
-    """The context in which the adapter imports PaddlePaddle, with the virtual GPUs."""
-    if "paddle" in sys.modules:
-        yield
-        return
-    with in_place(request):
         yield
     # otherwise new tensors are made on a virtual GPU
     sys.modules["paddle"].device.set_device("cpu")
