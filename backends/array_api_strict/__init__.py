@@ -12,7 +12,7 @@ import array_api_strict as array_api_strict
 CANNOT: dict[str, str] = {
     "numerics": "it computes as NumPy does, on the CPU; there is nothing to set",
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
-    "allocation": "its arrays are always in the host's memory",
+    "share": "its arrays are always in the host's memory",
     "transfers": (
         "its arrays are always in the host's memory; watch copies under use('torch'), "
         "with virtual_gpus(2)"
@@ -20,5 +20,4 @@ CANNOT: dict[str, str] = {
     "engine": "it computes in one process; choose another framework",
     "models": "array-api-strict has no models; use a tree of arrays",
     "storage": "it is not needed: NumPy has all of array-api-strict's dtypes",
-    "trees": "array-api-strict keeps no registry of containers; register a class with optree",
 }

@@ -27,7 +27,7 @@ def text_and_examples(name):
     return text, re.findall(r"```python\n(.*?)```", text, re.DOTALL)
 
 
-@pytest.mark.weekly(but=("torch", "numpy"))
+@pytest.mark.frameworks("torch", "numpy")
 def test_two_gpus_on_a_laptop(backend):
     text, (example, _) = text_and_examples("README.md")
     done = said(backend, example)
@@ -43,7 +43,7 @@ def test_two_gpus_on_a_laptop(backend):
     ]
 
 
-@pytest.mark.weekly(but=("torch", "numpy"))
+@pytest.mark.frameworks("torch", "numpy")
 def test_the_ten_lines(backend):
     text, (_, example) = text_and_examples("README.md")
     done = said(backend, example)
@@ -73,7 +73,7 @@ def test_each_readme_is_short_and_linked(name):
         assert (ROOT / target).exists(), target
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.frameworks("torch")
 def test_the_report_of_transfers(backend):
     if backend != "torch":
         assert "--backend torch examples/transfers.py" in text_and_examples("README.md")[0]

@@ -85,30 +85,22 @@ WRONG_PLACE = {
         "def device_of(array): return hardware.as_device(pages.PAGES[0])": "make_on_each_device"
     }
 }
-MOVER = """
-def mover(cls, device, non_blocking):
-    def moved(array):
-        array.page = hardware.native(device)
-        return array
-    return moved
-"""
-IN_PLACE = {"placement": {MOVER: "test_a_mover_leaves_a_tensor_where_it_is"}}
-LIST = "def list_mover(cls, device, non_blocking): return lambda arrays: arrays"
 NOT_MOVED = {
     "placement": {
-        "def mover(cls, device, non_blocking): return lambda array: array.to(hardware.native(device))": (
-            "test_a_mover_leaves_a_tensor_where_it_is"
-        ),
-        LIST: "test_a_mover_leaves_a_tensor_where_it_is",
+        "def move_many(arrays, device, non_blocking): return arrays": (
+            "test_tensors_move_together_as_alone"
+        )
     }
 }
 
 
-@pytest.mark.weekly(but="four lies")
 @pytest.mark.parametrize(
     "lies",
-    [LIES, WRONG_PLACE, IN_PLACE, NOT_MOVED],
-    ids=["four lies", "wrong place", "in place", "not moved"],
+    [
+        pytest.param(LIES, id="four lies"),
+        pytest.param(WRONG_PLACE, id="wrong place", marks=pytest.mark.weekly),
+        pytest.param(NOT_MOVED, id="not moved", marks=pytest.mark.weekly),
+    ],
 )
 def test_an_adapter_that_lies_is_caught(run, elsewhere, tmp_path, lies):
     lying = shutil.copytree(elsewhere, tmp_path / "lying")
@@ -126,16 +118,19 @@ def test_an_adapter_that_lies_is_caught(run, elsewhere, tmp_path, lies):
     assert "errors" not in counts
 
 
-@pytest.mark.weekly(but="five capabilities")
 @pytest.mark.parametrize(
     "lost",
     [
-        {"creation": "rand, randn, seed, ones, arange"},
-        dict.fromkeys(
-            ("creation", "exchange", "memory", "mixing", "virtual")
-        ),  # a dozen functions are left
+        pytest.param(
+            {"creation": "rand, randn, seed, ones, arange"},
+            id="five factories",
+            marks=pytest.mark.weekly,
+        ),
+        pytest.param(  # a dozen functions are left
+            dict.fromkeys(("creation", "exchange", "memory", "mixing", "virtual")),
+            id="five capabilities",
+        ),
     ],
-    ids=["five factories", "five capabilities"],
 )
 def test_what_is_missing_is_not_promised(run, elsewhere, tmp_path, lost, passed):
     poorer = shutil.copytree(elsewhere, tmp_path / "poorer")

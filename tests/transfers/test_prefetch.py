@@ -345,7 +345,7 @@ def test_a_device_that_is_not_there_is_an_error_of_the_loop(backend):
         list(prefetch([xdevice.ones(2, device="cpu")], "gpu:63"))
 
 
-@pytest.mark.weekly(but=("torch", "jax"))
+@pytest.mark.frameworks("torch", "jax")
 def test_a_stream_brings_the_batches_that_the_host_had(backend, plug_in):
     """Under virtual GPUs that stand in, whose streams have the names of real ones'; elsewhere there are none."""
     code = """
@@ -370,8 +370,8 @@ def test_a_stream_brings_the_batches_that_the_host_had(backend, plug_in):
     ran(code, backend, {})
 
 
-@pytest.mark.weekly(but="jax")
-@pytest.mark.needs("gradient")
+@pytest.mark.frameworks("jax")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(
     backend, with_virtual_gpus
 ):
@@ -408,9 +408,9 @@ def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(
 def test_a_tensor_whose_vector_would_lose_something_travels_alone(backend):
     """Gradients, memory in another order, a class of its own, no elements."""
     owner = xdevice.backend()
-    if not owner.load("packing").has("is_packable"):
+    if not owner.load("collectives").has("is_packable"):
         return
-    x, packs = xdevice.ones((2, 3), device="cpu"), owner.packing.is_packable
+    x, packs = xdevice.ones((2, 3), device="cpu"), owner.collectives.is_packable
     assert packs(x, 24)
     assert not packs(x, 23)
     assert not packs(xdevice.ones((0, 3), device="cpu"), 24)

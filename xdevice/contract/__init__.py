@@ -1,10 +1,9 @@
 """What an adapter must provide: one Protocol for each capability.
 
-The functions of a capability are in a module of its name, or in the one that
-`MODULES` names. An adapter is a package of plain functions. It translates; the
-core decides. The core validates all arguments first: the device exists, and a
-move is needed. An adapter leaves out what its framework cannot do, and its
-``CANNOT`` gives the reason.
+The functions of a capability are in a module of its name. An adapter is a
+package of plain functions. It translates; the core decides. The core validates
+all arguments first: the device exists, and a move is needed. An adapter leaves
+out what its framework cannot do, and its ``CANNOT`` gives the reason.
 """
 
 # ruff: noqa: F403, F405  (a star imports the names in a module's `__all__`)
@@ -16,7 +15,7 @@ from xdevice.contract.native import *
 from xdevice.contract.tensors import *
 from xdevice.contract.transfers import *
 
-__all__ = ["CAPABILITIES", "MODULES", "PREPARING", "PROVIDED", "Capabilities"]
+__all__ = ["CAPABILITIES", "PROVIDED", "Capabilities"]
 __all__ += devices.__all__
 __all__ += engines.__all__
 __all__ += native.__all__
@@ -29,35 +28,20 @@ class Capabilities:
 
     hardware: Hardware
     placement: Placement
-    moving: Moving
-    list_moving: ListMoving
-    arriving: Arriving
-    trees: Trees
-    data: Data
     models: Models
     creation: Creation
     exchange: Exchange
-    sharing: Sharing
     memory: Memory
-    allocation: Allocation
     gradients: Gradients
     virtual: Virtual
-    races: Races
-    measuring: Measuring
     mixing: Mixing
     compiling: Compiling
-    compilers: Compilers
     numerics: Numerics
     collectives: Collectives
     maths: Maths
-    attributes: Attributes
-    linalg: Linalg
-    fft: Fft
     storage: Storage
     transfers: Transfers
     streams: Streams
-    arrivals: Arrivals
-    packing: Packing
     engine: Engine
 
 
@@ -65,8 +49,8 @@ _PROTOCOLS: dict[str, type] = Capabilities.__annotations__
 
 
 def _functions_of(protocol: type) -> tuple[str, ...]:
-    """The names of a Protocol's functions, also of those of its base classes."""
-    names = [name for cls in protocol.__mro__ for name in vars(cls)]
+    """The names of a Protocol's functions, and of its attributes."""
+    names = [*vars(protocol), *protocol.__annotations__]
     return tuple(name for name in names if not name.startswith("_"))
 
 
@@ -75,32 +59,8 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
 }
 """Each capability with the functions that it may have."""
 
-PREPARING = frozenset(
-    name for name, protocol in _PROTOCOLS.items() if Preparation in protocol.__mro__
-)
-"""Capabilities whose loading does not count as a framework's first use: `Preparation`."""
-
-MODULES = {
-    "moving": "placement",
-    "list_moving": "placement",
-    "arriving": "placement",
-    "trees": "models",
-    "data": "placement",
-    "sharing": "exchange",
-    "attributes": "maths",
-    "linalg": "maths.linalg",
-    "fft": "maths.fft",
-    "compilers": "compiling",
-    "allocation": "memory",
-    "arrivals": "streams",
-    "packing": "collectives",
-    "races": "virtual",
-    "measuring": "virtual",
-}
-"""The module of a capability, if its name differs from the capability's."""
-
 PROVIDED = {"virtual": "xdevice.virtual_gpus"}
-"""The modules that another package provides, each with its group of entry points.
+"""The capabilities that another package provides, each with its group of entry points.
 
 In the group, the name of the framework leads to the module.
 """

@@ -10,20 +10,16 @@ from xdevice.contract.native import Block, NativeDevice
 from xdevice.device import Device
 
 __all__ = [
-    "Allocation",
     "Build",
     "Hardware",
-    "Measuring",
     "Memory",
     "MemoryPart",
     "MemoryStats",
     "MemoryUse",
     "Mixing",
     "PeakMemory",
-    "Preparation",
     "ProgramStopped",
     "Properties",
-    "Races",
     "Request",
     "Virtual",
 ]
@@ -62,14 +58,6 @@ class MemoryStats(TypedDict, total=False):
     holders: dict[str, int | None] | None
 
 
-class Preparation(Protocol):
-    """Marks a capability that prepares or watches a framework.
-
-    To load it does not count as the framework's first use, after which it would
-    be too late for virtual GPUs.
-    """
-
-
 class Hardware(Protocol):
     """The devices that exist, and the framework's own objects for them."""
 
@@ -92,7 +80,7 @@ class Hardware(Protocol):
 
         Without an index, it is the framework's current device.
 
-        A framework whose native devices are strings says so by `Placement.role`,
+        A framework whose native devices are strings says so by `Placement.category`,
         which is ``device`` for ``str``. The core reads strings such as ``gpu:1``
         and ``TPU`` itself. It passes on every other string. For one that this
         framework does not use, return ``Device(native)``.
@@ -112,7 +100,7 @@ class Hardware(Protocol):
 
 
 class Memory(Protocol):
-    """What the framework's allocator knows."""
+    """The memory of devices: what the framework's allocator knows, and how much it takes."""
 
     def memory_stats(self, device: Device) -> MemoryStats:
         """What the framework knows.
@@ -127,12 +115,8 @@ class Memory(Protocol):
         Its causes do not count.
         """
 
-
-class Allocation(Preparation, Protocol):
-    """How much of the GPUs' memory the framework takes."""
-
     def share(self, fraction: float | None) -> dict[str, str]:
-        """Take memory when needed, at most that fraction of each GPU's.
+        """Take the GPUs' memory when needed, at most that fraction of each.
 
         Returns the settings that it made, with their values. Raises
         `TooLateError` if the framework has taken its memory already.
@@ -157,28 +141,6 @@ class Request(NamedTuple):
     source: str = ""  # the call, the option, or the variable with its value, that makes the request
     # how many there are, of which CUDA_VISIBLE_DEVICES shows ``number``; known to a framework only
     total: int = 0
-
-
-class Virtual(Preparation, Protocol):
-    """Virtual GPUs: devices of their own, backed by host memory."""
-
-    def enable(self, request: Request) -> None:
-        """Make the virtual GPUs of the request in this process, for this framework.
-
-        Those that stand in also have the framework's own names for its
-        GPUs, its functions that ask about GPUs describe them, and GPU 0 is the
-        default device where a real one would be. After a successful call there
-        is no second one. Raises `VirtualDeviceError` if it is too late, or if
-        there are real GPUs without ``request.force``; `NotSupportedError` if
-        this system cannot have virtual GPUs, or not those of the request.
-        """
-
-    def recipe(self) -> Recipe:
-        """How the plug-in is compiled.
-
-        ``None`` if no plug-in is needed. Raises `NotSupportedError` if this
-        version of the framework, or this system, cannot have virtual GPUs.
-        """
 
 
 class MemoryPart(NamedTuple):
@@ -221,8 +183,40 @@ class MemoryUse(NamedTuple):
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
 
 
-class Measuring(Preparation, Protocol):
-    """The most memory that a program uses on virtual GPUs."""
+class ProgramStopped(BaseException):
+    """Ends a program that has run for long enough."""
+
+
+class Virtual(Protocol):
+    """Virtual GPUs: devices of their own, backed by host memory.
+
+    The hooks load this capability, and do not run for it.
+    """
+
+    def enable(self, request: Request) -> None:
+        """Make the virtual GPUs of the request in this process, for this framework.
+
+        Those that stand in also have the framework's own names for its
+        GPUs, its functions that ask about GPUs describe them, and GPU 0 is the
+        default device where a real one would be. After a successful call there
+        is no second one. Raises `VirtualDeviceError` if it is too late, or if
+        there are real GPUs without ``request.force``; `NotSupportedError` if
+        this system cannot have virtual GPUs, or not those of the request.
+        """
+
+    def recipe(self) -> Recipe:
+        """How the plug-in is compiled.
+
+        ``None`` if no plug-in is needed. Raises `NotSupportedError` if this
+        version of the framework, or this system, cannot have virtual GPUs.
+        """
+
+    def find_races(self) -> None:
+        """From now on, a race between streams is an error.
+
+        There is a race if a stream uses a tensor of another one without
+        waiting for it.
+        """
 
     def measure_memory(self, soft_limit: int, stop_after: int | None, totals: Any) -> None:
         """From now on, record what is allocated when the most is.
@@ -239,22 +233,7 @@ class Measuring(Preparation, Protocol):
         """What was used, by this process and not by the one that has forked it."""
 
 
-class ProgramStopped(BaseException):
-    """Ends a program that has run for long enough."""
-
-
-class Races(Preparation, Protocol):
-    """Races between streams, which programs have to synchronize."""
-
-    def find_races(self) -> None:
-        """From now on, a race between streams is an error on virtual GPUs.
-
-        There is a race if a stream uses a tensor of another one without
-        waiting for it.
-        """
-
-
-class Mixing(Preparation, Protocol):
+class Mixing(Protocol):
     """Operations on tensors of several devices."""
 
     def forbid(self) -> Block:

@@ -19,35 +19,24 @@ if TYPE_CHECKING:
     NumpyArray: TypeAlias = np.ndarray[Any, Any]
 
 __all__ = [
-    "Arriving",
-    "Attributes",
     "Call",
+    "Category",
     "Collectives",
-    "Compilers",
     "Compiling",
     "Creation",
-    "Data",
     "Differentiation",
     "Exchange",
     "Extension",
-    "Fft",
     "Gradients",
-    "Linalg",
-    "ListMoving",
     "Maths",
     "Models",
-    "Moving",
     "NodeParts",
     "Numerics",
-    "Packing",
     "Placement",
-    "Role",
-    "Sharing",
     "Storage",
-    "Trees",
 ]
 
-Role = Literal["tensor", "model", "device", "data"]
+Category = Literal["tensor", "model", "device", "data"]
 """What a class is to its framework.
 
 A ``tensor`` or parameter, a ``model`` or another object with tensors, a native
@@ -86,7 +75,7 @@ Names: TypeAlias = Mapping[str, Any]
 class Placement(Protocol):
     """Where tensors are, and moving them."""
 
-    def role(self, cls: type) -> Role | None:
+    def category(self, cls: type) -> Category | None:
         """What this class is to the framework.
 
         ``None`` if it is not the framework's.
@@ -117,66 +106,31 @@ class Placement(Protocol):
         Gradients flow through.
         """
 
+    def move_many(self, tensors: list[Tensor], device: Device, non_blocking: bool) -> list[Tensor]:
+        """The tensors on another device, in order, as `move` moves each.
 
-class Moving(Protocol):
-    """A quicker way to move tensors: what depends on their class is decided once."""
+        For a framework that moves several sooner together. After an error,
+        xdevice moves back those that are moved in place.
+        """
 
-    def mover(
-        self, cls: type, device: Device, non_blocking: bool
-    ) -> Callable[[Tensor], Tensor] | None:
-        """A function that moves a tensor of exactly this class to the device.
+    def is_data(self, tensor: Tensor) -> bool:
+        """Whether the tensor is plain data: a scalar, text, objects.
 
-        It returns a new tensor and changes none in place. It may raise any
-        error: xdevice then calls `move`, which explains the error. ``None``
-        means that `move` has to do it.
+        For a framework whose tensors may contain something other than numbers.
         """
 
 
-class ListMoving(Protocol):
-    """A quicker way to move several tensors, for a framework that moves them sooner together."""
-
-    def list_mover(
-        self, cls: type, device: Device, non_blocking: bool
-    ) -> Callable[[list[Tensor]], list[Tensor]] | None:
-        """A function that moves several such tensors and keeps their order.
-
-        A class with one has a `mover`, too. After an error, xdevice moves all
-        of them again. ``None`` means that they are moved one by one.
-        """
-
-
-class Arriving(Protocol):
-    """A quicker way to see where a tensor that was moved is, than `device_of`."""
-
-    def arrival(self, cls: type, device: Device) -> Callable[[Tensor], bool] | None:
-        """A function that says whether a tensor that was moved is on the device.
-
-        ``None`` means that `device_of` is asked.
-        """
-
-
-class Trees(Protocol):
-    """The framework's registry of containers: pytrees."""
+class Models(Protocol):
+    """Objects of the framework with parts: models, and containers that are registered with it."""
 
     def is_node(self, cls: type) -> bool:
-        """Whether the class is registered.
+        """Whether the class is registered as a container: a pytree.
 
         Python's own containers do not count.
         """
 
-    def opened(self, node: Node) -> NodeParts:
-        """The node's children, with what is needed to rebuild it."""
-
-
-class Data(Protocol):
-    """Tensors that may contain something other than numbers."""
-
-    def is_data(self, tensor: Tensor) -> bool:
-        """Whether the tensor is plain data: a scalar, text, objects."""
-
-
-class Models(Protocol):
-    """Models: the framework's objects that have parameters."""
+    def flatten_one_level(self, node: Node) -> NodeParts:
+        """The container's children, with what is needed to rebuild it."""
 
     def tensors_of(self, model: Model) -> Iterable[tuple[str, Tensor]]:
         """Each parameter and buffer, with its dotted name.
@@ -201,14 +155,16 @@ class Models(Protocol):
 
 
 class Compiling(Protocol):
-    """The framework's compiler of functions, and `scope`."""
+    """The framework's compilers of functions.
+
+    A compiled function keeps the devices with which it was traced. So a
+    framework whose compiled functions contain devices has `follow` or
+    `trace_apart`, for a scope that the framework does not see: in a coroutine,
+    a scope is not entered natively (see `scope`).
+    """
 
     def is_tracing(self) -> bool:
         """Whether the compiler traces a function in this thread."""
-
-
-class Compilers(Protocol):
-    """The framework's compilers of functions, for tests."""
 
     def compilers(self) -> tuple[str, ...]:
         """The names of the compilers; the first one needs nothing but the framework."""
@@ -278,14 +234,10 @@ class Creation(Protocol):
 
 
 class Exchange(Protocol):
-    """Copies of tensors in NumPy."""
+    """Copies of tensors in NumPy, and memory on the CPU that frameworks share, through DLPack."""
 
     def to_numpy(self, tensor: Tensor) -> NumpyArray:
         """A writable NumPy array that shares no memory with the tensor."""
-
-
-class Sharing(Protocol):
-    """Memory on the CPU that frameworks share, through DLPack."""
 
     def export(self, tensor: Tensor) -> tuple[Exporter, bool] | None:
         """An object with ``__dlpack__`` for the memory of a tensor on the CPU.
@@ -415,15 +367,8 @@ class Collectives(Protocol):
         threads compute on the same device.
         """
 
-
-class Packing(Protocol):
-    """Tensors that reach a device faster as one vector.
-
-    `Collectives.pack` makes the vector, and ``unpack`` the tensors.
-    """
-
     def is_packable(self, tensor: Tensor, nbytes: int) -> bool:
-        """Whether the tensor has at most ``nbytes`` and fits in a vector.
+        """Whether the tensor has at most ``nbytes``, and reaches a device sooner in a vector.
 
         The vector must carry the tensor unchanged.
 
@@ -431,8 +376,25 @@ class Packing(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Extension:
+    """One of the standard's extensions: its functions by name, and the framework's own module."""
+
+    functions: Callable[[], Names]
+    own_module: ModuleType
+
+    def namespace(self) -> Names:
+        return self.functions()
+
+    def module(self) -> ModuleType:
+        return self.own_module
+
+
 class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
+
+    linalg: Extension  # with the names in `LINALG`
+    fft: Extension  # with those in `FFT`
 
     def namespace(self) -> Names:
         """The framework's functions, dtypes and constants, by name.
@@ -443,34 +405,11 @@ class Maths(Protocol):
     def module(self) -> ModuleType:
         """The framework's module, with further functions of its own."""
 
-
-class Attributes(Protocol):
-    """Functions as attributes of a namespace, where the framework's compiler changes methods."""
-
     def as_attribute(self, function: Function) -> Function:
-        """The function or method, in a form that the compiler calls as it is."""
+        """The function or method, in a form that the framework's compiler calls as it is.
 
-
-class Linalg(Maths, Protocol):
-    """The standard's extension ``linalg``, by the names in `LINALG`."""
-
-
-class Fft(Maths, Protocol):
-    """The standard's extension ``fft``, by the names in `FFT`."""
-
-
-@dataclass(frozen=True)
-class Extension:
-    """An extension as an object, in place of a module with `Maths`."""
-
-    functions: Callable[[], Names]
-    own_module: ModuleType
-
-    def namespace(self) -> Names:
-        return self.functions()
-
-    def module(self) -> ModuleType:
-        return self.own_module
+        For a framework whose compiler changes methods.
+        """
 
 
 class Storage(Protocol):

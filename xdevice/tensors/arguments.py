@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from xdevice.compilers import constant
 from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device, as_integer
 from xdevice.errors import (
@@ -199,7 +198,6 @@ def _shape_text(arguments: Sequence[Any]) -> str:
     return shortened(tuple(arguments))
 
 
-@constant
 def dtype_name(dtype: NativeDtype, owner: Backend | None = None) -> str:
     """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``.
 
@@ -272,7 +270,7 @@ def check_same_device_in_list(data: Any) -> None:
             continue  # traced: its framework decides
     if len(devices) > 1:
         # a long module, needed only for this error
-        from xdevice.tensors.trees.tree import not_on_one_device
+        from xdevice.tensors.trees.questions import not_on_one_device
 
         raise not_on_one_device((("", data),))
 
