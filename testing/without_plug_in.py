@@ -17,13 +17,13 @@ def go_without(config: pytest.Config, names: list[str]) -> None:
         return
     refused: dict[str, str] = {}
     if are_requested():
-        from xdevice.virtual import plugins, request
+        from xdevice.virtual import leave_out, plugins
 
         for name in names if plugins.compiler() is None else ():
             reason = _refusal_of(name)
             if reason:
                 refused[name] = reason
-                request.leave_out(name)
+                leave_out(name)
     config.stash[_refused] = refused
     if refused and len(refused) == len(names):
         # Child processes get no virtual GPUs, either.

@@ -1,7 +1,7 @@
-"""GPUs without GPUs: requests for them, and enabling them. `xdevice.hardware.virtual` calls this.
+"""GPUs without GPUs: the process's request for them, and enabling them.
 
-A framework gets its virtual GPUs before it is first used: the chosen framework immediately, others
-when xdevice first uses them.
+`xdevice.hardware.virtual` calls this. A framework gets its virtual GPUs before it is first used:
+the chosen framework immediately, others when xdevice first uses them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from importlib import import_module
 from threading import RLock
 
 from xdevice.backends.kit.places import prepare_imports
-from xdevice.contract import Stream
+from xdevice.contract import Request, Stream
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -25,67 +25,86 @@ from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, before_loading, entry_points_of, imported
 from xdevice.framework.choosing import decided
 from xdevice.hardware.devices import after_synchronizing
-from xdevice.hardware.virtual import GROUP, virtual_counts
-from xdevice.virtual import bus, children, models, request
+from xdevice.hardware.virtual import GROUP, is_virtual, virtual_counts
+from xdevice.virtual import bus, children, models, visible_devices
 from xdevice.virtual.fits import process as fits_process
-from xdevice.virtual.request import RACES, Request
+from xdevice.virtual.request import RACES, checked, of_environment
 
-_without: set[Backend] = set()  # frameworks that were used without virtual GPUs
+_request: Request | None = None  # read it by `asked`
+_without: set[str] = set()  # frameworks that were used without virtual GPUs
 _lock = RLock()
 
 
+def asked() -> Request:
+    """The request of this process: that of its environment, until `virtual_gpus` makes another.
+
+    `ArgumentError` is raised if the environment's cannot be read.
+    """
+    global _request
+    if _request is None:
+        _request = of_environment()
+    return _request
+
+
 def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> list[Device]:
+    global _request
     source = f"virtual_gpus({shortened(n)})"
-    number = request.checked(n, source)
+    number = checked(n, source)
     if model is not None:
         models.check(model, source)
         if not stand_in:
             hint = f"write virtual_gpus({n}, stand_in=True, model={model!r})"
             raise ArgumentError(f"{source} has a model and does not stand in; {hint}")
     with _lock:
-        earlier = request.current()
-        _check_follows(earlier, number, stand_in, model)
-        if stand_in and not earlier.stand_in:
-            children.set_aside_visible_devices()
-        replaced = request.make(
+        earlier = asked()
+        stand_in = stand_in or earlier.stand_in
+        request = Request(
             number,
-            force or earlier.force,
-            stand_in or earlier.stand_in,
-            model or earlier.model,
+            force=force or earlier.force,
+            stand_in=stand_in,
+            lenient=earlier.lenient,
+            races=earlier.races,
+            model=model or earlier.model,
+            memory=earlier.memory,
+            required=earlier.required,
+            source=f"virtual_gpus({number}{', stand_in=True' * stand_in})",
         )
-        prepare_imports(_importing)  # the chosen framework may be imported by `_enable`
+        _check_follows(earlier, request)
+        if request.stand_in and not earlier.stand_in:
+            visible_devices.set_aside()
+        connect()
+        _request = request  # the chosen framework may be imported by `_enable`
         try:
             chosen = decided()
             if chosen is not None and chosen not in virtual_counts:
-                _enable(chosen)
+                _enable(chosen, request)
         except Exception:
-            request.put_back(replaced)
+            _request = earlier
             raise
         _forget_capabilities()
-        connect()
         at_import.by_adapters()
-        if stand_in:
-            children.propagate(request.current())
+        if request.stand_in:
+            children.propagate(request)
             at_import.watch(enable_requested)
     return [Device("gpu", i) for i in range(number)]
 
 
-def _check_follows(earlier: Request, number: int, stand_in: bool, model: str | None) -> None:
+def _check_follows(earlier: Request, request: Request) -> None:
     """Raise an error if the virtual GPUs cannot be asked for after an earlier request."""
-    if earlier.number and earlier.number != number:
+    n = request.number
+    if earlier.number and earlier.number != n:
         reason = f"comes after {earlier.source}, and the number is fixed for the process"
-        raise VirtualDeviceError(
-            f"virtual_gpus({number}) {reason}; start again and ask for {number} first"
-        )
-    if stand_in and not earlier.stand_in and virtual_counts:
+        raise VirtualDeviceError(f"virtual_gpus({n}) {reason}; start again and ask for {n} first")
+    if request.stand_in and not earlier.stand_in and virtual_counts:
         reason = f"comes after {earlier.source}, which has made virtual GPUs that do not stand in"
         raise VirtualDeviceError(
-            f"virtual_gpus({number}, stand_in=True) {reason}; start again with stand_in=True first"
+            f"virtual_gpus({n}, stand_in=True) {reason}; start again with stand_in=True first"
         )
-    if model not in (None, earlier.model) and virtual_counts:
+    if request.model != earlier.model and virtual_counts:
         reason = f"comes after {earlier.source}, which has made virtual GPUs of another model"
         raise VirtualDeviceError(
-            f"virtual_gpus({number}, model={model!r}) {reason}; start again with this model first"
+            f"virtual_gpus({n}, model={request.model!r}) {reason}; "
+            "start again with this model first"
         )
 
 
@@ -112,11 +131,12 @@ def connect() -> None:
 
 def _importing(framework: str) -> AbstractContextManager[object]:
     """The context in which a framework is imported that gets its virtual GPUs only then."""
+    request = visible_devices.seen(asked())
     module = entry_points_of(GROUP).get(framework)
-    if module is None:
+    if module is None or not request.number or framework in _without:
         return nullcontext()
     prepare = getattr(import_module(module), "importing", nullcontext)
-    context: AbstractContextManager[object] = prepare()
+    context: AbstractContextManager[object] = prepare(request)
     return context
 
 
@@ -127,33 +147,38 @@ def enable_requested(owner: Backend, capability: str = "") -> None:
     with _lock:
         if owner in virtual_counts or owner in _without:
             return
-        is_requested = request.current().number and not request.is_left_out(owner)
-        if is_requested and owner.load("virtual").has("enable"):
-            _enable(owner)
+        request = asked()
+        if request.number and owner.load("virtual").has("enable"):
+            _enable(owner, request)
         else:
             _without.add(owner)
 
 
-def _enable(owner: Backend) -> None:
-    requested, copy_bus, number = request.current(), bus.requested(), request.visible()
-    if not number:
+def leave_out(framework: str) -> None:
+    """Give the framework no virtual GPUs: it cannot have them, and its tests are told so."""
+    _without.add(framework)
+
+
+def _enable(owner: Backend, request: Request) -> None:
+    request, copy_bus = visible_devices.seen(request), bus.requested()
+    if not request.number:
         _without.add(owner)  # the program has hidden all of them
         return
-    if requested.races and not owner.load("virtual").has("find_races"):
+    if request.races and not owner.load("virtual").has("find_races"):
         raise NotSupportedError(
             f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
         )
     fits_process.check(owner)
-    owner.virtual.enable(number, requested.force, requested.stand_in)
-    if requested.races:
+    owner.virtual.enable(request)
+    if request.races:
         owner.virtual.find_races()
     fits_process.begin(owner)
-    if requested.stand_in and not children.has_warned("STAND_IN"):
+    if request.stand_in and not children.has_warned("STAND_IN"):
         words = "virtual GPUs stand in for CUDA's; they compute"
-        if number == 1:
+        if request.number == 1:
             words = "virtual GPU stands in for CUDA's; it computes"
-        print(f"{number} {words} on the CPU", file=sys.stderr)
-    virtual_counts[owner] = number
+        print(f"{request.number} {words} on the CPU", file=sys.stderr)
+    virtual_counts[owner] = request.number
     owner.forget_devices()
     if copy_bus is not None:
         bus.attach(owner, copy_bus)
@@ -166,38 +191,45 @@ def _report(owner: Backend, error: XDeviceError) -> None:
     handles an ImportError can do without that framework.
     """
     is_refusal = isinstance(error, (NotSupportedError, VirtualDeviceError))
-    if is_refusal and request.is_required(owner):
+    required = asked().required if is_refusal else ()
+    if owner in required or "all" in required:
         print(f"xdevice: error: {error}", file=sys.stderr)
-        if request.is_named(owner):
+        if owner in required:
             raise at_import.RefusedExit(2) from None
         raise at_import.RefusedImportError(str(error), owner) from None
     print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
 
 
 def apply_environment() -> None:
+    global _request
     connect()
-    fits_process.join()
+    _request = None
     try:
-        children.propagate(request.current())
+        request = asked()
     except ArgumentError as error:
         print(f"xdevice: {error}", file=sys.stderr)  # using a framework raises it
-    else:
+        return
+    if request.number:
+        fits_process.join(request)
+        children.propagate(request)
         at_import.watch(enable_requested)
 
 
 def why_none(owner: Backend) -> str:
     capability = owner.load("virtual")
-    if not request.current().number or capability.has("enable"):
+    if not asked().number or capability.has("enable"):
         return ""
     return f"{owner} has no virtual GPUs: {capability.why_not('enable')}"
 
 
-def name_of(device: Device) -> str:
-    copy_bus = bus.requested()
+def name_of(owner: Backend, device: Device) -> str:
+    copy_bus = bus.attached.get(owner)
     if copy_bus is None:
         return f"virtual GPU {device.index}"
     return f"virtual GPU {device.index}, with a bus of {copy_bus}"
 
 
 def stream(owner: Backend, device: Device) -> Stream | None:
-    return bus.BusStream(device) if bus.requested() is not None else None
+    if owner in bus.attached and is_virtual(owner, device):
+        return bus.BusStream(device)
+    return None

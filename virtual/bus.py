@@ -29,12 +29,12 @@ _LATE_WAKE_UP = 2e-4
 
 _lock = Lock()
 _busy_until: dict[Device, float] = {}  # by time.perf_counter
-_attached: dict[str, Bus] = {}  # by framework
+attached: dict[str, Bus] = {}  # of each framework whose virtual GPUs have one
 _is_beside: ContextVar[bool] = ContextVar("xdevice.virtual.bus.beside", default=False)
 
 
 def requested() -> Bus | None:
-    """The bus that the environment asks for, if any.
+    """The bus that the environment asks for, if any: read when a framework gets its virtual GPUs.
 
     `ArgumentError` is raised if the variable does not describe a bus.
     """
@@ -44,12 +44,10 @@ def requested() -> Bus | None:
 
 def attach(owner: Backend, bus: Bus) -> None:
     """Let copies of the framework's virtual GPUs take time, until the process ends."""
-    if owner in _attached:
-        return
     from xdevice.transfers import watching  # much code: only when it is needed
 
-    is_first = not _attached
-    _attached[str(owner)] = bus
+    is_first = not attached
+    attached[owner] = bus
 
     def carry_copy(copy: Copy) -> None:
         ends = [end for end in {copy.source, copy.target} if is_virtual(owner, end)]
@@ -82,7 +80,7 @@ def busy_until(devices: Iterable[Device]) -> float:
 
 def busy_until_of(framework: str, device: Device) -> float:
     """The same for one device, if the framework's virtual GPUs have a bus; else 0."""
-    return busy_until([device]) if framework in _attached else 0.0
+    return busy_until([device]) if framework in attached else 0.0
 
 
 def wait_for(devices: Iterable[Device]) -> None:
@@ -131,6 +129,5 @@ class BusEvent(NamedTuple):
         wait_until(self.end)
 
     def wait(self) -> None:
-        wait_until(
-            self.end
-        )  # operations run in this thread, and begin when the copies are complete
+        # operations run in this thread, and begin when the copies are complete
+        wait_until(self.end)

@@ -1,9 +1,10 @@
-"""Passing a request for virtual GPUs to child processes, by their environment variables."""
+"""What a process leaves in the environment for the processes that it starts."""
 
 import os
-import sys
 
-from xdevice.virtual.request import ENV, VISIBLE, Request
+from xdevice.contract import Request
+from xdevice.virtual import visible_devices
+from xdevice.virtual.request import to_environment
 
 AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 """The folder whose ``sitecustomize`` Python imports at its start, while it is on ``PYTHONPATH``."""
@@ -13,25 +14,17 @@ _WARNED = "XDEVICE_{}_WARNED"
 
 def propagate(request: Request) -> None:
     """Let child processes make the same request when they start, even if they do not import xdevice."""
-    os.environ[ENV] = str(request)
+    to_environment(request)
     path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     other_folders = [folder for folder in path if folder not in ("", AT_START)]
     os.environ["PYTHONPATH"] = os.pathsep.join([AT_START, *other_folders])
 
 
-def set_aside_visible_devices() -> None:
-    """Remove ``CUDA_VISIBLE_DEVICES``.
-
-    A value that was set before the request for virtual GPUs refers to real GPUs.
-    """
-    value = os.environ.pop(VISIBLE, None)
-    if value is not None:
-        effect = "which are real, and does not choose among those that stand in"
-        print(
-            f"xdevice: {VISIBLE}={value!r} was set for the machine's GPUs, {effect}; "
-            "set it after they are asked for",
-            file=sys.stderr,
-        )
+def give_to_program(request: Request) -> None:
+    """Let the programs that a command starts have the virtual GPUs."""
+    propagate(request)
+    if request.stand_in:
+        visible_devices.set_aside()
 
 
 def has_warned(subject: str) -> bool:

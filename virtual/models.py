@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from xdevice.contract import Request
 from xdevice.errors import ArgumentError, did_you_mean
 
 
@@ -35,3 +36,17 @@ def check(name: str, source: str) -> str:
         return name
     hint = did_you_mean(name, MODELS, f"write one of {', '.join(MODELS)}")
     raise ArgumentError(f"{source} has no known model of a GPU, {name!r}; {hint}")
+
+
+def memory_of(request: Request) -> int | None:
+    """The bytes that each virtual GPU has: the limit, or else its model's; else ``None``."""
+    if request.memory is None and request.model:
+        return MODELS[request.model].memory
+    return request.memory
+
+
+def gpu_name(request: Request) -> str:
+    """The name of each GPU that stands in, where all GPUs of a model have one name."""
+    if not request.model:
+        return "xdevice virtual GPU"
+    return f"{MODELS[request.model].name} (virtual GPU: xdevice, on the CPU)"

@@ -21,8 +21,8 @@ VIRTUAL = """
             raise NotSupportedError("virtual GPUs need toy 2 or newer, and this is 1.5; pip install --upgrade toy")
         source = Path(__file__).with_name("toy.cc")
         return plugins.Recipe("toy", "virtual GPUs for toy 1.5", source, "toy 1.5", "c++17")
-    def enable(n, force, stand_in):
-        if stand_in or "TOY_OLD" in os.environ:
+    def enable(request):
+        if request.stand_in or "TOY_OLD" in os.environ:
             plugins.library(recipe())
 """
 

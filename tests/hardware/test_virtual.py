@@ -74,11 +74,11 @@ def test_standing_in_is_from_the_start(run):
 def test_leniency_comes_from_the_environment_and_reaches_child_processes(run):
     code = """
         import os
-        from xdevice.virtual import request
-        print(request.current().lenient, os.environ.get("XDEVICE_VIRTUAL_GPUS"))
+        from xdevice.virtual import asked
+        print(asked().lenient, os.environ.get("XDEVICE_VIRTUAL_GPUS"))
         xdevice.use("toy")
         xdevice.virtual_gpus(2, stand_in=True)
-        print(request.current().lenient, os.environ["XDEVICE_VIRTUAL_GPUS"])
+        print(asked().lenient, os.environ["XDEVICE_VIRTUAL_GPUS"])
     """
     asked = "2:stand-in,lenient"
     expected = [f"True {asked}", "enabled 2 False stand-in", f"True {asked}"]
@@ -89,10 +89,10 @@ def test_leniency_comes_from_the_environment_and_reaches_child_processes(run):
 def test_the_model_is_checked_and_reaches_child_processes(run):
     code = """
         import os
-        from xdevice.virtual import request
+        from xdevice.virtual import asked, models
         xdevice.use("toy")
         xdevice.virtual_gpus(2, stand_in=True, model="t4")
-        print(request.current().model, request.memory() >> 20, os.environ["XDEVICE_VIRTUAL_GPUS"])
+        print(asked().model, models.memory_of(asked()) >> 20, os.environ["XDEVICE_VIRTUAL_GPUS"])
     """
     asked = "2:stand-in,model=t4"
     assert run(code).splitlines() == ["enabled 2 False stand-in", f"t4 15102 {asked}"]

@@ -44,20 +44,6 @@ def test_there_right_after_the_import(python):
     assert out == ["False True"]
 
 
-# Importing the package fails as if it were not installed.
-WITHOUT_THE_PACKAGE = "import sys; sys.modules['xdevice.virtual'] = None"
-
-
-def test_without_the_package_importing_prints_the_error_and_using_a_framework_raises_it(python):
-    reason = "virtual GPUs are provided by the package xdevice.virtual, which is not installed"
-    use = "import xdevice; print(xdevice.gpu(1)); xdevice.use('toy'); xdevice.num_gpus()"
-    code = f"{WITHOUT_THE_PACKAGE}\n{use}"
-    out, errors = python("-c", code, status=1, XDEVICE_VIRTUAL_GPUS="2")
-    assert out == ["gpu:1"]
-    assert errors[0].startswith(f"xdevice: {reason}; install ")
-    assert errors[-1].startswith(f"xdevice.errors.NotSupportedError: {reason}; install ")
-
-
 def test_child_processes_have_them(python, tmp_path):
     out, _ = python("-c", f"import xdevice\n{CHILD}", ASK, XDEVICE_VIRTUAL_GPUS="2")
     assert out == ["enabled 2 False", "True True"]

@@ -26,9 +26,9 @@ import xdevice_plugged.hardware as hardware
 from xdevice.virtual import plugins
 def recipe():
     return plugins.Recipe("answer", "virtual GPUs for plugged 1.5", Path(__file__).with_name("answer.cc"), "", "c++17")
-def enable(n, force, stand_in):
+def enable(request):
     plugins.library(recipe())
-    hardware.gpus = n
+    hardware.gpus = request.number
 """,
     "answer.cc": 'extern "C" int answer() { return 42; }\n',
 }

@@ -18,8 +18,9 @@ from private_lists import lists_of
 os.environ["JAX_TRACEBACK_FILTERING"] = "off"  # or errors within JAX seem to be xdevice's
 
 import xdevice
+from xdevice import virtual
 from xdevice.backends.kit import private_names as kit
-from xdevice.virtual import connect, request
+from xdevice.contract import Request
 
 NAME, STAND_IN, IN_PYTHON = sys.argv[1], "--stand-in" in sys.argv, "--in-python" in sys.argv
 EACH = next((int(word.partition("=")[2]) for word in sys.argv if word.startswith("--each=")), 1)
@@ -163,10 +164,10 @@ def tried(name, without):
 
 xdevice.use(NAME)
 if NAME == "paddle":  # it loads the plug-in when it is imported
-    before = request.make(2, False, STAND_IN)
-    connect()
-    import_module("xdevice.backends.paddle")
-    request.put_back(before)
+    from xdevice.virtual.paddle import importing
+
+    with importing(Request(2, stand_in=STAND_IN)):
+        import_module("xdevice.backends.paddle")
 backend = import_module(f"xdevice.backends.{NAME}")
 listed = lists_of(NAME)
 # Beside the installed package, in the same folder, is the framework.
@@ -174,7 +175,7 @@ homes = (
     Path(__file__).parents[1],
     Path(xdevice.__file__).parent,
     Path(backend.__file__).parents[1],
-    Path(request.__file__).parent,
+    Path(virtual.__file__).parent,
 )
 OWN_FOLDERS = tuple(f"{home}{os.sep}" for home in homes)
 version = sys.modules[NAME].__version__

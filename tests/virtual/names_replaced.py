@@ -13,7 +13,7 @@ from private_lists import lists_of
 
 import xdevice
 from xdevice.backends.kit.private_names import missing, resolved
-from xdevice.virtual import connect, request
+from xdevice.contract import Request
 
 NAME, STAND_IN = sys.argv[1], "--stand-in" in sys.argv
 STATE = {
@@ -72,10 +72,10 @@ def enable():
 
 xdevice.use(NAME)
 if NAME == "paddle":  # it loads the plug-in when it is imported
-    before = request.make(2, False, STAND_IN)
-    connect()
-    import_module("xdevice.backends.paddle")
-    request.put_back(before)
+    from xdevice.virtual.paddle import importing
+
+    with importing(Request(2, stand_in=STAND_IN)):
+        import_module("xdevice.backends.paddle")
 import_module(
     f"xdevice.backends.{NAME}"
 )  # MXNet cannot be imported without its adapter under NumPy 2

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from xdevice.contract import Request
 from xdevice.errors import ArgumentError
 from xdevice.escaping import escaped
 from xdevice.framework.adapters import available, not_installed
@@ -31,7 +32,7 @@ from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import counted, write_json
 from xdevice.virtual import children
-from xdevice.virtual.request import Request, current
+from xdevice.virtual.request import of_environment
 
 # The packages that a chapter needs, by the module that each provides.
 _NEEDED = {"nbclient": "nbclient", "ipykernel": "ipykernel", "markdown_it": "markdown-it-py"}
@@ -237,7 +238,7 @@ def _say_what_is_shared(path: Path) -> None:
 
 def _virtual_gpus() -> str:
     """What the page and the tables say of virtual GPUs; nothing if there are none."""
-    request = current()
+    request = of_environment()
     if not request.number:
         return ""
     model = f" (model {request.model})" if request.model else ""
@@ -250,7 +251,5 @@ def _ask_for_gpus(tabs: Sequence[str], options: argparse.Namespace) -> None:
         return
     stand_in = options.gpus is not None
     source = f"--gpus {number}" if stand_in else f"--virtual-gpus {number}"
-    children.propagate(Request(number, stand_in=stand_in, source=source))
-    if stand_in:
-        children.set_aside_visible_devices()
+    children.give_to_program(Request(number, stand_in=stand_in, source=source))
     check_virtual_gpus(tabs)

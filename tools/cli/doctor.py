@@ -13,7 +13,7 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import use
 from xdevice.framework.installing import NEED_GPUS
 from xdevice.hardware.diagnosis import driver_problem
-from xdevice.hardware.virtual import virtual_gpus
+from xdevice.hardware.virtual import ENV, virtual_gpus
 from xdevice.machine import gpus, holders
 from xdevice.tools.cli.options import add_probing
 from xdevice.tools.cli.parser import Parser
@@ -21,7 +21,6 @@ from xdevice.tools.cli.probe import Answer, ask_each, probe_all
 from xdevice.tools.launcher.texts import printable, write_json
 from xdevice.units import size
 from xdevice.virtual import plugins
-from xdevice.virtual.request import ENV
 
 if TYPE_CHECKING:
     from xdevice.machine import Gpus

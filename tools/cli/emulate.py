@@ -3,12 +3,12 @@
 import argparse
 import sys
 
+from xdevice.contract import Request
 from xdevice.tools.cli.options import add_backend, add_gpus
 from xdevice.tools.cli.parser import Parser, one_of
 from xdevice.tools.cli.program import program_of
 from xdevice.tools.cli.running import become, prepare
 from xdevice.virtual.models import MODELS
-from xdevice.virtual.request import Request
 
 
 def add_options(parser: Parser) -> None:

@@ -15,7 +15,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from xdevice.contract import ProgramStopped
+from xdevice.contract import ProgramStopped, Request
 from xdevice.errors import VirtualDeviceError, did_you_mean
 from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.tools.cli.fits_report import Report
@@ -26,9 +26,9 @@ from xdevice.tools.cli.running import prepare, run_program, show_error
 from xdevice.units import parsed_size
 from xdevice.virtual.fits import process as fits_process
 from xdevice.virtual.fits.estimate import Ended, estimate
-from xdevice.virtual.fits.records import ENV, Folder, Record, Settings
+from xdevice.virtual.fits.records import ENV, Folder, Record
 from xdevice.virtual.models import MODELS
-from xdevice.virtual.request import Request
+from xdevice.virtual.request import to_environment
 
 _INTERVAL = 0.1  # seconds between two looks at the program
 _GRACE = 20.0  # seconds that a program has to end after one of its processes has made its steps
@@ -84,8 +84,10 @@ def main(options: argparse.Namespace) -> int:
     request = Request(options.gpus, stand_in=True, source=source, model=model)
     for framework in prepare(program, None, request):
         fits_process.check_is_measured(framework)
+    # only now: `prepare` asks each framework whether it can have the limit of a request
+    to_environment(request._replace(memory=size))
     folder = Folder(Path(tempfile.mkdtemp(prefix="xdevice-fits-")))
-    folder.write_settings(Settings(size, options.stop_after))
+    folder.write_stop_after(options.stop_after)
     try:
         ended = _run(program, options, folder)
         if folder.is_refused():

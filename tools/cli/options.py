@@ -6,7 +6,7 @@ from pathlib import Path
 
 from xdevice.errors import ArgumentError
 from xdevice.tools.cli.parser import Parser, names, one_of, positive, seconds
-from xdevice.virtual import request
+from xdevice.virtual.request import checked
 
 JSON = "print JSON on stdout, and nothing else"
 ALL_INSTALLED = "frameworks; all (the default): those installed"
@@ -52,7 +52,7 @@ def check_can_be_written(file: Path) -> None:
 def add_gpus(parser: Parser, option: str, about: str, default: int | None = None) -> None:
     def number(text: str) -> int:
         try:
-            return request.checked(positive(text), f"{option} {text}")
+            return checked(positive(text), f"{option} {text}")
         except ArgumentError as error:
             raise ArgumentTypeError(str(error)) from None
 

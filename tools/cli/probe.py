@@ -28,7 +28,7 @@ from xdevice.hardware.virtual import GROUP
 from xdevice.machine import usable_threads
 from xdevice.tools.launcher.texts import exit_text, printable
 from xdevice.units import duration
-from xdevice.virtual import request
+from xdevice.virtual.request import of_environment
 
 if TYPE_CHECKING:
     from xdevice.device import Device
@@ -236,7 +236,8 @@ def _missing_in(backend: Backend, package: str) -> list[Answer]:
 
 def check_virtual_gpus(names: Iterable[str]) -> None:
     """Raise an error if a framework cannot have the virtual GPUs that the environment asks for."""
-    if request.memory_limit() is None and not request.current().races:
+    request = of_environment()
+    if request.memory is None and not request.races:
         return  # the framework itself raises other errors, before anything is computed
     for name in filter(is_installed, names):
         # in another process: an import may change the environment, which a script inherits

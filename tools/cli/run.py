@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
+from xdevice.contract import Request
 from xdevice.errors import ArgumentError
 from xdevice.framework.adapters import find, registered
 from xdevice.machine import usable_threads
@@ -24,7 +25,6 @@ from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import write_json
 from xdevice.virtual import children as virtual_children
-from xdevice.virtual.request import Request
 
 
 def add_options(parser: Parser) -> None:
@@ -64,7 +64,7 @@ def main(options: argparse.Namespace) -> int:
         program = program_of(options.script, options.how)
     if options.virtual_gpus:
         source = f"--virtual-gpus {options.virtual_gpus}"
-        virtual_children.propagate(Request(options.virtual_gpus, source=source))
+        virtual_children.give_to_program(Request(options.virtual_gpus, source=source))
     names = _environments(options.backend) if options.env else frameworks(options.backend)
     if options.virtual_gpus and not options.env:
         check_virtual_gpus(names)

@@ -8,10 +8,11 @@ from io import open_code
 from types import ModuleType
 
 from xdevice.backends.kit import keras
+from xdevice.contract import Request
 from xdevice.framework.choosing import backend
 from xdevice.tools.cli.program import Program, imported_by
 from xdevice.virtual import children
-from xdevice.virtual.request import Request, is_in_environment, require
+from xdevice.virtual.request import of_environment, to_environment
 
 # A traceback of the program's error is shown without the frames of these files.
 _RUNNERS = (__file__, runpy.__file__, "<frozen runpy>")
@@ -24,8 +25,7 @@ def prepare(program: Program, framework: str | None, request: Request | None) ->
     or else those that the environment asks for.
     """
     if request is not None:
-        children.propagate(request)
-        children.set_aside_visible_devices()
+        children.give_to_program(request)
     if framework is not None:
         name = str(backend(framework))
         os.environ["XDEVICE_BACKEND"] = name
@@ -33,12 +33,12 @@ def prepare(program: Program, framework: str | None, request: Request | None) ->
         frameworks = [name]
     else:
         frameworks = imported_by(program.file) if program.file is not None else []
-    if is_in_environment():
+    if of_environment().number:
         from xdevice.tools.cli.probe import check_virtual_gpus  # with what it needs, 20 ms
 
         check_virtual_gpus(frameworks)
     if request is not None:
-        require(frameworks)
+        to_environment(request._replace(required=tuple(frameworks) or ("all",)))
     os.environ.update(program.search_path(sys.executable))
     return frameworks
 

@@ -15,12 +15,12 @@ from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.adapters import Backend, available, find, not_installed
 from xdevice.framework.installing import is_installed
 from xdevice.hardware.diagnosis import build_of
+from xdevice.hardware.virtual import ENV
 from xdevice.machine import usable_threads
 from xdevice.tools.cli.options import ALL_INSTALLED, add_backends
 from xdevice.tools.cli.parser import Parser, one_of
 from xdevice.tools.cli.probe import Answer, ask_one, missing_of
 from xdevice.virtual import plugins
-from xdevice.virtual.request import ENV
 
 NAME = "xdevice-virtual-gpus.pth"
 LINE = (

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from xdevice.contract import Request
 from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
 from xdevice.escaping import escaped
 from xdevice.framework.at_import import RefusedExit, RefusedImportError
@@ -21,7 +22,7 @@ from xdevice.tools.cli.running import become, prepare, run_program, show_error
 from xdevice.transfers.baseline import Baseline
 from xdevice.transfers.report import Finding, Report, watch_transfers
 from xdevice.transfers.watching import accept
-from xdevice.virtual.request import Request, is_in_environment
+from xdevice.virtual.request import of_environment
 
 _Settings: TypeAlias = dict[str, Any]  # what `main` passes to `observe`, as JSON
 
@@ -101,7 +102,7 @@ def observe() -> None:
     watch.__exit__()
     if isinstance(program_error, RefusedExit | RefusedImportError):
         sys.exit(2)  # nothing has run that could be reported
-    if isinstance(program_error, VirtualDeviceError) and is_in_environment():
+    if isinstance(program_error, VirtualDeviceError) and of_environment().number:
         sys.exit(fail(str(program_error)))
     is_fork = os.getpid() != process
     if not is_fork:

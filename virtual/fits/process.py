@@ -19,13 +19,13 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from xdevice.contract import MemoryUse, ProgramStopped
+from xdevice.contract import MemoryUse, ProgramStopped, Request
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import Backend, entry_points_of
 from xdevice.hardware.virtual import GROUP
-from xdevice.virtual import request
+from xdevice.virtual import visible_devices
 from xdevice.virtual.fits.estimate import most_that_surely_fits
-from xdevice.virtual.fits.records import ENV, Folder, Record, RecordFile, Settings
+from xdevice.virtual.fits.records import ENV, Folder, Record, RecordFile
 
 _MEASURED = ("torch",)
 """The frameworks whose virtual GPUs have the caching allocator of their GPUs."""
@@ -37,11 +37,16 @@ class _Process:
     """This process, or this fork of a process."""
 
     def __init__(
-        self, folder: Folder, frameworks: Sequence[Backend], is_fork: bool, title: str = ""
+        self,
+        folder: Folder,
+        request: Request,
+        frameworks: Sequence[Backend],
+        is_fork: bool,
+        title: str = "",
     ) -> None:
         """Measure this process; ``title``: of the process that forked it, if it is a fork."""
         self.folder = folder
-        self.settings: Settings = folder.settings()
+        self.request = request
         self.frameworks: list[Backend] = []
         self.is_fork = is_fork
         self._file: RecordFile = folder.new_record()
@@ -54,7 +59,7 @@ class _Process:
             f"a fork of {title}" if title else _title(),
             time.monotonic(),
             is_fork or _is_of_multiprocessing(),
-            request.visible_indices(),
+            visible_devices.indices(request),
         )
         if not is_fork:
             self._file.write(self.record)
@@ -66,10 +71,11 @@ class _Process:
         if self._totals is None:
             self._totals = self._file.map_totals()
         self.frameworks.append(owner)
-        self.record = self.record._replace(gpus=request.visible_indices())
+        self.record = self.record._replace(gpus=visible_devices.indices(self.request))
         self._file.write(self.record)
-        limit = most_that_surely_fits(self.settings.size)
-        owner.virtual.measure_memory(limit, self.settings.stop_after, self._totals)
+        assert self.request.memory is not None, "xdevice fits gives each GPU a size"
+        limit = most_that_surely_fits(self.request.memory)
+        owner.virtual.measure_memory(limit, self.folder.stop_after(), self._totals)
 
     def refuse(self, owner: Backend) -> None:
         self.record = self.record._replace(refused=(*self.record.refused, str(owner)))
@@ -125,7 +131,7 @@ _exit_status = ""
 """How the process fails, if it was asked to exit with another status than 0."""
 
 
-def join() -> None:
+def join(request: Request) -> None:
     """Measure this process, if it belongs to a program that is measured."""
     global _process
     if _process is not None or ENV not in os.environ:
@@ -133,8 +139,7 @@ def join() -> None:
     folder = Folder(Path(os.environ[ENV]))
     if not folder.path.is_dir():  # the program has ended, and left this process behind
         return
-    request.measure_for(folder.settings().size)
-    _process = _Process(folder, (), is_fork=False)
+    _process = _Process(folder, request, (), is_fork=False)
     sys.addaudithook(_note_start)
     _replace_exits()
     if hasattr(os, "register_at_fork"):
@@ -204,7 +209,9 @@ def _begin_fork() -> None:
     if _process is not None:
         _exit_status = ""
         title = _process.record.title.removeprefix("a fork of ")
-        _process = _Process(_process.folder, _process.frameworks, is_fork=True, title=title)
+        _process = _Process(
+            _process.folder, _process.request, _process.frameworks, is_fork=True, title=title
+        )
 
 
 def _replace_exits() -> None:

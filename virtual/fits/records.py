@@ -23,12 +23,7 @@ ENV = "XDEVICE_VIRTUAL_FITS"
 
 MOST_GPUS = 64
 
-_SETTINGS, _STOPPED, _REFUSED = "settings", "stopped", "refused"
-
-
-class Settings(NamedTuple):
-    size: int  # of the GPU's memory, in bytes
-    stop_after: int | None  # that number of an optimizer's steps
+_STOP_AFTER, _STOPPED, _REFUSED = "stop_after", "stopped", "refused"
 
 
 class Record(NamedTuple):
@@ -57,12 +52,13 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write_settings(self, settings: Settings) -> None:
-        _write(self.path / _SETTINGS, settings)
+    def write_stop_after(self, steps: int | None) -> None:
+        """Let the program stop after that number of an optimizer's steps."""
+        _write(self.path / _STOP_AFTER, steps)
 
-    def settings(self) -> Settings:
-        settings: Settings = _read(self.path / _SETTINGS)
-        return settings
+    def stop_after(self) -> int | None:
+        steps: int | None = _read(self.path / _STOP_AFTER)
+        return steps
 
     def note_stopped(self) -> None:
         """Note that a process has made the steps after which the program is to stop."""

@@ -13,12 +13,12 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.private_names import names as names_of_the_adapter
-from xdevice.contract import NativeDevice
+from xdevice.contract import NativeDevice, Request
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.machine import gpus
 from xdevice.virtual.jax.private_names import Function, in_place_of, names
-from xdevice.virtual.request import refuse_memory_limit, refuse_to_hide
+from xdevice.virtual.refusals import refuse_memory_limit, refuse_to_hide
 
 BRIDGE = "jax._src.xla_bridge"
 DEFAULT = "jax._src.interpreters.pxla:get_default_device"
@@ -31,8 +31,9 @@ def recipe() -> None:
     return None  # nothing is compiled
 
 
-def enable(n: int, force: bool, stand_in: bool) -> None:
-    refuse_memory_limit("jax")
+def enable(request: Request) -> None:
+    n = request.number
+    refuse_memory_limit(request, "jax")
     settings: Any = jax.config  # JAX has left it without types
     compute = hardware.build()["compute"]
     # without a setting, JAX uses every platform that it finds
@@ -41,8 +42,8 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     if compute != "cpu" and platforms != ["cpu"]:
         real_gpus = len(gpus()["gpus"])
     excludes_host = bool(platforms) and "cpu" not in platforms
-    refuse_to_hide(real_gpus, n, f"jax, by its {compute} plug-in,", force)
-    if excludes_host and not force and not stand_in:
+    refuse_to_hide(request, real_gpus, f"jax, by its {compute} plug-in,")
+    if excludes_host and not request.force and not request.stand_in:
         reason = f"jax_platforms={settings.jax_platforms} leaves out the host, which provides them"
         hint = f"start with JAX_PLATFORMS=cpu, or ask for virtual_gpus({n}, force=True)"
         raise VirtualDeviceError(f"{n} virtual GPUs were asked for, but {reason}; {hint}")
@@ -50,17 +51,17 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         raise NotSupportedError(
             f"jax {jax.__version__} has no setting for several host devices; install jax>=0.5.1"
         )
-    names.check("STAND_IN" if stand_in else "VIRTUAL", "OTHERS")
+    names.check("STAND_IN" if request.stand_in else "VIRTUAL", "OTHERS")
     names_of_the_adapter.check("OTHERS")
     _set_number_of_host_devices(n)
     if real_gpus or excludes_host:
         settings.update("jax_platforms", "cpu")
-    hardware.replaced_gpus.replace(n, under_own_names=stand_in)
-    if stand_in:
+    hardware.replaced_gpus.replace(n, under_own_names=request.stand_in)
+    if request.stand_in:
         # imported on request only, since it replaces parts of JAX
         from xdevice.virtual.jax import stand_in as gpus_of_jax
 
-        gpus_of_jax.start()
+        gpus_of_jax.start(request)
     else:
         _leave_out_the_cpu()
         _print_as_virtual_gpus(n)

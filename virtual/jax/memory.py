@@ -10,7 +10,6 @@ from xdevice.backends.jax import hardware
 from xdevice.backends.jax.memory import live_sizes
 from xdevice.contract import NativeDevice
 from xdevice.device import Device
-from xdevice.virtual import request
 from xdevice.virtual.jax.private_names import names, replace_name
 
 _MEMORY_STATS = "jaxlib._jax:Device.memory_stats"
@@ -20,30 +19,29 @@ _FRACTION = 0.75
 """The part of a GPU's memory that JAX's allocator takes, unless a variable says otherwise."""
 
 
-def replace() -> None:
+def replace(memory: int | None) -> None:
+    """Let each GPU have these bytes; ``None``: the host's."""
     native_memory_stats = names.value(_MEMORY_STATS)
 
     def memory_stats(self: NativeDevice) -> Any:
         if hardware.ordinal(self):
-            return _memory_stats(hardware.ordinal(self) - 1)
+            return _memory_stats(hardware.ordinal(self) - 1, _limit(memory))
         return native_memory_stats(self)
 
     replace_name(_MEMORY_STATS, memory_stats)
 
 
-def _limit() -> int:
+def _limit(memory: int | None) -> int:
     """The bytes that the allocator may take: of a model's memory a part, else the host's memory."""
-    memory = request.memory()
     if memory is None:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     fractions = (os.environ.get(name) for name in _FRACTIONS)
     return int(memory * float(next(filter(None, fractions), _FRACTION)))
 
 
-def _memory_stats(index: int) -> dict[str, float]:
+def _memory_stats(index: int, limit: int) -> dict[str, float]:
     """The memory of the GPU's arrays, by the names of a GPU's allocator."""
     live = sum(live_sizes(Device("gpu", index)))
-    limit = _limit()
     unknown = float("nan")  # programs format it as a number
     return {
         "bytes_in_use": live,

@@ -27,9 +27,9 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.kit.dlpack import CPU, CUDA, labelled
-from xdevice.contract import NativeDevice, Tensor
+from xdevice.contract import NativeDevice, Request, Tensor
 from xdevice.framework.import_hook import after_import
-from xdevice.virtual import request
+from xdevice.virtual import models
 from xdevice.virtual.jax import (
     BRIDGE,
     DEFAULT,
@@ -61,19 +61,19 @@ _CLIENT_PLATFORM = "jaxlib._jax:Client.platform"
 _default_platform = "gpu"
 
 
-def start() -> None:
+def start(request: Request) -> None:
     """Let the virtual GPUs stand in; the host devices exist already."""
     _replace_settings()
     _replace_lists()
     _accept_words_for_gpus()
     _describe_mismatches()
-    _replace_attributes_of_devices()
-    memory.replace()
+    _replace_attributes_of_devices(models.gpu_name(request))
+    memory.replace(models.memory_of(request))
     _print_devices_as_cuda()
     _replace_attributes_of_arrays()
     _replace_dlpack()
     _keep_keras_from_cudnn()
-    if not request.current().lenient and names.has("the refusal of what only the CPU lowers"):
+    if not request.lenient and names.has("the refusal of what only the CPU lowers"):
         _refuse_lowerings()
 
 
@@ -194,13 +194,11 @@ def _is_read_by_jax() -> bool:
     return library in ("jax", "jaxlib", "xdevice") and module not in _SHOWS_DEVICES
 
 
-def _replace_attributes_of_devices() -> None:
+def _replace_attributes_of_devices(name: str) -> None:
     """Let a program see a GPU's attributes of a device, and of the client of all devices."""
 
     def platform(device: NativeDevice) -> str:
         return "gpu"
-
-    name = request.gpu_name()
 
     def device_kind(device: NativeDevice) -> str:
         return name

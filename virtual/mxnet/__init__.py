@@ -7,31 +7,32 @@ them, so they can be enabled at any time. Where they stand in, ``mx.gpu(i)`` mea
 
 from xdevice.backends.mxnet import hardware, placement
 from xdevice.backends.mxnet.private_names import names as names_of_the_adapter
+from xdevice.contract import Request
 from xdevice.device import Device, spell
 from xdevice.virtual.mxnet import profiling
 from xdevice.virtual.mxnet.private_names import names
-from xdevice.virtual.request import refuse_memory_limit, refuse_to_hide
+from xdevice.virtual.refusals import refuse_memory_limit, refuse_to_hide
 
 
 def recipe() -> None:
     return None  # nothing is compiled
 
 
-def enable(n: int, force: bool, stand_in: bool) -> None:
-    refuse_to_hide(hardware.gpus(), n, "mxnet", force)
-    refuse_memory_limit("mxnet", ", or choose torch or paddle, which have it")
-    if stand_in:
+def enable(request: Request) -> None:
+    refuse_to_hide(request, hardware.gpus(), "mxnet")
+    refuse_memory_limit(request, "mxnet", ", or choose torch or paddle, which have it")
+    if request.stand_in:
         names.check("STAND_IN")
         names_of_the_adapter.check("OTHERS")
     else:
         names.check("VIRTUAL")
-    hardware.replaced_gpus.replace(n, under_own_names=stand_in)
+    hardware.replaced_gpus.replace(request.number, under_own_names=request.stand_in)
     placement.device_at.cache_clear()  # from now on contexts mean other devices
     profiling.start()
-    if stand_in:
+    if request.stand_in:
         from xdevice.virtual.mxnet.stand_in import start
 
-        start(n)
-    for i in range(n):
+        start(request.number)
+    for i in range(request.number):
         # only MXNet prints this
         spell(Device("gpu", i), [f"cpu({hardware.FIRST_VIRTUAL + i})"])

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from xdevice.backends.kit.environment import environment
-from xdevice.contract import Watcher
+from xdevice.contract import Request, Watcher
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.virtual import plugins, request
+from xdevice.virtual import plugins
+from xdevice.virtual.refusals import refuse_to_hide
 
 CopyObserver: TypeAlias = Callable[[int, int, int, int], int]
 """A function of the source, the target, the bytes and the address of a copy.
@@ -45,13 +46,16 @@ _LOG_LEVEL = "GLOG_minloglevel"
 
 
 @contextmanager
-def in_place(n: int, force: bool) -> Generator[None]:
-    """A context in which importing PaddlePaddle provides n virtual GPUs.
+def importing(request: Request) -> Generator[None]:
+    """The context in which the adapter imports PaddlePaddle, with the virtual GPUs.
 
     The environment is restored afterwards.
     """
-    other_plug_ins = os.environ.get("CUSTOM_DEVICE_ROOT")
-    if other_plug_ins and not force:
+    if "paddle" in sys.modules:
+        yield
+        return
+    n, other_plug_ins = request.number, os.environ.get("CUSTOM_DEVICE_ROOT")
+    if other_plug_ins and not request.force:
         reason = f"CUSTOM_DEVICE_ROOT={other_plug_ins} has devices of its own for paddle"
         hint = f"unset it, or hide them with virtual_gpus({n}, force=True)"
         raise VirtualDeviceError(f"{n} virtual GPUs were asked for, but {reason}; {hint}")
@@ -59,7 +63,7 @@ def in_place(n: int, force: bool) -> Generator[None]:
     settings = {
         "CUSTOM_DEVICE_ROOT": str(path.parent),
         "XDEVICE_PADDLE_VIRTUAL_GPUS": str(n),
-        "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(request.memory_limit() or 0),
+        "XDEVICE_PADDLE_VIRTUAL_MEMORY": str(request.memory or 0),
         # use the CPU's kernels: there are no others
         "FLAGS_enable_api_kernel_fallback": "1",
         # only CPU kernels support views (PaddlePaddle 3.0 and 3.3.1)
@@ -76,20 +80,6 @@ def in_place(n: int, force: bool) -> Generator[None]:
             f"delete {path.parent.parent}, and compile them on this machine"
         ) from error
     with environment(settings):
-        yield
-
-
-@contextmanager
-def importing() -> Generator[None]:
-    """The context in which the adapter imports PaddlePaddle.
-
-    Virtual GPUs are added if they are requested.
-    """
-    number = request.visible()
-    if not number or "paddle" in sys.modules or request.is_left_out("paddle"):
-        yield
-        return
-    with in_place(number, request.current().force):
         yield
     # otherwise new tensors are made on a virtual GPU
     sys.modules["paddle"].device.set_device("cpu")
@@ -172,18 +162,19 @@ def key(package: Path) -> str:
     return f"paddle\n{_version_file(package)}\n{header.read_text()}"
 
 
-def enable(n: int, force: bool, stand_in: bool) -> None:
+def enable(request: Request) -> None:
     from xdevice.backends.paddle import hardware, transfers
     from xdevice.backends.paddle.private_names import names as names_of_the_adapter
     from xdevice.virtual.paddle import repairs
     from xdevice.virtual.paddle.private_names import names
 
-    if stand_in:
+    n = request.number
+    if request.stand_in:
         names.check("STAND_IN", "READ", "OTHERS")
     else:
         names.check("VIRTUAL", "OTHERS")
     names_of_the_adapter.check("OTHERS")
-    request.refuse_to_hide(hardware.real_gpus(), n, "paddle", force)
+    refuse_to_hide(request, hardware.real_gpus(), "paddle")
     if hardware.plugged_in(hardware.WORD) != n:
         raise VirtualDeviceError(
             f"{n} virtual GPUs are too late for paddle, which has been imported without them; "
@@ -192,14 +183,14 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             "import it by xdevice.backend('paddle').framework"
         )
     _check_symbols()
-    hardware.replaced_gpus.replace(n, under_own_names=stand_in)
+    hardware.replaced_gpus.replace(n, under_own_names=request.stand_in)
     if replaces_functions():
         transfers.add_source(_Copies())
     repairs.apply()
-    if stand_in:
+    if request.stand_in:
         from xdevice.virtual.paddle.stand_in import start
 
-        start(n)
+        start(request)
 
 
 def _check_symbols() -> None:

@@ -24,9 +24,10 @@ import paddle
 from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
+from xdevice.contract import Request
 from xdevice.errors import NotSupportedError
+from xdevice.virtual import models
 from xdevice.virtual import paddle as virtual
-from xdevice.virtual import request
 from xdevice.virtual.paddle.answers import CORE, answer_by_caller, replace_in_core
 from xdevice.virtual.paddle.flags import add_cuda_flags
 from xdevice.virtual.paddle.places import (
@@ -62,12 +63,13 @@ class _gpuDeviceProperties(NamedTuple):  # noqa: N801  (the name that Paddle sho
     multi_processor_count: int
 
 
-def start(number: int) -> None:
-    """Let the virtual GPUs stand in; ``number`` is how many there are."""
-    replace_places(number)
+def start(request: Request) -> None:
+    """Let the virtual GPUs stand in."""
+    replace_places(request.number)
     _report_cuda_build()
-    _add_device_functions(number)
-    _report_properties(_memory_size())
+    _add_device_functions(request.number)
+    host_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    _report_properties(models.gpu_name(request), request.memory or host_memory)
     replace_streams()
     add_cuda_flags()
     _leave_alone_what_is_replaced()
@@ -75,12 +77,6 @@ def start(number: int) -> None:
     _run_static_graphs_on_the_cpu()
     replace_name("paddle.device.cuda.graphs:CoreCUDAGraph", None)
     paddle.device.set_device("gpu:0")
-
-
-def _memory_size() -> int:
-    """The bytes of each virtual GPU: the limit if there is one, else the host's memory."""
-    host_memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return request.memory_limit() or host_memory
 
 
 def _report_cuda_build() -> None:
@@ -123,9 +119,9 @@ def _add_device_functions(number: int) -> None:
     )
 
 
-def _report_properties(total_memory: int) -> None:
+def _report_properties(gpu_name: str, total_memory: int) -> None:
     # with compute capability 6.0, PaddlePaddle's AMP computes in float32
-    properties = _gpuDeviceProperties(request.gpu_name(), 6, 0, total_memory, 1)
+    properties = _gpuDeviceProperties(gpu_name, 6, 0, total_memory, 1)
 
     @in_place_of(f"{CORE}:get_device_properties")
     def get_device_properties(native: Function, *args: Any) -> Any:

@@ -8,10 +8,10 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import is_running, named, replaced_gpus
 from xdevice.backends.tensorflow.private_names import names as names_of_the_adapter
-from xdevice.contract import NativeDevice
+from xdevice.contract import NativeDevice, Request
 from xdevice.device import Device, spell
 from xdevice.errors import VirtualDeviceError
-from xdevice.virtual.request import refuse_memory_limit, refuse_to_hide
+from xdevice.virtual.refusals import refuse_memory_limit, refuse_to_hide
 from xdevice.virtual.tensorflow.private_names import Function, Graph, Replacements, names
 
 _replacements = Replacements()
@@ -24,9 +24,10 @@ def recipe() -> None:
     return None  # nothing is compiled
 
 
-def enable(n: int, force: bool, stand_in: bool) -> None:
+def enable(request: Request) -> None:
+    n = request.number
     variables = "TF_CPU_ALLOCATOR_USE_BFC=1 and TF_CPU_BFC_MEM_LIMIT_IN_MB"
-    refuse_memory_limit("tensorflow", f", or limit all devices together with {variables}")
+    refuse_memory_limit(request, "tensorflow", f", or limit all devices together with {variables}")
     if is_running():
         hint = (
             f"ask for them before the first tensor is made, or start with XDEVICE_VIRTUAL_GPUS={n}"
@@ -37,21 +38,21 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     cpu = _cpu(n)
     devices = tf.config.get_visible_devices()
     gpus = [device for device in devices if Device(device.device_type, 0).kind == "gpu"]
-    refuse_to_hide(len(gpus), n, "tensorflow", force)
-    if stand_in:
+    refuse_to_hide(request, len(gpus), "tensorflow")
+    if request.stand_in:
         names.check("STAND_IN", "READ")
     else:
         names.check("VIRTUAL")
     names_of_the_adapter.check("OTHERS")
     for device_type in {gpu.device_type for gpu in gpus}:
         tf.config.set_visible_devices([], device_type)
-    replaced_gpus.replace(n, under_own_names=stand_in)
+    replaced_gpus.replace(n, under_own_names=request.stand_in)
     _replacements.apply()
-    if stand_in:
+    if request.stand_in:
         # imported on request only, since it replaces parts of TensorFlow
         from xdevice.virtual.tensorflow import stand_in as gpus_of_tf
 
-        gpus_of_tf.start(n)
+        gpus_of_tf.start(request)
         return
     configuration = tf.config.LogicalDeviceConfiguration
     tf.config.set_logical_device_configuration(cpu, [configuration() for _ in range(n + 1)])

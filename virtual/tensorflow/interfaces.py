@@ -25,7 +25,6 @@ from xdevice.backends.kit.dlpack import CPU, CUDA, device_in, labelled
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.contract import NativeDevice, Tensor
-from xdevice.virtual import request
 from xdevice.virtual.tensorflow.private_names import (
     Capsule,
     Context,
@@ -57,10 +56,11 @@ _SHOWN_PROPERTIES = (
 _replacements = Replacements()
 
 
-def start() -> None:
+def start(gpu_name: str) -> None:
     # imported first, since it keeps references to functions of `gen_dataset_ops`
     import_module("tensorflow.python.data.ops.multi_device_iterator_ops")
     _replacements.apply()
+    _list_gpus_as(gpu_name)
     for name in _SHOWN_PROPERTIES:
         _show_gpus_in(f"tensorflow.python.framework.ops:{name}")
     if names.has("tf.test"):
@@ -186,19 +186,20 @@ def _gpus() -> list[NativeDevice]:
     return list(runtime().list_logical_devices("GPU"))
 
 
-@_replacements("tensorflow.python.client.device_lib:list_local_devices")
-def _list_local_devices(
-    native: Function, session_config: SessionConfig = None
-) -> list[NativeDevice]:
-    devices = [device for device in native(session_config) if device.name.endswith("CPU:0")]
-    device_class = type(devices[0])
-    for i in range(len(_gpus())):
-        description = f"device: {i}, name: {request.gpu_name()}, compute capability: 8.0"
-        device = device_class(
-            name=f"/device:GPU:{i}", physical_device_desc=description, device_type="GPU"
-        )
-        devices.append(device)
-    return devices
+def _list_gpus_as(gpu_name: str) -> None:
+    @names.in_place_of("tensorflow.python.client.device_lib:list_local_devices")
+    def list_local_devices(
+        native: Function, session_config: SessionConfig = None
+    ) -> list[NativeDevice]:
+        devices = [device for device in native(session_config) if device.name.endswith("CPU:0")]
+        device_class = type(devices[0])
+        for i in range(len(_gpus())):
+            description = f"device: {i}, name: {gpu_name}, compute capability: 8.0"
+            device = device_class(
+                name=f"/device:GPU:{i}", physical_device_desc=description, device_type="GPU"
+            )
+            devices.append(device)
+        return devices
 
 
 def is_gpu(device: str) -> bool:

@@ -22,8 +22,8 @@ import tensorflow as tf
 
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.private_names import runtime
-from xdevice.contract import NativeDevice, Tensor
-from xdevice.virtual import request
+from xdevice.contract import NativeDevice, Request, Tensor
+from xdevice.virtual import models
 from xdevice.virtual.tensorflow import interfaces, kernels, memory
 from xdevice.virtual.tensorflow.interfaces import to_real, to_shown
 from xdevice.virtual.tensorflow.private_names import (
@@ -56,9 +56,11 @@ _gpus: list[NativeDevice] = []  # the physical devices
 _replacements = Replacements()
 
 
-def start(n: int) -> None:
-    """Let n virtual GPUs stand in; the runtime has not started."""
-    _gpus.extend(context.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(n))
+def start(request: Request) -> None:
+    """Let the virtual GPUs stand in; the runtime has not started."""
+    _gpus.extend(
+        context.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(request.number)
+    )
     path = "tensorflow.python.eager.context:Context.config"
     native_config = names.value(path).fget
     names.replace(path, property(lambda self: _with_cpus_for_gpus(self, native_config(self))))
@@ -67,9 +69,11 @@ def start(n: int) -> None:
         _add_gpus(runtime())
     _start_threads_on_gpu()
     _use_gpu_by_default(runtime())
-    interfaces.start()
+    gpu_name = models.gpu_name(request)
+    _name_gpus(gpu_name)
+    interfaces.start(gpu_name)
     memory.start()
-    kernels.start(request.current().lenient)
+    kernels.start(request.lenient)
 
 
 def _start_threads_on_gpu() -> None:
@@ -106,9 +110,12 @@ def _with_cpus_for_gpus(running: Context, config: SessionConfig) -> SessionConfi
     return config
 
 
-@_replacements("tensorflow.python.eager.context:Context.get_device_details")
-def _get_device_details(native: Function, self: Context, device: NativeDevice) -> dict[str, object]:
-    return {"device_name": request.gpu_name()} if device in _gpus else native(self, device)
+def _name_gpus(gpu_name: str) -> None:
+    @names.in_place_of("tensorflow.python.eager.context:Context.get_device_details")
+    def get_device_details(
+        native: Function, self: Context, device: NativeDevice
+    ) -> dict[str, object]:
+        return {"device_name": gpu_name} if device in _gpus else native(self, device)
 
 
 @_replacements("tensorflow.python.eager.context:Context.set_logical_device_configuration")

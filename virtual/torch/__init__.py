@@ -18,7 +18,7 @@ import torch
 
 from xdevice.backends.torch import hardware, placement
 from xdevice.backends.torch.private_names import names as names_of_the_adapter
-from xdevice.contract import MemoryUse
+from xdevice.contract import MemoryUse, Request
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.framework.import_hook import after_import
 from xdevice.virtual.plugins import Recipe
@@ -32,16 +32,17 @@ def recipe() -> Recipe:
     return compiled.recipe()
 
 
-def enable(n: int, force: bool, stand_in: bool) -> None:
+def enable(request: Request) -> None:
     _check_version()
+    n = request.number
     device_type, real_gpus = hardware.gpus()
-    if real_gpus and not force:
+    if real_gpus and not request.force:
         plural, pronoun = ("s", "them") if real_gpus > 1 else ("", "it")
         raise VirtualDeviceError(
             f"virtual_gpus({n}) would hide {real_gpus} real GPU{plural} ({device_type}); "
             f"use {pronoun}, or write virtual_gpus({n}, force=True)"
         )
-    sections = ("STAND_IN",) if stand_in else ("VIRTUAL", "VGPU")
+    sections = ("STAND_IN",) if request.stand_in else ("VIRTUAL", "VGPU")
     for private_names in (names, names_of_the_adapter):
         private_names.check(*sections, "OTHERS", imported_only=True)
     privateuse1_name = core._get_privateuse1_backend_name()
@@ -53,10 +54,10 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         )
     from xdevice.virtual.torch import start  # late: it imports much of torch
 
-    virtual = start.start(n, stand_in)
+    virtual = start.start(request)
     hardware.replace_gpus(virtual.name, n)
     placement.forget()
-    if not stand_in:
+    if not request.stand_in:
         _keep_name_in_keras()
 
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from xdevice.contract import Request
 from xdevice.device import Device
 from xdevice.machine import host_memory
-from xdevice.virtual import request
+from xdevice.virtual import models
 
 NAME = "vgpu"
 """The device type of virtual GPUs in torch, unless they stand in for CUDA GPUs."""
@@ -61,11 +62,13 @@ class Runtime:
     resize: Callable[[Any, int], None]
     """Resize a storage and keep its values."""
 
-    def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
-        self.name = name  # the device type in torch: vgpu, or cuda when standing in for CUDA GPUs
-        self.count = count
-        self.capacity = capacity  # the memory of each, where it is known
-        self.limited = limited  # whether the capacity is enforced
+    def __init__(self, request: Request) -> None:
+        limit = models.memory_of(request)
+        self.request = request
+        self.name = "cuda" if request.stand_in else NAME  # the device type in torch
+        self.count = request.number
+        self.capacity = limit or host_memory()[0] or 0  # the memory of each, where it is known
+        self.limited = limit is not None  # whether the capacity is enforced
         # the default generators: as on real GPUs, random numbers of the CPU do not affect them
         self.generators: list[torch.Generator] = []
 
@@ -89,7 +92,7 @@ def in_use() -> Runtime:
 
 def is_faithful() -> bool:
     """Whether virtual GPUs refuse what CUDA refuses: those that stand in do, unless lenient."""
-    return in_use().name == "cuda" and not request.current().lenient
+    return in_use().request.stand_in and not in_use().request.lenient
 
 
 def dispatch_key() -> str:

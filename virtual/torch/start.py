@@ -5,9 +5,9 @@ import warnings
 import torch
 
 from xdevice.backends.torch import transfers
+from xdevice.contract import Request
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.machine import host_memory
-from xdevice.virtual import plugins, request
+from xdevice.virtual import plugins
 from xdevice.virtual.torch import (
     amp,
     autograd,
@@ -26,11 +26,11 @@ from xdevice.virtual.torch.private_names import names
 from xdevice.virtual.torch.runtime import Runtime
 
 
-def start(n: int, stand_in: bool) -> Runtime:
+def start(request: Request) -> Runtime:
     """Register the devices ``vgpu:0`` … with torch, or ``cuda:0`` … if they stand in for CUDA."""
-    virtual = _implementation(n, stand_in)
+    virtual = _implementation(request)
     runtime.use(virtual)
-    steps_of_type = cuda.STEPS if stand_in else (amp.register, modules.replace)
+    steps_of_type = cuda.STEPS if request.stand_in else (amp.register, modules.replace)
     faithful_steps = cuda.FAITHFUL_STEPS if runtime.is_faithful() else ()
     # The order matters: later steps compute on the devices, or wrap what earlier steps replaced.
     for step in (
@@ -52,15 +52,13 @@ def start(n: int, stand_in: bool) -> Runtime:
     return virtual
 
 
-def _implementation(n: int, stand_in: bool) -> Runtime:
+def _implementation(request: Request) -> Runtime:
     """The compiled virtual GPUs; without a plug-in those in Python, unless they must stand in."""
-    limit = request.memory()
-    capacity = limit or host_memory()[0] or 0
-    name = "cuda" if stand_in else runtime.NAME
+    n = request.number
     try:
-        return compiled.load(name, n, capacity, limit is not None)
+        return compiled.load(request)
     except NotSupportedError as error:
-        if stand_in:
+        if request.stand_in:
             raise NotSupportedError(
                 f"virtual_gpus({n}, stand_in=True) needs a compiled plug-in: {error}; "
                 f"virtual_gpus({n}) works without it"
@@ -75,7 +73,7 @@ def _implementation(n: int, stand_in: bool) -> Runtime:
         # late: it imports the names of torch that have just been checked
         from xdevice.virtual.torch.in_python.devices import InPython
 
-        return InPython(name, n, capacity, limit is not None)
+        return InPython(request)
 
 
 def _check_results() -> None:

@@ -20,6 +20,7 @@ __all__ = [
     "PeakMemory",
     "ProgramStopped",
     "Properties",
+    "Request",
     "Virtual",
 ]
 
@@ -122,6 +123,26 @@ class Memory(Protocol):
         """
 
 
+class Request(NamedTuple):
+    """The virtual GPUs that a process, and the processes that it starts, are to have.
+
+    It is made once, from a call, a command's options or the environment, and handed down.
+    """
+
+    number: int  # ``gpu:0`` … ``gpu:number-1`` are virtual; 0 for none
+    force: bool = False  # they hide real GPUs
+    stand_in: bool = False  # they stand in for real GPUs, and refuse what these refuse
+    lenient: bool = False  # GPUs that stand in refuse nothing that the CPU can compute
+    races: bool = False  # missing synchronization between streams is an error
+    model: str = ""  # the model of GPU whose properties the GPUs that stand in have
+    memory: int | None = None  # the bytes that each has; ``None``: there is no limit
+    # the frameworks whose programs end if they are refused virtual GPUs; "all" for every one
+    required: tuple[str, ...] = ()
+    source: str = ""  # the call, the option, or the variable with its value, that makes the request
+    # how many there are, of which CUDA_VISIBLE_DEVICES shows ``number``; known to a framework only
+    total: int = 0
+
+
 class MemoryPart(NamedTuple):
     """What one line of the program had allocated of one kind when the most was allocated."""
 
@@ -172,16 +193,15 @@ class Virtual(Protocol):
     The hooks load this capability, and do not run for it.
     """
 
-    def enable(self, n: int, force: bool, stand_in: bool) -> None:
-        """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, for this framework.
+    def enable(self, request: Request) -> None:
+        """Make the virtual GPUs of the request in this process, for this framework.
 
-        With ``stand_in`` they also have the framework's own names for its
+        Those that stand in also have the framework's own names for its
         GPUs, its functions that ask about GPUs describe them, and GPU 0 is the
         default device where a real one would be. After a successful call there
-        is no second one. ``force`` hides real GPUs. Raises
-        `VirtualDeviceError` if it is too late, or if there are real GPUs
-        without ``force``; `NotSupportedError` if this system cannot have
-        virtual GPUs.
+        is no second one. Raises `VirtualDeviceError` if it is too late, or if
+        there are real GPUs without ``request.force``; `NotSupportedError` if
+        this system cannot have virtual GPUs, or not those of the request.
         """
 
     def recipe(self) -> Recipe:

@@ -236,7 +236,7 @@ def properties_of(owner: Backend, device: Device) -> Properties:
     }
     if is_virtual(owner, device):
         total_memory, _ = host_memory()
-        name = provider().name_of(device)
+        name = provider().name_of(owner, device)
         properties.update(name=name, total_memory=total_memory, virtual=True)
     else:
         properties.update(owner.hardware.properties(device))

@@ -8,20 +8,17 @@ with a real one. The functions of `Provider` make virtual GPUs, and serve
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
 from typing import Protocol, cast
 
 from xdevice.contract import Stream
 from xdevice.device import Device
-from xdevice.errors import NotSupportedError
-from xdevice.framework.adapters import Backend, before_loading
+from xdevice.framework.adapters import Backend
 
 __all__ = ["virtual_gpus"]
 
 GROUP = "xdevice.virtual_gpus"  # the entry-point group of the frameworks that can have them
 ENV = "XDEVICE_VIRTUAL_GPUS"
-_PACKAGE = "xdevice.virtual"  # imported by nothing but `provider`
 
 virtual_counts: dict[Backend, int] = {}
 """The number of virtual GPUs of each framework that has them.
@@ -42,7 +39,7 @@ class Provider(Protocol):
     def why_none(self, owner: Backend) -> str:
         """Why the framework cannot have those that are requested; empty if it can."""
 
-    def name_of(self, device: Device) -> str:
+    def name_of(self, owner: Backend, device: Device) -> str:
         """The device's name, for its properties."""
 
     def stream(self, owner: Backend, device: Device) -> Stream | None:
@@ -53,22 +50,10 @@ _provider: Provider | None = None
 
 
 def provider() -> Provider:
-    """The package that provides virtual GPUs, imported.
-
-    It is imported by its name. To search the entry points for it would take
-    each child process 20 ms.
-    """
+    """The package that provides virtual GPUs, imported: nothing else in the core imports it."""
     global _provider
     if _provider is None:
-        try:
-            _provider = cast("Provider", import_module(_PACKAGE))
-        except ModuleNotFoundError as error:
-            if error.name != _PACKAGE:
-                raise
-            raise NotSupportedError(
-                f"virtual GPUs are provided by the package {_PACKAGE}, which is not installed; "
-                "install xdevice-tensors again, with all of its parts"
-            ) from None
+        _provider = cast("Provider", import_module("xdevice.virtual"))
     return _provider
 
 
@@ -120,19 +105,8 @@ def virtual_gpus(
 
 
 def apply_environment() -> None:
-    """Do what `ENV` asks for. Without the package, print the error; using a framework raises it."""
-    try:
-        package = provider()
-    except NotSupportedError as error:
-        print(f"xdevice: {error}", file=sys.stderr)
-        before_loading.append(_require_provider)
-    else:
-        package.apply_environment()
-
-
-def _require_provider(owner: Backend, capability: str) -> None:
-    """Raise an error before a framework is used without the virtual GPUs that were asked for."""
-    provider()
+    """Do what `ENV` asks for, at the process's start."""
+    provider().apply_environment()
 
 
 def is_virtual(owner: Backend, device: Device) -> bool:

@@ -12,7 +12,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import xdevice
 from xdevice import cpu, device_of, gpu, ones, strict, to_device
-from xdevice.virtual.request import ENV, MEMORY
+from xdevice.virtual.request import ENV, MEMORY, of_environment
 
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
 
@@ -283,4 +283,4 @@ def test_a_limit_of_memory_raises_since_it_cannot_be_kept(monkeypatch):
     with pytest.raises(
         xdevice.NotSupportedError, match=f"{MEMORY} asks for a limit, and jax cannot"
     ):
-        xdevice.backend("jax").virtual.enable(2, False, False)
+        xdevice.backend("jax").virtual.enable(of_environment()._replace(number=2))

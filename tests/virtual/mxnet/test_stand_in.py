@@ -157,6 +157,7 @@ def test_an_operator_without_a_kernel_of_the_cpu_is_refused_in_mxnets_words(prog
 def test_a_limit_of_memory_is_refused_by_name(monkeypatch):
     import xdevice
     from xdevice.virtual import mxnet as virtual
+    from xdevice.virtual.request import of_environment
 
     xdevice.backend("mxnet").framework  # noqa: B018  (imports MXNet under any NumPy)
     monkeypatch.setenv("XDEVICE_VIRTUAL_MEMORY", "1GiB")
@@ -164,4 +165,4 @@ def test_a_limit_of_memory_is_refused_by_name(monkeypatch):
         xdevice.NotSupportedError,
         match=r"XDEVICE_VIRTUAL_MEMORY asks for a limit, and mxnet cannot",
     ):
-        virtual.enable(2, force=True, stand_in=False)
+        virtual.enable(of_environment()._replace(number=2, force=True))

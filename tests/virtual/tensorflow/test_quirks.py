@@ -14,7 +14,7 @@ from tensorflow.python import pywrap_tfe
 
 import xdevice
 from xdevice import cpu, device_of, gpu, scope, strict, to_device
-from xdevice.virtual.request import ENV, MEMORY
+from xdevice.virtual.request import ENV, MEMORY, of_environment
 
 EVERYWHERE = (cpu(), gpu(0), gpu(1))
 layers = keras.layers
@@ -812,4 +812,4 @@ def test_a_limit_of_memory_raises_since_it_cannot_be_kept(monkeypatch):
     with pytest.raises(
         xdevice.NotSupportedError, match=f"{MEMORY} asks for a limit, and tensorflow cannot"
     ):
-        xdevice.backend("tensorflow").virtual.enable(2, False, False)
+        xdevice.backend("tensorflow").virtual.enable(of_environment()._replace(number=2))

@@ -44,12 +44,7 @@ except xdevice.NotSupportedError as error:
 xdevice.virtual_gpus(2)
 print((torch.ones(2, device="vgpu:1") + 1).device, torch.cuda.is_available())
 """
-    out, _ = run(
-        "-c",
-        "import os\nos.environ.pop('XDEVICE_VIRTUAL_GPUS')" + code,
-        CXX="absent",
-        XDEVICE_BACKEND="torch",
-    )
+    out, _ = run("-c", code, CXX="absent", XDEVICE_BACKEND="torch", **{ENV: ""})
     error, works = out.splitlines()
     assert error.startswith(
         "virtual_gpus(2, stand_in=True) needs a compiled plug-in: virtual GPUs for torch "

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from xdevice.backends.torch import mixing
+from xdevice.contract import Request
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
-from xdevice.virtual import plugins, request
+from xdevice.virtual import plugins, visible_devices
 from xdevice.virtual.models import MODELS, USUAL
 from xdevice.virtual.torch import copies, streams, vgpu
 from xdevice.virtual.torch.private_names import (
@@ -99,9 +100,9 @@ class Compiled(Runtime):
 
         def __getattr__(self, name: str) -> Any: ...
 
-    def __init__(self, path: Path, name: str, count: int, capacity: int, limited: bool) -> None:
-        super().__init__(name, count, capacity, limited)
-        self._visible = tuple(range(count))
+    def __init__(self, path: Path, request: Request) -> None:
+        super().__init__(request)
+        self._visible = tuple(range(self.count))
         # PyDLL keeps the interpreter's lock: the functions are too short to release it
         library = ctypes.PyDLL(str(path))
         for function_name, (result_type, *parameter_types) in _FUNCTIONS.items():
@@ -121,7 +122,7 @@ class Compiled(Runtime):
         """The GPUs that the program sees, by their indices among all."""
         # a program may change CUDA_VISIBLE_DEVICES until it uses a GPU
         if self.name == "cuda" and not self.is_used():
-            self._visible = request.visible_indices()[: self.count]
+            self._visible = visible_devices.indices(self.request)[: self.count]
             self.set_count(len(self._visible))
         return self._visible
 
@@ -132,7 +133,7 @@ class Compiled(Runtime):
             untyped_torch._register_device_module(NAME, vgpu)
             replace_name("torch._C:_accelerator_getStream", streams.current_stream)
             replace_name("torch._C:_accelerator_setStream", streams.set_stream)
-        gpu = MODELS.get(request.current().model, USUAL)
+        gpu = MODELS.get(self.request.model, USUAL)
         major, minor = gpu.capability
         self.model(gpu.multiprocessors, gpu.threads, 10 * major + minor)
         try:
@@ -184,11 +185,11 @@ def recipe() -> plugins.Recipe:
     )
 
 
-def load(name: str, count: int, capacity: int, limited: bool) -> Compiled:
+def load(request: Request) -> Compiled:
     """The compiled virtual GPUs; `NotSupportedError` if the plug-in cannot be built or loaded."""
     path = plugins.library(recipe())
     try:
-        return Compiled(path, name, count, capacity, limited)
+        return Compiled(path, request)
     except (OSError, AttributeError) as error:
         raise NotSupportedError(
             f"virtual GPUs under torch were compiled, and cannot be loaded: {error}; "

@@ -14,7 +14,6 @@ import torch
 from torch.multiprocessing import reductions
 
 from xdevice.backends.kit.private_names import resolved
-from xdevice.virtual import request
 from xdevice.virtual.models import MODELS, Model
 from xdevice.virtual.torch import streams
 from xdevice.virtual.torch.compiled import REFUSE, WARN, compiled
@@ -48,7 +47,7 @@ _NO_MODEL = Model("", multiprocessors=1, threads=1024, memory=0, capability=(0, 
 
 
 def _properties(index: int) -> SimpleNamespace:
-    gpu = MODELS.get(request.current().model, _NO_MODEL)
+    gpu = MODELS.get(in_use().request.model, _NO_MODEL)
     note = "xdevice, on the CPU"
     name = f"virtual GPU {index}"
     return SimpleNamespace(

@@ -18,10 +18,10 @@ import torch
 import torch.distributed as dist
 
 from xdevice.backends.torch.mixing import tensors_in
-from xdevice.virtual.request import VISIBLE
 from xdevice.virtual.torch.distributed import collectives
 from xdevice.virtual.torch.private_names import in_place_of, names, replace_name
 from xdevice.virtual.torch.runtime import in_use, is_faithful
+from xdevice.virtual.visible_devices import VISIBLE
 
 _C10D = "torch.distributed.distributed_c10d"
 _Gloo: Any = getattr(dist, "ProcessGroupGloo", None)

@@ -20,6 +20,7 @@ import torch
 from torch.jit import _builtins
 from torch.utils import _device, backend_registration  # pyright: ignore[reportPrivateUsage]
 
+from xdevice.contract import Request
 from xdevice.virtual.torch import autograd, runtime, streams, vgpu
 from xdevice.virtual.torch.in_python import kernels, memory, nested, nn, randomness
 from xdevice.virtual.torch.private_names import (
@@ -54,13 +55,13 @@ class Guard(core._acc.DeviceGuard):  # type: ignore[misc]  # a C class, Any to c
 
 
 class InPython(Runtime):
-    def __init__(self, name: str, count: int, capacity: int, limited: bool) -> None:
-        super().__init__(name, count, capacity, limited)
+    def __init__(self, request: Request) -> None:
+        super().__init__(request)
         self.allocated = self.reserved = memory.allocated
         self.forget_memory = memory.forget
         self.peak = memory.peak
         self.reset_peak = memory.reset_peak
-        self.visible = lambda: count
+        self.visible = lambda: self.count
         self.is_used = lambda: self._is_used
         self.is_forked = lambda: self._is_forked
         self._current = threading.local()

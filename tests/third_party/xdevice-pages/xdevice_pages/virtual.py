@@ -5,9 +5,9 @@ import pages
 from xdevice import VirtualDeviceError
 
 
-def enable(n, force, stand_in):
+def enable(request):
     if len(pages.PAGES) > 1:
         raise VirtualDeviceError(
-            f"{n} virtual GPUs are too late for pages, which has {pages.PAGES}; ask first"
+            f"{request.number} virtual GPUs are too late for pages, which has {pages.PAGES}; ask first"
         )
-    pages.open_pages(n)
+    pages.open_pages(request.number)
