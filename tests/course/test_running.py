@@ -12,7 +12,7 @@ import pytest
 
 import xdevice
 from xdevice.tools.cli.chapter import _tabs
-from xdevice.tools.course.reading import read
+from xdevice.tools.course.read import read
 
 NAMES = xdevice.available()
 ONE = NAMES[-1] if NAMES else None  # the lightest

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from xdevice.tools.course.chapters import Cell, Chapter
-from xdevice.tools.course.displays import Picture
-from xdevice.tools.course.outcomes import Outcome
-from xdevice.tools.course.rows import VERDICTS, Row
-from xdevice.tools.course.running import TabRun
+from xdevice.tools.course.compare import VERDICTS, Row
+from xdevice.tools.course.read import Cell, Chapter
+from xdevice.tools.course.run import Outcome, TabRun
+from xdevice.tools.course.values import Picture
 from xdevice.units import duration
 
 _STYLE = Path(__file__).with_name("page.css")
@@ -23,7 +22,7 @@ _STYLE = Path(__file__).with_name("page.css")
 
 def page(chapter: Chapter, runs: Sequence[TabRun], rows: Sequence[Row], devices: str = "") -> str:
     """The page as text; ``devices`` says what stood for GPUs."""
-    title = escape(chapter.path.name)
+    title = escape(chapter.title)
     parts = [
         "<!DOCTYPE html>",
         f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
@@ -84,7 +83,7 @@ def _tab(tab: str, cell: Cell, outcome: Outcome, is_code_shown: bool) -> Iterato
         yield f"<pre>{escape(outcome.text)}</pre>"
     for picture in outcome.pictures:
         yield f'<img alt="{escape(_description(tab, outcome))}" src="{_data_url(picture)}">'
-    if outcome.failed:
+    if outcome.error:
         reason = f"\n{outcome.reason}" if outcome.reason else ""
         yield f'<pre class="error">{escape(outcome.error + reason)}</pre>'
     for name, text in (("traceback", outcome.traceback), ("stderr", outcome.log)):
