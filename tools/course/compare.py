@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
@@ -20,7 +19,14 @@ from typing import Any, NamedTuple, TypeAlias
 from xdevice.errors import ArgumentError
 from xdevice.tools.course.read import Cell
 from xdevice.tools.course.run import Outcome, TabRun
-from xdevice.tools.course.texts import CLOSE, Difference, difference, numbers_differ, worst
+from xdevice.tools.course.texts import (
+    CLOSE,
+    Difference,
+    difference,
+    largest_of,
+    numbers_differ,
+    worst,
+)
 from xdevice.tools.course.values import (
     Curve,
     Series,
@@ -216,8 +222,7 @@ def _excerpt(words: Sequence[str]) -> str:
 
 def _values_differ(a: Series, b: Series) -> Difference:
     """The difference of two series of the same length."""
-    finite = (abs(value) for value in (*a.values, *b.values) if value.is_finite())
-    largest = max(finite, default=Decimal(0))
+    largest = largest_of([*a.values, *b.values])
     return worst(
         numbers_differ(x, y, max(a.unit, b.unit), largest)
         for x, y in zip(a.values, b.values, strict=True)

@@ -104,8 +104,7 @@ def difference(text: str, reference: str) -> Difference:
     if _words(unnamed) != _words(unnamed_reference):
         return Difference("text")
     pairs = list(zip(NUMBER.finditer(unnamed), NUMBER.finditer(unnamed_reference), strict=True))
-    values = [abs(value_of(number[0])) for pair in pairs for number in pair]
-    largest = max((value for value in values if value.is_finite()), default=Decimal(0))
+    largest = largest_of(value_of(number[0]) for pair in pairs for number in pair)
     return worst([*differences, *(_apart(*pair, largest) for pair in pairs)])
 
 
@@ -176,6 +175,12 @@ def is_time_or_memory(text: str, start: int, end: int) -> bool:
 
 def value_of(number: str) -> Decimal:
     return Decimal(number.replace(",", ""))
+
+
+def largest_of(values: Iterable[Decimal]) -> Decimal:
+    """The largest of the finite ones, without its sign; 0 if there is none."""
+    # `abs` would raise an error for 1e999999999
+    return max((each.copy_abs() for each in values if each.is_finite()), default=Decimal(0))
 
 
 def unit_of(number: str) -> Decimal:

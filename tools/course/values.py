@@ -37,6 +37,7 @@ from xdevice.tools.course.texts import (
     NUMBER,
     TERMINAL,
     is_time_or_memory,
+    largest_of,
     plain,
     unit_of,
     value_of,
@@ -296,8 +297,7 @@ def series_of(text: str, curves: Sequence[Curve]) -> list[Series]:
 
 def _series_of_curve(curve: Curve) -> Series:
     heights = tuple(map(Decimal, curve.y))
-    finite = (abs(height) for height in heights if height.is_finite())
-    unit = CLOSE * max(finite, default=Decimal(0))
+    unit = CLOSE * largest_of(heights)
     return Series(curve.label or "curve", heights, unit, is_curve=True)
 
 
@@ -341,9 +341,8 @@ def _t(
     points = range(len(first[0].values))
     distances: list[float] = []
     variances: list[float] = []
-    numbers = [abs(value) for run in (*first, *second) for value in run.values]
     # as parts of the largest, whose squares a float can hold
-    largest = max((number for number in numbers if number.is_finite()), default=Decimal(0)) or 1
+    largest = largest_of(value for run in (*first, *second) for value in run.values) or 1
     rounding = float(max(first[0].unit, second[0].unit) / largest) ** 2 / 12
     for point in points:
         a = [float(run.values[point] / largest) for run in first]
