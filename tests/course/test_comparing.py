@@ -113,6 +113,36 @@ def test_a_row_says_which_tab_fails_or_was_not_run():
     assert verdict(outcome("1"), not_run) == "not run"
 
 
+def raised(error, text=""):
+    return Outcome("ok", text=text, error=error)
+
+
+@pytest.mark.parametrize(
+    ("torch", "jax", "says"),
+    [
+        (raised("TypeError: no"), raised("TypeError: no"), "same"),
+        (raised("TypeError: on cuda:1"), raised("TypeError: on gpu(1)"), "same"),
+        (raised("TypeError: no\nsecond\nlast"), raised("TypeError: yes\nlast"), "same"),
+        (raised("TypeError: torch says no"), raised("TypeError: jax says no"), "same"),
+        (raised("TypeError: no"), raised("ValueError: no"), "other error"),
+        (raised("TypeError: 3 devices"), raised("TypeError: 2 devices"), "other error"),
+        (raised("TypeError: no"), outcome(), "one error"),
+        (raised("TypeError: no", "1"), raised("TypeError: no", "2"), "numbers"),
+        (raised("TypeError: no"), Outcome("failed", error="TypeError: no"), "failed"),
+    ],
+)
+def test_an_error_that_is_the_lesson_is_compared_by_its_type_and_its_last_line(torch, jax, says):
+    assert verdict(torch, jax) == says
+
+
+def test_the_note_on_errors_says_what_each_tab_raises():
+    outcomes = {"torch": raised("TypeError: no"), "jax": raised("ValueError: no")}
+    assert verdict_of(outcomes, {}).note == "torch: TypeError: no; jax: ValueError: no"
+    outcomes["jax"] = outcome()
+    assert verdict_of(outcomes, {}).note == "torch: TypeError: no; none under jax"
+    assert verdict_of({"torch": raised("TypeError: no")}, {}).verdict == "alone"
+
+
 def test_a_note_says_in_which_values_the_tabs_differ():
     def note(torch, jax):
         outcomes = {"torch": outcome(torch), "jax": outcome(jax)}
@@ -206,6 +236,9 @@ def tab(*pairs, name="torch"):
             Outcome("failed", error="ValueError: other"),
             "other error",
         ),
+        (raised("ValueError: at 0x7f00aa11bb22"), raised("ValueError: at 0x55aabbccdd00"), None),
+        (raised("ValueError: no"), raised("KeyError: no"), "other error"),
+        (raised("ValueError: no"), outcome(), "other error"),
         (outcome("", (1.0, 0.5)), outcome("", (1.0, 0.5001)), None),
         (outcome("", (1.0, 0.5)), outcome("", (1.0, 0.6)), "another curve 'loss'"),
         (outcome("", (1.0, 0.5)), outcome(""), "other curves"),

@@ -84,6 +84,8 @@ def test_any_two_texts_can_be_compared(first, second):
 @example((["loss"], ["1.5E+400"], ["2.5E+401"]))
 @example((["loss"], ["1e308"], ["1.0000000000000000001e308"]))
 @example((["loss"], ["1e999999999"], ["-1e999999999"]))
+@example((["loss"], ["nan"], ["-inf"]))
+@example((["loss"], ["nan"], ["0.6"]))
 def test_texts_are_the_same_only_if_each_number_is_equal(pair):
     words, first, second = pair
     numbers = [[Decimal(each.replace(",", "")) for each in numbers] for numbers in (first, second)]
@@ -119,6 +121,7 @@ def test_no_number_is_too_large_or_of_the_wrong_sign(first, second, cause):
 
 @given(st.lists(NUMBERS, min_size=4, max_size=4))
 @example(["1.5E+400", "2.5E+401", "1.7E+308", "1e999999999"])
+@example(["0", "0", "0.0000", "1.1625585682019291e-232"])
 def test_seeds_can_be_judged_whatever_the_numbers(numbers):
     runs = [series_of(f"loss {number}", ()) for number in numbers]
     judgement = judged(runs[:2], runs[2:])

@@ -120,6 +120,8 @@ def _apart(number: re.Match[str], expected: re.Match[str], largest: Decimal) -> 
         return SAME
     if all(is_time(match.string, *match.span()) for match in (number, expected)):
         return Difference("times")
+    if not (a.is_finite() and b.is_finite()):
+        return Difference("numbers", math.inf)
     if a > 0 and b > 0 and _MEMORY_UNIT.match(expected.string, expected.end()):
         with localcontext(_EXACT):
             return Difference("memory", float(a / b))

@@ -341,9 +341,10 @@ def _t(
     points = range(len(first[0].values))
     distances: list[float] = []
     variances: list[float] = []
-    # as parts of the largest, whose squares a float can hold
-    largest = largest_of(value for run in (*first, *second) for value in run.values) or 1
-    rounding = float(max(first[0].unit, second[0].unit) / largest) ** 2 / 12
+    unit = max(first[0].unit, second[0].unit)
+    values = [value for run in (*first, *second) for value in run.values]
+    largest = largest_of([unit, *values]) or 1  # of which all are parts that a float can square
+    rounding = float(unit / largest) ** 2 / 12
     for point in points:
         a = [float(run.values[point] / largest) for run in first]
         b = [float(run.values[point] / largest) for run in second]
