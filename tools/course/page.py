@@ -1,4 +1,4 @@
-"""The HTML page of a chapter: what each cell printed and drew under each framework, side by side.
+"""The HTML page of a chapter: its prose, and what each cell shows under each framework, side by side.
 
 The page needs no other file: its pictures are inside it.
 """
@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 
 from xdevice.tools.course.compare import VERDICTS, Row
-from xdevice.tools.course.read import Cell, Chapter
+from xdevice.tools.course.read import Cell, Chapter, Prose, without_marks
 from xdevice.tools.course.run import Outcome, TabRun
 from xdevice.tools.course.values import Picture
 from xdevice.units import duration
@@ -32,13 +32,26 @@ def page(chapter: Chapter, runs: Sequence[TabRun], rows: Sequence[Row], devices:
         *([f"<p>Run {escape(devices)}.</p>"] if devices else []),
         *_summary(runs, rows),
     ]
-    heading = ""
-    for row in rows:
-        if row.heading != heading:
-            heading = row.heading
-            parts.append(f"<h2>{escape(heading)}</h2>")
-        parts += _row(row)
+    tabs = {run.tab for run in runs}
+    row_of_number = {row.number: row for row in rows}
+    for part in chapter.parts:
+        if isinstance(part, Cell):
+            row = row_of_number.pop(part.row, None)  # at the first of its cells
+            parts += _row(row) if row else []
+        elif not part.tabs or part.tabs & tabs:
+            parts.append(_prose(part, chapter.title))
     return "\n".join([*parts, "</body></html>", ""])
+
+
+def _prose(prose: Prose, title: str) -> str:
+    """The prose as HTML, without the chapter's title, which the page has already. HTML in it is text."""
+    from markdown_it import MarkdownIt
+
+    heading, _, rest = prose.text.partition("\n")
+    text = rest if without_marks(heading.removeprefix("# ")) == title else prose.text
+    html = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(text)
+    label = f"<h3>{escape(', '.join(sorted(prose.tabs)))}</h3>" if prose.tabs else ""
+    return f'<div class="prose">{label}{html}</div>'
 
 
 def _summary(runs: Sequence[TabRun], rows: Sequence[Row]) -> Iterator[str]:

@@ -205,7 +205,7 @@ def _chapter(path: Path, pieces: Sequence[_Piece]) -> Chapter:
     title = _HEADING.search(_FENCED.sub("", text))
     return Chapter(
         path,
-        _without_marks(title[1]) if title else path.stem,
+        without_marks(title[1]) if title else path.stem,
         tuple(parts),
         tuple(name for name in registered() if name in named),
     )
@@ -340,7 +340,8 @@ def tabs_to_run(chapter: Chapter, names: Collection[str]) -> list[str]:
     return list(dict.fromkeys(tabs))
 
 
-def _without_marks(heading: str) -> str:
+def without_marks(heading: str) -> str:
+    """A heading without the marks of d2l and of anchors."""
     return _HEADING_MARKS.sub("", heading).strip()
 
 
@@ -457,7 +458,7 @@ class _Context:
         elif line.startswith(":end_tab:"):
             self._d2l_label = ""
         elif line.startswith("#"):
-            self.heading = _without_marks(line.lstrip("#"))
+            self.heading = without_marks(line.lstrip("#"))
             self.is_for_all = True
             self.add(line)
         elif not line.lstrip().startswith(":"):
