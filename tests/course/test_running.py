@@ -154,6 +154,7 @@ def test_a_tab_stops_at_the_cell_that_fails_unless_it_is_to_keep_going(run_json,
     assert [cell["state"] for cell in cells(report)] == ["failed", "not run"]
     done = run(chapter, "--tab", ONE)
     assert f"{ONE}: cell 1 failed\n  ZeroDivisionError: division by zero" in done.stdout
+    assert f"chapter.md: {ONE} failed (" in done.stderr
 
 
 @pytest.mark.weekly

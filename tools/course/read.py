@@ -177,6 +177,7 @@ _LIKE_A_NAME = 0.825  # of difflib: "Paddel" is like "paddle", and "tensors" is 
 def _chapter(path: Path, pieces: Sequence[_Piece]) -> Chapter:
     """The chapter with the tabs of each cell, and with its rows."""
     names = _Names(path)
+    pieces = [_tagged(piece) if isinstance(piece, _Source) else piece for piece in pieces]
     code = "\n".join(piece.code for piece in pieces if isinstance(piece, _Source))
     chosen = {name for choice in _CHOICE.findall(code) for name in names.listed(choice)}
     sources = [
@@ -248,12 +249,14 @@ class _Names:
         return name
 
 
+def _tagged(source: _Source) -> _Source:
+    """The cell with Jupyter's tag in place of another mark that its error is the lesson."""
+    code, marks = _RAISES_MARK.subn("", source.code)
+    return source._replace(code=code, tags=(*source.tags, RAISES)) if marks else source
+
+
 def _cell(source: _Source, default: frozenset[str], names: _Names) -> Cell:
-    code, tabs, tags = source.code, default, source.tags
-    raises = _RAISES_MARK.search(code)
-    if raises:
-        code = code[: raises.start()] + code[raises.end() :]
-        tags = (*tags, RAISES)
+    code, tabs = source.code, default
     mark = _MARK.match(code)
     if mark:
         code = code[mark.end() :]
@@ -263,7 +266,7 @@ def _cell(source: _Source, default: frozenset[str], names: _Names) -> Cell:
     else:
         frameworks = {framework_named(tag) for tag in source.tags} & set(registered())
         tabs = frozenset(frameworks) or default
-    return Cell(code, tabs, source.name, source.heading, 0, tags)
+    return Cell(code, tabs, source.name, source.heading, 0, source.tags)
 
 
 def _rows(cells: Sequence[Cell], sources: Sequence[_Source]) -> list[int]:

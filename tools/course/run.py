@@ -136,7 +136,7 @@ def _child(part: Part, cells: Sequence[Cell], folder: Path, layout: Layout, plan
     if part.seed:
         name = f"{name}, seed {part.seed}"
     words = [sys.executable, "-m", "xdevice.tools.course.kernel", str(folder)]
-    return Child(name, words, environment, {CELL_FAILED: "a cell failed"})
+    return Child(name, words, environment, {CELL_FAILED: "failed"})
 
 
 def package_folders(folder: Path, codes: Iterable[str]) -> list[Path]:
