@@ -9,7 +9,7 @@ from xdevice.tools.course.compare import changes_since, read_record, verdict_of,
 from xdevice.tools.course.read import Cell
 from xdevice.tools.course.run import Outcome, TabRun
 from xdevice.tools.course.texts import difference
-from xdevice.tools.course.values import Curve, Series, judged
+from xdevice.tools.course.values import Curve, Series, t_test
 
 
 def outcome(text="", *curves):
@@ -201,7 +201,7 @@ def test_numbers_that_only_seeds_move_are_rarely_beyond_them(seeds, numbers):
     def runs():
         return [run() for _ in range(seeds)]
 
-    beyond = sum(judged(runs(), runs()).is_beyond_seeds for _ in range(1000))
+    beyond = sum(t_test(runs(), runs()).is_significant for _ in range(1000))
     assert beyond <= 6  # 1 in 1000 is expected
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xdevice.tools.course.values import as_shown, pictures_of, text_of
+from xdevice.tools.course.values import pictures_of, text_of, without_terminal_codes
 
 
 def displayed(**data):
@@ -51,4 +51,4 @@ def test_an_animated_gif_is_a_picture():
     "\x1b]8;;https://example.com\x1b\\red\x1b]8;;\x1b\\", "\x1b]0;title\x07red",
 ])  # fmt: skip
 def test_what_a_terminal_does_not_show_is_left_out(written):
-    assert as_shown(written) == "red"
+    assert without_terminal_codes(written) == "red"

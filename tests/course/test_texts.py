@@ -7,8 +7,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from xdevice.tools.course.texts import CAUSES, difference, plain
-from xdevice.tools.course.values import judged, series_of
+from xdevice.tools.course.texts import CAUSES, difference, normalized
+from xdevice.tools.course.values import series_of, t_test
 
 NUMBERS = st.one_of(
     st.integers(-(10**18), 10**18).map(str),
@@ -94,8 +94,8 @@ def test_texts_are_the_same_only_if_each_number_is_equal(pair):
 
 
 @given(PRINTED)
-def test_what_is_plain_stays_as_it_is(text):
-    assert plain(plain(text)) == plain(text)
+def test_what_is_normalized_stays_as_it_is(text):
+    assert normalized(normalized(text)) == normalized(text)
 
 
 @given(st.integers(10**11, 10**18), st.integers(10**11, 10**18))
@@ -124,5 +124,5 @@ def test_no_number_is_too_large_or_of_the_wrong_sign(first, second, cause):
 @example(["0", "0", "0.0000", "1.1625585682019291e-232"])
 def test_seeds_can_be_judged_whatever_the_numbers(numbers):
     runs = [series_of(f"loss {number}", ()) for number in numbers]
-    judgement = judged(runs[:2], runs[2:])
-    assert not math.isnan(judgement.t)
+    test = t_test(runs[:2], runs[2:])
+    assert not math.isnan(test.t)

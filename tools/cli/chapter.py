@@ -21,16 +21,16 @@ from xdevice.tools.course.compare import (
     Change,
     Row,
     changes_since,
-    open_rows,
     read_record,
     record_path,
     rows_of,
+    rows_to_repeat,
     write_record,
 )
 from xdevice.tools.course.failures import missing_packages
 from xdevice.tools.course.page import page
 from xdevice.tools.course.read import SKIPPED, Chapter, read, tabs_to_run
-from xdevice.tools.course.run import Layout, Part, Plan, layout_of, package_folders, run
+from xdevice.tools.course.run import Layout, RunOptions, Trial, layout_of, package_folders, run
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
@@ -98,14 +98,14 @@ def main(options: argparse.Namespace) -> int:
     _say_what_is_shared(layout)
     with Progress(path.name, options.json, _newest_cell()) as progress:
         jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
-        plan = Plan(jobs, options.timeout, options.keep_going, progress)
-        runs, interrupted = run(chapter, [Part(tab) for tab in tabs], layout, plan)
+        run_options = RunOptions(jobs, options.timeout, options.keep_going, progress)
+        runs, interrupted = run(chapter, [Trial(tab) for tab in tabs], layout, run_options)
         seeds = options.seeds or (1 if options.check else _SEEDS)
-        parts = _with_other_seeds(open_rows(rows_of(runs)), seeds)
-        if parts and not interrupted:
-            more_runs, interrupted = run(chapter, parts, layout, plan)
+        trials = _with_other_seeds(rows_to_repeat(rows_of(runs)), seeds)
+        if trials and not interrupted:
+            more_runs, interrupted = run(chapter, trials, layout, run_options)
             runs += more_runs
-    first_runs = [run for run in runs if run.seed == 0]
+    first_runs = [tab_run for tab_run in runs if tab_run.seed == 0]
     changes: list[Change] | None = None
     if recorded is not None:
         changes = changes_since(recorded, first_runs)
@@ -146,10 +146,10 @@ def _exit_status(report: Report, options: argparse.Namespace) -> int:
     return int(has_failed or (options.strict and not report.agree))
 
 
-def _with_other_seeds(rows: Sequence[Row], seeds: int) -> list[Part]:
+def _with_other_seeds(rows: Sequence[Row], seeds: int) -> list[Trial]:
     """The tabs to run with other seeds, each up to its last row whose numbers differ."""
     last_rows = {tab: row.number for row in rows for tab in row.cells}
-    return [Part(tab, seed, row) for tab, row in last_rows.items() for seed in range(1, seeds)]
+    return [Trial(tab, seed, row) for tab, row in last_rows.items() for seed in range(1, seeds)]
 
 
 def _check(path: Path, options: argparse.Namespace) -> None:

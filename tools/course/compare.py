@@ -31,10 +31,10 @@ from xdevice.tools.course.values import (
     Curve,
     Series,
     Values,
-    are_comparable,
-    cannot_be_compared,
-    judged,
+    have_same_shape,
+    t_test,
     values_of,
+    why_not_comparable,
 )
 
 VERDICTS = {
@@ -99,7 +99,7 @@ def rows_of(runs: Sequence[TabRun]) -> list[Row]:
     return rows
 
 
-def open_rows(rows: Sequence[Row]) -> list[Row]:
+def rows_to_repeat(rows: Sequence[Row]) -> list[Row]:
     """The rows whose numbers differ, so that runs with other seeds can tell more."""
     return [row for row in rows if row.verdict == "numbers"]
 
@@ -116,9 +116,9 @@ def verdict_of(
     missing = [tab for tab, outcome in outcomes.items() if outcome.state in ("stopped", "not run")]
     if failed or missing:
         note = f"under {', '.join(failed or missing)}"
-        others = {tab: outcome for tab, outcome in outcomes.items() if outcome.ran}
-        if len(others) > 1:
-            note += f"; under the others: {VERDICTS[verdict_of(others, repeated).verdict]}"
+        ran = {tab: outcome for tab, outcome in outcomes.items() if outcome.ran}
+        if len(ran) > 1:
+            note += f"; under the others: {VERDICTS[verdict_of(ran, repeated).verdict]}"
         return Verdict("failed" if failed else "not run", note)
     raised = {tab: _last_line(outcome.error) for tab, outcome in outcomes.items() if outcome.error}
     if raised and len(outcomes) > 1:
@@ -143,9 +143,9 @@ def verdict_of(
 def _between_errors(raised: Mapping[str, str], outcomes: Mapping[str, Outcome]) -> Verdict:
     """What can be said of the errors that are part of the lesson."""
     if len(raised) < len(outcomes):
-        others = ", ".join(tab for tab in outcomes if tab not in raised)
+        silent = ", ".join(tab for tab in outcomes if tab not in raised)
         errors = "; ".join(f"{tab}: {error}" for tab, error in raised.items())
-        return Verdict("one error", f"{errors}; none under {others}")
+        return Verdict("one error", f"{errors}; none under {silent}")
     texts = {tab: values_of(error, (), tab).text for tab, error in raised.items()}
     for a, b in combinations(raised, 2):
         if difference(texts[a], texts[b]).cause not in _UNCHANGED:
@@ -173,13 +173,13 @@ def _between(a: str, b: str, values_a: Sequence[Values], values_b: Sequence[Valu
         return verdict
     series = [[each.series for each in values] for values in (values_a, values_b)]
     seeds = min(map(len, series))
-    comparable = all(are_comparable(series[0][0], run) for runs in series for run in runs)
+    comparable = all(have_same_shape(series[0][0], run) for runs in series for run in runs)
     if seeds < 2 or not comparable:
         return Verdict("numbers", note)
-    judgement = judged(series[0][:seeds], series[1][:seeds])
-    beyond = "beyond" if judgement.is_beyond_seeds else "seeds"
-    sizes = f"t {judgement.t:.3g}, limit {judgement.limit:.3g}"
-    return Verdict(beyond, f"{a} and {b}: {judgement.note} ({sizes})")
+    test = t_test(series[0][:seeds], series[1][:seeds])
+    beyond = "beyond" if test.is_significant else "seeds"
+    sizes = f"t {test.t:.3g}, limit {test.limit:.3g}"
+    return Verdict(beyond, f"{a} and {b}: {test.note} ({sizes})")
 
 
 def _between_texts(a: Values, b: Values) -> Verdict:
@@ -190,7 +190,7 @@ def _between_texts(a: Values, b: Values) -> Verdict:
     has_curves = any(series.is_curve for series in [*a.series, *b.series])
     if apart.cause not in ("text", "numbers") and not has_curves:
         return Verdict(apart.cause)
-    reason = cannot_be_compared(a, b)
+    reason = why_not_comparable(a, b)
     if reason or a.are_none:
         return Verdict("text", reason or _where_they_differ(a.text, b.text))
     numbers = worst(_values_differ(x, y) for x, y in zip(a.series, b.series, strict=True))

@@ -127,19 +127,19 @@ def explanations(
 
     The error of a cell that has not failed is empty. ``folder`` is the chapter's.
     """
-    found: list[Explanation] = []
+    explained: list[Explanation] = []
     failed: dict[int, tuple[str, Explanation]] = {}
     offline = 0  # the last cell whose command could not download, by its own words
     for number, (code, error, text) in enumerate(zip(codes, errors, printed, strict=True), 1):
-        why = Explanation()
+        explanation = Explanation()
         if error:
-            why = _by_itself(error) or _by_others(error, failed, offline)
-            why = why if why.words else _by_a_file(error, folder)
-            failed[number] = (code, why)
+            explanation = _by_itself(error) or _by_others(error, failed, offline)
+            explanation = explanation if explanation.words else _by_a_file(error, folder)
+            failed[number] = (code, explanation)
         elif NETWORK.search(text):
             offline = number
-        found.append(why)
-    return found
+        explained.append(explanation)
+    return explained
 
 
 def _by_itself(error: str) -> Explanation | None:
@@ -186,16 +186,16 @@ def _by_others(
     name = NO_NAME.search(error)
     if name is None:
         return Explanation()
-    for number, (code, why) in failed.items():
+    for number, (code, explanation) in failed.items():
         if name[1] in assigned(code):
             words = f"cell {number}, which assigns {name[1]!r}, has failed"
-            if why.cause:
-                words += f", because of cell {why.cause}"
-            return Explanation(words, why.cause or number)
-    for number, (code, why) in failed.items():
+            if explanation.cause:
+                words += f", because of cell {explanation.cause}"
+            return Explanation(words, explanation.cause or number)
+    for number, (code, explanation) in failed.items():
         if module := _STAR.search(code):
             words = f"cell {number}, which imports all names of {module[1]!r}, has failed"
-            return Explanation(words, why.cause or number)
+            return Explanation(words, explanation.cause or number)
     return Explanation()
 
 
@@ -208,8 +208,8 @@ def missing_packages(codes: Sequence[str], folders: Sequence[Path]) -> list[str]
     if any(_INSTALLS.search(code) for code in codes):
         return []
     modules = [module for code in codes for module in _imported(parsed(code))]
-    own = [path for module in modules for path in _files_of(module, folders)]
-    for path in dict.fromkeys(own):
+    own_files = [path for module in modules for path in _files_of(module, folders)]
+    for path in dict.fromkeys(own_files):
         modules += _imported(_parsed_file(path))
     names = {
         module.partition(".")[0] for module in modules if not module.startswith("google.colab")

@@ -26,7 +26,7 @@ from xdevice.tools.course.failures import imported_by, parsed
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-EVERY: frozenset[str] = frozenset()
+ALL_TABS: frozenset[str] = frozenset()
 """The tabs of what is for every framework."""
 
 RAISES = "raises-exception"
@@ -40,7 +40,7 @@ class Cell:
     """A cell of code, as it is in the file."""
 
     code: str
-    tabs: frozenset[str] = EVERY  # frameworks; names that are not frameworks stay as they are
+    tabs: frozenset[str] = ALL_TABS  # frameworks; names that are not frameworks stay as they are
     name: str = ""
     heading: str = ""
     row: int = 0  # cells of different tabs that stand for each other have the same
@@ -52,7 +52,7 @@ class Prose:
     """The Markdown between two cells."""
 
     text: str
-    tabs: frozenset[str] = EVERY
+    tabs: frozenset[str] = ALL_TABS
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +185,11 @@ def _chapter(path: Path, pieces: Sequence[_Piece]) -> Chapter:
         for piece in pieces
         if isinstance(piece, _Source) and not _CHOOSES_TABS.search(piece.code)
     ]
-    default = EVERY
+    default = ALL_TABS
     if not chosen and any(_MARK.match(source.code) for source in sources):
         default = _default_tab(path, sources, names)
     # where cells have names, those of one tab have a mark, too
-    cells = [_cell(source, EVERY if source.name else default, names) for source in sources]
+    cells = [_cell(source, ALL_TABS if source.name else default, names) for source in sources]
     numbered = iter(
         replace(cell, row=row) for cell, row in zip(cells, _rows(cells, sources), strict=True)
     )
@@ -219,17 +219,17 @@ class _Names:
         self._path = path
 
     def listed(self, words: str) -> frozenset[str]:
-        """The frameworks in a list, as in ``#@tab pytorch, jax``; `EVERY` if it has ``all``."""
+        """The frameworks in a list, as in ``#@tab pytorch, jax``; `ALL_TABS` if it has ``all``."""
         names = re.findall(r"[\w-]+", words)
         if "all" in names:
-            return EVERY
+            return ALL_TABS
         return frozenset(map(self._framework, names))
 
     def of_label(self, label: str) -> frozenset[str]:
         """The frameworks that a tab's label names, as in "TensorFlow 2"; none in "Linux" and "pip"."""
-        whole = framework_named(label)
-        if whole in registered():
-            return frozenset({whole})
+        framework = framework_named(label)
+        if framework in registered():
+            return frozenset({framework})
         words = re.findall(r"[a-z_]+", label.lower())
         named = [word for word in words if self._framework(word) in registered()]
         if len(named) > 1:
@@ -325,7 +325,7 @@ def _default_tab(path: Path, sources: Sequence[_Source], names: _Names) -> froze
             frameworks = set(imported_by(source.code)) & set(registered())
             if frameworks:
                 return frozenset(frameworks)
-    return EVERY
+    return ALL_TABS
 
 
 def tabs_to_run(chapter: Chapter, names: Collection[str]) -> list[str]:
@@ -377,16 +377,16 @@ def _of_markdown(text: str) -> list[_Piece]:
     pieces = list(_pieces(text, _Context()))
     kinds = {piece.kind for piece in pieces if isinstance(piece, _Fence)}
     kind = next((kind for kind in ("d2l", "myst") if kind in kinds), "plain")
-    found: list[_Piece] = []
+    ordered: list[_Piece] = []
     title = re.search(r"^title:[^\n]*", front[0], re.MULTILINE) if front else None
     if title:
-        found.append(_Passage("# " + title[0].partition(":")[2].strip(" \"'")))
+        ordered.append(_Passage("# " + title[0].partition(":")[2].strip(" \"'")))
     for piece in pieces:
         if isinstance(piece, _Passage):
-            found.append(piece)
+            ordered.append(piece)
         else:
-            found.append(piece.source if piece.kind == kind else piece.passage)
-    return found
+            ordered.append(piece.source if piece.kind == kind else piece.passage)
+    return ordered
 
 
 class _Fence(NamedTuple):
@@ -581,8 +581,10 @@ def _language(metadata: dict[str, Any]) -> str:
     """The language of the cells; kernels say it in two places, and some in one."""
     kernel = metadata.get("kernelspec") or {}
     language = metadata.get("language_info") or {}
-    told = kernel.get("language") or language.get("name")
-    if told:
-        return str(told)
-    name = str(kernel.get("name") or "")
-    return next((language for known, language in _LANGUAGES if known.match(name)), "python")
+    name = kernel.get("language") or language.get("name")
+    if name:
+        return str(name)
+    kernel_name = str(kernel.get("name") or "")
+    return next(
+        (language for pattern, language in _LANGUAGES if pattern.match(kernel_name)), "python"
+    )

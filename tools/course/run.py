@@ -27,10 +27,10 @@ from xdevice.tools.course.values import (
     Curve,
     Output,
     Picture,
-    as_shown,
     curves_of,
     pictures_of,
     text_of,
+    without_terminal_codes,
 )
 from xdevice.tools.launcher.children import Child, Show, run_all
 
@@ -39,7 +39,7 @@ State = Literal["ok", "failed", "dead", "stopped", "not run"]
 _FILES = "files"  # the folder, in a tab's temporary one, that looks like the chapter's checkout
 
 
-class Plan(NamedTuple):
+class RunOptions(NamedTuple):
     """How the tabs are run."""
 
     jobs: int
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
     show: Show
 
 
-class Part(NamedTuple):
+class Trial(NamedTuple):
     """A tab to run: with which seed, and up to which row."""
 
     tab: str
@@ -99,21 +99,22 @@ class TabRun:
 
 
 def run(
-    chapter: Chapter, parts: Sequence[Part], layout: Layout, plan: Plan
+    chapter: Chapter, trials: Sequence[Trial], layout: Layout, options: RunOptions
 ) -> tuple[list[TabRun], int | None]:
     """Run the tabs side by side. Also returns the signal that stopped them, if one has."""
-    cells = [chapter.cells_of(part.tab, part.last_row) for part in parts]
+    cells = [chapter.cells_of(trial.tab, trial.last_row) for trial in trials]
     with ExitStack() as stack:
         folders = [
-            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xdevice-"))) for _ in parts
+            Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xdevice-")))
+            for _ in trials
         ]
         children = [
-            _child(part, cells_of_part, folder, layout, plan)
-            for part, cells_of_part, folder in zip(parts, cells, folders, strict=True)
+            _child(trial, cells_of_trial, folder, layout, options)
+            for trial, cells_of_trial, folder in zip(trials, cells, folders, strict=True)
         ]
-        interrupted = run_all(children, plan.jobs, plan.timeout, plan.show)
+        interrupted = run_all(children, options.jobs, options.timeout, options.show)
         runs = [
-            _result(*item, layout) for item in zip(parts, cells, folders, children, strict=True)
+            _result(*item, layout) for item in zip(trials, cells, folders, children, strict=True)
         ]
     return runs, interrupted
 
@@ -121,20 +122,22 @@ def run(
 # ----------------------------------------------------------------- the process
 
 
-def _child(part: Part, cells: Sequence[Cell], folder: Path, layout: Layout, plan: Plan) -> Child:
+def _child(
+    trial: Trial, cells: Sequence[Cell], folder: Path, layout: Layout, options: RunOptions
+) -> Child:
     working = layout.make(folder / _FILES)
     code = [(cell.code, list(cell.tags)) for cell in cells]
-    Job(code, str(working), part.tab, part.seed, plan.keep_going).write(folder)
+    Job(code, str(working), trial.tab, trial.seed, options.keep_going).write(folder)
     environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"}
-    if part.tab:
-        environment["XDEVICE_BACKEND"] = part.tab
-        environment.update(keras.environment(part.tab))
+    if trial.tab:
+        environment["XDEVICE_BACKEND"] = trial.tab
+        environment.update(keras.environment(trial.tab))
     path = environment.get("PYTHONPATH", "").split(os.pathsep)
     packages = map(str, package_folders(layout.folder, [cell.code for cell in cells]))
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [*path, *packages]))
-    name = part.tab or "python"
-    if part.seed:
-        name = f"{name}, seed {part.seed}"
+    name = trial.tab or "python"
+    if trial.seed:
+        name = f"{name}, seed {trial.seed}"
     words = [sys.executable, "-m", "xdevice.tools.course.kernel", str(folder)]
     return Child(name, words, environment, {CELL_FAILED: "failed"})
 
@@ -157,7 +160,7 @@ def package_folders(folder: Path, codes: Iterable[str]) -> list[Path]:
 
 
 def _result(
-    part: Part, cells: tuple[Cell, ...], folder: Path, child: Child, layout: Layout
+    trial: Trial, cells: tuple[Cell, ...], folder: Path, child: Child, layout: Layout
 ) -> TabRun:
     if child.status == "ok" or child.exit_status == CELL_FAILED:
         layout.keep_new_folders(folder / _FILES)
@@ -179,10 +182,10 @@ def _result(
         layout.folder,
     )
     explained = tuple(
-        replace(outcome, reason=why.words, cause=why.cause)
-        for outcome, why in zip(outcomes, reasons, strict=True)
+        replace(outcome, reason=reason.words, cause=reason.cause)
+        for outcome, reason in zip(outcomes, reasons, strict=True)
     )
-    return TabRun(part.tab, part.seed, cells, explained, child, prepared.text)
+    return TabRun(trial.tab, trial.seed, cells, explained, child, prepared.text)
 
 
 def _why_ended(child: Child) -> str:
@@ -202,12 +205,14 @@ def _outcome(entry: Mapping[str, Any]) -> Outcome:
     for output in outputs:
         if output["output_type"] == "error":
             error = f"{output['ename']}: {output['evalue']}".rstrip(": ")
-            traceback = as_shown("\n".join(output["traceback"]))
+            traceback = without_terminal_codes("\n".join(output["traceback"]))
     return Outcome(
         state=entry["state"],
         text=text_of(outputs),
         log="".join(
-            as_shown(output["text"]) for output in outputs if output.get("name") == "stderr"
+            without_terminal_codes(output["text"])
+            for output in outputs
+            if output.get("name") == "stderr"
         ),
         error=error,
         traceback=traceback,

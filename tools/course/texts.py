@@ -48,7 +48,7 @@ _MEMORY_UNIT = re.compile(r"\s*(?:[KMG]i?B|bytes)(?![\w/])")
 _IN_GPU_NAME = re.compile(
     r" \(virtual GPU(?: \d+)?: xdevice, on the CPU\)|\bNVIDIA (?=GeForce|Tesla|RTX|[A-Z]\d+)"
 )
-_MARK = "\0"
+_PLACEHOLDER = "\0"
 """What stands for a number among the words."""
 # A printed number may be too large for a float; nothing here raises an error for it.
 _EXACT = Context(prec=28, Emin=MIN_EMIN, Emax=MAX_EMAX, traps=[])
@@ -64,7 +64,7 @@ class Difference(NamedTuple):
 SAME = Difference("same")
 
 
-def plain(text: str) -> str:
+def normalized(text: str) -> str:
     """The text without what does not count.
 
     Colours, spaces, the lines of files, the names of temporary ones and the
@@ -72,7 +72,7 @@ def plain(text: str) -> str:
     Addresses are numbered, so that it counts whether two are the same.
     """
     addresses: dict[str, str] = {}
-    text = _LINE_OF_FILE.sub("File", TERMINAL.sub("", text)).replace(_MARK, "")
+    text = _LINE_OF_FILE.sub("File", TERMINAL.sub("", text)).replace(_PLACEHOLDER, "")
     text = _TEMPORARY.sub("tmp", text)
     text = _ADDRESS.sub(lambda match: addresses.setdefault(match[0], f"0x_{len(addresses)}"), text)
     text = _SET.sub(lambda match: f"{{{', '.join(sorted(match[1].split(', ')))}}}", text)
@@ -85,7 +85,7 @@ def difference(text: str, reference: str) -> Difference:
     The cause is ``text`` if the words differ, and ``numbers`` if numbers differ
     that are neither times nor amounts of memory.
     """
-    text, reference = plain(text), plain(reference)
+    text, reference = normalized(text), normalized(reference)
     if text == reference:
         return SAME
     unnamed, unnamed_reference = _IN_GPU_NAME.sub("", text), _IN_GPU_NAME.sub("", reference)
@@ -110,7 +110,7 @@ def difference(text: str, reference: str) -> Difference:
 
 def _words(text: str) -> str:
     """The text without its numbers and spaces."""
-    return re.sub(r"\s", "", NUMBER.sub(_MARK, text))
+    return re.sub(r"\s", "", NUMBER.sub(_PLACEHOLDER, text))
 
 
 def _apart(number: re.Match[str], expected: re.Match[str], largest: Decimal) -> Difference:

@@ -38,7 +38,7 @@ from xdevice.tools.course.texts import (
     TERMINAL,
     is_time_or_memory,
     largest_of,
-    plain,
+    normalized,
     unit_of,
     value_of,
     with_devices_spelled_alike,
@@ -88,7 +88,7 @@ def text_of(outputs: Sequence[Output]) -> str:
             parts.append(output["text"])
         elif "data" in output and not pictures_of(output):
             parts.append(_text_of_value(output["data"]))
-    return as_shown("\n".join(part.removesuffix("\n") for part in parts if part))
+    return without_terminal_codes("\n".join(part.removesuffix("\n") for part in parts if part))
 
 
 def pictures_of(output: Output) -> list[Picture]:
@@ -107,7 +107,7 @@ def curves_of(output: Output) -> list[Curve]:
     ]
 
 
-def as_shown(text: str) -> str:
+def without_terminal_codes(text: str) -> str:
     """The text without colours, and of a line that is overwritten the last state."""
     lines = TERMINAL.sub("", text).split("\n")
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
@@ -181,39 +181,39 @@ class Values(NamedTuple):
 
     text: str  # all of it, with devices, dtypes and the framework's name spelled alike
     series: list[Series]  # the numbers, and the curves that it draws
-    truths: list[str]
+    booleans: list[str]
     devices: list[str]
     places: list[str]  # of the tensors that say where they are
 
     @property
     def are_none(self) -> bool:
-        return not (self.series or self.truths or self.devices)
+        return not (self.series or self.booleans or self.devices)
 
 
 def values_of(text: str, curves: Sequence[Curve], framework: str) -> Values:
     """What a cell has printed and drawn under the framework."""
-    text = with_devices_spelled_alike(plain(text), _as_word)
+    text = with_devices_spelled_alike(normalized(text), _as_word)
     text = _QUOTED_DEVICE.sub(r"\2", with_dtypes_spelled_alike(text))
     bare_text = _ADDRESS.sub("address", _ABOUT_A_TENSOR.sub("", text))
     attributes = " ".join(_ABOUT_A_TENSOR.findall(text))
     return Values(
         without_framework_name(text, framework),
         series_of(bare_text, curves),
-        truths=re.findall(r"\b(?:True|False)\b", bare_text),
+        booleans=re.findall(r"\b(?:True|False)\b", bare_text),
         devices=_devices_in(bare_text),
         places=_devices_in(attributes),
     )
 
 
-def cannot_be_compared(first: Values, second: Values) -> str:
+def why_not_comparable(first: Values, second: Values) -> str:
     """Why their numbers cannot be compared one by one; the empty text if they can be."""
     if bool(first.text) != bool(second.text):
         return "one prints nothing"
-    if first.truths != second.truths:
-        return _unlike("truth values", first.truths, second.truths)
+    if first.booleans != second.booleans:
+        return _unlike("truth values", first.booleans, second.booleans)
     if first.devices != second.devices:
         return _unlike("devices", first.devices, second.devices)
-    if not are_comparable(first.series, second.series):
+    if not have_same_shape(first.series, second.series):
         return f"{len(first.series)} and {len(second.series)} numbers and curves"
     if first.places and second.places:
         # PyTorch does not print the place of a tensor on the CPU
@@ -271,7 +271,7 @@ class Series(NamedTuple):
     is_curve: bool = False
 
 
-class Judgement(NamedTuple):
+class TTest(NamedTuple):
     """Whether the numbers of two frameworks differ by more than their seeds explain."""
 
     t: float
@@ -279,7 +279,7 @@ class Judgement(NamedTuple):
     note: str  # the series with the largest t, in words
 
     @property
-    def is_beyond_seeds(self) -> bool:
+    def is_significant(self) -> bool:
         return self.t > self.limit
 
 
@@ -301,18 +301,18 @@ def _series_of_curve(curve: Curve) -> Series:
     return Series(curve.label or "curve", heights, unit, is_curve=True)
 
 
-def are_comparable(first: Sequence[Series], second: Sequence[Series]) -> bool:
+def have_same_shape(first: Sequence[Series], second: Sequence[Series]) -> bool:
     """Whether they have the same number of series, of the same lengths."""
     return [(series.is_curve, len(series.values)) for series in first] == [
         (series.is_curve, len(series.values)) for series in second
     ]
 
 
-def judged(first: Sequence[Sequence[Series]], second: Sequence[Sequence[Series]]) -> Judgement:
-    """The judgement on two frameworks, each with the series of its runs with several seeds."""
+def t_test(first: Sequence[Sequence[Series]], second: Sequence[Sequence[Series]]) -> TTest:
+    """The test on two frameworks, each with the series of its runs with several seeds."""
     seeds = min(len(first), len(second))
     count = len(first[0])
-    worst = Judgement(0.0, _limit(2 * (seeds - 1), count), "")
+    worst = TTest(0.0, _limit(2 * (seeds - 1), count), "")
     for number in range(count):
         a = [run[number] for run in first]
         b = [run[number] for run in second]
@@ -321,7 +321,7 @@ def judged(first: Sequence[Sequence[Series]], second: Sequence[Sequence[Series]]
         t = _t(a, b, (seeds + 1) / seeds if samples == 1 else 2 / seeds, samples)
         limit = _limit(samples * (seeds - 1), count)
         if t / limit > worst.t / worst.limit:
-            worst = Judgement(t, limit, _note(a, b, len(varied)))
+            worst = TTest(t, limit, _note(a, b, len(varied)))
     return worst
 
 

@@ -12,7 +12,7 @@ import tomllib
 from chapters import Cell, reaches
 
 from xdevice.tools.course.failures import NETWORK, NO_NAME, assigned, loaded
-from xdevice.tools.course.texts import NUMBER, Difference, difference, is_time, plain
+from xdevice.tools.course.texts import NUMBER, Difference, difference, is_time, normalized
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 CAUSES = {
@@ -195,8 +195,8 @@ class Chapter:
         apart = difference(here, there)
         if apart.cause not in ("text", "numbers"):
             return Result(cell.name, apart.cause, apart.amount, "", here, there)
-        texts = {plain(shown(run.get(cell.name, outcome)["text"])) for run in others}
-        varies = bool(texts - {plain(here)})
+        texts = {normalized(shown(run.get(cell.name, outcome)["text"])) for run in others}
+        varies = bool(texts - {normalized(here)})
         cause, words = self.of_a_text(cell, here, there, varies)
         if cause == "ours":
             cause, words = self.of_a_failed_cell(cell, used(cell), before)
