@@ -471,7 +471,9 @@ def test_a_chapter_has_a_title_and_its_prose_between_the_cells(chapter):
     ":::{tab-item} Tensor-Flow\n```{code-cell}\n1\n```\n:::\n",
 ])  # fmt: skip
 def test_what_is_nearly_the_name_of_a_framework_is_an_error(chapter, text):
-    with pytest.raises(ArgumentError, match=r"which is not a framework; did you mean '\w+'\?$"):
+    with pytest.raises(
+        ArgumentError, match=r"has a tab '[\w-]+', which is not a framework; did you mean '\w+'\?$"
+    ):
         chapter(text)
 
 

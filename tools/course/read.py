@@ -230,10 +230,10 @@ class _Names:
         framework = framework_named(label)
         if framework in registered():
             return frozenset({framework})
-        words = re.findall(r"[a-z_]+", label.lower())
+        words = re.findall(r"[A-Za-z_]+", label)
         named = [word for word in words if self._framework(word) in registered()]
         if len(named) > 1:
-            named = [word for word in named if word != "keras"]  # "Keras (JAX)"
+            named = [word for word in named if word.lower() != "keras"]  # "Keras (JAX)"
         if not named:
             self._framework(label)  # "Tensor-Flow"
         return frozenset(map(framework_named, named))
