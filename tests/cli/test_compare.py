@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xdevice.tools.cli.comparing import Differ, Same, compare
-from xdevice.tools.course.spelling import with_devices_spelled_alike
+from xdevice.tools.course.texts import with_devices_spelled_alike
 from xdevice.tools.launcher.texts import printable
 
 WORDS = st.sampled_from(

@@ -6,8 +6,7 @@ import textwrap
 import pytest
 
 from xdevice.errors import ArgumentError
-from xdevice.tools.course.chapters import tabs_to_run
-from xdevice.tools.course.reading import read
+from xdevice.tools.course.read import Prose, read, tabs_to_run
 
 D2L_CLASSIC = """
     # GPUs
@@ -233,7 +232,7 @@ def in_short(chapter):
 def test_an_unmarked_cell_of_d2l_is_for_the_first_tab_of_the_course(chapter, tmp_path):
     (tmp_path / "config.ini").write_text("[build]\ntabs = mxnet, pytorch\n", encoding="utf-8")
     read_chapter = chapter(D2L_CLASSIC)
-    assert read_chapter.tabs == ["torch", "mxnet"]
+    assert read_chapter.tabs == ("torch", "mxnet")
     assert in_short(read_chapter) == [
         ('x = "mxnet\'s, the first tab of config.ini"', "mxnet", 0),
         ('x = "torch\'s"', "torch", 0),
@@ -260,7 +259,7 @@ def test_an_unmarked_cell_with_a_name_is_for_all_tabs(chapter):
 
 def test_the_cell_that_chooses_tabs_is_no_cell_and_unmarked_ones_are_for_all(chapter):
     read_chapter = chapter(D2L_ENGLISH)
-    assert read_chapter.tabs == ["torch", "mxnet", "jax"]  # without tensorflow's leftover
+    assert read_chapter.tabs == ("torch", "mxnet", "jax")  # without tensorflow's leftover
     assert in_short(read_chapter) == [
         ("1", "mxnet", 0),
         ("2", "jax torch", 0),
@@ -274,7 +273,7 @@ def test_the_cell_that_chooses_tabs_is_no_cell_and_unmarked_ones_are_for_all(cha
 
 def test_cells_of_myst_in_tabs_with_colons_and_with_backticks(chapter):
     read_chapter = chapter(MYST)
-    assert read_chapter.tabs == ["torch", "jax"]
+    assert read_chapter.tabs == ("torch", "jax")
     assert in_short(read_chapter) == [
         ("common", "", 0),
         ("torch's", "torch", 1),
@@ -288,7 +287,7 @@ def test_cells_of_myst_in_tabs_with_colons_and_with_backticks(chapter):
 
 def test_fences_of_plain_markdown_in_tabs_of_material_and_in_lists(chapter):
     read_chapter = chapter(PLAIN)
-    assert read_chapter.tabs == ["torch", "tensorflow"]
+    assert read_chapter.tabs == ("torch", "tensorflow")
     assert in_short(read_chapter) == [
         ("every", "", 0),
         ("torch's", "torch", 1),
@@ -443,3 +442,63 @@ def test_the_framework_that_cells_use_most_is_the_first_of_those_imported(chapte
 def test_a_chapter_that_chooses_keras_backend_imports_it(chapter, line):
     text = f"```python\nimport os\n{line}\nimport keras, numpy\n```\n"
     assert chapter(text).imported() == ["jax", "numpy"]
+
+
+def test_a_chapter_has_a_title_and_its_prose_between_the_cells(chapter):
+    read_chapter = chapter(D2L_CLASSIC)
+    assert read_chapter.title == "GPUs"
+    assert [
+        part.text.partition("\n")[0] if isinstance(part, Prose) else part.code.strip()
+        for part in read_chapter.parts
+    ] == [
+        "# GPUs",
+        'x = "mxnet\'s, the first tab of config.ini"',
+        "About PyTorch.",
+        'x = "torch\'s"',
+        "Text for all.",
+        "x",
+        "```python",
+        "y",
+    ]
+    assert read_chapter.parts[2].tabs == {"torch"}
+
+
+@pytest.mark.parametrize("text", [
+    '=== "Paddel"\n\n    ```python\n    1\n    ```\n',
+    "```{.python .input}\n#@tab paddel\n1\n```\n",
+    "```{.python .input}\n#@tab pytorch, Pytroch\n1\n```\n",
+    "```{.python .input}\ntab.interact_select('tensorfow')\n```\n```{.python .input}\n1\n```\n",
+    ":::{tab-item} Tensor-Flow\n```{code-cell}\n1\n```\n:::\n",
+])  # fmt: skip
+def test_what_is_nearly_the_name_of_a_framework_is_an_error(chapter, text):
+    with pytest.raises(
+        ArgumentError, match=r"has a tab '[\w-]+', which is not a framework; did you mean '\w+'\?$"
+    ):
+        chapter(text)
+
+
+@pytest.mark.parametrize("label", ["Linux", "macOS", "pip", "conda", "Tensors", "Python", "MLX"])
+def test_a_label_that_is_not_like_a_frameworks_name_is_for_all(chapter, label):
+    [cell] = chapter(f'=== "{label}"\n\n    ```python\n    1\n    ```\n').cells
+    assert cell.tabs == set()
+
+
+RAISING = {
+    "d2l": "```{.python .input}\n%%tab pytorch\n%%expect_exception TypeError\nx + y\n```\n",
+    "d2l's other": "```{.python .input}\n%%expect_exception\n#@tab pytorch\nx + y\n```\n",
+    "myst": "```{code-cell}\n---\ntags: [raises-exception]\n---\nx + y\n```\n",
+    "comment": "```python\n# raises-exception\nx + y\n```\n",
+    "comment behind": "```python\nx + y  # raises-exception\n```\n",
+}
+
+
+@pytest.mark.parametrize("mark", RAISING)
+def test_each_dialect_marks_a_cell_whose_error_is_the_lesson(chapter, mark):
+    [cell] = chapter(RAISING[mark]).cells
+    assert (cell.code.strip(), cell.tags) == ("x + y", ("raises-exception",))
+    assert cell.tabs == ({"torch"} if mark.startswith("d2l") else set())
+
+
+def test_a_notebook_of_the_format_3_is_refused(chapter):
+    with pytest.raises(ArgumentError, match="of the format 3; jupyter nbconvert --to notebook"):
+        chapter('{"worksheets": [{"cells": []}], "nbformat": 3}', "old.ipynb")

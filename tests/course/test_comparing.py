@@ -1,27 +1,27 @@
 """What is said of a cell's outputs under several frameworks, and of its outputs since they were recorded."""
 
 import random
+from decimal import Decimal
 
 import pytest
 
-from xdevice.tools.course import record
-from xdevice.tools.course.chapters import Cell
-from xdevice.tools.course.compare import difference
-from xdevice.tools.course.displays import Curve
-from xdevice.tools.course.outcomes import Outcome
-from xdevice.tools.course.rows import _verdict
-from xdevice.tools.course.running import TabRun
-from xdevice.tools.course.series import Series, judged
+from xdevice.tools.course.compare import changes_since, read_record, verdict_of, write_record
+from xdevice.tools.course.read import Cell
+from xdevice.tools.course.run import Outcome, TabRun
+from xdevice.tools.course.texts import difference
+from xdevice.tools.course.values import Curve, Series, t_test
 
 
 def outcome(text="", *curves):
-    return Outcome("ok", text=text, curves=[Curve("loss", (1.0, 2.0), curve) for curve in curves])
+    return Outcome(
+        "ok", text=text, curves=tuple(Curve("loss", (1.0, 2.0), each) for each in curves)
+    )
 
 
 def verdict(first, second, more=((), ())):
     outcomes = {"torch": first, "jax": second}
     repeated = {"torch": [first, *more[0]], "jax": [second, *more[1]]}
-    return _verdict(outcomes, repeated).verdict
+    return verdict_of(outcomes, repeated).verdict
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,40 @@ def test_a_row_says_which_tab_fails_or_was_not_run():
     assert verdict(outcome("1"), not_run) == "not run"
 
 
+def raised(error, text=""):
+    return Outcome("ok", text=text, error=error)
+
+
+@pytest.mark.parametrize(
+    ("torch", "jax", "says"),
+    [
+        (raised("TypeError: no"), raised("TypeError: no"), "same"),
+        (raised("TypeError: on cuda:1"), raised("TypeError: on gpu(1)"), "same"),
+        (raised("TypeError: no\nsecond\nlast"), raised("TypeError: yes\nlast"), "same"),
+        (raised("TypeError: torch says no"), raised("TypeError: jax says no"), "same"),
+        (raised("TypeError: no"), raised("ValueError: no"), "other error"),
+        (raised("TypeError: 3 devices"), raised("TypeError: 2 devices"), "other error"),
+        (raised("TypeError: no"), outcome(), "one error"),
+        (raised("TypeError: no", "1"), raised("TypeError: no", "2"), "numbers"),
+        (raised("TypeError: no"), Outcome("failed", error="TypeError: no"), "failed"),
+    ],
+)
+def test_an_error_that_is_the_lesson_is_compared_by_its_type_and_its_last_line(torch, jax, says):
+    assert verdict(torch, jax) == says
+
+
+def test_the_note_on_errors_says_what_each_tab_raises():
+    outcomes = {"torch": raised("TypeError: no"), "jax": raised("ValueError: no")}
+    assert verdict_of(outcomes, {}).note == "torch: TypeError: no; jax: ValueError: no"
+    outcomes["jax"] = outcome()
+    assert verdict_of(outcomes, {}).note == "torch: TypeError: no; none under jax"
+    assert verdict_of({"torch": raised("TypeError: no")}, {}).verdict == "alone"
+
+
 def test_a_note_says_in_which_values_the_tabs_differ():
     def note(torch, jax):
         outcomes = {"torch": outcome(torch), "jax": outcome(jax)}
-        return _verdict(outcomes, {tab: [printed] for tab, printed in outcomes.items()}).note
+        return verdict_of(outcomes, {tab: [printed] for tab, printed in outcomes.items()}).note
 
     assert note("on cuda:0", "on cuda:1") == "torch and jax: devices gpu:0 and gpu:1"
     assert note("True", "False") == "torch and jax: truth values True and False"
@@ -130,7 +160,7 @@ def test_a_note_says_in_which_values_the_tabs_differ():
 
 def test_a_row_that_fails_under_one_tab_says_whether_the_others_agree():
     outcomes = {"torch": outcome("1"), "mxnet": Outcome("failed", error="no"), "jax": outcome("1")}
-    row = _verdict(outcomes, {tab: [printed] for tab, printed in outcomes.items()})
+    row = verdict_of(outcomes, {tab: [printed] for tab, printed in outcomes.items()})
     assert row == ("failed", "under mxnet; under the others: prints the same")
 
 
@@ -167,12 +197,12 @@ def test_numbers_that_only_seeds_move_are_rarely_beyond_them(seeds, numbers):
     draw = random.Random(1).gauss
 
     def run():
-        return [Series("x", (draw(0, 1),), 1e-4) for _ in range(numbers)]
+        return [Series("x", (Decimal(draw(0, 1)),), Decimal("1e-4")) for _ in range(numbers)]
 
     def runs():
         return [run() for _ in range(seeds)]
 
-    beyond = sum(judged(runs(), runs()).is_beyond_seeds for _ in range(1000))
+    beyond = sum(t_test(runs(), runs()).is_significant for _ in range(1000))
     assert beyond <= 6  # 1 in 1000 is expected
 
 
@@ -189,8 +219,8 @@ def test_the_name_of_a_virtual_gpu_is_that_of_the_gpu():
 
 
 def tab(*pairs, name="torch"):
-    cells = [Cell(code) for code, _ in pairs]
-    return TabRun(name, 0, cells, [outcome for _, outcome in pairs], None, "1.0")
+    cells = tuple(Cell(code) for code, _ in pairs)
+    return TabRun(name, 0, cells, tuple(outcome for _, outcome in pairs), None, "1.0")
 
 
 @pytest.mark.parametrize(
@@ -207,6 +237,9 @@ def tab(*pairs, name="torch"):
             Outcome("failed", error="ValueError: other"),
             "other error",
         ),
+        (raised("ValueError: at 0x7f00aa11bb22"), raised("ValueError: at 0x55aabbccdd00"), None),
+        (raised("ValueError: no"), raised("KeyError: no"), "other error"),
+        (raised("ValueError: no"), outcome(), "other error"),
         (outcome("", (1.0, 0.5)), outcome("", (1.0, 0.5001)), None),
         (outcome("", (1.0, 0.5)), outcome("", (1.0, 0.6)), "another curve 'loss'"),
         (outcome("", (1.0, 0.5)), outcome(""), "other curves"),
@@ -214,20 +247,20 @@ def tab(*pairs, name="torch"):
 )
 def test_a_record_tells_what_has_changed(tmp_path, recorded, printed, words):
     path = tmp_path / "chapter.outputs.json"
-    record.write(path, [tab(("f()", recorded))])
-    changes = record.compared(record.read(path), [tab(("f()", printed))])
+    write_record(path, [tab(("f()", recorded))])
+    changes = changes_since(read_record(path), [tab(("f()", printed))])
     assert [change.words for change in changes] == ([words] if words else [])
     # what does not count makes no diff
     before = path.read_text(encoding="utf-8")
-    record.write(path, [tab(("f()", printed))])
+    write_record(path, [tab(("f()", printed))])
     assert (path.read_text(encoding="utf-8") == before) == (words is None)
 
 
 def test_cells_are_known_by_their_code_wherever_they_are(tmp_path):
     path = tmp_path / "chapter.outputs.json"
-    record.write(path, [tab(("a", outcome("1")), ("b", outcome("2")), ("a", outcome("3")))])
+    write_record(path, [tab(("a", outcome("1")), ("b", outcome("2")), ("a", outcome("3")))])
     moved = tab(("new", outcome("4")), ("a", outcome("1")), ("a", outcome("3")))
-    changes = record.compared(record.read(path), [moved, tab(("a", outcome("1")), name="jax")])
+    changes = changes_since(read_record(path), [moved, tab(("a", outcome("1")), name="jax")])
     assert [(change.tab, change.number, change.words) for change in changes] == [
         ("torch", 1, "this cell was not recorded"),
         ("torch", 0, "a recorded cell is gone"),
@@ -244,7 +277,7 @@ def test_cells_are_known_by_their_code_wherever_they_are(tmp_path):
 def test_a_difference_of_words_is_shown_where_it_begins(torch, jax, note):
     outcomes = {"torch": outcome(torch), "jax": outcome(jax)}
 
-    assert _verdict(outcomes, {"torch": [], "jax": []}) == ("text", f"torch and jax: {note}")
+    assert verdict_of(outcomes, {"torch": [], "jax": []}) == ("text", f"torch and jax: {note}")
 
 
 def test_a_tab_whose_numbers_no_seed_changes_is_one_draw():
@@ -260,5 +293,5 @@ def test_a_tab_whose_numbers_no_seed_changes_is_one_draw():
 ])  # fmt: skip
 def test_the_report_says_which_numbers_no_seed_changes(torch, jax, note):
     runs = {"torch": with_seeds(*torch), "jax": with_seeds(*jax)}
-    said = _verdict({name: outcomes[0] for name, outcomes in runs.items()}, runs).note
+    said = verdict_of({name: outcomes[0] for name, outcomes in runs.items()}, runs).note
     assert said.startswith(f"torch and jax: {note} (t ")

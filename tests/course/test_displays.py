@@ -1,11 +1,8 @@
 """What is kept of the values that a cell displays: text, pictures and curves."""
 
-import base64
-import struct
-
 import pytest
 
-from xdevice.tools.course.displays import curves_of, pictures_of, plain, text_of
+from xdevice.tools.course.values import pictures_of, text_of, without_terminal_codes
 
 
 def displayed(**data):
@@ -30,6 +27,7 @@ def displayed(**data):
     ),
     ({"text": "<IPython.core.display.Video object>", "html": "<video></video>"},
      "<IPython.core.display.Video object>"),
+    ({"application/vnd.plotly.v1+json": {}}, "(figure of Plotly, not shown)"),
     ({"application/vnd.bokehjs_exec.v0+json": "", "text": ""}, "(figure of Bokeh, not shown)"),
     ({"application/vnd.vegalite.v5+json": "", "text": "<Chart>"}, "(figure of Vega, not shown)"),
     (  # of tqdm.notebook, as it was at first
@@ -48,22 +46,9 @@ def test_an_animated_gif_is_a_picture():
     assert text_of([output]) == ""
 
 
-@pytest.mark.parametrize("y", [
-    [0.5, 0.25],
-    {"dtype": "f8", "bdata": base64.b64encode(struct.pack("<2d", 0.5, 0.25)).decode()},
-])  # fmt: skip
-def test_the_curves_of_plotly_are_its_points(y):
-    figure = {
-        "data": [{"name": "loss", "y": y}, {"name": "words", "y": ["a", "b"]}, {"type": "pie"}]
-    }
-    output = displayed(**{"application/vnd.plotly.v1+json": figure})
-    assert [tuple(curve) for curve in curves_of(output)] == [("loss", (0.0, 1.0), (0.5, 0.25))]
-    assert text_of([output]) == "(figure of Plotly, not shown)"
-
-
 @pytest.mark.parametrize("written", [
     "\x1b[1;31mred\x1b[0m", "\x1b[2K\x1b[1Ared", "\x1b[?25lred\x1b[?25h",
     "\x1b]8;;https://example.com\x1b\\red\x1b]8;;\x1b\\", "\x1b]0;title\x07red",
 ])  # fmt: skip
 def test_what_a_terminal_does_not_show_is_left_out(written):
-    assert plain(written) == "red"
+    assert without_terminal_codes(written) == "red"

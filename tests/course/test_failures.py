@@ -1,25 +1,19 @@
-"""Why a cell fails, as far as its error and the other cells tell."""
+"""Why a cell fails, as far as its error and the other cells tell, and what is not installed."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from xdevice.tools.course.chapters import Cell
-from xdevice.tools.course.failures import with_reasons
-from xdevice.tools.course.outcomes import Outcome
+from xdevice.tools.course.failures import explanations, missing_packages
 
 
 def explained(*cells):
     """The reason and the cause of each cell, of which the code and the error are given."""
-    outcomes = [
-        Outcome(
-            "failed" if error.partition(":")[0].endswith("Error") else "ok", text=error, error=error
-        )
-        for _, error in cells
-    ]
-    reasoned = with_reasons([Cell(code) for code, _ in cells], outcomes, Path("/book/chapter"))
-    return [(outcome.reason, outcome.cause) for outcome in reasoned]
+    codes = [code for code, _ in cells]
+    texts = [text for _, text in cells]
+    errors = [text if text.partition(":")[0].endswith("Error") else "" for text in texts]
+    return [tuple(why) for why in explanations(codes, errors, texts, Path("/book/chapter"))]
 
 
 @pytest.mark.parametrize(("error", "reason"), [
@@ -81,3 +75,35 @@ def test_a_name_may_come_from_an_import_of_all_names():
     )
     assert (reason, cause) == ("cell 1, which imports all names of 'absent', has failed", 1)
     assert unknown == ""
+
+
+def test_imports_that_are_not_installed_are_named_as_pip_does():
+    code = "import os, absent_one.part\nfrom absent_two import x as y\nimport cv2_absent, numpy"
+    cells = [code, "%matplotlib inline\nimport absent_one\n!ls"]
+
+    assert missing_packages(cells, []) == ["absent_one", "absent_two", "cv2_absent"]
+
+
+def test_imports_of_the_checkouts_own_modules_count(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "__init__.py").write_text("import absent_one\n")
+    (own / "torch.py").write_text("import absent_two\nfrom own import base\nimport os\n")
+    (own / "unused.py").write_text("import absent_three\n")
+    (tmp_path / "beside.py").write_text("import absent_four\n")
+    cells = ["from own import torch as d2l\nimport beside"]
+
+    assert missing_packages(cells, [tmp_path]) == ["absent_four", "absent_one", "absent_two"]
+
+
+def test_imports_that_may_fail_do_not_count():
+    optional = "try:\n    import absent_one\nexcept ImportError:\n    pass\ndef f():\n    import absent_two"
+    cells = [optional, "import google.colab.x"]
+
+    assert missing_packages(cells, []) == []
+
+
+def test_a_chapter_that_installs_packages_itself_is_left_to_it():
+    cells = ["!pip install -q absent_one", "import absent_one"]
+
+    assert missing_packages(cells, []) == []

@@ -12,7 +12,7 @@ import pytest
 
 import xdevice
 from xdevice.tools.cli.chapter import _tabs
-from xdevice.tools.course.reading import read
+from xdevice.tools.course.read import read
 
 NAMES = xdevice.available()
 ONE = NAMES[-1] if NAMES else None  # the lightest
@@ -154,6 +154,7 @@ def test_a_tab_stops_at_the_cell_that_fails_unless_it_is_to_keep_going(run_json,
     assert [cell["state"] for cell in cells(report)] == ["failed", "not run"]
     done = run(chapter, "--tab", ONE)
     assert f"{ONE}: cell 1 failed\n  ZeroDivisionError: division by zero" in done.stdout
+    assert f"chapter.md: {ONE} failed (" in done.stderr
 
 
 @pytest.mark.weekly
@@ -173,12 +174,11 @@ def test_how_a_process_ended_is_said(run_json, code, says):
     assert cells(report)[1]["error"] == f"the process ended: {says}"
 
 
-@pytest.mark.weekly
-def test_tags_of_jupyter_say_what_may_fail_and_what_is_skipped(run_json):
+def test_marks_say_which_error_is_the_lesson_and_what_is_skipped(run_json, run, tmp_path):
     chapter = """
         ```{code-cell}
         :tags: [raises-exception]
-        1 / 0
+        print("before"); 1 / 0
         ```
 
         ```{code-cell}
@@ -187,12 +187,26 @@ def test_tags_of_jupyter_say_what_may_fail_and_what_is_skipped(run_json):
         ```
 
         ```{code-cell}
+        # raises-exception
+        raise ValueError("no")
+        ```
+
+        ```{code-cell}
         2
         ```
     """
-    status, report = run_json(chapter, "--tab", ONE)
-    assert (status, [cell["state"] for cell in cells(report)]) == (0, ["ok"] * 3)
-    assert cells(report)[2]["text"] == "2"
+    status, report = run_json(chapter, "--tab", ONE, "--record")
+    found = cells(report)
+    assert (status, [cell["state"] for cell in found]) == (0, ["ok"] * 4)
+    assert [(cell["text"], cell["error"]) for cell in found] == [
+        ("before", "ZeroDivisionError: division by zero"),
+        ("", ""),
+        ("", "ValueError: no"),
+        ("2", ""),
+    ]
+    changed = run(chapter.replace("1 / 0", "1 + 0"), "--tab", ONE, "--check", "--html", "page.html")
+    assert (changed.returncode, "1 change since" in changed.stdout) == (1, False), changed.stdout
+    assert "ValueError: no" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_chapter_runs_in_its_folder_and_changes_no_file_of_it(run_json, tmp_path):
@@ -277,17 +291,32 @@ def test_a_notebook_runs_under_the_framework_that_it_imports(run_json):
     assert cells(report)[0]["text"] == repr(ONE)
 
 
-@pytest.mark.weekly
-def test_the_seed_is_set_before_the_first_cell(run_json):
-    chapter = """
+STARTS = {
+    "xdevice alone": ("import xdevice", 0),
+    "a tensor first": ("import xdevice; x = xdevice.zeros(2)", 0),
+    "its module first": ("import xdevice; xdevice.backend().framework", 0),
+    "the framework": ("import FRAMEWORK, xdevice", 0),
+    "a seed of the chapter's": ("import xdevice; xdevice.seed(5); x = xdevice.zeros(2)", 5),
+}
+
+
+@pytest.mark.weekly(but=f"xdevice alone-{ONE}")
+@pytest.mark.parametrize("framework", NAMES)
+@pytest.mark.parametrize("start", STARTS)
+def test_the_seed_is_set_before_the_first_draw_whoever_imports_the_framework(
+    run_json, start, framework
+):
+    code, seed = STARTS[start]
+    chapter = f"""
         ```python
-        import random, xdevice
-        random.random(), xdevice.to_numpy(xdevice.rand(3)).tolist()
+        {code.replace("FRAMEWORK", framework)}
+        drawn = xdevice.to_numpy(xdevice.rand(3)).tolist()
+        xdevice.seed({seed})
+        drawn == xdevice.to_numpy(xdevice.rand(3)).tolist()
         ```
     """
-    texts = [cells(run_json(chapter, "--tab", ONE)[1])[0]["text"] for _ in range(2)]
-    assert texts[0] == texts[1]
-    assert texts[0].startswith("(0.844")  # random.seed(0)
+    _, report = run_json(chapter, "--tab", framework)
+    assert cells(report)[0]["text"] == "True", report
 
 
 @pytest.mark.weekly

@@ -18,15 +18,20 @@ from xdevice.tools.cli.options import JSON, add_gpus, check_can_be_written
 from xdevice.tools.cli.parser import Parser, names, positive, seconds
 from xdevice.tools.cli.probe import check_virtual_gpus
 from xdevice.tools.cli.program import CHAPTERS, missing
-from xdevice.tools.course import record
-from xdevice.tools.course.chapters import Chapter, tabs_to_run
-from xdevice.tools.course.folders import shared_with
-from xdevice.tools.course.missing import missing_packages
-from xdevice.tools.course.packages import checkout_folders
+from xdevice.tools.course.compare import (
+    Change,
+    Row,
+    changes_since,
+    read_record,
+    record_path,
+    rows_of,
+    rows_to_repeat,
+    write_record,
+)
+from xdevice.tools.course.failures import missing_packages
 from xdevice.tools.course.page import page
-from xdevice.tools.course.record import Change
-from xdevice.tools.course.rows import open_rows, rows_of
-from xdevice.tools.course.running import Part, Plan, TabRun, run_tabs
+from xdevice.tools.course.read import SKIPPED, Chapter, read, tabs_to_run
+from xdevice.tools.course.run import Layout, RunOptions, Trial, layout_of, package_folders, run
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
@@ -82,32 +87,35 @@ def _seeds(text: str) -> int:
 def main(options: argparse.Namespace) -> int:
     path = Path(options.script)
     _check(path, options)
-    chapter = _read(path)
+    chapter = read(path)
     tabs = _tabs(chapter, options.tab)
-    outputs = options.outputs or record.path_of(path)
+    outputs = options.outputs or record_path(path)
     if options.record:
         check_can_be_written(outputs)
-    recorded = record.read(outputs) if options.check else None
+    recorded = read_record(outputs) if options.check else None
     _ask_for_gpus(tabs, options)
-    _say_what_is_missing(chapter, tabs)
-    _say_what_is_shared(path)
+    layout = layout_of(path)
+    _say_what_is_missing(chapter, tabs, layout)
+    _say_what_is_shared(layout)
     with Progress(path.name, options.json, _newest_cell()) as progress:
         jobs = options.jobs or max(1, (usable_threads() or 2) // 2)
-        plan = Plan(jobs, options.timeout, options.keep_going, progress)
-        runs, interrupted = run_tabs(chapter, [Part(tab) for tab in tabs], plan)
+        run_options = RunOptions(jobs, options.timeout, options.keep_going, progress)
+        runs, interrupted = run(chapter, [Trial(tab) for tab in tabs], layout, run_options)
         seeds = options.seeds or (1 if options.check else _SEEDS)
-        if not interrupted:
-            more_runs, interrupted = _with_other_seeds(chapter, runs, seeds, plan)
+        trials = _with_other_seeds(rows_to_repeat(rows_of(runs)), seeds)
+        if trials and not interrupted:
+            more_runs, interrupted = run(chapter, trials, layout, run_options)
             runs += more_runs
+    first_runs = [tab_run for tab_run in runs if tab_run.seed == 0]
     changes: list[Change] | None = None
     if recorded is not None:
-        changes = record.compared(recorded, _first(runs))
+        changes = changes_since(recorded, first_runs)
     elif options.record and interrupted:
         words = "was not written, since the chapter was stopped"
         print(f"xdevice: {str(outputs)!r} {words}", file=sys.stderr, flush=True)
     elif options.record:
-        record.write(outputs, _first(runs))
-    report = Report(chapter, runs, rows_of(chapter, runs), changes)
+        write_record(outputs, first_runs)
+    report = Report(chapter, runs, rows_of(runs), changes)
     if options.html:
         options.html.write_text(page(chapter, runs, report.rows, _virtual_gpus()), encoding="utf-8")
     if options.json:
@@ -139,25 +147,10 @@ def _exit_status(report: Report, options: argparse.Namespace) -> int:
     return int(has_failed or (options.strict and not report.agree))
 
 
-def _with_other_seeds(
-    chapter: Chapter, runs: Sequence[TabRun], seeds: int, plan: Plan
-) -> tuple[list[TabRun], int | None]:
-    """Runs with other seeds, up to the last cell whose numbers differ between frameworks."""
-    rows = open_rows(rows_of(chapter, runs))
-    if seeds < 2 or not rows:
-        return [], None
-    tabs = {tab for row in rows for tab in row.cells}
-    parts = [
-        Part(run.tab, seed, max(row.number for row in rows if run.tab in row.cells))
-        for run in runs
-        if run.tab in tabs
-        for seed in range(1, seeds)
-    ]
-    return run_tabs(chapter, parts, plan)
-
-
-def _first(runs: Sequence[TabRun]) -> list[TabRun]:
-    return [run for run in runs if run.seed == 0]
+def _with_other_seeds(rows: Sequence[Row], seeds: int) -> list[Trial]:
+    """The tabs to run with other seeds, each up to its last row whose numbers differ."""
+    last_rows = {tab: row.number for row in rows for tab in row.cells}
+    return [Trial(tab, seed, row) for tab, row in last_rows.items() for seed in range(1, seeds)]
 
 
 def _check(path: Path, options: argparse.Namespace) -> None:
@@ -183,12 +176,6 @@ def _check(path: Path, options: argparse.Namespace) -> None:
         raise ArgumentError(f"running a chapter needs {listed}; pip install {' '.join(needed)}")
 
 
-def _read(path: Path) -> Chapter:
-    from xdevice.tools.course.reading import read  # needs nbformat and markdown-it-py
-
-    return read(path)
-
-
 def _tabs(chapter: Chapter, names: Sequence[str] | None) -> list[str]:
     """The frameworks to run under. No names are ``--tab all``; ``None`` is no such option."""
     installed = available()
@@ -212,25 +199,25 @@ def _tabs(chapter: Chapter, names: Sequence[str] | None) -> list[str]:
     return tabs
 
 
-def _say_what_is_missing(chapter: Chapter, tabs: Sequence[str]) -> None:
+def _say_what_is_missing(chapter: Chapter, tabs: Sequence[str], layout: Layout) -> None:
     """Say on stderr which packages are missing, before cells fail one by one for want of them."""
     missing: dict[str, None] = {}
     for tab in tabs:
-        cells = chapter.cells_of(tab)
-        folders = [chapter.path.resolve().parent, *checkout_folders(chapter.path, cells)]
-        missing |= dict.fromkeys(missing_packages(cells, folders))
+        codes = [cell.code for cell in chapter.cells_of(tab) if SKIPPED not in cell.tags]
+        folders = [layout.folder, *package_folders(layout.folder, codes)]
+        missing |= dict.fromkeys(missing_packages(codes, folders))
     if missing:
         names = " ".join(missing)
         words = "the chapter imports packages that are not installed"
         print(f"xdevice: {words}; pip install {names}", file=sys.stderr, flush=True)
 
 
-def _say_what_is_shared(path: Path) -> None:
+def _say_what_is_shared(layout: Layout) -> None:
     """Say on stderr which files and folders cells can change, as they are too large to copy."""
-    shared = shared_with(path)
+    shared = layout.shared()
     if not shared:
         return
-    names = ", ".join(str(each.relative_to(path.resolve().parent)) for each in shared[:3])
+    names = ", ".join(map(str, shared[:3]))
     others = f" and {len(shared) - 3} more" if len(shared) > 3 else ""
     words = "too large to copy for each tab, so cells that write there change the chapter's own"
     print(f"xdevice: {escaped(names)}{others}: {words}", file=sys.stderr, flush=True)

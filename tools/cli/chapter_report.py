@@ -9,17 +9,17 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.tools.course.chapters import Chapter
-from xdevice.tools.course.record import Change
-from xdevice.tools.course.rows import VERDICTS, Row
-from xdevice.tools.course.running import TabRun
+from xdevice.tools.course.compare import VERDICTS, Change, Row
+from xdevice.tools.course.read import Chapter
+from xdevice.tools.course.run import Outcome, TabRun
 from xdevice.tools.launcher.terminal import table
 from xdevice.tools.launcher.texts import counted, ending
 from xdevice.units import duration, size
 
-_DIFFERENT = ("numbers", "text", "beyond", "failed", "not run")
-_LISTED = ("numbers", "text", "beyond")  # rows that are listed one by one
+_LISTED = ("numbers", "text", "other error", "one error", "beyond")  # one by one
+_DIFFERENT = (*_LISTED, "failed", "not run")
 _STYLES = {"failed": "red", "beyond": "red", "numbers": "yellow", "text": "yellow"}
+_STYLES |= {"other error": "yellow", "one error": "yellow"}
 _COLUMNS = 100  # of a changed text that are shown
 _DEPENDENTS = 12  # cells that are listed
 _PRINTED = 4000  # characters of what a cell printed that are shown
@@ -55,7 +55,7 @@ def as_json(report: Report) -> dict[str, Any]:
 def _tab_as_json(run: TabRun) -> dict[str, Any]:
     pairs = zip(run.cells, run.outcomes, strict=True)
     cells = [
-        {"row": cell.row, "name": cell.name, "heading": cell.heading, **outcome.as_json()}
+        {"row": cell.row, "name": cell.name, "heading": cell.heading, **_as_json(outcome)}
         for cell, outcome in pairs
     ]
     return {
@@ -64,6 +64,19 @@ def _tab_as_json(run: TabRun) -> dict[str, Any]:
         "status": run.child.status,
         "seconds": round(run.child.seconds, 3),
         "cells": cells,
+    }
+
+
+def _as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "state": outcome.state,
+        "text": outcome.text,
+        "error": outcome.error,
+        "reason": outcome.reason,
+        "cause": outcome.cause,
+        "seconds": outcome.seconds,
+        "pictures": len(outcome.pictures),
+        "curves": [curve._asdict() for curve in outcome.curves],
     }
 
 
@@ -161,6 +174,8 @@ def _printed(run: TabRun) -> Iterator[Text]:
     """What the cells of the only tab printed."""
     for number, outcome in enumerate(run.outcomes, 1):
         lines = [_beginning(outcome.text)] if outcome.text else []
+        if outcome.ran and outcome.error:
+            lines.append(outcome.error)
         if outcome.pictures:
             lines.append(f"({counted(len(outcome.pictures), 'picture')})")
         if lines:

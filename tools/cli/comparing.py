@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any, NamedTuple
 
-from xdevice.tools.course.spelling import with_devices_spelled_alike
+from xdevice.tools.course.texts import with_devices_spelled_alike
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
 

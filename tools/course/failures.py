@@ -1,17 +1,15 @@
-"""Why a cell fails, as far as its error and the other cells tell."""
+"""What cells import, assign and read, what is not installed, and why a cell fails."""
 
 from __future__ import annotations
 
 import ast
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
-
-from xdevice.tools.course.chapters import Cell, parsed
-from xdevice.tools.course.outcomes import Outcome
 
 NETWORK = re.compile(
     r"ProxyError|Max retries|Connection(?:Error|RefusedError)|URLError|URLSchemeUnknown"
@@ -53,9 +51,38 @@ _PACKAGES = {
 }
 NO_NAME = re.compile(r"NameError: name '(\w+)' is not defined")
 _STAR = re.compile(r"^\s*from[ \t]+([\w.]+)[ \t]+import[ \t]+\*", re.MULTILINE)
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\w+)|import[ \t]+([\w., \t]+))"
+)
+_COMMAND = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
+"""A line of IPython's own: a magic or a command of the shell."""
+_INSTALLS = re.compile(r"^\s*[%!].*\b(?:pip|conda|mamba|uv)\b.*\binstall\b", re.MULTILINE)
 
 _DEFINITIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _OWN_NAMES = ast.Lambda | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+def parsed(code: str) -> ast.AST:
+    """The cell's syntax; that of an empty one if it is not Python."""
+    try:
+        return ast.parse(_COMMAND.sub(r"\1pass", code))
+    except SyntaxError:
+        return ast.Module([], [])
+
+
+def imported_by(code: str) -> list[str]:
+    """The packages that a cell imports; ``from d2l import torch`` imports both."""
+    names: list[str] = []
+    for line in code.splitlines():
+        statement = _IMPORT.match(line)
+        if statement is None:
+            continue
+        if statement[1]:
+            names += [statement[1].partition(".")[0], statement[2]]
+        else:
+            modules = statement[3].split(",")
+            names += [re.split(r"[.\s]", module.strip())[0] for module in modules]
+    return [name for name in dict.fromkeys(names) if name]
 
 
 def assigned(code: str) -> set[str]:
@@ -93,26 +120,26 @@ class Explanation(NamedTuple):
     cause: int = 0
 
 
-def with_reasons(cells: Sequence[Cell], outcomes: Sequence[Outcome], folder: Path) -> list[Outcome]:
-    """The outcomes; those of cells that fail with a reason, if it is known.
+def explanations(
+    codes: Sequence[str], errors: Sequence[str], printed: Sequence[str], folder: Path
+) -> list[Explanation]:
+    """Why each cell fails, as far as its error and the cells before it tell.
 
-    ``folder`` is the chapter's.
+    The error of a cell that has not failed is empty. ``folder`` is the chapter's.
     """
-    reasoned: list[Outcome] = []
-    failed: dict[int, tuple[Cell, Outcome]] = {}
+    explained: list[Explanation] = []
+    failed: dict[int, tuple[str, Explanation]] = {}
     offline = 0  # the last cell whose command could not download, by its own words
-    for number, (cell, outcome) in enumerate(zip(cells, outcomes, strict=True), 1):
-        if outcome.failed:
-            why = _by_itself(outcome.error) or _by_others(outcome.error, failed, offline)
-            if not why.words:
-                why = _by_a_file(outcome.error, folder)
-            reasoned.append(replace(outcome, reason=why.words, cause=why.cause))
-            failed[number] = (cell, reasoned[-1])
-            continue
-        if NETWORK.search(outcome.text + outcome.log):
+    for number, (code, error, text) in enumerate(zip(codes, errors, printed, strict=True), 1):
+        explanation = Explanation()
+        if error:
+            explanation = _by_itself(error) or _by_others(error, failed, offline)
+            explanation = explanation if explanation.words else _by_a_file(error, folder)
+            failed[number] = (code, explanation)
+        elif NETWORK.search(text):
             offline = number
-        reasoned.append(outcome)
-    return reasoned
+        explained.append(explanation)
+    return explained
 
 
 def _by_itself(error: str) -> Explanation | None:
@@ -150,21 +177,78 @@ def _missing_module(module: str) -> str:
     return f"no {package!r} is installed or in the chapter's checkout; {command}"
 
 
-def _by_others(error: str, failed: Mapping[int, tuple[Cell, Outcome]], offline: int) -> Explanation:
+def _by_others(
+    error: str, failed: Mapping[int, tuple[str, Explanation]], offline: int
+) -> Explanation:
     """The explanation of an error by a cell that has failed before."""
     if offline and error.startswith("FileNotFoundError"):
         return Explanation(f"cell {offline} could not download; it needs the network", offline)
     name = NO_NAME.search(error)
     if name is None:
         return Explanation()
-    for number, (cell, outcome) in failed.items():
-        if name[1] in assigned(cell.code):
+    for number, (code, explanation) in failed.items():
+        if name[1] in assigned(code):
             words = f"cell {number}, which assigns {name[1]!r}, has failed"
-            if outcome.cause:
-                words += f", because of cell {outcome.cause}"
-            return Explanation(words, outcome.cause or number)
-    for number, (cell, outcome) in failed.items():
-        if module := _STAR.search(cell.code):
+            if explanation.cause:
+                words += f", because of cell {explanation.cause}"
+            return Explanation(words, explanation.cause or number)
+    for number, (code, explanation) in failed.items():
+        if module := _STAR.search(code):
             words = f"cell {number}, which imports all names of {module[1]!r}, has failed"
-            return Explanation(words, outcome.cause or number)
+            return Explanation(words, explanation.cause or number)
     return Explanation()
+
+
+def missing_packages(codes: Sequence[str], folders: Sequence[Path]) -> list[str]:
+    """What to install so that the cells can import what they do; ``folders`` have own packages.
+
+    Imports inside ``try`` and functions do not count. A chapter that installs
+    packages itself is taken to install what it needs.
+    """
+    if any(_INSTALLS.search(code) for code in codes):
+        return []
+    modules = [module for code in codes for module in _imported(parsed(code))]
+    own_files = [path for module in modules for path in _files_of(module, folders)]
+    for path in dict.fromkeys(own_files):
+        modules += _imported(_parsed_file(path))
+    names = {
+        module.partition(".")[0] for module in modules if not module.startswith("google.colab")
+    }
+    return sorted(package_of(name) for name in names if not _is_found(name, folders))
+
+
+def _imported(code: ast.AST) -> Iterator[str]:
+    """The modules that the code imports whenever it runs; ``from a import b`` is ``a.b``."""
+    for node in getattr(code, "body", ()):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _files_of(module: str, folders: Sequence[Path]) -> Iterator[Path]:
+    """The files of the checkout that an import of the module runs."""
+    names = module.split(".")
+    for folder in folders:
+        for length in range(1, len(names) + 1):
+            place = folder.joinpath(*names[:length])
+            candidates = (place / "__init__.py", place.with_suffix(".py"))
+            yield from (path for path in candidates if path.is_file())
+
+
+def _parsed_file(path: Path) -> ast.AST:
+    try:
+        return parsed(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError):
+        return ast.Module([], [])
+
+
+def _is_found(name: str, folders: Sequence[Path]) -> bool:
+    if name in sys.stdlib_module_names or name in sys.modules:
+        return True
+    if any((folder / name).is_dir() or (folder / f"{name}.py").is_file() for folder in folders):
+        return True
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False

@@ -1,4 +1,4 @@
-"""The HTML page of a chapter: what each cell printed and drew under each framework, side by side.
+"""The HTML page of a chapter: its prose, and what each cell shows under each framework, side by side.
 
 The page needs no other file: its pictures are inside it.
 """
@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
-from xdevice.tools.course.chapters import Cell, Chapter
-from xdevice.tools.course.displays import Picture
-from xdevice.tools.course.outcomes import Outcome
-from xdevice.tools.course.rows import VERDICTS, Row
-from xdevice.tools.course.running import TabRun
+from xdevice.tools.course.compare import VERDICTS, Row
+from xdevice.tools.course.read import Cell, Chapter, Prose, without_marks
+from xdevice.tools.course.run import Outcome, TabRun
+from xdevice.tools.course.values import Picture
 from xdevice.units import duration
 
 _STYLE = Path(__file__).with_name("page.css")
@@ -23,7 +22,7 @@ _STYLE = Path(__file__).with_name("page.css")
 
 def page(chapter: Chapter, runs: Sequence[TabRun], rows: Sequence[Row], devices: str = "") -> str:
     """The page as text; ``devices`` says what stood for GPUs."""
-    title = escape(chapter.path.name)
+    title = escape(chapter.title)
     parts = [
         "<!DOCTYPE html>",
         f'<html lang="en"><head><meta charset="utf-8"><title>{title}</title>',
@@ -33,13 +32,26 @@ def page(chapter: Chapter, runs: Sequence[TabRun], rows: Sequence[Row], devices:
         *([f"<p>Run {escape(devices)}.</p>"] if devices else []),
         *_summary(runs, rows),
     ]
-    heading = ""
-    for row in rows:
-        if row.heading != heading:
-            heading = row.heading
-            parts.append(f"<h2>{escape(heading)}</h2>")
-        parts += _row(row)
+    tabs = {run.tab for run in runs}
+    row_of_number = {row.number: row for row in rows}
+    for part in chapter.parts:
+        if isinstance(part, Cell):
+            row = row_of_number.pop(part.row, None)  # at the first of its cells
+            parts += _row(row) if row else []
+        elif not part.tabs or part.tabs & tabs:
+            parts.append(_prose(part, chapter.title))
     return "\n".join([*parts, "</body></html>", ""])
+
+
+def _prose(prose: Prose, title: str) -> str:
+    """The prose as HTML, without the chapter's title, which the page has already. HTML in it is text."""
+    from markdown_it import MarkdownIt
+
+    heading, _, rest = prose.text.partition("\n")
+    text = rest if without_marks(heading.removeprefix("# ")) == title else prose.text
+    html = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(text)
+    label = f"<h3>{escape(', '.join(sorted(prose.tabs)))}</h3>" if prose.tabs else ""
+    return f'<div class="prose">{label}{html}</div>'
 
 
 def _summary(runs: Sequence[TabRun], rows: Sequence[Row]) -> Iterator[str]:
@@ -84,7 +96,7 @@ def _tab(tab: str, cell: Cell, outcome: Outcome, is_code_shown: bool) -> Iterato
         yield f"<pre>{escape(outcome.text)}</pre>"
     for picture in outcome.pictures:
         yield f'<img alt="{escape(_description(tab, outcome))}" src="{_data_url(picture)}">'
-    if outcome.failed:
+    if outcome.error:
         reason = f"\n{outcome.reason}" if outcome.reason else ""
         yield f'<pre class="error">{escape(outcome.error + reason)}</pre>'
     for name, text in (("traceback", outcome.traceback), ("stderr", outcome.log)):

@@ -37,9 +37,15 @@ class Child:
     """A process and those that it starts; it has ended when the last of them has."""
 
     def __init__(
-        self, name: str, argv: Sequence[str], env: Mapping[str, str] | None = None
+        self,
+        name: str,
+        argv: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        exit_words: Mapping[int, str] | None = None,
     ) -> None:
+        """``exit_words`` are what the program means by its exit statuses."""
         self.name = name
+        self.exit_words = exit_words or {}
         self.argv = list(argv)
         self.env = env
         self.status: Status = "waiting"

@@ -39,7 +39,8 @@ def printable(text: str) -> str:
 def ending(child: Child) -> str:
     """The child's state in words."""
     if child.status == "failed":
-        return exit_text(child.exit_status)
+        words = child.exit_words.get(child.exit_status or 0)
+        return words or exit_text(child.exit_status)
     if child.status == "flooded":
         return "stopped: too much output"
     return child.status

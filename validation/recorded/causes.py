@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import tomllib
 from chapters import Cell, reaches
 
-from xdevice.tools.course.compare import NUMBER, Difference, difference, is_time, plain
 from xdevice.tools.course.failures import NETWORK, NO_NAME, assigned, loaded
+from xdevice.tools.course.texts import NUMBER, Difference, difference, is_time, normalized
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 CAUSES = {
@@ -32,6 +32,8 @@ CAUSES = {
 CLOCKS = re.compile(
     r"\btime\.|\bdatetime\.|perf_counter|Timer|\btimer\b|timeit|elapsed|benchmark|\btokens/s"
 )
+IDENTITY = re.compile(r"\b\d{12,15}\b")
+"""What ``id()`` returns: an address."""
 MEASURES_MEMORY = re.compile(r"memory|nbytes|bytes_in_use|MiB|GiB")
 KEYS = re.compile(r"\bget_key\(")
 """The course's JAX draws its keys in turn, so that a cell that failed leaves later ones other keys."""
@@ -188,11 +190,13 @@ class Chapter:
             cause, words = self.of_an_error(cell, outcome["error"], before)
             return Result(cell.name, cause, 0.0, words, outcome["error"], there, failed=True)
         here = shown(outcome["text"])
+        if "id(" in cell.code:
+            here, there = IDENTITY.sub("address", here), IDENTITY.sub("address", there)
         apart = difference(here, there)
         if apart.cause not in ("text", "numbers"):
             return Result(cell.name, apart.cause, apart.amount, "", here, there)
-        texts = {plain(shown(run.get(cell.name, outcome)["text"])) for run in others}
-        varies = bool(texts - {plain(here)})
+        texts = {normalized(shown(run.get(cell.name, outcome)["text"])) for run in others}
+        varies = bool(texts - {normalized(here)})
         cause, words = self.of_a_text(cell, here, there, varies)
         if cause == "ours":
             cause, words = self.of_a_failed_cell(cell, used(cell), before)

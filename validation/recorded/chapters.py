@@ -7,8 +7,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from xdevice.tools.course.chapters import Cell, chapter_of, imported_by
-from xdevice.tools.course.markdown import cells_in_markdown
+from xdevice.tools.course.failures import imported_by
+from xdevice.tools.course.read import Cell, chapter_from
 
 DEFINES = re.compile(r"^(?:def|class) (\w+)|^@d2l\.add_to_class\((?:d2l\.)?(\w+)\)", re.MULTILINE)
 FRAMEWORKS = {
@@ -31,8 +31,7 @@ def read(path: Path, tab: str) -> list[Cell]:
 
 def cells(text: str, tab: str) -> list[Cell]:
     """The cells of one tab, without those that only choose the tabs."""
-    chapter = chapter_of(Path("chapter.md"), cells_in_markdown(text))
-    return chapter.cells_of(FRAMEWORKS[tab])
+    return list(chapter_from(text, Path("chapter.md")).cells_of(FRAMEWORKS[tab]))
 
 
 def recorded(course: Path, chapter: str, tab: str) -> dict[str, str] | None:

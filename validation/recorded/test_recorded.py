@@ -18,7 +18,7 @@ import run as run_of_chapters
 import tomllib
 from causes import CAUSES, NOTEBOOK_NEEDS, Chapter, Explained, explained
 
-from xdevice.tools.course.compare import difference
+from xdevice.tools.course.texts import difference
 
 HERE = Path(__file__).parent
 COURSES = tomllib.loads((HERE / "courses.toml").read_text(encoding="utf-8"))
@@ -122,7 +122,7 @@ def test_each_cell_has_its_cause_and_one_that_gets_worse_is_seen(course, compile
     [
         ("<f at 0x7f00aa11bb22>", "<f at 0x55aabbccdd00>", "same"),
         ("<f at 0x7f00aa11bb22> 0x7f00aa11bb22", "<f at 0x55aabbccdd00> 0x55aabbccdd01", "text"),
-        ("id: 139757571029616", "id: 138646640902544", "same"),
+        ("id: 139757571029616", "id: 138646640902544", "numbers"),
         ('File "a.h", line 67: no', 'File "/b/a.h", line 69: no', "same"),
         ("{'b', 'a'}", "{'a', 'b'}", "same"),
         ("tensor([1.,  2.])", "tensor([1., 2.])", "same"),
@@ -167,6 +167,14 @@ def test_a_known_difference_explains_nothing_else(here, there, cause):
     ]
     chapter = Chapter("jax", [chapters.Cell("1", name="a")], {"a": there}, known)
     (result,) = chapter.results({"a": {"text": here, "error": ""}})
+    assert result.cause == cause
+
+
+@pytest.mark.parametrize(("code", "cause"), [("id(x)", "same"), ("print(x)", "ours")])
+def test_what_id_returns_is_an_address(code, cause):
+    cells = [chapters.Cell(code, name="a")]
+    chapter = Chapter("jax", cells, {"a": "139757571029616"}, [])
+    (result,) = chapter.results({"a": {"text": "138646640902544", "error": ""}})
     assert result.cause == cause
 
 
