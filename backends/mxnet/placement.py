@@ -29,7 +29,8 @@ def category(cls: type) -> Category | None:
         return "tensor"
     if issubclass(cls, (Block, ParameterDict)):
         return "model"
-    return "device" if issubclass(cls, mx.Context) else None
+    # as a string, a context is what MXNet prints for it
+    return "device" if issubclass(cls, (mx.Context, str)) else None
 
 
 def device_of(tensor: Tensor) -> Device:

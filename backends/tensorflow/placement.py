@@ -43,6 +43,7 @@ _CATEGORIES: dict[Category, Any] = {
     "model": tf.Module,
     "data": (tf.DType, tf.TensorShape, tf.TypeSpec),
     "device": (
+        str,
         tf.DeviceSpec,
         tf.compat.v1.DeviceSpec,
         tf.config.LogicalDevice,

@@ -7,7 +7,6 @@ them, so they can be enabled at any time. Where they stand in, ``mx.gpu(i)`` mea
 
 from xdevice.backends.mxnet import hardware, placement
 from xdevice.backends.mxnet.private_names import names as names_of_the_adapter
-from xdevice.device import Device, spell
 from xdevice.virtual.mxnet import profiling
 from xdevice.virtual.mxnet.private_names import names
 from xdevice.virtual.request import refuse_memory_limit, refuse_to_hide
@@ -32,6 +31,3 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         from xdevice.virtual.mxnet.stand_in import start
 
         start(n)
-    for i in range(n):
-        # only MXNet prints this
-        spell(Device("gpu", i), [f"cpu({hardware.FIRST_VIRTUAL + i})"])
