@@ -29,8 +29,8 @@ def category(cls: type) -> Category | None:
         return "tensor"
     if issubclass(cls, (Block, ParameterDict)):
         return "model"
-    # as a string, a context is what MXNet prints for it
-    return "device" if issubclass(cls, (mx.Context, str)) else None
+    # a string may be what MXNet prints for a context
+    return "device" if cls is str or issubclass(cls, mx.Context) else None
 
 
 def device_of(tensor: Tensor) -> Device:

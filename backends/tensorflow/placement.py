@@ -43,7 +43,6 @@ _CATEGORIES: dict[Category, Any] = {
     "model": tf.Module,
     "data": (tf.DType, tf.TensorShape, tf.TypeSpec),
     "device": (
-        str,
         tf.DeviceSpec,
         tf.compat.v1.DeviceSpec,
         tf.config.LogicalDevice,
@@ -55,6 +54,8 @@ _device_by_name: dict[str, Device] = {}  # by the name that tensors give it
 
 
 def category(cls: type) -> Category | None:
+    if cls is str:  # TensorFlow's own devices are strings, such as /CPU:1
+        return "device"
     categories: Iterator[Category] = (
         category for category, classes in _CATEGORIES.items() if issubclass(cls, classes)
     )
