@@ -28,6 +28,7 @@ from xdevice.hardware.devices import after_synchronizing
 from xdevice.hardware.virtual import GROUP, virtual_counts
 from xdevice.virtual import bus, children, models, request
 from xdevice.virtual.fits import process as fits_process
+from xdevice.virtual.refused import RefusedExit, RefusedImportError
 from xdevice.virtual.request import RACES, Request
 
 _without: set[Backend] = set()  # frameworks that were used without virtual GPUs
@@ -120,7 +121,7 @@ def _importing(framework: str) -> AbstractContextManager[object]:
     return context
 
 
-def enable_requested(owner: Backend, capability: str = "") -> None:
+def enable_requested(owner: Backend) -> None:
     """Enable the virtual GPUs that were requested, before a framework is used."""
     if owner in virtual_counts or owner in _without:
         return
@@ -169,8 +170,8 @@ def _report(owner: Backend, error: XDeviceError) -> None:
     if is_refusal and request.is_required(owner):
         print(f"xdevice: error: {error}", file=sys.stderr)
         if request.is_named(owner):
-            raise at_import.RefusedExit(2) from None
-        raise at_import.RefusedImportError(str(error), owner) from None
+            raise RefusedExit(2) from None
+        raise RefusedImportError(str(error), owner) from None
     print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
 
 

@@ -130,7 +130,7 @@ def apply_environment() -> None:
         package.apply_environment()
 
 
-def _require_provider(owner: Backend, capability: str) -> None:
+def _require_provider(owner: Backend) -> None:
     """Raise an error before a framework is used without the virtual GPUs that were asked for."""
     provider()
 
