@@ -28,6 +28,7 @@ from xdevice.hardware.devices import after_synchronizing
 from xdevice.hardware.virtual import GROUP, is_virtual, virtual_counts
 from xdevice.virtual import bus, children, models, visible_devices
 from xdevice.virtual.fits import process as fits_process
+from xdevice.virtual.refusals import RefusedExit, RefusedImportError
 from xdevice.virtual.request import RACES, checked, of_environment
 
 _request: Request | None = None  # read it by `asked`
@@ -140,7 +141,7 @@ def _importing(framework: str) -> AbstractContextManager[object]:
     return context
 
 
-def enable_requested(owner: Backend, capability: str = "") -> None:
+def enable_requested(owner: Backend) -> None:
     """Enable the virtual GPUs that were requested, before a framework is used."""
     if owner in virtual_counts or owner in _without:
         return
@@ -195,8 +196,8 @@ def _report(owner: Backend, error: XDeviceError) -> None:
     if owner in required or "all" in required:
         print(f"xdevice: error: {error}", file=sys.stderr)
         if owner in required:
-            raise at_import.RefusedExit(2) from None
-        raise at_import.RefusedImportError(str(error), owner) from None
+            raise RefusedExit(2) from None
+        raise RefusedImportError(str(error), owner) from None
     print(f"xdevice: {error}; {owner} goes on without virtual GPUs", file=sys.stderr)
 
 

@@ -1,4 +1,7 @@
-"""What several frameworks' virtual GPUs refuse in a request."""
+"""What virtual GPUs refuse in a request, and how a program ends where a framework cannot have them."""
+
+import sys
+from types import TracebackType
 
 from xdevice.contract import Request
 from xdevice.errors import NotSupportedError, VirtualDeviceError
@@ -23,3 +26,26 @@ def refuse_to_hide(request: Request, real: int, framework: str) -> None:
         raise VirtualDeviceError(
             f"{n} virtual GPUs were asked for, but {framework} sees {real} real; {hint}"
         )
+
+
+class RefusedExit(SystemExit):
+    """Ends the process: a framework cannot have what the process needs. The reason is printed."""
+
+
+class RefusedImportError(ImportError):
+    """A framework cannot have the virtual GPUs that were requested. The reason is printed.
+
+    Uncaught, it ends the program without a traceback.
+    """
+
+    def __init__(self, message: str, framework: str) -> None:
+        super().__init__(message, name=framework)
+        previous = sys.excepthook
+
+        def show(
+            kind: type[BaseException], error: BaseException, trace: TracebackType | None
+        ) -> None:
+            if error is not self:
+                previous(kind, error, trace)
+
+        sys.excepthook = show

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import operator
 import re
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from dataclasses import FrozenInstanceError
+from types import TracebackType
+from typing import Any
 
 from xdevice.errors import (
     ArgumentError,
@@ -16,9 +17,6 @@ from xdevice.errors import (
     did_you_mean,
     shortened,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 __all__ = ["Device"]
 
@@ -32,7 +30,7 @@ _FRAMEWORK_WORDS = frozenset({"meta"})  # not misspelt: it is not "metal"
 # array-api-strict's words end in digits
 _WORD = r"(?P<kind>(?!place\b|tfrt_)(?P<letters>[a-z]+(?:_[a-z]+)*)[0-9]*)"
 _INDEX = r"(?P<index>0|[1-9][0-9]*)"
-_SPELLINGS = (
+_SPELLINGS = [
     # gpu:1, cuda:1, /GPU:1, /device:GPU:1,
     # /job:localhost/replica:0/task:0/device:GPU:1
     rf"(?:/job:[a-z0-9_]+)?(?:/replica:\d+)?(?:/task:\d+)?(?:/?device:|/)?{_WORD}(?::{_INDEX})?",
@@ -41,27 +39,11 @@ _SPELLINGS = (
     rf"device\(type='{_WORD}'(?:, index={_INDEX})?\)",  # device(type='cuda', index=1)
     rf"tfrt_{_WORD}_{_INDEX}",  # TFRT_CPU_0
     rf"{_WORD}device\(id={_INDEX}(?:, [^()]*(?:\([^()]*\)[^()]*)*)?\)",  # CudaDevice(id=1)
-)
+]
+_PATTERNS = [re.compile(spelling, re.IGNORECASE | re.ASCII) for spelling in _SPELLINGS]
 
 _devices: dict[tuple[str, int], Device] = {}  # all Devices: equal ones are the same object
-_spelled: dict[str, Device] = {}  # each string parsed so far
-_patterns: list[re.Pattern[str]] = []  # those of `_SPELLINGS`, compiled when first needed
-
-
-class _UpperModule:
-    """A module of an upper layer, which this one does not import: a function of it, at its first call."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __getattr__(self, function: str) -> Any:
-        value = getattr(import_module(self._name), function)
-        setattr(self, function, value)  # Python asks `__getattr__` only for what is not set yet
-        return value
-
-
-_scopes_module = _UpperModule("xdevice.hardware.scopes")  # for ``with device:``
-_devices_module = _UpperModule("xdevice.hardware.devices")  # for ``device == obj``
+_parsed: dict[str, Device] = {}  # each string parsed so far
 
 
 class Device:
@@ -139,8 +121,6 @@ class Device:
     __deepcopy__ = __copy__
 
     def __setattr__(self, name: str, value: object) -> None:
-        from dataclasses import FrozenInstanceError  # loads `inspect`: only when it is needed
-
         raise FrozenInstanceError(f"cannot set {name!r}: a Device never changes; build another one")
 
     def __delattr__(self, name: str) -> None:
@@ -153,8 +133,11 @@ class Device:
             return False  # equal devices are one object
         try:
             device = parse(other) if isinstance(other, str) else None
-            if device is None or has_framework_word(device):
-                device = _devices_module.device_named(other) or device
+            if device is None or not is_common(device):
+                # upward, as in `__enter__`: the adapters know their frameworks' objects
+                from xdevice.hardware import devices
+
+                device = devices.device_named(other) or device
         except XDeviceError:  # malformed, or of a framework that cannot be used
             return NotImplemented
         return NotImplemented if device is None else device is self
@@ -178,41 +161,49 @@ class Device:
         return self.kind, self.index
 
     def __enter__(self) -> Device:
-        _scopes_module.enter(self, self)
+        # Upward, one of the exceptions in pyproject.toml: a device is a value, which the floors
+        # above import, and needs them only when it opens a scope.
+        from xdevice.hardware import scopes
+
+        scopes.enter(self, self)
         return self
 
-    def __exit__(self, *error: object) -> None:
-        _scopes_module.leave(self, *error)
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        from xdevice.hardware import scopes
+
+        scopes.leave(self, error_type, error, traceback)
 
 
 def parse(spelling: str) -> Device:
     """The device that a string names, in any framework's spelling."""
-    device = _spelled.get(spelling)
-    if device is not None:
-        return device
-    # setdefault: two threads that parse at once get one object
-    kind, index = _parts(spelling)
-    _check_spelling(kind, spelling)
-    return _spelled.setdefault(spelling, _device(kind, index))
+    device = _parsed.get(spelling)
+    if device is None:
+        kind, index = _parts(spelling)
+        _check_spelling(kind, spelling)
+        device = _parsed[spelling] = _device(kind, index)
+    return device
 
 
 def _parts(spelling: str) -> tuple[str, int]:
     """The kind and the index, by the first of `_SPELLINGS` that fits."""
-    if not _patterns:
-        _patterns.extend(re.compile(p, re.IGNORECASE | re.ASCII) for p in _SPELLINGS)
-    match = next(filter(None, (pattern.fullmatch(spelling) for pattern in _patterns)), None)
-    if match is None or _is_glued(match["kind"], match["letters"]):
+    matches = (pattern.fullmatch(spelling) for pattern in _PATTERNS)
+    match = next(filter(None, matches), None)
+    # an index without a colon, as in "gpu1", is an error; other words may end in digits
+    is_glued = (
+        match and match["kind"] != match["letters"] and _common_word(match["letters"]) in _COMMON
+    )
+    if match is None or is_glued:
         examples = "'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
         raise DeviceSpellingError(f"{shortened(spelling)} is not a device; write {examples}")
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
     return _common_word(match["kind"]), int(digits)
-
-
-def _is_glued(kind: str, letters: str) -> bool:
-    """Whether an index was written without a colon, as in ``gpu1``."""
-    return kind != letters and _common_word(letters) in _COMMON
 
 
 def as_kind(word: str) -> str:
@@ -257,17 +248,12 @@ def check_index(index: object) -> int:
     return number
 
 
-def spell(device: Device, spellings: Iterable[str]) -> None:
-    """From now on these strings mean the device.
+def is_common(device: Device) -> bool:
+    """Whether its name means the same in every framework, as ``cpu:0`` and ``gpu:1`` do.
 
-    They are a framework's names for a virtual GPU.
+    A framework may use a word of its own, or the name of a second CPU, for a GPU.
     """
-    _spelled.update(dict.fromkeys(spellings, device))
-
-
-def has_framework_word(device: Device) -> bool:
-    """Whether the kind is a word of one framework, which may use it for a GPU."""
-    return device.kind not in _COMMON
+    return device.kind in _COMMON and (device.kind != "cpu" or device.index == 0)
 
 
 def as_integer(value: Any) -> int | None:

@@ -120,6 +120,9 @@ Examples
 >>> def load_batch(path: str, device: DeviceLike = "cpu") -> object: ...
 """
 
+# The rest of this file is `Namespace`, the standard's functions with their parameters: type
+# checkers read it, and `xdevice.tensors.namespace` takes the names from it.
+
 Array: TypeAlias = Tensor
 """A result: a tensor of the framework that is chosen at run time."""
 

@@ -42,12 +42,15 @@ def _new_context(device: Device) -> NativeDevice:
 native = replaced_gpus.cached(_new_context)
 
 
-def as_device(native: mx.Context) -> Device:
-    index = native.device_id - FIRST_VIRTUAL
-    if native.device_type == "cpu" and 0 <= index < replaced_gpus.number:
+def as_device(native: mx.Context | str) -> Device:
+    if isinstance(native, str):  # cpu(1001), as MXNet prints a context
+        device = Device(native)
+    else:  # cpu_pinned and cpu_shared are kinds of their own
+        device = Device(native.device_type, native.device_id)
+    index = device.index - FIRST_VIRTUAL
+    if device.kind == "cpu" and 0 <= index < replaced_gpus.number:
         return Device("gpu", index)
-    # cpu_pinned and cpu_shared are kinds of their own
-    return Device(native.device_type, native.device_id)
+    return device
 
 
 def scope(device: Device) -> NativeDevice:

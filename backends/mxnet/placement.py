@@ -29,7 +29,8 @@ def category(cls: type) -> Category | None:
         return "tensor"
     if issubclass(cls, (Block, ParameterDict)):
         return "model"
-    return "device" if issubclass(cls, mx.Context) else None
+    # a string may be what MXNet prints for a context
+    return "device" if cls is str or issubclass(cls, mx.Context) else None
 
 
 def device_of(tensor: Tensor) -> Device:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from xdevice.contract import ProgramStopped, Request
 from xdevice.errors import VirtualDeviceError, did_you_mean
-from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.tools.cli.fits_report import Report
 from xdevice.tools.cli.options import add_gpus, add_report, check_can_be_written
 from xdevice.tools.cli.parser import Parser, fail, positive
@@ -28,6 +27,7 @@ from xdevice.virtual.fits import process as fits_process
 from xdevice.virtual.fits.estimate import Ended, estimate
 from xdevice.virtual.fits.records import ENV, Folder, Record
 from xdevice.virtual.models import MODELS
+from xdevice.virtual.refusals import RefusedExit, RefusedImportError
 from xdevice.virtual.request import to_environment
 
 _INTERVAL = 0.1  # seconds between two looks at the program

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 from xdevice.contract import Request
 from xdevice.errors import ArgumentError, VirtualDeviceError, XDeviceError
 from xdevice.escaping import escaped
-from xdevice.framework.at_import import RefusedExit, RefusedImportError
 from xdevice.tools.cli.options import add_backend, add_gpus, add_report, check_can_be_written
 from xdevice.tools.cli.parser import Parser, count, fail
 from xdevice.tools.cli.program import program_of
@@ -22,6 +21,7 @@ from xdevice.tools.cli.running import become, prepare, run_program, show_error
 from xdevice.transfers.baseline import Baseline
 from xdevice.transfers.report import Finding, Report, watch_transfers
 from xdevice.transfers.watching import accept
+from xdevice.virtual.refusals import RefusedExit, RefusedImportError
 from xdevice.virtual.request import of_environment
 
 _Settings: TypeAlias = dict[str, Any]  # what `main` passes to `observe`, as JSON

@@ -14,7 +14,6 @@ import jax
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.private_names import names as names_of_the_adapter
 from xdevice.contract import NativeDevice, Request
-from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.machine import gpus
 from xdevice.virtual.jax.private_names import Function, in_place_of, names
@@ -64,7 +63,7 @@ def enable(request: Request) -> None:
         gpus_of_jax.start(request)
     else:
         _leave_out_the_cpu()
-        _print_as_virtual_gpus(n)
+        _print_as_virtual_gpus()
 
 
 def _set_number_of_host_devices(n: int) -> None:
@@ -79,7 +78,7 @@ def _set_number_of_host_devices(n: int) -> None:
         ) from error
 
 
-def _print_as_virtual_gpus(n: int) -> None:
+def _print_as_virtual_gpus() -> None:
     """Let JAX print virtual GPUs as such. Its own text for them would be parsed as a CPU."""
 
     def text(device: NativeDevice, pattern: str, native_text: Function) -> str:
@@ -96,10 +95,6 @@ def _print_as_virtual_gpus(n: int) -> None:
     @in_place_of("jax:Device.__repr__")
     def to_repr(native: Function, self: NativeDevice) -> str:
         return text(self, "VgpuDevice(id={})", native)
-
-    for i in range(n):
-        # the text that JAX printed before, and that other versions print
-        spell(Device("gpu", i), [f"TFRT_CPU_{i + 1}", f"CpuDevice(id={i + 1})"])
 
 
 def _leave_out_the_cpu() -> None:

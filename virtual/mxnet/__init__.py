@@ -8,7 +8,6 @@ them, so they can be enabled at any time. Where they stand in, ``mx.gpu(i)`` mea
 from xdevice.backends.mxnet import hardware, placement
 from xdevice.backends.mxnet.private_names import names as names_of_the_adapter
 from xdevice.contract import Request
-from xdevice.device import Device, spell
 from xdevice.virtual.mxnet import profiling
 from xdevice.virtual.mxnet.private_names import names
 from xdevice.virtual.refusals import refuse_memory_limit, refuse_to_hide
@@ -33,6 +32,3 @@ def enable(request: Request) -> None:
         from xdevice.virtual.mxnet.stand_in import start
 
         start(request.number)
-    for i in range(request.number):
-        # only MXNet prints this
-        spell(Device("gpu", i), [f"cpu({hardware.FIRST_VIRTUAL + i})"])

@@ -9,15 +9,13 @@ import tensorflow as tf
 from xdevice.backends.tensorflow.hardware import is_running, named, replaced_gpus
 from xdevice.backends.tensorflow.private_names import names as names_of_the_adapter
 from xdevice.contract import NativeDevice, Request
-from xdevice.device import Device, spell
+from xdevice.device import Device
 from xdevice.errors import VirtualDeviceError
 from xdevice.virtual.refusals import refuse_memory_limit, refuse_to_hide
 from xdevice.virtual.tensorflow.private_names import Function, Graph, Replacements, names
 
 _replacements = Replacements()
 _replacements_unless_standing_in = Replacements()
-_PREFIXES = "/", "/device:", "/job:localhost/replica:0/task:0/device:"
-"""The prefixes of the names that TensorFlow gives a device."""
 
 
 def recipe() -> None:
@@ -57,16 +55,6 @@ def enable(request: Request) -> None:
     configuration = tf.config.LogicalDeviceConfiguration
     tf.config.set_logical_device_configuration(cpu, [configuration() for _ in range(n + 1)])
     _replacements_unless_standing_in.apply()
-    for i in range(n):
-        _parse_names_as_gpu(i)
-
-
-def _parse_names_as_gpu(index: int) -> None:
-    """Let TensorFlow's names for a logical CPU mean the virtual GPU that it is."""
-    names_of_cpu = f"CPU:{index + 1}", f"cpu:{index + 1}"
-    spell(
-        Device("gpu", index), [f"{prefix}{name}" for prefix in _PREFIXES for name in names_of_cpu]
-    )
 
 
 @_replacements("tensorflow.python.framework.func_graph:FuncGraph.capture_call_time_value")

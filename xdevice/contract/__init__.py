@@ -45,19 +45,13 @@ class Capabilities:
     engine: Engine
 
 
-_PROTOCOLS: dict[str, type] = Capabilities.__annotations__
-
-
-def _functions_of(protocol: type) -> tuple[str, ...]:
-    """The names of a Protocol's functions, and of its attributes."""
-    names = [*vars(protocol), *protocol.__annotations__]
-    return tuple(name for name in names if not name.startswith("_"))
-
-
 CAPABILITIES: dict[str, tuple[str, ...]] = {
-    name: _functions_of(protocol) for name, protocol in _PROTOCOLS.items()
+    capability: tuple(
+        name for name in (*vars(protocol), *protocol.__annotations__) if not name.startswith("_")
+    )
+    for capability, protocol in Capabilities.__annotations__.items()
 }
-"""Each capability with the functions that it may have."""
+"""Each capability with the functions, and attributes, that it may have."""
 
 PROVIDED = {"virtual": "xdevice.virtual_gpus"}
 """The capabilities that another package provides, each with its group of entry points.

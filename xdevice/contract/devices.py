@@ -80,10 +80,11 @@ class Hardware(Protocol):
 
         Without an index, it is the framework's current device.
 
-        A framework whose native devices are strings says so by `Placement.category`,
-        which is ``device`` for ``str``. The core reads strings such as ``gpu:1``
-        and ``TPU`` itself. It passes on every other string. For one that this
-        framework does not use, return ``Device(native)``.
+        A framework whose names for its devices are to be understood says so by
+        `Placement.category`, which is ``device`` for ``str``. The core reads a
+        string that names ``cpu:0``, a GPU or a TPU itself. It passes on every
+        other one. For one that this framework does not use, return
+        ``Device(native)``.
         """
 
     def scope(self, device: Device) -> Block:

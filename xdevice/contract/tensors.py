@@ -157,10 +157,8 @@ class Models(Protocol):
 class Compiling(Protocol):
     """The framework's compilers of functions.
 
-    A compiled function keeps the devices with which it was traced. So a
-    framework whose compiled functions contain devices has `follow` or
-    `trace_apart`, for a scope that the framework does not see: in a coroutine,
-    a scope is not entered natively (see `scope`).
+    A compiled function keeps the devices with which it was traced. So a factory
+    in it refuses a `scope` that the framework does not see, as in a coroutine.
     """
 
     def is_tracing(self) -> bool:
@@ -393,8 +391,8 @@ class Extension:
 class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
 
-    linalg: Extension  # with the names in `LINALG`
-    fft: Extension  # with those in `FFT`
+    linalg: Extension  # the names of `xdevice.typing.LinearAlgebra`
+    fft: Extension  # those of `xdevice.typing.FourierTransforms`
 
     def namespace(self) -> Names:
         """The framework's functions, dtypes and constants, by name.

@@ -53,11 +53,10 @@ _NOUNS = {
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 _entry_points: list[Any] = []  # those of all groups, once they were read
 
-# Functions of upper layers. They are called with a framework before it is used, and after a
-# capability of it was loaded, and with the capability's name, which is empty for the framework's own
-# module. Those before may change settings of the framework, give it virtual GPUs, or raise an error.
-before_loading: list[Callable[[Backend, str], None]] = []
-after_loading: list[Callable[[Backend, str], None]] = []
+# Functions of upper layers, called with the framework before and after each capability is loaded.
+# Those before may change settings of the framework, give it virtual GPUs, or raise an error.
+before_loading: list[Callable[[Backend], None]] = []
+after_loading: list[Callable[[Backend], None]] = []
 
 
 class Backend(str, contract.Capabilities):
@@ -97,7 +96,8 @@ class Backend(str, contract.Capabilities):
     def framework(self) -> ModuleType:
         """The framework's own module, imported and prepared by `before_loading`."""
         _import_for(self, self.module)
-        _prepare(self, "")
+        for callback in before_loading:
+            callback(self)
         return sys.modules[str(self)]
 
     def __getattr__(self, name: str) -> Any:
@@ -110,8 +110,10 @@ class Backend(str, contract.Capabilities):
         capability: Capability | None = self.__dict__.get(name)
         if capability is not None:
             return capability
-        if name not in contract.PROVIDED:  # those are loaded by the hooks
-            _prepare(self, name)
+        # `before_loading` gives a framework its virtual GPUs, for which it loads that capability
+        has_callbacks = name not in contract.PROVIDED
+        for callback in before_loading if has_callbacks else ():
+            callback(self)
         reasons = getattr(self.adapter, "CANNOT", {})
         # with a reason, the module may need what this version of the framework
         # lacks
@@ -120,9 +122,8 @@ class Backend(str, contract.Capabilities):
         capability = self.__dict__.setdefault(
             name, Capability(name, self, self.module, module, reasons)
         )
-        if name not in contract.PROVIDED:
-            for callback in after_loading:
-                callback(self, name)
+        for callback in after_loading if has_callbacks else ():
+            callback(self)
         return capability
 
     def unload(self) -> None:
@@ -210,17 +211,14 @@ def registered() -> dict[str, Backend]:
                 "(xdevice_tensors-*.dist-info) is missing; pip install xdevice-tensors, "
                 "or in a clone pip install -e ."
             )
-        backends = {name: Backend(name, modules[name]) for name in sorted(modules, key=_rank)}
+        last = len(ORDER)
+        rank = {name: (ORDER.index(name) if name in ORDER else last, name) for name in modules}
+        backends = {
+            name: Backend(name, modules[name]) for name in sorted(modules, key=rank.__getitem__)
+        }
         if not _backends:  # unless another thread was quicker
             _backends.update(backends)
     return _backends
-
-
-def _rank(name: str) -> tuple[int, str]:
-    position = len(ORDER)
-    if name in ORDER:
-        position = ORDER.index(name)
-    return position, name
 
 
 def entry_points_of(group: str) -> dict[str, str]:
@@ -302,12 +300,6 @@ def _import_adapters() -> None:
         if not getattr(spec, "_initializing", False):
             with suppress(XDeviceError):  # using the framework raises it again
                 _ = owner.adapter
-
-
-def _prepare(owner: Backend, capability: str) -> None:
-    """Call what upper layers do before the framework is used."""
-    for callback in before_loading:
-        callback(owner, capability)
 
 
 def _module(owner: Backend, capability: str) -> ModuleType | None:

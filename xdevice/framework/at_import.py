@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import ModuleSpec
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any
 
 from xdevice.errors import XDeviceError
@@ -67,29 +67,6 @@ def _succeeds(callback: Callable[[Backend], object], owner: Backend) -> bool:
         on_error(owner, error)
         return False
     return True
-
-
-class RefusedExit(SystemExit):
-    """Ends the process: a framework cannot have what the process needs. The reason is printed."""
-
-
-class RefusedImportError(ImportError):
-    """A framework cannot have the virtual GPUs that were requested. The reason is printed.
-
-    Uncaught, it ends the program without a traceback.
-    """
-
-    def __init__(self, message: str, framework: str) -> None:
-        super().__init__(message, name=framework)
-        previous = sys.excepthook
-
-        def show(
-            kind: type[BaseException], error: BaseException, trace: TracebackType | None
-        ) -> None:
-            if error is not self:
-                previous(kind, error, trace)
-
-        sys.excepthook = show
 
 
 class _AdapterLoader(WrappedLoader):

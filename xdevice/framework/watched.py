@@ -88,13 +88,13 @@ def _has_several(owner: Backend) -> bool:
         return False
 
 
-def watch_loaded(owner: Backend, capability: str) -> None:
+def _watch_used(owner: Backend) -> None:
     """Watch a framework that is first used while a block is open."""
     for watched in _all:
         watched.watch(owner)
 
 
-after_loading.append(watch_loaded)
+after_loading.append(_watch_used)
 
 _mixing = Watched(lambda owner: owner.mixing.forbid())
 

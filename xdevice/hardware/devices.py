@@ -1,10 +1,11 @@
 """What devices there are: count them, name them, wait for them."""
 
+import platform
 from collections.abc import Callable
 from typing import Any, cast
 
 from xdevice.contract import NativeDevice, Properties
-from xdevice.device import Device, as_kind, check_index, has_framework_word, parse
+from xdevice.device import Device, as_kind, check_index, is_common, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend, decided
@@ -133,8 +134,8 @@ def as_device(obj: DeviceLike) -> Device:
     device: Device | None
     if isinstance(obj, str):
         device = parse(obj)
-        if has_framework_word(device):
-            # the framework may use this word for one of its GPUs
+        if not is_common(device):
+            # the chosen framework may use this name for one of its GPUs
             device = device_named(obj) or device
     else:
         device = device_named(obj)
@@ -225,8 +226,6 @@ def synchronize(*devices: DeviceLike) -> None:
 
 def properties_of(owner: Backend, device: Device) -> Properties:
     """The properties of an existing device; a virtual one has the host's memory."""
-    import platform  # not at import
-
     properties: dict[str, object] = {
         "name": platform.processor() or platform.machine(),
         "total_memory": None,
@@ -315,8 +314,7 @@ def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
 def device_named(obj: Any) -> Device | None:
     """The device that a framework's own object names; ``None`` if the object is not a device.
 
-    A string is a native device if the chosen framework's ``category(str)`` is
-    ``device``.
+    A string may be one if the chosen framework's ``category(str)`` is ``device``.
     """
     if isinstance(obj, str):
         chosen = decided()

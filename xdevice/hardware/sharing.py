@@ -95,7 +95,7 @@ def _checked(fraction: object) -> float | None:
     return float(fraction)
 
 
-def share_requested(owner: Backend, capability: str = "") -> None:
+def share_requested(owner: Backend) -> None:
     """Pass the request on to a framework before it is used."""
     if _request is None:
         return
