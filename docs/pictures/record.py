@@ -28,12 +28,12 @@ def run(command: str, folder: str) -> str:
     """What the command prints on both of its streams."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
     path = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", "")])
-    env = {**kept, "PATH": path, "COLUMNS": str(WIDTH), "TF_CPP_MIN_LOG_LEVEL": "3"}
+    settings = {"COLUMNS": str(WIDTH), "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
         command,
         shell=True,
         cwd=folder,
-        env=env,
+        env={**kept, **settings, "PATH": path},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -74,6 +74,14 @@ def picture(title: str, shown: list[tuple[str, str]]) -> str:
     )
 
 
+def frameworks() -> str:
+    """One script under six frameworks, and the first lines that all of them print."""
+    line = "xdevice run --backend all examples/use_gpu.py"
+    printed = run(f"script -qec '{line} 2>/dev/null' /dev/null", str(ROOT))  # a terminal: colours
+    shown, _, _ = printed.replace("\r", "").partition("  Copying")
+    return picture("six frameworks, one script", [(line, f"{shown}  …")])
+
+
 def two_gpus() -> str:
     """The README's first example, typed into a file and run under two frameworks."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -90,7 +98,7 @@ def two_gpus() -> str:
 
 def cuda_script() -> str:
     """An ordinary CUDA program, unedited, on virtual GPUs that stand in for CUDA's."""
-    line = "xdevice run --virtual-gpus 2 --stand-in examples/cuda_script.py"
+    line = "xdevice emulate --gpus 2 examples/cuda_script.py"
     run(line, str(ROOT))  # compiles what the first run compiles
     return picture("a CUDA script on a laptop", [(line, run(line, str(ROOT)))])
 
@@ -125,8 +133,8 @@ def growth() -> str:
 
 
 SCALES = {"transfer": 0.05, "copies": 0.05, "log": 0.2}
-PICTURES = {"two_gpus.svg": two_gpus, "cuda_script.svg": cuda_script, "training.svg": training}
-PICTURES["growth.svg"] = growth
+PICTURES = {"frameworks.svg": frameworks, "two_gpus.svg": two_gpus, "cuda_script.svg": cuda_script}
+PICTURES |= {"training.svg": training, "growth.svg": growth}
 PICTURES |= {f"{name}.svg": partial(bench, name, False) for name in SCALES}
 PICTURES |= {f"{name}_dark.svg": partial(bench, name, True) for name in SCALES}
 
