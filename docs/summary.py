@@ -1,20 +1,53 @@
-"""A hook of MkDocs: the reference begins with a line for each public name, which is the first of its docstring."""
+"""A hook of MkDocs: the reference begins with a line for each public name, which is the first of its docstring.
+
+The reference is read from one folder, to which the packages of the checkout are copied as they are installed.
+"""
 
 from __future__ import annotations
 
 import re
+import shutil
+import tempfile
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import griffe
+from mkdocs.plugins import event_priority
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.pages import Page
 
+ROOT = Path(__file__).parents[1]
+PACKAGES = {"xdevice": "xdevice"} | {
+    name: f"xdevice/{name}" for name in ("backends", "testing", "tools", "virtual")
+}
 PLACE = re.compile(r"<!-- a line for each name of (\S+) -->")
+
+
+@event_priority(100)  # before mkdocstrings reads it
+def on_config(config: MkDocsConfig) -> None:
+    """MkDocs calls it before it reads a page."""
+    handlers = config.plugins["mkdocstrings"].config["handlers"]
+    handlers["python"] = {**handlers["python"], "paths": [str(installed())]}
+
+
+def on_post_build(**_: Any) -> None:
+    """MkDocs calls it when the site is built."""
+    shutil.rmtree(installed())
+    installed.cache_clear()
+
+
+@cache
+def installed() -> Path:
+    """A temporary folder with the packages in their places."""
+    folder = Path(tempfile.mkdtemp())
+    for source, place in PACKAGES.items():
+        shutil.copytree(ROOT / source, folder / place, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
@@ -41,4 +74,9 @@ def table(page: str) -> Iterator[str]:
 
 @cache
 def package() -> Any:
-    return griffe.load("xdevice", search_paths=["."], resolve_aliases=True)
+    return griffe.load(
+        "xdevice",
+        search_paths=[str(installed())],
+        try_relative_path=False,
+        resolve_aliases=True,
+    )
