@@ -122,7 +122,7 @@ setup(
     include_package_data=False,  # the sources have more files in these folders
     package_data={
         "": ["*.txt", "*.css", "*.h", "*.cc"],
-        "xdevice": ["py.typed"],
+        "xdevice": ["__init__.pyi", "py.typed"],
         "xdevice.virtual": ["at_start/*.py", "curand/*.h"],
     },
     long_description=index_page(),

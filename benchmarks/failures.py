@@ -1,10 +1,8 @@
 """How soon a job of two processes ends after one has failed, with each framework's own engine.
 
     python benchmarks/failures.py --backend torch,jax --rounds 3
-    python benchmarks/failures.py --backend numpy --engine mpi
 
-The second command measures the engine that all frameworks share. The jobs are
-real ones, started with `xdevice launch`, and by default rank 1 fails. The
+The jobs are real ones, started with `xdevice launch`, and by default rank 1 fails. The
 figures are seconds from the failure, whose time the failing process prints,
 until the launcher ends, after all its processes; each is the median over the
 rounds. The timeout of 4 s is part of the figures of failures that only a
@@ -29,8 +27,6 @@ from scaling import QUIET
 
 import xdevice
 from xdevice import distributed
-from xdevice.distributed.process_info import block_size
-from xdevice.distributed.rendezvous.ports import free_block
 
 TIMEOUT = 4.0
 START = 60.0
@@ -110,6 +106,8 @@ def reduce(length: int) -> None:
 def work(kind: str, rank: int) -> None:
     """One process of a job."""
     if kind == NEVER_STARTS:
+        if distributed.rank() == rank:
+            time.sleep(600)
         print_time()
         distributed.init(TIMEOUT)  # which raises
     with distributed.process_group(TIMEOUT, start=START):
@@ -130,16 +128,9 @@ class Measurement(NamedTuple):
     is_reported: bool  # whether the job failed and named the rank
 
 
-def measure(backend: str, engine: str | None, kind: str, rank: int) -> Measurement:
+def measure(backend: str, kind: str, rank: int) -> Measurement:
     """Run a job in which this rank fails."""
-    processes = ["-n", "2"]
-    if kind == NEVER_STARTS:  # the second of two hosts is missing
-        port = free_block(block_size(2))
-        address = f"--master-addr 127.0.0.1 --master-port {port}"
-        processes = f"-n 1 --nnodes 2 --node-rank 0 {address}".split()
-    command = [sys.executable, "-m", "xdevice", "launch", *processes, "--backend", backend]
-    if engine:
-        command += ["--engine", engine]
+    command = [sys.executable, "-m", "xdevice", "launch", "-n", "2", "--backend", backend]
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("XDEVICE_")
     }
@@ -159,9 +150,9 @@ def measure(backend: str, engine: str | None, kind: str, rank: int) -> Measureme
     return Measurement(end - float(times[0]), is_reported)
 
 
-def cell(backend: str, engine: str | None, kind: str, rank: int, rounds: int) -> str:
+def cell(backend: str, kind: str, rank: int, rounds: int) -> str:
     """The median in seconds, with a ``!`` if a round did not report the failure."""
-    measurements = [measure(backend, engine, kind, rank) for _ in range(rounds)]
+    measurements = [measure(backend, kind, rank) for _ in range(rounds)]
     text = f"{median(measurement.seconds for measurement in measurements):.1f}"
     if all(measurement.is_reported for measurement in measurements):
         return text
@@ -172,7 +163,6 @@ def options(parser: argparse.ArgumentParser) -> argparse.Namespace:
     parser.add_argument(
         "--backend", default="torch,tensorflow,paddle,mxnet,jax", help="frameworks, comma-separated"
     )
-    parser.add_argument("--engine", choices=["mpi"], help="instead of the framework's own")
     parser.add_argument(
         "--kind", choices=KINDS, action="append", help="only these failures; may be repeated"
     )
@@ -186,15 +176,8 @@ def options(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 def check(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     """Exit with an error if these arguments do not go together."""
-    kinds = arguments.kind or ()
     if arguments.rounds < 1:
         parser.error("--rounds is 1 or more")
-    if arguments.engine and NEVER_STARTS in kinds:
-        parser.error(
-            f"mpirun starts all processes of one host: no {NEVER_STARTS} with --engine mpi"
-        )
-    if arguments.rank == 0 and (not kinds or NEVER_STARTS in kinds):
-        parser.error(f"give each --kind with --rank 0; {NEVER_STARTS} is of rank 1 alone")
 
 
 def main() -> int:
@@ -204,7 +187,6 @@ def main() -> int:
     )
     arguments = options(parser)
     rank = arguments.rank
-    engine = arguments.engine
     if arguments.work:
         work(arguments.work, rank)
         return 0
@@ -213,16 +195,13 @@ def main() -> int:
         backends = [str(xdevice.backend(name)) for name in arguments.backend.split(",")]
     except xdevice.XDeviceError as error:
         parser.error(str(error))
-    kinds = arguments.kind or [kind for kind in KINDS if kind != NEVER_STARTS or not engine]
+    kinds = arguments.kind or KINDS
     print(f"| rank {rank} | " + " | ".join(kind.replace("_", " ") for kind in kinds) + " |")
     print("| --- |" + " ---: |" * len(kinds), flush=True)
     all_are_reported = True
     for backend in backends:
-        cells = [cell(backend, engine, kind, rank, arguments.rounds) for kind in kinds]
-        label = backend
-        if engine:
-            label = f"{backend}, {engine}"
-        print(f"| {label} | " + " | ".join(cells) + " |", flush=True)
+        cells = [cell(backend, kind, rank, arguments.rounds) for kind in kinds]
+        print(f"| {backend} | " + " | ".join(cells) + " |", flush=True)
         if any("!" in text for text in cells):
             all_are_reported = False
     return int(not all_are_reported)

@@ -2,10 +2,6 @@
 
     python benchmarks/scaling.py --backend torch,jax --rounds 25
         samples per second, and their ratios
-    python benchmarks/scaling.py --barrier
-        what the barrier costs
-    python benchmarks/scaling.py --model
-        what 8, 64 and 1024 processes would cost
 
 The lesson's LeNet is trained with plain gradient descent on 64 images for each
 device or process, whose threads compute one operation at a time. One job of
@@ -36,8 +32,6 @@ from statistics import median, quantiles
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
-from parts import scaling_barrier, scaling_model
-
 import xdevice
 
 HERE = Path(__file__).parent
@@ -50,11 +44,6 @@ ONE_THREAD = (
 )
 TWO_THREADS = ("TF_NUM_INTEROP_THREADS",)  # for two devices
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
-
-# A strategy of TensorFlow needs the cluster's servers, which listen on all
-# interfaces. Without this option xdevice's processes share memory on one host,
-# and start no cluster.
-OPTIONS = {"tensorflow": ["--trust-network"]}
 
 # The number of processes of each job
 JOBS = {"processes": 2, "devices": 1}
@@ -99,7 +88,7 @@ def measured(backend: str, job: str, rounds: int, seconds: float) -> Rates:
         arguments = [job, rounds, seconds, file]
         options = ["--time-limit", str(round(120 + 40 * rounds * seconds))]
         if JOBS[job] > 1:
-            options += ["--pin", *OPTIONS.get(backend, [])]
+            options += ["--pin"]
         launched("scaling_worker.py", arguments, JOBS[job], backend, options)
         rates: Rates = json.loads(file.read_text(encoding="utf-8"))
     return rates
@@ -171,15 +160,6 @@ def ratio(rates: list[float] | None, base: list[float] | None) -> str:
 
 def main() -> None:
     options = parsed()
-    if options.model:
-        print(scaling_model.table())
-        return
-    if options.barrier is not None:
-        counts = [n for n in options.barrier or scaling_barrier.COUNTS if n > 1]
-        most = min(max(counts), scaling_barrier.MAX_REAL_PROCESSES)
-        for line in (*scaling_barrier.table(counts), "", *scaling_barrier.faults(most)):
-            print(line, flush=True)
-        return
     results: dict[str, dict[str, Rates]] = {}
     print("| " + " | ".join(HEAD) + " |\n| --- | --- |" + " ---: |" * (len(HEAD) - 2))
     for name in dict.fromkeys(options.backend.split(",")):
@@ -204,21 +184,9 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--seconds", type=float, default=0.2, help="of each turn")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
-    parser.add_argument(
-        "--barrier",
-        type=int,
-        nargs="*",
-        metavar="N",
-        help="measure the barrier of N processes, and no more",
-    )
-    parser.add_argument(
-        "--model",
-        action="store_true",
-        help="print what many processes would cost, and nothing else",
-    )
     options = parser.parse_args()
     unknown = [name for name in options.backend.split(",") if name not in names]
-    if unknown and not options.model and options.barrier is None:
+    if unknown:
         parser.error(f"no native way for {', '.join(unknown)}; there are {', '.join(names)}")
     if options.rounds < 1 or options.seconds <= 0:
         parser.error("--rounds is 1 or more, and --seconds above 0")

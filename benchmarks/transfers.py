@@ -33,8 +33,8 @@ from report import quartiles_of_ratio
 
 import xdevice
 from xdevice import Device, machine
-from xdevice.units import size as written
 from xdevice.parallel.vectors import moved, packs_of
+from xdevice.units import size as written
 from xdevice.virtual import bus as buses
 
 SIZES = [4 * 16**k for k in range(7)] + [2**30]

@@ -4,7 +4,7 @@ The same products on one GPU, on the other, and on both at once; then computing 
 
     XDEVICE_BACKEND=torch python examples/auto_parallel.py             at a tenth of the lesson's size
     python examples/auto_parallel.py --scale 1                         at its full size
-    xdevice run examples/auto_parallel.py --backend all                every framework
+    xdevice run --backend all examples/auto_parallel.py                every framework
     xdevice bench parallel overlap                                     the same work as a table
 
 Each measurement waits for both devices, so each time is that of the work and not of queueing it. It

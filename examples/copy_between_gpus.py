@@ -1,7 +1,7 @@
 """The first steps of the multi-GPU lesson: one tensor on each GPU, adding, copying, not copying.
 
     python examples/copy_between_gpus.py                       the framework that is installed here
-    xdevice run examples/copy_between_gpus.py --backend all    all of them, side by side
+    xdevice run --backend all examples/copy_between_gpus.py    all of them, side by side
 
 On a machine with fewer than two GPUs the script uses two virtual ones. It names no framework.
 """

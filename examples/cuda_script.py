@@ -1,6 +1,6 @@
 """An ordinary program for two CUDA GPUs, which does not use xdevice.
 
-    xdevice run --virtual-gpus 2 --stand-in examples/cuda_script.py
+    xdevice emulate --gpus 2 examples/cuda_script.py
 
 A small network is trained with half of each batch on each GPU.
 """

@@ -4,7 +4,7 @@ The parameters are moved to the device once, the minibatches one by one.
 
     XDEVICE_BACKEND=torch python examples/digits.py     under PyTorch
     python examples/digits.py --epochs 5 --device cpu   shorter, and on the CPU
-    xdevice run examples/digits.py --backend all        all frameworks, side by side
+    xdevice run --backend all examples/digits.py        all frameworks, side by side
 
 The digits are 1797 images of 8 × 8 pixels that come with scikit-learn. The script names no
 framework: the network and its optimizer are the framework's own, in ``native/``, and xdevice moves

@@ -1,7 +1,7 @@
 """One network on two devices, split by layers, and split by the channels of a layer.
 
     python examples/model_parallel.py                          the framework that is installed here
-    xdevice run examples/model_parallel.py --backend all       all of them, side by side
+    xdevice run --backend all examples/model_parallel.py       all of them, side by side
 
 These are the first two methods of the multi-GPU chapter, for networks that are too large for one
 device. Both compute the same network: loss and gradients equal those on one device. On a machine

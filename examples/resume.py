@@ -117,7 +117,7 @@ def show(text):
 def main(arguments=None, **place):
     """Train in the job that a launcher has started.
 
-    Without a launcher, ``place`` has rank, world_size, address and token.
+    Without a launcher, ``place`` has rank, world_size and address.
     """
     options = parse_arguments(arguments)
     with distributed.process_group(**place):

@@ -4,7 +4,7 @@ The same loop runs under every framework, on several devices and in several proc
 
     XDEVICE_BACKEND=torch python examples/train_multi_gpu.py --devices 2      one process, two GPUs
     xdevice launch -n 2 --backend torch examples/train_multi_gpu.py           two processes, a GPU each
-    xdevice run examples/train_multi_gpu.py --backend all                     all frameworks, side by side
+    xdevice run --backend all examples/train_multi_gpu.py                     all frameworks, side by side
 
 Each device has a copy of all parameters and gets a part of the minibatch. The gradients are summed
 over all devices, and each device updates its own copy, so a step on k devices, or in k processes,

@@ -1,7 +1,7 @@
 """A training loop that is slow on a GPU, and the loop after the changes that its report suggests.
 
-    xdevice run --watch-transfers --virtual-gpus 2 --backend torch examples/transfers.py
-    xdevice run --watch-transfers --virtual-gpus 2 --backend torch examples/transfers.py --mended
+    xdevice watch --gpus 2 --backend torch examples/transfers.py
+    xdevice watch --gpus 2 --backend torch examples/transfers.py --mended
 
 Without a GPU, the first command reports the lines that copy between the host and the device, and what to
 write instead. The second runs the corrected loop. Both print the same losses. The script names no framework

@@ -2,7 +2,7 @@
 
     python examples/use_gpu.py                          the framework that is installed here
     XDEVICE_BACKEND=torch python examples/use_gpu.py    PyTorch
-    xdevice run examples/use_gpu.py --backend all       all of them, side by side
+    xdevice run --backend all examples/use_gpu.py       all of them, side by side
 
 The script names no framework, and prints the same lines under all frameworks of a machine. Without
 a GPU everything is on ``cpu:0``. Only the model is built with the framework's own layers, in ``native/``.

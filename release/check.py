@@ -19,7 +19,7 @@ from zipfile import ZipFile
 
 ROOT = Path(__file__).parents[1]
 PREFIX = "release:"
-LARGE = ("torch", "tensorflow", "paddle", "mxnet", "examples", "docs", "mpi")  # tried on one Python
+LARGE = ("torch", "tensorflow", "paddle", "mxnet", "examples", "docs")  # tried on one Python
 NOT_TRIED = {"cupy": "it needs a GPU", "all": "its parts are tried"}
 
 SMOKE = "import xdevice as x; print(x.__version__, x.available()); "

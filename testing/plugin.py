@@ -13,8 +13,8 @@ from xdevice import XDeviceError, available, using
 from xdevice.device import as_integer
 from xdevice.errors import did_you_mean
 from xdevice.framework import choosing
-from xdevice.hardware.virtual import ENV, are_asked_for, provider
-from xdevice.testing import own_names, without_plug_in
+from xdevice.hardware.virtual import ENV
+from xdevice.testing import own_names, virtual, without_plug_in
 from xdevice.testing.determinism import ENVIRONMENT
 from xdevice.testing.frameworks import backends_of, left_out, why_unusable
 from xdevice.testing.gpus import check_gpus
@@ -97,8 +97,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
             environment.setenv(name, value)
     if options.xdevice_virtual_gpus is not None:
         environment.setenv(ENV, options.xdevice_virtual_gpus)
-        if are_asked_for():
-            provider().ask_by_pytest()
+        virtual.make_requested()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -128,8 +127,9 @@ def _requested(config: pytest.Config) -> str | None:
     # `available` imports no framework.
     frameworks = backends_of(config) if names_frameworks else available()
     notes = [f"xdevice: {', '.join(frameworks)}"]
-    if are_asked_for():
-        notes.append(provider().described())
+    requested = virtual.requested()
+    if requested:
+        notes.append(requested)
     if names_frameworks:
         notes += [*left_out(config), *without_plug_in.header(config)]
     return "; ".join(notes)
@@ -211,7 +211,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def _request(text: str) -> str:
     try:
-        provider().check_request(text)
+        virtual.check_request(text)
     except XDeviceError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
     return text

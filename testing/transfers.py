@@ -23,7 +23,9 @@ _copying_lines = pytest.StashKey[Any]()  # present if the baseline is to be writ
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("xdevice", "frameworks and devices (xdevice)")
-    baseline = "lines that may copy in spite of no_transfers; xdevice run --baseline reads the file"
+    baseline = (
+        "lines that may copy in spite of no_transfers; xdevice watch --baseline reads the file"
+    )
     group.addoption("--xdevice-baseline", metavar="FILE", help=baseline)
     update = "with --xdevice-baseline: write the lines that copy in no_transfers tests to FILE"
     group.addoption("--xdevice-update-baseline", action="store_true", help=update)

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from xdevice import NotSupportedError, XDeviceError, count, using
-from xdevice.hardware.virtual import ENV, are_asked_for, provider
+from xdevice.hardware.virtual import ENV
+from xdevice.testing.virtual import are_requested
 
 _refused = pytest.StashKey[dict[str, str]]()
 
@@ -15,12 +16,14 @@ def go_without(config: pytest.Config, names: list[str]) -> None:
     if _refused in config.stash:
         return
     refused: dict[str, str] = {}
-    if are_asked_for() and provider().cannot_compile():
-        for name in names:
+    if are_requested():
+        from xdevice.virtual import plugins, request
+
+        for name in names if plugins.compiler() is None else ():
             reason = _refusal_of(name)
             if reason:
                 refused[name] = reason
-                provider().leave_out(name)
+                request.leave_out(name)
     config.stash[_refused] = refused
     if refused and len(refused) == len(names):
         # Child processes get no virtual GPUs, either.
@@ -56,7 +59,9 @@ def lines(config: pytest.Config, stats: dict[str, list[Any]]) -> list[str]:
         tests = f"{number} tests were"
         if number == 1:
             tests = "1 test was"
-        advice = provider().how_to_compile()
+        from xdevice.virtual import plugins
+
+        advice = plugins.INSTALL
         summary.append(f"xdevice: {tests} skipped without a C++ compiler: {advice}")
     return summary
 

@@ -18,7 +18,9 @@ from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-BUILDINGS = {"core": "xdevice"} | {name: name for name in ("backends", "virtual", "testing", "tools")}
+BUILDINGS = {"core": "xdevice"} | {
+    name: name for name in ("backends", "virtual", "testing", "tools")
+}
 MODELS = ("models", "", "35-45", "0-3", "2-9", "0-23", "0-0.1")
 HEADER = ("", "lines", "chars/line", "over 100 %", "if-else/1000", "Any/1000", "vague %")
 

@@ -24,7 +24,6 @@ COMPILERS = [
     "clang++",
     "clang-cl",
     "tcc",
-    "zig",
     "nvcc",
     "hipcc",
     "icx",

@@ -6,14 +6,12 @@ when xdevice first uses them.
 
 from __future__ import annotations
 
-import os
 import sys
-from _thread import RLock  # threading.RLock, without its 1 ms
-from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from threading import RLock
 
+from xdevice.backends.kit.places import prepare_imports
 from xdevice.contract import MODULES, Stream
 from xdevice.device import Device, name_virtual
 from xdevice.errors import (
@@ -24,22 +22,16 @@ from xdevice.errors import (
     shortened,
 )
 from xdevice.framework import at_import
-from xdevice.framework.adapters import Backend, entry_points_of, imported
+from xdevice.framework.adapters import Backend, before_loading, entry_points_of, imported
 from xdevice.framework.choosing import decided
-from xdevice.hardware.virtual import GROUP, Measurement, virtual_counts
-from xdevice.hooks import hooks
-from xdevice.backends.kit.places import prepare_imports
-from xdevice.virtual import bus, children, fits_process, models, request
+from xdevice.hardware.devices import after_synchronizing
+from xdevice.hardware.virtual import GROUP, virtual_counts
+from xdevice.virtual import bus, children, models, request
+from xdevice.virtual.fits import process as fits_process
 from xdevice.virtual.request import RACES, Request
-
-if TYPE_CHECKING:
-    import argparse
 
 _without: set[Backend] = set()  # frameworks that were used without virtual GPUs
 _lock = RLock()
-
-_NOT_MEASURED = ("mxnet", "array_api_strict")
-"""The frameworks whose memory `fits_process` cannot measure: known before they are imported."""
 
 
 def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> list[Device]:
@@ -111,10 +103,10 @@ def _forget_capabilities() -> None:
 
 def connect() -> None:
     """Let frameworks that are used from now on have the virtual GPUs that were asked for."""
-    if enable_requested not in hooks.before_loading:
+    if enable_requested not in before_loading:
         # first: the callback that shares GPUs counts them
-        hooks.before_loading.insert(0, enable_requested)
-        hooks.after_synchronizing.append(bus.wait_for)
+        before_loading.insert(0, enable_requested)
+        after_synchronizing.append(bus.wait_for)
         at_import.on_error = _report
         prepare_imports(_importing)
 
@@ -216,107 +208,3 @@ def name_of(device: Device) -> str:
 
 def stream(owner: Backend, device: Device) -> Stream | None:
     return bus.BusStream(device) if bus.requested() is not None else None
-
-
-def run_command(options: argparse.Namespace) -> int:
-    from xdevice.virtual import command
-
-    return command.main(options)
-
-
-def try_each(
-    names: Sequence[str], timeout: float, quiet: bool
-) -> tuple[dict[str, dict[str, Any]], int | None]:
-    from xdevice.virtual import probe
-
-    return probe.try_each(names, timeout, quiet)
-
-
-def missing(owner: Backend) -> list[dict[str, Any]]:
-    from xdevice.virtual import probe
-
-    return probe.missing_of_virtual_gpus(owner)
-
-
-def ask_for_children(
-    number: str, stand_in: bool, lenient: bool, races: bool, model: str | None
-) -> None:
-    count = request.checked(number, f"--virtual-gpus {number}")
-    requested = Request(
-        count,
-        False,
-        stand_in,
-        "--virtual-gpus",
-        lenient=lenient,
-        races=races,
-        model=models.check(model, f"--gpu-model {model}") if model else "",
-    )
-    children.propagate(requested)
-    if stand_in:
-        children.set_aside_visible_devices()
-
-
-def measurement(size: int, stop_after: int | None) -> Measurement:
-    from xdevice.virtual.fits_measurement import Measurement
-
-    return Measurement(size, stop_after)
-
-
-def check_measured(names: Iterable[str]) -> None:
-    for name in names:
-        if name in _NOT_MEASURED:
-            raise fits_process.not_measured(name)
-
-
-begin_program = fits_process.begin_program
-end_program = fits_process.end_program
-refuse_program = fits_process.refuse_program
-
-
-def check_limits(names: Iterable[str]) -> None:
-    if request.memory_limit() is not None or request.current().races:
-        from xdevice.virtual import probe
-
-        probe.check(names)
-
-
-require = request.require
-leave_out = request.leave_out
-
-
-def described() -> str:
-    requested = request.parsed(os.environ.get(request.ENV, ""), request.ENV)
-    if not requested.number:
-        return ""
-    if requested.stand_in:
-        return f"{requested.number} virtual GPUs that stand in"
-    return f"{requested.number} virtual GPUs"
-
-
-def check_request(text: str) -> None:
-    try:
-        request.parsed(text or "nothing", request.ENV)
-    except XDeviceError as error:
-        hint = str(error).rpartition("; ")[2]
-        if not hint.endswith("?"):
-            hint = f"give an integer from 0 to {request.MOST}, or 2:{request.STAND_IN}"
-        raise ArgumentError(f"{text!r} is not a number of virtual GPUs; {hint}") from None
-
-
-def ask_by_pytest() -> None:
-    if request.is_in_environment():
-        if request.current().stand_in:
-            children.set_aside_visible_devices()
-        apply_environment()
-
-
-def cannot_compile() -> bool:
-    from xdevice.virtual import plugins
-
-    return plugins.compiler() is None
-
-
-def how_to_compile() -> str:
-    from xdevice.virtual import plugins
-
-    return plugins.INSTALL

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from xdevice.virtual.request import ENV, MODEL, VISIBLE, WORDS, Request
+from xdevice.virtual.request import ENV, VISIBLE, Request
 
 AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 """The folder whose ``sitecustomize`` Python imports at its start, while it is on ``PYTHONPATH``."""
@@ -13,11 +13,7 @@ _WARNED = "XDEVICE_{}_WARNED"
 
 def propagate(request: Request) -> None:
     """Let child processes make the same request when they start, even if they do not import xdevice."""
-    options = request.stand_in, request.lenient, request.races, request.force
-    words = [word for word, is_set in zip(WORDS, options, strict=True) if is_set]
-    if request.model:
-        words.append(MODEL + request.model)
-    os.environ[ENV] = f"{request.number}:{','.join(words)}" if words else str(request.number)
+    os.environ[ENV] = str(request)
     path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     other_folders = [folder for folder in path if folder not in ("", AT_START)]
     os.environ["PYTHONPATH"] = os.pathsep.join([AT_START, *other_folders])

@@ -4,8 +4,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from xdevice.units import size
 from xdevice.machine import host_memory
+from xdevice.units import size
 
 _STEP = 64 << 20  # how much is allocated between two looks at the host's memory
 _SPARE = 256 << 20  # what is left to the system

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 from xdevice.device import as_integer
 from xdevice.errors import (
@@ -30,14 +30,28 @@ Examples are ``2:stand-in`` and ``2:stand-in,lenient,force``.
 """
 
 
-class Request(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Virtual GPUs that a process, and the processes that it starts, are to have.
+
+    As text, it is the value of `ENV` that makes the same request in a child
+    process: ``2``, or ``2:stand-in,lenient,model=t4``.
+    """
+
     number: int  # 0 for none
-    force: bool  # they hide real GPUs
-    stand_in: bool  # they stand in for real GPUs, and refuse what these refuse
-    source: str  # the call, or the variable with its value, that makes the request
+    force: bool = False  # they hide real GPUs
+    stand_in: bool = False  # they stand in for real GPUs, and refuse what these refuse
     lenient: bool = False  # GPUs that stand in refuse nothing that the CPU can compute
     races: bool = False  # missing synchronization between streams is an error
     model: str = ""  # the model of GPU whose properties the GPUs that stand in have
+    source: str = ""  # the call, the option, or the variable with its value, that makes the request
+
+    def __str__(self) -> str:
+        options = self.stand_in, self.lenient, self.races, self.force
+        words = [word for word, is_set in zip(WORDS, options, strict=True) if is_set]
+        if self.model:
+            words.append(MODEL + self.model)
+        return f"{self.number}:{','.join(words)}" if words else str(self.number)
 
 
 _requested: Request | None = None
@@ -55,7 +69,7 @@ def parsed(text: str, name: str) -> Request:
     text = text.strip()
     source = f"{name}={text}"
     if text in ("", "0"):
-        return Request(0, False, False, source)
+        return Request(0, source=source)
     digits, colon, options = text.partition(":")
     words = [word.strip() for word in options.split(",")] if colon else []
     model = _take_model(words, name, source)
@@ -65,12 +79,12 @@ def parsed(text: str, name: str) -> Request:
     number = checked(int(digits) if is_number else None, source, ArgumentError)
     return Request(
         number,
-        FORCE in words,
-        STAND_IN in words,
-        source,
+        force=FORCE in words,
+        stand_in=STAND_IN in words,
         lenient=LENIENT in words,
         races=RACES in words,
         model=model,
+        source=source,
     )
 
 
@@ -218,16 +232,14 @@ def make(number: int, force: bool, stand_in: bool, model: str = "") -> Request |
     """
     global _requested
     arguments = f"{number}, stand_in=True" if stand_in else f"{number}"
-    lenient, races = current().lenient, current().races
     previous = _requested
-    _requested = Request(
-        number,
-        force,
-        stand_in,
-        f"virtual_gpus({arguments})",
-        lenient=lenient,
-        races=races,
+    _requested = replace(
+        current(),
+        number=number,
+        force=force,
+        stand_in=stand_in,
         model=model,
+        source=f"virtual_gpus({arguments})",
     )
     return previous
 

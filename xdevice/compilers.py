@@ -11,13 +11,10 @@ xdevice, and then the adapter is imported while the compiler traces.
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
-    F = TypeVar("F", bound=Callable[..., Any])
-
+F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = "___jit_transform_options___"
 

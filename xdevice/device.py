@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from _operator import index as _index  # operator.index, without its 0.3 ms
+import operator
+import re
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from xdevice.compilers import constant
 from xdevice.errors import (
@@ -14,13 +17,9 @@ from xdevice.errors import (
     did_you_mean,
     shortened,
 )
-from xdevice.hooks import hooks
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import re
     from collections.abc import Iterable
-    from typing import Any
 
 __all__ = ["Device"]
 
@@ -48,6 +47,22 @@ _SPELLINGS = (
 _devices: dict[tuple[str, int], Device] = {}  # all Devices: equal ones are the same object
 _spelled: dict[str, Device] = {}  # each string parsed so far
 _patterns: list[re.Pattern[str]] = []  # those of `_SPELLINGS`, compiled when first needed
+
+
+class _UpperModule:
+    """A module of an upper layer, which this one does not import: a function of it, at its first call."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, function: str) -> Any:
+        value = getattr(import_module(self._name), function)
+        setattr(self, function, value)  # Python asks `__getattr__` only for what is not set yet
+        return value
+
+
+_scopes_module = _UpperModule("xdevice.hardware.scopes")  # for ``with device:``
+_devices_module = _UpperModule("xdevice.hardware.devices")  # for ``device == obj``
 
 
 class Device:
@@ -143,7 +158,7 @@ class Device:
         try:
             device = parse(other) if isinstance(other, str) else None
             if device is None or has_framework_word(device):
-                device = hooks.device_named(other) or device
+                device = _devices_module.device_named(other) or device
         except XDeviceError:  # malformed, or of a framework that cannot be used
             return NotImplemented
         return NotImplemented if device is None else device is self
@@ -167,11 +182,11 @@ class Device:
         return self.kind, self.index
 
     def __enter__(self) -> Device:
-        hooks.enter_scope(self, self)
+        _scopes_module.enter(self, self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        hooks.leave_scope(self, *error)
+        _scopes_module.leave(self, *error)
 
 
 def parse(spelling: str) -> Device:
@@ -195,8 +210,6 @@ def _checked_parts(spelling: str) -> tuple[str, int]:
 def _parts(spelling: str) -> tuple[str, int]:
     """The kind and the index, by the first of `_SPELLINGS` that fits."""
     if not _patterns:
-        import re  # 5 ms on a bare interpreter: not at import
-
         _patterns.extend(re.compile(p, re.IGNORECASE | re.ASCII) for p in _SPELLINGS)
     match = next(filter(None, (pattern.fullmatch(spelling) for pattern in _patterns)), None)
     if match is None or _is_glued(match["kind"], match["letters"]):
@@ -289,7 +302,7 @@ def as_integer(value: Any) -> int | None:
     if isinstance(value, bool):
         return None
     try:
-        return _index(value)
+        return operator.index(value)
     except (TypeError, AssertionError):  # AssertionError: Paddle's, for a tensor of several numbers
         return None
 

@@ -7,12 +7,11 @@ next.
 
 from __future__ import annotations
 
-# Not the name in `typing`, whose import would take longer than the rest of
-# `import xdevice`. Type checkers know both.
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
     from xdevice.device import Device
 
 __all__ = [
@@ -245,8 +244,6 @@ def listed(devices: Iterable[Device]) -> str:
 
 def did_you_mean(word: object, options: Iterable[str], otherwise: str, least: float = 0.5) -> str:
     """The end of a message: the option most like the word, or ``otherwise``."""
-    from difflib import get_close_matches  # 3 ms
-
     matches = get_close_matches(str(word).lower(), list(options), 1, least)
     return f"did you mean {matches[0]!r}?" if matches else otherwise
 

@@ -11,55 +11,57 @@ needed, since the core imports this module.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from ipaddress import ip_address
+from types import ModuleType
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import ModuleType
-    from typing import Any, TypeAlias, TypedDict, TypeVar
+T = TypeVar("T")
+Nvml: TypeAlias = Any  # the module ``pynvml``
+NvmlDevice: TypeAlias = Any  # a handle of NVML's, which has no Python type
 
-    T = TypeVar("T")
-    Nvml: TypeAlias = Any  # the module ``pynvml``
-    NvmlDevice: TypeAlias = Any  # a handle of NVML's, which has no Python type
 
-    class Gpu(TypedDict):
-        """One GPU.
+class Gpu(TypedDict):
+    """One GPU.
 
-        Join by ``uuid``: the driver's ``index`` ignores CUDA_VISIBLE_DEVICES.
-        """
+    Join by ``uuid``: the driver's ``index`` ignores CUDA_VISIBLE_DEVICES.
+    """
 
-        maker: str  # "nvidia" or "amd"
-        index: int
-        name: str | None
-        uuid: str | None
-        total_memory: int | None
-        free_memory: int | None
+    maker: str  # "nvidia" or "amd"
+    index: int
+    name: str | None
+    uuid: str | None
+    total_memory: int | None
+    free_memory: int | None
 
-    class Holder(TypedDict):
-        """A process that holds memory of a GPU, in bytes."""
 
-        gpu: int  # the driver's index
-        uuid: str | None  # the GPU's
-        pid: int
-        name: str | None
-        memory: int | None
+class Holder(TypedDict):
+    """A process that holds memory of a GPU, in bytes."""
 
-    class Gpus(TypedDict):
-        """The GPUs, and the drivers that serve them."""
+    gpu: int  # the driver's index
+    uuid: str | None  # the GPU's
+    pid: int
+    name: str | None
+    memory: int | None
 
-        gpus: list[Gpu]
-        drivers: dict[str, str | None]  # version by maker, of the drivers that are loaded
-        driver_error: str | None  # NVML's error, if it gave one
-        given: bool  # False in a container that was not given the machine's GPUs
 
-    class Host(TypedDict):
-        """The CPU, and memory in bytes."""
+class Gpus(TypedDict):
+    """The GPUs, and the drivers that serve them."""
 
-        name: str | None
-        cores: int | None  # physical
-        threads: int | None  # those that this process may use
-        total_memory: int | None
-        available_memory: int | None
+    gpus: list[Gpu]
+    drivers: dict[str, str | None]  # version by maker, of the drivers that are loaded
+    driver_error: str | None  # NVML's error, if it gave one
+    given: bool  # False in a container that was not given the machine's GPUs
+
+
+class Host(TypedDict):
+    """The CPU, and memory in bytes."""
+
+    name: str | None
+    cores: int | None  # physical
+    threads: int | None  # those that this process may use
+    total_memory: int | None
+    available_memory: int | None
 
 
 # The host
@@ -368,3 +370,15 @@ def _import_optional(package: str) -> ModuleType | None:
         return import_module(package)
     except ModuleNotFoundError:
         return None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the name or address is one of this host's loopback interface.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("10.0.0.1")
+    (True, True, False)
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

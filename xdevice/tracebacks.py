@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from types import TracebackType
+import sys
+from collections.abc import Iterator
+from types import TracebackType
 
 
 def rendered(error: BaseException) -> list[str]:
@@ -16,8 +15,6 @@ def rendered(error: BaseException) -> list[str]:
     ``error.__traceback__`` keeps all frames, for a debugger and for
     ``traceback.print_exc``.
     """
-    import sys
-
     shell = sys.modules["IPython"].get_ipython()
     original_traces = [(link, link.__traceback__) for link in _chain(error)]
     modules = {module for _, trace in original_traces for module, _ in _steps(trace)}

@@ -17,7 +17,7 @@ CANNOT: dict[str, str] = {
         "its arrays are always in the host's memory; watch copies under use('torch'), "
         "with virtual_gpus(2)"
     ),
-    "engine": "it computes in one process; start with engine='mpi', or choose another framework",
+    "engine": "it computes in one process; choose another framework",
     "models": "array-api-strict has no models; use a tree of arrays",
     "storage": "it is not needed: NumPy has all of array-api-strict's dtypes",
     "trees": "array-api-strict keeps no registry of containers; register a class with optree",

@@ -6,9 +6,9 @@ from functools import cache
 
 import array_api_strict
 
+from xdevice.backends.kit.places import ReplacedGpus
 from xdevice.contract import Build, NativeDevice
 from xdevice.device import Device
-from xdevice.backends.kit.places import ReplacedGpus
 
 # each of its names, with the device that it names; older versions lack the last two
 _NAMES = {

@@ -14,9 +14,9 @@ from typing import Any, TypeAlias
 import array_api_strict as xp
 
 from xdevice.backends.array_api_strict.placement import ARRAY, device_of
+from xdevice.backends.kit.private_names import replaced
 from xdevice.device import Device
 from xdevice.errors import mixed
-from xdevice.backends.kit.private_names import replaced
 
 Function: TypeAlias = Callable[..., Any]
 

@@ -22,7 +22,7 @@ CANNOT: dict[str, str] = {
     "transfers": (
         "its copies are made in compiled code, which shows them to a profiler alone: nsys profile"
     ),
-    "engine": "it computes in one process; start with engine='mpi', or choose another framework",
+    "engine": "it computes in one process; choose another framework",
     "models": "CuPy has no models; use a tree of arrays",
     "sharing": "memory is shared on the CPU alone, where it has no arrays; leave copy out",
     "trees": "CuPy keeps no registry of containers; register a class with optree",

@@ -13,8 +13,8 @@ import array_api_compat.cupy.fft as xp_fft
 import array_api_compat.cupy.linalg as xp_linalg
 import cupy
 
-from xdevice.contract import Extension
 from xdevice.backends.kit.standard import elementwise
+from xdevice.contract import Extension
 
 Function: TypeAlias = Callable[..., Any]
 

@@ -6,6 +6,8 @@ array, and XLA exchanges parts. JAX compiles the computation for each dtype and
 length.
 """
 
+import os
+import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache, partial
@@ -23,12 +25,12 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from xdevice.backends.jax.collectives import kind
 from xdevice.backends.jax.hardware import every_device
 from xdevice.backends.jax.placement import device_of, move
+from xdevice.backends.kit.private_names import replaced
+from xdevice.backends.kit.reducing import summed_in
 from xdevice.contract import Job, Vector
 from xdevice.device import Device
 from xdevice.errors import DistributedError
-from xdevice.kit.loopback import is_loopback
-from xdevice.backends.kit.private_names import replaced
-from xdevice.backends.kit.reducing import summed_in
+from xdevice.machine import is_loopback
 
 Function: TypeAlias = Callable[..., Any]
 
@@ -62,30 +64,42 @@ class _Membership(NamedTuple):
     """This process's place in a job."""
 
     rank: int
-    addresses: tuple[str, ...]
+    master: str
 
 
 _job: Any = None  # the Job, from `start` to `stop`
+_local_ranks: list[int] = []  # of each rank
 _membership: _Membership | None = None  # JAX can join other processes once in its life
 
 
 def start(job: Job, timeout: float) -> None:
-    global _job, _membership
-    membership = _Membership(job.rank, job.addresses)
+    global _job, _local_ranks, _membership
+    master = os.environ.get("JAX_COORDINATOR_ADDRESS") or job.master
+    membership = _Membership(job.rank, master)
     if _membership is None:
-        _join(job, timeout)
+        _join(job, master, timeout)
     elif _membership != membership:
         raise DistributedError("jax has joined other processes until it ends; start the job anew")
     _job = job
     _membership = membership
-    with _gloo_at(job.address or job.hosts[job.rank]):
+    with _gloo_at(_own_address(master)):
         cpu = jax.local_devices(backend="cpu")[0]
         # the first collective connects the processes
-        all_reduce(jax.device_put(np.zeros(1, np.float32), cpu), "sum")
+        local_ranks = all_gather(jax.device_put(np.full(1, job.local_rank, np.int32), cpu))
+    _local_ranks = [int(local_rank[0]) for local_rank in local_ranks]
     if every_device()[0].platform == "cpu":
         # gloo no longer needs JAX's own service, which would end this process if
         # another process is gone
         _jax.distributed.shutdown()
+
+
+def _own_address(master: str) -> str:
+    """The address from which this host sends to rank 0's."""
+    host, _, port = master.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        any_socket.connect((host, int(port)))  # which sends nothing
+        address: str = any_socket.getsockname()[0]
+    return address
 
 
 def _gloo_at(host: str) -> AbstractContextManager[None]:
@@ -101,12 +115,12 @@ def _gloo_at(host: str) -> AbstractContextManager[None]:
     return replaced(library, "make_gloo_tcp_collectives", lambda make: partial(make, hostname=host))
 
 
-def _join(job: Job, timeout: float) -> None:
+def _join(job: Job, master: str, timeout: float) -> None:
     if getattr(_jax.config, _COLLECTIVES, None) in (None, "none"):  # before JAX 0.5
         _jax.config.update(_COLLECTIVES, "gloo")
     try:
         jax.distributed.initialize(
-            job.master, job.world_size, job.rank, **_options_to_join(job, timeout)
+            master, job.world_size, job.rank, **_options_to_join(master, timeout)
         )
     except RuntimeError as error:
         if "must be called before" not in str(error):
@@ -117,7 +131,7 @@ def _join(job: Job, timeout: float) -> None:
         ) from error
 
 
-def _options_to_join(job: Job, timeout: float) -> dict[str, Any]:
+def _options_to_join(master: str, timeout: float) -> dict[str, Any]:
     seconds = max(1, round(timeout))
     options: dict[str, int | str] = {
         "initialization_timeout": seconds,
@@ -125,9 +139,9 @@ def _options_to_join(job: Job, timeout: float) -> dict[str, Any]:
         "heartbeat_timeout_seconds": max(100, 2 * seconds),
         "shutdown_timeout_seconds": _SHUTDOWN_TIMEOUT,
     }
-    if is_loopback(job.hosts[0]):
+    if is_loopback(master.rpartition(":")[0]):
         # JAX's service would listen on all interfaces
-        options["coordinator_bind_address"] = job.master
+        options["coordinator_bind_address"] = master
     # JAX up to 0.4.34 has no options for the heartbeat and the shutdown
     parameters = signature(jax.distributed.initialize).parameters
     return {name: value for name, value in options.items() if name in parameters}
@@ -212,9 +226,9 @@ def _mesh(platform: str) -> Mesh:
     If a process has no such device, the CPU of each process.
     """
     devices = []
-    for rank, local_rank in enumerate(_job.local_ranks):
+    for rank in range(_job.world_size):
         of_process = [d for d in every_device(platform) if d.process_index == rank]
-        index = 0 if platform == "cpu" else local_rank
+        index = 0 if platform == "cpu" else _local_ranks[rank]
         if index >= len(of_process):
             return _mesh("cpu")
         devices.append(of_process[index])

@@ -12,10 +12,10 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from xdevice.backends.jax.private_names import names, optional
+from xdevice.backends.kit.places import ReplacedGpus
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-from xdevice.backends.kit.places import ReplacedGpus
 
 Function: TypeAlias = Callable[..., Any]
 

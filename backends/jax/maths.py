@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 
 from xdevice.backends.jax.creation import check_width
-from xdevice.contract import Extension, NativeDtype
 from xdevice.backends.kit.standard import elementwise
+from xdevice.contract import Extension, NativeDtype
 
 Function: TypeAlias = Callable[..., Any]
 ArrayOrDtype: TypeAlias = Any

@@ -22,9 +22,9 @@ from jax.core import Tracer
 from xdevice.backends.jax.hardware import as_device, every_device, replaced_gpus
 from xdevice.backends.jax.placement import concrete, device_of
 from xdevice.backends.jax.private_names import optional
+from xdevice.backends.kit.private_names import replaced, resolved
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError, mixed
-from xdevice.backends.kit.private_names import replaced, resolved
 
 Function: TypeAlias = Callable[..., Any]
 

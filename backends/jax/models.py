@@ -12,10 +12,10 @@ from jax.tree_util import default_registry, keystr, tree_flatten_with_path, tree
 
 from xdevice.backends.jax.placement import copy, device_of, move
 from xdevice.backends.jax.private_names import optional
+from xdevice.backends.kit import keras
 from xdevice.contract import Model, Node
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, NotSupportedError
-from xdevice.backends.kit import keras
 
 Part: TypeAlias = Any
 Variable: TypeAlias = Any  # of Keras

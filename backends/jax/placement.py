@@ -10,10 +10,10 @@ from jax.core import Tracer
 from jax.sharding import SingleDeviceSharding
 
 from xdevice.backends.jax.hardware import as_device, native
+from xdevice.backends.kit import keras
 from xdevice.contract import Role
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, TracedTensorError, UnknownPlacementError
-from xdevice.backends.kit import keras
 
 _devices: dict[SingleDeviceSharding, Device] = {}  # those on which an array has been
 _DATA = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, jax.ShapeDtypeStruct)

@@ -6,10 +6,10 @@ from typing import Any
 import jax
 
 from xdevice.backends.jax.placement import is_sparse
-from xdevice.contract import Stream, Tensor
-from xdevice.device import Device
 from xdevice.backends.kit import keras
 from xdevice.backends.kit.streams import OwnStream
+from xdevice.contract import Stream, Tensor
+from xdevice.device import Device
 
 _wait_for: Callable[..., Any] = jax.block_until_ready  # JAX has no types for it
 

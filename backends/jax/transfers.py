@@ -18,11 +18,11 @@ from jax.sharding import Sharding, SingleDeviceSharding
 from xdevice.backends.jax import fast_path, purposes
 from xdevice.backends.jax.hardware import as_device
 from xdevice.backends.jax.private_names import guard
-from xdevice.contract import Copy, Watcher
-from xdevice.device import Device
 from xdevice.backends.kit import advice, buffers, dlpack, keras
 from xdevice.backends.kit.marks import mark_of
 from xdevice.backends.kit.private_names import replaced
+from xdevice.contract import Copy, Watcher
+from xdevice.device import Device
 
 Function: TypeAlias = Callable[..., Any]
 Array: TypeAlias = Any  # jax.Array, with the private attributes of its class

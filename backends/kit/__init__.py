@@ -1,1 +1,1 @@
-"""What adapters share."""
+"""What adapters share: DLPack, shared memory, Keras, the standard, …"""

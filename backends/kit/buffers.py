@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
 
-from xdevice.errors import NotSupportedError
 from xdevice.backends.kit.private_names import replaced
+from xdevice.errors import NotSupportedError
 
 Exporter: TypeAlias = Any
 """An object that has a buffer."""

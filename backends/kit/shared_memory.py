@@ -5,8 +5,8 @@ a barrier each process reduces its own part of the columns, or all columns of a
 short vector. It adds up in the order of ranks, so every process and every run
 gets the same bits.
 
-The file and the barrier's FIFOs are in a folder of mode 0700 with a name that
-cannot be guessed. The folder is removed as soon as every process has opened
+The file and the barrier's FIFOs are in a folder of mode 0700, which must belong
+to this user. The folder is removed as soon as every process has opened
 the files in it. So the system frees the memory when the last process ends,
 also when that process is killed.
 """
@@ -22,10 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from xdevice.contract import Job
-from xdevice.errors import DistributedError, DistributedTimeoutError
-from xdevice.kit.loopback import HOW_TO_TRUST, is_loopback
 from xdevice.backends.kit.reducing import summed_in
+from xdevice.contract import HOW_TO_TRUST, Job
+from xdevice.errors import DistributedError, DistributedTimeoutError
 
 Array = np.ndarray[Any, Any]
 
@@ -44,7 +43,7 @@ class SharedMemory:
     """One process's part in the collectives.
 
     The memory has two halves with one row for each process in each. ``name``
-    is a secret of the job that no other job has. `DistributedTimeoutError`:
+    is the job's; no other job of this user has it. `DistributedTimeoutError`:
     rank 0 has not made the memory within ``timeout`` seconds, or has made it
     in another container.
     """
@@ -57,7 +56,7 @@ class SharedMemory:
         # others one for rank 0.
         self._writers: list[int] = []
         self._readers: list[int] = []
-        folder = _parent() / f"xdevice-{name}"
+        folder = _parent() / f"xdevice-{os.geteuid()}-{name}"
         try:
             self._memory = self._create(folder) if rank == 0 else self._open(folder)
         except BaseException:
@@ -214,14 +213,14 @@ def join_on_one_host(job: Job, timeout: float, engine: str) -> SharedMemory | No
     `DistributedError`: the system has no FIFOs (Windows). The message says
     that ``engine``, which would replace the memory, listens on all interfaces.
     """
-    if job.trusts_network or not all(map(is_loopback, job.hosts)):
+    if job.trusts_network or not job.is_on_one_host:
         return None
     if not hasattr(os, "mkfifo"):
         reason = (
             f"this system has no FIFOs for shared memory, and {engine} listens on all interfaces"
         )
         raise DistributedError(f"{reason}; on a network that you trust, {HOW_TO_TRUST}")
-    return SharedMemory(job.rank, job.world_size, job.secret, timeout / 2)
+    return SharedMemory(job.rank, job.world_size, job.name, timeout / 2)
 
 
 def _parent() -> Path:

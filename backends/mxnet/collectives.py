@@ -15,11 +15,11 @@ from mxnet import autograd
 from mxnet.gluon import Parameter
 from mxnet.ndarray import NDArray
 
+from xdevice.backends.kit.reducing import reduced
 from xdevice.backends.mxnet.hardware import gpus, replaced_gpus
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.contract import Tensor, Vector
 from xdevice.errors import ArgumentTypeError, NotSupportedError
-from xdevice.backends.kit.reducing import reduced
 
 Context: TypeAlias = AbstractContextManager[None]
 

@@ -2,7 +2,7 @@
 
 The server adds floating-point numbers only. Integers are sent as floats that hold them exactly.
 Bits, which must arrive unchanged, are sent 16 at a time as whole numbers, to which all other
-processes add zero. A server on each host, and a scheduler, are processes beside the job's own.
+processes add zero. The server and a scheduler are processes beside the job's own.
 """
 
 import atexit
@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 import mxnet as mx
 import numpy as np
 
+from xdevice.backends.kit.environment import environment
+from xdevice.backends.kit.reducing import summed_in
 from xdevice.backends.mxnet.collectives import cuts, plain, reduce
 from xdevice.backends.mxnet.servers import PRIVATE_UMASK, Servers, variables_for
 from xdevice.contract import Job, Vector
-from xdevice.kit.blocks import environment
-from xdevice.backends.kit.reducing import summed_in
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -37,10 +37,11 @@ class _Store:
         self._timeout = timeout
         self._keys = set[str]()
         self._long_lengths = set[int]()
-        self._servers = Servers(job)
+        variables = variables_for("worker", job)
+        self._servers = Servers(job, variables["PORT"])
         previous_umask = os.umask(PRIVATE_UMASK)
         try:
-            with environment(variables_for("worker", job)):
+            with environment(variables):
                 self._native: Any = mx.kv.create("dist_sync")
         finally:
             os.umask(previous_umask)

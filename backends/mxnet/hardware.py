@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import mxnet as mx
 from mxnet.runtime import Features
 
+from xdevice.backends.kit.places import ReplacedGpus
 from xdevice.contract import Build, NativeDevice
 from xdevice.device import Device
-from xdevice.backends.kit.places import ReplacedGpus
 
 # The index of the CPU context that stands for gpu:0. Contexts before it, such as mx.cpu(1), are
 # left to programs.

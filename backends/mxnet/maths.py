@@ -10,12 +10,12 @@ import mxnet as mx
 import numpy as np
 from mxnet.ndarray import NDArray
 
-from xdevice.backends.mxnet import creation
-from xdevice.contract import Extension, NativeDtype, Tensor
-from xdevice.errors import NotSupportedError
 from xdevice.backends.kit.standard import standard
 from xdevice.backends.kit.standard.linalg import linear_algebra
 from xdevice.backends.kit.standard.widening import Widening
+from xdevice.backends.mxnet import creation
+from xdevice.contract import Extension, NativeDtype, Tensor
+from xdevice.errors import NotSupportedError
 
 Function: TypeAlias = Callable[..., Any]
 Operand: TypeAlias = Any  # an array, or a plain number

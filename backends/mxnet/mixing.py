@@ -20,11 +20,11 @@ import mxnet as mx
 from mxnet import base  # whose library every operation goes through
 from mxnet.ndarray import NDArray
 
+from xdevice.backends.kit.private_names import replaced
 from xdevice.backends.mxnet.hardware import as_device
 from xdevice.backends.mxnet.private_names import names
 from xdevice.device import Device
 from xdevice.errors import mixed
-from xdevice.backends.kit.private_names import replaced
 
 Arguments: TypeAlias = Any  # of a function of the library: a tuple of ctypes' objects
 Function: TypeAlias = Callable[..., Any]

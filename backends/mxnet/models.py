@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 import mxnet as mx
 from mxnet.gluon import Block, Parameter, ParameterDict
 
+from xdevice.backends.kit.nodes import by_attributes
 from xdevice.backends.mxnet.hardware import native
 from xdevice.backends.mxnet.placement import copy_parameters, reset
 from xdevice.contract import Node
 from xdevice.device import Device
-from xdevice.backends.kit.nodes import by_attributes
 
 Model: TypeAlias = Block | ParameterDict
 

@@ -1,6 +1,7 @@
 """The scheduler and the parameter servers of MXNet's store, which are processes of their own."""
 
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,6 @@ from typing import IO, Literal, TypeAlias
 from mxnet.libinfo import find_lib_path
 
 from xdevice.contract import Job
-from xdevice.kit.loopback import is_loopback
 
 Process: TypeAlias = subprocess.Popen[bytes]
 Role: TypeAlias = Literal["worker", "scheduler", "server"]
@@ -23,49 +23,52 @@ _PROGRAM = Path(__file__).with_name("server_process.py")
 
 
 def variables_for(role: Role, job: Job) -> dict[str, str]:
-    """The environment variables that MXNet reads in a process of this role."""
+    """The environment variables that MXNet reads in a process of this role.
+
+    Each call of it is for another process, which listens at a port of its own.
+    """
     host, _, scheduler_port = job.master.rpartition(":")
     variables = {
         "DMLC_ROLE": role,
         "DMLC_PS_ROOT_URI": host,
         "DMLC_PS_ROOT_PORT": scheduler_port,
         "DMLC_NUM_WORKER": str(job.world_size),
-        "DMLC_NUM_SERVER": str(len(set(job.hosts))),
-        "DMLC_NODE_HOST": job.hosts[job.rank],
-        "PORT": _worker_port(job) if role == "worker" else str(job.helper_port(job.rank)),
+        "DMLC_NUM_SERVER": "1",
+        "PORT": str(_free_port()),
     }
+    if job.is_on_one_host:
+        variables["DMLC_NODE_HOST"] = host
     if _is_local(job):
         variables["DMLC_LOCAL"] = "1"
     return variables
 
 
-def _worker_port(job: Job) -> str:
-    return job.addresses[job.rank].rpartition(":")[2]
+def _free_port() -> int:
+    with socket.socket() as any_socket:
+        any_socket.bind(("", 0))
+        port: int = any_socket.getsockname()[1]
+    return port
 
 
 def _is_local(job: Job) -> bool:
-    """Whether the processes connect through Unix sockets: all are on this host."""
-    return os.name == "posix" and all(map(is_loopback, job.hosts))
+    """Whether the processes connect through Unix sockets."""
+    return os.name == "posix" and job.is_on_one_host
 
 
 class Servers:
-    """The scheduler and the parameter server that this process starts.
+    """The scheduler and the parameter server, which rank 0 starts.
 
-    Rank 0 starts the scheduler, and the first process of each host starts a server.
+    ``worker_port`` is the port of this process itself.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, worker_port: str) -> None:
         self._job = job
         self._processes: list[Process] = []
         self._is_ending = threading.Event()  # once set, a server that ends has not failed
-        self._ports = [_worker_port(job)]
+        self._ports = [worker_port]
         if job.rank == 0:
-            variables = self._start("scheduler")
-            self._ports.append(variables["DMLC_PS_ROOT_PORT"])
-        first_rank_of_host = job.hosts.index(job.hosts[job.rank])
-        if job.rank == first_rank_of_host:
-            variables = self._start("server")
-            self._ports.append(variables["PORT"])
+            self._ports.append(self._start("scheduler")["DMLC_PS_ROOT_PORT"])
+            self._ports.append(self._start("server")["PORT"])
 
     def unlink_sockets(self) -> None:
         """Remove the Unix sockets' names, once all processes are connected.

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from xdevice.backends.kit.streams import OwnStream
 from xdevice.backends.mxnet.placement import arrays
 from xdevice.contract import Stream, Tensor
 from xdevice.device import Device
-from xdevice.backends.kit.streams import OwnStream
 
 
 def stream(device: Device) -> Stream | None:

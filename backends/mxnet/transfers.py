@@ -18,14 +18,14 @@ import mxnet as mx
 import numpy as np
 from mxnet import autograd, base
 
+from xdevice.backends.kit import advice
+from xdevice.backends.kit.marks import mark
+from xdevice.backends.kit.private_names import replaced
 from xdevice.backends.mxnet import mixing, placement
 from xdevice.backends.mxnet.mixing import Arguments, Function, Handle
 from xdevice.backends.mxnet.private_names import names
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
-from xdevice.backends.kit import advice
-from xdevice.backends.kit.marks import mark
-from xdevice.backends.kit.private_names import replaced
 
 _base: Any = base
 _library: Any = _base._LIB

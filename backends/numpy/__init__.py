@@ -14,7 +14,7 @@ CANNOT: dict[str, str] = {
     "mixing": "its arrays are always on the CPU",
     "allocation": "its arrays are always on the CPU",
     "transfers": "its arrays are always on the CPU, so nothing is copied between devices",
-    "engine": "it computes in one process; start with engine='mpi', or choose another framework",
+    "engine": "it computes in one process; choose another framework",
     "models": "NumPy has no models; use a tree of arrays",
     "trees": "NumPy keeps no registry of containers; register a class with optree",
 }

@@ -7,9 +7,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from xdevice.backends.kit.reducing import reduced
 from xdevice.contract import Tensor
 from xdevice.errors import ArgumentTypeError
-from xdevice.backends.kit.reducing import reduced
 
 Array: TypeAlias = npt.NDArray[Any]
 

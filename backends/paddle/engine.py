@@ -23,6 +23,11 @@ import paddle.distributed as dist
 from paddle.base import core
 from paddle.distributed import parallel
 
+from xdevice.backends.kit.environment import environment
+from xdevice.backends.kit.gloo import gloo_settings
+from xdevice.backends.kit.private_names import replaced
+from xdevice.backends.kit.reducing import summed_in
+from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 from xdevice.backends.paddle import creation, storage
 from xdevice.backends.paddle.exchange import FOREIGN
 from xdevice.backends.paddle.hardware import native, real_gpus, replaced_gpus
@@ -30,11 +35,6 @@ from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.contract import Job, NativeDtype, Tensor, Vector
 from xdevice.device import Device
 from xdevice.errors import DistributedError
-from xdevice.backends.kit import gloo
-from xdevice.kit.blocks import environment
-from xdevice.backends.kit.private_names import replaced
-from xdevice.backends.kit.reducing import summed_in
-from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 
 # PaddlePaddle's types lack some of their functions
 _core: Any = core
@@ -77,7 +77,7 @@ class _Membership(NamedTuple):
     """A process among those that it has joined."""
 
     rank: int
-    addresses: tuple[str, ...]
+    master: str
 
 
 _CPU = Device("cpu", 0)
@@ -94,7 +94,7 @@ def start(job: Job, timeout: float) -> None:
     if _memory is not None:
         return
     _collective_timeout = timeout + _EXTRA_TIMEOUT
-    membership = _Membership(job.rank, job.addresses)
+    membership = _Membership(job.rank, job.master)
     if _membership not in (None, membership):
         raise DistributedError(
             "paddle has joined other processes until it ends; start the job anew"
@@ -108,7 +108,6 @@ def start(job: Job, timeout: float) -> None:
 
 def _join(job: Job, timeout: float) -> None:
     global _cpu_group, _gpu
-    gloo.check_first_address(job.hosts, job.address, job.interface)
     default_device = paddle.device.get_device()
     uses_nccl = _has_gpu_for_each_process(job)
     _gpu = Device("gpu", job.local_rank) if uses_nccl else None
@@ -124,8 +123,7 @@ def _has_gpu_for_each_process(job: Job) -> bool:
     """Whether NCCL can be used, which needs a real GPU for each process."""
     if not paddle.is_compiled_with_cuda() or replaced_gpus.number:
         return False
-    processes_per_host = max(job.local_ranks) + 1
-    return real_gpus() >= processes_per_host
+    return real_gpus() >= job.local_world_size
 
 
 def _settings(job: Job) -> dict[str, str]:
@@ -136,14 +134,13 @@ def _settings(job: Job) -> dict[str, str]:
         "PADDLE_MASTER": job.master,
         "PADDLE_TRAINER_ID": str(job.rank),
         "PADDLE_TRAINERS_NUM": str(job.world_size),
-        "PADDLE_TRAINER_ENDPOINTS": ",".join(job.addresses),
-        "PADDLE_CURRENT_ENDPOINT": job.addresses[job.rank],
+        "PADDLE_CURRENT_ENDPOINT": f"{host}:{port}",  # has to be set, and is not used
         "PADDLE_DISTRI_BACKEND": "nccl" if _gpu else "gloo",
         "FLAGS_selected_gpus": str(job.local_rank),
         "FLAGS_stop_check_timeout": str(round(_collective_timeout)),
         "PADDLE_PG_TIMEOUT": str(round(1000 * _collective_timeout)),
     }
-    return settings | gloo.settings(job.hosts, job.address, job.interface)
+    return settings | gloo_settings(job)
 
 
 def _wait_for_master(job: Job, timeout: float) -> None:

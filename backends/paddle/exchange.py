@@ -6,10 +6,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import paddle
 
+from xdevice.backends.kit import dlpack
 from xdevice.backends.paddle.placement import dense, device_of, dtype_name
 from xdevice.contract import Tensor
 from xdevice.errors import NotSupportedError
-from xdevice.backends.kit import dlpack
 
 Array: TypeAlias = np.ndarray[Any, Any]
 Exporter: TypeAlias = Any  # an object with the methods of DLPack

@@ -9,11 +9,11 @@ import paddle
 from paddle import version
 from paddle.base import core
 
+from xdevice.backends.kit.places import ReplacedGpus
 from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceTypeError
-from xdevice.backends.kit.places import ReplacedGpus
 
 NativePlace: TypeAlias = Any
 

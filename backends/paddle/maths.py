@@ -8,15 +8,15 @@ from typing import Any, TypeAlias
 
 import paddle
 
+from xdevice.backends.kit.standard import standard
+from xdevice.backends.kit.standard.fft import fourier_transforms
+from xdevice.backends.kit.standard.linalg import linear_algebra
+from xdevice.backends.kit.standard.widening import Widening
 from xdevice.backends.paddle import creation, placement
 from xdevice.backends.paddle.placement import device_of, move
 from xdevice.compilers import leave_untransformed
 from xdevice.contract import Extension, NativeDtype, Tensor
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-from xdevice.backends.kit.standard import standard
-from xdevice.backends.kit.standard.fft import fourier_transforms
-from xdevice.backends.kit.standard.linalg import linear_algebra
-from xdevice.backends.kit.standard.widening import Widening
 
 Function: TypeAlias = Callable[..., Any]
 

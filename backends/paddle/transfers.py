@@ -16,6 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import paddle
 
+from xdevice.backends.kit import advice
+from xdevice.backends.kit.marks import mark
+from xdevice.backends.kit.places import CopySources
+from xdevice.backends.kit.private_names import replaced
 from xdevice.backends.paddle import calls, hardware
 from xdevice.backends.paddle.calls import Arguments, Keywords
 from xdevice.backends.paddle.gradients import subclasses
@@ -24,10 +28,6 @@ from xdevice.backends.paddle.placement import device_of
 from xdevice.backends.paddle.private_names import names
 from xdevice.contract import Copy, Kind, Tensor, Watcher
 from xdevice.device import Device
-from xdevice.backends.kit import advice
-from xdevice.backends.kit.marks import mark
-from xdevice.backends.kit.places import CopySources
-from xdevice.backends.kit.private_names import replaced
 
 Function: TypeAlias = Callable[..., Any]
 Line: TypeAlias = Any  # of the program, as the watcher returns it
@@ -64,7 +64,7 @@ def watch(watcher: Watcher) -> Generator[None]:
 
 def unseen() -> Iterable[str]:
     yield "copies within a static graph"
-    if not hardware.replaced_gpus.number:
+    if not _sources:
         yield (
             "copies by to_tensor, set_value and copy_, in a backward pass and by a DataLoader, "
             "on real GPUs"
@@ -128,16 +128,16 @@ class _Reporter:
     def observe(self, name: str, args: Arguments, kwargs: Keywords) -> None:
         """Report the copies that follow from the arguments of an operation."""
         arguments = (*args, *kwargs.values())
-        is_real = not hardware.replaced_gpus.number
+        sees_calls = not _sources
         if name in _COUNTING or (name == "getitem" and _has_mask(arguments[1:])):
             self._report_copy("size", name, _SIZE_BYTES, device_of(arguments[0]), _HOST)
-        elif name == "numpy" and is_real:
+        elif name == "numpy" and sees_calls:
             tensor = arguments[0]
             self._report_copy("copy", name, _nbytes(tensor), device_of(tensor), _HOST)
-        elif name == "item" and is_real:
+        elif name == "item" and sees_calls:
             tensor = arguments[0]
             self._report_copy("copy", name, tensor.element_size(), device_of(tensor), _HOST)
-        elif name == "copy_to" and is_real:
+        elif name == "copy_to" and sees_calls:
             tensor, target = arguments[0], hardware.as_device(arguments[1])
             self._report_copy("copy", name, _nbytes(tensor), device_of(tensor), target)
         else:

@@ -10,12 +10,16 @@ operations on which the strategy is built. These take half the time of the
 strategy's reduction, which traces a function for every shape.
 """
 
+import os
 from functools import cached_property, reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
 
+from xdevice.backends.kit.private_names import replaced, resolved
+from xdevice.backends.kit.reducing import summed_in
+from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 from xdevice.backends.tensorflow import creation
 from xdevice.backends.tensorflow.collectives import ELEMENTWISE, apart
 from xdevice.backends.tensorflow.exchange import to_numpy
@@ -24,10 +28,7 @@ from xdevice.backends.tensorflow.placement import arrived, device_of
 from xdevice.backends.tensorflow.private_names import names, runtime
 from xdevice.contract import Job
 from xdevice.device import Device
-from xdevice.errors import DistributedError
-from xdevice.backends.kit.private_names import replaced, resolved
-from xdevice.backends.kit.reducing import summed_in
-from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
+from xdevice.errors import DistributedError, NotSupportedError
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
@@ -40,6 +41,7 @@ _HEALTH_CHECKS = (
     "tensorflow.python.distribute.collective_all_reduce_strategy:"
     "CollectiveAllReduceExtended._enable_check_health"
 )
+_CLUSTER = "TF_CONFIG"  # the variable with the addresses of all processes
 _WORD = tf.int64  # the dtype in which bits are sent, since TensorFlow keeps int32 on the host
 
 
@@ -54,10 +56,10 @@ class _Matched(NamedTuple):
 class _Ring:
     """The cluster's processes, and the keys by which TensorFlow matches their operations."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, cluster: str) -> None:
         self.rank = job.rank
         self.size = job.world_size
-        self.addresses = job.addresses
+        self.cluster = cluster
         self._gpu = Device("gpu", job.local_rank)
         self._keys: dict[_Matched, tf.Tensor] = {}
         with scope(_CPU):
@@ -104,31 +106,43 @@ def start(job: Job, timeout: float) -> None:
     _memory = join_on_one_host(job, timeout, "tensorflow's cluster")
     if _memory is not None:
         return
+    cluster = os.environ.get(_CLUSTER, "")
     if _ring is None:
         if is_running():
             reason = "tensorflow has started already, and can no longer join other processes"
             cure = "call xdevice.distributed.init() before the first tensor is made"
             raise DistributedError(f"{reason}; {cure}")
-        _join(job)
-        _ring = _Ring(job)
-    elif (_ring.rank, _ring.addresses) != (job.rank, job.addresses):
+        _join(job, cluster)
+        _ring = _Ring(job, cluster)
+    elif (_ring.rank, _ring.cluster) != (job.rank, cluster):
         raise DistributedError(
             "tensorflow stays in its first cluster of processes until it ends; start the job anew"
         )
 
 
-def _join(job: Job) -> None:
+def _join(job: Job, cluster: str) -> None:
     """Make the cluster, without its coordination service and its health checks.
 
     The service runs in rank 0; a process that outlives it prints errors. The checks delay the end
     of a process by half a minute. xdevice itself notices when a process has ended.
     """
     names.require("jobs of several hosts")
+    if not cluster:
+        example = (
+            '{"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}'
+        )
+        raise NotSupportedError(
+            f"tensorflow's processes meet by {_CLUSTER}, which is not set; set it in each process "
+            f"to {example}, with the address of each rank, and the rank as index"
+        )
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    found = (resolver.task_id, resolver.cluster_spec().num_tasks("worker"))
+    if found != (job.rank, job.world_size):
+        raise DistributedError(
+            f"{_CLUSTER} says worker {found[0]} of {found[1]}, and {job.launcher} says rank "
+            f"{job.rank} of {job.world_size}; let the index be the rank"
+        )
     runtime().configure_coordination_service(service_type="")
-    workers = tf.train.ClusterSpec({"worker": list(job.addresses)})
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        workers, task_type="worker", task_id=job.rank, rpc_layer="grpc"
-    )
     with replaced(*resolved(_HEALTH_CHECKS), lambda _: False):
         tf.distribute.MultiWorkerMirroredStrategy(resolver)
 

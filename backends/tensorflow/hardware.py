@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow as tf
 
+from xdevice.backends.kit.places import ReplacedGpus
 from xdevice.backends.tensorflow.private_names import names, runtime
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError
-from xdevice.backends.kit.places import ReplacedGpus
 
 # Logical CPUs may take the place of GPUs. They follow the other CPUs: one, or those into which a
 # program has split it.

@@ -9,14 +9,14 @@ from typing import Any, TypeAlias
 import numpy as np
 import tensorflow as tf
 
-from xdevice.backends.tensorflow import creation
-from xdevice.backends.tensorflow.placement import variable_of
-from xdevice.backends.tensorflow.private_names import runtime
-from xdevice.contract import Extension, NativeDtype, Tensor
 from xdevice.backends.kit.standard import standard
 from xdevice.backends.kit.standard.fft import fourier_transforms
 from xdevice.backends.kit.standard.linalg import linear_algebra
 from xdevice.backends.kit.standard.widening import Widening
+from xdevice.backends.tensorflow import creation
+from xdevice.backends.tensorflow.placement import variable_of
+from xdevice.backends.tensorflow.private_names import runtime
+from xdevice.contract import Extension, NativeDtype, Tensor
 
 Function: TypeAlias = Callable[..., Any]
 

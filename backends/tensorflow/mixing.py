@@ -19,13 +19,13 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from xdevice.backends.kit.private_names import replaced
 from xdevice.backends.tensorflow.hardware import count, replaced_gpus
 from xdevice.backends.tensorflow.placement import Eager, Tensor, placed, role, variable_of
 from xdevice.backends.tensorflow.private_names import core, engine, names, runtime
 from xdevice.contract import NativeDtype
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, mixed
-from xdevice.backends.kit.private_names import replaced
 
 Argument: TypeAlias = Any  # a tensor, a variable, an array, a number, or a list of these
 Arguments: TypeAlias = Any  # a sequence of them

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from xdevice.backends.kit import keras
+from xdevice.backends.kit.nodes import by_attributes
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import (
     Tensor,
@@ -22,8 +24,6 @@ from xdevice.backends.tensorflow.private_names import names
 from xdevice.contract import Model, Node
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.backends.kit import keras
-from xdevice.backends.kit.nodes import by_attributes
 
 KerasObject: TypeAlias = Any  # a model, a layer, an optimizer, a metric
 TracedFunction: TypeAlias = Any

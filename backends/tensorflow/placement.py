@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
+from xdevice.backends.kit import keras
 from xdevice.backends.tensorflow.hardware import is_own, named, native, replaced_gpus, scope
 from xdevice.backends.tensorflow.private_names import names, unrecorded
 from xdevice.contract import Role
@@ -15,7 +16,6 @@ from xdevice.errors import (
     TracedTensorError,
     UnknownPlacementError,
 )
-from xdevice.backends.kit import keras
 
 Tensor: TypeAlias = Any  # of TensorFlow, whose classes have no types for checkers
 

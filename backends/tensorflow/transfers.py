@@ -19,6 +19,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import tensorflow as tf
 
+from xdevice.backends.kit import advice, buffers, dlpack
+from xdevice.backends.kit.marks import mark_of
+from xdevice.backends.kit.private_names import replaced
 from xdevice.backends.tensorflow import mixing
 from xdevice.backends.tensorflow.cpu_only import is_lacking
 from xdevice.backends.tensorflow.mixing import (
@@ -33,9 +36,6 @@ from xdevice.backends.tensorflow.placement import Eager, Tensor, placed, variabl
 from xdevice.backends.tensorflow.private_names import constants, iterators, names, ops
 from xdevice.contract import Copy, Kind, NativeDtype, Watcher
 from xdevice.device import Device
-from xdevice.backends.kit import advice, buffers, dlpack
-from xdevice.backends.kit.marks import mark_of
-from xdevice.backends.kit.private_names import replaced
 
 _SIZES = frozenset({"DynamicPartition", "SegmentSum", "Unique", "UniqueWithCounts", "Where"})
 """Operations whose results' sizes depend on values: on a GPU they read the size back."""

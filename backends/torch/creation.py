@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from xdevice.backends.kit import keras
 from xdevice.backends.torch.exchange import described
 from xdevice.backends.torch.hardware import native
 from xdevice.backends.torch.placement import plain
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.backends.kit import keras
 
 # Messages about arguments, which torch raises as RuntimeError.
 _ABOUT_ARGUMENTS = (

@@ -1,21 +1,17 @@
 """Several processes, by torch.distributed: gloo on the CPU, NCCL on GPUs."""
 
-import os
 import socket
-from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.distributed_c10d as _library
 
-from xdevice.contract import Job
-from xdevice.backends.kit import gloo
-from xdevice.kit.blocks import environment
-from xdevice.kit.loopback import is_loopback
-from xdevice.backends.kit.private_names import replaced
+from xdevice.backends.kit.environment import environment
+from xdevice.backends.kit.gloo import gloo_settings
 from xdevice.backends.kit.reducing import summed_in
+from xdevice.contract import Job
+from xdevice.machine import is_loopback
 
 _LATER = 60.0
 """Seconds by which gloo's timeouts are longer than xdevice's.
@@ -36,6 +32,19 @@ _SUMMED_AS = {
 
 def start(job: Job, timeout: float) -> None:
     patience = timedelta(seconds=timeout + _LATER)
+    options: dict[str, Any] = {"init_method": "env://"}  # torchrun's own store
+    if job.launcher != "torchrun":
+        options = {"store": _store(job, patience)}
+    has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
+    backend = "cpu:gloo,cuda:nccl" if has_nccl else "gloo"
+    with environment(gloo_settings(job)):
+        dist.init_process_group(
+            backend, rank=job.rank, world_size=job.world_size, timeout=patience, **options
+        )
+        dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
+
+
+def _store(job: Job, patience: timedelta) -> Any:
     host, _, port = job.master.rpartition(":")
     options: dict[str, object] = {"is_master": job.rank == 0, "timeout": patience}
     if job.rank == 0 and is_loopback(host):
@@ -43,38 +52,7 @@ def start(job: Job, timeout: float) -> None:
         server = socket.create_server((host, int(port)), backlog=job.world_size)
         options["master_listen_fd"] = server.detach()
     tcp_store: Any = vars(dist)["TCPStore"]  # public, but torch's types do not export it
-    store = tcp_store(host, int(port), job.world_size, **options)
-    has_nccl = torch.cuda.is_available() and dist.is_nccl_available()
-    backend = "cpu:gloo,cuda:nccl" if has_nccl else "gloo"
-    with _gloo_at(job), environment(gloo.settings(job.hosts, job.address, job.interface)):
-        dist.init_process_group(
-            backend, store=store, rank=job.rank, world_size=job.world_size, timeout=patience
-        )
-        dist.all_reduce(torch.zeros(1))  # gloo connects the processes when they first compute
-
-
-def _gloo_at(job: Job) -> AbstractContextManager[None]:
-    """Let gloo use this process's address between hosts.
-
-    gloo itself uses the first address of the network interface. torch has no
-    setting for it, and makes the group by the class that its module
-    ``distributed_c10d`` has under the name ``ProcessGroupGloo``; a subclass that
-    sets the address takes that place.
-    """
-    torch_group: Any = dist.ProcessGroupGloo
-    if gloo.INTERFACE in os.environ or job.address is None or len(set(job.hosts)) == 1:
-        return nullcontext()
-    if not all(hasattr(torch_group, name) for name in ("create_device", "_Options")):
-        return nullcontext()
-
-    class Bound(torch_group):  # type: ignore[misc]
-        def __init__(self, store: object, rank: int, size: int, timeout: timedelta) -> None:
-            options = torch_group._Options()
-            options._devices = [torch_group.create_device(hostname=job.address)]
-            options._timeout = timeout
-            super().__init__(store, rank, size, options)
-
-    return replaced(_library, "ProcessGroupGloo", lambda _: Bound)
+    return tcp_store(host, int(port), job.world_size, **options)
 
 
 def all_reduce(vector: torch.Tensor, op: str) -> torch.Tensor:

@@ -9,11 +9,11 @@ import array_api_compat.torch.fft as xp_fft
 import array_api_compat.torch.linalg as xp_linalg
 import torch
 
+from xdevice.backends.kit.standard.dtypes import FloatInfo, IntInfo
+from xdevice.backends.kit.standard.sets import UniqueAll
 from xdevice.backends.torch.creation import rounded
 from xdevice.contract import Extension, Tensor
 from xdevice.errors import ArgumentError
-from xdevice.backends.kit.standard.dtypes import FloatInfo, IntInfo
-from xdevice.backends.kit.standard.sets import UniqueAll
 
 Operand: TypeAlias = Any  # a tensor or a number
 Number: TypeAlias = Any  # of Python or NumPy

@@ -15,12 +15,12 @@ import torch
 from torch.nn.parameter import is_lazy
 from torch.nn.utils.rnn import PackedSequence
 
+from xdevice.backends.kit import keras
 from xdevice.backends.torch.hardware import native
 from xdevice.backends.torch.private_names import core, names, untyped_torch
 from xdevice.contract import Model, Node
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.backends.kit import keras
 
 Part: TypeAlias = Any
 Variable: TypeAlias = Any  # of Keras

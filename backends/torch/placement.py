@@ -6,12 +6,12 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import PackedSequence
 
+from xdevice.backends.kit import keras
 from xdevice.backends.torch.hardware import as_device, is_hidden, native
 from xdevice.backends.torch.private_names import names
 from xdevice.contract import Role, Tensor
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
-from xdevice.backends.kit import keras
 
 _CPU = Device("cpu", 0)
 _GENERATOR: Any = names.optional("torch:Generator", otherwise=torch.Stream)

@@ -19,13 +19,13 @@ from typing import Any, TypeAlias
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from xdevice.backends.kit import advice, keras
+from xdevice.backends.kit.places import CopySources
+from xdevice.backends.kit.private_names import replaced
 from xdevice.backends.torch.hardware import gpus
 from xdevice.backends.torch.private_names import core, names, replace_name, untyped_torch
 from xdevice.contract import Copy, Kind, Watcher
 from xdevice.device import Device
-from xdevice.backends.kit import advice, keras
-from xdevice.backends.kit.places import CopySources
-from xdevice.backends.kit.private_names import replaced
 
 Function: TypeAlias = Callable[..., Any]
 Optimizer: TypeAlias = Any  # of torch or Keras

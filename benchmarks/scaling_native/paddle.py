@@ -41,12 +41,8 @@ def alone(task: Task) -> Training:
 
 def processes(task: Task) -> Training:
     rank, size = int(os.environ["XDEVICE_RANK"]), int(os.environ["XDEVICE_WORLD_SIZE"])
-    host, port = os.environ["XDEVICE_MASTER_ADDR"], int(os.environ["XDEVICE_MASTER_PORT"])
-    addresses = [f"{host}:{port + 2 + each}" for each in range(size)]
-    os.environ["PADDLE_MASTER"] = f"{host}:{port + 1}"
     os.environ["PADDLE_TRAINERS_NUM"], os.environ["PADDLE_TRAINER_ID"] = str(size), str(rank)
-    os.environ["PADDLE_TRAINER_ENDPOINTS"] = ",".join(addresses)
-    os.environ["PADDLE_CURRENT_ENDPOINT"] = addresses[rank]
+    os.environ["PADDLE_CURRENT_ENDPOINT"] = os.environ["MASTER_ADDR"]  # has to be set
     os.environ["PADDLE_DISTRI_BACKEND"] = "gloo"
     paddle.distributed.init_parallel_env()
     net = LeNet(task.params)

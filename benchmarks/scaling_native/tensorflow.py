@@ -22,9 +22,9 @@ def alone(task: Task) -> Training:
 
 def processes(task: Task) -> Training:
     rank, size = int(os.environ["XDEVICE_RANK"]), int(os.environ["XDEVICE_WORLD_SIZE"])
-    host, port = os.environ["XDEVICE_MASTER_ADDR"], int(os.environ["XDEVICE_MASTER_PORT"])
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     workers = tf.train.ClusterSpec(
-        {"worker": [f"{host}:{port + 2 + each}" for each in range(size)]}
+        {"worker": [f"{host}:{port + 1 + each}" for each in range(size)]}
     )
     # With the checks of health, which run every 30 s, a process that ends waits
     # for its peers.

@@ -3,12 +3,11 @@
     XDEVICE_BACKEND=torch python examples/clusters/dask_local.py [PORT]
 
 It needs ``pip install "dask[distributed]"``. Dask gives its workers no ranks, so the script passes them
-to `xdevice.distributed.init`. PORT is the first of the job's ports. Start a new cluster for each job: a
+to `xdevice.distributed.init`. PORT is for the engine. Start a new cluster for each job: a
 framework's engine can often be started only once in a process.
 """
 
 import os
-import secrets
 import sys
 from pathlib import Path
 
@@ -32,7 +31,7 @@ def main(port="29400", *arguments):
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
         Client(cluster) as client,
     ):
-        job = {"world_size": 2, "address": f"127.0.0.1:{port}", "token": secrets.token_hex(32)}
+        job = {"world_size": 2, "address": f"127.0.0.1:{port}"}
         workers = list(client.scheduler_info()["workers"])
         # Each task has its own worker and is not repeated: a repeated task would join a finished job.
         tasks = [

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Open MPI's mpirun: two processes on this host; each uses its framework's own engine, or MPI with XDEVICE_ENGINE=mpi.
+# Open MPI's mpirun: two processes on this host.
 #
 #     XDEVICE_BACKEND=torch sh examples/clusters/mpirun.sh
 #

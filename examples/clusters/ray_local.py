@@ -3,11 +3,10 @@
     XDEVICE_BACKEND=torch python examples/clusters/ray_local.py [PORT]
 
 It needs ``pip install ray``. Ray gives its actors no ranks, so the script passes them to
-`xdevice.distributed.init`. PORT is the first of the job's ports. Create new actors for each job.
+`xdevice.distributed.init`. PORT is for the engine. Create new actors for each job.
 """
 
 import os
-import secrets
 import sys
 from pathlib import Path
 
@@ -32,7 +31,7 @@ def main(port="29400", *arguments):
     arguments = ("--checkpoint", checkpoint, *arguments)
     own = {name: value for name, value in os.environ.items() if name.startswith("XDEVICE_")}
     ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": own})
-    job = {"world_size": 2, "address": f"127.0.0.1:{port}", "token": secrets.token_hex(32)}
+    job = {"world_size": 2, "address": f"127.0.0.1:{port}"}
     trainers = [Trainer.remote() for _ in range(2)]
     # Waits, and raises the error of a process that has failed.
     ray.get(

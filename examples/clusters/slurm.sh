@@ -7,12 +7,7 @@
 #
 #     XDEVICE_BACKEND=torch sbatch examples/clusters/slurm.sh     from the project's folder
 #
-# On several nodes add XDEVICE_TRUST_NETWORK=1, because engines do not authenticate connections; the processes
-# of several nodes need the token. To run one launcher on each node, which stops everything when a process fails:
-#
-#     srun --ntasks-per-node=1 xdevice launch -n 4 --trust-network examples/resume.py
-XDEVICE_TOKEN=$(openssl rand -hex 32)
-export XDEVICE_TOKEN
+# On several nodes add XDEVICE_TRUST_NETWORK=1, because engines do not authenticate connections.
 # After a failure the loop starts a new step, and after a node's failure Slurm requeues the job (sbatch --requeue).
 # Both resume from the last checkpoint, in a folder that the nodes share.
 for pause in 0 1 5 15; do

@@ -4,8 +4,7 @@
 #     XDEVICE_BACKEND=torch sh examples/clusters/torchrun.sh
 #
 # "python -m torch.distributed.run" is torchrun. On several hosts run the usual command on each (--nnodes,
-# --rdzv-endpoint), with XDEVICE_TRUST_NETWORK=1, because engines do not authenticate connections, and with the
-# same XDEVICE_TOKEN, for example from openssl rand -hex 32.
+# --rdzv-endpoint), with XDEVICE_TRUST_NETWORK=1, because engines do not authenticate connections.
 #
 # --max-restarts: after a failure torchrun restarts all processes on every host, and they resume from the last
 # checkpoint. Each job has its own file; on several hosts choose one in a folder that they share.

@@ -27,8 +27,6 @@ from xdevice.errors import MixedDeviceError, NotSupportedError, TransferError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
 from xdevice.tensors import creation
-from xdevice.transfers.guard import transfer_guard
-from xdevice.transfers.report import Report, watch_transfers
 from xdevice.testing import Model, Native, Tensor
 from xdevice.testing.contract.promises import (
     FIRST,
@@ -41,6 +39,8 @@ from xdevice.testing.contract.promises import (
     same_values,
     values,
 )
+from xdevice.transfers.guard import transfer_guard
+from xdevice.transfers.report import Report, watch_transfers
 
 FACTORIES: dict[str, Callable[[Device], Tensor]] = {
     "empty": lambda device: creation.empty((2, 3), device=device),

@@ -29,14 +29,13 @@ def run(*arguments):
 
 
 # the others' failures are in tests/distributed
-@pytest.mark.parametrize(("backend", "rank"), [("torch", 1), ("torch", 0), ("numpy", 1)])
-def test_each_framework_has_its_row(backend, rank):
-    engine = ["--engine", "mpi"] if backend == "numpy" else []
-    done = run("--backend", backend, *engine, "--rounds", 1, "--kind", "raises", "--rank", rank)
+@pytest.mark.parametrize("rank", [0, 1])
+def test_each_framework_has_its_row(rank):
+    done = run("--backend", "torch", "--rounds", 1, "--kind", "raises", "--rank", rank)
     assert done.returncode == 0, done.stdout + done.stderr
     head, _, row = done.stdout.splitlines()
     assert head == f"| rank {rank} | raises |"
-    assert re.fullmatch(rf"\| {backend}(, mpi)? \| \d+\.\d \|", row)
+    assert re.fullmatch(r"\| torch \| \d+\.\d \|", row)
 
 
 def test_a_job_that_does_not_come_to_fail_is_no_figure():
@@ -52,14 +51,9 @@ def test_a_failure_that_names_nobody_is_marked(failures, monkeypatch, tmp_path):
         f"import os, time\nif os.environ['XDEVICE_RANK'] == '1': print('{failures.MARK}', time.time())"
     )
     monkeypatch.setattr(failures, "__file__", str(quiet))
-    assert failures.cell("numpy", None, "raises", 1, 1).endswith(" !")
+    assert failures.cell("numpy", "raises", 1, 1).endswith(" !")
 
 
 def test_it_refuses_what_it_cannot_measure():
     assert "no backend 'torhc'" in run("--backend", "torhc").stderr
-    assert "never_starts is of rank 1 alone" in run("--rank", 0).stderr
     assert "--rounds is 1 or more" in run("--rounds", 0).stderr
-    assert (
-        "no never_starts with --engine mpi"
-        in run("--engine", "mpi", "--kind", "never_starts").stderr
-    )

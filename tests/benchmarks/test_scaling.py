@@ -5,8 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,15 +12,6 @@ import pytest
 pytestmark = pytest.mark.weekly
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-COUNTS = (2, 3, 8, 64, 1024)
-
-
-@pytest.fixture
-def model(monkeypatch):
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    yield import_module("parts.scaling_model")
-    sys.modules.pop("parts.scaling_model", None)
-    sys.modules.pop("parts", None)
 
 
 def run(*arguments):
@@ -65,46 +54,6 @@ def test_every_contender_comes_to_the_same_parameters_and_has_its_row(backend, t
     for job in json.loads(file.read_text(encoding="utf-8"))[str(backend)].values():
         for clock in ("wall", "cpu"):
             assert all(len(rates) == 1 and rates[0] > 0 for rates in job[clock].values())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="processes let each other in by way of /proc")
-def test_both_barriers_are_measured_and_with_a_leader_killed_or_frozen():
-    done = run("--barrier", 8, 128)
-    assert done.returncode == 0, done.stderr[-3000:]
-    number = r"[\d,.]+"
-    found = re.findall(
-        rf"^\| (\d+) \| (\d+) \| {number} \| {number} \| {number} \| {number} \|$",
-        done.stdout,
-        re.MULTILINE,
-    )
-    assert found == [("8", "8"), ("128", "64"), ("128", "8")]
-    faults = re.findall(
-        r"^\| is (\w+) \| 64 \| 63 \| 63 \| ([\d.]+) \|$", done.stdout, re.MULTILINE
-    )
-    assert [name for name, _ in faults] == ["killed", "frozen"]
-    assert float(faults[0][1]) < float(faults[1][1])
-
-
-def test_more_processes_cost_more_and_more_bandwidth_costs_less(model):
-    for cost in (
-        model.barrier,
-        model.ports,
-        lambda n: model.ring(n, 1e6),
-        lambda n: model.servers(n, 1e6),
-    ):
-        assert all(cost(a) < cost(b) for a, b in pairwise(COUNTS))
-    assert all(model.efficiency(a, 1e8) > model.efficiency(b, 1e8) for a, b in pairwise(COUNTS))
-    faster = model.Network(2 * model.TEN_GIGABIT.bandwidth, model.TEN_GIGABIT.latency)
-    for n in COUNTS:
-        assert model.ring(n, 1e6) < model.ring(n, 1e8)
-        assert model.ring(n, 1e8, faster) < model.ring(n, 1e8)
-        assert 2 * (n - 1) / n * 1e8 / 1.25e9 < model.ring(n, 1e8)  # what the bytes alone take
-
-
-def test_the_model_has_a_row_for_each_number_of_processes(model):
-    said = run("--model").stdout.splitlines()
-    assert [line.split(" | ")[0] for line in said[2:]] == ["| 2", "| 8", "| 64", "| 1024"]
-    assert {line.count("|") for line in said} == {said[0].count("|")}
 
 
 def test_it_refuses_what_it_cannot_measure():

@@ -16,12 +16,16 @@ DOCS = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 TYPED = {
     "xdevice ru": "xdevice run",
     "xdevice run --stri": "xdevice run --strict",
-    "xdevice run --format sar": "xdevice run --format sarif",
+    "xdevice emu": "xdevice emulate",
+    "xdevice emulate --model rtx4": "xdevice emulate --model rtx4090",
+    "xdevice watch --format gi": "xdevice watch --format github",
     "xdevice run --backend tens": "xdevice run --backend tensorflow",
     "xdevice run --backend torch,num": "xdevice run --backend torch,numpy",
     "xdevice run lesso": "xdevice run lessons.py",
-    "xdevice run --ta": "xdevice run --tab",
-    "xdevice run chapter.md --tab torch,num": "xdevice run chapter.md --tab torch,numpy",
+    "xdevice chapter --ta": "xdevice chapter --tab",
+    "xdevice chapter --tab torch,num": "xdevice chapter --tab torch,numpy",
+    "xdevice chapter chap": "xdevice chapter chapter.md",
+    "xdevice fits --stop": "xdevice fits --stop-after",
     "xdevice launch lesso": "xdevice launch lessons.py",
     "xdevice bench elem": "xdevice bench elementwise",
     "xdevice virtual build --to plug": "xdevice virtual build --to plugins/",
@@ -99,7 +103,7 @@ def test_fish_completes(typed, here):
 
 
 def test_completion_costs_nothing_else():
-    code = "import sys; from xdevice.tools.cli.arguments import parse; parse(['info'])\n"
+    code = "import sys; from xdevice.tools.cli import _parse; _parse(['info'])\n"
     code += "print([m for m in ('argcomplete', 'difflib', 'xdevice.tools.cli.completion') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n", done.stderr

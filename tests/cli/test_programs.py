@@ -1,4 +1,4 @@
-"""What ``xdevice run`` and ``launch`` take for a SCRIPT: files, folders, modules, code, and commands of any kind."""
+"""What commands take for a program: files, folders, modules, code, and commands of any kind."""
 
 import json
 import os
@@ -90,17 +90,19 @@ def test_code_runs(run, before):
 
 
 @pytest.mark.parametrize("program", ["show.py", "package", "./train.sh", "sh plain.sh"])
-@pytest.mark.parametrize("words", ["2", "2:stand-in,lenient"])
-def test_options_reach_what_a_program_starts(run, program, words):
-    more = ["--stand-in", "--lenient"] if ":" in words else []
-    done = run("run", "--virtual-gpus", "2", *more, "--backend", ONE, *program.split())
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("run --virtual-gpus 2", "2"), ("emulate --gpus 2 --lenient", "2:stand-in,lenient")],
+)
+def test_options_reach_what_a_program_starts(run, program, command, words):
+    done = run(*command.split(), "--backend", ONE, *program.split())
     assert done.returncode == 0, done.stderr
     assert f"{ONE} {words} {sys.executable}" in done.stdout
 
 
 @pytest.mark.parametrize("program", ["package", "-c open('show.py');exec(open('show.py').read())"])
 def test_folders_and_code_are_watched(run, program):
-    done = run("run", "--watch-transfers", "--backend", ONE, *program.split())
+    done = run("watch", "--backend", ONE, *program.split())
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("python [] ")
     assert "nothing could be copied" in done.stderr
@@ -112,9 +114,9 @@ def test_folders_and_code_are_watched(run, program):
 def test_a_watch_that_would_see_nothing_is_refused(run, here, program, monkeypatch):
     if "torch" in program and "torch" not in xdevice.available():
         pytest.skip("torchrun comes with PyTorch, which is not installed here")
-    done = run("run", "--watch-transfers", *program.split())
+    done = run("watch", *program.split())
     assert (done.returncode, done.stdout) == (2, "")
-    assert "starts processes, and --watch-transfers watches one Python program" in done.stderr
+    assert "starts processes, and xdevice watch watches one Python program" in done.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="xdevice launch needs POSIX")
@@ -132,9 +134,9 @@ def test_programs_are_launched(run, program):
     ("package/__mian__.py", "does not exist; did you mean '__main__.py'? (in 'package')"),
     ("nowhere.at.all", "does not exist; give the path of a Python file, as seen from"),
     ("lessons", "'lessons' is a folder, not a script, without a __main__.py; first.py in it can be run"),
-    ("plain.sh", "'plain.sh' is not executable; type xdevice run bash plain.sh, or chmod +x plain.sh"),
-    ("bare.sh", "type xdevice run bash bare.sh"),
-    ("chapter.ipynb", "'chapter.ipynb' is not a Jupyter notebook"),
+    ("plain.sh", "'plain.sh' is not executable; write bash plain.sh in its place, or chmod +x plain.sh"),
+    ("bare.sh", "write bash bare.sh in its place"),
+    ("chapter.ipynb", "'chapter.ipynb' is a chapter, not a script; type xdevice chapter chapter.ipynb"),
 ])  # fmt: skip
 def test_what_cannot_run_says_what_to_type(run, program, says):
     done = run("run", program)

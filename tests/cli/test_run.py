@@ -56,9 +56,13 @@ def clean_environment():
     return {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
 
 
-def run(*arguments, timeout=300):
+def run(script, *options, timeout=300):
+    return run_words(*options, script, timeout=timeout)
+
+
+def run_words(*words, timeout=300):
     return subprocess.run(
-        command("run", *arguments),
+        command("run", *words),
         capture_output=True,
         text=True,
         check=False,
@@ -67,13 +71,12 @@ def run(*arguments, timeout=300):
     )
 
 
-def run_json(*arguments):
-    done = run(*arguments, "--json")
-    return done.returncode, json.loads(done.stdout)
+def run_json(script, *options):
+    return run_json_words(*options, script)
 
 
-def run_json_first(arguments):
-    done = run("--json", *arguments)
+def run_json_words(*words):
+    done = run_words("--json", *words)
     return done.returncode, json.loads(done.stdout)
 
 
@@ -123,10 +126,10 @@ def test_no_device_is_left_out_of_all(with_toy, tmp_path):
         done = with_toy(
             "good",
             "run",
-            "short.py",
             "--backend",
             "all",
             "--json",
+            "short.py",
             status=0,
             TOY_KINDS=kinds,
             TOY_GPUS="0",
@@ -136,7 +139,7 @@ def test_no_device_is_left_out_of_all(with_toy, tmp_path):
             kinds == "gpu"
         )
     named = with_toy(
-        "good", "run", "short.py", "--backend", "toy", status=0, TOY_KINDS="gpu", TOY_GPUS="0"
+        "good", "run", "--backend", "toy", "short.py", status=0, TOY_KINDS="gpu", TOY_GPUS="0"
     )
     assert "✓ toy" in named.stdout
 
@@ -160,71 +163,38 @@ def test_a_file_has_whole_plain_lines(script):
         assert all(line == line.rstrip() for line in stream.splitlines())
 
 
-@pytest.mark.parametrize("arguments", [
-    ["{script}", "--backend", ONE, "--steps", "3", "-v", "word"],
-    ["--backend", ONE, "{script}", "--steps", "3", "-v", "word"],
-    ["--backend", ONE, "{script}", "--", "--steps", "3", "-v", "word"],
-    ["--backend", ONE, "--", "{script}", "--steps", "3", "-v", "word"],
-    ["{script}", "--steps", "3", "-v", "--backend", ONE, "word"],
-    ["--backend", ONE, "python", "{script}", "--steps", "3", "-v", "word"],
-    ["--backend", ONE, "--", "python3", "{script}", "--steps", "3", "-v", "word"],
-    ["--backend", ONE, "python", "-uB", "{script}", "--steps", "3", "-v", "word"],
-    ["--backend", ONE, "--", sys.executable, "{script}", "--steps", "3", "-v", "word"],
-])  # fmt: skip
-def test_options_before_or_after_the_script(script, arguments):
+@pytest.mark.parametrize("before", [[], ["--"], ["python"], ["--", "python3"]], ids=" ".join)
+def test_what_follows_the_script_is_its_own(script, before):
     path = script("import sys; print(sys.argv[1:])")
-    status, report = run_json_first([a.replace("{script}", path) for a in arguments])
+    own = ["--backend", "nccl", "--jobs", "many", "--json", "-v", "--stict", "--", "--help"]
+    status, report = run_json_words("--backend", ONE, *before, path, *own)
     assert status == 0
-    assert report["runs"][0]["stdout"].strip() == "['--steps', '3', '-v', 'word']"
+    assert report["runs"][0]["stdout"].strip() == str(own)
+    assert report["args"] == own
 
 
 @pytest.mark.parametrize(
-    "first", [["-m"], ["--", "-m"], ["python", "-m"], ["--", sys.executable, "-m"]], ids=" ".join
+    "first", [["-m"], ["--", "-m"], ["python", "-m"], [sys.executable, "-m"]], ids=" ".join
 )
 def test_a_module_runs_as_under_python(script, monkeypatch, tmp_path, first):
     script("import sys; print(__name__, sys.argv[1:])", "beside.py")
     monkeypatch.chdir(tmp_path)
-    status, report = run_json_first(["--backend", ONE, *first, "beside", "-v", "word"])
+    status, report = run_json_words("--backend", ONE, *first, "beside", "-v", "word")
     assert status == 0
     assert report["runs"][0]["stdout"].strip() == "__main__ ['-v', 'word']"
-    assert report["script"] == "beside"
-    assert report["args"] == ["-v", "word"]
-    done = run("--virtual-gpus", "2", "--stand-in", *first, "beside", "--json")
-    assert done.returncode == 0
-    assert done.stdout == "__main__ ['--json']\n"
 
 
-@pytest.mark.parametrize("once", [
-    [], ["--virtual-gpus", "2", "--stand-in"], ["--backend", ONE, "--watch-transfers"],
-], ids=" ".join)  # fmt: skip
-def test_pythons_own_options_go_to_python(script, once):
-    path = script(
-        "import sys; print(sys.flags.optimize, sys._xoptions, sys.warnoptions, sys.argv[1:])"
-    )
-    flags = ["-OO", "-X", "mine=1", "-Wignore"]
-    done = run(*(once or ["--backend", ONE]), "python", *flags, path, "--own", "-u")
-    assert done.returncode == 0, done.stderr
-    assert "2 {'mine': '1'} ['ignore'] ['--own', '-u']" in done.stdout
-
-
-def test_two_dashes_begin_its_arguments(script):
-    path = script("import sys; print(sys.argv[1:])")
-    status, report = run_json_first([path, "--backend", ONE, "--", "--json", "--jobs"])
-    assert status == 0
-    assert report["runs"][0]["stdout"].strip() == "['--json', '--jobs']"
-
-
-def test_under_stand_in_the_rest_is_the_scripts(script):
+def test_an_emulated_program_has_its_arguments_its_input_and_its_status(script):
     path = script("""
         import beside, sys
         print(sys.argv[1:], __name__, beside.VALUE, sys.stdin.read())
         sys.exit(3)
     """)
     script("VALUE = 7", "beside.py")
-    theirs = ["--backend", "nccl", "--jobs", "many", "--json", "--", "--help"]
+    own = ["--backend", "nccl", "--gpus", "many", "--json", "--", "--help"]
     for between in ([], ["--"]):
         done = subprocess.run(
-            command("run", "--virtual-gpus=2", "--stand-in", *between, path, *theirs),
+            command("emulate", "--gpus=2", *between, path, *own),
             capture_output=True,
             text=True,
             timeout=60,
@@ -232,7 +202,7 @@ def test_under_stand_in_the_rest_is_the_scripts(script):
             input="typed",
         )
         assert done.returncode == 3, done.stderr
-        assert done.stdout == f"{theirs} __main__ 7 typed\n", done.stderr
+        assert done.stdout == f"{own} __main__ 7 typed\n", done.stderr
 
 
 @pytest.mark.parametrize(("text", "expected"), [
@@ -249,32 +219,27 @@ def test_a_scripts_frameworks_are_known(script, text, expected):
 
 
 @pytest.mark.parametrize(("arguments", "says"), [
-    (["{script}", "--virtual-gpus", "2", "--stand-in"], "both before SCRIPT"),
-    (["--stand-in", "{script}", "--virtual-gpus", "2"], "both before SCRIPT"),
-    (["--virtual-gpus", "2", "--stand-in", "-m", "{script}"], "without -m a script is given by its path"),
+    (["-m", "{script}"], "without -m a script is given by its path"),
     (["-m", "nowhere"], "no module 'nowhere' here"),
     (["-m"], "SCRIPT"),
-    (["--", "python"], "'python' names no script; type xdevice run SCRIPT"),
-    (["python", "-u"], "'python -u' names no script; type xdevice run SCRIPT"),
-    (["python", "--help"], "'python --help' names no script; type xdevice run SCRIPT"),
-    (["python", "-uI", "{script}"], "python -I ignores the environment, which tells the script its framework"),
-    (["--", "/elsewhere/bin/python3.9", "{script}"], "type /elsewhere/bin/python3.9 -m xdevice run SCRIPT"),
+    (["--", "python"], "'python' takes a script here, or -m or -c, and no other option"),
+    (["python", "-u", "{script}"], "'python' takes a script here, or -m or -c"),
     (["nowhere.py"], "'nowhere.py' does not exist"),
     (["."], "'.' is a folder, not a script"),
     ([], "SCRIPT"),
     (["--stepz", "nowhere.py"], "unknown option '--stepz'"),
-    (["{script}", "--backend", "pytorch"], "no backend 'pytorch'"),
-    (["{script}", "--backend", ""], "no backend ''"),
-    (["{script}", "--jobs", "0"], "'0' is not a whole number"),
-    (["{script}", "--timeout", "-1"], "'-1' is not a number of seconds"),
-    (["{script}", "--timeout", "soon"], "'soon' is not a number of seconds"),
-    (["{script}", "--tolerance", "nan"], "'nan' is not a tolerance"),
-    (["{script}", "--env", "nox"], "'nox'"),
+    (["--backend", "pytorch", "{script}"], "no backend 'pytorch'"),
+    (["--backend", "", "{script}"], "no backend ''"),
+    (["--jobs", "0", "{script}"], "'0' is not a whole number"),
+    (["--timeout", "-1", "{script}"], "'-1' is not a number of seconds"),
+    (["--timeout", "soon", "{script}"], "'soon' is not a number of seconds"),
+    (["--tolerance", "nan", "{script}"], "'nan' is not a tolerance"),
+    (["--env", "nox", "{script}"], "'nox'"),
 ])  # fmt: skip
 def test_a_mistake_is_one_line_and_status_2(script, tmp_path, arguments, says):
     mark = tmp_path / "ran"
     path = script(f"open({str(mark)!r}, 'w')")
-    done = run(*(a.replace("{script}", path) for a in arguments))
+    done = run_words(*(a.replace("{script}", path) for a in arguments))
     assert done.returncode == 2
     assert done.stdout == ""
     assert not mark.exists()
@@ -427,7 +392,7 @@ def test_scripts_stop_their_own_daemons_only(script, tmp_path):
 def test_a_killed_command_leaves_nothing(script, tmp_path):
     pids = tmp_path / "pids"
     path = script(f"{LEAVES}    open({str(pids)!r}, 'w').write(pids); time.sleep(600)")
-    process = subprocess.Popen(command("run", path, "--backend", ONE), env=clean_environment())
+    process = subprocess.Popen(command("run", "--backend", ONE, path), env=clean_environment())
     until = time.monotonic() + 60
     while not (pids.exists() and pids.read_text().endswith("\n")) and time.monotonic() < until:
         time.sleep(0.05)
@@ -554,7 +519,7 @@ def test_progress_on_a_terminal_is_live(script):
         print("the end")
     """)
     outer, inner = pty.openpty()
-    started = command("run", path, "--backend", ",".join(NAMES[-2:]), "--jobs", 2)
+    started = command("run", "--backend", ",".join(NAMES[-2:]), "--jobs", 2, path)
     process = subprocess.Popen(
         started, stdin=inner, stdout=inner, stderr=inner, env={**os.environ, "TERM": "xterm"}
     )
@@ -611,7 +576,7 @@ def test_ctrl_c_stops_children_of_children(script, tmp_path, with_ctrl_c, number
     pids = tmp_path / "pids"
     path = script(SLEEPERS)
     process = subprocess.Popen(
-        [*with_ctrl_c, *command("run", path, pids, "--backend", ",".join(NAMES[-2:]), "--jobs", 2)],
+        [*with_ctrl_c, *command("run", "--backend", ",".join(NAMES[-2:]), "--jobs", 2, path, pids)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
     )  # fmt: skip
     until = time.monotonic() + 60
@@ -637,7 +602,7 @@ def test_ctrl_c_starts_nothing_more(script, tmp_path, with_ctrl_c):
     process = subprocess.Popen(
         [
             *with_ctrl_c,
-            *command("run", script(SLEEPERS), pids, "--backend", f"{ONE},{NAMES[0]}", "--jobs", 1, "--json"),
+            *command("run", "--backend", f"{ONE},{NAMES[0]}", "--jobs", 1, "--json", script(SLEEPERS), pids),
         ],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=clean_environment(),
     )  # fmt: skip

@@ -1,10 +1,9 @@
-"""Callbacks of the upper layers are registered when one is needed, and the import hook changes one module."""
+"""Upper layers are called when one is needed, and the import hook changes one module."""
 
 import sys
 
 import pytest
 
-from xdevice.hooks import hooks
 from xdevice.framework.import_hook import after_import
 
 ALL = "devices fallback memory scopes timing virtual"
@@ -18,32 +17,28 @@ def test_no_import_installs_a_hook(run):
         for name in {ALL!r}.split():
             importlib.import_module(f"xdevice.hardware.{{name}}")
         import xdevice.tensors.placement
-        from xdevice.hooks import hooks
-        print(hooks.before_loading, hooks.after_synchronizing, sys.meta_path == finders)
+        from xdevice.framework.adapters import before_loading
+        from xdevice.hardware.devices import after_synchronizing
+        print(before_loading, after_synchronizing, sys.meta_path == finders)
     """)
     assert out == "[] [] True"
 
 
-@pytest.mark.parametrize("first", [
-    "with xdevice.Device('cpu'): pass",
-    "assert xdevice.Device('cpu') != object()",
+@pytest.mark.parametrize(("module", "first"), [
+    ("scopes", "with xdevice.Device('cpu'): pass"),
+    ("devices", "assert xdevice.Device('cpu') != object()"),
 ])  # fmt: skip
-def test_the_first_use_lets_the_upper_layers_register(run, first):
+def test_the_first_use_imports_the_upper_layer(run, module, first):
     out = run(
         f"""
         import sys, xdevice
-        before = "xdevice.hardware.scopes" in sys.modules
+        before = "xdevice.hardware.{module}" in sys.modules
         {first}
-        print(before, "xdevice.hardware.scopes" in sys.modules)
+        print(before, "xdevice.hardware.{module}" in sys.modules)
     """,
         XDEVICE_BACKEND="toy",
     )
     assert out == "False True"
-
-
-def test_a_misspelt_hook_is_an_error():
-    with pytest.raises(AttributeError, match="enter_scop"):
-        _ = hooks.enter_scop
 
 
 @pytest.mark.parametrize("imported", [False, True])

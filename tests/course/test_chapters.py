@@ -5,9 +5,9 @@ import textwrap
 
 import pytest
 
+from xdevice.errors import ArgumentError
 from xdevice.tools.course.chapters import tabs_to_run
 from xdevice.tools.course.reading import read
-from xdevice.errors import ArgumentError
 
 D2L_CLASSIC = """
     # GPUs

@@ -27,9 +27,9 @@ TABS = [
 def test_the_tabs_agree_but_for_what_seeds_explain(tabs, compiler, tmp_path):
     if not set(tabs) <= set(TABS):
         pytest.skip("it needs PyTorch and JAX; the environment `all` has them")
-    words = ["--virtual-gpus", "1", "--stand-in", "--strict", "--json", "--tab", ",".join(tabs)]
+    words = ["--gpus", "1", "--strict", "--json", "--tab", ",".join(tabs)]
     done = subprocess.run(
-        [sys.executable, "-m", "xdevice", "run", str(CHAPTER), *words],
+        [sys.executable, "-m", "xdevice", "chapter", *words, str(CHAPTER)],
         capture_output=True,
         text=True,
         timeout=1200,

@@ -1,4 +1,4 @@
-"""``xdevice run CHAPTER``, the real command, on chapters of each format, under real frameworks."""
+"""``xdevice chapter``, the real command, on chapters of each format, under real frameworks."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import time
 import pytest
 
 import xdevice
-from xdevice.tools.cli.course import _tabs
+from xdevice.tools.cli.chapter import _tabs
 from xdevice.tools.course.reading import read
 
 NAMES = xdevice.available()
@@ -29,7 +29,7 @@ def run(tmp_path):
             name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")
         }
         return subprocess.run(
-            [sys.executable, "-m", "xdevice", "run", str(path), *options],
+            [sys.executable, "-m", "xdevice", "chapter", *options, str(path)],
             capture_output=True,
             text=True,
             timeout=500,
@@ -306,7 +306,7 @@ def test_outputs_are_not_recorded_of_a_chapter_that_is_stopped_and_that_is_said(
     chapter, begun = tmp_path / "chapter.md", tmp_path / "begun"
     code = f"open({str(begun)!r}, 'w').close(); import time; time.sleep(300)"
     chapter.write_text(f"```python\n{code}\n```\n", encoding="utf-8")
-    command = [sys.executable, "-m", "xdevice", "run", str(chapter), "--tab", ONE, "--record"]
+    command = [sys.executable, "-m", "xdevice", "chapter", "--tab", ONE, "--record", str(chapter)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL)
     while not begun.exists() and process.poll() is None:
         time.sleep(0.05)
@@ -321,14 +321,13 @@ def test_outputs_are_not_recorded_of_a_chapter_that_is_stopped_and_that_is_said(
     ("options", "says"),
     [
         (["--tab", "rust"], "'rust' is not a tab or a framework"),
-        (["--backend", "torch"], "--backend is for scripts, and not for chapters; type --tab"),
-        (["--watch-transfers"], "--watch-transfers is for scripts, and not for chapters"),
-        (["--fits", "24GiB"], "type jupyter nbconvert --to script NOTEBOOK, and then xdevice run"),
-        (["--stand-in"], "--stand-in goes with --virtual-gpus N"),
-        (["--format", "json"], "--format is for scripts, and not for chapters; type --json"),
-        (["--normalise"], "unknown option '--normalise'; xdevice run --help shows what to type"),
+        (
+            ["--backend=torch"],
+            "unknown option '--backend'; did you mean",
+        ),
+        (["--gpus", "2", "--virtual-gpus", "2"], "both make virtual GPUs; leave one out"),
         (["--html", "missing/page.html"], "missing/page.html' cannot be written: "),
-        (["--outputs", ".", "--record"], "'.' cannot be written: it is a folder"),
+        (["--outputs", ".", "--record"], "'.' cannot be written: Is a directory"),
         (["--tabs", "all"], "unknown option '--tabs'; did you mean '--tab'?"),
     ],
 )
@@ -351,21 +350,8 @@ def test_all_tabs_of_a_chapter_without_tabs_are_the_installed_frameworks(tmp_pat
 def test_a_chapter_in_another_format_is_not_taken_for_a_script(run):
     done = run("```{python}\n1\n```\n", name="book.qmd")
     assert (done.returncode, done.stdout) == (2, "")
-    formats = "chapters in Markdown (.md) and notebooks (.ipynb)"
-    assert f"book.qmd' cannot be run; xdevice run reads {formats}\n" in done.stderr
-
-
-def test_a_scripts_own_options_are_not_those_of_chapters(tmp_path):
-    (tmp_path / "script.py").write_text("import sys; print(sys.argv[1:])", encoding="utf-8")
-    words = ["--tab", "all", "--keep-going", "x.md"]
-    done = subprocess.run(
-        [sys.executable, "-m", "xdevice", "run", "script.py", "--backend", ONE, *words],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        cwd=tmp_path,
-    )
-    assert str(words) in done.stdout, done.stderr
+    formats = "a chapter in Markdown (.md) or a notebook (.ipynb)"
+    assert f"book.qmd' is not {formats}; type xdevice run" in done.stderr
 
 
 SIDE_BY_SIDE = """
@@ -449,7 +435,7 @@ def test_tabs_are_compared_row_by_row_with_seeds_where_numbers_differ(run, two_t
 def test_without_a_record_there_is_nothing_to_check(run):
     done = run("```python\n1\n```\n", "--check")
     assert done.returncode == 2
-    assert "does not exist; xdevice run CHAPTER --record writes it" in done.stderr
+    assert "does not exist; xdevice chapter --record CHAPTER writes it" in done.stderr
 
 
 @pytest.mark.weekly

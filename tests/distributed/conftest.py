@@ -4,6 +4,7 @@ Two hosts are two network namespaces of this machine, joined by a virtual cable.
 where they are missing, the tests say so and skip.
 """
 
+import json
 import os
 import random
 import shutil
@@ -147,80 +148,72 @@ def why_not():
 
 
 @pytest.fixture
-def hosts(request):
-    """The names and addresses of two or more hosts that reach only each other, over a switch."""
+def hosts():
+    """The names and addresses of two hosts that reach only each other, by a cable."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
-    letters = "abcd"[: getattr(request, "param", 2)]
-    switch, names = f"xd{os.getpid()}switch", [f"xd{os.getpid()}{letter}" for letter in letters]
-    addresses = [f"10.213.7.{number}" for number in range(1, len(names) + 1)]
+    names = [f"xd{os.getpid()}{letter}" for letter in "ab"]
+    addresses = ["10.213.7.1", "10.213.7.2"]
     try:
-        for name in (switch, *names):
+        for name in names:
             ip("netns", "add", name)
-        ip("-n", switch, "link", "add", "bridge", "up", "type", "bridge")
-        for name, letter, address in zip(names, letters, addresses, strict=True):
-            ip(
-                "link",
-                "add",
-                "xd0",
-                "netns",
-                name,
-                "type",
-                "veth",
-                "peer",
-                "name",
-                f"p{letter}",
-                "netns",
-                switch,
-            )
-            ip("-n", switch, "link", "set", f"p{letter}", "up", "master", "bridge")
+        first, second = (("xd0", "netns", name) for name in names)
+        ip("link", "add", *first, "type", "veth", "peer", "name", *second)
+        for name, address in zip(names, addresses, strict=True):
             ip("-n", name, "addr", "add", f"{address}/24", "dev", "xd0")
             for link in ("lo", "xd0"):
                 ip("-n", name, "link", "set", link, "up")
         yield list(zip(names, addresses, strict=True))
     finally:
-        for name in (switch, *names):
+        for name in names:
             ip("netns", "del", name, check=False)
 
 
 @pytest.fixture
-def launch_on(hosts, environment, tmp_path):
-    """Starts a launcher on each host; all processes are killed after the test."""
+def start_on(hosts, environment):
+    """Starts a scenario on each host as torchrun or mpirun does; all processes are killed at the end."""
     started = []
 
-    def start(backend, scenario, *arguments, names=()):
-        addresses = names or [address for _, address in hosts]
+    def start(backend, launcher, scenario):
+        master = hosts[0][1]
         port = random.randrange(20_000, 30_000)
+        workers = [f"{address}:{port + 7}" for _, address in hosts]
         for number, (name, _) in enumerate(hosts):
-            command = [
-                sys.executable,
-                "-m",
-                "xdevice",
-                "launch",
-                "-n",
-                "1",
-                "--nnodes",
-                len(hosts),
-                "--node-rank",
-                number,
-            ]
-            command += [
-                "--master-addr",
-                addresses[0],
-                "--master-port",
-                port,
-                "--hosts",
-                ",".join(addresses),
-            ]
-            command += ["--token-file", tmp_path / "token", "--trust-network"]
-            command += ["--backend", backend, "--time-limit", 100, WORKER, scenario, *arguments]
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-            in_host = ["ip", "netns", "exec", name, *map(str, command)]
-            started.append(subprocess.Popen(in_host, env=environment, **pipes))
+            task = {"type": "worker", "index": number}
+            variables = {
+                "XDEVICE_BACKEND": str(backend),
+                "XDEVICE_TRUST_NETWORK": "1",
+                "GLOO_SOCKET_IFNAME": "xd0",
+                "TF_CONFIG": json.dumps({"cluster": {"worker": workers}, "task": task}),
+            }
+            program = [sys.executable]
+            if launcher == "torchrun":
+                program += ["-m", "torch.distributed.run", "--nnodes", 2, "--nproc-per-node", 1]
+                program += ["--node-rank", number]
+                program += ["--master-addr", master, "--master-port", port]
+            else:
+                variables |= {
+                    "OMPI_COMM_WORLD_RANK": str(number),
+                    "OMPI_COMM_WORLD_SIZE": "2",
+                    "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+                    "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
+                    "MASTER_ADDR": master,
+                    "MASTER_PORT": str(port),
+                }
+            command = ["ip", "netns", "exec", name, *program, WORKER, scenario]
+            started.append(
+                subprocess.Popen(
+                    list(map(str, command)),
+                    env={**environment, **variables},
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                )
+            )
         return started
 
-    start.ip = ip
     yield start
     for process in started:
         process.kill()
         process.communicate()
+    left_behind(environment[MARK])

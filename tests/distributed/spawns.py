@@ -22,9 +22,7 @@ def take_part(backend, given):
 
 
 def main(backend, address):
-    places = [
-        {"rank": rank, "world_size": 2, "address": address, "token": "k" * 32} for rank in range(2)
-    ]
+    places = [{"rank": rank, "world_size": 2, "address": address} for rank in range(2)]
     places[1]["local_rank"] = 0
     spawn = multiprocessing.get_context("spawn")
     processes = [spawn.Process(target=take_part, args=(backend, place)) for place in places]

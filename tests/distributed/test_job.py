@@ -2,13 +2,9 @@
 
 import random
 import re
-import socket
-from contextlib import closing
 
 import pytest
 
-from xdevice.distributed.process_info import block_size
-from xdevice.distributed.rendezvous.ports import free_block
 from xdevice.framework.adapters import find
 
 has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the last promise
@@ -42,9 +38,10 @@ def test_the_mean_of_equals_is_exact(backend, launch):
 def test_one_host_listens_on_loopback_only(backend, launch):
     done = launch(backend, "listens")
     assert done.status == 0, done.stderr
-    assert [done.of(rank)[-1].partition(" listen, ")[2] for rank in (0, 1)] == [
-        "reachable by other hosts: []"
-    ] * 2
+    for rank in (0, 1):
+        sockets, of_launcher = done.of(rank)[-2:]
+        assert sockets.endswith(" listen, reachable by other hosts: []")
+        assert of_launcher == "of the launcher: []"
 
 
 @pytest.mark.one_engine
@@ -57,15 +54,12 @@ def test_missing_and_disagreeing_ranks(backend, launch):
     assert missing.startswith(
         "DistributedTimeoutError rank 1: rank 1 did not come: rank 0 of 2 came within 1 s"
     )
-    assert (
-        disagrees
-        == "DistributedError rank 1: rank 1 has world size 3, and rank 0 has 2; start all alike"
+    assert re.fullmatch(
+        r"DistributedError rank 1: rank 1 \(process \d+\) has timeout 61.0, and rank 0 has 60.0; start all alike",
+        disagrees,
     )
-    assert twice.startswith("DistributedError rank 1: rank 1 is there twice: process ")
-    assert [line.partition(" is ")[0] for line in done.of(1)[-2:]] == [
-        twice.partition(" is ")[0]
-    ] * 2
-    assert disagrees in done.of(1)
+    assert twice.startswith("DistributedError rank 0: rank 0 is there twice: processes ")
+    assert done.of(1) == [disagrees, twice]
 
 
 @pytest.mark.weekly(but=("torch", "raising"))
@@ -96,17 +90,6 @@ def test_a_frozen_process_is_named(backend, launch):
         where,
         done.stderr,
     )
-
-
-@pytest.mark.one_engine
-@has_engine
-def test_a_taken_port_names_the_rank(backend, launch):
-    first = free_block(block_size(2))
-    port = first + 3
-    with closing(socket.create_server(("", port))):
-        done = launch(backend, "agrees", options=["--master-port", first])
-    assert done.status != 0
-    assert f"port {port}" in done.stderr
 
 
 @pytest.mark.weekly(but="numpy")

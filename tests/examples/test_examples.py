@@ -155,8 +155,7 @@ def test_a_cuda_program_runs_unedited(backend, request):
         )  # it is PyTorch's own, and knows nothing of xdevice
         return
     request.getfixturevalue("plug_in")
-    options = ["--virtual-gpus", "2", "--stand-in", "--watch-transfers"]
-    command = ["-m", "xdevice", "run", *options, EXAMPLES / "cuda_script.py"]
+    command = ["-m", "xdevice", "watch", "--gpus", "2", EXAMPLES / "cuda_script.py"]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
     done = subprocess.run(
         [sys.executable, *command], env=clean, capture_output=True, text=True, timeout=180
@@ -342,11 +341,10 @@ def test_bad_arguments_are_named(command, message):
 def watched(backend, *arguments):
     """The losses that the example prints, and its report."""
     options = [
-        "run",
-        "--watch-transfers",
+        "watch",
         "--format",
         "json",
-        "--virtual-gpus",
+        "--gpus",
         "2",
         "--backend",
         backend,

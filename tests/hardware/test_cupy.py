@@ -74,7 +74,7 @@ def test_without_a_gpu_it_is_not_guessed(run):
 )
 def test_without_a_gpu_it_is_not_in_all(tmp_path):
     (tmp_path / "which.py").write_text("import xdevice; print(xdevice.backend())", encoding="utf-8")
-    command = [sys.executable, "-m", "xdevice", "run", "which.py", "--backend", "all", "--json"]
+    command = [sys.executable, "-m", "xdevice", "run", "--backend", "all", "--json", "which.py"]
     env = {**os.environ, **HIDDEN}
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=env

@@ -5,7 +5,6 @@ import types
 
 import pytest
 
-from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.backends.kit import private_names
 from xdevice.backends.kit.private_names import (
     PrivateName,
@@ -15,6 +14,7 @@ from xdevice.backends.kit.private_names import (
     missing_features,
     resolved,
 )
+from xdevice.errors import NotSupportedError, VirtualDeviceError
 
 THERE = PrivateName("json:JSONEncoder.encode", "a test", ("o",))
 GONE = PrivateName("json:JSONEncoder._encode_all", "a test")

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from xdevice.tools.cli.virtual import LINE, NAME
 from xdevice.virtual import children
-from xdevice.virtual.command import LINE, NAME
 
 ASK = "import sys, toy; print('xdevice_toy.virtual' in sys.modules, toy.__spec__.loader is toy.__loader__)"
 CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]], check=True)"
@@ -84,10 +84,9 @@ def test_a_foreign_script_runs_with_them(python, tmp_path):
     command = (
         "-m",
         "xdevice",
-        "run",
-        "--virtual-gpus",
+        "emulate",
+        "--gpus",
         "2",
-        "--stand-in",
         "foreign.py",
         "--jobs",
         "3",
@@ -101,10 +100,6 @@ def test_a_foreign_script_runs_with_them(python, tmp_path):
         f"['--jobs', '3', '--', '-x'] {tmp_path / 'foreign.py'}",
     ]
     assert errors == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
-    _, errors = python("-m", "xdevice", "run", "--stand-in", "foreign.py", status=2)
-    assert errors[0].startswith(
-        "xdevice: error: --stand-in goes with --virtual-gpus N, both before SCRIPT"
-    )
 
 
 @pytest.mark.parametrize(
@@ -114,16 +109,8 @@ def test_a_script_may_be_run_leniently_and_with_races_looked_for(python, tmp_pat
     (tmp_path / "foreign.py").write_text(
         "import os, sys\nprint(os.environ['XDEVICE_VIRTUAL_GPUS'], sys.argv[1:])"
     )
-    out, _ = python(
-        "-m", "xdevice", "run", *given, "--virtual-gpus=2", "--stand-in", "foreign.py", "--lenient"
-    )
+    out, _ = python("-m", "xdevice", "emulate", *given, "--gpus=2", "foreign.py", "--lenient")
     assert out == [f"2:stand-in,{words} ['--lenient']"]
-    _, errors = python(
-        "-m", "xdevice", "run", given[-1], "--virtual-gpus=2", "foreign.py", status=2
-    )
-    assert errors[0].startswith(
-        f"xdevice: error: {given[-1]} goes with --virtual-gpus N --stand-in, all before SCRIPT"
-    )
 
 
 def test_another_sitecustomize_is_not_hidden(python, tmp_path):
@@ -152,10 +139,10 @@ def test_a_refusal_does_not_stop_the_import(python):
     assert not errors
 
 
-@pytest.mark.parametrize("how", ["--stand-in", "--watch-transfers"])
+@pytest.mark.parametrize("how", ["emulate", "watch"])
 def test_a_script_that_is_run_with_virtual_gpus_ends_where_they_are_refused(python, tmp_path, how):
     (tmp_path / "foreign.py").write_text("import toy\nprint('done')")
-    run = "-m", "xdevice", "run", "--virtual-gpus=2", how
+    run = "-m", "xdevice", how, "--gpus=2"
     assert python(*run, "foreign.py", status=2, REAL="1") == (
         [],
         ["xdevice: error: there is a real toy"],
@@ -163,19 +150,19 @@ def test_a_script_that_is_run_with_virtual_gpus_ends_where_they_are_refused(pyth
     (tmp_path / "own.py").write_text(
         "import xdevice\nxdevice.use('toy')\nxdevice.count()\nprint('done')"
     )
-    out, errors = python(*run, "own.py", status=2 if how == "--watch-transfers" else 1, REAL="1")
+    out, errors = python(*run, "own.py", status=2 if how == "watch" else 1, REAL="1")
     assert not out
     assert errors[-1].endswith("there is a real toy")
-    assert how == "--stand-in" or len(errors) == 1, errors
+    assert how == "emulate" or len(errors) == 1, errors
 
 
-@pytest.mark.parametrize(("how", "status"), [("--stand-in", 1), ("--watch-transfers", 2)])
+@pytest.mark.parametrize(("how", "status"), [("emulate", 1), ("watch", 2)])
 def test_a_program_may_do_without_a_framework_that_is_refused_them(python, tmp_path, how, status):
     (tmp_path / "without.py").write_text(
         "try: import toy\nexcept ImportError: toy = None\nprint('done', toy)"
     )
     (tmp_path / "within.py").write_text("def train(): import toy\ntrain()\nprint('done')")
-    run = "-m", "xdevice", "run", "--virtual-gpus=2", how, "-m"
+    run = "-m", "xdevice", how, "--gpus=2", "-m"
     out, errors = python(*run, "without", REAL="1")
     assert out == ["done None"]
     assert errors[0] == "xdevice: error: there is a real toy"
@@ -186,13 +173,13 @@ def test_a_program_may_do_without_a_framework_that_is_refused_them(python, tmp_p
 @pytest.mark.skipif(
     find_spec("numpy") is None, reason="needs a framework beside the toy; NumPy is not installed"
 )
-@pytest.mark.parametrize("how", ["--stand-in", "--watch-transfers"])
+@pytest.mark.parametrize("how", ["emulate", "watch"])
 def test_a_script_of_another_framework_runs_on_where_they_are_refused(python, tmp_path, how):
     (tmp_path / "other.py").write_text("import numpy, helper")
     (tmp_path / "helper.py").write_text(
         "import toy\nprint('done')"
     )  # which is not what the script uses
-    out, errors = python("-m", "xdevice", "run", "--virtual-gpus=2", how, "other.py", REAL="1")
+    out, errors = python("-m", "xdevice", how, "--gpus=2", "other.py", REAL="1")
     assert out == ["done"]
     assert "xdevice: there is a real toy; toy goes on without virtual GPUs" in errors
 

@@ -1,43 +1,41 @@
-"""The launcher is asked to stop, or is killed: no process and no port is left."""
+"""The launcher is asked to stop, or is killed: no process and no folder is left."""
 
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
-from xdevice.distributed.rendezvous import ports
 from xdevice.distributed.deadlines import TERMINATION
 
-SERVERS = """
-    first = int(os.environ["XDEVICE_MASTER_PORT"])
-    server = socket.create_server(("127.0.0.1", first + 2 + rank))
-    child = "import socket, os, time; s = socket.create_server(('127.0.0.1', %d)); "
-    child += "open('ready%d', 'w').close(); time.sleep(600)"
-    far = subprocess.Popen([sys.executable, "-c", child % (first + 4 + rank, rank)], start_new_session=True)
+CHILDREN = """
+    child = "import time; open('ready%d', 'w').close(); time.sleep(600)" % rank
+    far = subprocess.Popen([sys.executable, "-c", child], start_new_session=True)
     while not os.path.exists(f"ready{rank}"): time.sleep(0.01)
-    note(f"rank{rank}", f"{os.getpid()} {far.pid} {first}")
+    note(f"rank{rank}", f"{os.getpid()} {far.pid}")
+    note("socket", os.environ["XDEVICE_LAUNCHER"])
     time.sleep(600)
 """
 
 
 @pytest.fixture
 def at_work(script, start, noted):
-    """A launcher, all processes of its job, and the job's ports, once the job runs."""
-    launcher = start("-n", 2, script(SERVERS))
+    """A launcher, all processes of its job, and its socket's folder, once the job runs."""
+    launcher = start("-n", 2, script(CHILDREN))
     rows = [list(map(int, noted(f"rank{rank}").split())) for rank in range(2)]
-    return launcher, [pid for row in rows for pid in row[:2]], range(rows[0][2], rows[0][2] + 6)
+    return launcher, [pid for row in rows for pid in row[:2]], Path(noted("socket")).parent
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_nothing(at_work, gone, number):
-    launcher, pids, block = at_work
-    assert ports.first_taken(block) == block[2]
+    launcher, pids, folder = at_work
+    assert folder.is_dir()
     launcher.send_signal(number)
     out, err = launcher.communicate(timeout=60)
     assert launcher.returncode == 128 + number
     assert gone(*pids)
-    assert ports.first_taken(block) is None
+    assert not folder.exists()
     assert (out, err.decode()) == (b"", f"xdevice: stopped by {number.name}\n")
 
 
@@ -68,11 +66,11 @@ def test_a_second_ctrl_c_kills(script, start, noted, gone):
 
 
 def test_a_killed_launcher_leaves_nothing(at_work, gone):
-    launcher, pids, block = at_work
+    launcher, pids, folder = at_work
     launcher.kill()
     launcher.wait(timeout=60)
     assert gone(*pids, within=60)
-    assert ports.first_taken(block) is None
+    assert not folder.exists()
 
 
 def test_a_killed_launcher_leaves_no_frozen_process(at_work, gone):

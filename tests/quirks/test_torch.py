@@ -11,8 +11,8 @@ from torch.nn.utils.rnn import pack_sequence
 
 import xdevice
 from xdevice import Device, cpu, device_of, to_device
-from xdevice.backends.torch.exchange import export
 from xdevice.backends.kit.private_names import missing
+from xdevice.backends.torch.exchange import export
 from xdevice.virtual.request import ENV
 
 

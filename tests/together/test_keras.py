@@ -274,10 +274,10 @@ assert device_of(net) == first
 def test_the_named_framework_sets_keras(tmp_path, backend, chosen):
     path = tmp_path / "script.py"
     path.write_text("import os; print(os.environ.get('KERAS_BACKEND'))")
-    options = ["--virtual-gpus", "2", "--stand-in", "--backend", backend]
+    options = ["--gpus", "2", "--backend", backend]
     env = {name: value for name, value in environment(backend).items() if name != "KERAS_BACKEND"}
     done = subprocess.run(
-        [sys.executable, "-m", "xdevice", "run", *options, str(path)],
+        [sys.executable, "-m", "xdevice", "emulate", *options, str(path)],
         capture_output=True,
         text=True,
         timeout=100,

@@ -9,8 +9,8 @@ import textwrap
 import pytest
 
 import xdevice
-from xdevice.tools.cli import watched
 from xdevice.hardware.bus import Bus
+from xdevice.tools.cli import watch
 from xdevice.transfers.report import NO_GPU
 
 pytestmark = pytest.mark.only_under("numpy")
@@ -132,44 +132,11 @@ def test_json_has_the_findings_and_the_totals(reported):
     assert first["estimate"] == pytest.approx(0.00012, rel=1e-3)
 
 
-def test_sarif_has_a_result_for_each_line_to_mend_and_each_rule(reported):
-    found = json.loads(watched.sarif(reported(EPOCH)))
-    assert found["version"] == "2.1.0"
-    (run,) = found["runs"]
-    (result,) = run["results"]
-    assert result["ruleId"] in {rule["id"] for rule in run["tool"]["driver"]["rules"]}
-    assert result["message"]["text"]
-    assert result["level"] == "warning"
-    assert run["tool"]["driver"]["name"] == "xdevice"
-    where = result["locations"][0]["physicalLocation"]
-    assert (where["artifactLocation"]["uri"], where["region"]["startLine"]) == ("main.py", 6)
-
-
-def test_a_file_of_sarif_is_a_uri(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert watched._uri(str(tmp_path / "my é" / "a.py")) == "my%20%C3%A9/a.py"
-    assert watched._uri("/else where/a.py") == "file:///else%20where/a.py"
-
-
 def test_github_gets_a_warning_for_each_line_to_mend(reported):
-    (line,) = watched.github(reported(EPOCH)).splitlines()
+    (line,) = watch.github(reported(EPOCH)).splitlines()
     assert line.startswith(
         "::warning file=main.py,line=6,title=sum-on-the-host::12 copies (1 a step), 48 B"
     )
-
-
-def test_a_notebook_shows_a_table(reported):
-    shown = reported("x = Tensor()\nfor _ in range(4):\n    x.item() < 3")._repr_html_()
-    assert shown.count("<tr>") == 2
-    assert "x.item() &lt; 3" in shown
-    assert "main.py:3" in shown
-    assert "a stated bus" in shown
-
-
-def test_a_figure_has_a_bar_for_each_line(reported):
-    (axes,) = reported(EPOCH).plot().axes
-    assert len(axes.patches) == 2
-    assert "25 GB/s" in axes.get_xlabel()
 
 
 def test_without_a_gpu_it_says_what_to_type():

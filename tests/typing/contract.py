@@ -281,7 +281,6 @@ fft: list[contract.Fft] = [
     cupy_fft,
     array_api_strict_fft,
 ]
-slicing: list[contract.Slicing] = [tensorflow_maths]
 attributes: list[contract.Attributes] = [paddle_maths]
 linalg: list[contract.Linalg] = [
     torch_linalg,

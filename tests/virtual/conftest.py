@@ -24,9 +24,7 @@ def program(tmp_path, plug_in):
             for name, value in os.environ.items()
             if name != ENV and not name.endswith("_WARNED")
         }
-        start = (
-            ["-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", *words] if gpus else []
-        )
+        start = ["-m", "xdevice", "emulate", "--gpus", "2", *words] if gpus else []
         done = subprocess.run(
             [sys.executable, *start, str(path)],
             capture_output=True,

@@ -53,10 +53,9 @@ def said(backend, tmp_path, plug_in):
             sys.executable,
             "-m",
             "xdevice",
-            "run",
-            "--virtual-gpus",
+            "emulate",
+            "--gpus",
             "3",
-            "--stand-in",
             "program.py",
             value,
         ]

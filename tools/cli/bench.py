@@ -11,22 +11,50 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice._version import __version__
-from xdevice.tools.cli.bench_plot import plot
-from xdevice.tools.cli.bench_tables import tables
-from xdevice.tools.cli.probe import PYTHON, Answer, failure
-from xdevice.tools.cli.selection import frameworks
 from xdevice.device import parse
 from xdevice.errors import ArgumentError
+from xdevice.machine import gpus, host
+from xdevice.tools.cli.bench_plot import plot
+from xdevice.tools.cli.bench_tables import tables
+from xdevice.tools.cli.options import ALL_INSTALLED, add_backends, check_can_be_written
+from xdevice.tools.cli.parser import Parser, scale, seconds
+from xdevice.tools.cli.probe import PYTHON, Answer, failure
+from xdevice.tools.cli.selection import frameworks
 from xdevice.tools.experiments import EXPERIMENTS, find, title
-from xdevice.units import duration
 from xdevice.tools.launcher.children import Child, run_all
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import table, write
-from xdevice.machine import gpus, host
+from xdevice.units import duration
 
-Event = (
-    Answer  # a line that the process of the experiments writes: see `xdevice.tools.experiments.__main__`
-)
+Event = Answer  # a line that the process of the experiments writes: see `xdevice.tools.experiments.__main__`
+
+
+def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+example:
+  xdevice bench --backend torch,jax --plot times.svg tiny transfer
+
+Each framework runs in a process of its own, one after the other. A time is the
+median of up to five turns, each measured after waiting for all devices; a line
+says if the machine is too busy. The ratio to the CPU is that of an experiment's
+first line, which is on the CPU, to this line.
+
+Exit status: 0 if everything succeeded, 1 if a framework or an experiment
+failed, 2 for an error in the command line."""
+    add = parser.add_argument
+    add("experiments", nargs="*", metavar="NAME", help="experiments; all if none is named")
+    add_backends(parser, ALL_INSTALLED)
+    device = "what the CPU is compared with (the first GPU, else the CPU)"
+    add("--device", metavar="D", help=device)
+    size = "sizes and repetitions, relative to the lessons' own (0.1)"
+    add("--scale", type=scale, default=0.1, metavar="S", help=size)
+    add("--timeout", type=seconds, metavar="S", help="stop a framework after S seconds")
+    results = "write the results, with versions and devices, into FILE"
+    add("--json", type=Path, metavar="FILE", help=results)
+    picture = "draw the times: a .png, .svg or .pdf for each experiment"
+    add("--plot", type=Path, metavar="FILE", help=picture)
+    add("--dark", action="store_true", help="draw for a dark slide")
+    add("--list", action="store_true", help="list the experiments, and exit")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -67,26 +95,7 @@ def _check(names: Sequence[str], options: argparse.Namespace) -> None:
         raise ArgumentError("--plot needs matplotlib; pip install matplotlib")
     for file in (options.json, options.plot):
         if file is not None:
-            _check_writable(file)
-
-
-def _check_writable(file: Path) -> None:
-    if not os.path.isdir(file.parent):  # never fails, as Path.is_dir may
-        raise ArgumentError(
-            f"the folder '{file.parent}' of {file.name!r} does not exist; make it first"
-        )
-    if os.path.isdir(file):
-        raise ArgumentError(f"'{file}' is a folder; give the name of a file")
-    is_new = not os.path.exists(file)
-    try:
-        # Permissions do not tell, above all not for root.
-        file.open("ab").close()
-    except OSError as error:
-        raise ArgumentError(
-            f"'{file}' cannot be written: {error.strerror}; give another file"
-        ) from error
-    if is_new:
-        file.unlink()
+            check_can_be_written(file)
 
 
 def _run(names: Sequence[str], options: argparse.Namespace) -> tuple[list[Answer], int | None]:
@@ -190,7 +199,7 @@ def _have_errors(experiments: Mapping[str, Answer]) -> bool:
 def _reason_of_end(child: Child) -> str:
     if child.status in ("timed out", "stopped"):
         return f"{child.status} after {duration(child.seconds)}"
-    return failure(child)
+    return failure(child.exit_status, child.output()[1])
 
 
 def _json_report(results: Sequence[Answer], scale: float) -> Answer:

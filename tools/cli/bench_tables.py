@@ -7,8 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from xdevice.tools.cli.probe import Answer
-from xdevice.units import size
 from xdevice.tools.launcher.terminal import table
+from xdevice.units import size
 
 _UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 

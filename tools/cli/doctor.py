@@ -8,17 +8,20 @@ from importlib.metadata import distributions
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.table import Table
-from rich.text import Text
-
-from xdevice.tools.cli.probe import Answer, probe_all
+from xdevice.errors import XDeviceError
+from xdevice.framework.adapters import Backend
+from xdevice.framework.choosing import use
 from xdevice.framework.installing import NEED_GPUS
 from xdevice.hardware.diagnosis import driver_problem
-from xdevice.hardware.virtual import are_provided, provider
-from xdevice.units import size
-from xdevice.tools.launcher.terminal import write
-from xdevice.tools.launcher.texts import printable, write_json
+from xdevice.hardware.virtual import virtual_gpus
 from xdevice.machine import gpus, holders
+from xdevice.tools.cli.options import add_probing
+from xdevice.tools.cli.parser import Parser
+from xdevice.tools.cli.probe import Answer, ask_each, probe_all
+from xdevice.tools.launcher.texts import printable, write_json
+from xdevice.units import size
+from xdevice.virtual import plugins
+from xdevice.virtual.request import ENV
 
 if TYPE_CHECKING:
     from xdevice.machine import Gpus
@@ -29,12 +32,7 @@ _GREEDY = 0.7
 By default JAX takes three quarters, and TensorFlow nearly all.
 """
 
-_SIGNS = {
-    "good": ("✓", "green"),
-    "note": ("–", "dim"),
-    "warning": ("!", "yellow"),
-    "wrong": ("✗", "red"),
-}
+_SIGNS = {"good": "✓", "note": "–", "warning": "!", "wrong": "✗"}
 
 
 class Finding(NamedTuple):
@@ -46,16 +44,26 @@ class Finding(NamedTuple):
     cure: str | None = None
 
 
+def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+example:
+  xdevice doctor --backend torch
+
+A line for each framework says why it sees or does not see the GPU, and what to
+type; a second one whether its virtual GPUs work and can stand in for real ones.
+
+Exit status: 1 if something is wrong, else 0; 2 for an error in the command
+line. A framework that is not installed is not wrong."""
+    add_probing(parser)
+
+
 def main(options: argparse.Namespace) -> int:
     """Show the findings; 1 if something is wrong, else 0."""
     machine = gpus()
-    backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
+    backends = probe_all(options.backend, options.timeout, quiet=options.json)
     usable = [backend["name"] for backend in backends if backend["status"] == "ok"]
-    virtual: dict[str, Answer] = {}
-    if are_provided() and not interrupted:
-        virtual, interrupted = provider().try_each(usable, options.timeout, quiet=options.json)
-    if interrupted:
-        return 128 + interrupted
+    title = None if options.json else "trying virtual GPUs"
+    virtual = ask_each(usable, abilities, options.timeout, title, without=ENV)
     findings = [*_of_installation(), _of_machine(machine), *_of_memory(machine)]
     for backend in backends:
         name = backend["name"]
@@ -70,7 +78,8 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         write_json({"wrong": wrong, "findings": [finding._asdict() for finding in findings]})
     else:
-        write(_lines(findings))
+        for line in _lines(findings):
+            print(line)
     return int(wrong)
 
 
@@ -183,14 +192,35 @@ def _of_virtual(subject: str, abilities: Answer) -> Finding:
     return Finding(subject, "note", reason)
 
 
-def _lines(findings: list[Finding]) -> Table:
-    lines = Table.grid(padding=(0, 2))
-    lines.add_column(no_wrap=True)
-    lines.add_column(overflow="fold")
+def _lines(findings: list[Finding]) -> Iterator[str]:
+    width = max(len(finding.subject) for finding in findings)
     for subject, state, reason, cure in findings:
-        sign, style = _SIGNS[state]
-        text = Text(printable(reason), style="dim" if state == "note" else "")
-        if cure:
-            text.append("; ").append(cure, style="bold" if state == "wrong" else "")
-        lines.add_row(Text(f"{sign} {subject}", style=style), text)
-    return lines
+        text = "; ".join(filter(None, (printable(reason), cure)))
+        yield f"{_SIGNS[state]} {subject:<{width}}  {text}"
+
+
+def abilities(backend: Backend) -> Answer:
+    """What the framework's virtual GPUs can do: those that stand in, or else others.
+
+    Nothing is compiled.
+    """
+    plugins.only_find()
+    use(str(backend))
+    answer: Answer = {
+        "status": "ok",
+        "works": False,
+        "stands_in": False,
+        "compiles": False,
+        "reason": None,
+    }
+    for stand_in in (True, False):
+        try:
+            virtual_gpus(2, stand_in=stand_in)
+        except XDeviceError as error:
+            # the error of the plug-in says more
+            cause = error.__cause__ if isinstance(error.__cause__, XDeviceError) else error
+            answer["reason"] = answer["reason"] or str(cause)
+            answer["compiles"] |= isinstance(cause, plugins.NotCompiledError)
+        else:
+            return {**answer, "works": True, "stands_in": stand_in}
+    return answer

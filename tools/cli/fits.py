@@ -1,117 +1,159 @@
-"""``xdevice run --fits``: starts the program, waits for it, and reports whether a GPU's memory suffices.
+"""``xdevice fits``: a program runs once, and a report says whether the memory of a GPU suffices.
 
-The report is made in this process, so that there is one for a program that
-crashes, calls ``os._exit``, or starts others.
+This process starts the program, waits for it and makes the report, so that
+there is one for a program that crashes, calls ``os._exit``, or starts others.
+The program and its child processes write what they use into files of a folder.
 """
 
 import argparse
-import math
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
-from typing import NamedTuple
+import tempfile
+from contextlib import suppress
+from pathlib import Path
 
-from xdevice.tools.cli.parser import fail
-from xdevice.tools.cli.program import Program
-from xdevice.tools.cli.running import run_program, show_error
 from xdevice.contract import ProgramStopped
-from xdevice.errors import ArgumentError, VirtualDeviceError
+from xdevice.errors import VirtualDeviceError, did_you_mean
 from xdevice.framework.at_import import RefusedExit, RefusedImportError
-from xdevice.hardware.virtual import FitReport, Measurement, ProgramEnd, provider
-from xdevice.units import duration
+from xdevice.tools.cli.fits_report import Report
+from xdevice.tools.cli.options import add_gpus, add_report, check_can_be_written
+from xdevice.tools.cli.parser import Parser, fail, positive
+from xdevice.tools.cli.program import Program, program_of
+from xdevice.tools.cli.running import prepare, run_program, show_error
+from xdevice.units import parsed_size
+from xdevice.virtual.fits import process as fits_process
+from xdevice.virtual.fits.estimate import Ended, estimate
+from xdevice.virtual.fits.records import ENV, Folder, Record, Settings
+from xdevice.virtual.models import MODELS
+from xdevice.virtual.request import Request
 
 _INTERVAL = 0.1  # seconds between two looks at the program
-_GRACE = (
-    20.0  # seconds that a program has to end after one of its processes, or itself, was stopped
-)
+_GRACE = 20.0  # seconds that a program has to end after one of its processes has made its steps
 
 
-class _Ended(NamedTuple):
-    """How the program has ended."""
+def add_options(parser: Parser) -> None:
+    parser.epilog = f"""\
+example:
+  xdevice fits 24GiB train.py --batch 64
+  xdevice fits --stop-after 2 rtx4090 -m package.train
 
-    words: str
-    has_failed: bool = False
-    is_complete: bool = False  # by itself, and without an error
+PyTorch only: the program and its child processes run on virtual GPUs, which
+count what PyTorch's allocator would take from a GPU. The report on stderr shows
+the peak by kind and by line, what would lower it, and what is not counted.
+
+Models: {", ".join(MODELS)}.
+
+Exit status: 0 if the program fits, 1 if it does not, 3 if that cannot be told,
+2 for an error in the command line."""
+    size = "the memory of the GPU, such as 24GiB, or its model"
+    parser.add_argument("size", type=_size, metavar="SIZE", help=size)
+    stop = "stop the program after N steps of an optimizer"
+    parser.add_argument("--stop-after", type=positive, metavar="N", help=stop)
+    add_gpus(parser, "--gpus", "how many GPUs there are (1)", default=1)
+    add_report(parser, ("text", "json"))
+    parser.add_program("a Python file, or a command; -m: a module, -c: code")
 
 
-def run(program: Program, options: argparse.Namespace) -> int:
-    """Run the program, print the report, and return the status of the answer."""
-    report_file = options.report
-    if report_file is not None and not report_file.parent.is_dir():
-        raise ArgumentError(
-            f"--report {str(report_file)!r}: there is no folder {str(report_file.parent)!r}"
+def _size(text: str) -> tuple[int, str]:
+    """The bytes of the GPU's memory, and its model if the text names one."""
+    if text in MODELS:
+        return MODELS[text].memory, text
+    if text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is a size without a unit; write {text}GiB")
+    size = parsed_size(text)
+    if not size:
+        hint = f"write 24GiB, or one of {', '.join(MODELS)}"
+        if not text[:1].isdigit():
+            hint = did_you_mean(text, MODELS, hint)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not the memory or the model of a GPU; {hint}"
         )
-    measurement = provider().measurement(options.fits, options.stop_after)
+    return size, ""
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run the program, print the report, and return the status of the answer."""
+    size, model = options.size
+    program = program_of(options.script, options.how)
+    if options.report is not None:
+        check_can_be_written(options.report)
+    source = f"xdevice fits --gpus {options.gpus}"
+    request = Request(options.gpus, stand_in=True, source=source, model=model)
+    for framework in prepare(program, None, request):
+        fits_process.check_is_measured(framework)
+    folder = Folder(Path(tempfile.mkdtemp(prefix="xdevice-fits-")))
+    folder.write_settings(Settings(size, options.stop_after))
     try:
-        ended = _run(program, options, measurement)
-        if measurement.is_refused():
+        ended = _run(program, options, folder)
+        if folder.is_refused():
             return 2
-        report = measurement.report(ended.words, ended.is_complete, ended.has_failed)
+        report = Report(estimate(size, folder.records(), ended))
     finally:
-        measurement.close()
-    text = _FORMATS[options.format or "text"](report)
-    if report_file is not None:
-        report_file.write_text(f"{text}\n", encoding="utf-8")
+        shutil.rmtree(folder.path, ignore_errors=True)
+    if options.format == "json":
+        text = report.to_json()
+    else:
+        text = report.to_text(shutil.get_terminal_size().columns)
+    if options.report is not None:
+        options.report.write_text(f"{text}\n", encoding="utf-8")
     else:
         print(text, file=sys.stderr)
     return report.status
 
 
-def _run(program: Program, options: argparse.Namespace, measurement: Measurement) -> _Ended:
-    command = [*program.run_by(sys.executable, options.flags), *options.args]
+def _run(program: Program, options: argparse.Namespace, folder: Folder) -> Ended:
+    command = [*program.run_by(sys.executable), *options.args]
     if not program.is_command:
-        seconds = "" if options.timeout is None else repr(options.timeout)
-        observer = ["-c", "from xdevice.tools.cli.fits import main; main()", seconds, program.title]
-        command = [sys.executable, *options.flags, *observer, *program.words, *options.args]
+        observer = ["-c", "from xdevice.tools.cli.fits import observe; observe()", program.title]
+        command = [sys.executable, *observer, *program.words, *options.args]
     sys.stdout.flush()
-    process = subprocess.Popen(command, env=os.environ | measurement.environment)
-    limit = math.inf if options.timeout is None else options.timeout
-    if not program.is_command:
-        limit += _GRACE  # it stops itself
-    if _wait(process, measurement, limit):
-        return _Ended(f"the program was stopped after {duration(options.timeout)}")
-    if measurement.stopped_since() is not None:
-        return _Ended(f"the program was stopped after {options.stop_after} steps of an optimizer")
-    return _how_it_ended(process.returncode, measurement.end_of_program())
-
-
-def _how_it_ended(status: int, end: ProgramEnd | None) -> _Ended:
-    if end is not None and end.stopped:
-        return _Ended(f"the program was {end.stopped}")
-    if status < 0:
-        return _Ended(f"the program was ended by {signal.Signals(-status).name}", has_failed=True)
-    if end is not None and end.error:
-        return _Ended(f"the program {end.error}", has_failed=True)
-    if status:
-        return _Ended(f"the program ended with status {status}", has_failed=True)
-    return _Ended("the program ended by itself", is_complete=True)
-
-
-def _wait(process: subprocess.Popen[bytes], measurement: Measurement, limit: float) -> bool:
-    """Wait until the program has ended, and return whether it was ended after the time limit."""
-    latest = time.monotonic() + limit
-    is_too_long = False
+    process = subprocess.Popen(command, env=os.environ | {ENV: str(folder.path)})
     signal.signal(signal.SIGINT, lambda number, frame: _pass_on(process, number))
     signal.signal(signal.SIGTERM, lambda number, frame: process.send_signal(number))
-    while True:
-        try:
+    while process.poll() is None:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(_INTERVAL)
-        except subprocess.TimeoutExpired:
-            pass
-        else:
-            return is_too_long
-        end = measurement.end_of_program()
-        if end is not None and end.stopped:
-            measurement.terminate()  # or Python would wait for its children
-        since = measurement.stopped_since()
-        if time.monotonic() > latest or (since is not None and since > _GRACE):
-            is_too_long = since is None
-            measurement.terminate()
+        end = _end_of_program(folder)
+        stopped_since = folder.stopped_since()
+        is_late = stopped_since is not None and stopped_since > _GRACE
+        if is_late or (end is not None and end.stopped):
+            _terminate(folder)  # or Python would wait for its children
+        if is_late:
             process.terminate()
+    if folder.stopped_since() is not None:
+        return Ended(f"the program was stopped after {options.stop_after} steps of an optimizer")
+    return _how_it_ended(process.returncode, _end_of_program(folder))
+
+
+def _how_it_ended(status: int, end: Record | None) -> Ended:
+    if end is not None and end.stopped:
+        return Ended(f"the program was {end.stopped}")
+    if status < 0:
+        return Ended(f"the program was ended by {signal.Signals(-status).name}", has_failed=True)
+    if end is not None and end.error:
+        return Ended(f"the program {end.error}", has_failed=True)
+    if status:
+        return Ended(f"the program ended with status {status}", has_failed=True)
+    return Ended("the program ended by itself", is_complete=True)
+
+
+def _end_of_program(folder: Folder) -> Record | None:
+    """What the program's own process has written; ``None`` if it has not ended, or crashed."""
+    for record in folder.records():
+        if record.is_program and record.ended is not None:
+            return record
+    return None
+
+
+def _terminate(folder: Folder) -> None:
+    """Ask every process that still runs to end."""
+    for record in folder.records():
+        if record.ended is None:
+            with suppress(OSError):
+                os.kill(record.pid, signal.SIGTERM)
 
 
 def _pass_on(process: subprocess.Popen[bytes], number: int) -> None:
@@ -124,23 +166,19 @@ def _pass_on(process: subprocess.Popen[bytes], number: int) -> None:
         process.send_signal(number)
 
 
-def main() -> None:
+def observe() -> None:
     """Run the program as Python would, in its process, and write down how it ended."""
-    seconds, title = sys.argv[1:3]
-    del sys.argv[:3]
+    title = sys.argv[1]
+    del sys.argv[:2]
     process = os.getpid()
-    provider().begin_program(title)
-    if seconds:
-        _stop_after(float(seconds))
+    fits_process.begin_program(title)
     error = run_program()
-    if seconds:
-        signal.setitimer(signal.ITIMER_REAL, 0)
     if os.getpid() != process:  # a fork of the program
         if error is not None:
             raise error
         return
     if isinstance(error, RefusedExit | RefusedImportError | VirtualDeviceError):
-        provider().refuse_program()  # nothing has run that could be reported
+        fits_process.refuse_program()  # nothing has run that could be reported
         if isinstance(error, VirtualDeviceError):
             fail(str(error))
         sys.exit(2)
@@ -149,40 +187,21 @@ def main() -> None:
     )
     if error is not None and has_failed:
         show_error(error)
-    provider().end_program(*_end(error, seconds))
+    fits_process.end_program(*_end(error))
     if isinstance(error, SystemExit):
         raise error
     sys.exit(int(has_failed))
 
 
-def _stop_after(seconds: float) -> None:
-    def stop(number: int, frame: object) -> None:
-        raise ProgramStopped
-
-    signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _end(error: BaseException | None, seconds: str) -> tuple[str, str]:
+def _end(error: BaseException | None) -> tuple[str, str]:
     """How the program failed, and how it was stopped; both empty if it ended by itself."""
     if error is None or (isinstance(error, SystemExit) and not error.code):
         return "", ""
     if isinstance(error, KeyboardInterrupt):
         return "", "interrupted"
     if isinstance(error, ProgramStopped):
-        return "", f"stopped after {duration(float(seconds or 0))}"
+        return "", "stopped after its steps"
     if isinstance(error, SystemExit):
         status = error.code if isinstance(error.code, int) else 1  # Python prints other values
         return f"ended with status {status}", ""
     return f"ended with {type(error).__name__}", ""
-
-
-def _as_text(report: FitReport) -> str:
-    return report.to_text(shutil.get_terminal_size().columns)
-
-
-def _as_json(report: FitReport) -> str:
-    return report.to_json()
-
-
-_FORMATS: dict[str, Callable[[FitReport], str]] = {"text": _as_text, "json": _as_json}

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import argparse
 import platform
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
-
 from xdevice._version import __version__
-from xdevice.tools.cli.probe import Answer, probe_all
 from xdevice.hardware.diagnosis import driver_problem
-from xdevice.units import duration, size
-from xdevice.tools.launcher.terminal import table, write
-from xdevice.tools.launcher.texts import counted, printable, write_json
 from xdevice.machine import gpus, host, same_gpu
+from xdevice.tools.cli.options import add_probing
+from xdevice.tools.cli.parser import Parser
+from xdevice.tools.cli.probe import Answer, probe_all
+from xdevice.tools.launcher.texts import counted, printable, write_json
+from xdevice.units import duration, size
 
 if TYPE_CHECKING:
     from xdevice.machine import Gpu
 
 
+def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+example:
+  xdevice info --backend torch,jax --json
+
+The machine's devices are those of its driver. Each framework is asked in a
+process of its own, so that a framework that crashes is a line here.
+
+Exit status: 0; 2 for an error in the command line."""
+    add_probing(parser)
+
+
 def main(options: argparse.Namespace) -> int:
     """Show both; a framework that crashes is a row, and no reason to fail."""
     machine: dict[str, Any] = {"host": host(), **gpus()}
-    backends, interrupted = probe_all(options.backend, options.timeout, quiet=options.json)
-    if interrupted:
-        return 128 + interrupted
+    backends = probe_all(options.backend, options.timeout, quiet=options.json)
     for backend in backends:
         _add_index_of_driver(backend, machine["gpus"])
     if options.json:
@@ -42,14 +49,14 @@ def main(options: argparse.Namespace) -> int:
             }
         )
         return 0
-    write(_table_of_machine(machine))
+    lines = _table_of_machine(machine)
     answers = [backend for backend in backends if backend["status"] == "ok"]
-    failures = [backend for backend in backends if backend["status"] != "ok"]
     if answers:
-        write("", _table_of_frameworks(answers))
+        lines += ["", *_table_of_frameworks(answers)]
+    failures = [backend for backend in backends if backend["status"] != "ok"]
     if failures:
-        # In a group, each Text keeps its own setting that it is not wrapped.
-        write("", Group(*_lines_of_failures(failures)))
+        lines += ["", *_lines_of_failures(failures)]
+    print("\n".join(lines))
     return 0
 
 
@@ -62,25 +69,21 @@ def _add_index_of_driver(backend: Answer, machine_gpus: list[Gpu]) -> None:
             device["machine_gpu"] = next(iter(indices), None)
 
 
-def _table_of_machine(machine: dict[str, Any]) -> Table:
-    new_table = table("machine", "", "memory", right=("memory",))
+def _table_of_machine(machine: dict[str, Any]) -> list[str]:
     cpu = machine["host"]
     memory = _with_free(cpu["total_memory"], cpu["available_memory"])
-    new_table.add_row("CPU", _about_cpu(cpu), memory)
+    rows = [("machine", "", "memory"), ("CPU", _about_cpu(cpu), memory)]
     for gpu in machine["gpus"]:
         name = gpu["name"] or f"{gpu['maker'].upper()} GPU"
         version = machine["drivers"].get(gpu["maker"])
-        driver = "no known driver"
-        if version:
-            driver = f"driver {version}"
+        driver = f"driver {version}" if version else "no known driver"
         memory = _with_free(gpu["total_memory"], gpu["free_memory"])
-        new_table.add_row(f"GPU {gpu['index']}", f"{name}, {driver}", memory)
+        rows.append((f"GPU {gpu['index']}", f"{name}, {driver}", memory))
     if not machine["gpus"]:
-        new_table.add_row("GPU", Text("none found", style="dim"), "")
+        rows.append(("GPU", "none found", ""))
     if machine["driver_error"]:
-        reason = driver_problem(machine["driver_error"]).reason
-        new_table.add_row("", Text(reason, style="red"), "")
-    return new_table
+        rows.append(("", driver_problem(machine["driver_error"]).reason, ""))
+    return _table(rows, right={2})
 
 
 def _about_cpu(cpu: dict[str, Any]) -> str:
@@ -92,32 +95,36 @@ def _about_cpu(cpu: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _table_of_frameworks(backends: list[Answer]) -> Table:
-    new_table = table(
-        "framework",
-        "version",
-        "built for",
-        "import",
-        "device",
-        "",
-        "memory",
-        right=("import", "memory"),
-    )
+def _table_of_frameworks(backends: list[Answer]) -> list[str]:
+    rows = [("framework", "version", "built for", "import", "device", "", "memory")]
     for backend in backends:
-        cells_of_framework = [
+        of_framework = (
             backend["name"],
             backend["version"] or "?",
             " ".join(filter(None, (backend["compute"], backend["toolkit"]))) or "?",
             duration(backend["import_seconds"]),
-        ]
+        )
         for device in backend["devices"] or [_no_device(backend)]:
             memory = ""
             if not device["device"].startswith(("cpu", "none")):
                 memory = size(device.get("total_memory"))
-            new_table.add_row(*cells_of_framework, device["device"], _about(device), memory)
-            # Only the first line of a framework names it.
-            cells_of_framework = ["", "", "", ""]
-    return new_table
+            rows.append((*of_framework, device["device"], _about(device), memory))
+            of_framework = ("", "", "", "")  # only the first line of a framework names it
+    return _table(rows, right={3, 6})
+
+
+def _table(rows: Sequence[Sequence[str]], right: Container[int]) -> list[str]:
+    """The lines of a table, of which the first is the heading. These columns are aligned right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "   ".join(
+            cell.rjust(width) if number in right else cell.ljust(width)
+            for number, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    rule = "─" * (sum(widths) + 3 * (len(widths) - 1))
+    return [lines[0], rule, *lines[1:]]
 
 
 def _no_device(backend: Answer) -> Answer:
@@ -126,18 +133,14 @@ def _no_device(backend: Answer) -> Answer:
     return {"device": "none", "name": problem["reason"] if problem else None}
 
 
-def _lines_of_failures(backends: list[Answer]) -> Iterator[Text]:
-    """A line for each framework, which is never wrapped: a command in it can be copied."""
+def _lines_of_failures(backends: list[Answer]) -> Iterator[str]:
     width = max(len(backend["name"]) for backend in backends)
     for backend in backends:
         if backend["installed"]:
             reason = f"✗ {backend['status']}: {printable(backend['error'])}"
-            style = "red"
         else:
             reason = f"– not installed; {backend['install']}"
-            style = "dim"
-        name = f"{backend['name']:<{width}}  "
-        yield Text.assemble(name, (reason, style), no_wrap=True, overflow="ignore")
+        yield f"{backend['name']:<{width}}  {reason}"
 
 
 def _about(device: Answer) -> str:

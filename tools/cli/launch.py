@@ -1,27 +1,44 @@
-"""``xdevice launch``: one script in many processes, on this host or on several."""
+"""``xdevice launch``: one script in many processes on this host."""
 
 import argparse
+import itertools
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 
-from xdevice.tools.cli.launch_nodes import nodes_of
-from xdevice.tools.cli.launch_token import token_of
-from xdevice.tools.cli.mpirun import become_mpirun
-from xdevice.tools.cli.program import program_of, search_path
-from xdevice.distributed.init_options import TRUST
-from xdevice.distributed.launcher_variables import Nodes
-from xdevice.distributed.process_info import block_size
-from xdevice.distributed.rendezvous.authentication import TOKEN
-from xdevice.distributed.rendezvous.ports import first_taken, free_block
-from xdevice.errors import ArgumentError, DistributedError, NotSupportedError
+from xdevice.distributed.launcher_variables import OUR_LAUNCHER, job_in, launcher_in
+from xdevice.errors import ArgumentError, NotSupportedError
 from xdevice.framework.choosing import backend
+from xdevice.machine import host
+from xdevice.tools.cli.parser import Parser, count, positive, seconds
+from xdevice.tools.cli.program import program_of, search_path
 from xdevice.tools.launcher.launching import launch
 from xdevice.tools.launcher.worker_group import Plan
-from xdevice.machine import host
+
+
+def add_options(parser: Parser) -> None:
+    parser.epilog = """\
+example:
+  xdevice launch -n 4 --backend torch train.py --epochs 3
+
+Each process reads its rank from the environment, and joins the others in
+xdevice.distributed.init(). The first that fails ends the job. On several
+hosts, start the script with torchrun, mpirun or srun instead.
+
+Exit status: 0 if all processes end with 0, else that of the process that
+failed; 2 for an error in the command line, 124 after --time-limit."""
+    add = parser.add_argument
+    add("-n", type=positive, default=1, metavar="N", help="the number of processes (1)")
+    add("--backend", metavar="NAME", help="the framework of all processes")
+    add("--timeout", type=seconds, metavar="S", help="let a process wait S seconds for others")
+    add("--time-limit", type=seconds, metavar="S", help="stop the job after S seconds")
+    restarts = "start the job again after a failure, R times"
+    add("--restarts", type=count, default=0, metavar="R", help=restarts)
+    add("--log-dir", type=Path, metavar="DIR", help="write each output into files, too")
+    add("--pin", action="store_true", help="keep each process on cores of its own")
+    parser.add_program("a Python file, or a command; -m: a module, -c: code", "SCRIPT")
 
 
 def main(options: argparse.Namespace) -> int:
@@ -29,58 +46,52 @@ def main(options: argparse.Namespace) -> int:
         raise NotSupportedError(
             "xdevice launch needs sessions, signals and pipes as on Linux; use WSL on Windows"
         )
+    _check_alone()
     program = program_of(options.script, options.how)
-    command = [*program.run_by(sys.executable), *options.args]
-    nodes = nodes_of(options)
-    environment = _environment(options, nodes.address)
+    environment = _environment(options)
     if program.is_command:
         environment["PATH"] = search_path(sys.executable)
-    if options.engine == "mpi":
-        become_mpirun(options, command, environment)
-    if nodes.hosts:
-        environment["XDEVICE_HOST"] = nodes.hosts[nodes.node]
-    if options.restarts and nodes.count > 1:
-        raise ArgumentError(
-            "--restarts is for a job on one host: the launchers of several hosts do not restart "
-            "together; leave it out, and start all of them again"
-        )
     cores: Sequence[Sequence[int]] = ()
     if options.pin:
         cores = _cores_of_processes(options.n)
+    plan = Plan(
+        command=[*program.run_by(sys.executable), *options.args],
+        processes=options.n,
+        environment=environment,
+        cores=cores,
+        time_limit=options.time_limit,
+    )
 
     def plan_of(attempt: int) -> Plan:
-        """The plan of that attempt, which has its own ports and its own token."""
-        token = token_of(nodes, options.token_file)
-        plan = Plan(
-            command=command,
-            processes=options.n,
-            nodes=nodes.count,
-            node=nodes.node,
-            port=_port(options, nodes, attempt),
-            environment={**environment, TOKEN: token, "XDEVICE_RESTART": str(attempt)},
-            cores=cores,
-            time_limit=options.time_limit,
-        )
-        _check_ports(plan)
-        if options.log_dir:
-            plan = _with_logs(plan, options.log_dir)
-        return plan
+        restart = {"XDEVICE_RESTART": str(attempt)}
+        attempted = replace(plan, environment={**environment, **restart})
+        return _with_logs(attempted, options.log_dir) if options.log_dir else attempted
 
     return launch(plan_of, options.restarts)
 
 
-def _environment(options: argparse.Namespace, address: str) -> dict[str, str]:
+def _check_alone() -> None:
+    """Raise if another launcher has started this command several times."""
+    names = launcher_in(os.environ)
+    if names is None or names.launcher == OUR_LAUNCHER:
+        return
+    world_size = job_in(os.environ).world_size
+    if world_size > 1:
+        raise ArgumentError(
+            f"{names.launcher} has started this command {world_size} times, and xdevice launch "
+            f"starts a job on one host; let {names.launcher} start the script itself, or unset "
+            f"{names.rank} and {names.world_size}"
+        )
+
+
+def _environment(options: argparse.Namespace) -> dict[str, str]:
     """The variables that all processes of the job are given."""
-    environment = {"XDEVICE_MASTER_ADDR": address}
+    environment = {}
     if options.backend:
         # An error says what to install.
         environment["XDEVICE_BACKEND"] = str(backend(options.backend))
     if options.timeout is not None:
         environment["XDEVICE_TIMEOUT"] = f"{options.timeout:g}"
-    if options.engine:
-        environment["XDEVICE_ENGINE"] = options.engine
-    if options.trust_network:
-        environment[TRUST] = "1"
     if options.n > 1:
         # Otherwise each process would use all cores.
         threads = str(_threads_of_a_process(options.n))
@@ -95,35 +106,6 @@ def _threads_of_a_process(processes: int) -> int:
     machine = host()
     cores = min(machine["cores"] or sys.maxsize, machine["threads"] or 1)
     return max(1, cores // processes)
-
-
-def _port(options: argparse.Namespace, nodes: Nodes, attempt: int) -> int:
-    """The first port of that attempt.
-
-    Each attempt has its own ports, because the system may not free the last
-    attempt's at once.
-    """
-    ports_per_attempt = block_size(nodes.count * options.n)
-    if nodes.port is None:
-        return free_block(ports_per_attempt)
-    ports = ports_per_attempt * (options.restarts + 1)
-    highest_port = 2**16 - ports
-    if nodes.port > highest_port:
-        raise ArgumentError(
-            f"{ports} ports from {nodes.port} on do not exist; "
-            f"--master-port is {highest_port} at most"
-        )
-    return nodes.port + attempt * ports_per_attempt
-
-
-def _check_ports(plan: Plan) -> None:
-    taken_port = first_taken(plan.ports)
-    if taken_port is not None:
-        last_port = plan.port + block_size(plan.world_size) - 1
-        raise DistributedError(
-            f"port {taken_port} is taken on this host, and the job needs {plan.port} to "
-            f"{last_port}; give another --master-port"
-        )
 
 
 def _cores_of_processes(processes: int) -> list[list[int]]:
@@ -152,7 +134,9 @@ def _position(thread: int) -> tuple[int, int, int]:
 
 def _with_logs(plan: Plan, folder: Path) -> Plan:
     """The plan with a folder for its logs: the first numbered one without logs of these ranks."""
-    log_names = [f"rank-{rank}.{stream}" for rank in plan.ranks for stream in ("out", "err")]
+    log_names = [
+        f"rank-{rank}.{stream}" for rank in range(plan.processes) for stream in ("out", "err")
+    ]
     unused_folder = next(
         candidate
         for candidate in _numbered(folder)
@@ -176,5 +160,5 @@ def _with_logs(plan: Plan, folder: Path) -> Plan:
 def _numbered(folder: Path) -> Iterator[Path]:
     """The folder, then the same with -2, -3 and so on behind its name."""
     yield folder
-    for number in count(2):
+    for number in itertools.count(2):
         yield folder.with_name(f"{folder.name}-{number}")

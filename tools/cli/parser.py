@@ -1,6 +1,7 @@
 """argparse with this project's errors, and the functions that read the values of options."""
 
 import argparse
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -10,17 +11,22 @@ from xdevice.errors import did_you_mean
 
 N = TypeVar("N", int, float)
 
-HOW = ("-m", "-c")  # before SCRIPT, with which it is a module's name, or code
-DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2212"  # what word processors make of a hyphen
+HOW = ("-m", "-c")  # in place of a file: the program is a module, or code
+DASHES = tuple("-\u2010\u2011\u2012\u2013\u2014\u2212")  # what word processors make of a hyphen
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse with errors that name what is unknown and what was probably meant."""
+    """argparse with errors that name what is unknown and what was probably meant.
+
+    If the command starts a program, its options stand before the program, and
+    everything after that is the program's.
+    """
 
     def __init__(self, **settings: Any) -> None:
         self.options: dict[str, argparse.Action] = {}  # each spelling of each option
         self.positionals: list[argparse.Action] = []
-        self.hint = ""  # the end of an error's message, in place of the advice to read the help
+        self._starts_program = False
+        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **settings)
 
     def add_argument(self, *names: Any, **settings: Any) -> argparse.Action:
@@ -30,52 +36,78 @@ class Parser(argparse.ArgumentParser):
             self.positionals.append(action)
         return action
 
-    def takes_value(self, option: str) -> bool:
-        """Whether the next word is the option's value; an unknown option is taken to have one."""
-        return option not in self.options or self.options[option].nargs != 0
+    def add_program(self, about: str, name: str = "PROGRAM") -> None:
+        """Let the command start a program: call it after the other positional arguments are added."""
+        before = "".join(f"{action.metavar} " for action in self.positionals)
+        self.usage = f"{self.prog} [options] {before}[-m | -c] {name} [ARGS ...]"
+        self.add_argument("script", metavar=name, help=about)
+        self._starts_program = True
 
-    def script_position(self, words: Sequence[str]) -> int:
-        """The index of SCRIPT, or of the -m or -c before it; the number of words without one."""
+    def parse(self, words: Sequence[str]) -> argparse.Namespace:
+        """The options. If there is a program: also ``script``, its ``args``, and ``how`` it starts."""
+        if not self._starts_program:
+            options, unknown = self.parse_known_args(words)
+            if unknown:
+                self.unknown(unknown[0])
+            return options
+        start = self._start_of_program(words)
+        program = self._without_python(words[start:])
+        how = ""
+        if program and program[0] in HOW:
+            how, *program = program
+        # After "--", a script is not taken for an option.
+        options = self.parse_args([*words[:start], "--", *program[:1]])
+        options.how, options.args = how, program[1:]
+        return options
+
+    def _start_of_program(self, words: Sequence[str]) -> int:
+        """The index of the program's first word: a file, or -m or -c."""
         position = 0
-        while position < len(words) and words[position].startswith("-"):
-            if words[position] == "--":
-                return position + 1
-            if words[position] in HOW:
-                return position
-            position += self.number_of_words(words[position])
+        for action in self.positionals:
+            while position < len(words) and words[position].startswith(DASHES):
+                if words[position] in HOW:
+                    return position
+                if words[position] == "--":
+                    return position
+                position += self._number_of_words(words[position])
+            if action.dest != "script":
+                position += 1
         return min(position, len(words))
 
-    def number_of_words(self, option: str) -> int:
-        """The number of words of the option with its value: 1 or 2."""
-        if option == "--" or "=" in option or self.has_joined_value(option):
+    def _number_of_words(self, word: str) -> int:
+        """The number of words of an option with its value: 1 or 2."""
+        option, equals, _ = word.partition("=")
+        has_joined_value = word[1] != "-" and len(word) > 2 and word[:2] in self.options  # -n2
+        if has_joined_value:
             return 1
-        if self.takes_value(option):
-            return 2
-        return 1
+        if option not in self.options:
+            self.unknown(word)
+        return 1 if equals or self.options[option].nargs == 0 else 2
 
-    def has_joined_value(self, option: str) -> bool:
-        """Whether it is a short option with its value: ``-n2``."""
-        return len(option) > 2 and option[1] != "-" and option[:2] in self.options
+    def _without_python(self, words: Sequence[str]) -> list[str]:
+        """``train.py`` for ``python train.py``: the Python that runs xdevice runs it."""
+        program = [word for word in words[:1] if word != "--"] + list(words[1:])
+        if program and re.fullmatch(r"python[\d.]*(\.exe)?", program[0]):
+            python = program.pop(0)
+            if not program or (program[0].startswith("-") and program[0] not in HOW):
+                self.error(f"{python!r} takes a script here, or -m or -c, and no other option")
+        return program
 
     def error(self, message: str) -> NoReturn:
-        if message.endswith("?"):  # it suggests a word
-            self.exit(fail(f"{message} {self.hint}".rstrip()))
-        self.exit(fail(f"{message}; {self.hint or self.see_help()}"))
+        if "; " not in message and not message.endswith("?"):  # it does not say what to type
+            message += f"; {self._see_help()}"
+        self.exit(fail(message))
 
-    def see_help(self) -> str:
+    def _see_help(self) -> str:
         return f"{self.prog} --help shows what to type"
 
     def unknown(self, word: str) -> NoReturn:
         """Exit with the error about a word that the command does not take."""
-        if word[:1] not in DASHES:
+        if not word.startswith(DASHES):
             self.error(f"unexpected argument {word!r}")
         option = word.partition("=")[0]
-        long_options = [
-            name
-            for name, action in self.options.items()
-            if len(name) > 2 and action.help != argparse.SUPPRESS
-        ]
-        hint = did_you_mean(option, long_options, self.see_help())
+        long_options = [name for name in self.options if len(name) > 2]
+        hint = did_you_mean(option, long_options, self._see_help())
         self.exit(fail(f"unknown option {option!r}; {hint}"))
 
 
@@ -106,16 +138,6 @@ def one_of(choices: Iterable[str]) -> dict[str, Any]:
     return {"type": read, "choices": words}
 
 
-def nbytes(text: str) -> int:
-    """The bytes of ``24GiB``; 0 for no text."""
-    from xdevice.units import parsed_size  # loads `re`: only when it is needed
-
-    size = parsed_size(text)
-    if text and not size:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a size in memory; write 24GiB")
-    return size
-
-
 def _digits(text: str) -> int:
     return int(text) if text.isascii() and text.isdigit() else -1
 
@@ -137,7 +159,6 @@ def _number(
 
 positive = _number("a whole number of 1 or more", lambda number: number >= 1, _digits)
 count = _number("a whole number of 0 or more", lambda number: number >= 0, _digits)
-first_port = _number("a port from 1 to 65535", lambda number: 1 <= number < 2**16, _digits)
 seconds = _number("a number of seconds above 0", lambda number: 0 < number < float("inf"), float)
 scale = _number(
     "a scale above 0 and up to 10; 1 is the lessons' own size",

@@ -1,7 +1,6 @@
 """Asking a framework what it has, in a process of its own: it may crash, hang or print.
 
-The process that answers needs neither rich nor psutil. Nor does `ask_one`,
-which waits for one answer.
+Neither the process that asks nor the one that answers needs rich or psutil.
 """
 
 from __future__ import annotations
@@ -11,24 +10,28 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from xdevice.errors import NotSupportedError, XDeviceError
-from xdevice.framework.adapters import Backend, find, registered
-from xdevice.framework.installing import install_command, is_installed, package_of
-from xdevice.hardware.devices import devices_under, properties_of
-from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
-from xdevice.hardware.virtual import are_provided, provider
 from xdevice.backends.kit.private_names import hint, missing_features
+from xdevice.errors import NotSupportedError, XDeviceError
+from xdevice.framework.adapters import Backend, entry_points_of, find, registered
+from xdevice.framework.choosing import use
+from xdevice.framework.installing import install_command, is_installed, package_of
+from xdevice.hardware.devices import count, devices_under, properties_of
+from xdevice.hardware.diagnosis import build_of, diagnose, facts_of
+from xdevice.hardware.virtual import GROUP
 from xdevice.machine import usable_threads
+from xdevice.tools.launcher.texts import exit_text, printable
+from xdevice.units import duration
+from xdevice.virtual import request
 
 if TYPE_CHECKING:
     from xdevice.device import Device
-    from xdevice.tools.launcher.children import Child
 
 PYTHON = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
 """Python for a new process, which takes no module of the current folder for a framework."""
@@ -40,16 +43,13 @@ Question: TypeAlias = Callable[[Backend], Answer]
 """A function of a module: the process imports it by its name, and calls it."""
 
 
-def probe_all(
-    selection: Sequence[str], timeout: float, quiet: bool
-) -> tuple[list[Answer], int | None]:
-    """A report on each selected backend, or on all, and the signal that interrupted it, if any."""
+def probe_all(selection: Sequence[str], timeout: float, quiet: bool) -> list[Answer]:
+    """A report on each selected backend, or on all."""
     names = [str(find(name)) for name in selection or registered()]
     title = None if quiet else "asking the frameworks"
     installed = [name for name in names if is_installed(name)]
-    answers, interrupted = ask_each(installed, description, timeout, title)
-    reports = [answers.get(name) or _not_installed(name) for name in names]
-    return reports, interrupted
+    answers = ask_each(installed, description, timeout, title)
+    return [answers.get(name) or _not_installed(name) for name in names]
 
 
 def _not_installed(name: str) -> Answer:
@@ -67,49 +67,65 @@ def ask_each(
     timeout: float,
     title: str | None,
     without: str = "",
-) -> tuple[dict[str, Answer], int | None]:
-    """Each framework's answer, and the signal that interrupted the processes, if one did.
+) -> dict[str, Answer]:
+    """Each framework's answer. With a title, a line on stderr says when each has answered.
 
     The processes have the environment of this one, ``without`` that variable.
     """
-    from xdevice.tools.launcher.children import Child, run_all
-    from xdevice.tools.launcher.progress import Progress
-
     environment = _environment(without)
-    children = [Child(name, _command(question, name), environment) for name in names]
-    at_once = max(1, (usable_threads() or 2) // 2)
-    with Progress(title or "", quiet=title is None) as progress:
-        interrupted = run_all(children, at_once, timeout, progress)
-    return {child.name: _answer(child, timeout) for child in children}, interrupted
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def ask(name: str) -> Answer:
+        began = time.perf_counter()
+        process = subprocess.Popen(
+            _command(question, name),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        processes.append(process)
+        with process:
+            answer = {"name": name, "installed": True, **_answer(process, timeout)}
+        if title is not None:
+            seconds = duration(time.perf_counter() - began)
+            print(f"{title}: {name} {answer['status']} ({seconds})", file=sys.stderr, flush=True)
+        return answer
+
+    with ThreadPoolExecutor(max(1, (usable_threads() or 2) // 2)) as pool:
+        try:
+            return dict(zip(names, pool.map(ask, names), strict=True))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.kill()
+            raise
 
 
 def _environment(without: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name != without}
 
 
-def _answer(child: Child, timeout: float) -> Answer:
-    answer: Answer = {"name": child.name, "installed": True}
-    if child.status == "timed out":
-        return {**answer, "status": "timed out", "error": f"no answer after {timeout:g} s"}
-    if child.status == "stopped":
-        return {**answer, "status": "stopped", "error": "interrupted"}
-    if child.status == "ok":
+def _answer(process: subprocess.Popen[bytes], timeout: float) -> Answer:
+    """What the process answers, or how it failed."""
+    try:
+        stdout, stderr = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return {"status": "timed out", "error": f"no answer after {timeout:g} s"}
+    status = process.returncode
+    if status == 0:
         with suppress(ValueError):  # no JSON: the framework itself has ended the process
-            return {**answer, **json.loads(child.output()[0])}
-    return {
-        **answer,
-        "status": "crashed",
-        "error": failure(child, " without an answer"),
-        "exit_status": child.exit_status,
-    }
+            answer: Answer = json.loads(stdout)
+            return answer
+    error = failure(status, stderr, " without an answer")
+    return {"status": "crashed", "error": error, "exit_status": status}
 
 
-def failure(child: Child, without: str = "") -> str:
-    """How the child has ended, and the last line that it has printed on stderr."""
-    from xdevice.tools.launcher.texts import exit_text, printable
-
-    text = exit_text(child.exit_status) + without
-    lines = printable(child.output()[1].decode(errors="replace")).strip().splitlines()
+def failure(status: int | None, stderr: bytes, without: str = "") -> str:
+    """How a process has ended, and the last line that it has printed on stderr."""
+    text = exit_text(status) + without
+    lines = printable(stderr.decode(errors="replace")).strip().splitlines()
     if lines:
         text += f"; its last line: {lines[-1].strip()}"
     return text
@@ -195,13 +211,14 @@ def missing_of(backend: Backend) -> list[Answer]:
 
     The features of virtual GPUs are among them.
     """
-    features = missing_in(backend, backend.module)
-    if are_provided():
-        features += [feature for feature in provider().missing(backend) if feature not in features]
+    features = _missing_in(backend, backend.module)
+    package = entry_points_of(GROUP).get(str(backend))
+    if package is not None:
+        features += [each for each in _missing_in(backend, package) if each not in features]
     return features
 
 
-def missing_in(backend: Backend, package: str) -> list[Answer]:
+def _missing_in(backend: Backend, package: str) -> list[Answer]:
     """The missing features by the private names in the package's module ``private_names``.
 
     There are none if the package does not have the module.
@@ -215,3 +232,24 @@ def missing_in(backend: Backend, package: str) -> list[Answer]:
         return []
     cure = hint(package_of(backend), module.LAST_TRIED)
     return [{**feature._asdict(), "cure": cure} for feature in missing_features(module.NAMES)]
+
+
+def check_virtual_gpus(names: Iterable[str]) -> None:
+    """Raise an error if a framework cannot have the virtual GPUs that the environment asks for."""
+    if request.memory_limit() is None and not request.current().races:
+        return  # the framework itself raises other errors, before anything is computed
+    for name in filter(is_installed, names):
+        # in another process: an import may change the environment, which a script inherits
+        reason = ask_one(refusal, name).get("refused")
+        if reason is not None:
+            raise NotSupportedError(reason)
+
+
+def refusal(backend: Backend) -> Answer:
+    """Why the framework cannot have the virtual GPUs of the environment; empty if it can."""
+    use(str(backend))
+    try:
+        count()
+    except NotSupportedError as error:
+        return {"refused": str(error)}
+    return {}

@@ -1,10 +1,9 @@
-"""SCRIPT of the command line: a Python file, a module, code, a folder, or any command."""
+"""The program of the command line: a Python file, a module, code, a folder, or any command."""
 
 import ast
 import os
 import shutil
 import sys
-from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +11,8 @@ from typing import NamedTuple
 
 from xdevice.errors import ArgumentError, did_you_mean
 from xdevice.framework.adapters import registered
+
+CHAPTERS = (".md", ".markdown", ".ipynb")  # the suffixes of what `xdevice chapter` runs
 
 _SHELL = (".sh", ".bash", ".zsh", ".fish")
 _MACHINE_CODE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
@@ -34,10 +35,8 @@ class Program(NamedTuple):
     file: Path | None = None  # the file whose imports tell which frameworks it uses
     is_command: bool = False  # not a Python program, though it may start some
 
-    def run_by(self, python: str, flags: Sequence[str] = ()) -> list[str]:
-        if self.is_command:
-            return self.words
-        return [python, *flags, *self.words]
+    def run_by(self, python: str) -> list[str]:
+        return self.words if self.is_command else [python, *self.words]
 
     def search_path(self, python: str) -> dict[str, str]:
         """The PATH with which a command starts the same Python; nothing for a Python program."""
@@ -67,6 +66,21 @@ def program_of(name: str, how: str = "") -> Program:
         if command is not None:
             return Program([command], name, is_command=not _is_python(Path(command)))
     raise ArgumentError(_nothing_to_run(name))
+
+
+def missing(name: str, otherwise: str) -> str:
+    """The error about a file that does not exist: the name of a file that is meant, or advice."""
+    path = Path(name)
+    folder = path.parent
+    files: list[str] = []
+    if folder.is_dir():
+        files = sorted(file.name for file in folder.iterdir() if file.is_file())
+    hint = did_you_mean(path.name, files, "", least=0.7)
+    if not hint:
+        hint = otherwise
+    elif folder != Path():
+        hint += f" (in {str(folder)!r})"
+    return f"{name!r} does not exist; {hint}"
 
 
 def search_path(python: str) -> str:
@@ -101,10 +115,8 @@ def _check_module(name: str) -> None:
 
 def _of_file(name: str) -> Program:
     path = Path(name)
-    if path.suffix == ".ipynb":
-        raise ArgumentError(
-            f"{name!r} is a notebook, whose cells one process runs; type xdevice run {name}"
-        )
+    if path.suffix.lower() in CHAPTERS:
+        raise ArgumentError(f"{name!r} is a chapter, not a script; type xdevice chapter {name}")
     with path.open("rb") as file:
         first_bytes = file.read(512)
     is_shell_script = path.suffix in _SHELL
@@ -116,11 +128,11 @@ def _of_file(name: str) -> Program:
         if path.suffix in (".zsh", ".fish"):
             shell = path.suffix[1:]
         raise ArgumentError(
-            f"{name!r} is not executable; type xdevice run {shell} {name}, or chmod +x {name}"
+            f"{name!r} is not executable; write {shell} {name} in its place, or chmod +x {name}"
         )
     if is_shell_script and not has_interpreter:
         raise ArgumentError(
-            f"{name!r} does not begin with #!/bin/bash or the like; type xdevice run bash {name}"
+            f"{name!r} does not begin with #!/bin/bash or the like; write bash {name} in its place"
         )
     command = name
     if not os.path.dirname(name):
@@ -147,13 +159,5 @@ def _nothing_to_run(name: str) -> str:
         if scripts:
             runnable = f"{', '.join(scripts[:3])} in it"
         return f"{name!r} is a folder, not a script, without a __main__.py; {runnable} can be run"
-    folder = path.parent
-    files: list[str] = []
-    if folder.is_dir():
-        files = sorted(file.name for file in folder.iterdir() if file.is_file())
-    hint = did_you_mean(path.name, files, "", least=0.7)
-    if not hint:
-        hint = f"give the path of a Python file, as seen from {str(Path.cwd())!r}, or a command"
-    elif folder != Path():
-        hint += f" (in {str(folder)!r})"
-    return f"{name!r} does not exist; {hint}"
+    here = f"as seen from {str(Path.cwd())!r}"
+    return missing(name, f"give the path of a Python file, {here}, or a command")

@@ -9,10 +9,10 @@ from rich.text import Text
 
 from xdevice.tools.cli.comparing import Same
 from xdevice.tools.cli.report import Report, Run
-from xdevice.units import duration, size
 from xdevice.tools.launcher.output_buffer import Line
 from xdevice.tools.launcher.terminal import table
 from xdevice.tools.launcher.texts import counted, ending, printable
+from xdevice.units import duration, size
 
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 

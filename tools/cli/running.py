@@ -1,17 +1,58 @@
-"""Running a program within the process of a command that observes it."""
+"""Running a program once: `emulate`, `watch` and `fits` give it what a shell's Python would."""
 
 import os
 import runpy
+import subprocess
 import sys
 from io import open_code
 from types import ModuleType
+
+from xdevice.backends.kit import keras
+from xdevice.framework.choosing import backend
+from xdevice.tools.cli.program import Program, imported_by
+from xdevice.virtual import children
+from xdevice.virtual.request import Request, is_in_environment, require
 
 # A traceback of the program's error is shown without the frames of these files.
 _RUNNERS = (__file__, runpy.__file__, "<frozen runpy>")
 
 
+def prepare(program: Program, framework: str | None, request: Request | None) -> list[str]:
+    """Set the program's environment, and return the frameworks that it is known to use.
+
+    Raises an error if one of these cannot have the virtual GPUs of the request,
+    or else those that the environment asks for.
+    """
+    if request is not None:
+        children.propagate(request)
+        children.set_aside_visible_devices()
+    if framework is not None:
+        name = str(backend(framework))
+        os.environ["XDEVICE_BACKEND"] = name
+        keras.choose(name)
+        frameworks = [name]
+    else:
+        frameworks = imported_by(program.file) if program.file is not None else []
+    if is_in_environment():
+        from xdevice.tools.cli.probe import check_virtual_gpus  # with what it needs, 20 ms
+
+        check_virtual_gpus(frameworks)
+    if request is not None:
+        require(frameworks)
+    os.environ.update(program.search_path(sys.executable))
+    return frameworks
+
+
+def become(command: list[str]) -> int:
+    """Become the program: its output, its signals and its exit status are as without xdevice."""
+    if os.name != "nt":  # the shell of Windows would not wait for a process that is replaced
+        sys.stdout.flush()
+        os.execv(command[0], command)
+    return subprocess.call(command)
+
+
 def run_program() -> BaseException | None:
-    """Run the program in ``argv``, and return the exception that ended it, if any."""
+    """Run the program in ``argv`` in this process, and return the exception that ended it, if any."""
     try:
         if sys.argv[0] == "-m":
             del sys.argv[0]

@@ -29,7 +29,7 @@ def _with_devices(names: Sequence[str]) -> list[str]:
         return list(names)
     from xdevice.tools.cli.probe import probe_all  # with what it needs, 4 ms
 
-    reports, _ = probe_all(uncertain_names, 120.0, quiet=True)
+    reports = probe_all(uncertain_names, 120.0, quiet=True)
     names_without: set[str] = set()
     for report in reports:
         if report["status"] == "ok" and not report["devices"]:

@@ -10,8 +10,8 @@ from typing import Any
 
 import nbformat
 
-from xdevice.tools.course.chapters import Source
 from xdevice.errors import ArgumentError
+from xdevice.tools.course.chapters import Source
 
 _nbformat: Any = nbformat  # it has no types for its functions
 

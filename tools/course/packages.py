@@ -6,8 +6,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from xdevice.tools.course.chapters import Cell, imported_by
 from xdevice.framework.adapters import registered
+from xdevice.tools.course.chapters import Cell, imported_by
 
 
 def checkout_folders(chapter: Path, cells: Iterable[Cell]) -> list[Path]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from xdevice.errors import ArgumentError
 from xdevice.tools.course.chapters import Chapter, chapter_of
 from xdevice.tools.course.markdown import cells_in_markdown
 from xdevice.tools.course.notebooks import cells_in_notebook
-from xdevice.errors import ArgumentError
 
 
 def read(path: Path) -> Chapter:

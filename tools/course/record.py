@@ -14,12 +14,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from xdevice.errors import ArgumentError
 from xdevice.tools.course.chapters import Cell
 from xdevice.tools.course.compare import CLOSE, difference
 from xdevice.tools.course.displays import Curve
 from xdevice.tools.course.outcomes import Outcome
 from xdevice.tools.course.running import TabRun
-from xdevice.errors import ArgumentError
 
 Entry: TypeAlias = dict[str, Any]
 """A cell in the file: its key, and what it printed."""
@@ -48,7 +48,9 @@ def path_of(chapter: Path) -> Path:
 def read(path: Path) -> Record:
     """The record in the file; an error says how to make one."""
     if not path.is_file():
-        raise ArgumentError(f"{str(path)!r} does not exist; xdevice run CHAPTER --record writes it")
+        raise ArgumentError(
+            f"{str(path)!r} does not exist; xdevice chapter --record CHAPTER writes it"
+        )
     try:
         record: Record = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+from xdevice.backends.kit import keras
 from xdevice.tools.course import outcomes
 from xdevice.tools.course.chapters import Cell, Chapter
 from xdevice.tools.course.failures import with_reasons
@@ -17,7 +18,6 @@ from xdevice.tools.course.folders import keep_new_folders, lay_out
 from xdevice.tools.course.jobs import PREPARED, Job
 from xdevice.tools.course.outcomes import Outcome
 from xdevice.tools.course.packages import checkout_folders
-from xdevice.backends.kit import keras
 from xdevice.tools.launcher.children import Child, Show, run_all
 
 _FILES = "files"  # the folder, in a tab's temporary one, that looks like the chapter's checkout

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from xdevice.device import Device
 from xdevice.tools.course.compare import plain
 from xdevice.tools.course.outcomes import Outcome
 from xdevice.tools.course.series import Series, are_comparable, series_of
@@ -17,7 +18,6 @@ from xdevice.tools.course.spelling import (
     with_dtypes_spelled_alike,
     without_framework_name,
 )
-from xdevice.device import Device
 
 _VALUE = r"""(?:'[^']*'|"[^"]*"|\[[^\]]*\]|\w*\([^()]*(?:\([^()]*\))?[^()]*\)|<[^>]*>|[\w.:]+)"""
 _ABOUT_A_TENSOR = re.compile(

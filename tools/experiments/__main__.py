@@ -18,9 +18,9 @@ from typing import Any, TypeAlias
 
 from xdevice import backend, is_out_of_memory, properties
 from xdevice.errors import NotSupportedError, XDeviceError
+from xdevice.hardware.diagnosis import build_of
 from xdevice.tools.experiments import EXPERIMENTS, rows, setting, title, too_busy
 from xdevice.tools.experiments.work import Setting
-from xdevice.hardware.diagnosis import build_of
 
 Write: TypeAlias = Callable[..., None]
 """Writes its keyword arguments as one event."""

@@ -8,13 +8,13 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from xdevice.errors import DistributedError
 from xdevice.distributed.deadlines import PEER_FAILED, SETTLING
-from xdevice.units import duration
+from xdevice.errors import DistributedError
 from xdevice.tools.launcher.output import Screen
 from xdevice.tools.launcher.process_tree import ProcessTree, Signals
 from xdevice.tools.launcher.texts import signal_name
 from xdevice.tools.launcher.worker_group import Plan, WorkerGroup
+from xdevice.units import duration
 
 # Exit statuses of the launcher
 TIMED_OUT = 124  # after the time limit, as that of ``timeout``
@@ -50,14 +50,7 @@ def launch(plan_of: Callable[[int], Plan], restarts: int = 0) -> int:
     status = 0
     with Signals() as signals:
         for attempt in range(restarts + 1):
-            try:
-                plan = plan_of(attempt)
-            except DistributedError as error:  # no ports are free
-                if attempt == 0:
-                    raise
-                _show(screen, f"xdevice: cannot start the job again: {error}\n")
-                break
-            group = WorkerGroup(plan, screen, ProcessTree(), signals, began=began)
+            group = WorkerGroup(plan_of(attempt), screen, ProcessTree(), signals, began=began)
             group.run()
             status, text = _outcome(group)
             _show(screen, text)

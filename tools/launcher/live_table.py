@@ -7,10 +7,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.units import size
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.terminal import console
 from xdevice.tools.launcher.texts import ending
+from xdevice.units import size
 
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _SIGNS = {"ok": "✓", "waiting": "·"}

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from shutil import rmtree
 from subprocess import Popen
 from types import FrameType
 from typing import IO, Any
@@ -182,8 +183,10 @@ class Signals:
 
 
 @contextmanager
-def reaped(tree: ProcessTree) -> Generator[None, None, None]:
+def reaped(tree: ProcessTree, folder: str = "") -> Generator[None, None, None]:
     """While the block runs, a reaper waits: it kills the tree if this process is killed.
+
+    It also removes the folder, if one is given.
 
     The reaper is a process in a session of its own. It reads from a pipe whose
     other end only this process holds. The pipe closes when this process ends,
@@ -193,7 +196,7 @@ def reaped(tree: ProcessTree) -> Generator[None, None, None]:
     # as a module.
     code = (
         "import sys; sys.stdin.buffer.read(); "  # imports nothing while the job runs
-        f"sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r})"
+        f"sys.path[:] = {sys.path!r}; from {__name__} import reap; reap({tree.mark!r}, {folder!r})"
     )
     with Popen(
         [sys.executable, "-c", code],
@@ -208,8 +211,9 @@ def reaped(tree: ProcessTree) -> Generator[None, None, None]:
             reaper.kill()
 
 
-def reap(mark: str) -> None:
-    """Kill the tree of a process that has ended."""
+def reap(mark: str, folder: str) -> None:
+    """Kill the tree of a process that has ended, and remove its folder."""
+    rmtree(folder, ignore_errors=True)
     tree = ProcessTree(mark)
     deadline = time.monotonic() + UNKILLABLE
     rounds_without_members = 0

@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from xdevice.units import duration
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.texts import ending, printable
+from xdevice.units import duration
 
 if TYPE_CHECKING:
     from xdevice.tools.launcher.live_table import LiveTable

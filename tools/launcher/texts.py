@@ -1,11 +1,14 @@
-"""Texts for all commands: safe to print, and how a child has ended. They need no rich."""
+"""Texts for all commands: safe to print, and how a child has ended. They need neither rich nor psutil."""
+
+from __future__ import annotations
 
 import json
 import re
 import signal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from xdevice.tools.launcher.children import Child
+if TYPE_CHECKING:
+    from xdevice.tools.launcher.children import Child
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 # Visible signs for control characters: Unicode has pictures of those below 32

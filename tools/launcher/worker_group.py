@@ -1,20 +1,23 @@
 """The worker group: a job's processes on one host, started, watched and stopped."""
 
 import os
+import random
 import selectors
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
 
 import psutil
 
-from xdevice.distributed.process_info import block_size
-from xdevice.errors import DistributedError
 from xdevice.distributed.deadlines import PEER_FAILED, SETTLING, TERMINATION, UNKILLABLE
+from xdevice.distributed.launcher_variables import LOCALHOST, SOCKET
+from xdevice.errors import DistributedError
+from xdevice.tools.launcher.coordinator import Coordinator
 from xdevice.tools.launcher.output import Screen, Stream
 from xdevice.tools.launcher.process_tree import ProcessTree, Signals, reaped
 
@@ -33,56 +36,26 @@ _LAST_ROUNDS = 32
 
 @dataclass(frozen=True)
 class Plan:
-    """What is started on this host, which is one of the job's nodes."""
+    """What is started."""
 
     command: Sequence[str]
-    processes: int  # on each node
-    nodes: int
-    node: int
-    port: int
+    processes: int
     environment: Mapping[str, str]  # the same for all
     cores: Sequence[Sequence[int]] = ()  # of each process, if they are pinned
     logs: Path | None = None
     time_limit: float | None = None  # seconds
 
-    @property
-    def world_size(self) -> int:
-        return self.nodes * self.processes
-
-    @property
-    def ranks(self) -> range:
-        first = self.node * self.processes
-        return range(first, first + self.processes)
-
-    @property
-    def ports(self) -> list[int]:
-        """The ports of the job's block that are needed on this host."""
-        if self.nodes == 1:
-            return list(range(self.port, self.port + block_size(self.world_size)))
-        engines = self.port + 2
-        helpers = engines + self.world_size
-        ports = [engines + rank for rank in self.ranks] + [helpers + rank for rank in self.ranks]
-        if self.node == 0:
-            ports = [self.port, self.port + 1, *ports, helpers + self.world_size]
-        return ports
-
     def variables(self, rank: int) -> dict[str, str]:
         """The variables that tell a process its rank: xdevice's, and those of torchrun."""
         numbers = {
             "RANK": rank,
-            "WORLD_SIZE": self.world_size,
-            "LOCAL_RANK": rank - self.ranks[0],
+            "WORLD_SIZE": self.processes,
+            "LOCAL_RANK": rank,
             "LOCAL_WORLD_SIZE": self.processes,
         }
         torchrun_variables = {name: str(number) for name, number in numbers.items()}
         xdevice_variables = {f"XDEVICE_{name}": text for name, text in torchrun_variables.items()}
-        return {
-            **xdevice_variables,
-            **torchrun_variables,
-            "XDEVICE_MASTER_PORT": str(self.port),
-            "MASTER_ADDR": self.environment["XDEVICE_MASTER_ADDR"],
-            "MASTER_PORT": str(self.port + block_size(self.world_size) - 1),
-        }
+        return xdevice_variables | torchrun_variables
 
 
 @dataclass(eq=False)
@@ -121,10 +94,17 @@ class WorkerGroup:
 
     def run(self) -> None:
         """Run the processes until all have ended, by themselves or because one has failed."""
-        with reaped(self.tree):
+        coordinator = Coordinator(self.plan.processes)
+        coordinator.start()
+        meeting = {
+            SOCKET: coordinator.path,
+            "MASTER_ADDR": LOCALHOST,
+            "MASTER_PORT": str(free_port()),
+        }
+        with reaped(self.tree, coordinator.folder):
             try:
-                for rank in self.plan.ranks:
-                    self._start(rank)
+                for rank in range(self.plan.processes):
+                    self._start(rank, meeting)
                 while not self._is_decided():
                     self._pass_on(_TICK)
                     self.ended += self._reap()
@@ -132,15 +112,16 @@ class WorkerGroup:
                         self._check_frozen()
             finally:  # also after an error of the launcher itself
                 self._stop()
+                coordinator.stop()
         self._finish()
 
     # The start
 
-    def _start(self, rank: int) -> None:
+    def _start(self, rank: int, meeting: Mapping[str, str]) -> None:
         try:
             out_log = self._open_log(rank, "out")
             err_log = self._open_log(rank, "err")
-            process = self._start_process(rank)
+            process = self._start_process(rank, meeting)
         except OSError as error:  # too many processes or files, no memory
             raise DistributedError(f"rank {rank} could not be started: {error}") from error
         assert process.stdout is not None
@@ -158,12 +139,17 @@ class WorkerGroup:
             return None
         return open(self.plan.logs / f"rank-{rank}.{name}", "xb", buffering=0)
 
-    def _start_process(self, rank: int) -> subprocess.Popen[bytes]:
-        environment = {**os.environ, **self.plan.environment, **self.plan.variables(rank)}
+    def _start_process(self, rank: int, meeting: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        environment = {
+            **os.environ,
+            **self.plan.environment,
+            **self.plan.variables(rank),
+            **meeting,
+        }
         with ExitStack() as undo:
             if self.plan.cores:
                 undo.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
-                cores = self.plan.cores[rank - self.plan.ranks[0]]
+                cores = self.plan.cores[rank]
                 os.sched_setaffinity(0, cores)  # which a child inherits
             return self.tree.start(self.plan.command, environment, subprocess.PIPE, subprocess.PIPE)
 
@@ -273,3 +259,16 @@ def _is_stopped(worker: Worker) -> bool:
         return bool(psutil.Process(worker.process.pid).status() == psutil.STATUS_STOPPED)
     except psutil.Error:  # it has just ended
         return False
+
+
+def free_port() -> int:
+    """A port for the engine's master that is free on this host.
+
+    It is not one of those that the system gives to connections, so it stays
+    free until the engine starts.
+    """
+    while True:
+        port = random.randrange(10_000, 32_768)
+        with suppress(OSError), socket.socket() as any_socket:
+            any_socket.bind(("", port))
+            return port

@@ -28,10 +28,9 @@ class Pytest:
         stand_in = [
             "-m",
             "xdevice",
-            "run",
-            "--virtual-gpus",
+            "emulate",
+            "--gpus",
             str(self.row.get("gpus", 2)),
-            "--stand-in",
         ]
         pytest = [
             "-m",

@@ -164,15 +164,13 @@ class Runner:
         here = self.fresh()
         start = []
         if gpus:
-            watch = ["--watch-transfers"] if self.options.watch_transfers else []
+            command = "watch" if self.options.watch else "emulate"
             start = [
                 "-m",
                 "xdevice",
-                "run",
-                "--virtual-gpus",
+                command,
+                "--gpus",
                 str(gpus),
-                "--stand-in",
-                *watch,
                 "--",
             ]
         elif not words[0].endswith(".py"):
@@ -268,7 +266,7 @@ def main() -> int:
     add("--mirror", default="https://github.com", help="where repositories are cloned from")
     add("--gpus", type=int, help="virtual GPUs, instead of what a row says")
     add("--timeout", type=float, default=600.0, help="seconds for each run (600)")
-    add("--watch-transfers", action="store_true", help="run with it")
+    add("--watch", action="store_true", help="run by xdevice watch")
     add("--verbose", action="store_true", help="show what the programs print")
     options = parser.parse_args()
     wanted = chosen(options.names, options.quick, options.framework)

@@ -13,10 +13,7 @@ def test_the_page_lists_the_rows_that_are_kept():
         f"{project}/{row}"
         for project, row in re.findall(r"^\[([\w-]+)\.(\w+)\]$", TEXT, re.MULTILINE)
     }
-    pages = [
-        page.read_text(encoding="utf-8")
-        for page in HERE.glob("*.md")
-    ]
+    pages = [page.read_text(encoding="utf-8") for page in HERE.glob("*.md")]
     listed = [
         row for page in pages for row in re.findall(r"^\| `([\w-]+/\w+)` \|", page, re.MULTILINE)
     ]

@@ -1,6 +1,6 @@
 """Run the cells of one chapter or notebook in this process, as IPython does, and write what each prints to a file.
 
-    xdevice run --virtual-gpus 2 --stand-in validation/recorded/cells.py CHAPTER.md pytorch OUTCOMES.jsonl
+    xdevice emulate --gpus 2 validation/recorded/cells.py CHAPTER.md pytorch OUTCOMES.jsonl
 
 run.py starts it, in a folder of its own. A line of OUTCOMES is written as soon as its cell has ended;
 the last line tells that the process has not ended in the middle.

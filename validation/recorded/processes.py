@@ -41,9 +41,9 @@ def run(
             link_files(options.data.absolute(), scratch / "data")
         outcomes = scratch / "outcomes.jsonl"
         outcomes.touch()
-        gpus = ["--virtual-gpus", str(options.gpus), "--stand-in", "--gpu-model", options.gpu_model]
+        gpus = ["--gpus", str(options.gpus), "--model", options.gpu_model]
         framework = chapters.FRAMEWORKS[tab]
-        words = [sys.executable, "-m", "xdevice", "run", *gpus, "--backend", framework]
+        words = [sys.executable, "-m", "xdevice", "emulate", *gpus, "--backend", framework]
         words += [str(HERE / "cells.py"), str(place), tab, str(outcomes)]
         words += ["--seconds", str(options.seconds), *more]
         environment = {**os.environ, **ENVIRONMENT, "IPYTHONDIR": str(scratch / "ipython")}

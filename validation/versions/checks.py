@@ -26,7 +26,7 @@ PROGRAMS = {
     "mxnet": "MXNet/train_mnist",
     "jax": "JAX/autodiff_remat",
 }
-"""The row of validation/programs that stands for published programs: one that is run in two minutes where there is one."""
+"""The row of validation/programs that stands for published programs, if possible one that takes two minutes."""
 
 
 class Run(NamedTuple):
@@ -105,9 +105,9 @@ def names(tried: Tried) -> Run:
 def program(tried: Tried) -> Run:
     """One published program, unedited, on virtual GPUs and on the CPU; left out where its repository is not reached."""
     name = PROGRAMS[tried.name]
-    project = tomllib.loads((ROOT / "validation/programs/programs.toml").read_text(encoding="utf-8"))[
-        name.split("/")[0]
-    ]
+    project = tomllib.loads(
+        (ROOT / "validation/programs/programs.toml").read_text(encoding="utf-8")
+    )[name.split("/")[0]]
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         checkout = Path(folder, project["repository"].replace("/", "+"))

@@ -13,7 +13,7 @@ import jax
 
 from xdevice.backends.jax import hardware
 from xdevice.backends.jax.private_names import names as names_of_the_adapter
-from xdevice.contract import MemoryUse, NativeDevice
+from xdevice.contract import NativeDevice
 from xdevice.device import Device, spell
 from xdevice.errors import NotSupportedError, VirtualDeviceError
 from xdevice.machine import gpus
@@ -64,23 +64,6 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     else:
         _leave_out_the_cpu()
         _print_as_virtual_gpus(n)
-
-
-def measure_memory(soft_limit: int, stop_after: int | None, totals: Any) -> None:
-    from xdevice.virtual.jax import memory
-
-    if stop_after is not None:
-        raise NotSupportedError(
-            "--stop-after counts the steps of PyTorch's and PaddlePaddle's optimizers, and jax has "
-            "none of its own; write --timeout SECONDS, or let the program make fewer steps"
-        )
-    memory.measure()
-
-
-def memory_use() -> MemoryUse:
-    from xdevice.virtual.jax import memory
-
-    return memory.use(hardware.count("gpu"))
 
 
 def _set_number_of_host_devices(n: int) -> None:

@@ -26,8 +26,8 @@ from typing import Any
 import jax
 
 from xdevice.backends.jax import hardware
-from xdevice.contract import NativeDevice, Tensor
 from xdevice.backends.kit.dlpack import CPU, CUDA, labelled
+from xdevice.contract import NativeDevice, Tensor
 from xdevice.framework.import_hook import after_import
 from xdevice.virtual import request
 from xdevice.virtual.jax import (
@@ -37,7 +37,6 @@ from xdevice.virtual.jax import (
     gpus_in,
     lists_from,
     memory,
-    plans,
     replace,
 )
 from xdevice.virtual.jax.private_names import Function, in_place_of, names, optional, replace_name
@@ -70,7 +69,6 @@ def start() -> None:
     _describe_mismatches()
     _replace_attributes_of_devices()
     memory.replace()
-    plans.replace()
     _print_devices_as_cuda()
     _replace_attributes_of_arrays()
     _replace_dlpack()

@@ -21,7 +21,7 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     refuse_to_hide(hardware.gpus(), n, "mxnet", force)
     refuse_memory_limit("mxnet", ", or choose torch or paddle, which have it")
     if stand_in:
-        names.check("STAND_IN", "READ")
+        names.check("STAND_IN")
         names_of_the_adapter.check("OTHERS")
     else:
         names.check("VIRTUAL")

@@ -9,14 +9,15 @@ For the library, arrays of the CPU and of a virtual GPU are both the CPU's. An o
 therefore refused here, as MXNet refuses it with real GPUs. Like MXNet, this does not compare one
 GPU with another.
 
-Saved arrays, pickles and DLPack's capsules contain ``gpu(i)``, as those of MXNet with CUDA do, and
-are loaded to that GPU (`files`).
-
-Differs from a GPU: DLPack copies; page-locked memory is the host's. There is no RTC and no cuDNN,
-so cuDNN's environment variables have no effect. A key-value store ``nccl`` is a ``device`` one.
+Differs from a GPU: random numbers are the CPU's; an operator for which MXNet's CPU has no kernel,
+such as ``fft`` and layers of float16, raises MXNet's error; saved arrays and pickles are loaded to
+the CPU; DLPack's capsules say that they are the CPU's; memory is the host's. There is no RTC and no
+cuDNN, so cuDNN's environment variables have no effect. A key-value store ``nccl`` is a ``device``
+one.
 """
 
 import ctypes
+import os
 import re
 import threading
 from collections.abc import Callable, Sequence
@@ -31,8 +32,6 @@ from xdevice.backends import mxnet as adapter
 from xdevice.backends.mxnet import mixing
 from xdevice.backends.mxnet.hardware import FIRST_VIRTUAL, count, existing
 from xdevice.backends.mxnet.mixing import Arguments, Function, Handle
-from xdevice.virtual.mxnet import files, float16, memory, operators, random_numbers
-from xdevice.virtual.mxnet.files import CPU, GPU
 from xdevice.virtual.mxnet.private_names import (
     DEVICE_AT,
     CPointer,
@@ -40,6 +39,9 @@ from xdevice.virtual.mxnet.private_names import (
     in_library,
     in_place_of,
 )
+
+CPU, GPU = 1, 2
+"""MXNet's numbers for types of devices."""
 
 _base: Any = base
 _GROUPS_AT = {"MXExecutorBindEX": 4, "MXExecutorSimpleBindEx": 4, "MXExecutorSimpleBindEx64": 4}
@@ -65,11 +67,6 @@ def start(number: int) -> None:
         in_library(name)(partial(_check_contexts, name))
     in_place_of("mxnet.kvstore.kvstore:_updater_wrapper")(_wrap_updater)
     in_library("MXKVStoreCreate")(_create_store)
-    float16.start()
-    operators.start()
-    random_numbers.start()
-    files.start()
-    memory.start()
     Features()["CUDA"] = Feature(b"CUDA", True)
     in_place_of("mxnet.runtime:feature_list")(_features)
 
@@ -84,6 +81,7 @@ def _convert_devices(number: int) -> None:
             in_library(name)(partial(_call_with_device, index, _GROUPS_AT.get(name)))
     in_library("MXNDArrayGetContext")(_get_context)
     in_library("MXGetGPUCount")(lambda _, pointer: _return(pointer, number))
+    in_library("MXGetGPUMemoryInformation64")(_memory_of_host)
     in_library("MXGetLastError")(_last_error)
     adapter.translate(_context_in_text)
 
@@ -136,6 +134,14 @@ def _get_context(
         device_type._obj.value = GPU
         index._obj.value = gpu_index
     return status
+
+
+def _memory_of_host(_: Function, index: CValue, free: CPointer, total: CPointer) -> int:
+    existing(_as_int(index))  # raises an error where this GPU does not exist
+    page = os.sysconf("SC_PAGE_SIZE")
+    free._obj.value = page * os.sysconf("SC_AVPHYS_PAGES")
+    total._obj.value = page * os.sysconf("SC_PHYS_PAGES")
+    return 0
 
 
 def _last_error(native: Callable[[], bytes]) -> bytes:

@@ -13,20 +13,26 @@ import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
-from xdevice.contract import MemoryUse, Watcher
+from xdevice.backends.kit.environment import environment
+from xdevice.contract import Watcher
 from xdevice.errors import NotSupportedError, VirtualDeviceError
-from xdevice.kit.blocks import environment
 from xdevice.virtual import plugins, request
 
 CopyObserver: TypeAlias = Callable[[int, int, int, int], int]
 """A function of the source, the target, the bytes and the address of a copy.
 
 The number of the host is -1. The function returns 0 to forbid the copy.
+"""
+
+TRIED = "3.0.0", "3.3.1"
+"""The versions of PaddlePaddle with which the plug-in was tried that replaces some of its functions.
+
+With any other version the plug-in replaces nothing: operations take longer, copies are watched as on
+real GPUs, and `paddle.distributed` has no groups for NCCL.
 """
 
 _NativeObserver = ctypes.CFUNCTYPE(
@@ -114,11 +120,6 @@ def _observe_copies(observer: CopyObserver | None) -> None:
     _current_observer = native_observer
 
 
-def library() -> ctypes.CDLL:
-    """The plug-in that this process has loaded."""
-    return _loaded[-1]
-
-
 def recipe() -> plugins.Recipe:
     """How the plug-in is compiled. PaddlePaddle loads all files of its folder, so it has its own."""
     if sys.platform != "linux":
@@ -126,33 +127,35 @@ def recipe() -> plugins.Recipe:
             f"virtual GPUs under paddle are a plug-in that is built on Linux only, and this is "
             f"{platform.system()}; choose another framework with use('torch')"
         )
-    spec = find_spec("paddle")  # does not import it
-    assert spec is not None
-    assert spec.submodule_search_locations
-    package = Path(next(iter(spec.submodule_search_locations)))
-    source = Path(__file__).with_name("virtual_gpu.cc")
-    headers = package / "include"
-    with_kernels = plugins.Recipe(
+    package = _package()
+    version = _version(package)
+    return plugins.Recipe(
         name="xdevice_virtual_gpu",
-        purpose=f"virtual GPUs for paddle {_short_version(package)}",
-        source=source,
+        purpose=f"virtual GPUs for paddle {version}",
+        source=Path(__file__).with_name("virtual_gpu.cc"),
         key=key(package),
         standard="c++17",
-        include=(headers,),
-        shared=(plugins.CURAND,),
+        include=(package / "include",),
+        defines=("XDEVICE_REPLACES",) if version in TRIED else (),
     )
-    bare = replace(
-        with_kernels,
-        include=(source.parent / "bare", headers),
-        defines=("XDEVICE_BARE",),
-        lacks="without kernels for 16-bit floats",
-    )
-    return replace(with_kernels, bare=bare)
 
 
-def _short_version(package: Path) -> str:
-    match = re.search(r"full_version *= *'(\d+\.\d+)", _version_file(package))
+def _package() -> Path:
+    """PaddlePaddle's folder; it is not imported."""
+    spec = find_spec("paddle")
+    assert spec is not None
+    assert spec.submodule_search_locations
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+def _version(package: Path) -> str:
+    match = re.search(r"full_version *= *'([^']+)'", _version_file(package))
     return match[1] if match else ""
+
+
+def replaces_functions() -> bool:
+    """Whether the plug-in replaces functions of this version of PaddlePaddle."""
+    return _version(_package()) in TRIED
 
 
 def _version_file(package: Path) -> str:
@@ -160,10 +163,7 @@ def _version_file(package: Path) -> str:
 
 
 def key(package: Path) -> str:
-    """The version and the commit of PaddlePaddle, for which the plug-in is compiled.
-
-    The plug-in constructs PaddlePaddle's tensors, whose layout may change.
-    """
+    """The version and the commit of PaddlePaddle, for which the plug-in is compiled."""
     header = package / "include" / "paddle" / "phi" / "backends" / "device_ext.h"
     if not header.is_file():
         raise NotSupportedError(
@@ -191,8 +191,10 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
             f"or start with XDEVICE_VIRTUAL_GPUS={n} and "
             "import it by xdevice.backend('paddle').framework"
         )
+    _check_symbols()
     hardware.replaced_gpus.replace(n, under_own_names=stand_in)
-    transfers.add_source(_Copies())
+    if replaces_functions():
+        transfers.add_source(_Copies())
     repairs.apply()
     if stand_in:
         from xdevice.virtual.paddle.stand_in import start
@@ -200,13 +202,14 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
         start(n)
 
 
-def measure_memory(soft_limit: int, stop_after: int | None, totals: Any) -> None:
-    from xdevice.virtual.paddle import memory
-
-    memory.measure(soft_limit, stop_after, totals)
-
-
-def memory_use() -> MemoryUse:
-    from xdevice.virtual.paddle import memory
-
-    return memory.use()
+def _check_symbols() -> None:
+    """Raise an error if PaddlePaddle's library lacks a function that the plug-in replaces."""
+    for library in _loaded:
+        library.MissingSymbol.restype = ctypes.c_char_p
+        symbol = library.MissingSymbol()
+        if symbol:
+            version = _version(_package())
+            raise VirtualDeviceError(
+                f"virtual GPUs replace the function {symbol.decode()} of paddle {version}, and this "
+                f"build lacks it; pip install --force-reinstall paddlepaddle=={version}"
+            )

@@ -18,11 +18,6 @@ constexpr size_t kAlignment = 256;  // PaddlePaddle's for GPUs: a block's size i
 size_t device_count = 0;
 size_t limit = 0;  // bytes of each device; 0 for none
 size_t used[kMost];  // changed by several threads
-// More is allocated only after PaddlePaddle has freed the memory that it caches.
-size_t soft_limit = SIZE_MAX;
-int64_t* most_used = nullptr;  // the most bytes of each device, which another process can read
-// The bytes that the soft limit refused to this thread last.
-thread_local size_t refused = 0;
 thread_local int current_device = 0;
 char handle_target = 0;  // all handles of streams and events point to it
 
@@ -68,34 +63,10 @@ size_t AddUsed(const C_Device device, size_t bytes) {
   return __atomic_add_fetch(&used[device->id], bytes, __ATOMIC_RELAXED);
 }
 
-void NoteMost(const C_Device device, int64_t bytes) {
-  if (!most_used) return;
-  int64_t* most = &most_used[device->id];
-  int64_t known = __atomic_load_n(most, __ATOMIC_RELAXED);
-  bool is_written = bytes <= known;
-  while (!is_written) {
-    const bool exchanged = __atomic_compare_exchange_n(
-        most, &known, bytes, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-    is_written = exchanged || bytes <= known;
-  }
-}
-
-// Whether the device may have that many bytes. Above the soft limit it may when PaddlePaddle tries
-// again.
-bool MayUse(size_t bytes, size_t size) {
-  if (bytes > (limit ? limit : SIZE_MAX)) return false;
-  const bool is_first_try = bytes > soft_limit && refused != size;
-  refused = is_first_try ? size : 0;
-  return !is_first_try;
-}
-
 C_Status Allocate(const C_Device device, void** address, size_t size) {
   if (!Exists(device)) return C_ERROR;
-  const size_t bytes = AddUsed(device, size);
-  if (MayUse(bytes, size) && AllocateHost(device, address, size) == C_SUCCESS) {
-    NoteMost(device, bytes);
-    return C_SUCCESS;
-  }
+  const bool may_use = AddUsed(device, size) <= (limit ? limit : SIZE_MAX);
+  if (may_use && AllocateHost(device, address, size) == C_SUCCESS) return C_SUCCESS;
   AddUsed(device, -size);
   *address = nullptr;  // PaddlePaddle then frees cached memory and tries again, or raises its own error
   return C_SUCCESS;
@@ -150,15 +121,6 @@ C_Status Constant(Result* result) { return *result = value, C_SUCCESS; }
 template <auto value, class Result>
 C_Status Constant(const C_Device, Result* result) { return Constant<value>(result); }
 
-// The table of PaddlePaddle 3.0 has no entries for 16-bit floats. There the second overload is used.
-template <class Table>
-auto AllowHalves(Table* table, int) -> decltype(table->is_bfloat16_supported, void()) {
-  table->is_float16_supported = table->is_bfloat16_supported = Constant<true>;
-}
-
-template <class Table>
-void AllowHalves(Table*, long) {}
-
 void FillTable(C_DeviceInterface* table) {
   table->initialize = table->finalize = Succeed;
   table->init_device = table->deinit_device = table->synchronize_device = Check;
@@ -196,7 +158,6 @@ void FillTable(C_DeviceInterface* table) {
   table->get_compute_capability = Constant<size_t{0}>;
   table->get_runtime_version = Constant<size_t{0}>;
   table->get_driver_version = Constant<size_t{0}>;
-  AllowHalves(table, 0);
 }
 
 }  // namespace

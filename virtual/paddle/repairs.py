@@ -67,23 +67,16 @@ def _run_on_the_host(operation: Function, *args: object, **kwargs: object) -> An
     return result
 
 
-def _cpu_generator(index: int) -> Any:
-    generators: Any = core
-    return generators.default_cpu_generator()
-
-
-generator_of_gpu: Function = _cpu_generator
-"""The generator of a virtual GPU by its index; where virtual GPUs stand in, one of its own.
-
-Recomputation (`paddle.distributed.fleet.utils.recompute`) repeats a dropout by saving and
-restoring its state.
-"""
-
-
 def _default_generator(native: Function, place: NativeDevice) -> Any:
+    """The generator of a place: a virtual GPU draws the CPU's numbers.
+
+    Recomputation (`paddle.distributed.fleet.utils.recompute`) repeats a dropout by saving and
+    restoring its state.
+    """
     if place.get_device_type() != hardware.WORD:
         return native(place)
-    return generator_of_gpu(place.get_device_id())
+    generators: Any = core
+    return generators.default_cpu_generator()
 
 
 # PyLayer is Any to mypy unless PaddlePaddle is installed
@@ -123,19 +116,8 @@ def _embedding(
     return native(x, weight, padding_idx, sparse)
 
 
-def _cross_entropy(native: Function, logits: Tensor, *args: object) -> Any:
-    """The loss of bfloat16 in float32, as CUDA's kernel computes it.
-
-    The gradient's kernel expects float32.
-    """
-    if logits.dtype == paddle.bfloat16 and logits.place.is_custom_place():
-        logits = logits.astype("float32")
-    return native(logits, *args)
-
-
 _REPAIRED: dict[str, Function] = {
     "_C_ops:embedding": _embedding,
-    "_C_ops:cross_entropy_with_softmax": _cross_entropy,
     "_C_ops:rmsprop_": _run_on_the_host,
     "_legacy_C_ops:check_finite_and_unscale": _run_on_the_host,
     "_legacy_C_ops:coalesce_tensor": _run_on_the_host,

@@ -9,7 +9,9 @@ functions of ``core`` that only a build with CUDA has are added. GPU 0 is the de
 A static graph writes to copies of a custom device's parameters, so an `Executor` of a GPU computes
 on the CPU. Groups of ``paddle.distributed`` for NCCL use gloo. Not supported: CUDA graphs,
 all_to_all and reduce_scatter, which PaddlePaddle does not offer on gloo, and `SyncBatchNorm`. The
-outputs of a layer of `paddle.jit.load` are on the CPU.
+outputs of a layer of `paddle.jit.load` are on the CPU. Random numbers are the CPU's. The CPU has few
+kernels for 16-bit floats: other operations on them raise PaddlePaddle's error, and its AMP computes in
+float32, with its warning for GPUs whose compute capability is below 7.0.
 """
 
 import os
@@ -22,8 +24,9 @@ import paddle
 from paddle.base import core as _core
 
 from xdevice.backends.paddle.hardware import WORD
+from xdevice.errors import NotSupportedError
+from xdevice.virtual import paddle as virtual
 from xdevice.virtual import request
-from xdevice.virtual.paddle import generators, random_numbers
 from xdevice.virtual.paddle.answers import CORE, answer_by_caller, replace_in_core
 from xdevice.virtual.paddle.flags import add_cuda_flags
 from xdevice.virtual.paddle.places import (
@@ -38,7 +41,6 @@ from xdevice.virtual.paddle.streams import replace_streams
 
 core: Any = _core
 _device: Any = import_module("paddle.device")
-sizes_of_groups: list[int] = []  # of the groups for NCCL that the program has created
 _NCCL_VERSION = 2804  # the first with sends between two ranks; like gloo, it has no average
 _MEMORY_FUNCTIONS = (
     "memory_allocated",
@@ -67,7 +69,6 @@ def start(number: int) -> None:
     _add_device_functions(number)
     _report_properties(_memory_size())
     replace_streams()
-    random_numbers.start()
     add_cuda_flags()
     _leave_alone_what_is_replaced()
     _use_gloo_for_nccl()
@@ -112,20 +113,19 @@ def _add_device_functions(number: int) -> None:
             "cuda_empty_cache": lambda: None,
             "_device_synchronize": synchronize,
             "_cuda_synchronize": synchronize,
-            "default_cuda_generator": generators.generator,
+            "default_cuda_generator": lambda index: core.default_cpu_generator(),
             "get_all_device_type": lambda: ["cpu", "gpu"],
             "get_available_device": lambda: ["cpu", *(f"gpu:{i}" for i in range(number))],
-            "is_float16_supported": lambda place: True,
-            "is_bfloat16_supported": lambda place: True,
+            "is_float16_supported": lambda place: False,
+            "is_bfloat16_supported": lambda place: False,
             "cudnn_version": lambda: -1,  # none, since modules choose a kernel by it
         }
     )
-    in_place_of("paddle.amp.auto_cast:_is_gpu_bfloat16_supported")(lambda _: True)
 
 
 def _report_properties(total_memory: int) -> None:
-    # with compute capability 8.0, AMP uses bfloat16
-    properties = _gpuDeviceProperties(request.gpu_name(), 8, 0, total_memory, 1)
+    # with compute capability 6.0, PaddlePaddle's AMP computes in float32
+    properties = _gpuDeviceProperties(request.gpu_name(), 6, 0, total_memory, 1)
 
     @in_place_of(f"{CORE}:get_device_properties")
     def get_device_properties(native: Function, *args: Any) -> Any:
@@ -168,7 +168,12 @@ def _use_gloo_for_nccl() -> None:
     create_gloo = names.value(f"{CORE}:ProcessGroupGloo.create")
 
     def create_group(store: object, rank: int, size: int, group: int, *_: object) -> Any:
-        sizes_of_groups.append(size)
+        if not virtual.replaces_functions():
+            tried = " and ".join(virtual.TRIED)
+            raise NotSupportedError(
+                f"groups for NCCL on virtual GPUs were tried with paddle {tried}, and this is "
+                f"{paddle.__version__}; pip install paddlepaddle=={virtual.TRIED[-1]}"
+            )
         return create_gloo(store, rank, size, group)
 
     def create_config(**settings: object) -> SimpleNamespace:

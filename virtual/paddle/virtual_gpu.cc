@@ -1,29 +1,23 @@
 // Virtual GPUs for PaddlePaddle: a custom device whose memory is the host's.
 //
-// The plug-in is not linked with PaddlePaddle. It defines functions of PaddlePaddle, in replaced.h, with_copies.h
-// and without_copies.h, which replace PaddlePaddle's own because the plug-in is loaded first. PaddlePaddle then
-// loads it as a device, and it reads the number of devices from the environment. XDEVICE_BARE leaves out the parts
-// that need GNU's C++ library, with which PaddlePaddle was built.
+// The plug-in uses PaddlePaddle's C interface for devices, and is not linked with PaddlePaddle, which loads it as a
+// device. It reads the number of devices from the environment.
 
 #include "device.h"
-#include "random.h"
-#ifdef XDEVICE_BARE
-#include "with_copies.h"
-#else
-#include "without_copies.h"
+#ifdef XDEVICE_REPLACES
+#include "replaced.h"
 #endif
+
+namespace {
+
+const char* missing_symbol = nullptr;
+
+}  // namespace
 
 extern "C" void ObserveCopies(Observer value) { __atomic_store_n(&observer, value, __ATOMIC_RELAXED); }
 
-// From now on, write the most bytes of each device into the array, and free cached memory before
-// the limit is exceeded. A null pointer ends this.
-extern "C" void MeasureMemory(size_t limit, int64_t* most) {
-  soft_limit = most ? limit : SIZE_MAX;
-  for (size_t i = 0; most && i < device_count; ++i) {
-    most[i] = __atomic_load_n(&used[i], __ATOMIC_RELAXED);
-  }
-  most_used = most;
-}
+// The symbol of a function that the plug-in replaces and PaddlePaddle's library lacks; null if it has all of them.
+extern "C" const char* MissingSymbol() { return missing_symbol; }
 
 extern "C" void InitPlugin(CustomRuntimeParams* params) {
   PADDLE_CUSTOM_RUNTIME_CHECK_VERSION(params);
@@ -35,5 +29,7 @@ extern "C" void InitPlugin(CustomRuntimeParams* params) {
   C_DeviceInterface* table = params->interface;
   memset(reinterpret_cast<char*>(table) + sizeof(size_t), 0, table->size - sizeof(size_t));
   FillTable(table);
-  xdevice::Register(__builtin_return_address(0));
+#ifdef XDEVICE_REPLACES
+  missing_symbol = xdevice::FindFunctions(__builtin_return_address(0));
+#endif
 }

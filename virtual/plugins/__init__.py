@@ -17,10 +17,8 @@ from xdevice.virtual.plugins.building import build, is_complete
 from xdevice.virtual.plugins.compilers import (
     INSTALL,
     compiler,
-    fitting,
     hint,
     is_refused,
-    program,
 )
 from xdevice.virtual.plugins.recipes import Recipe
 
@@ -32,10 +30,8 @@ __all__ = [
     "build",
     "compiler",
     "find",
-    "fitting",
     "library",
     "only_find",
-    "program",
 ]
 
 CURAND = Path(__file__).parent.parent / "curand"
@@ -85,22 +81,17 @@ def library(recipe: Recipe) -> Path:
     """
     refusals: list[str] = []
     path = find(recipe, refusals)
-    if path is None and recipe.bare and compiler() is None:
-        path = find(recipe.bare, refusals)
     if path is not None:
         return path
-    recipe = fitting(recipe)
     refusals += [f"{folder} in {ENV} has none that fits" for folder in named()]
-    if program(recipe) is None:
-        raise _not_compiled(recipe, hint(recipe), refusals)
+    if compiler() is None:
+        raise _not_compiled(recipe, hint(), refusals)
     if not _compiles:
         raise NotCompiledError(
             f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now"
         )
     folder = writable(recipe, refusals)
     message = f"compiling {recipe.purpose}, once"
-    if recipe.lacks:
-        message += f", {recipe.lacks}"
     message += _listed(refusals)
     return build(recipe, folder, lambda: print(message, file=sys.stderr, flush=True))
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from xdevice.errors import NotSupportedError
-from xdevice.virtual.plugins.compilers import command, hint, program
+from xdevice.virtual.plugins.compilers import command, compiler, hint
 from xdevice.virtual.plugins.recipes import Recipe, digest
 
 # what compilers print when the disk is full
@@ -24,9 +24,9 @@ _TEMPORARY_FOLDERS = "TMPDIR", "TMP", "TEMP", "ZIG_GLOBAL_CACHE_DIR", "ZIG_LOCAL
 
 def build(recipe: Recipe, folder: Path, begin: Callable[[], None] = lambda: None) -> Path:
     """The library in the folder, compiled unless it is there; ``begin`` is called before it is compiled."""
-    compiler_command = program(recipe)
+    compiler_command = compiler()
     if compiler_command is None:
-        raise NotSupportedError(f"{recipe.purpose} are compiled, and {hint(recipe)}")
+        raise NotSupportedError(f"{recipe.purpose} are compiled, and {hint()}")
     library = folder / recipe.folder / recipe.file
     try:
         # processes that wait for the lock find the library afterwards

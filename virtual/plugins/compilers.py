@@ -4,7 +4,6 @@ import os
 import shlex
 import shutil
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 from xdevice.virtual.plugins.recipes import Recipe
@@ -18,8 +17,6 @@ INSTALL = {
     "win32": "Visual Studio's build tools for C++, and start from their command prompt",
 }.get(sys.platform, "apt install g++ or conda install gxx")
 
-# without -mcpu, zig compiles for the processor of this machine alone
-_BARE_OPTIONS = ("-mcpu=baseline", "-nostdlib++", "-fno-exceptions", "-fno-rtti")
 # Loops by vector instructions; without contraction they compute the same numbers on each processor.
 _LOOPS = ("-ftree-vectorize", "-fno-math-errno", "-ffp-contract=off")
 _CL_OPTIONS = [
@@ -51,33 +48,8 @@ def compiler() -> list[str] | None:
     return [path, *words[1:]] if path else None
 
 
-def bare_compiler() -> list[str] | None:
-    """The command of the compiler in the package ziglang.
-
-    Its C++ standard library is not the one that frameworks are built with.
-    """
-    if _named_compiler() or find_spec("ziglang") is None:
-        return None
-    return [sys.executable, "-m", "ziglang", "c++"]
-
-
 def _named_compiler() -> str:
     return os.environ.get("CXX", "").strip()
-
-
-def program(recipe: Recipe) -> list[str] | None:
-    """The command of a compiler that can make the library."""
-    full_compiler = compiler()
-    if full_compiler is None and recipe.lacks:
-        return bare_compiler()
-    return full_compiler
-
-
-def fitting(recipe: Recipe) -> Recipe:
-    """The recipe, or its `bare` one if only a compiler for that is installed."""
-    if recipe.bare is not None and compiler() is None and bare_compiler() is not None:
-        return recipe.bare
-    return recipe
 
 
 def is_refused() -> bool:
@@ -85,14 +57,11 @@ def is_refused() -> bool:
     return bool(_named_compiler()) and compiler() is None
 
 
-def hint(recipe: Recipe) -> str:
+def hint() -> str:
     """The compilers that were not found, and how to install one."""
     if is_refused():
         return f"CXX={os.environ['CXX']} names no C++ compiler; unset it"
-    install = f"install one, with {INSTALL}"
-    if recipe.bare:
-        install += f" (or pip install ziglang, {recipe.bare.lacks})"
-    return f"there is no C++ compiler ({', '.join(_USUAL)}); {install}, set CXX"
+    return f"there is no C++ compiler ({', '.join(_USUAL)}); install one, with {INSTALL}, set CXX"
 
 
 def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:
@@ -102,8 +71,6 @@ def command(program: list[str], recipe: Recipe, output: Path) -> list[str]:
     is_mac = sys.platform == "darwin"
     words = [*program, "-dynamiclib" if is_mac else "-shared"]
     words += ["-fPIC", "-O2", *_LOOPS, "-pipe", "-w", f"-std={recipe.standard}"]
-    if program == bare_compiler():
-        words += _BARE_OPTIONS
     words += [f"-D{define}" for define in recipe.defines]
     words += [f"-I{folder}" for folder in (*recipe.shared, *recipe.include)]
     words += [str(recipe.source)]

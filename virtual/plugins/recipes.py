@@ -23,9 +23,6 @@ class Recipe:
     defines: tuple[str, ...] = ()
     folders: tuple[Path, ...] = ()  # of libraries, at run time too
     libraries: tuple[str, ...] = ()
-    # of a library that does less and needs no C++ standard library: ziglang can compile it
-    bare: "Recipe | None" = None
-    lacks: str = ""  # what the library of a `bare` recipe does not do
 
     @property
     def file(self) -> str:

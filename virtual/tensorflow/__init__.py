@@ -4,15 +4,13 @@
 in (`stand_in`).
 """
 
-from typing import Any
-
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import is_running, named, replaced_gpus
 from xdevice.backends.tensorflow.private_names import names as names_of_the_adapter
-from xdevice.contract import MemoryUse, NativeDevice
+from xdevice.contract import NativeDevice
 from xdevice.device import Device, spell
-from xdevice.errors import NotSupportedError, VirtualDeviceError
+from xdevice.errors import VirtualDeviceError
 from xdevice.virtual.request import refuse_memory_limit, refuse_to_hide
 from xdevice.virtual.tensorflow.private_names import Function, Graph, Replacements, names
 
@@ -60,23 +58,6 @@ def enable(n: int, force: bool, stand_in: bool) -> None:
     _replacements_unless_standing_in.apply()
     for i in range(n):
         _parse_names_as_gpu(i)
-
-
-def measure_memory(soft_limit: int, stop_after: int | None, totals: Any) -> None:
-    from xdevice.virtual.tensorflow import memory
-
-    if stop_after is not None:
-        raise NotSupportedError(
-            "--stop-after counts the steps of PyTorch's and PaddlePaddle's optimizers, and those of "
-            "tensorflow run in its graphs; write --timeout SECONDS, or let the program make fewer steps"
-        )
-    memory.measure()
-
-
-def memory_use() -> MemoryUse:
-    from xdevice.virtual.tensorflow import memory
-
-    return memory.use()
 
 
 def _parse_names_as_gpu(index: int) -> None:

@@ -21,10 +21,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from xdevice.backends.kit.dlpack import CPU, CUDA, device_in, labelled
 from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.contract import NativeDevice, Tensor
-from xdevice.backends.kit.dlpack import CPU, CUDA, device_in, labelled
 from xdevice.virtual import request
 from xdevice.virtual.tensorflow.private_names import (
     Capsule,

@@ -24,7 +24,7 @@ from xdevice.backends.tensorflow import hardware
 from xdevice.backends.tensorflow.private_names import runtime
 from xdevice.contract import NativeDevice, Tensor
 from xdevice.virtual import request
-from xdevice.virtual.tensorflow import categorical, interfaces, kernels, memory
+from xdevice.virtual.tensorflow import interfaces, kernels, memory
 from xdevice.virtual.tensorflow.interfaces import to_real, to_shown
 from xdevice.virtual.tensorflow.private_names import (
     Context,
@@ -70,7 +70,6 @@ def start(n: int) -> None:
     interfaces.start()
     memory.start()
     kernels.start(request.current().lenient)
-    categorical.start()
 
 
 def _start_threads_on_gpu() -> None:

@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import torch
 
+from xdevice.backends.kit.marks import mark
 from xdevice.contract import Copy, Watcher
 from xdevice.device import Device
-from xdevice.backends.kit.marks import mark
 from xdevice.virtual import bus
 from xdevice.virtual.torch import runtime
 from xdevice.virtual.torch.private_names import core

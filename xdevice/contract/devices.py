@@ -182,7 +182,6 @@ class PeakMemory(NamedTuple):
     line: int
     phase: str  # "forward", "no_grad", "backward", "step", or empty where it is not known
     parts: tuple[MemoryPart, ...]  # empty where only the total is known
-    certain: int | None = None  # of `reserved`, if that may contain what a GPU does not have
     # the most with the temporary memory of kernels, if a bound of that is known
     with_temporary: int = 0
     temporary: str = ""  # the kernels of `with_temporary`, such as "sorting"
@@ -198,8 +197,6 @@ class MemoryUse(NamedTuple):
     uses_autocast: bool = False
     host_shortage: str = ""  # what the host had no memory for
     unrecorded: tuple[str, ...] = ()  # layers whose temporary memory on GPUs nothing has recorded
-    margin: float | None = None  # by what part of the peak a GPU's may exceed it, if that is known
-    source: str = ""  # what the margin is taken from
     unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
 
@@ -214,8 +211,8 @@ class Measuring(Preparation, Protocol):
         released what it caches. With ``stop_after``, `ProgramStopped` is raised
         after that number of an optimizer's steps. ``totals`` is an array of
         64-bit integers, one for each GPU. The most bytes that have been
-        reserved are written into it at once, or -1 is left there. The function
-        is called again, with another array, in a child by fork.
+        reserved are written into it at once. The function is called again, with
+        another array, in a child by fork.
         """
 
     def memory_use(self) -> MemoryUse:

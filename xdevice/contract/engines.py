@@ -7,44 +7,44 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from xdevice.contract.native import Vector
+from xdevice.errors import DistributedError
 
-__all__ = ["Engine", "Job"]
+__all__ = ["HOW_TO_TRUST", "Engine", "Job"]
+
+HOW_TO_TRUST = "set XDEVICE_TRUST_NETWORK=1, or call init(trust_network=True)"
+"""How an engine may listen beyond loopback, as the end of an error."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One process of a job, once all of its processes have met.
-
-    A block of ports belongs to the job, the same on every host. The processes
-    meet at ``port``. ``port + 1`` is for the engine's own master,
-    ``port + 2 + rank`` for each process. As many more follow for helpers that
-    an engine starts beside each process.
-    """
+    """One process of a job."""
 
     rank: int
     world_size: int
     local_rank: int
-    hosts: tuple[str, ...]  # of each rank, as the other processes reach it
-    local_ranks: tuple[int, ...]  # of each rank
-    port: int
-    address: str | None = None  # this process's, as the other hosts reach it; None if unknown
-    interface: str | None = None  # the network interface with that address; None if unknown
-    secret: str = ""  # random, the same in all processes, and known to no other
+    local_world_size: int  # the processes on this process's host
+    host: str = ""  # of rank 0; empty if the launcher does not tell it
+    port: int = 0  # on that host, for the engine's own master
+    name: str = ""  # the same in all processes; no other job of this user on the host has it
     trusts_network: bool = False  # whether the engine may listen where any process can connect
+    launcher: str = ""  # what has started the processes, for errors
+
+    @property
+    def is_on_one_host(self) -> bool:
+        return self.local_world_size == self.world_size
 
     @property
     def master(self) -> str:
-        """Where the engine's master is: ``host:port``."""
-        return f"{self.hosts[0]}:{self.port + 1}"
+        """Where the engine's master is: ``host:port``.
 
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """The ``host:port`` of each rank."""
-        return tuple(f"{host}:{self.port + 2 + rank}" for rank, host in enumerate(self.hosts))
-
-    def helper_port(self, rank: int) -> int:
-        """A port on that rank's host for a helper that its engine starts."""
-        return self.port + 2 + self.world_size + rank
+        `DistributedError`: the launcher does not tell it.
+        """
+        if not (self.host and self.port):
+            raise DistributedError(
+                f"{self.launcher} does not tell where rank 0 can be met; "
+                "set MASTER_ADDR and MASTER_PORT for all processes"
+            )
+        return f"{self.host}:{self.port}"
 
 
 class Engine(Protocol):
@@ -57,9 +57,10 @@ class Engine(Protocol):
     """
 
     def start(self, job: Job, timeout: float) -> None:
-        """Join the other processes, which have all met already.
+        """Join the other processes.
 
-        ``timeout`` is in seconds.
+        Under ``xdevice launch`` all have met already; otherwise they meet here,
+        as the framework has them meet. ``timeout`` is in seconds.
         """
 
     def all_reduce(self, vector: Vector, op: str) -> Vector:

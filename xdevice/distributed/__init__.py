@@ -12,10 +12,10 @@ makes other calls than the others, the job ends with an error that names its
 rank.
 """
 
+from xdevice.distributed.deadlines import PEER_FAILED
 from xdevice.distributed.group import is_initialized, local_rank, rank, world_size
 from xdevice.distributed.lifetime import init, process_group, shutdown
 from xdevice.distributed.operations import all_gather, all_reduce, barrier, broadcast
-from xdevice.distributed.deadlines import PEER_FAILED
 
 __all__ = [
     "PEER_FAILED",

@@ -5,9 +5,11 @@ import time
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from xdevice.distributed.process_info import OUR_LAUNCHER, ProcessInfo
-from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.distributed.deadlines import LEAVING, PEER_FAILED
+from xdevice.distributed.launcher_variables import OUR_LAUNCHER
+from xdevice.errors import DistributedError, DistributedTimeoutError
+
+_LONGEST_ERROR = 2000  # characters of an error that the other processes are sent
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,29 +51,21 @@ def error_of_rank(message: str, rank: int | None, *, late: bool = False) -> Dist
 
 
 def error_in_message(message: dict[str, Any]) -> DistributedError:
-    """The error that rank 0 has sent."""
-    text = str(message.get("error", "rank 0 has refused this process"))
-    return error_of_rank(text, message.get("rank"), late=bool(message.get("late")))
+    """The error that the launcher has sent."""
+    return error_of_rank(message["error"], message["rank"], late=message["late"])
 
 
-def undiagnosed(info: ProcessInfo, work: Work) -> DistributedError:
-    """The error of a process whose engine works for too long.
-
-    Rank 0 has not named the reason.
-    """
-    message = f"rank {info.rank} was inside {work.name} for {work.seconds:.3g} s"
-    if info.rank == 0:
-        return error_of_rank(message, None, late=True)
-    reason = f"rank 0 (at {info.host}) does not answer: it is stopped, or its host is"
-    return error_of_rank(f"{message}, and {reason}", 0, late=True)
+def as_text(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
 
 
-def exit_after_failed_rank(info: ProcessInfo) -> NoReturn:
+def exit_after_failed_rank(launcher: str) -> NoReturn:
     """End this process after the one that failed.
 
-    Other launchers take the first process that ends for the one that failed,
-    and end the others then.
+    Our launcher waits for the failed process by itself. Other launchers take
+    the first process that ends for the one that failed, and end the others
+    then.
     """
-    if info.launcher != OUR_LAUNCHER:
+    if launcher != OUR_LAUNCHER:
         time.sleep(LEAVING)
     os._exit(PEER_FAILED)

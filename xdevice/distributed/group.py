@@ -20,16 +20,16 @@ from types import TracebackType
 from typing import IO, Any
 
 from xdevice.contract import Engine, Job
-from xdevice.distributed.failures import exit_after_failed_rank
-from xdevice.distributed.launcher_variables import process_info_in
-from xdevice.distributed.membership import Membership
-from xdevice.distributed.process_info import ProcessInfo
-from xdevice.distributed.rendezvous.messages import Fingerprint
-from xdevice.errors import DistributedError, DistributedTimeoutError
-from xdevice.framework.adapters import Backend
 from xdevice.distributed.deadlines import LAST_RESORT, PEER_FAILED
+from xdevice.distributed.failures import exit_after_failed_rank
+from xdevice.distributed.launcher_variables import job_in
+from xdevice.distributed.membership import Membership
+from xdevice.distributed.messages import Fingerprint
+from xdevice.errors import DistributedError, DistributedTimeoutError
+from xdevice.files import save_load
+from xdevice.framework.adapters import Backend
 
-_JOB_OF_ONE = Job(0, 1, 0, ("127.0.0.1",), (0,), 0)
+_JOB_OF_ONE = Job(0, 1, 0, 1)
 
 
 class Group:
@@ -46,8 +46,7 @@ class Group:
     ) -> None:
         self.engine = engine
         self.membership = membership
-        # The engine takes tensors of this framework; of any framework if None.
-        self.owner = owner
+        self.owner = owner  # the framework of the engine
         self.job = _JOB_OF_ONE if membership is None else membership.job
         self._thread = threading.get_ident()
         self._lock = threading.RLock()
@@ -73,7 +72,7 @@ ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None]
 class _State:
     """Which process this is, the group that it is in, and how it is to end."""
 
-    info: ProcessInfo | None = None  # once it is known
+    job: Job | None = None  # once it is known
     group: Group | None = None
     broken: bool = False  # whether it has left a group whose engine could not be stopped
     exit_status: int = 0  # the status to end with, once an error has ended this process
@@ -83,17 +82,16 @@ class _State:
     def membership(self) -> Membership | None:
         return None if self.group is None else self.group.membership
 
-    def process_info(self) -> ProcessInfo:
-        """This process as in the last `init`, else as in the environment.
+    def position(self) -> Job:
+        """This process as in its group or the last `init`, else as in the environment.
 
         The environment is read at the first call.
         """
-        if self.info is None:
-            self.info = process_info_in(os.environ)
-        return self.info
-
-    def position(self) -> ProcessInfo | Job:
-        return self.process_info() if self.group is None else self.group.job
+        if self.group is not None:
+            return self.group.job
+        if self.job is None:
+            self.job = job_in(os.environ)
+        return self.job
 
 
 _GROUP_OF_ONE = Group()
@@ -123,8 +121,7 @@ def rank() -> int:
         The launcher's variables contradict each other, or are not numbers.
         `local_rank` and `world_size` raise the same errors.
     DistributedError
-        The launcher's variables do not tell the world size, the local rank, or
-        where rank 0 is.
+        The launcher's variables do not tell the local rank.
 
     Examples
     --------
@@ -168,7 +165,7 @@ def current() -> Group:
     """
     if state.group is not None:
         return state.group
-    if state.process_info().world_size == 1:
+    if state.position().world_size == 1:
         return _GROUP_OF_ONE
     raise DistributedError(
         "this process has not joined a group; call xdevice.distributed.init() first"
@@ -188,7 +185,7 @@ def on_rank_0(name: str, action: Callable[[], None]) -> None:
     membership = group.membership
     with group.one_at_a_time(name):
         try:
-            if membership.info.rank == 0:
+            if membership.job.rank == 0:
                 action()
         except BaseException as error:
             membership.report_error(error)  # the others wait for it
@@ -196,13 +193,16 @@ def on_rank_0(name: str, action: Callable[[], None]) -> None:
         membership.enter(Fingerprint(name))
 
 
+save_load.run_in_one_process = on_rank_0
+
+
 @contextmanager
-def joining(info: ProcessInfo) -> Generator[None, None, None]:
+def joining(job: Job) -> Generator[None, None, None]:
     """A block in which an error ends this process as a later one does.
 
     The processes meet in it.
     """
-    state.info = info
+    state.job = job
     if state.previous_hook is None:
         state.previous_hook = sys.excepthook
         sys.excepthook = _on_exception
@@ -247,7 +247,7 @@ def _report(error: BaseException) -> None:
 def _reset_in_child() -> None:
     """In a forked child: leave the parent's group, and send nothing."""
     membership = state.membership
-    state.info = None
+    state.job = None
     state.group = None
     state.broken = False
     state.exit_status = 0
@@ -290,7 +290,7 @@ def _is_because_of_others(error: BaseException) -> bool:
     """Whether another rank, or the network, is the reason for this error."""
     if not isinstance(error, DistributedError):
         return False
-    own_rank = state.process_info().rank
+    own_rank = state.position().rank
     if isinstance(error, DistributedTimeoutError):
         return error.rank != own_rank
     return error.rank not in (own_rank, None)
@@ -321,7 +321,7 @@ def _at_exit() -> None:
     if state.exit_status:
         _flush_open_files()
         if state.exit_status == PEER_FAILED:
-            exit_after_failed_rank(state.process_info())
+            exit_after_failed_rank(state.position().launcher)
         os._exit(state.exit_status)
 
 

@@ -2,18 +2,16 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 
+from xdevice.contract import Job
 from xdevice.device import whole_number
-from xdevice.distributed.launcher_variables import check_rank, process_info_in
-from xdevice.distributed.process_info import LOCALHOST, ProcessInfo, block_size, has_room
-from xdevice.distributed.rendezvous.authentication import check_token
-from xdevice.errors import ArgumentError, ArgumentTypeError, did_you_mean
-from xdevice.kit.loopback import is_loopback
+from xdevice.distributed.launcher_variables import LOCALHOST, check_rank, job_in, job_name
+from xdevice.errors import ArgumentError, ArgumentTypeError
+from xdevice.machine import is_loopback
 
 # The variable that lets engines listen where any process can connect to them.
 TRUST = "XDEVICE_TRUST_NETWORK"
-ENGINES = ("native", "mpi")
 TIMEOUT = 120.0  # seconds to wait for the others by default
 
 _ADDRESS_HINT = "give rank 0's, as in '10.0.0.1:29400'"
@@ -26,20 +24,11 @@ class InitOptions:
     timeout: float | None = None
     _: KW_ONLY
     start: float | None = None
-    engine: str | None = None
     rank: int | None = None
     world_size: int | None = None
     address: str | None = None
     local_rank: int | None = None
-    token: str | None = field(default=None, repr=False)
     trust_network: bool | None = None
-
-    def engine_name(self) -> str:
-        name = self.engine or os.environ.get("XDEVICE_ENGINE") or "native"
-        if name not in ENGINES:
-            hint = did_you_mean(name, ENGINES, "use 'native', the framework's own, or 'mpi'")
-            raise ArgumentError(f"{name!r} is not an engine; {hint}")
-        return name
 
     def seconds(self, timeout: float | str | None = None) -> float:
         """How long to wait: this timeout, else the one of the options."""
@@ -71,14 +60,14 @@ class InitOptions:
             raise ArgumentError(f"{TRUST}={text!r} is not 0 or 1; {hint}")
         return text == "1"
 
-    def process_info(self, env: Mapping[str, str] = os.environ) -> ProcessInfo:
+    def job(self, env: Mapping[str, str] = os.environ) -> Job:
         """Which process this is, from the options or the launcher's variables."""
         required = {"rank": self.rank, "world_size": self.world_size, "address": self.address}
-        options = {**required, "local_rank": self.local_rank, "token": self.token}
+        options = {**required, "local_rank": self.local_rank}
         arguments = [name for name, value in options.items() if value is not None]
         missing = [name for name, value in required.items() if value is None]
         if not arguments:
-            return process_info_in(env)
+            return job_in(env)
         if missing:
             raise ArgumentError(
                 f"init() was given {', '.join(arguments)} without {' and '.join(missing)}; "
@@ -86,15 +75,18 @@ class InitOptions:
             )
         size = _integer("world_size", self.world_size, least=1)
         rank = _integer("rank", self.rank, end=size)
-        host, port = _host_and_port(self.address, size)
+        host, port = _host_and_port(self.address)
+        is_on_one_host = size == 1 or is_loopback(host)
         if self.local_rank is not None:
             local_rank = _integer("local_rank", self.local_rank, end=size)
-        elif size == 1 or is_loopback(host):
+        elif is_on_one_host:
             local_rank = rank
         else:  # the rank may be the number of another host's GPU
             raise ArgumentError("init() was given no local_rank; give one, from 0 on each host")
         check_rank(rank, size, env)
-        return ProcessInfo(rank, size, local_rank, host, port, "init()", _token(self.token))
+        local_world_size = size if is_on_one_host else min(local_rank + 1, size - 1)
+        name = job_name(host, port)
+        return Job(rank, size, local_rank, local_world_size, host, port, name, launcher="init()")
 
 
 def _integer(name: str, value: object, least: int = 0, end: int | None = None) -> int:
@@ -106,28 +98,13 @@ def _integer(name: str, value: object, least: int = 0, end: int | None = None) -
     return whole_number(value, not_in_range, least, end)
 
 
-def _host_and_port(address: object, world_size: int) -> tuple[str, int]:
+def _host_and_port(address: object) -> tuple[str, int]:
     if not isinstance(address, str):
         raise ArgumentTypeError(f"address={address!r} is not a string; {_ADDRESS_HINT}")
-    host, colon, port = address.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not (colon and host and port.isascii() and port.isdigit()):
+    host, _, port = address.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 65_536):
         raise ArgumentError(f"address={address!r} is not a host and a port; {_ADDRESS_HINT}")
-    if not has_room(int(port), world_size):
-        raise ArgumentError(
-            f"address={address!r} leaves no room for the job's {block_size(world_size)} ports; "
-            "give a lower port"
-        )
-    if host == "localhost":
-        host = LOCALHOST
-    return host, int(port)
-
-
-def _token(token: object) -> str:
-    if token is None:
-        return ""
-    if not isinstance(token, str):
-        raise ArgumentTypeError(
-            f"token is of type {type(token).__name__}; give all processes the same random string"
-        )
-    return check_token(token, "token")
+    if ":" in host:
+        hint = "give an IPv4 address, or a name that has one"
+        raise ArgumentError(f"{host!r} is an IPv6 address, by which engines cannot meet; {hint}")
+    return LOCALHOST if host == "localhost" else host, int(port)

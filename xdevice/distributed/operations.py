@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.contract import Engine
 from xdevice.device import whole_number
+from xdevice.distributed.deadlines import WORST_BANDWIDTH
 from xdevice.distributed.group import Group, current
-from xdevice.distributed.rendezvous.messages import Fingerprint
+from xdevice.distributed.messages import Fingerprint
 from xdevice.errors import ArgumentTypeError, NotATensorError, NotSupportedError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import owned_by
-from xdevice.distributed.deadlines import WORST_BANDWIDTH
 from xdevice.parallel.replicas import PASSING, check_operation, not_reducible
 from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
@@ -272,6 +272,6 @@ def _owner(group: Group, leaf: Any, name: str, at_path: str) -> Backend:
     if group.owner is not None and ownership.backend != group.owner:
         raise NotATensorError(
             f"{name} was given a tensor of {ownership.backend}{at_path}, and this job runs on "
-            f"{group.owner}'s engine; give its tensors, or start with engine='mpi'"
+            f"{group.owner}'s engine; give its tensors"
         )
     return ownership.backend

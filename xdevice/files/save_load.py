@@ -6,6 +6,7 @@ shared, is in its metadata as JSON.
 """
 
 import os
+from collections.abc import Callable
 from os import PathLike
 
 from xdevice.contract import Tree
@@ -17,6 +18,14 @@ from xdevice.tensors.placement import device_of
 from xdevice.typing import DeviceLike
 
 __all__ = ["load", "save"]
+
+
+def _in_this_process(name: str, action: Callable[[], None]) -> None:
+    action()
+
+
+# Runs an action in one process of a job while the others wait: `xdevice.distributed` sets it.
+run_in_one_process = _in_this_process
 
 
 def save(tree: Tree, path: str | PathLike[str]) -> None:
@@ -72,10 +81,9 @@ def save(tree: Tree, path: str | PathLike[str]) -> None:
     >>> folder.cleanup()
     """
     file = _path_text(path)
-    from xdevice.distributed.group import on_rank_0
     from xdevice.files.safetensors_file import write  # numpy and json: not at import
 
-    on_rank_0("save", lambda: write(tree, file))
+    run_in_one_process("save", lambda: write(tree, file))
 
 
 def load(path: str | PathLike[str], device: DeviceLike | None = None) -> Tree:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -21,7 +22,6 @@ from xdevice.errors import (
     XDeviceError,
     shortened,
 )
-from xdevice.framework.checkout import import_built_in
 from xdevice.framework.installing import (
     SHORT_NAMES,
     hint_for,
@@ -29,7 +29,6 @@ from xdevice.framework.installing import (
     is_installed,
     package_of,
 )
-from xdevice.hooks import hooks
 
 __all__ = ["available"]
 
@@ -68,6 +67,12 @@ known_movers: dict[tuple[type, Device, bool], Movers | None] = {}
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 
+# Functions of upper layers. They are called with a framework before it is used, and after a
+# capability of it was loaded, and with the capability's name, which is empty for the framework's own
+# module. Those before may change settings of the framework, give it virtual GPUs, or raise an error.
+before_loading: list[Callable[[Backend, str], None]] = []
+after_loading: list[Callable[[Backend, str], None]] = []
+
 
 class Backend(str, contract.Capabilities):
     """A framework's import name, with the capabilities of its adapter as attributes.
@@ -104,7 +109,7 @@ class Backend(str, contract.Capabilities):
 
     @property
     def framework(self) -> ModuleType:
-        """The framework's own module, imported and prepared by the hooks."""
+        """The framework's own module, imported and prepared by `before_loading`."""
         _import_for(self, self.module)
         _prepare(self, "")
         return sys.modules[str(self)]
@@ -116,7 +121,7 @@ class Backend(str, contract.Capabilities):
         return getattr(self, name)
 
     def load(self, name: str) -> Capability:
-        """The capability, loaded and kept as an attribute; the hooks run before and after."""
+        """The capability, loaded and kept as an attribute, between `before_loading` and `after_loading`."""
         capability: Capability | None = self.__dict__.get(name)
         if capability is not None:
             return capability
@@ -129,7 +134,7 @@ class Backend(str, contract.Capabilities):
         capability = self.__dict__.setdefault(
             name, Capability(name, self, self.module, module, reasons)
         )
-        for callback in hooks.after_loading:
+        for callback in after_loading:
             callback(self, name)
         return capability
 
@@ -272,8 +277,8 @@ def _is_built_in(module: str) -> bool:
 def has_device(owner: Backend) -> bool:
     """Whether the framework has a device on this machine.
 
-    A framework that is not in `ORDER` is imported for that. The hooks do not
-    run, so that it may still get virtual GPUs. A broken framework counts as
+    A framework that is not in `ORDER` is imported for that, without
+    `before_loading`, so that it may still get virtual GPUs. A broken framework counts as
     having a device: using it raises the error.
     """
     if owner in ORDER:
@@ -301,8 +306,8 @@ def not_installed(name: str) -> BackendNotInstalledError:
 
 
 def _prepare(owner: Backend, capability: str) -> None:
-    """Run the hooks before the framework is used."""
-    for callback in hooks.before_loading:
+    """Call what upper layers do before the framework is used."""
+    for callback in before_loading:
         callback(owner, capability)
 
 
@@ -326,7 +331,7 @@ def _import_for(owner: Backend, module: str) -> ModuleType:
     if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
         return loaded
     try:
-        return import_built_in(module)
+        return import_module(module)
     except XDeviceError:
         raise  # the adapter's own error
     except Exception as error:

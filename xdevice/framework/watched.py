@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from _thread import RLock  # threading.RLock, without its 1 ms
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from threading import RLock
 from typing import Any, TypeVar
 
 from xdevice.contract import PREPARING
 from xdevice.errors import BrokenBackendError, NotSupportedError
-from xdevice.framework.adapters import Backend, imported
+from xdevice.framework.adapters import Backend, after_loading, imported
 from xdevice.framework.choosing import decided
-from xdevice.hooks import hooks
 
 __all__ = ["strict"]
 
@@ -92,7 +91,7 @@ def watch_loaded(owner: Backend, capability: str) -> None:
             watched.watch(owner)
 
 
-hooks.after_loading.append(watch_loaded)
+after_loading.append(watch_loaded)
 
 _mixing = Watched(lambda owner: owner.mixing.forbid())
 
@@ -134,6 +133,6 @@ class strict:  # noqa: N801  (reads as a verb: `with strict():`)
         _mixing.close()
 
     def __call__(self, fn: F) -> F:
-        from xdevice.kit.blocks import decorated  # loads `inspect`: only when it is needed
+        from xdevice.framework.blocks import decorated  # loads `inspect`: only when it is needed
 
         return decorated(fn, self, "strict()")

@@ -1,5 +1,6 @@
 """What devices there are: count them, name them, wait for them."""
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from xdevice.compilers import constant
@@ -11,7 +12,6 @@ from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.traced import TracedDevice
 from xdevice.hardware.virtual import is_virtual, provider, why_none
-from xdevice.hooks import hooks
 from xdevice.machine import host_memory
 from xdevice.typing import DeviceLike
 
@@ -26,6 +26,9 @@ __all__ = [
     "properties",
     "synchronize",
 ]
+
+after_synchronizing: list[Callable[[list[Device]], None]] = []
+"""Functions of upper layers, called with the devices for which the program has waited."""
 
 _CPU = Device("cpu", 0)
 _backend = backend  # `native` has a parameter of that name
@@ -218,7 +221,7 @@ def synchronize(*devices: DeviceLike) -> None:
     for device in parsed_devices:
         require(owner, device)
     owner.hardware.synchronize(parsed_devices)
-    for callback in hooks.after_synchronizing:
+    for callback in after_synchronizing:
         callback(parsed_devices)
 
 
@@ -329,6 +332,3 @@ def device_named(obj: Any) -> Device | None:
     if ownership is None or not ownership.is_device:
         return None
     return ownership.backend.hardware.as_device(obj)
-
-
-hooks.device_named = device_named

@@ -19,7 +19,6 @@ from xdevice.errors import ScopeError
 from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend
 from xdevice.hardware.devices import as_device, require
-from xdevice.hooks import hooks
 from xdevice.typing import DeviceLike
 
 __all__ = ["scope"]
@@ -152,7 +151,7 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
         # a new one: some frameworks cannot leave a scope that is entered twice
         native_scope = chosen.hardware.scope(device)
         native_scope.__enter__()
-    in_generator = bool(flags & _IN_GENERATOR)
+    in_generator = flags & _IN_GENERATOR != 0
     open_scope = _OpenScope(manager, device, chosen, native_scope, in_generator)
     _open.set((*_open.get(), open_scope))
 
@@ -166,30 +165,43 @@ def _prepare(chosen: Backend, device: Device) -> None:
     chosen.scope_devices.add(device)
 
 
-def leave(manager: object, *error: Any) -> None:
+def leave(
+    manager: object,
+    error_type: type[BaseException] | None,
+    error: BaseException | None,
+    traceback: TracebackType | None,
+) -> None:
     """Close the last scope that this context manager has opened in this thread or task."""
     stack = _open.get()
-    i = len(stack) - 1
-    while i >= 0 and stack[i].manager is not manager:
-        i -= 1
-    if i < 0 or (stack[i].native is not None and stack[i].thread != get_ident()):
+    if stack and stack[-1].manager is manager:
+        open_scope = stack[-1]
+        _open.set(stack[:-1])
+    else:
+        open_scope, other_scopes = _taken_from(stack, manager)
+        _open.set(other_scopes)
+    if open_scope.in_generator:
+        # a generator may be closed in another task, while its caller still has the scope
+        open_scope.closed = True
+    if open_scope.native is not None:
+        open_scope.native.__exit__(error_type, error, traceback)
+
+
+def _taken_from(
+    stack: tuple[_OpenScope, ...], manager: object
+) -> tuple[_OpenScope, tuple[_OpenScope, ...]]:
+    """The last scope of this context manager, which is not the innermost one, and the other scopes."""
+    for i in reversed(range(len(stack))):
+        if stack[i].manager is manager:
+            break
+    else:
         raise ScopeError(
             f"{manager!r} was not entered in this thread or task; leave it where it was entered"
         )
     open_scope, inner_scopes = stack[i], stack[i + 1 :]
-    if open_scope.native is not None:
-        for inner in inner_scopes:
-            if inner.native is not None:  # native scopes are a stack of the framework's
-                raise ScopeError(
-                    f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
-                    "still open; leave that first"
-                )
-    _open.set((*stack[:i], *inner_scopes))
-    # A generator may be closed in another task, while the scope is on the stack of its caller.
-    open_scope.closed = open_scope.in_generator
-    if open_scope.native is not None:
-        open_scope.native.__exit__(*error)
-
-
-hooks.enter_scope = enter
-hooks.leave_scope = leave
+    for inner in inner_scopes:
+        if open_scope.native is not None and inner.native is not None:  # a stack of the framework's
+            raise ScopeError(
+                f"the scope of {open_scope.device} has an inner one of {inner.device} that is "
+                "still open; leave that first"
+            )
+    return open_scope, stack[:i] + inner_scopes

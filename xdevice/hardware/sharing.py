@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from _thread import RLock  # threading.RLock, without its 1 ms
+from threading import RLock
 from typing import NamedTuple
 
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotSupportedError, shortened
 from xdevice.framework import at_import
-from xdevice.framework.adapters import Backend, imported
+from xdevice.framework.adapters import Backend, before_loading, imported
 from xdevice.framework.choosing import decided
-from xdevice.hooks import hooks
 
 __all__ = ["share_gpus"]
 
@@ -71,8 +70,8 @@ def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
         except Exception:
             _request = previous
             raise
-    if share_requested not in hooks.before_loading:
-        hooks.before_loading.append(share_requested)
+    if share_requested not in before_loading:
+        before_loading.append(share_requested)
     at_import.watch(share_requested)
     return {
         str(owner): dict(sharing.settings)

@@ -2,26 +2,20 @@
 
 To the core, a virtual GPU is a device of the kind ``gpu``, of a framework in
 `virtual_counts`. The adapter counts it, and moves tensors to it, as it does
-with a real one. The functions of `Provider` make virtual GPUs, and serve the
-command line, `properties`, copies that take time, and errors.
+with a real one. The functions of `Provider` make virtual GPUs, and serve
+`properties`, copies that take time, and errors.
 """
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+from importlib import import_module
+from typing import Protocol, cast
 
 from xdevice.contract import Stream
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
-from xdevice.framework.adapters import Backend
-from xdevice.framework.checkout import import_built_in
-from xdevice.hooks import hooks
-
-if TYPE_CHECKING:
-    import argparse
+from xdevice.framework.adapters import Backend, before_loading
 
 __all__ = ["virtual_gpus"]
 
@@ -36,48 +30,8 @@ The package that provides virtual GPUs adds a framework when it gets them.
 """
 
 
-class FitReport(Protocol):
-    """What ``xdevice run --fits`` reports."""
-
-    status: int  # the exit status for the answer
-
-    def to_text(self, width: int) -> str: ...
-    def to_json(self) -> str: ...
-
-
-class ProgramEnd(NamedTuple):
-    """How a program ended; both texts are empty if it ended by itself, and without an error."""
-
-    error: str  # such as "ended with ValueError"
-    stopped: str  # such as "interrupted"
-
-
-class Measurement(Protocol):
-    """The memory of a program and its child processes, which write what they use into files."""
-
-    environment: dict[str, str]  # variables with which the program is started
-
-    def is_refused(self) -> bool:
-        """Whether the program has not begun, for a reason that was printed."""
-
-    def stopped_since(self) -> float | None:
-        """The seconds since a process ended after its steps; ``None`` if none has."""
-
-    def terminate(self) -> None:
-        """Ask every process that still runs to end."""
-
-    def report(self, ended: str, is_complete: bool, has_failed: bool) -> FitReport:
-        """Whether the memory suffices, for a program that has ended as the words say."""
-
-    def end_of_program(self) -> ProgramEnd | None:
-        """What the program's own process has written; ``None`` if it has not ended, or crashed."""
-
-    def close(self) -> None:
-        """Delete the files."""
-
-
 class Provider(Protocol):
-    """The functions of the package that provides virtual GPUs."""
+    """What the core asks of the package that provides virtual GPUs. Tools import it themselves."""
 
     def virtual_gpus(
         self, n: int, *, force: bool, stand_in: bool, model: str | None
@@ -94,75 +48,8 @@ class Provider(Protocol):
     def stream(self, owner: Backend, device: Device) -> Stream | None:
         """A stream of copies that take time, if the device has a bus of its own."""
 
-    def run_command(self, options: argparse.Namespace) -> int:
-        """Run ``xdevice virtual``."""
-
-    def try_each(
-        self, names: Sequence[str], timeout: float, quiet: bool
-    ) -> tuple[dict[str, dict[str, Any]], int | None]:
-        """What each framework's virtual GPUs can do, and the signal that interrupted the test."""
-
-    def missing(self, owner: Backend) -> list[dict[str, Any]]:
-        """What virtual GPUs lack under this version of the framework."""
-
-    def ask_for_children(
-        self, number: str, stand_in: bool, lenient: bool, races: bool, model: str | None
-    ) -> None:
-        """Let child processes have virtual GPUs: ``xdevice run --virtual-gpus``."""
-
-    def measurement(self, size: int, stop_after: int | None) -> Measurement:
-        """The measurement of a program that is going to be started: ``xdevice run --fits``.
-
-        The size is that of the GPU's memory, or 0 for that of its model.
-        """
-
-    def check_measured(self, names: Iterable[str]) -> None:
-        """Raise an error if the memory that one of the frameworks uses cannot be measured."""
-
-    def begin_program(self, title: str) -> None:
-        """Note that this is the process of the program that is measured."""
-
-    def end_program(self, error: str, stopped: str) -> None:
-        """Write what this process has used, and how it ended, in the words of `ProgramEnd`."""
-
-    def refuse_program(self) -> None:
-        """Note that the program has not begun, for a reason that was printed."""
-
-    def check_limits(self, names: Iterable[str]) -> None:
-        """Raise an error if one of the frameworks cannot have the requested virtual GPUs."""
-
-    def require(self, names: Iterable[str]) -> None:
-        """End the process, or a child, if one of the frameworks (or any) cannot have them."""
-
-    def described(self) -> str:
-        """What the environment asks for, in words; empty if it asks for none."""
-
-    def check_request(self, text: str) -> None:
-        """Raise an error if the text is not a value of `ENV`; its last part says what to write."""
-
-    def ask_by_pytest(self) -> None:
-        """Apply what pytest's option has put into the environment."""
-
-    def cannot_compile(self) -> bool:
-        """Whether this machine has no compiler for plug-ins."""
-
-    def leave_out(self, name: str) -> None:
-        """Let the framework do without virtual GPUs in this process."""
-
-    def how_to_compile(self) -> str:
-        """What to install for a compiler."""
-
 
 _provider: Provider | None = None
-
-
-def are_provided() -> bool:
-    """Whether the package that provides virtual GPUs is installed."""
-    try:
-        provider()
-    except NotSupportedError:
-        return False
-    return True
 
 
 def provider() -> Provider:
@@ -174,7 +61,7 @@ def provider() -> Provider:
     global _provider
     if _provider is None:
         try:
-            _provider = cast("Provider", import_built_in(_PACKAGE))
+            _provider = cast("Provider", import_module(_PACKAGE))
         except ModuleNotFoundError as error:
             if error.name != _PACKAGE:
                 raise
@@ -238,7 +125,7 @@ def apply_environment() -> None:
         package = provider()
     except NotSupportedError as error:
         print(f"xdevice: {error}", file=sys.stderr)
-        hooks.before_loading.append(_require_provider)
+        before_loading.append(_require_provider)
     else:
         package.apply_environment()
 
@@ -246,11 +133,6 @@ def apply_environment() -> None:
 def _require_provider(owner: Backend, capability: str) -> None:
     """Raise an error before a framework is used without the virtual GPUs that were asked for."""
     provider()
-
-
-def are_asked_for() -> bool:
-    """Whether the environment asks for virtual GPUs."""
-    return os.environ.get(ENV, "").strip() not in ("", "0")
 
 
 def is_virtual(owner: Backend, device: Device) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 from xdevice.contract import NativeDtype, Tensor, Tree
 from xdevice.device import Device
@@ -25,7 +25,6 @@ from xdevice.tensors.trees.leaves import Leaf, LeafOwnership, is_checked_data, l
 from xdevice.tensors.trees.tree import flatten, not_a_tensor
 from xdevice.typing import DeviceLike
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     import numpy as np
 

@@ -99,7 +99,7 @@ class transfer_guard:  # noqa: N801  (reads as a verb: `with transfer_guard("for
         close_for(_guard)
 
     def __call__(self, fn: F) -> F:
-        from xdevice.kit.blocks import decorated  # loads `inspect`: only when it is needed
+        from xdevice.framework.blocks import decorated  # loads `inspect`: only when it is needed
 
         return decorated(fn, self, "transfer_guard()")
 

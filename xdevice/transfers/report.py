@@ -6,41 +6,28 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
 from time import perf_counter
-from typing import Any
 
 from xdevice._version import __version__
 from xdevice.contract import Kind
 from xdevice.errors import BrokenBackendError, NotSupportedError, VirtualDeviceError, XDeviceError
+from xdevice.escaping import as_json, escaped
 from xdevice.framework.adapters import Backend, find, imported
 from xdevice.hardware.bus import DEFAULT, Bus
-from xdevice.escaping import as_json, escaped
-from xdevice.units import size
 from xdevice.transfers.facts import Facts
 from xdevice.transfers.recorder import Recorder, Site
 from xdevice.transfers.rules import advice
 from xdevice.transfers.syntax import Place, shown
 from xdevice.transfers.watching import WORDS, accepting, close_for, open_for, watched
+from xdevice.units import size
 
 __all__ = ["watch_transfers"]
 
 NO_GPU = (
     "no framework had a GPU, so nothing could be copied; "
-    "xdevice run --watch-transfers --virtual-gpus 2 --stand-in SCRIPT "
-    "runs a script on two virtual ones"
+    "xdevice watch --gpus 2 PROGRAM runs a program on two virtual ones"
 )
 
 _MAX_UNSEEN = 2  # sentences on what is not seen, in a summary
-_MAX_BARS = 20
-_ORANGE, _GREY = "#D55E00", "#999999"  # the orange of Okabe and Ito
-_HTML_COLUMNS = (
-    "line",
-    "copies",
-    "",
-    "bytes",
-    "from → to",
-    "what it is, and what to write",
-    "estimate",
-)
 
 
 @dataclass(frozen=True)
@@ -107,8 +94,7 @@ class Report:
     """The lines that copied: first those with advice, and the most expensive first.
 
     ``str`` shows the report in lines as wide as the terminal, or of 80 columns
-    where there is none. A notebook shows a table. ``len`` and iteration give
-    the findings. The report can be used while the block is open.
+    where there is none. ``len`` and iteration give the findings. The report can be used while the block is open.
     """
 
     def __init__(self, recorder: Recorder, bus: Bus) -> None:
@@ -263,43 +249,6 @@ class Report:
             }
         )
 
-    def plot(self) -> Any:
-        """Each line's estimated time as a bar, the longest on top, in a matplotlib ``Figure``.
-
-        Raises
-        ------
-        NotSupportedError
-            matplotlib is not installed.
-        """
-        try:
-            from matplotlib.figure import Figure
-        except ModuleNotFoundError as error:
-            raise NotSupportedError("plot() needs matplotlib; pip install matplotlib") from error
-        longest = sorted(self, key=lambda finding: -finding.estimate)[:_MAX_BARS]
-        findings = longest[::-1]  # the first one is at the bottom
-        figure = Figure(figsize=(9, 1.4 + 0.35 * len(findings)), layout="constrained")
-        axes: Any = figure.subplots()
-        milliseconds = [finding.estimate * 1e3 for finding in findings]
-        names = [f"{finding.where}  {escaped(finding.source[:48])}" for finding in findings]
-        colours = [_ORANGE if finding.rule else _GREY for finding in findings]
-        axes.barh(range(len(findings)), milliseconds, color=colours)
-        axes.set_yticks(range(len(findings)), names, family="monospace", fontsize=8)
-        axes.set_xlabel(f"ms at {self.bus}, a stated bus")
-        axes.set_title("Copies between devices: orange can be mended")
-        return figure
-
-    def _repr_html_(self) -> str:
-        """A table for notebooks, without colours: it is read in light and in dark themes."""
-        from html import escape
-
-        paragraphs = "".join(f"<p>{escape(line)}</p>" for line in self._summary())
-        if not len(self):
-            return paragraphs
-        head = "".join(f"<th>{name}</th>" for name in _HTML_COLUMNS)
-        body = "".join(_html_row(finding) for finding in self)
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return table + paragraphs
-
     def _summary(self) -> list[str]:
         """The totals and the stated bus, what is allowed, and what was not seen."""
         if not self.has_gpu():
@@ -323,24 +272,6 @@ def _order(finding: Finding) -> tuple[bool, float, str, int]:
 
 def _as_dict(finding: Finding) -> dict[str, object]:
     return {name.rstrip("_"): value for name, value in asdict(finding).items()}
-
-
-def _html_row(finding: Finding) -> str:
-    from html import escape
-
-    description = escape(WORDS[finding.kind])
-    if finding.advice:
-        description += f"<br><i>{escape(finding.advice)}</i>"
-    cells = (
-        f"<b>{escape(finding.where)}</b><br><code>{escape(escaped(finding.source))}</code>",
-        str(finding.copies),
-        escape(finding.often),
-        size(finding.nbytes),
-        f"{finding.from_} → {finding.to}",
-        description,
-        _duration(finding.estimate),
-    )
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 
 class watch_transfers:  # noqa: N801  (reads as a verb: `with watch_transfers() as report:`)

@@ -4,8 +4,8 @@ The advice, in advice.txt, is that of the first rule that applies to the line.
 """
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
-from xdevice.backends.kit.advice import read
 from xdevice.transfers import syntax
 from xdevice.transfers.facts import RARE, REPEATED, Facts
 
@@ -61,7 +61,8 @@ RULES: dict[str, Callable[[Facts], object]] = {
 }
 """When a line makes each avoidable sort of copies; a special case comes before the general one."""
 
-ADVICE = read(__file__)
+_LINES = Path(__file__).with_name("advice.txt").read_text(encoding="utf-8").splitlines()
+ADVICE = dict(line.split(": ", 1) for line in _LINES)
 """What to write instead, for each rule; it may name facts: ``{at.together}``."""
 
 

@@ -15,7 +15,6 @@ from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.watched import Watched
-from xdevice.units import size
 from xdevice.tensors.gradients import listeners
 from xdevice.transfers.baseline import Baseline
 from xdevice.transfers.callers import (
@@ -28,6 +27,7 @@ from xdevice.transfers.callers import (
 )
 from xdevice.transfers.syntax import Place, is_allowed, trains
 from xdevice.transfers.turns import LoopTurns
+from xdevice.units import size
 
 WORDS: dict[Kind, str] = {
     "copy": "a copy",

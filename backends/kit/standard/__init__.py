@@ -9,8 +9,6 @@ the framework does not have.
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from xdevice.contract import Function, NativeDtype, Tensor
-from xdevice.errors import ArgumentTypeError
 from xdevice.backends.kit.standard.axes import Axes, axes_of
 from xdevice.backends.kit.standard.dtypes import (
     COMPLEX,
@@ -29,6 +27,8 @@ from xdevice.backends.kit.standard.manipulation import Manipulation
 from xdevice.backends.kit.standard.searching import Searching
 from xdevice.backends.kit.standard.sets import Sets
 from xdevice.backends.kit.standard.statistics import Statistics
+from xdevice.contract import Function, NativeDtype, Tensor
+from xdevice.errors import ArgumentTypeError
 
 UFunc: TypeAlias = Any
 """An elementwise function with NumPy's attributes, as `numpy.ufunc` has them."""

@@ -10,8 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from xdevice.contract import Function, Tensor
-from xdevice.errors import ArgumentError
 from xdevice.backends.kit.standard.axes import Axes, axes_of
 from xdevice.backends.kit.standard.dtypes import (
     COMPLEX,
@@ -22,6 +20,8 @@ from xdevice.backends.kit.standard.dtypes import (
     Operations,
     one_of,
 )
+from xdevice.contract import Function, Tensor
+from xdevice.errors import ArgumentError
 
 Sizes: TypeAlias = Sequence[int] | None
 

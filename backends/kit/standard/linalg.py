@@ -11,10 +11,17 @@ from collections import namedtuple
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from xdevice.backends.kit.standard.axes import Axes, axes_of, joint_shape, least_axes, size_of
+from xdevice.backends.kit.standard.dtypes import (
+    COMPLEX,
+    Dtypes,
+    Functions,
+    Operand,
+    Operations,
+    one_of,
+)
 from xdevice.contract import Function, NativeDtype, Tensor
 from xdevice.errors import ArgumentError
-from xdevice.backends.kit.standard.axes import Axes, axes_of, joint_shape, least_axes, size_of
-from xdevice.backends.kit.standard.dtypes import COMPLEX, Dtypes, Functions, Operand, Operations, one_of
 
 Norm: TypeAlias = float | str
 """A norm's order: a number, ``"fro"`` or ``"nuc"``."""

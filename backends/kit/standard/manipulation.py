@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from xdevice.contract import Tensor
-from xdevice.errors import ArgumentError, CopyNeededError
 from xdevice.backends.kit.standard.axes import Axes, Shape, axes_of, joint_shape
 from xdevice.backends.kit.standard.dtypes import INTEGER, Operand, Operations, one_of
+from xdevice.contract import Tensor
+from xdevice.errors import ArgumentError, CopyNeededError
 
 Integers: TypeAlias = int | tuple[int, ...] | list[int]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from xdevice.contract import Tensor
 from xdevice.backends.kit.standard.axes import axes_of, least_axes, one_axis
 from xdevice.backends.kit.standard.dtypes import INTEGER, WHOLE, Operations, one_of
+from xdevice.contract import Tensor
 
 
 class Searching(Operations):

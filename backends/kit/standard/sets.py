@@ -8,8 +8,8 @@ Each NaN is distinct from every other.
 
 from collections import namedtuple
 
-from xdevice.contract import Tensor
 from xdevice.backends.kit.standard.dtypes import COMPLEX, INTEGER, Operations
+from xdevice.contract import Tensor
 
 UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
 UniqueCounts = namedtuple("UniqueCounts", "values counts")

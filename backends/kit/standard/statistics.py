@@ -1,9 +1,9 @@
 """The standard's variances, running sums and differences along axes."""
 
-from xdevice.contract import NativeDtype, Tensor
-from xdevice.errors import ArgumentError
 from xdevice.backends.kit.standard.axes import Axes, axes_of, one_axis, size_of
 from xdevice.backends.kit.standard.dtypes import Operations
+from xdevice.contract import NativeDtype, Tensor
+from xdevice.errors import ArgumentError
 
 
 class Statistics(Operations):

@@ -3,9 +3,9 @@
 from functools import wraps
 from typing import Any
 
+from xdevice.backends.kit.standard.dtypes import Dtypes, Functions, Operand, bits_of
 from xdevice.contract import Function, Tensor
 from xdevice.errors import NotSupportedError
-from xdevice.backends.kit.standard.dtypes import Dtypes, Functions, Operand, bits_of
 
 # The dtypes that are tried if an operation does not support a dtype. Each can
 # hold all of its values, except float64, the last resort, which holds integers

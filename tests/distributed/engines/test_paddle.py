@@ -54,9 +54,8 @@ def test_what_gloo_gets_wrong_is_right(launch, tmp_path, trusts):
 def test_no_engine_listens_on_one_host(launch):
     done = launch("paddle", "listens")
     assert done.status == 0, done.stderr
-    zero, one = (int(done.of(rank)[-1].partition(" sockets listen")[0]) for rank in (0, 1))
-    assert zero <= 1  # rank 0's own port, while the processes meet
-    assert one == 0
+    for rank in (0, 1):
+        assert done.of(rank)[-2].startswith("0 sockets listen")
 
 
 FREEZES = """

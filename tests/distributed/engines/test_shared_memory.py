@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from xdevice.contract import Job
-from xdevice.errors import DistributedError, DistributedTimeoutError
 from xdevice.backends.kit import shared_memory
 from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
+from xdevice.contract import Job
+from xdevice.errors import DistributedError, DistributedTimeoutError
 
 pytestmark = [
     pytest.mark.only_under("numpy"),
@@ -139,7 +139,7 @@ def test_all_processes_raise_if_the_memory_is_full(monkeypatch, folder):
 
 def test_a_folder_of_another_users_is_refused(monkeypatch, folder):
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    (folder / "xdevice-name").mkdir()
+    (folder / "xdevice-12345-name").mkdir()
     with pytest.raises(DistributedError, match="belongs to another user; start the job again"):
         SharedMemory(1, 2, "name", 10)
 
@@ -154,18 +154,18 @@ def test_a_process_waits_for_the_memory_until_the_timeout(folder):
 
 
 def test_a_job_of_one_host_uses_it_unless_the_network_is_trusted(monkeypatch):
-    one_host = Job(0, 1, 0, ("127.0.0.1",), (0,), 0, secret=secrets.token_hex(16))
+    one_host = Job(0, 1, 0, 1, name=secrets.token_hex(16))
     memory = join_on_one_host(one_host, 10, "an engine")
     assert memory.all_gather(np.ones(2)).tolist() == [[1, 1]]
     memory.close()
     assert join_on_one_host(replace(one_host, trusts_network=True), 10, "an engine") is None
-    assert join_on_one_host(replace(one_host, hosts=("10.0.0.1",)), 10, "an engine") is None
+    assert join_on_one_host(replace(one_host, world_size=2), 10, "an engine") is None
     monkeypatch.delattr(os, "mkfifo")  # as on Windows, where nothing may listen unasked, either
     with pytest.raises(DistributedError) as raised:
         join_on_one_host(one_host, 10, "an engine")
     assert str(raised.value) == (
         "this system has no FIFOs for shared memory, and an engine listens on all interfaces; on a network that you "
-        "trust, start with xdevice launch --trust-network, XDEVICE_TRUST_NETWORK=1, or init(trust_network=True)"
+        "trust, set XDEVICE_TRUST_NETWORK=1, or call init(trust_network=True)"
     )
 
 
@@ -183,13 +183,13 @@ def test_it_keeps_no_descriptor():
 
 def test_folders_of_killed_processes_are_removed(folder):
     code = (
-        "import sys; from pathlib import Path; from xdevice.kit import shared_memory\n"
+        "import sys; from pathlib import Path; from xdevice.backends.kit import shared_memory\n"
         "shared_memory._parent = lambda: Path(sys.argv[1])\n"
         "shared_memory.SharedMemory(0, 2, sys.argv[2], 60)"
     )
     waiting = [secrets.token_hex(16) for _ in range(2)]
     started = [subprocess.Popen([sys.executable, "-c", code, folder, name]) for name in waiting]
-    left = {f"xdevice-{name}" for name in waiting}
+    left = {f"xdevice-{os.geteuid()}-{name}" for name in waiting}
     try:
         while set(os.listdir(folder)) != left:
             time.sleep(0.01)
@@ -197,7 +197,9 @@ def test_folders_of_killed_processes_are_removed(folder):
         started[0].wait()
         assert set(os.listdir(folder)) == left
         together(2, lambda memory: None)
-        assert os.listdir(folder) == [f"xdevice-{waiting[1]}"]  # the other process still waits
+        assert os.listdir(folder) == [
+            f"xdevice-{os.geteuid()}-{waiting[1]}"
+        ]  # the other process still waits
     finally:
         started[1].kill()
         started[1].wait()

@@ -4,7 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -22,18 +21,6 @@ dist.destroy_process_group()
 """
 
 WORKER = Path(__file__).parents[1] / "worker.py"
-
-
-@pytest.mark.weekly
-def test_a_lost_host_ends_the_job(hosts, launch_on):
-    first, second = launch_on("torch", "waits")
-    assert "ready" in first.stdout.readline() + second.stdout.readline()
-    time.sleep(0.2)
-    launch_on.ip("-n", hosts[1][0], "link", "set", "xd0", "down")
-    for process, other in ((first, "rank 1"), (second, "rank 0")):
-        _, stderr = process.communicate(timeout=60)
-        assert process.returncode == 75, stderr
-        assert other in stderr
 
 
 @pytest.mark.weekly
@@ -89,5 +76,5 @@ def test_gloos_timeout_is_later_than_ours(launch, tmp_path):
     done = launch("torch", script=script)
     assert done.status == 75, done.stderr
     assert "rank 1 (process " in done.stderr
-    assert "does not answer: it is stopped, or its host is" in done.stderr
+    assert "does not answer: it is stopped" in done.stderr
     assert "failed on rank" not in done.stderr

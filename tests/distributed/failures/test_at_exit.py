@@ -8,20 +8,31 @@ pytestmark = pytest.mark.only_under("numpy")
 
 PLAYS = """
 import os, signal, sys, time
+from threading import Timer
 from xdevice.distributed.group import Group, enter, joining, leave
-from xdevice.distributed.rendezvous.messages import Fingerprint
-from xdevice.distributed.membership import Membership
-from xdevice.distributed.launcher_variables import process_info_in
+from xdevice.distributed.launched import LaunchedMembership
+from xdevice.distributed.launcher_variables import SOCKET, job_in
+from xdevice.distributed.messages import Fingerprint
 
-rank = process_info_in(os.environ).rank
+job = job_in(os.environ)
+rank = job.rank
 
-def member(timeout):
-    info, agreed = process_info_in(os.environ), dict(backend="numpy", engine="mpi", version="0", timeout=timeout)
-    with joining(info):
-        made = Membership(info, 20.0, agreed)
+def member(timeout, start=20.0):
+    with joining(job):
+        made = LaunchedMembership(job, start, {"timeout": timeout}, os.environ[SOCKET])
     enter(Group(membership=made))
-    made.set_timeout(timeout)
+    made.timeout = timeout
     return made
+
+def endless():
+    time.sleep(600)
+
+def freeze():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+def give_up(seconds=2.0, text="no peer for 2 s"):
+    time.sleep(seconds)
+    raise RuntimeError(text)
 """
 
 
@@ -39,10 +50,9 @@ def test_a_dead_watchdog_ends_the_job(play):
     done = play("""
         watched = member(600.0)
         watched.enter(Fingerprint("work"))
-        watched.begin_work("work that does not end")
         if rank == 1:
-            watched._selector.close()  # its next call raises
-        time.sleep(600)
+            Timer(0.5, watched._selector.close).start()  # its next call raises
+        watched.work("work that does not end", endless)
     """)
     assert done.status == 75, done.stderr
     assert "[1] xdevice: rank 1 can no longer watch the job: ValueError(" in done.stderr, (
@@ -55,11 +65,8 @@ def test_a_dead_watchdog_ends_the_job(play):
 @pytest.mark.weekly
 def test_a_rank_frozen_at_the_start(play):
     done = play("""
-        watched = member(2.0)
-        watched.begin_work("the start of the engine")
-        if rank == 1:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        time.sleep(600)
+        watched = member(2.0, start=2.0)
+        watched.work("the start of the engine", endless if rank == 0 else freeze)
     """)
     assert done.status == 75, done.stderr
     assert (
@@ -73,14 +80,7 @@ def test_an_engine_that_gives_up(play, frozen):
     done = play(f"""
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
-        watched.begin_work("work")
-        if rank == {frozen}:
-            os.kill(os.getpid(), signal.SIGSTOP)
-        time.sleep(2.0)
-        try:
-            raise RuntimeError("no peer for 2 s")
-        except RuntimeError as error:
-            raise watched.engine_error(error, "work") from error
+        watched.work("work", freeze if rank == {frozen} else give_up)
     """)
     assert done.status == 75, done.stderr
     assert f"rank {frozen} " in done.last, done.stderr
@@ -93,10 +93,8 @@ def test_no_rank_is_named_while_all_answer(play, gives_up):
     done = play(f"""
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
-        watched.begin_work("work")
         gives_up = {gives_up!r} in ("both ranks", f"rank {{rank}}")
-        time.sleep(2.0 if gives_up else 600)
-        raise watched.engine_error(RuntimeError("no peer for 2 s"), "work")
+        watched.work("work", give_up if gives_up else endless)
     """)
     assert done.status == 75, done.stderr
     assert "ranks 0, 1 have been inside work for " in done.stderr, done.stderr
@@ -113,13 +111,10 @@ def test_a_large_transfer_may_take_longer(play):
     done = play("""
         watched = member(1.0)
         watched.enter(Fingerprint("work"))
-        watched.begin_work("a large transfer", 30.0)
-        time.sleep(7 + 3 * rank)  # so that rank 0 waits for longer than the timeout, too
-        watched.end_work()
+        # so that rank 0 waits for longer than the timeout, too
+        watched.work("a large transfer", lambda: time.sleep(7 + 3 * rank), 30.0)
         watched.enter(Fingerprint("more work"))
-        watched.begin_work("a small one")
-        time.sleep(0.5)
-        watched.end_work()
+        watched.work("a small one", lambda: time.sleep(0.5))
         watched.enter(Fingerprint("shutdown"))
         leave()
     """)
@@ -132,9 +127,7 @@ def test_an_engine_that_fails_late(play):
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
         if rank == 1:
-            watched.begin_work("work")
-            time.sleep(2.0)
-            raise watched.engine_error(RuntimeError("no memory"), "work")
+            watched.work("work", lambda: give_up(2.0, "no memory"))
         watched.enter(Fingerprint("more work"))
     """)
     assert done.status == 1, done.stderr
@@ -151,8 +144,7 @@ def test_a_failure_before_the_engine(play):
             watched.report_error(ValueError("v"))
             time.sleep(600)
         time.sleep(1)
-        watched.begin_work("work that does not end")
-        time.sleep(600)
+        watched.work("work that does not end", endless)
     """)
     assert done.status == 75, done.stderr
     assert "rank 1 " in done.last, done.stderr
@@ -174,10 +166,8 @@ def test_a_process_out_of_descriptors(play):
         time.sleep(600)
     """)
     assert done.status == 1, done.stderr
-    assert (
-        "rank 1 cannot connect to rank 0: Too many open files; raise the limit with ulimit -n"
-        in done.last
-    )
+    assert "this process cannot connect to xdevice launch at " in done.last
+    assert done.last.endswith(": Too many open files")
 
 
 LEAVES = {
@@ -251,10 +241,35 @@ def test_an_end_without_stderr(play, how):
 
         watched = member(2.0)
         watched.enter(Fingerprint("work"))
-        watched.begin_work("work")
-        if rank == 1:
-            os.kill(os.getpid(), signal.SIGSTOP)
         {how}
-        time.sleep(600)
+        watched.work("work", endless if rank == 0 else freeze)
     """)
     assert done.status == 75, done.stderr
+
+
+def test_no_process_of_ours_has_a_port(play):
+    done = play("""
+        import psutil
+        watched = member(20.0)
+        watched.enter(Fingerprint("work"))
+        launcher = psutil.Process().parent()
+        ours = [psutil.Process(), launcher, *launcher.children()]
+        print(len(ours), [process.net_connections("inet") for process in ours], flush=True)
+        path = os.environ[SOCKET]
+        print(oct(os.stat(os.path.dirname(path)).st_mode & 0o777), flush=True)
+        watched.enter(Fingerprint("shutdown"))
+        leave()
+    """)
+    assert done.status == 0, done.stderr
+    for rank in (0, 1):
+        assert done.of(rank) == ["5 [[], [], [], [], []]", "0o700"]  # both ranks, and a reaper
+
+
+def test_a_dead_launcher_ends_the_job(play):
+    done = play("""
+        member(600.0).enter(Fingerprint("work"))
+        if rank == 1:
+            os.kill(os.getppid(), signal.SIGKILL)
+        endless()
+    """)
+    assert done.status == -9  # and no process is left

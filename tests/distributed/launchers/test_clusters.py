@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.process_info import block_size
-from xdevice.distributed.rendezvous.ports import free_block
+from xdevice.tools.launcher.worker_group import free_port
 
 pytestmark = pytest.mark.only_under("torch")
 
@@ -30,8 +29,8 @@ SRUN = """\
 shift # --kill-on-bad-exit
 # what srun does on one node with two tasks, as far as a process can see it
 for i in 0 1; do
-    SLURM_JOB_ID=7$$ SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=localhost \\
-        SLURM_NTASKS=2 SLURM_PROCID=$i SLURM_LOCALID=$i "$@" &
+    SLURM_JOB_ID=7$$ SLURM_STEP_ID=0 SLURM_STEP_TASKS_PER_NODE=2 SLURM_STEP_NODELIST=localhost \\
+        SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=$i SLURM_LOCALID=$i "$@" &
 done
 wait
 """
@@ -79,7 +78,6 @@ def run(environment, tmp_path):
     ("torchrun.sh", "torch"),
     ("mpirun.sh", "mpirun"),
     ("slurm.sh", "torch"),
-    ("submitit_local.py", "submitit"),
     ("dask_local.py", "distributed"),
     ("ray_local.py", "ray"),
 ])  # fmt: skip
@@ -87,7 +85,7 @@ def test_a_recipe_makes_one_job(run, recipe, needs):
     beside = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     if find_spec(needs) is None and shutil.which(needs, path=beside) is None:
         pytest.skip(f"{needs} is not installed")
-    given = [free_block(block_size(2))] if recipe in ("dask_local.py", "ray_local.py") else []
+    given = [free_port()] if recipe in ("dask_local.py", "ray_local.py") else []
     params, printed = run(recipe, *given)
     assert printed.count("begins at step 0") == 1, printed  # one job, and not two of one process
     assert printed.count("step   10  loss 0.6231") == 1, (

@@ -9,161 +9,93 @@ from pathlib import Path
 import pytest
 
 import xdevice
-from xdevice.distributed.launcher_variables import first_of, process_info_in
-from xdevice.distributed.process_info import FIRST_PORT, NO_LAUNCHER, PORTS
+from xdevice.distributed.launcher_variables import first_of, job_in
 
 WORKER = Path(__file__).parents[1] / "worker.py"
-WHERE = {"XDEVICE_MASTER_ADDR": "head", "XDEVICE_MASTER_PORT": "20500"}
+MASTER = {"MASTER_ADDR": "head", "MASTER_PORT": "20500"}
+TORCHRUN = {"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", **MASTER}
+MPIRUN = {
+    "OMPI_COMM_WORLD_RANK": "1",
+    "OMPI_COMM_WORLD_SIZE": "2",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
+    "PMIX_NAMESPACE": "n1",
+}
+PADDLE = {
+    "PADDLE_TRAINER_ID": "1",
+    "PADDLE_TRAINERS_NUM": "4",
+    "PADDLE_RANK_IN_NODE": "1",
+    "PADDLE_LOCAL_SIZE": "2",
+    "PADDLE_MASTER": "10.0.0.1:6170",
+}
+HYDRA = {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", **MASTER}
+SRUN = {
+    "SLURM_JOB_ID": "4711",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "16",
+    "SLURM_PROCID": "5",
+    "SLURM_LOCALID": "1",
+    "SLURM_STEP_TASKS_PER_NODE": "4(x4)",
+    "SLURM_STEP_NODELIST": "gpu[07-09,12]",
+}
 
 
 def port_of(job):
-    """The port where the processes of a job of that name meet, below those that the system gives to connections."""
+    """The port of the master of a job of that name, below those that the system gives to connections."""
     return 20_000 + zlib.crc32(job.encode()) % 10_000
 
 
 def told(env):
-    found = process_info_in(env)
-    return found.rank, found.world_size, found.local_rank, found.host, found.port
-
-
-def test_without_a_launcher_a_process_is_alone():
-    assert process_info_in({}) is NO_LAUNCHER
-    assert (NO_LAUNCHER.rank, NO_LAUNCHER.world_size, NO_LAUNCHER.local_rank) == (0, 1, 0)
-    # in a Slurm batch script, outside srun, there is one process whatever the job has reserved
-    assert (
-        process_info_in({"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"})
-        is NO_LAUNCHER
-    )
+    job = job_in(env)
+    return job.rank, job.world_size, job.local_rank, job.local_world_size, job.host, job.port
 
 
 @pytest.mark.parametrize(
-    ("env", "info"),
+    "env",
     [
+        {},
+        # in a Slurm batch script, outside srun, there is one process whatever the job has reserved
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "8", "SLURM_JOB_ID": "7"},
+    ],
+)
+def test_without_a_launcher_a_process_is_alone(env):
+    assert told(env) == (0, 1, 0, 1, "", 0)
+
+
+@pytest.mark.parametrize(
+    ("env", "job"),
+    [
+        (TORCHRUN, (5, 8, 1, 4, "head", 20500)),
+        # its own store is at MASTER_PORT
+        ({**TORCHRUN, "TORCHELASTIC_USE_AGENT_STORE": "True"}, (5, 8, 1, 4, "head", 20501)),
+        ({**TORCHRUN, "LOCAL_WORLD_SIZE": "8"}, (5, 8, 1, 8, "127.0.0.1", 20500)),
+        ({**TORCHRUN, "MASTER_ADDR": "localhost"}, (5, 8, 1, 8, "127.0.0.1", 20500)),
+        (PADDLE, (1, 4, 1, 2, "10.0.0.1", 6170)),
+        (MPIRUN, (1, 2, 1, 2, "127.0.0.1", port_of("n1"))),
         (
-            {"XDEVICE_RANK": "1", "XDEVICE_WORLD_SIZE": "2", "XDEVICE_LOCAL_RANK": "0", **WHERE},
-            (1, 2, 0, "head", 20500),
+            {**MPIRUN, "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "1"},
+            (1, 2, 0, 1, "", port_of("n1")),
         ),
+        (HYDRA, (3, 4, 1, 2, "head", 20500)),
+        (SRUN, (5, 16, 1, 4, "gpu07", port_of("4711.0"))),
+        ({**SRUN, **MASTER}, (5, 16, 1, 4, "head", 20500)),
         (
-            {
-                "RANK": "5",
-                "WORLD_SIZE": "8",
-                "LOCAL_RANK": "1",
-                "MASTER_ADDR": "a",
-                "MASTER_PORT": "29400",
-            },
-            (5, 8, 1, "a", port_of("a:29400")),
-        ),
-        (
-            {
-                "PADDLE_TRAINER_ID": "1",
-                "PADDLE_TRAINERS_NUM": "2",
-                "PADDLE_RANK_IN_NODE": "1",
-                "PADDLE_MASTER": "10.0.0.1:6170",
-            },
-            (1, 2, 1, "10.0.0.1", port_of("10.0.0.1:6170")),
-        ),
-        (
-            {
-                "PADDLE_TRAINER_ID": "0",
-                "PADDLE_TRAINERS_NUM": "2",
-                "PADDLE_TRAINER_ENDPOINTS": "b:6170,c:6170",
-            },
-            (0, 2, 0, "b", port_of("b:6170")),
-        ),
-        (
-            {
-                "PADDLE_TRAINER_ID": "3",
-                "PADDLE_TRAINERS_NUM": "4",
-                "PADDLE_TRAINER_ENDPOINTS": "b:1,b:2,c:1,c:2",
-            },
-            (3, 4, 1, "b", port_of("b:1")),
-        ),
-        (
-            {
-                "RANK": "1",
-                "WORLD_SIZE": "2",
-                "LOCAL_WORLD_SIZE": "2",
-                "LOCAL_RANK": "1",
-                "MASTER_ADDR": "a",
-                "MASTER_PORT": "29400",
-            },
-            (1, 2, 1, "127.0.0.1", port_of("a:29400")),
-        ),
-        (
-            {
-                "FLUX_TASK_RANK": "3",
-                "FLUX_JOB_SIZE": "4",
-                "FLUX_TASK_LOCAL_ID": "1",
-                "FLUX_JOB_NNODES": "1",
-                "FLUX_JOB_ID": "f1",
-                "PMI_RANK": "3",
-                "PMI_SIZE": "4",
-            },
-            (3, 4, 1, "127.0.0.1", port_of("f1")),
-        ),
-        (
-            {
-                "SUBMITIT_LOCAL_GLOBALID": "1",
-                "SUBMITIT_LOCAL_NTASKS": "2",
-                "SUBMITIT_LOCAL_LOCALID": "1",
-                "SUBMITIT_LOCAL_JOB_ID": "4711",
-            },
-            (1, 2, 1, "127.0.0.1", port_of("4711")),
-        ),
-        (
-            {
-                "PET_NNODES": "2",
-                "PET_NODE_RANK": "1",
-                "PET_NPROC_PER_NODE": "1",
-                "PET_MASTER_ADDR": "m",
-                "PET_MASTER_PORT": "29400",
-            },
-            (1, 2, 0, "m", port_of("m:29400")),
-        ),
-        (
-            {"JOB_COMPLETION_INDEX": "2", "XDEVICE_WORLD_SIZE": "3", **WHERE},
-            (2, 3, 0, "head", 20500),
-        ),
-        (
-            {
-                "JOB_COMPLETION_INDEX": "2",
-                "XDEVICE_WORLD_SIZE": "3",
-                "XDEVICE_LOCAL_RANK": "1",
-                **WHERE,
-            },
-            (2, 3, 1, "head", 20500),
-        ),
-        (
-            {"RANK": "5", "WORLD_SIZE": "8", "XDEVICE_LOCAL_RANK": "1", **WHERE},
-            (5, 8, 1, "head", 20500),
-        ),
-        (
-            {"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1", **WHERE},
-            (3, 4, 1, "head", 20500),
+            {**SRUN, "SLURM_STEP_TASKS_PER_NODE": "16"},
+            (5, 16, 1, 16, "127.0.0.1", port_of("4711.0")),
         ),
     ],
 )
-def test_the_launchers_variables(env, info):
-    assert told(env) == info
+def test_the_launchers_variables(env, job):
+    assert told(env) == job
 
 
-def test_slurms_host_and_port():
-    env = {
-        "SLURM_STEP_ID": "0",
-        "SLURM_JOB_ID": "4711",
-        "SLURM_NTASKS": "16",
-        "SLURM_STEP_NODELIST": "gpu[07-09,12]",
-    }
-    found = [
-        told({**env, "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank % 4)})
-        for rank in range(16)
-    ]
-    assert [f[:3] for f in found] == [(rank, 16, rank % 4) for rank in range(16)]
-    assert {f[3] for f in found} == {"gpu07"}
-    (port,) = {f[4] for f in found}
-    assert FIRST_PORT <= port < FIRST_PORT + PORTS
-    assert (
-        port != told({**env, "SLURM_JOB_ID": "4712", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"})[4]
+def test_an_unknown_master_is_an_error_where_it_is_needed():
+    job = job_in({**MPIRUN, "OMPI_COMM_WORLD_LOCAL_SIZE": "1"})
+    with pytest.raises(xdevice.DistributedError) as raised:
+        job.master  # noqa: B018
+    assert str(raised.value) == (
+        "mpirun does not tell where rank 0 can be met; "
+        "set MASTER_ADDR and MASTER_PORT for all processes"
     )
 
 
@@ -185,74 +117,19 @@ def test_the_first_host_of_slurms_short_list(nodes, first):
 @pytest.mark.parametrize(
     ("env", "error", "says"),
     [
+        ({**TORCHRUN, "RANK": "8"}, xdevice.ArgumentError, "torchrun says rank 8 of 8"),
+        ({**TORCHRUN, "RANK": "x"}, xdevice.ArgumentError, "RANK='x' is not a number"),
+        ({**TORCHRUN, "MASTER_PORT": "x"}, xdevice.ArgumentError, "MASTER_PORT='x' is not"),
         (
-            {
-                "RANK": "2",
-                "WORLD_SIZE": "2",
-                "LOCAL_RANK": "0",
-                "MASTER_ADDR": "a",
-                "MASTER_PORT": "1000",
-            },
-            xdevice.ArgumentError,
-            "rank 2 of 2",
-        ),
-        ({"XDEVICE_RANK": "0"}, xdevice.ArgumentError, "XDEVICE_WORLD_SIZE='' is not a number"),
-        (
-            {"RANK": "x", "WORLD_SIZE": "2", **WHERE},
-            xdevice.ArgumentError,
-            "RANK='x' is not a number",
-        ),
-        (
-            {"RANK": "0", "WORLD_SIZE": "2"},
+            {"RANK": "5", "WORLD_SIZE": "8", **MASTER},
             xdevice.DistributedError,
-            "set XDEVICE_MASTER_ADDR and XDEVICE_MASTER_PORT",
-        ),
-        (
-            {
-                "OMPI_COMM_WORLD_RANK": "0",
-                "OMPI_COMM_WORLD_SIZE": "4",
-                "OMPI_COMM_WORLD_LOCAL_SIZE": "2",
-                "PMIX_NAMESPACE": "n",
-            },
-            xdevice.DistributedError,
-            "mpirun does not tell where rank 0 can be met; set XDEVICE_MASTER_ADDR for",
-        ),
-        (
-            {
-                "RANK": "0",
-                "WORLD_SIZE": "2",
-                "LOCAL_RANK": "0",
-                "MASTER_ADDR": "a",
-                "XDEVICE_MASTER_PORT": "65530",
-            },
-            xdevice.ArgumentError,
-            "no room",
-        ),
-        (
-            {"RANK": "5", "WORLD_SIZE": "8", **WHERE},
-            xdevice.DistributedError,
-            "torchrun does not set LOCAL_RANK; set XDEVICE_LOCAL_RANK",
-        ),
-        (
-            {"JOB_COMPLETION_INDEX": "2"},
-            xdevice.DistributedError,
-            "Kubernetes does not tell the number of pods; set XDEVICE_WORLD_SIZE",
-        ),
-        (
-            {"PET_NNODES": "1:4", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "1"},
-            xdevice.DistributedError,
-            "start the script with torchrun",
-        ),
-        (
-            {"PET_NNODES": "2", "PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "4"},
-            xdevice.DistributedError,
-            "start the script with torchrun",
+            "torchrun does not set LOCAL_RANK; set it, from 0 on each host",
         ),
     ],
 )
 def test_wrong_variables_are_errors(env, error, says):
     with pytest.raises(error, match=re.escape(says)):
-        process_info_in(env)
+        job_in(env)
 
 
 def launched(environment, *command):
@@ -295,3 +172,23 @@ def test_the_frameworks_own_launcher(backend, environment):
     logs = "".join(path.read_text() for path in Path.cwd().glob("log/worker*"))
     assert done.returncode == 0, done.stderr[-3000:] + logs[-3000:]
     assert (done.stdout + logs).count("agreed on 2") >= 2  # rank 0 speaks in both
+
+
+@pytest.mark.weekly(but=("paddle", "mpirun"))
+@pytest.mark.needs("gradient")
+@pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
+def test_two_hosts_make_one_job(backend, start_on, launcher):
+    for process in start_on(backend, launcher, "meets_on_hosts"):
+        stdout, stderr = process.communicate(timeout=120)
+        assert process.returncode == 0, stderr[-3000:]
+        assert "met" in stdout.splitlines()[-1]
+
+
+@pytest.mark.weekly
+def test_a_lost_process_on_another_host_ends_the_job(start_on):
+    first, second = start_on("torch", "mpirun", "stops")
+    stderr = first.communicate(timeout=120)[1]
+    assert first.returncode == 75, stderr[-3000:]
+    assert "rank 0 was inside all_reduce('sum') for " in stderr
+    assert "another process has not come, or the network between them fails" in stderr
+    assert second.poll() is None  # it is stopped: its launcher would end it

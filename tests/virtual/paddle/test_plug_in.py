@@ -1,6 +1,7 @@
 """PaddlePaddle's plug-in for virtual GPUs: compiled once, too late, broken, or not to be had."""
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -46,14 +47,13 @@ def test_paddle_imported_first_is_too_late_and_the_error_says_what_to_write():
 
 
 def test_without_a_compiler_the_error_says_what_to_install(tmp_path):
-    code = f"import sys; sys.modules['ziglang'] = None\n{CHOOSE}{SHOW}"
+    code = CHOOSE + SHOW
     status, _, errors = python(
         code, XDG_CACHE_HOME=str(tmp_path / "cache"), PATH=str(tmp_path), CXX=""
     )
     assert status == 1
     assert "NotSupportedError" in last(errors)
     assert "g++" in last(errors)
-    assert "(or pip install ziglang, without kernels for 16-bit floats)" in last(errors)
     status, _, errors = python(code, XDG_CACHE_HOME=str(tmp_path / "cache"), CXX="no-such-compiler")
     assert status == 1
     assert "no-such-compiler" in last(errors)
@@ -126,3 +126,59 @@ def test_a_users_own_plug_ins_are_not_hidden_without_an_error(tmp_path):
     assert status == 1
     assert "VirtualDeviceError" in last(errors)
     assert "force=True" in last(errors)
+
+
+UNTRIED = """
+import xdevice
+from xdevice.virtual import paddle as virtual
+if {untried}:
+    virtual.TRIED = ()
+paddle, = [xdevice.use("paddle"), xdevice.virtual_gpus(2), xdevice.backend("paddle").framework][2:]
+net = paddle.nn.Sequential(paddle.nn.Linear(3, 4), paddle.nn.ReLU(), paddle.nn.Linear(4, 1))
+for i, p in enumerate(net.parameters()):
+    p.set_value(paddle.full(p.shape, 0.1 * (i + 1)))
+xdevice.to_device(net, "gpu:1")
+with xdevice.gpu(1):
+    adam = paddle.optimizer.Adam(0.1, parameters=net.parameters())
+    x = xdevice.ones((8, 3))
+    with xdevice.watch_transfers() as copies:
+        for _ in range(5):
+            loss = ((net(x) - 3) ** 2).mean()
+            loss.backward()
+            adam.step()
+            adam.clear_grad()
+        value = float(loss)
+print(xdevice.device_of(loss), xdevice.device_of(net), f"{{value:.5f}}")
+print([(copy.kind, copy.from_, copy.to, copy.copies) for copy in copies])
+"""
+
+
+def test_a_version_that_was_not_tried_keeps_its_own_functions_and_gives_the_same_results(compiler):
+    """They take longer; copies are watched as on real GPUs."""
+    found = [python(UNTRIED.format(untried=untried)) for untried in (True, False)]
+    assert [status for status, _, _ in found] == [0, 0], found
+    (_, untried, _), (_, tried, _) = found
+    assert untried == tried
+    assert untried.startswith("gpu:1 gpu:1 ")
+
+
+def test_a_build_that_lacks_a_function_that_is_replaced_is_refused_by_name(tmp_path, compiler):
+    """A copy of the plug-in's sources names a function that no build of PaddlePaddle has."""
+    sources = tmp_path / "sources"
+    shutil.copytree(Path(virtual.__file__).parent, sources)
+    header = sources / "replaced.h"
+    text = header.read_text()
+    header.write_text(text.replace("CallbackManager4WaitEv", "CallbackManager5PauseEv"))
+    assert header.read_text() != text
+    code = f"""
+import dataclasses, pathlib, xdevice
+from xdevice.virtual import paddle as virtual
+recipe = dataclasses.replace(virtual.recipe(), source=pathlib.Path({str(sources / "virtual_gpu.cc")!r}))
+virtual.recipe = lambda: recipe
+{CHOOSE}"""
+    status, _, errors = python(code, XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert status == 1
+    assert (
+        "VirtualDeviceError: virtual GPUs replace the function _ZNK3phi15CallbackManager5P"
+        in errors
+    )

@@ -61,10 +61,14 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         xdevice.use("paddle")
         print(xdevice.devices(), xdevice.device_of(x), xdevice.native("gpu:1"))
         print(xdevice.device_of(xdevice.to_device(x, "gpu")), xdevice.ones(2, device="gpu:1").place)
-        z = paddle.randn([4000], dtype="complex64")
-        print(z.place, [abs(float(part.std()) - 0.5**0.5) < 0.05 for part in (z.real(), z.imag())])
+        drawn = []
+        for place in ("cpu", "gpu:0", "gpu:1"):
+            paddle.set_device(place)
+            paddle.seed(3)
+            drawn.append([paddle.rand([4]).tolist(), paddle.nn.functional.dropout(paddle.ones([8])).tolist()])
+        print(drawn[0] == drawn[1] == drawn[2])
     """,
-        words=("--gpu-model", "rtx4090"),
+        words=("--model", "rtx4090"),
         XDEVICE_VIRTUAL_MEMORY="64MiB",
     )
     assert lines == [
@@ -79,7 +83,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "1048576.0",
         "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 Place(gpu:1)",
         "gpu:0 Place(gpu:1)",
-        "Place(gpu:1) [True, True]",
+        "True",  # a GPU draws the CPU's numbers
     ]
 
 
@@ -104,76 +108,41 @@ def test_a_network_with_every_kind_of_layer_trains_to_the_cpus_numbers(program):
     assert places == "{'Place(gpu:0)'} {'Place(gpu:0)'}"
 
 
-HALVES = """
-    import numpy as np, paddle
-    from paddle import nn
-    paddle.seed(0)
-    layers = {
-        "linear": (nn.Linear(8, 8), [4, 8]), "convolution": (nn.Conv2D(3, 4, 3), [2, 3, 6, 6]),
-        "normalisation": (nn.LayerNorm(8), [4, 8]), "LSTM": (nn.LSTM(8, 8), [2, 3, 8]),
-        "GRU": (nn.GRU(8, 8), [2, 3, 8]), "attention": (nn.MultiHeadAttention(8, 2), [2, 3, 8]),
-    }
-    for name, (layer, shape) in layers.items():
-        x = paddle.to_tensor(np.sin(np.arange(np.prod(shape))).reshape(shape).astype("float32"))
-        exact = layer(x)
-        for dtype, near in (("float16", 1e-2), ("bfloat16", 5e-2)):
-            half, rounded = layer.to(dtype=dtype), x.astype(dtype)
-            rounded.stop_gradient = False
-            found = half(rounded)
-            found, wanted = (y[0] if isinstance(y, tuple) else y for y in (found, exact))
-            found.sum().backward()
-            tensors = [found, rounded.grad, *(p.grad for p in half.parameters())]
-            near = np.allclose(found.astype("float32").numpy(), wanted.numpy(), rtol=near, atol=near)
-            print(name, near, {str(t.dtype) for t in tensors}, {str(t.place) for t in tensors})
-            layer.to(dtype="float32")
-"""
-
-
-@pytest.mark.usefixtures("compiler")  # ziglang makes a plug-in without these kernels
-def test_layers_compute_in_16_bits_where_they_are(program):
-    names = "linear", "convolution", "normalisation", "LSTM", "GRU", "attention"
-    assert program(HALVES) == [
-        f"{name} True {{'paddle.{dtype}'}} {{'Place(gpu:0)'}}"
-        for name in names
-        for dtype in ("float16", "bfloat16")
-    ]
-
-
-@pytest.mark.usefixtures("compiler")  # ziglang makes a plug-in without these kernels
-def test_mixed_precision_casts_scales_and_keeps_a_master_of_each_parameter(program):
+def test_16_bit_floats_are_stored_and_mixed_precision_computes_in_float32(program):
     lines = program("""
+        import warnings
         import numpy as np, paddle
+        print(paddle.amp.is_float16_supported(), paddle.amp.is_bfloat16_supported())
+        for dtype in ("float16", "bfloat16"):
+            half = paddle.ones([2, 2]).astype(dtype)
+            print(half.place, half.dtype, half.cuda(1).astype("float32").tolist())
+            try: half @ half
+            except RuntimeError as error: print(f"{dtype}) of kernel `matmul` is not registered" in str(error))
         x, y = paddle.to_tensor(np.eye(4, 4, dtype="float32")), paddle.to_tensor([0, 1, 2, 0])
         for level, dtype in (("O1", "float16"), ("O2", "float16"), ("O2", "bfloat16")):
-            paddle.seed(0)
-            net = paddle.nn.Linear(4, 4, bias_attr=False)  # a bias of float32 makes the sum float32
+            net = paddle.nn.Linear(4, 4)
             adam = paddle.optimizer.Adam(parameters=net.parameters())
             if level == "O2":
                 net, adam = paddle.amp.decorate(net, adam, level=level, dtype=dtype)
             scaler = paddle.amp.GradScaler()
-            with paddle.amp.auto_cast(level=level, dtype=dtype):
-                out = net(x)
-                loss = paddle.nn.functional.cross_entropy(out, y)
+            before = net.weight.numpy()
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                with paddle.amp.auto_cast(level=level, dtype=dtype):
+                    out = net(x)
+                    loss = paddle.nn.functional.cross_entropy(out, y)
             scaler.scale(loss).backward()
             scaler.step(adam)
-            print(net.weight.grad.place, out.dtype, net.weight.dtype)
-        optimizers = paddle.optimizer
-        for make in (optimizers.SGD, optimizers.Momentum, optimizers.Adam, optimizers.AdamW):
-            net = paddle.nn.Linear(1, 1)
-            net.weight.set_value(np.ones((1, 1), "float32"))
-            net.to(dtype="float16")
-            optimizer = make(1e-5, parameters=net.parameters(), multi_precision=True, weight_decay=0.0)
-            for _ in range(100):  # each step is less than float16 can take from 1
-                net(paddle.ones([1, 1], "float16")).sum().backward()
-                optimizer.step()
-                optimizer.clear_grad()
-            print(make.__name__, round(net.weight.item(), 4))
+            warned = any("Compute Capability" in str(each.message) for each in caught)
+            print(warned, out.dtype, net.weight.dtype, net.weight.place, (net.weight.numpy() != before).all())
     """)
     assert lines == [
-        "Place(gpu:0) paddle.float16 paddle.float32",
-        "Place(gpu:0) paddle.float16 paddle.float16",
-        "Place(gpu:0) paddle.bfloat16 paddle.bfloat16",
-        *("SGD 0.999", "Momentum 0.9907", "Adam 0.999", "AdamW 0.999"),
+        "False False",
+        "Place(gpu:0) paddle.float16 [[1.0, 1.0], [1.0, 1.0]]",
+        "True",
+        "Place(gpu:0) paddle.bfloat16 [[1.0, 1.0], [1.0, 1.0]]",
+        "True",
+        *["True paddle.float32 paddle.float32 Place(gpu:0) True"] * 3,
     ]
 
 

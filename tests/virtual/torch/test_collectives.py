@@ -19,10 +19,9 @@ def run(*jobs, words=()):
         "ignore",
         "-m",
         "xdevice",
-        "run",
-        "--virtual-gpus",
+        "emulate",
+        "--gpus",
         "2",
-        "--stand-in",
         *words,
     ]
     program = str(Path(__file__).with_name("nccl.py"))

@@ -17,7 +17,7 @@ from xdevice.virtual.request import ENV
 PROGRAM = """
 import importlib, importlib.metadata, os, pkgutil, sys, torch, torch._dynamo, torch.distributed.tensor
 import xdevice, xdevice.backends.torch, xdevice.virtual.torch, xdevice.virtual.plugins
-for package in (xdevice.backends.torch, xdevice.virtual.torch, xdevice.virtual.plugins, xdevice.kit):
+for package in (xdevice.backends.torch, xdevice.virtual.torch, xdevice.virtual.plugins, xdevice.backends.kit):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         if "at_start" not in module.name and "keras" not in module.name:
             importlib.import_module(module.name)

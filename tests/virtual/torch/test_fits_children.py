@@ -1,4 +1,4 @@
-"""``xdevice run --fits`` measures the child processes of a program, or says that it cannot."""
+"""``xdevice fits`` measures the child processes of a program, or says that it cannot."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from xdevice.virtual.fits import CONTEXT, KERNELS
+from xdevice.virtual.fits.estimate import CONTEXT, KERNELS
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 PROGRAM = Path(__file__).with_name("fits_children.py")
@@ -17,13 +17,13 @@ MIB = 1 << 20
 
 @pytest.fixture
 def fits(tmp_path):
-    """Runs fits_children.py, or another command, under ``--fits``; the status, and the report."""
+    """Runs fits_children.py, or another command, under ``xdevice fits``; the status, and the report."""
 
     def run(*words, size="8GiB", options=(), command=(str(PROGRAM),)):
         report = tmp_path / "report"
-        start = [sys.executable, "-m", "xdevice", "run", "--fits", size, *options]
+        start = [sys.executable, "-m", "xdevice", "fits", *options]
         done = subprocess.run(
-            [*start, "--format", "json", "--report", str(report), *command, *words],
+            [*start, "--format", "json", "--report", str(report), size, *command, *words],
             cwd=tmp_path,
             env=os.environ | {"PYTHONPATH": ""},
             capture_output=True,
@@ -87,7 +87,7 @@ def test_workers_that_a_pool_terminates_are_measured(fits):
 
 @pytest.mark.weekly
 def test_processes_on_gpus_of_their_own_are_not_added(fits):
-    status, report = fits("visible_devices", options=("--virtual-gpus", "2"))
+    status, report = fits("visible_devices", options=("--gpus", "2"))
     assert (status, report["answer"]) == (0, "fits")
     assert sorted(gpu["device"] for gpu in report["gpus"]) == ["gpu:0", "gpu:1"]
     assert report["needs"]["most"] == most(300)
@@ -148,7 +148,7 @@ def test_a_program_that_crashes_is_reported_with_what_it_had(fits):
 @pytest.mark.weekly
 def test_launchers_are_measured_with_one_gpu_for_each_process(fits):
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", str(PROGRAM))
-    status, report = fits("train", "3", options=("--virtual-gpus", "2"), command=launcher)
+    status, report = fits("train", "3", options=("--gpus", "2"), command=launcher)
     assert (status, report["answer"], report["steps"]) == (0, "fits", 3)
     assert sorted(gpu["device"] for gpu in report["gpus"]) == ["gpu:0", "gpu:1"]
     assert all(gpu["kinds"]["optimizer state"] for gpu in report["gpus"])
@@ -157,7 +157,7 @@ def test_launchers_are_measured_with_one_gpu_for_each_process(fits):
 @pytest.mark.weekly
 def test_steps_stop_every_process_of_a_job(fits):
     launcher = ("-m", "torch.distributed.run", "--nproc-per-node", "2", str(PROGRAM))
-    options = ("--virtual-gpus", "2", "--stop-after", "2")
+    options = ("--gpus", "2", "--stop-after", "2")
     status, report = fits("train", "1000000", options=options, command=launcher)
     assert (status, report["answer"], report["steps"]) == (0, "fits", 2)
     assert "stopped after 2 steps" in report["not_counted"][0]

@@ -48,7 +48,7 @@ print(host.tolist(), torch.histc(x, 3).tolist())
 @pytest.mark.weekly
 def test_a_program_that_never_waits_is_told_at_its_end(tmp_path):
     (tmp_path / "late.py").write_text(LATE.replace("torch.use", "print(host.tolist())\ntorch.use"))
-    command = "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in"
+    command = "-m", "xdevice", "emulate", "--gpus", "2"
     out, err = run(*command, tmp_path / "late.py", status=1)
     assert out == "[nan, nan]\n"
     assert "_histc_cuda with floating point input does not have a deterministic" in err
@@ -61,9 +61,7 @@ def test_a_program_that_never_waits_is_told_at_its_end(tmp_path):
 @pytest.mark.weekly
 def test_a_lenient_one_has_all_at_once(tmp_path):
     (tmp_path / "late.py").write_text(LATE)
-    out, err = run(
-        "-m", "xdevice", "run", "--virtual-gpus=2", "--stand-in", "--lenient", tmp_path / "late.py"
-    )
+    out, err = run("-m", "xdevice", "emulate", "--gpus=2", "--lenient", tmp_path / "late.py")
     assert out == "[1.0, 1.0] [0.0, 2.0, 0.0]\n"
     assert len(err.splitlines()) == 1
 
@@ -117,9 +115,8 @@ def test_races_are_found_with_their_lines_and_the_status_says_so():
     out, err = run(
         "-m",
         "xdevice",
-        "run",
-        "--virtual-gpus=2",
-        "--stand-in",
+        "emulate",
+        "--gpus=2",
         "--races",
         RACES,
         *programs,
@@ -148,8 +145,5 @@ def test_no_right_program_has_races(environment):
 
 def test_races_are_for_those_that_stand_in(tmp_path):
     (tmp_path / "script.py").write_text("print('ran')\n")
-    goes = "--races goes with --virtual-gpus N --stand-in, all before SCRIPT"
-    _, err = run(
-        "-m", "xdevice", "run", "--virtual-gpus=2", "--races", tmp_path / "script.py", status=2
-    )
-    assert goes in err
+    _, err = run("-m", "xdevice", "run", "--races", tmp_path / "script.py", status=2)
+    assert "unknown option '--races'" in err

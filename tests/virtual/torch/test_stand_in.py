@@ -74,7 +74,7 @@ if __name__ == "__main__":
 def test_spawned_processes_of_a_program_share_a_models_memory(tmp_path):
     program = tmp_path / "shared.py"
     program.write_text(SHARED)
-    out, error = run("-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in", str(program))
+    out, error = run("-m", "xdevice", "emulate", "--gpus", "2", str(program))
     assert (
         out
         == "['virtual GPU 0 (xdevice, on the CPU)', 'cuda:1', 'cuda:1'] [[2.0, 2.0], [2.0, 2.0]]\n"
@@ -100,7 +100,7 @@ def test_parallel_training_under_torchrun_gives_the_cpus_numbers(tmp_path):
         Path(__file__).with_name("parallel.py"),
         f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
     )
-    with_four = "-W", "ignore", "-m", "xdevice", "run", "--virtual-gpus", "4", "--stand-in", "--"
+    with_four = "-W", "ignore", "-m", "xdevice", "emulate", "--gpus", "4", "--"
     launch = "torchrun", "--standalone", "--nproc_per_node", "4", str(program)
     out, error = run(*with_four, *launch, OMP_NUM_THREADS="1", PATH=path, **{ENV: ""})
     assert out.splitlines()[-1].endswith(" exactly")
@@ -241,7 +241,7 @@ print(torch.ops.written_for_cpu.twice(torch.ones(2, device="cuda")).tolist())
 
 @pytest.mark.weekly
 def test_lenient_ones_compute_an_operation_for_the_cpu_alone():
-    command = "-m", "xdevice", "run", "--virtual-gpus", "2", "--stand-in"
+    command = "-m", "xdevice", "emulate", "--gpus", "2"
     assert run(*command, "--lenient", "-c", ON_CPU_ALONE)[0] == "[2.0, 2.0]\n"
     assert (
         "Could not run 'written_for_cpu::twice'" in run(*command, "-c", ON_CPU_ALONE, status=1)[1]

@@ -8,7 +8,8 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "memory.h"
+#include "aliases.h"
+#include "pinned.h"
 
 namespace xdevice {
 

@@ -6,7 +6,7 @@
 
 #include <unordered_map>
 
-#include "memory.h"
+#include "aliases.h"
 
 namespace xdevice {
 using namespace at;
@@ -144,28 +144,28 @@ struct Wider {
   }
 
   template <class F>
-  void round(Stack& stack, size_t results, F is_given) {
+  void round(Stack& stack, size_t results, F is_argument) {
     for (auto& each : widened) {
       if (!each.written) continue;
       if (each.original.sizes() != each.wide.sizes()) each.original.resize_(each.wide.sizes());
       each.original.copy_(each.wide);
     }
     for (size_t i = stack.size() - results; i < stack.size(); ++i)
-      if (auto* t = tensor_in(stack[i]); t && !is_given(*t)) stack[i] = rounded(*t);
+      if (auto* t = tensor_in(stack[i]); t && !is_argument(*t)) stack[i] = rounded(*t);
   }
 };
 
 inline bool refusing = false;  // whether what CUDA refuses is refused here
 
 // The library's routine: those that CUDA alone has give way to the CPU's, and least squares have CUDA's only one.
-inline void choose_driver(const std::string& name, IValue& given) {
-  const std::string driver = given.isString() ? given.toStringRef() : "";
+inline void choose_driver(const std::string& name, IValue& argument) {
+  const std::string driver = argument.isString() ? argument.toStringRef() : "";
   if (name == "_linalg_svd") {
-    if (driver == "gesvd" || driver == "gesvdj" || driver == "gesvda") given = IValue();
+    if (driver == "gesvd" || driver == "gesvdj" || driver == "gesvda") argument = IValue();
   } else if (refusing) {
     TORCH_CHECK(driver.empty() || driver == "gels",
         "torch.linalg.lstsq: `driver` other than `gels` is not supported on CUDA");
-    given = IValue("gels");
+    argument = IValue("gels");
   }
 }
 

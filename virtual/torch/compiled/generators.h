@@ -125,13 +125,13 @@ struct HostGenerator final : VirtualGenerator {
   }
   void begin_at_place() { host.set_current_seed(mixed(place[0], place[1])); }
   // The state is a whole one, or as CUDA's: a seed, and perhaps an offset.
-  void set_state(const c10::TensorImpl& given) override {
-    at::detail::check_rng_state(given);
-    const size_t size = given.numel(), seed = sizeof place[0];
+  void set_state(const c10::TensorImpl& state) override {
+    at::detail::check_rng_state(state);
+    const size_t size = state.numel(), seed = sizeof place[0];
     Tensor of_host = host.get_state();
     const size_t own = size == of_host.numel() + sizeof place ? of_host.numel() : 0;
     TORCH_CHECK(own || size == seed || size == sizeof place, "RNG state is wrong size");
-    auto* bytes = static_cast<const uint8_t*>(given.data());
+    auto* bytes = static_cast<const uint8_t*>(state.data());
     if (own) {
       memcpy(of_host.mutable_data_ptr(), bytes, own);
       host.set_state(of_host);
@@ -160,8 +160,8 @@ struct HostGenerator final : VirtualGenerator {
   c10::intrusive_ptr<GeneratorImpl> graphsafe_get_state() const override {
     return c10::intrusive_ptr<GeneratorImpl>::reclaim(with(host));
   }
-  void graphsafe_set_state(const c10::intrusive_ptr<GeneratorImpl>& given) override {
-    auto& other = static_cast<const HostGenerator&>(*given);
+  void graphsafe_set_state(const c10::intrusive_ptr<GeneratorImpl>& state) override {
+    auto& other = static_cast<const HostGenerator&>(*state);
     host = other.host, place = other.place;
   }
 };
@@ -180,8 +180,8 @@ inline VirtualGenerator& virtual_generator(const Generator& generator) {
 
 // The generator that an operation on the device draws from; CUDA's error for one of the CPU. As on
 // CUDA, that of another GPU serves.
-inline Generator generator_for(const std::optional<Generator>& given, Device device) {
-  Generator generator = given && given->defined() ? *given : generators[device.index()];
+inline Generator generator_for(const std::optional<Generator>& requested, Device device) {
+  Generator generator = requested && requested->defined() ? *requested : generators[device.index()];
   Device of = generator.device();
   TORCH_CHECK(of.type() == TYPE || TYPE != c10::DeviceType::CUDA,
       "Expected a 'cuda' device type for generator but found '", of.type(), "'");

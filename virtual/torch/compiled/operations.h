@@ -20,7 +20,7 @@ struct Run {
   c10::SmallVector<std::pair<Tensor, Tensor>, 6> aliases;  // on the virtual GPU, and on the host
   c10::SmallVector<std::pair<Storage, Storage>, 6> storages;
 
-  Device here() const { return {TYPE, DeviceIndex(index < 0 ? current : index)}; }
+  Device device() const { return {TYPE, DeviceIndex(index < 0 ? current : index)}; }
 
   Storage to_host(const Storage& s) {
     for (auto& [v, h] : storages)
@@ -54,7 +54,7 @@ struct Run {
       v = to_host(v.toTensor(), at);
     } else if (v.isStorage()) {
       Device d = v.toStorage().device();
-      TORCH_CHECK(d == here(), "Attempted to set the storage of a tensor on device \"", here(),
+      TORCH_CHECK(d == device(), "Attempted to set the storage of a tensor on device \"", device(),
           "\" to a storage on different device \"", d, "\".  This is no longer allowed; the devices must match.");
       v = to_host(v.toStorage());
     } else if (v.isDevice()) {
@@ -75,7 +75,7 @@ struct Run {
   }
 
   // The tensor of the program that has this alias; an undefined tensor if there is none.
-  Tensor given(const Tensor& host) const {
+  Tensor tensor_of(const Tensor& host) const {
     for (auto& [v, h] : aliases)
       if (h.is_same(host)) return v;
     return {};
@@ -83,11 +83,11 @@ struct Run {
 
   // Raises CUDA's error for tensors on several devices.
   [[noreturn]] void raise_mixed(const IValue* arguments) const {
-    raise_strict(op.schema().name(), here(), *other_device);
+    raise_strict(op.schema().name(), device(), *other_device);
     std::string message = misplaced_message(arguments);
     TORCH_CHECK(message.empty(), message);
     check_as_cuda(arguments);
-    raise_different_devices(op.schema().name(), here(), *other_device);
+    raise_different_devices(op.schema().name(), device(), *other_device);
   }
 
   // The check of devices that CUDA's kernel of dense tensors begins with, where it has one.
@@ -95,7 +95,7 @@ struct Run {
     for (auto& [v, h] : aliases)
       if (is_sparse(v) || v.is_nested()) return;
     if (const std::string& method = method_of(op); !method.empty())
-      DeviceCheck{op, method, [&](const Tensor& t) { return given(t); }}.run(arguments);
+      DeviceCheck{op, method, [&](const Tensor& t) { return tensor_of(t); }}.run(arguments);
   }
 
   // CUDA's message if a generator is a GPU's and all tensors are on the CPU, if a mask is on another device, or if
@@ -106,12 +106,12 @@ struct Run {
           arguments[plan.generator].toGenerator().device(), "'");
     if (op.schema().name() == "aten::masked_fill_" && TYPE == c10::DeviceType::CUDA)
       return c10::str("expected self and mask to be on the same device, but got mask on ",
-          given(arguments[1].toTensor()).device(), " and self on ", given(arguments[0].toTensor()).device());
+          tensor_of(arguments[1].toTensor()).device(), " and self on ", tensor_of(arguments[0].toTensor()).device());
     if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
-    Device indexed = given(arguments[0].toTensor()).device();
+    Device indexed = tensor_of(arguments[0].toTensor()).device();
     for (const IValue& v : arguments[plan.indices].toListRef()) {
       auto* t = tensor_in(v);
-      if (Device d = t ? given(*t).device() : indexed; !d.is_cpu() && d != indexed)
+      if (Device d = t ? tensor_of(*t).device() : indexed; !d.is_cpu() && d != indexed)
         return c10::str("indices should be either on cpu or on the same device as the indexed tensor (", indexed, ")");
     }
     return "";
@@ -120,13 +120,13 @@ struct Run {
   Storage to_virtual(const Storage& s) {
     for (auto& [v, h] : storages)
       if (h.unsafeGetStorageImpl() == s.unsafeGetStorageImpl()) return v;
-    return storages.emplace_back(virtual_of(s, here().index()), s).first;
+    return storages.emplace_back(virtual_of(s, device().index()), s).first;
   }
 
   Tensor to_virtual(const Tensor& t) {
     if (!t.defined()) return t;
-    if (Tensor v = given(t); v.defined()) return v;
-    if (is_sparse(t)) return sparse_like(t, KEY, here(), [&](const Tensor& part) { return to_virtual(part); });
+    if (Tensor v = tensor_of(t); v.defined()) return v;
+    if (is_sparse(t)) return sparse_like(t, KEY, device(), [&](const Tensor& part) { return to_virtual(part); });
     if (t.is_nested()) return nested_like(t, to_virtual(t.storage()), KEY);
     TORCH_CHECK_NOT_IMPLEMENTED(t.layout() == kStrided && !t.is_quantized(), op.schema().name(),
         " makes a quantized tensor, which is not supported on virtual GPUs; do it on the CPU");
@@ -164,9 +164,9 @@ struct Run {
 
   // Gives the CPU's kernel a CPU generator in place of the virtual GPU's, and returns that.
   VirtualGenerator& replace_generator(IValue& argument) const {
-    std::optional<Generator> given;
-    if (!argument.isNone()) given = argument.toGenerator();
-    auto& generator = virtual_generator(generator_for(given, here()));
+    std::optional<Generator> requested;
+    if (!argument.isNone()) requested = argument.toGenerator();
+    auto& generator = virtual_generator(generator_for(requested, device()));
     argument = generator.begin();
     return generator;
   }
@@ -174,17 +174,17 @@ struct Run {
 
 // For operations that take no generator: the CPU's own has the virtual GPU's state meanwhile.
 struct Drawing {
-  static inline std::mutex one;
-  std::lock_guard<std::mutex> lock{one};
+  static inline std::mutex mutex;
+  std::lock_guard<std::mutex> lock{mutex};
   Generator cpu = at::detail::getDefaultCPUGenerator();
-  VirtualGenerator& ours;
-  Tensor kept = cpu.get_state();
-  explicit Drawing(DeviceIndex index) : ours(virtual_generator(generators[index])) {
-    cpu.set_state(ours.begin().get_state());
+  VirtualGenerator& generator;
+  Tensor state_of_cpu = cpu.get_state();
+  explicit Drawing(DeviceIndex index) : generator(virtual_generator(generators[index])) {
+    cpu.set_state(generator.begin().get_state());
   }
   ~Drawing() {
-    ours.end(cpu);
-    cpu.set_state(kept);
+    generator.end(cpu);
+    cpu.set_state(state_of_cpu);
   }
 };
 
@@ -220,53 +220,77 @@ inline void refuse_without_kernel(const c10::OperatorHandle& op) {
       "be because the operator doesn't exist for this backend. '", name, "' is only available for these backends: [CPU]");
 }
 
-inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
-  check_usable();
-  Run run{op, plan_of(op)};
+// Refuses what CUDA refuses before it looks at tensors, and makes the reports that precede the operation. The copy is
+// returned, if the operation is one that arrives later.
+inline std::optional<AsyncCopy> admit(const Run& run, const IValue* arguments) {
   const Plan& plan = run.plan;
-  if (C10_UNLIKELY(plan.is_only_on_cpu)) refuse_without_kernel(op);
-  auto* arguments = stack->data() + (stack->size() - plan.arguments);
-  if (C10_UNLIKELY(checks.load(std::memory_order_relaxed) & COPIES) && plan.may_wait) report_copies(op, plan, arguments);
+  if (C10_UNLIKELY(plan.is_only_on_cpu)) refuse_without_kernel(run.op);
+  if (C10_UNLIKELY(checks.load(std::memory_order_relaxed) & COPIES) && plan.may_wait)
+    report_copies(run.op, plan, arguments);
   if (C10_UNLIKELY(plan.alert != nullptr) && plan.alert->applies(arguments[plan.alert_argument]))
     at::Context::alertNotDeterministic(plan.alert->caller);
-  std::optional<AsyncCopy> async_copy;
-  if (plan.may_wait && (checks & (ASYNC | WARN | REFUSE) || c10::impl::GPUTrace::get_trace()))
-    async_copy = wait_as_cuda(plan, arguments);
-  if (async_copy && checks & ASYNC) async_copy->before();
-  const auto library = workspaces::library_of(plan, arguments);
-  const bool notes_temporary = temporaries::is_noted(plan);
-  int64_t temporary = 0;
-  if (notes_temporary)
-    for (int i = 0; i < plan.arguments; ++i) temporary += temporaries::bytes(plan, arguments[i]);
-  for (int i = 0; i < plan.arguments; ++i) run.to_host(arguments[i], i);
+  if (!plan.may_wait || !(checks & (ASYNC | WARN | REFUSE) || c10::impl::GPUTrace::get_trace())) return std::nullopt;
+  std::optional<AsyncCopy> copy = wait_as_cuda(plan, arguments);
+  if (!copy || !(checks & ASYNC)) return std::nullopt;
+  copy->before();
+  return copy;
+}
+
+// Replaces virtual tensors by their aliases on the host, and raises CUDA's error if they are on several devices.
+inline void convert(Run& run, IValue* arguments) {
+  for (int i = 0; i < run.plan.arguments; ++i) run.to_host(arguments[i], i);
   if (run.other_device) run.raise_mixed(arguments);
   if (run.has_number && refusing) run.check_as_cuda(arguments);  // some of CUDA's kernels refuse it
+}
+
+// Runs the CPU's kernel, with the virtual GPU's random numbers and in a dtype that the CPU has.
+inline void call(const Run& run, DispatchKeySet keys, Stack* stack, IValue* arguments) {
+  const Plan& plan = run.plan;
+  const DeviceIndex index = run.device().index();
+  const size_t results = run.op.schema().returns().size();
   VirtualGenerator* generator = nullptr;
   Generator host_generator;
   if (plan.generator >= 0) {
     generator = &run.replace_generator(arguments[plan.generator]);
     host_generator = arguments[plan.generator].toGenerator();
   }
-  {
-    AutoDispatchBelowADInplaceOrView below;
-    c10::impl::ExcludeDispatchKeyGuard full(c10::DispatchKey::AutocastCPU);
-    std::optional<Drawing> drawing;
-    if (plan.seeded) drawing.emplace(run.here().index());
-    std::optional<Wider> wider;
-    if (C10_UNLIKELY(plan.special != nullptr)) wider = prepare(*plan.special, op, arguments, plan.arguments, plan.written);
-    const auto& kernel = wider && wider->replacement ? *wider->replacement : op;
-    naming_out_of_memory([&] { kernel.redispatchBoxed(on_cpu(keys), stack); }, run.here().index());
-    if (generator) generator->end(host_generator);
-    if (wider) wider->round(*stack, op.schema().returns().size(), [&](const Tensor& t) { return run.given(t).defined(); });
-  }
-  if (async_copy && checks & ASYNC) async_copy->after();
-  if (plan.written) run.adopt();
-  for (size_t i = stack->size() - op.schema().returns().size(); i < stack->size(); ++i) {
-    run.to_virtual((*stack)[i]);
-    if (notes_temporary) temporary += temporaries::bytes(plan, (*stack)[i]);
-  }
-  if (notes_temporary) temporaries::note(run.here().index(), plan, temporary);
-  workspaces::allocate(run.here().index(), library);
+  AutoDispatchBelowADInplaceOrView below;
+  c10::impl::ExcludeDispatchKeyGuard full(c10::DispatchKey::AutocastCPU);
+  std::optional<Drawing> drawing;
+  if (plan.seeded) drawing.emplace(index);
+  std::optional<Wider> wider;
+  if (C10_UNLIKELY(plan.special != nullptr))
+    wider = prepare(*plan.special, run.op, arguments, plan.arguments, plan.written);
+  const auto& kernel = wider && wider->replacement ? *wider->replacement : run.op;
+  naming_out_of_memory([&] { kernel.redispatchBoxed(on_cpu(keys), stack); }, index);
+  if (generator) generator->end(host_generator);
+  if (wider) wider->round(*stack, results, [&](const Tensor& t) { return run.tensor_of(t).defined(); });
+}
+
+// Replaces the results on the host by virtual tensors, and takes over what the operation has changed in its arguments.
+inline void return_results(Run& run, IValue* results, IValue* end) {
+  if (run.plan.written) run.adopt();
+  for (IValue* result = results; result != end; ++result) run.to_virtual(*result);
+}
+
+inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  check_usable();
+  Run run{op, plan_of(op)};
+  const Plan& plan = run.plan;
+  IValue* arguments = stack->data() + (stack->size() - plan.arguments);
+  std::optional<AsyncCopy> async_copy = admit(run, arguments);
+  const auto library = workspaces::library_of(plan, arguments);
+  const bool notes_temporary = temporaries::is_noted(plan);
+  int64_t temporary = notes_temporary ? temporaries::bytes(plan, arguments, arguments + plan.arguments) : 0;
+  convert(run, arguments);
+  call(run, keys, stack, arguments);
+  if (async_copy) async_copy->after();
+  IValue* end = stack->data() + stack->size();
+  IValue* results = end - op.schema().returns().size();
+  return_results(run, results, end);
+  const DeviceIndex index = run.device().index();
+  if (notes_temporary) temporaries::note(index, plan, temporary + temporaries::bytes(plan, results, end));
+  workspaces::allocate(index, library);
 }
 
 // For operations on sizes and strides only: the CPU's code accepts virtual tensors.

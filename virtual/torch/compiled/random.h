@@ -47,9 +47,9 @@ struct Sequence : philox::Sequence {
 };
 
 // Advances the generator by what a kernel draws in each thread.
-inline Start start(const MaybeGenerator& given, Device device, uint64_t increment) {
+inline Start start(const MaybeGenerator& requested, Device device, uint64_t increment) {
   check_usable();
-  Generator generator = generator_for(given, device);
+  Generator generator = generator_for(requested, device);
   auto& of_gpu = static_cast<PhiloxGenerator&>(virtual_generator(generator));
   return {of_gpu.current_seed(), of_gpu.advance(increment)};
 }

@@ -31,9 +31,9 @@ inline Tensor poisson_on_cpu(const Tensor& rates, const Start& begin) {
   return at::poisson(on_cpu, at::detail::createCPUGenerator(mixed(begin.seed, begin.offset)));
 }
 
-inline Tensor poisson(const Tensor& rates_, MaybeGenerator given) {
+inline Tensor poisson(const Tensor& rates_, MaybeGenerator generator) {
   constexpr uint64_t INCREMENT = 20;
-  const Start begin = start(given, rates_.device(), INCREMENT);
+  const Start begin = start(generator, rates_.device(), INCREMENT);
   Tensor rates = rates_.contiguous(), result = at::empty(rates.sizes(), rates.options());
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, rates.scalar_type(), "poisson_cuda", [&] {
     Tensor medium;
@@ -55,9 +55,9 @@ inline Tensor poisson(const Tensor& rates_, MaybeGenerator given) {
 
 // ---- the gamma and Dirichlet's distributions ----
 
-inline Tensor gamma(const Tensor& alpha_, MaybeGenerator given) {
+inline Tensor gamma(const Tensor& alpha_, MaybeGenerator generator) {
   constexpr uint64_t INCREMENT = 10;
-  const Start begin = start(given, alpha_.device(), INCREMENT);
+  const Start begin = start(generator, alpha_.device(), INCREMENT);
   Tensor alpha = alpha_.contiguous(), result = at::empty(alpha.sizes(), alpha.options());
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, alpha.scalar_type(), "gamma_cuda", [&] {
     using Math = at::opmath_type<scalar_t>;
@@ -75,8 +75,8 @@ inline Tensor gamma(const Tensor& alpha_, MaybeGenerator given) {
   return result;
 }
 
-inline Tensor dirichlet(const Tensor& alpha, MaybeGenerator given) {
-  Tensor drawn = gamma(alpha, given);
+inline Tensor dirichlet(const Tensor& alpha, MaybeGenerator generator) {
+  Tensor drawn = gamma(alpha, generator);
   Tensor shares = drawn.div_(drawn.sum(-1, true));
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, alpha.scalar_type(), "dirichlet", [&] {
     using Limits = std::numeric_limits<scalar_t>;
@@ -87,11 +87,11 @@ inline Tensor dirichlet(const Tensor& alpha, MaybeGenerator given) {
 
 // ---- the binomial distribution: a thread draws for several elements, one after another ----
 
-inline Tensor binomial(const Tensor& count, const Tensor& p, MaybeGenerator given) {
+inline Tensor binomial(const Tensor& count, const Tensor& p, MaybeGenerator generator) {
   constexpr uint64_t INCREMENT = 42;
   constexpr int64_t THREADS_OF_BLOCK = 128;
   constexpr int64_t ELEMENTS_OF_BLOCK = THREADS_OF_BLOCK * 8;
-  const Start begin = start(given, count.device(), INCREMENT);
+  const Start begin = start(generator, count.device(), INCREMENT);
   Tensor counts = count.contiguous(), chances = p.expand(count.sizes()).contiguous();
   Tensor result = at::empty(count.sizes(), count.options());
   AT_DISPATCH_FLOATING_TYPES_AND2(kHalf, kBFloat16, count.scalar_type(), "binomial_cuda", [&] {

@@ -1,5 +1,5 @@
 // The temporary memory of CUDA's kernels that may exceed a small part of what is allocated: the most that it may be. It
-// is not allocated here: `xdevice run --fits` adds it to the most that a program may need.
+// is not allocated here: `xdevice fits` adds it to the most that a program may need.
 #pragma once
 #include "plan.h"
 
@@ -27,6 +27,12 @@ inline int64_t bytes(const Plan& plan, const IValue& value) {
   if (value.isList())
     for (const IValue& each : value.toListRef())
       if (auto* t = tensor_in(each)) add(*t);
+  return sum;
+}
+
+inline int64_t bytes(const Plan& plan, const IValue* begin, const IValue* end) {
+  int64_t sum = 0;
+  for (; begin != end; ++begin) sum += bytes(plan, *begin);
   return sum;
 }
 

@@ -25,7 +25,7 @@ from torch import nn
 from xdevice.contract import MemoryPart, MemoryUse, PeakMemory
 from xdevice.device import Device
 from xdevice.transfers.callers import is_users
-from xdevice.virtual import fits_process
+from xdevice.virtual.fits import process as fits_process
 from xdevice.virtual.host_memory import HostMemory
 from xdevice.virtual.torch import compile
 from xdevice.virtual.torch.compiled import LINE_OF, compiled

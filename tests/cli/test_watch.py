@@ -1,0 +1,265 @@
+"""``xdevice watch``: the script runs as without it, and its copies are reported at the end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+PAGES = Path(__file__).parents[1] / "third_party" / "xdevice-pages"
+COPIES = """
+    import os, sys
+    from xdevice import gpu, ones
+    x = ones((), device=gpu())
+    for i in range(4):
+        x = x + 1
+        float(x)
+    print("done", sys.argv[1:], flush=True)
+"""
+NOTE = "2 virtual GPUs stand in for CUDA's; they compute on the CPU\n"
+FOUND = "script.py:7  float(x)\n    4 copies (1 each turn of the loop in line 5), 16 B, gpu:0 → host: about"
+
+
+@pytest.fixture
+def begin(tmp_path, with_ctrl_c):
+    """Starts the command beside the small framework pages, on a script of that text."""
+    info = tmp_path / "site" / "xdevice_pages-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: xdevice-pages\nVersion: 1.0\n", encoding="utf-8"
+    )
+    (info / "entry_points.txt").write_text(
+        "[xdevice.backends]\npages = xdevice_pages\n", encoding="utf-8"
+    )
+    env = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
+    env["PYTHONPATH"] = os.pathsep.join([str(info.parent), str(PAGES)])
+    env["PYTHONIOENCODING"] = "utf-8"
+
+    def start(text, *options, script="script.py", args=()):
+        (tmp_path / "script.py").write_text(textwrap.dedent(text), encoding="utf-8")
+        command = [
+            sys.executable,
+            "-m",
+            "xdevice",
+            "watch",
+            *options,
+            *script.split(),
+            *args,
+        ]
+        return subprocess.Popen(
+            [*with_ctrl_c, *command],
+            env=env,
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+        )
+
+    return start
+
+
+@pytest.fixture
+def run(begin):
+    def run(text, *options, gpus="2", **more):
+        lent = ("--gpus", gpus) if gpus else ()
+        process = begin(text, *lent, "--backend", "pages", *options, **more)
+        out, err = process.communicate(timeout=120)
+        return process.returncode, out, err.removeprefix(NOTE)
+
+    return run
+
+
+def test_the_report_comes_on_stderr_and_the_output_is_the_scripts(run):
+    status, out, err = run(COPIES, args=["--epochs", "3", "--json"])
+    assert (status, out) == (0, "done ['--epochs', '3', '--json']\n")
+    assert err.startswith(FOUND)
+    assert "in all 4 copies, 16 B: " in err
+    assert "not seen: other processes" in err
+
+
+@pytest.mark.parametrize("script", ["script.py", "-m script"])
+def test_a_script_is_the_program_that_python_would_run(run, tmp_path, script):
+    text = """
+        import __main__, pickle, sys
+        class Thing: pass
+        print(__name__, __file__, sys.argv[1:], sys.path[0])
+        print(__main__.Thing is Thing, type(pickle.loads(pickle.dumps(Thing()))) is Thing)
+    """
+    status, out, err = run(text, script=script, args=["--depth", "3"])
+    assert status == 0, err
+    assert out.splitlines() == [
+        f"__main__ {tmp_path}/script.py ['--depth', '3'] {tmp_path}",
+        "True True",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "said"),
+    [
+        ("raise ValueError('wrong')", 1, "ValueError: wrong\n"),
+        ("sys.exit(7)", 7, ""),
+        ("sys.exit('stopped')", 1, "stopped\n"),
+        ("raise KeyboardInterrupt", -signal.SIGINT, "KeyboardInterrupt\n"),
+    ],
+)
+def test_a_script_that_fails_keeps_its_status_and_is_reported(run, end, status, said):
+    found, out, err = run(textwrap.dedent(COPIES) + end)
+    assert (found, out) == (status, "done []\n")
+    assert FOUND in err
+    assert said in err
+    assert "watch.py" not in err
+    assert "runpy" not in err
+
+
+def test_ctrl_c_ends_it_with_the_report(begin):
+    process = begin(
+        textwrap.dedent(COPIES) + "import time; time.sleep(100)",
+        "--gpus=2",
+        "--backend=pages",
+    )
+    assert process.stdout.readline().startswith("done")
+    time.sleep(0.2)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGINT
+    assert FOUND in err
+
+
+def test_a_fork_of_the_script_reports_nothing(run):
+    _, _, err = run(textwrap.dedent(COPIES) + "if os.fork(): os.wait()")
+    assert err.count(FOUND) == 1
+
+
+@pytest.mark.parametrize(
+    ("most", "gpus", "status", "said"),
+    [
+        ("4", "2", 0, ""),
+        ("3", "2", 1, "4 copies are more than --max-copies 3"),
+        (
+            "0",
+            None,
+            2,
+            "--max-copies 0 says nothing where no framework has a GPU; --gpus 2",
+        ),
+    ],
+)
+def test_a_budget_decides_the_exit_status(run, most, gpus, status, said):
+    text = COPIES if gpus else "import xdevice; xdevice.ones(3)"
+    found, _, err = run(text, "--max-copies", most, gpus=gpus)
+    assert found == status
+    assert said in err
+
+
+def test_a_script_that_fails_is_not_judged_by_its_budget(run):
+    assert run(textwrap.dedent(COPIES) + "sys.exit(5)", "--max-copies", "3")[0] == 5
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+def test_the_report_goes_to_a_file_in_the_format_that_is_asked_for(run, tmp_path, form):
+    text = textwrap.dedent(COPIES) + "os.chdir('/')"
+    status, _, err = run(text, "--format", form, "--report", "report")
+    assert (status, err) == (0, "")
+    report = (tmp_path / "report").read_text(encoding="utf-8")
+    if form == "json":
+        json.loads(report)
+        assert 'script.py"' in report
+    else:
+        assert report.startswith(
+            {"text": FOUND, "github": "::warning file=script.py,line=7,"}[form]
+        )
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--max-copies", "-1"], "argument --max-copies: '-1' is not a whole number of 0 or more"),
+        (
+            ["--format", "xml"],
+            "argument --format: 'xml' is unknown; there are text, json, github",
+        ),
+        (["--report", "nowhere/report"], "'nowhere/report' cannot be written: No such file"),
+        (["--json"], "unknown option '--json'"),
+    ],
+)
+def test_a_mistake_in_the_options_is_said(run, options, said):
+    status, out, err = run(COPIES, *options)
+    assert (status, out) == (2, "")
+    assert said in err
+
+
+def test_a_baseline_leaves_new_findings_alone(run, tmp_path):
+    known = ("--baseline", "known.json")
+    status, _, err = run(COPIES, *known)
+    assert status == 2
+    assert "no baseline in 'known.json'" in err
+    assert "--update-baseline writes one" in err
+    assert "script.py:7" in run(COPIES, *known, "--update-baseline")[2]
+    moved = "import json\n" + textwrap.dedent(COPIES)
+    status, _, err = run(moved, *known, "--max-copies", "0")
+    assert status == 0
+    assert "float(x)" not in err
+    assert "in all 0 copies, 0 B; 4 copies more allowed by `# xdevice: allow`, or by" in err
+    again = moved + "for _ in range(3): y = float(x) + 1\n"
+    status, _, err = run(again, *known, "--format", "github", "--max-copies", "2")
+    assert status == 1
+    assert "3 copies are more than --max-copies 2" in err
+    assert "script.py,line=10" in err
+
+
+def test_a_report_as_json_is_a_baseline_too(run):
+    run(COPIES, "--format", "json", "--report", "report.json")
+    status, _, err = run(COPIES, "--baseline", "report.json", "--max-copies", "0")
+    assert status == 0, err
+    assert "in all 0 copies, 0 B; 4 copies more allowed" in err
+
+
+def test_a_line_that_is_written_once_more_is_new(run):
+    known = ("--baseline", "known.json")
+    run(COPIES, *known, "--update-baseline")
+    twice = textwrap.dedent(COPIES).replace(
+        "    float(x)\n", "    float(x)\n    x = x * 1\n    float(x)\n"
+    )
+    assert "script.py:9" in (said := run(twice, *known)[2])
+    assert "script.py:7" not in said
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"findings": [{"file": "a"}]}'])
+def test_a_file_that_is_no_baseline_is_said_before_the_script_runs(run, tmp_path, text):
+    (tmp_path / "known.json").write_text(text, encoding="utf-8")
+    status, out, err = run(COPIES, "--baseline", "known.json")
+    assert (status, out) == (2, "")
+    assert "'known.json' is not a baseline of transfers" in err
+
+
+def test_a_baseline_is_written_where_a_file_is_named(run):
+    status, _, err = run(COPIES, "--update-baseline")
+    assert status == 2
+    assert "--update-baseline writes the file of --baseline FILE; name it" in err
+
+
+ACTING = "a\x1b[31m\x9b2J\n::error::b\u202e.py"
+
+
+@pytest.mark.parametrize("form", ["text", "json", "github"])
+def test_no_character_of_a_file_or_a_line_acts_on_a_terminal_or_a_workflow(run, tmp_path, form):
+    try:
+        (tmp_path / ACTING).write_text("", encoding="utf-8")
+    except OSError:
+        pytest.skip("this file system refuses the name")
+    line = "for _ in range(4): x = x * 1; float(x)  # \x1b]0;title\x07 \x9b2J"
+    text = textwrap.dedent(COPIES) + line + "\n"
+    script = f"import runpy; runpy.run_path({str(tmp_path / ACTING)!r}, run_name='__main__')"
+    (tmp_path / ACTING).write_text(text, encoding="utf-8")
+    status, _, err = run(script, "--format", form)
+    assert status == 0
+    assert "b" in err
+    assert not [each for each in err if each != "\n" and not each.isprintable()], ascii(err)
+    assert not [each for each in err.splitlines() if each.startswith("::error::")]
+    if form == "json":
+        read = json.loads(err)
+        assert any(each["file"].endswith(ACTING) for each in read["findings"])

@@ -1,1 +1,0 @@
-"""How the processes of a job meet at rank 0, which then watches over them."""

@@ -1,1 +1,0 @@
-"""What adapters share: DLPack, shared memory, Keras, the standard, …"""
