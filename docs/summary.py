@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mkdocs.config.defaults import MkDocsConfig
-    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = {"xdevice": "xdevice"} | {
     name: f"xdevice/{name}" for name in ("backends", "testing", "tools", "virtual")
 }
-PLACE = re.compile(r"<!-- a line for each name of (\S+) -->")
+PLACE = "<!-- a line for each name of this page -->"
 
 
 @event_priority(100)  # before mkdocstrings reads it
@@ -50,26 +49,26 @@ def installed() -> Path:
     return folder
 
 
-def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+def on_page_markdown(markdown: str, **_: Any) -> str:
     """MkDocs calls it with the text of each page."""
-    folder = Path(str(page.file.abs_src_path)).parent
-    return PLACE.sub(
-        lambda place: "\n".join(table((folder / place[1]).read_text(encoding="utf-8"))), markdown
-    )
+    return markdown.replace(PLACE, "\n".join(tables(markdown))) if PLACE in markdown else markdown
 
 
-def table(page: str) -> Iterator[str]:
-    """A row for each name that the page documents."""
-    yield "| | |\n| --- | --- |"
-    for name in re.findall(r"^::: xdevice\.(\S+)", page, re.MULTILINE):
-        found = package()[name]
-        members = (found.exports or ()) if found.is_module else ()
-        for part in [f"{name}.{member}" for member in members] or [name]:
-            doc = package()[part].docstring
-            line = (
-                doc.value.partition("\n")[0].replace("``", "`").replace("|", "\\|") if doc else ""
-            )
-            yield f"| [`{part}`][xdevice.{part}] | {line} |"
+def tables(page: str) -> Iterator[str]:
+    """For each section of the page, a table with a row for each name that it documents."""
+    for section in page.split("\n## ")[1:]:
+        yield f"\n**{section.partition(chr(10))[0]}**\n\n| | |\n| --- | --- |"
+        for name in re.findall(r"^::: xdevice\.(\S+)", section, re.MULTILINE):
+            yield from rows(name)
+
+
+def rows(name: str) -> Iterator[str]:
+    found = package()[name]
+    members = (found.exports or ()) if found.is_module else ()
+    for part in [f"{name}.{member}" for member in members] or [name]:
+        doc = package()[part].docstring
+        line = doc.value.partition("\n")[0].replace("``", "`").replace("|", "\\|") if doc else ""
+        yield f"| [`{part}`][xdevice.{part}] | {line} |"
 
 
 @cache

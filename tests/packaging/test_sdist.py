@@ -73,7 +73,7 @@ def test_links_and_pictures_of_the_index_page_lead_into_the_repository(published
             f"{ADDRESS}/{kind}/{tag}/"
         ) in project_files or target.startswith("https:")
     assert f"({ADDRESS}/raw/{tag}/docs/pictures/cuda_script.svg)" in page
-    assert f"({ADDRESS}/blob/{tag}/docs/several/virtual.md#what-a-green-run-proves)" in page
+    assert f"({ADDRESS}/blob/{tag}/docs/use/virtual.md#what-a-green-run-proves)" in page
     assert published["Project-URL"] == f"Repository, {ADDRESS}"
 
 

@@ -112,7 +112,7 @@ def test_the_demo_installs_the_tested_versions():
 
 
 def test_the_page_says_these_five():
-    page = text("docs/adapters.md").partition("five edits")[2].partition("\n## ")[0]
+    page = text("docs/project/adapters.md").partition("five edits")[2].partition("\n## ")[0]
     assert len(re.findall(r"^\d\. ", page, re.MULTILINE)) == 5
     for file in (
         "backends/",
