@@ -1,7 +1,7 @@
 """A hook of MkDocs: a table that is too wide for a phone is marked, for site.css to show its rows as cards there.
 
-Long words of a table, such as paths, may break after ``/``, ``_`` and the like, and not elsewhere; ``2.37 ± 0.04`` stays on
-one line.
+Long words of a table, such as paths, may break after ``/``, ``_`` and the like, and not elsewhere; ``2.37 ± 0.04``
+stays on one line.
 """
 
 from __future__ import annotations
