@@ -1,4 +1,4 @@
-"""Reading the core, in CONTRIBUTING.md: the calls of `to_device`, and the files in the order of their imports."""
+"""The list in docs/project/design.md: the calls of `to_device`, and the files in the order of their imports."""
 
 import ast
 import re
@@ -91,8 +91,8 @@ def position_of(function: str, file: str, functions: list[str]) -> int | None:
 
 
 def reading_section() -> str:
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    _, _, rest = text.partition("## Reading the core")
+    text = (ROOT / "docs/project/design.md").read_text(encoding="utf-8")
+    _, _, rest = text.partition("## Files to read in an evening")
     return rest.partition("\n## ")[0]
 
 
