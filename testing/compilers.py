@@ -24,9 +24,9 @@ def compilers_of(config: pytest.Config, name: str) -> list[str]:
         _ = find(name).adapter
     except XDeviceError:  # the fixture `xdevice_backend` raises it again
         return [""]
-    if not find(name).load("compilers").has("compilers"):
+    if not find(name).load("compiling").has("compilers"):
         return ["none"] if mode == "only" else [""]
-    names = find(name).compilers.compilers()
+    names = find(name).compiling.compilers()
     compiler = requested_compilers(config).get(name, names[0])
     if compiler not in names:
         raise pytest.UsageError(
@@ -46,7 +46,7 @@ def compiler_for(owner: Backend, compiler: str) -> Compile:
             if owner.load("maths").has("namespace"):
                 with using(owner):
                     namespace()  # made before PaddlePaddle's compiler traces a first use
-            return owner.compilers.compiled(fn, compiler)
+            return owner.compiling.compiled(fn, compiler)
         except NotSupportedError as error:
             pytest.skip(str(error))
 

@@ -12,8 +12,8 @@ from importlib import import_module
 from threading import RLock
 
 from xdevice.backends.kit.places import prepare_imports
-from xdevice.contract import MODULES, Stream
-from xdevice.device import Device, name_virtual
+from xdevice.contract import Stream
+from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
     NotSupportedError,
@@ -61,7 +61,6 @@ def virtual_gpus(n: int, *, force: bool, stand_in: bool, model: str | None) -> l
         except Exception:
             request.put_back(replaced)
             raise
-        name_virtual()
         _forget_capabilities()
         connect()
         at_import.by_adapters()
@@ -123,11 +122,7 @@ def _importing(framework: str) -> AbstractContextManager[object]:
 
 def enable_requested(owner: Backend, capability: str = "") -> None:
     """Enable the virtual GPUs that were requested, before a framework is used."""
-    if (
-        owner in virtual_counts
-        or owner in _without
-        or MODULES.get(capability, capability) == "virtual"
-    ):
+    if owner in virtual_counts or owner in _without:
         return
     with _lock:
         if owner in virtual_counts or owner in _without:
@@ -144,14 +139,14 @@ def _enable(owner: Backend) -> None:
     if not number:
         _without.add(owner)  # the program has hidden all of them
         return
-    if requested.races and not owner.load("races").has("find_races"):
+    if requested.races and not owner.load("virtual").has("find_races"):
         raise NotSupportedError(
             f"{RACES!r} cannot be met under {owner}, whose programs order no streams; leave it out"
         )
     fits_process.check(owner)
     owner.virtual.enable(number, requested.force, requested.stand_in)
     if requested.races:
-        owner.races.find_races()
+        owner.virtual.find_races()
     fits_process.begin(owner)
     if requested.stand_in and not children.has_warned("STAND_IN"):
         words = "virtual GPUs stand in for CUDA's; they compute"
@@ -160,7 +155,6 @@ def _enable(owner: Backend) -> None:
         print(f"{number} {words} on the CPU", file=sys.stderr)
     virtual_counts[owner] = number
     owner.forget_devices()
-    name_virtual()  # the request may have come from the environment
     if copy_bus is not None:
         bus.attach(owner, copy_bus)
 
@@ -181,7 +175,6 @@ def _report(owner: Backend, error: XDeviceError) -> None:
 
 
 def apply_environment() -> None:
-    name_virtual()  # a script may write vgpu:1 before it uses a framework
     connect()
     fits_process.join()
     try:

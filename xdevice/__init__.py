@@ -49,7 +49,6 @@ def __getattr__(name: str) -> object:
     if name == "distributed":
         return _import_module("xdevice.distributed")
     value = getattr(_import_module(_MODULE_OF[name]), name)
-    _import_module("xdevice.compilers").leave_untransformed(value)
     setattr(this_module, name, value)  # a compiler that traces this may refuse `globals()`
     return value
 

@@ -7,7 +7,6 @@ import re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from xdevice.compilers import constant
 from xdevice.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -24,10 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["Device"]
 
 MAX_INDEX = 2**31 - 1  # the largest index: DLPack's ``device_id`` is a signed 32-bit integer
-_GPU_WORDS = {"cuda", "rocm", "hip", "mps", "metal", "xpu"}  # what each maker calls its GPU
-_VIRTUAL = "vgpu"  # a virtual GPU, under a framework that does not call it a GPU
+_MAKERS_WORDS = frozenset({"cuda", "rocm", "hip", "mps", "metal", "xpu"})  # for a GPU
+_GPU_WORDS = _MAKERS_WORDS | {"vgpu"}  # a virtual GPU, where PyTorch or PaddlePaddle names it
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
-_FRAMEWORK_WORDS = frozenset({_VIRTUAL, "meta"})  # not misspelt: "meta" is not "metal"
+_FRAMEWORK_WORDS = frozenset({"meta"})  # not misspelt: it is not "metal"
 
 # a word, except the words around it: in ``Place(gpu:1)``, and in ``TFRT_CPU_0``;
 # array-api-strict's words end in digits
@@ -120,13 +119,10 @@ class Device:
         return _device(any_kind(kind), check_index(index))
 
     def __repr__(self) -> str:
-        text = f"Device('{self.kind}:{self.index}')"
-        is_virtual = self.kind == "gpu" and _VIRTUAL in _GPU_WORDS  # see `name_virtual`
-        return f"<virtual {text}>" if is_virtual else text
+        return f"Device('{self.kind}:{self.index}')"
 
     def _repr_html_(self) -> str:  # notebooks show it
-        label = " <em>(virtual)</em>" if repr(self).startswith("<virtual") else ""
-        return f"<code>{self}</code>{label}"
+        return f"<code>{self}</code>"
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
@@ -195,18 +191,11 @@ def parse(spelling: str) -> Device:
     if device is not None:
         return device
     # setdefault: two threads that parse at once get one object
-    return _spelled.setdefault(spelling, _device(*_checked_parts(spelling)))
-
-
-@constant
-def _checked_parts(spelling: str) -> tuple[str, int]:
-    """The kind and the index; an error if the kind is misspelt."""
     kind, index = _parts(spelling)
     _check_spelling(kind, spelling)
-    return kind, index
+    return _spelled.setdefault(spelling, _device(kind, index))
 
 
-@constant
 def _parts(spelling: str) -> tuple[str, int]:
     """The kind and the index, by the first of `_SPELLINGS` that fits."""
     if not _patterns:
@@ -268,19 +257,6 @@ def check_index(index: object) -> int:
     return number
 
 
-def name_virtual(enabled: bool = True) -> None:
-    """From now on ``vgpu`` is a word for a GPU.
-
-    The repr of a GPU says that it is virtual.
-    """
-    for spelling in [s for s in _spelled if _VIRTUAL in s.lower()]:
-        del _spelled[spelling]
-    if enabled:
-        _GPU_WORDS.add(_VIRTUAL)
-    else:
-        _GPU_WORDS.discard(_VIRTUAL)
-
-
 def spell(device: Device, spellings: Iterable[str]) -> None:
     """From now on these strings mean the device.
 
@@ -303,7 +279,7 @@ def as_integer(value: Any) -> int | None:
         return None
     try:
         return operator.index(value)
-    except (TypeError, AssertionError):  # AssertionError: Paddle's, for a tensor of several numbers
+    except Exception:  # not only TypeError: a tensor of several numbers may raise any
         return None
 
 
@@ -336,7 +312,7 @@ def _check_spelling(kind: str, spelling: str) -> None:
     if any(kind == device_kind for device_kind, _ in list(_devices)):
         return
     letters = kind.rstrip("0123456789")
-    hint = did_you_mean(letters, sorted(_COMMON | _GPU_WORDS), "", least=0.8)
+    hint = did_you_mean(letters, sorted(_COMMON | _MAKERS_WORDS), "", least=0.8)
     if hint:
         raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {hint}")
 

@@ -12,7 +12,7 @@ import array_api_strict as array_api_strict
 CANNOT: dict[str, str] = {
     "numerics": "it computes as NumPy does, on the CPU; there is nothing to set",
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
-    "allocation": "its arrays are always in the host's memory",
+    "share": "its arrays are always in the host's memory",
     "transfers": (
         "its arrays are always in the host's memory; watch copies under use('torch'), "
         "with virtual_gpus(2)"

@@ -12,19 +12,22 @@ import cupy as cupy
 CANNOT: dict[str, str] = {
     "numerics": "TF32 can be left out before the import only, by NVIDIA_TF32_OVERRIDE=0",
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
-    "compilers": "CuPy computes at once, operation by operation",
+    "compiling": "CuPy computes at once, operation by operation",
     "virtual": "its kernels run on real GPUs alone; choose another framework with use('torch')",
     "mixing": (
         "it computes on the current device, wherever its arrays are, unseen by strict(); "
         "call check_same_device"
     ),
-    "allocation": "it takes memory when it is needed, and limits it by CUPY_GPU_MEMORY_LIMIT",
+    "share": "it takes memory when it is needed, and limits it by CUPY_GPU_MEMORY_LIMIT",
     "transfers": (
         "its copies are made in compiled code, which shows them to a profiler alone: nsys profile"
     ),
     "engine": "it computes in one process; choose another framework",
     "models": "CuPy has no models; use a tree of arrays",
-    "sharing": "memory is shared on the CPU alone, where it has no arrays; leave copy out",
+    **dict.fromkeys(
+        ("export", "adopt"),
+        "memory is shared on the CPU alone, where it has no arrays; leave copy out",
+    ),
     "trees": "CuPy keeps no registry of containers; register a class with optree",
 }
 

@@ -124,7 +124,10 @@ if str((np.int64(2),)) != "(2,)":
 CANNOT: dict[str, str] = {
     "numerics": "TF32 can be left out before the import only, by NVIDIA_TF32_OVERRIDE=0",
     "storage": "it is not needed: NumPy has all of MXNet's dtypes",
-    "sharing": "its engine may still be writing to memory when a call has returned; leave copy out",
+    **dict.fromkeys(
+        ("export", "adopt"),
+        "its engine may still be writing to memory when a call has returned; leave copy out",
+    ),
     "data": "every array is of numbers",
     **dict.fromkeys(
         ("fft", "eig", "eigvals"), "it has no complex numbers; take to_numpy(x) to NumPy's"

@@ -9,10 +9,10 @@ import numpy as numpy
 CANNOT: dict[str, str] = {
     "numerics": "NumPy computes in the dtype of its arrays, on the CPU; there is nothing to set",
     "gradients": "it has no automatic differentiation; choose another framework with use('torch')",
-    "compilers": "NumPy computes at once, operation by operation",
+    "compiling": "NumPy computes at once, operation by operation",
     "virtual": "its arrays are always on the CPU; choose another framework with use('torch')",
     "mixing": "its arrays are always on the CPU",
-    "allocation": "its arrays are always on the CPU",
+    "share": "its arrays are always on the CPU",
     "transfers": "its arrays are always on the CPU, so nothing is copied between devices",
     "engine": "it computes in one process; choose another framework",
     "models": "NumPy has no models; use a tree of arrays",

@@ -4,7 +4,8 @@ Notes: moving a tensor with ``.to``, ``.cuda`` or ``.cpu`` cuts its gradient, an
 the source; `to_device` does neither. ``set_device``, and so a native scope, applies to the whole
 process. uint16 data becomes bfloat16 without a warning, and the reverse in ``.numpy()``.
 Page-locked memory is a place, ``gpu_pinned``, which `device_of` reports and which cannot be
-requested.
+requested. ``to_static(full_graph=True)`` fails in xdevice's functions if a framework was imported
+only after xdevice's first use, and a compiled function uses it first: call `device_of` once before.
 """
 
 import os
@@ -12,6 +13,7 @@ import sys
 import threading
 import warnings
 from contextlib import ExitStack
+from types import ModuleType
 from typing import Any
 
 from xdevice.backends.kit.places import prepared_import
@@ -44,10 +46,27 @@ def _import_safely() -> None:
         # PaddlePaddle 3.3.1 looks for a compiler cache on every import and warns that there is none
         warnings.filterwarnings("ignore", "No ccache found", UserWarning)
         import paddle as paddle
+    _keep_from_compiler()
     if not is_imported:
         _stay_dynamic()
     if not hasattr(paddle, "signbit"):
-        CANNOT.update(dict.fromkeys(("maths", "linalg", "fft"), _BEFORE_3))
+        CANNOT["maths"] = _BEFORE_3
+
+
+def _keep_from_compiler() -> None:
+    """Let ``to_static(full_graph=True)`` run xdevice's functions as they are.
+
+    It transforms the source code of every function that is called, so that conditions may depend on
+    tensors. It fails for much that is in functions of xdevice, which have no such conditions.
+    """
+    folders = []
+    for name in ("xdevice", "xdevice.backends"):
+        # a module with nothing but the path: of the real one, PaddlePaddle reads all attributes,
+        # which imports what xdevice imports only when it is used
+        folder = ModuleType(name)
+        folder.__file__ = sys.modules[name].__file__
+        folders.append(folder)
+    sys.modules["paddle"].jit.ignore_module(folders)
 
 
 def _stay_dynamic() -> None:

@@ -14,7 +14,6 @@ from xdevice.backends.kit.standard.linalg import linear_algebra
 from xdevice.backends.kit.standard.widening import Widening
 from xdevice.backends.paddle import creation, placement
 from xdevice.backends.paddle.placement import device_of, move
-from xdevice.compilers import leave_untransformed
 from xdevice.contract import Extension, NativeDtype, Tensor
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
@@ -40,21 +39,18 @@ def namespace() -> Mapping[str, Any]:
 
 
 def as_attribute(function: Function) -> Function:
-    """The function, which the compiler `ast` does not transform; a function that calls a method.
+    """A function that calls a method.
 
     The compiler `sot` of PaddlePaddle 3.3.1 takes the object that has a method as an attribute for
     the object that the method is bound to. Calls then fail, or end the process.
     """
     if not isinstance(function, MethodType):
-        if function.__module__.startswith("xdevice."):
-            leave_untransformed(function)
         return function
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs)
 
-    leave_untransformed(call)
     return call
 
 

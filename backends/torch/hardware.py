@@ -6,7 +6,6 @@ from types import ModuleType
 
 import torch
 
-from xdevice.compilers import constant
 from xdevice.contract import Build
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
@@ -114,7 +113,6 @@ def gpus() -> tuple[str, int]:
     return _counted_by_torch()
 
 
-@constant  # torch.compile cannot trace these calls
 def _counted_by_torch() -> tuple[str, int]:
     """The same, as torch counts them: it asks NVML, which creates no context."""
     number = torch.cuda.device_count()

@@ -65,18 +65,17 @@ def test_each_folder_is_a_package_with_words():
 
 
 def provides(name, capability):
-    """Whether the capability's module defines one of its functions, or an object that has them."""
+    """Whether the capability's module defines one of its functions."""
     module = module_of(name, MODULES.get(capability, capability))
     functions = "|".join(CAPABILITIES[capability])
-    functions = rf"((def|class) ({functions})\b|({functions}) = )"
-    return defines(module, functions) or defines(module.parent, rf"{module.name}\b.* = ")
+    return defines(module, rf"((def|class) ({functions})\b|({functions}) = )")
 
 
 def module_of(name, home):
     """The path of the adapter's module, or of the module provided for it, without a suffix."""
     provided = entry_points_of(PROVIDED[home]).get(name) if home in PROVIDED else None
     if provided is None:
-        return ROOT / "backends" / name / home.replace(".", "/")
+        return ROOT / "backends" / name / home
     return ROOT / provided.removeprefix("xdevice.").replace(".", "/")
 
 
@@ -87,10 +86,11 @@ def defines(module, pattern):
 
 
 def test_each_capability_is_typed():
-    lists = dict(re.findall(r"^(\w+): list\[contract\.\w+\] = \[(.*?)\]", CONTRACT, re.M | re.S))
+    whole = re.findall(r"^(\w+): list\[contract\.\w+\] = \[(.*?)\]", CONTRACT, re.M | re.S)
+    by_function = re.findall(r"Like\(given\.(\w+)\.\w+\)\.check\((.*?)\)", CONTRACT, re.S)
     typed = {
         (name, capability)
-        for capability, text in lists.items()
+        for capability, text in [*whole, *by_function]
         for name in re.findall(rf"\b({'|'.join(ADAPTERS)})_\w+", text)
     }
     assert typed == {

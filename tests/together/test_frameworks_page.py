@@ -56,7 +56,8 @@ def cell(backend, capability, functions, notes):
         if note not in notes:
             notes.append(note)
         numbers.append(str(notes.index(note) + 1))
-    what = "no" if len(lacking) == len(functions) else "all but `" + "`, `".join(lacking) + "`"
+    has_none = vars(opened).keys().isdisjoint(functions)
+    what = "no" if has_none else "all but `" + "`, `".join(lacking) + "`"
     return f"{what} ({', '.join(numbers)})"
 
 

@@ -408,9 +408,9 @@ def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(
 def test_a_tensor_whose_vector_would_lose_something_travels_alone(backend):
     """Gradients, memory in another order, a class of its own, no elements."""
     owner = xdevice.backend()
-    if not owner.load("packing").has("is_packable"):
+    if not owner.load("collectives").has("is_packable"):
         return
-    x, packs = xdevice.ones((2, 3), device="cpu"), owner.packing.is_packable
+    x, packs = xdevice.ones((2, 3), device="cpu"), owner.collectives.is_packable
     assert packs(x, 24)
     assert not packs(x, 23)
     assert not packs(xdevice.ones((0, 3), device="cpu"), 24)

@@ -1,5 +1,7 @@
 """Every capability of every adapter is what the contract says: checked by mypy and pyright, never run."""
 
+from typing import Generic, TypeVar
+
 from xdevice import contract
 from xdevice.backends.array_api_strict import collectives as array_api_strict_collectives
 from xdevice.backends.array_api_strict import creation as array_api_strict_creation
@@ -9,8 +11,6 @@ from xdevice.backends.array_api_strict import maths as array_api_strict_maths
 from xdevice.backends.array_api_strict import memory as array_api_strict_memory
 from xdevice.backends.array_api_strict import mixing as array_api_strict_mixing
 from xdevice.backends.array_api_strict import placement as array_api_strict_placement
-from xdevice.backends.array_api_strict.maths import fft as array_api_strict_fft
-from xdevice.backends.array_api_strict.maths import linalg as array_api_strict_linalg
 from xdevice.backends.cupy import collectives as cupy_collectives
 from xdevice.backends.cupy import creation as cupy_creation
 from xdevice.backends.cupy import exchange as cupy_exchange
@@ -19,8 +19,6 @@ from xdevice.backends.cupy import maths as cupy_maths
 from xdevice.backends.cupy import memory as cupy_memory
 from xdevice.backends.cupy import placement as cupy_placement
 from xdevice.backends.cupy import storage as cupy_storage
-from xdevice.backends.cupy.maths import fft as cupy_fft
-from xdevice.backends.cupy.maths import linalg as cupy_linalg
 from xdevice.backends.jax import collectives as jax_collectives
 from xdevice.backends.jax import compiling as jax_compiling
 from xdevice.backends.jax import creation as jax_creation
@@ -37,8 +35,6 @@ from xdevice.backends.jax import placement as jax_placement
 from xdevice.backends.jax import storage as jax_storage
 from xdevice.backends.jax import streams as jax_streams
 from xdevice.backends.jax import transfers as jax_transfers
-from xdevice.backends.jax.maths import fft as jax_fft
-from xdevice.backends.jax.maths import linalg as jax_linalg
 from xdevice.backends.mxnet import collectives as mxnet_collectives
 from xdevice.backends.mxnet import compiling as mxnet_compiling
 from xdevice.backends.mxnet import creation as mxnet_creation
@@ -53,7 +49,6 @@ from xdevice.backends.mxnet import models as mxnet_models
 from xdevice.backends.mxnet import placement as mxnet_placement
 from xdevice.backends.mxnet import streams as mxnet_streams
 from xdevice.backends.mxnet import transfers as mxnet_transfers
-from xdevice.backends.mxnet.maths import linalg as mxnet_linalg
 from xdevice.backends.numpy import collectives as numpy_collectives
 from xdevice.backends.numpy import creation as numpy_creation
 from xdevice.backends.numpy import exchange as numpy_exchange
@@ -62,8 +57,6 @@ from xdevice.backends.numpy import maths as numpy_maths
 from xdevice.backends.numpy import memory as numpy_memory
 from xdevice.backends.numpy import placement as numpy_placement
 from xdevice.backends.numpy import storage as numpy_storage
-from xdevice.backends.numpy.maths import fft as numpy_fft
-from xdevice.backends.numpy.maths import linalg as numpy_linalg
 from xdevice.backends.paddle import collectives as paddle_collectives
 from xdevice.backends.paddle import compiling as paddle_compiling
 from xdevice.backends.paddle import creation as paddle_creation
@@ -79,8 +72,6 @@ from xdevice.backends.paddle import numerics as paddle_numerics
 from xdevice.backends.paddle import placement as paddle_placement
 from xdevice.backends.paddle import storage as paddle_storage
 from xdevice.backends.paddle import transfers as paddle_transfers
-from xdevice.backends.paddle.maths import fft as paddle_fft
-from xdevice.backends.paddle.maths import linalg as paddle_linalg
 from xdevice.backends.tensorflow import collectives as tensorflow_collectives
 from xdevice.backends.tensorflow import compiling as tensorflow_compiling
 from xdevice.backends.tensorflow import creation as tensorflow_creation
@@ -96,8 +87,6 @@ from xdevice.backends.tensorflow import numerics as tensorflow_numerics
 from xdevice.backends.tensorflow import placement as tensorflow_placement
 from xdevice.backends.tensorflow import storage as tensorflow_storage
 from xdevice.backends.tensorflow import transfers as tensorflow_transfers
-from xdevice.backends.tensorflow.maths import fft as tensorflow_fft
-from xdevice.backends.tensorflow.maths import linalg as tensorflow_linalg
 from xdevice.backends.torch import collectives as torch_collectives
 from xdevice.backends.torch import compiling as torch_compiling
 from xdevice.backends.torch import creation as torch_creation
@@ -114,8 +103,6 @@ from xdevice.backends.torch import placement as torch_placement
 from xdevice.backends.torch import storage as torch_storage
 from xdevice.backends.torch import streams as torch_streams
 from xdevice.backends.torch import transfers as torch_transfers
-from xdevice.backends.torch.maths import fft as torch_fft
-from xdevice.backends.torch.maths import linalg as torch_linalg
 from xdevice.virtual import array_api_strict as array_api_strict_virtual
 from xdevice.virtual import jax as jax_virtual
 from xdevice.virtual import mxnet as mxnet_virtual
@@ -133,16 +120,7 @@ hardware: list[contract.Hardware] = [
     cupy_hardware,
     array_api_strict_hardware,
 ]
-streams: list[contract.Streams] = [torch_streams, jax_streams, mxnet_streams]
-arrivals: list[contract.Arrivals] = [jax_streams, mxnet_streams]
-packing: list[contract.Packing] = [torch_collectives, tensorflow_collectives, paddle_collectives]
-allocation: list[contract.Allocation] = [
-    torch_memory,
-    tensorflow_memory,
-    paddle_memory,
-    mxnet_memory,
-    jax_memory,
-]
+streams: list[contract.Streams] = [jax_streams, mxnet_streams]
 placement: list[contract.Placement] = [
     torch_placement,
     tensorflow_placement,
@@ -171,14 +149,6 @@ models: list[contract.Models] = [
     mxnet_models,
     jax_models,
 ]
-compiling: list[contract.Compiling] = [tensorflow_compiling, jax_compiling]
-compilers: list[contract.Compilers] = [
-    torch_compiling,
-    tensorflow_compiling,
-    paddle_compiling,
-    mxnet_compiling,
-    jax_compiling,
-]
 numerics: list[contract.Numerics] = [
     torch_numerics,
     tensorflow_numerics,
@@ -199,10 +169,8 @@ exchange: list[contract.Exchange] = [
     torch_exchange,
     tensorflow_exchange,
     paddle_exchange,
-    mxnet_exchange,
     jax_exchange,
     numpy_exchange,
-    cupy_exchange,
     array_api_strict_exchange,
 ]
 memory: list[contract.Memory] = [
@@ -211,9 +179,6 @@ memory: list[contract.Memory] = [
     paddle_memory,
     mxnet_memory,
     jax_memory,
-    numpy_memory,
-    cupy_memory,
-    array_api_strict_memory,
 ]
 gradients: list[contract.Gradients] = [
     torch_gradients,
@@ -222,21 +187,7 @@ gradients: list[contract.Gradients] = [
     mxnet_gradients,
     jax_gradients,
 ]
-virtual: list[contract.Virtual] = [
-    torch_virtual,
-    tensorflow_virtual,
-    paddle_virtual,
-    mxnet_virtual,
-    jax_virtual,
-    array_api_strict_virtual,
-]
-races: list[contract.Races] = [torch_virtual]
-measuring: list[contract.Measuring] = [
-    torch_virtual,
-    tensorflow_virtual,
-    jax_virtual,
-    paddle_virtual,
-]
+virtual: list[contract.Virtual] = [torch_virtual]
 mixing: list[contract.Mixing] = [
     torch_mixing,
     tensorflow_mixing,
@@ -249,11 +200,6 @@ collectives: list[contract.Collectives] = [
     torch_collectives,
     tensorflow_collectives,
     paddle_collectives,
-    mxnet_collectives,
-    jax_collectives,
-    numpy_collectives,
-    cupy_collectives,
-    array_api_strict_collectives,
 ]
 engine: list[contract.Engine] = [
     torch_engine,
@@ -261,36 +207,6 @@ engine: list[contract.Engine] = [
     paddle_engine,
     mxnet_engine,
     jax_engine,
-]
-maths: list[contract.Maths] = [
-    torch_maths,
-    tensorflow_maths,
-    paddle_maths,
-    mxnet_maths,
-    jax_maths,
-    numpy_maths,
-    cupy_maths,
-    array_api_strict_maths,
-]
-fft: list[contract.Fft] = [
-    torch_fft,
-    tensorflow_fft,
-    paddle_fft,
-    jax_fft,
-    numpy_fft,
-    cupy_fft,
-    array_api_strict_fft,
-]
-attributes: list[contract.Attributes] = [paddle_maths]
-linalg: list[contract.Linalg] = [
-    torch_linalg,
-    tensorflow_linalg,
-    paddle_linalg,
-    mxnet_linalg,
-    jax_linalg,
-    numpy_linalg,
-    cupy_linalg,
-    array_api_strict_linalg,
 ]
 storage: list[contract.Storage] = [
     torch_storage,
@@ -300,14 +216,6 @@ storage: list[contract.Storage] = [
     numpy_storage,
     cupy_storage,
 ]
-sharing: list[contract.Sharing] = [
-    torch_exchange,
-    tensorflow_exchange,
-    paddle_exchange,
-    jax_exchange,
-    numpy_exchange,
-    array_api_strict_exchange,
-]
 transfers: list[contract.Transfers] = [
     torch_transfers,
     tensorflow_transfers,
@@ -315,3 +223,159 @@ transfers: list[contract.Transfers] = [
     mxnet_transfers,
     jax_transfers,
 ]
+
+F = TypeVar("F")
+
+
+class Like(Generic[F]):
+    """What each function of several adapters must be like."""
+
+    def __init__(self, expected: F) -> None: ...
+
+    def check(self, *functions: F) -> None: ...
+
+
+def check_each(given: contract.Capabilities) -> None:
+    """The functions of modules that leave out others of their capability."""
+    Like(given.exchange.to_numpy).check(mxnet_exchange.to_numpy, cupy_exchange.to_numpy)
+    Like(given.memory.memory_stats).check(
+        numpy_memory.memory_stats, cupy_memory.memory_stats, array_api_strict_memory.memory_stats
+    )
+    Like(given.memory.empty_cache).check(
+        numpy_memory.empty_cache, cupy_memory.empty_cache, array_api_strict_memory.empty_cache
+    )
+    Like(given.memory.is_out_of_memory).check(
+        numpy_memory.is_out_of_memory,
+        cupy_memory.is_out_of_memory,
+        array_api_strict_memory.is_out_of_memory,
+    )
+    Like(given.virtual.enable).check(
+        tensorflow_virtual.enable,
+        paddle_virtual.enable,
+        mxnet_virtual.enable,
+        jax_virtual.enable,
+        array_api_strict_virtual.enable,
+    )
+    Like(given.virtual.recipe).check(
+        tensorflow_virtual.recipe,
+        paddle_virtual.recipe,
+        mxnet_virtual.recipe,
+        jax_virtual.recipe,
+        array_api_strict_virtual.recipe,
+    )
+    Like(given.virtual.measure_memory).check(
+        tensorflow_virtual.measure_memory, paddle_virtual.measure_memory, jax_virtual.measure_memory
+    )
+    Like(given.virtual.memory_use).check(
+        tensorflow_virtual.memory_use, paddle_virtual.memory_use, jax_virtual.memory_use
+    )
+    Like(given.compiling.is_tracing).check(
+        tensorflow_compiling.is_tracing, jax_compiling.is_tracing
+    )
+    Like(given.compiling.follow).check(tensorflow_compiling.follow)
+    Like(given.compiling.trace_apart).check(jax_compiling.trace_apart)
+    Like(given.compiling.compilers).check(
+        torch_compiling.compilers,
+        tensorflow_compiling.compilers,
+        paddle_compiling.compilers,
+        mxnet_compiling.compilers,
+        jax_compiling.compilers,
+    )
+    Like(given.compiling.compiled).check(
+        torch_compiling.compiled,
+        tensorflow_compiling.compiled,
+        paddle_compiling.compiled,
+        mxnet_compiling.compiled,
+        jax_compiling.compiled,
+    )
+    Like(given.collectives.kind).check(
+        mxnet_collectives.kind,
+        jax_collectives.kind,
+        numpy_collectives.kind,
+        cupy_collectives.kind,
+        array_api_strict_collectives.kind,
+    )
+    Like(given.collectives.split).check(
+        mxnet_collectives.split,
+        jax_collectives.split,
+        numpy_collectives.split,
+        cupy_collectives.split,
+        array_api_strict_collectives.split,
+    )
+    Like(given.collectives.leaf).check(
+        mxnet_collectives.leaf,
+        jax_collectives.leaf,
+        numpy_collectives.leaf,
+        cupy_collectives.leaf,
+        array_api_strict_collectives.leaf,
+    )
+    Like(given.collectives.pack).check(
+        mxnet_collectives.pack,
+        jax_collectives.pack,
+        numpy_collectives.pack,
+        cupy_collectives.pack,
+        array_api_strict_collectives.pack,
+    )
+    Like(given.collectives.unpack).check(
+        mxnet_collectives.unpack,
+        jax_collectives.unpack,
+        numpy_collectives.unpack,
+        cupy_collectives.unpack,
+        array_api_strict_collectives.unpack,
+    )
+    Like(given.collectives.reduce).check(
+        mxnet_collectives.reduce,
+        jax_collectives.reduce,
+        numpy_collectives.reduce,
+        cupy_collectives.reduce,
+        array_api_strict_collectives.reduce,
+    )
+    Like(given.collectives.threads).check(
+        mxnet_collectives.threads,
+        jax_collectives.threads,
+        numpy_collectives.threads,
+        cupy_collectives.threads,
+        array_api_strict_collectives.threads,
+    )
+    Like(given.maths.namespace).check(
+        torch_maths.namespace,
+        tensorflow_maths.namespace,
+        paddle_maths.namespace,
+        mxnet_maths.namespace,
+        jax_maths.namespace,
+        numpy_maths.namespace,
+        cupy_maths.namespace,
+        array_api_strict_maths.namespace,
+    )
+    Like(given.maths.module).check(
+        torch_maths.module,
+        tensorflow_maths.module,
+        paddle_maths.module,
+        mxnet_maths.module,
+        jax_maths.module,
+        numpy_maths.module,
+        cupy_maths.module,
+        array_api_strict_maths.module,
+    )
+    Like(given.maths.sliced).check(tensorflow_maths.sliced)
+    Like(given.maths.as_attribute).check(paddle_maths.as_attribute)
+    Like(given.maths.linalg).check(
+        torch_maths.linalg,
+        tensorflow_maths.linalg,
+        paddle_maths.linalg,
+        mxnet_maths.linalg,
+        jax_maths.linalg,
+        numpy_maths.linalg,
+        cupy_maths.linalg,
+        array_api_strict_maths.linalg,
+    )
+    Like(given.maths.fft).check(
+        torch_maths.fft,
+        tensorflow_maths.fft,
+        paddle_maths.fft,
+        jax_maths.fft,
+        numpy_maths.fft,
+        cupy_maths.fft,
+        array_api_strict_maths.fft,
+    )
+    Like(given.streams.stream).check(torch_streams.stream)

@@ -69,7 +69,7 @@ class _Process:
         self.record = self.record._replace(gpus=request.visible_indices())
         self._file.write(self.record)
         limit = most_that_surely_fits(self.settings.size)
-        owner.measuring.measure_memory(limit, self.settings.stop_after, self._totals)
+        owner.virtual.measure_memory(limit, self.settings.stop_after, self._totals)
 
     def refuse(self, owner: Backend) -> None:
         self.record = self.record._replace(refused=(*self.record.refused, str(owner)))
@@ -89,7 +89,7 @@ class _Process:
         """Write the record, complete: the process ends."""
         if self._is_final:
             return
-        uses = tuple((str(owner), owner.measuring.memory_use()) for owner in self.frameworks)
+        uses = tuple((str(owner), owner.virtual.memory_use()) for owner in self.frameworks)
         is_trivial = not any(map(is_used, dict(uses).values())) and not self.record.started_pythons
         if self.is_fork and is_trivial and not self.record.refused:
             self._file.remove()

@@ -16,7 +16,7 @@ from xdevice.contract.native import *
 from xdevice.contract.tensors import *
 from xdevice.contract.transfers import *
 
-__all__ = ["CAPABILITIES", "MODULES", "PREPARING", "PROVIDED", "Capabilities"]
+__all__ = ["CAPABILITIES", "MODULES", "PROVIDED", "Capabilities"]
 __all__ += devices.__all__
 __all__ += engines.__all__
 __all__ += native.__all__
@@ -37,27 +37,17 @@ class Capabilities:
     models: Models
     creation: Creation
     exchange: Exchange
-    sharing: Sharing
     memory: Memory
-    allocation: Allocation
     gradients: Gradients
     virtual: Virtual
-    races: Races
-    measuring: Measuring
     mixing: Mixing
     compiling: Compiling
-    compilers: Compilers
     numerics: Numerics
     collectives: Collectives
     maths: Maths
-    attributes: Attributes
-    linalg: Linalg
-    fft: Fft
     storage: Storage
     transfers: Transfers
     streams: Streams
-    arrivals: Arrivals
-    packing: Packing
     engine: Engine
 
 
@@ -65,8 +55,8 @@ _PROTOCOLS: dict[str, type] = Capabilities.__annotations__
 
 
 def _functions_of(protocol: type) -> tuple[str, ...]:
-    """The names of a Protocol's functions, also of those of its base classes."""
-    names = [name for cls in protocol.__mro__ for name in vars(cls)]
+    """The names of a Protocol's functions, and of its attributes."""
+    names = [*vars(protocol), *protocol.__annotations__]
     return tuple(name for name in names if not name.startswith("_"))
 
 
@@ -75,32 +65,17 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
 }
 """Each capability with the functions that it may have."""
 
-PREPARING = frozenset(
-    name for name, protocol in _PROTOCOLS.items() if Preparation in protocol.__mro__
-)
-"""Capabilities whose loading does not count as a framework's first use: `Preparation`."""
-
 MODULES = {
     "moving": "placement",
     "list_moving": "placement",
     "arriving": "placement",
     "trees": "models",
     "data": "placement",
-    "sharing": "exchange",
-    "attributes": "maths",
-    "linalg": "maths.linalg",
-    "fft": "maths.fft",
-    "compilers": "compiling",
-    "allocation": "memory",
-    "arrivals": "streams",
-    "packing": "collectives",
-    "races": "virtual",
-    "measuring": "virtual",
 }
 """The module of a capability, if its name differs from the capability's."""
 
 PROVIDED = {"virtual": "xdevice.virtual_gpus"}
-"""The modules that another package provides, each with its group of entry points.
+"""The capabilities that another package provides, each with its group of entry points.
 
 In the group, the name of the framework leads to the module.
 """

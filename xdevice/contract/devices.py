@@ -10,20 +10,16 @@ from xdevice.contract.native import Block, NativeDevice
 from xdevice.device import Device
 
 __all__ = [
-    "Allocation",
     "Build",
     "Hardware",
-    "Measuring",
     "Memory",
     "MemoryPart",
     "MemoryStats",
     "MemoryUse",
     "Mixing",
     "PeakMemory",
-    "Preparation",
     "ProgramStopped",
     "Properties",
-    "Races",
     "Virtual",
 ]
 
@@ -59,14 +55,6 @@ class MemoryStats(TypedDict, total=False):
     peak: int | None  # the most that was ever allocated
     # by process: "this process", "process 4711 (python)"
     holders: dict[str, int | None] | None
-
-
-class Preparation(Protocol):
-    """Marks a capability that prepares or watches a framework.
-
-    To load it does not count as the framework's first use, after which it would
-    be too late for virtual GPUs.
-    """
 
 
 class Hardware(Protocol):
@@ -111,7 +99,7 @@ class Hardware(Protocol):
 
 
 class Memory(Protocol):
-    """What the framework's allocator knows."""
+    """The memory of devices: what the framework's allocator knows, and how much it takes."""
 
     def memory_stats(self, device: Device) -> MemoryStats:
         """What the framework knows.
@@ -126,38 +114,11 @@ class Memory(Protocol):
         Its causes do not count.
         """
 
-
-class Allocation(Preparation, Protocol):
-    """How much of the GPUs' memory the framework takes."""
-
     def share(self, fraction: float | None) -> dict[str, str]:
-        """Take memory when needed, at most that fraction of each GPU's.
+        """Take the GPUs' memory when needed, at most that fraction of each.
 
         Returns the settings that it made, with their values. Raises
         `TooLateError` if the framework has taken its memory already.
-        """
-
-
-class Virtual(Preparation, Protocol):
-    """Virtual GPUs: devices of their own, backed by host memory."""
-
-    def enable(self, n: int, force: bool, stand_in: bool) -> None:
-        """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, for this framework.
-
-        With ``stand_in`` they also have the framework's own names for its
-        GPUs, its functions that ask about GPUs describe them, and GPU 0 is the
-        default device where a real one would be. After a successful call there
-        is no second one. ``force`` hides real GPUs. Raises
-        `VirtualDeviceError` if it is too late, or if there are real GPUs
-        without ``force``; `NotSupportedError` if this system cannot have
-        virtual GPUs.
-        """
-
-    def recipe(self) -> Recipe:
-        """How the plug-in is compiled.
-
-        ``None`` if no plug-in is needed. Raises `NotSupportedError` if this
-        version of the framework, or this system, cannot have virtual GPUs.
         """
 
 
@@ -201,8 +162,41 @@ class MemoryUse(NamedTuple):
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
 
 
-class Measuring(Preparation, Protocol):
-    """The most memory that a program uses on virtual GPUs."""
+class ProgramStopped(BaseException):
+    """Ends a program that has run for long enough."""
+
+
+class Virtual(Protocol):
+    """Virtual GPUs: devices of their own, backed by host memory.
+
+    The hooks load this capability, and do not run for it.
+    """
+
+    def enable(self, n: int, force: bool, stand_in: bool) -> None:
+        """Let ``gpu:0`` … ``gpu:n-1`` be virtual GPUs in this process, for this framework.
+
+        With ``stand_in`` they also have the framework's own names for its
+        GPUs, its functions that ask about GPUs describe them, and GPU 0 is the
+        default device where a real one would be. After a successful call there
+        is no second one. ``force`` hides real GPUs. Raises
+        `VirtualDeviceError` if it is too late, or if there are real GPUs
+        without ``force``; `NotSupportedError` if this system cannot have
+        virtual GPUs.
+        """
+
+    def recipe(self) -> Recipe:
+        """How the plug-in is compiled.
+
+        ``None`` if no plug-in is needed. Raises `NotSupportedError` if this
+        version of the framework, or this system, cannot have virtual GPUs.
+        """
+
+    def find_races(self) -> None:
+        """From now on, a race between streams is an error.
+
+        There is a race if a stream uses a tensor of another one without
+        waiting for it.
+        """
 
     def measure_memory(self, soft_limit: int, stop_after: int | None, totals: Any) -> None:
         """From now on, record what is allocated when the most is.
@@ -219,22 +213,7 @@ class Measuring(Preparation, Protocol):
         """What was used, by this process and not by the one that has forked it."""
 
 
-class ProgramStopped(BaseException):
-    """Ends a program that has run for long enough."""
-
-
-class Races(Preparation, Protocol):
-    """Races between streams, which programs have to synchronize."""
-
-    def find_races(self) -> None:
-        """From now on, a race between streams is an error on virtual GPUs.
-
-        There is a race if a stream uses a tensor of another one without
-        waiting for it.
-        """
-
-
-class Mixing(Preparation, Protocol):
+class Mixing(Protocol):
     """Operations on tensors of several devices."""
 
     def forbid(self) -> Block:

@@ -20,29 +20,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Arriving",
-    "Attributes",
     "Call",
     "Collectives",
-    "Compilers",
     "Compiling",
     "Creation",
     "Data",
     "Differentiation",
     "Exchange",
     "Extension",
-    "Fft",
     "Gradients",
-    "Linalg",
     "ListMoving",
     "Maths",
     "Models",
     "Moving",
     "NodeParts",
     "Numerics",
-    "Packing",
     "Placement",
     "Role",
-    "Sharing",
     "Storage",
     "Trees",
 ]
@@ -201,14 +195,16 @@ class Models(Protocol):
 
 
 class Compiling(Protocol):
-    """The framework's compiler of functions, and `scope`."""
+    """The framework's compilers of functions.
+
+    A compiled function keeps the devices with which it was traced. So a
+    framework whose compiled functions contain devices has `follow` or
+    `trace_apart`, for a scope that the framework does not see: in a coroutine,
+    a scope is not entered natively (see `scope`).
+    """
 
     def is_tracing(self) -> bool:
         """Whether the compiler traces a function in this thread."""
-
-
-class Compilers(Protocol):
-    """The framework's compilers of functions, for tests."""
 
     def compilers(self) -> tuple[str, ...]:
         """The names of the compilers; the first one needs nothing but the framework."""
@@ -278,14 +274,10 @@ class Creation(Protocol):
 
 
 class Exchange(Protocol):
-    """Copies of tensors in NumPy."""
+    """Copies of tensors in NumPy, and memory on the CPU that frameworks share, through DLPack."""
 
     def to_numpy(self, tensor: Tensor) -> NumpyArray:
         """A writable NumPy array that shares no memory with the tensor."""
-
-
-class Sharing(Protocol):
-    """Memory on the CPU that frameworks share, through DLPack."""
 
     def export(self, tensor: Tensor) -> tuple[Exporter, bool] | None:
         """An object with ``__dlpack__`` for the memory of a tensor on the CPU.
@@ -415,15 +407,8 @@ class Collectives(Protocol):
         threads compute on the same device.
         """
 
-
-class Packing(Protocol):
-    """Tensors that reach a device faster as one vector.
-
-    `Collectives.pack` makes the vector, and ``unpack`` the tensors.
-    """
-
     def is_packable(self, tensor: Tensor, nbytes: int) -> bool:
-        """Whether the tensor has at most ``nbytes`` and fits in a vector.
+        """Whether the tensor has at most ``nbytes``, and reaches a device sooner in a vector.
 
         The vector must carry the tensor unchanged.
 
@@ -431,8 +416,25 @@ class Packing(Protocol):
         """
 
 
+@dataclass(frozen=True)
+class Extension:
+    """One of the standard's extensions: its functions by name, and the framework's own module."""
+
+    functions: Callable[[], Names]
+    own_module: ModuleType
+
+    def namespace(self) -> Names:
+        return self.functions()
+
+    def module(self) -> ModuleType:
+        return self.own_module
+
+
 class Maths(Protocol):
     """The framework's arrays under the array API standard's names."""
+
+    linalg: Extension  # with the names in `LINALG`
+    fft: Extension  # with those in `FFT`
 
     def namespace(self) -> Names:
         """The framework's functions, dtypes and constants, by name.
@@ -443,34 +445,11 @@ class Maths(Protocol):
     def module(self) -> ModuleType:
         """The framework's module, with further functions of its own."""
 
-
-class Attributes(Protocol):
-    """Functions as attributes of a namespace, where the framework's compiler changes methods."""
-
     def as_attribute(self, function: Function) -> Function:
-        """The function or method, in a form that the compiler calls as it is."""
+        """The function or method, in a form that the framework's compiler calls as it is.
 
-
-class Linalg(Maths, Protocol):
-    """The standard's extension ``linalg``, by the names in `LINALG`."""
-
-
-class Fft(Maths, Protocol):
-    """The standard's extension ``fft``, by the names in `FFT`."""
-
-
-@dataclass(frozen=True)
-class Extension:
-    """An extension as an object, in place of a module with `Maths`."""
-
-    functions: Callable[[], Names]
-    own_module: ModuleType
-
-    def namespace(self) -> Names:
-        return self.functions()
-
-    def module(self) -> ModuleType:
-        return self.own_module
+        For a framework whose compiler changes methods.
+        """
 
 
 class Storage(Protocol):

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
-from xdevice.contract.devices import Preparation
 from xdevice.contract.native import Block, Tensor
 from xdevice.device import Device
 
-__all__ = ["Arrivals", "Copy", "Event", "Kind", "Stream", "Streams", "Transfers", "Watcher"]
+__all__ = ["Copy", "Event", "Kind", "Stream", "Streams", "Transfers", "Watcher"]
 
 
 Kind = Literal["copy", "number", "size", "index", "operand", "gradient", "print"]
@@ -82,7 +81,7 @@ class Watcher(Protocol):
         """Called after an optimizer's step."""
 
 
-class Transfers(Preparation, Protocol):
+class Transfers(Protocol):
     """Watching copies."""
 
     def watch(self, watcher: Watcher) -> Block:
@@ -131,17 +130,13 @@ class Stream(AbstractContextManager[object], Protocol):
 
 
 class Streams(Protocol):
-    """Copying while a device computes."""
+    """Copying while a device computes, and tensors that are not complete when a call returns."""
 
     def stream(self, device: Device) -> Stream | None:
         """A new stream of copies to a GPU.
 
         ``None`` if copies cannot have a stream of their own.
         """
-
-
-class Arrivals(Protocol):
-    """Waiting for tensors that are not complete when a call returns."""
 
     def wait(self, tensors: Sequence[Tensor]) -> None:
         """Wait until the tensors are complete and their sources were read."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache
+from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, NamedTuple
 
 from xdevice import contract
-from xdevice.compilers import constant
 from xdevice.contract import NativeDevice, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
@@ -38,17 +37,16 @@ GROUP = "xdevice.backends"
 ORDER = ("torch", "tensorflow", "paddle", "mxnet", "jax", "numpy")
 """The order of preference if no framework is chosen; others follow by name. All have a CPU."""
 
-# What a framework lacks without a capability, if its name does not say that.
+# What a framework lacks without a capability or function, if its name does not say that.
 _NOUNS = {
     "virtual": "virtual GPUs",
-    "sharing": "memory to share",
     "mixing": "devices to mix",
     "engine": "engine for several processes",
     "storage": "such numbers to store",
-    "compilers": "compiler of functions",
+    "compiling": "compiler of functions",
     "numerics": "settings of its numerics",
     "transfers": "transfers to watch",
-    "allocation": "memory of GPUs to share",
+    "share": "memory of GPUs to share",
 }
 
 
@@ -66,6 +64,7 @@ known_movers: dict[tuple[type, Device, bool], Movers | None] = {}
 """Those of each class, device and ``non_blocking`` so far; ``None`` if an adapter has none."""
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
+_entry_points: list[Any] = []  # those of all groups, once they were read
 
 # Functions of upper layers. They are called with a framework before it is used, and after a
 # capability of it was loaded, and with the capability's name, which is empty for the framework's own
@@ -117,15 +116,15 @@ class Backend(str, contract.Capabilities):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or name not in contract.CAPABILITIES:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        _load_capability(str(self), name)
-        return getattr(self, name)
+        return self.load(name)
 
     def load(self, name: str) -> Capability:
         """The capability, loaded and kept as an attribute, between `before_loading` and `after_loading`."""
         capability: Capability | None = self.__dict__.get(name)
         if capability is not None:
             return capability
-        _prepare(self, name)
+        if name not in contract.PROVIDED:  # those are loaded by the hooks
+            _prepare(self, name)
         reasons = getattr(self.adapter, "CANNOT", {})
         # with a reason, the module may need what this version of the framework
         # lacks
@@ -134,8 +133,9 @@ class Backend(str, contract.Capabilities):
         capability = self.__dict__.setdefault(
             name, Capability(name, self, self.module, module, reasons)
         )
-        for callback in after_loading:
-            callback(self, name)
+        if name not in contract.PROVIDED:
+            for callback in after_loading:
+                callback(self, name)
         return capability
 
     def unload(self) -> None:
@@ -161,7 +161,12 @@ class Capability:
     """
 
     def __init__(
-        self, name: str, backend: str, adapter: str, module: Any, reasons: dict[str, str]
+        self,
+        name: str,
+        backend: str,
+        adapter: str,
+        module: ModuleType | None,
+        reasons: dict[str, str],
     ) -> None:
         self._name = name
         self._backend = backend
@@ -174,7 +179,7 @@ class Capability:
     def __getattr__(self, function: str) -> Any:
         if function.startswith("__"):
             raise AttributeError(function)
-        subject = function
+        subject = _NOUNS.get(function, function)
         lacks_all = self._name in self._reasons or self._is_empty()
         if lacks_all and function not in self._reasons:
             subject = _NOUNS.get(self._name, self._name)
@@ -195,11 +200,6 @@ class Capability:
 
     def _is_empty(self) -> bool:
         return not any(map(self.has, contract.CAPABILITIES[self._name]))
-
-
-@constant  # whose arguments are names: a compiler cannot take a `Backend` for a constant
-def _load_capability(name: str, capability: str) -> None:
-    find(name).load(capability)
 
 
 def available() -> list[str]:
@@ -237,17 +237,14 @@ def _rank(name: str) -> tuple[int, str]:
     return position, name
 
 
-@cache
 def entry_points_of(group: str) -> dict[str, str]:
     """The modules that distributions register in an entry-point group, by their names in it."""
-    return {entry.name: entry.value for entry in _entry_points().select(group=group)}
+    # a list in place of functools.cache, about which PyTorch's compiler warns
+    if not _entry_points:
+        from importlib.metadata import entry_points  # 20 ms: not at import
 
-
-@cache
-def _entry_points() -> Any:
-    from importlib.metadata import entry_points  # 20 ms: not at import
-
-    return entry_points()
+        _entry_points.append(entry_points())
+    return {entry.name: entry.value for entry in _entry_points[0].select(group=group)}
 
 
 def find(name: str) -> Backend:
@@ -305,25 +302,38 @@ def not_installed(name: str) -> BackendNotInstalledError:
     )
 
 
+def _import_adapters() -> None:
+    """Import the adapters of the frameworks that this process has imported.
+
+    A compiled function may be the first that uses xdevice. Its compiler calls
+    xdevice's functions as soon as they are imported, and so is this module. An
+    adapter whose compiler must not trace them says so when it is imported.
+    """
+    if sys.modules.keys().isdisjoint(ORDER):  # then there is no need to read the registry
+        return
+    for owner in imported():
+        spec = getattr(sys.modules[owner], "__spec__", None)
+        if not getattr(spec, "_initializing", False):
+            with suppress(XDeviceError):  # using the framework raises it again
+                _ = owner.adapter
+
+
 def _prepare(owner: Backend, capability: str) -> None:
     """Call what upper layers do before the framework is used."""
     for callback in before_loading:
         callback(owner, capability)
 
 
-def _module(owner: Backend, capability: str) -> Any:
-    """The module, or the object, with the capability's functions; ``None`` if there is none."""
-    path = contract.MODULES.get(capability, capability)
-    if path in contract.PROVIDED:
-        provided = entry_points_of(contract.PROVIDED[path]).get(str(owner))
+def _module(owner: Backend, capability: str) -> ModuleType | None:
+    """The module with the capability's functions; ``None`` if there is none."""
+    if capability in contract.PROVIDED:
+        provided = entry_points_of(contract.PROVIDED[capability]).get(str(owner))
         if provided is not None:
             return _import_for(owner, provided)
-    module = owner.adapter
-    for part in path.split("."):  # one by one: `find_spec` raises if a parent is not a package
-        if not hasattr(module, "__path__") or find_spec(f"{module.__name__}.{part}") is None:
-            return getattr(module, part, None)
-        module = _import_for(owner, f"{module.__name__}.{part}")
-    return module
+    path = f"{owner.adapter.__name__}.{contract.MODULES.get(capability, capability)}"
+    if not hasattr(owner.adapter, "__path__") or find_spec(path) is None:
+        return None
+    return _import_for(owner, path)
 
 
 def _import_for(owner: Backend, module: str) -> ModuleType:
@@ -342,3 +352,6 @@ def _import_for(owner: Backend, module: str) -> ModuleType:
             f"python -c 'import {owner}' shows the whole error, xdevice doctor may know the cure",
             name=str(owner),
         ) from error
+
+
+_import_adapters()

@@ -6,7 +6,6 @@ import os
 from contextvars import ContextVar
 from typing import Any
 
-from xdevice.compilers import constant
 from xdevice.errors import BackendNotInstalledError
 from xdevice.framework.adapters import (
     Backend,
@@ -119,7 +118,7 @@ def backend(name: str | None = None) -> Backend:
         return _installed(name)
     chosen = _chosen() or _guess
     if chosen is None:
-        chosen = _guess = registered()[_best_guess()]
+        chosen = _guess = _best_guess()
     return chosen
 
 
@@ -153,26 +152,20 @@ def without_last(stack: tuple[Any, ...], entry: object) -> tuple[Any, ...]:
 
 
 def _installed(name: str) -> Backend:
-    return registered()[_checked(name)]
-
-
-@constant
-def _checked(name: str) -> str:
     owner = find(name)
     if not is_installed(owner):
         raise not_installed(name)
-    return str(owner)
+    return owner
 
 
-@constant
-def _best_guess() -> str:
+def _best_guess() -> Backend:
     guess = _only_one_imported() or next(filter(is_installed, registered().values()), None)
     if guess is None:
         names = ", ".join(registered())
         raise BackendNotInstalledError(
             f"no framework is installed; xdevice knows {names}; {install_command('numpy')}"
         )
-    return str(guess)
+    return guess
 
 
 def _only_one_imported() -> Backend | None:

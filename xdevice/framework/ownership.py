@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
-from xdevice.compilers import constant
 from xdevice.contract import Role, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
@@ -77,7 +76,6 @@ def ownership_of(cls: type) -> Ownership | None:
     return _remember(cls, Ownership(registered()[name], role))
 
 
-@constant
 def _owner_and_role(cls: type) -> tuple[str, Role | None]:
     """The name of the framework that owns objects of this type, and their role.
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
 from typing import Any, TypeVar
 
-from xdevice.contract import PREPARING
 from xdevice.errors import BrokenBackendError, NotSupportedError
 from xdevice.framework.adapters import Backend, after_loading, imported
 from xdevice.framework.choosing import decided
@@ -69,12 +68,17 @@ class Watched:
         with self._lock:
             if not self._blocks or owner in self._entered:
                 return
+            # noted first: the manager loads a capability, which calls this method again
+            self._entered[owner] = nullcontext()
             try:
                 manager = self._manager(owner)
-            except (BrokenBackendError, NotSupportedError):
-                return  # it has one device, or cannot be used
+                manager.__enter__()
+            except BaseException as error:
+                del self._entered[owner]
+                if isinstance(error, (BrokenBackendError, NotSupportedError)):
+                    return  # it has one device, or cannot be used
+                raise
             self._entered[owner] = manager
-            manager.__enter__()
 
 
 def _has_several(owner: Backend) -> bool:
@@ -86,9 +90,8 @@ def _has_several(owner: Backend) -> bool:
 
 def watch_loaded(owner: Backend, capability: str) -> None:
     """Watch a framework that is first used while a block is open."""
-    if capability not in PREPARING:
-        for watched in _all:
-            watched.watch(owner)
+    for watched in _all:
+        watched.watch(owner)
 
 
 after_loading.append(watch_loaded)

@@ -3,11 +3,10 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-from xdevice.compilers import constant
 from xdevice.contract import NativeDevice, Properties
 from xdevice.device import Device, as_kind, check_index, has_framework_word, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
-from xdevice.framework.adapters import Backend, find, imported
+from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend, decided
 from xdevice.framework.ownership import ownership_of
 from xdevice.hardware.traced import TracedDevice
@@ -260,8 +259,7 @@ def require(owner: Backend, device: Device, details: str = "") -> None:
     The error lists the framework's devices, followed by the details.
     """
     if device.index >= owner.hardware.count(device.kind):
-        message = _not_found(str(owner), device.kind, device.index, details)
-        raise DeviceNotFoundError(message)
+        raise DeviceNotFoundError(_not_found(owner, device, details))
 
 
 def has_cpu(owner: Backend) -> bool:
@@ -269,17 +267,15 @@ def has_cpu(owner: Backend) -> bool:
     return "cpu" in owner.hardware.kinds()
 
 
-@constant
-def _not_found(name: str, kind: str, index: int, details: str) -> str:
+def _not_found(owner: Backend, device: Device, details: str) -> str:
     """The message for a device that the framework does not have."""
-    owner = find(name)
-    problem = f"{kind}:{index} does not exist under {owner}, which sees"
-    names = [_described(owner, device) for device in devices_under(owner)]
+    problem = f"{device} does not exist under {owner}, which sees"
+    names = [_described(owner, existing) for existing in devices_under(owner)]
     if not names:
         return f"{problem} no device{details}: {_why_no_device(owner)}"
     hint = "use one of these"
-    if kind == "gpu" and has_cpu(owner):
-        fall_back = f"use try_gpu({index}) to fall back to the CPU"
+    if device.kind == "gpu" and has_cpu(owner):
+        fall_back = f"use try_gpu({device.index}) to fall back to the CPU"
         hint = _how_to_convert(owner) or why_none(owner) or fall_back
     return f"{problem} {', '.join(names)}{details}; {hint}"
 

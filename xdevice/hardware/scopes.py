@@ -161,7 +161,6 @@ def _prepare(chosen: Backend, device: Device) -> None:
     global _in_use
     require(chosen, device)
     _in_use = True
-    chosen.load("compiling")
     chosen.scope_devices.add(device)
 
 

@@ -97,17 +97,17 @@ def _checked(fraction: object) -> float | None:
 
 def share_requested(owner: Backend, capability: str = "") -> None:
     """Pass the request on to a framework before it is used."""
-    if _request is None or capability == "virtual":
+    if _request is None:
         return
     with _lock:
         previous = _sharing.get(owner)
         if previous is not None and previous.request == _request:
             return
-        # Stored first: `allocation` loads a capability, which calls this
-        # function again.
+        # Stored first: `memory` loads a capability, which calls this function
+        # again.
         _sharing[owner] = _Sharing(_request, {})
         try:
-            settings = owner.allocation.share(_request.fraction)
+            settings = owner.memory.share(_request.fraction)
             _sharing[owner] = _Sharing(_request, settings)
         except NotSupportedError:
             pass  # it has no GPUs

@@ -114,7 +114,7 @@ def virtual_gpus(
     --------
     >>> import xdevice
     >>> xdevice.virtual_gpus(2)  # doctest: +SKIP
-    [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]
+    [Device('gpu:0'), Device('gpu:1')]
     """
     return provider().virtual_gpus(n, force=force, stand_in=stand_in, model=model)
 

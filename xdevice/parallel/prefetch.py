@@ -308,9 +308,9 @@ class _HostBatch(NamedTuple):
 
     def _packs(self) -> Iterator[Pack]:
         """The vectors that are worth making of small tensors."""
-        if not self.owner.load("packing").has("is_packable"):
+        if not self.owner.load("collectives").has("is_packable"):
             return
-        is_packable = self.owner.packing.is_packable
+        is_packable = self.owner.collectives.is_packable
         small_tensors = [
             tensor for tensor in self.tensors.values() if is_packable(tensor, _PACKED_SIZE)
         ]

@@ -41,8 +41,8 @@ def _own_tensor(tensor: Tensor, owner: Backend) -> Tensor:
     except NotSupportedError:
         # a handle, or a sparse tensor: it cannot be written to in place
         return tensor
-    if owner.load("arrivals").has("wait"):
-        owner.arrivals.wait([new_tensor])
+    if owner.load("streams").has("wait"):
+        owner.streams.wait([new_tensor])
     return new_tensor
 
 

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
-from xdevice.compilers import constant
 from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device, as_integer
 from xdevice.errors import (
@@ -199,7 +198,6 @@ def _shape_text(arguments: Sequence[Any]) -> str:
     return shortened(tuple(arguments))
 
 
-@constant
 def dtype_name(dtype: NativeDtype, owner: Backend | None = None) -> str:
     """The NumPy name of a framework's dtype: ``float32``, ``bfloat16``.
 

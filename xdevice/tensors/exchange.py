@@ -270,14 +270,14 @@ class _Conversion:
 
     def _shared(self, source: _Source, target: Device) -> Tensor | None:
         """A tensor on the same memory; ``None`` if that is impossible or the dtype differs."""
-        can_export = source.framework.load("sharing").has("export")
-        if not can_export or not self.owner.load("sharing").has("adopt"):
+        can_export = source.framework.load("exchange").has("export")
+        if not can_export or not self.owner.load("exchange").has("adopt"):
             return None
-        offer = source.framework.sharing.export(source.tensor)
+        offer = source.framework.exchange.export(source.tensor)
         if offer is None:
             return None
         try:
-            shared = self.owner.sharing.adopt(*offer)
+            shared = self.owner.exchange.adopt(*offer)
         except Exception:  # frameworks raise various errors for memory that they cannot use
             return None
         if shared is None:

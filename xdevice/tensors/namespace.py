@@ -14,8 +14,7 @@ from types import FunctionType, MethodType
 from typing import Any, TypeAlias, cast
 
 from xdevice import typing
-from xdevice.compilers import constant
-from xdevice.contract import Fft, Linalg, Maths, NativeDtype, Tensor
+from xdevice.contract import Extension, Maths, NativeDtype, Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -25,7 +24,7 @@ from xdevice.errors import (
     NotSupportedError,
     did_you_mean,
 )
-from xdevice.framework.adapters import Backend, find
+from xdevice.framework.adapters import Backend
 from xdevice.framework.choosing import backend, using
 from xdevice.hardware.devices import devices
 from xdevice.tensors.creation import make, place
@@ -128,19 +127,17 @@ def namespace(*xs: Tensor | Number) -> typing.Namespace:
         owner = owner_of(xs[0])
     else:
         owner = _common_owner(xs)
-    _make_namespace(str(owner))
+    if owner not in _namespaces:
+        _make_namespace(owner)
     # its attributes are set at run time; checkers see the standard's names
     return cast("typing.Namespace", _namespaces[owner])
 
 
-@constant  # a compiler would trace hundreds of lines, and then find the namespace made
-def _make_namespace(name: str) -> None:
-    """Make the framework's namespace, if it was not made yet."""
-    if name not in _namespaces:
-        owner = find(name)
-        for capability in ("placement", "hardware"):  # which factories load when first called
-            owner.load(capability)
-        _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
+def _make_namespace(owner: Backend) -> None:
+    # the factories need these: PaddlePaddle's compiler cannot trace that they are loaded
+    for capability in ("placement", "hardware"):
+        owner.load(capability)
+    _namespaces.setdefault(owner, Namespace(owner))  # threads agree on one
 
 
 def _common_owner(xs: tuple[Tensor | Number, ...]) -> Backend:
@@ -162,10 +159,11 @@ class Namespace:
     ) -> None:
         self._owner = owner
         self._extension = extension
-        self._capability: Maths | Linalg | Fft = getattr(owner, extension or "maths")
+        self._native: Maths | Extension = owner.maths
         if extension:
+            self._native = getattr(owner.maths, extension)
             self._names = EXTENSIONS[extension]
-            values = {**self._capability.namespace(), **(factories or {})}
+            values = {**self._native.namespace(), **(factories or {})}
         else:
             self._names = NAMES
             values = _functions(owner)
@@ -179,7 +177,7 @@ class Namespace:
             raise AttributeError(f"{self!r} has no {name!r}")
         if name in self._names:
             raise MissingNameError(f"{self._owner} has no {name}: {self._why_not(name)}")
-        module = self._capability.module()
+        module = self._native.module()
         try:
             value = getattr(module, name)
         except AttributeError:
@@ -205,12 +203,9 @@ class Namespace:
     def _why_not(self, name: str) -> str:
         if name in DTYPE_NAMES and self._owner.load("creation").has("dtype"):
             return "it has no such dtype; use another one"
-        if name in EXTENSIONS:
-            return self._owner.load(name).why_not("namespace")
         if name in DTYPE_NAMES or name in MADE_WITH:
             return self._owner.load("creation").why_not(MADE_WITH.get(name, "dtype"))
-        capability = self._owner.load(self._extension or "maths")
-        return capability.why_not(name)
+        return self._owner.load("maths").why_not(name)
 
     def __dir__(self) -> list[str]:
         return [name for name in self._names if name in vars(self)]
@@ -244,7 +239,7 @@ def _functions(owner: Backend) -> dict[str, Any]:
         if is_possible:
             values[name] = factory
     for name in EXTENSIONS:
-        if owner.load(name).has("namespace"):
+        if owner.load("maths").has(name):
             values[name] = Namespace(owner, name, factories.extra(name))
     values["__array_namespace_info__"] = lambda: Info(owner, factories, native)
     return values
@@ -252,10 +247,9 @@ def _functions(owner: Backend) -> dict[str, Any]:
 
 def _as_attribute(owner: Backend, value: Any) -> Any:
     """The value, in the form that the framework's compiler needs."""
-    if isinstance(value, (FunctionType, MethodType)) and owner.load("attributes").has(
-        "as_attribute"
-    ):
-        return owner.attributes.as_attribute(value)
+    is_function = isinstance(value, (FunctionType, MethodType))
+    if is_function and owner.load("maths").has("as_attribute"):
+        return owner.maths.as_attribute(value)
     return value
 
 

@@ -260,7 +260,7 @@ def test_the_environment_is_heeded_right_after_the_import_of_jax():
     code = (
         "import jax\nfirst = jax.numpy.ones(3)\nprint(jax.device_count(), xdevice.devices('gpu'))"
     )
-    assert run(code, **{ENV: "2"}) == "2 [<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]\n"
+    assert run(code, **{ENV: "2"}) == "2 [Device('gpu:0'), Device('gpu:1')]\n"
 
 
 def test_the_environment_asks_for_them():
@@ -275,7 +275,7 @@ print(xdevice.virtual_gpus(2, force=True), xdevice.device_of(xdevice.ones(3, dev
 """
     refused, given = run(code, JAX_PLATFORMS="cuda").splitlines()
     assert "jax_platforms=cuda leaves out the host" in refused
-    assert given == "[<virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1"
+    assert given == "[Device('gpu:0'), Device('gpu:1')] gpu:1"
 
 
 def test_a_limit_of_memory_raises_since_it_cannot_be_kept(monkeypatch):

@@ -45,7 +45,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         └───────┴───────┘
         0.5537326335906982 [[2.0], [2.0]]
         True
-        [Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 gpu:1 <virtual Device('gpu:1')>
+        [Device('cpu:0'), Device('gpu:0'), Device('gpu:1')] gpu:1 gpu:1 Device('gpu:1')
     """
     assert lines == [line.strip() for line in expected.strip().splitlines()]
 
@@ -79,7 +79,7 @@ def test_a_program_may_have_several_cpus_beside_its_gpus(program):
         "[CudaDevice(id=0), CudaDevice(id=1)] 2 cpu",
         "True {CudaDevice(id=1)}",
         "jax_num_cpu_devices config should be updated before backends are initialized i",
-        "[Device('cpu:0'), Device('cpu:1'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] cpu:1",
+        "[Device('cpu:0'), Device('cpu:1'), Device('gpu:0'), Device('gpu:1')] cpu:1",
     ]
 
 

@@ -66,7 +66,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(progr
         "True \u2714 CUDA device",
         "\u2714 CUDA \u2716 CUDNN \u2716 CUDA_RTC",
         "invalid device ordinal 5: there are 2 virtual GPUs",
-        "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:0 gpu(1)",
+        "[Device('cpu:0'), Device('gpu:0'), Device('gpu:1')] gpu:0 gpu(1)",
         "gpu:1 gpu(1)",
     ]
 

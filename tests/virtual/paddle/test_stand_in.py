@@ -81,7 +81,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "(InvalidArgument) Invalid CUDAPlace(7), must inside [0, 2), because GPU number on your machine is 2.",
         "True 67108864",
         "1048576.0",
-        "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 Place(gpu:1)",
+        "[Device('cpu:0'), Device('gpu:0'), Device('gpu:1')] gpu:1 Place(gpu:1)",
         "gpu:0 Place(gpu:1)",
         "True",  # a GPU draws the CPU's numbers
     ]

@@ -96,7 +96,7 @@ def test_the_cpu_is_not_among_the_gpus_peers():
 @pytest.mark.weekly
 def test_the_environment_is_heeded_right_after_the_import_of_tensorflow():
     code = "import tensorflow as tf; x = tf.constant(0.0); print(xdevice.devices('gpu'))"
-    assert run(code, **{ENV: "2"}) == "[<virtual Device('gpu:0')>, <virtual Device('gpu:1')>]\n"
+    assert run(code, **{ENV: "2"}) == "[Device('gpu:0'), Device('gpu:1')]\n"
 
 
 def test_tensorflows_own_factories_and_layers_take_the_native_device():
@@ -664,7 +664,7 @@ assert xdevice.virtual_gpus(3) == xdevice.virtual_gpus(3) == xdevice.devices("gp
 with tf.device(xdevice.native("gpu:2")):
     print(repr(xdevice.device_of(tf.ones(1))), *xdevice.devices())
 """)
-    assert out.strip() == "<virtual Device('gpu:2')> cpu:0 gpu:0 gpu:1 gpu:2"
+    assert out.strip() == "Device('gpu:2') cpu:0 gpu:0 gpu:1 gpu:2"
 
 
 @pytest.mark.weekly

@@ -60,7 +60,7 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         "['/device:CPU:0', '/device:GPU:0', '/device:GPU:1']",
         "[]",
         "GPU:0",
-        "[Device('cpu:0'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:1 /GPU:1 gpu:0",
+        "[Device('cpu:0'), Device('gpu:0'), Device('gpu:1')] gpu:1 /GPU:1 gpu:0",
         "None True",
     ]
 
@@ -120,7 +120,7 @@ def test_strategies_sessions_meshes_and_servers_have_the_gpus_and_the_cpu_may_be
         "4 2",
         "/job:worker/replica:0/task:0/device:GPU:1",
         "NVIDIA GeForce RTX 4090 (virtual GPU: xdevice, on the CPU)",
-        "[Device('cpu:0'), Device('cpu:1'), <virtual Device('gpu:0')>, <virtual Device('gpu:1')>] gpu:0",
+        "[Device('cpu:0'), Device('cpu:1'), Device('gpu:0'), Device('gpu:1')] gpu:0",
     ]
 
 

@@ -989,7 +989,7 @@ y = (x.to("vgpu:2") * 2).sum()
 y.backward()
 print(xdevice.device_of(x), xdevice.device_of(y), x.grad.tolist())
 """).splitlines()
-    assert out[0].startswith("cpu:0 [<virtual Device('gpu:0')>")
+    assert out[0].startswith("cpu:0 [Device('gpu:0')")
     assert out[1] == "cpu:0 gpu:2 [3.0, 3.0, 3.0]"
 
 
