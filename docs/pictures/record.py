@@ -1,7 +1,7 @@
 """Terminal recordings and plots, as SVG: ``python docs/pictures/record.py`` makes them anew.
 
 Each runs its commands as a reader would, and draws what they print or keeps what they draw. Nothing in a picture is
-loaded from elsewhere. ``python docs/pictures/record.py two_gpus.svg`` makes one. The plots need a machine that does
+loaded from elsewhere. ``python docs/pictures/record.py cuda_script.svg`` makes one. The plots need a machine that does
 nothing else.
 """
 
@@ -82,20 +82,6 @@ def frameworks() -> str:
     return picture("six frameworks, one script", [(line, f"{shown}  …")])
 
 
-def two_gpus() -> str:
-    """The README's first example, typed into a file and run under two frameworks."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    example = re.search(r"```python\n(.*?)```", text, re.DOTALL)
-    assert example
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "two_gpus.py").write_text(example[1], encoding="utf-8")
-        lines = [
-            "cat two_gpus.py",
-            *(f"XDEVICE_BACKEND={name} python two_gpus.py" for name in ("torch", "jax")),
-        ]
-        return picture("two GPUs on a laptop", [(line, run(line, folder)) for line in lines])
-
-
 def cuda_script() -> str:
     """An ordinary CUDA program, unedited, on virtual GPUs that stand in for CUDA's."""
     line = "xdevice emulate --gpus 2 examples/cuda_script.py"
@@ -133,7 +119,7 @@ def growth() -> str:
 
 
 SCALES = {"transfer": 0.05, "copies": 0.05, "log": 0.2}
-PICTURES = {"frameworks.svg": frameworks, "two_gpus.svg": two_gpus, "cuda_script.svg": cuda_script}
+PICTURES = {"frameworks.svg": frameworks, "cuda_script.svg": cuda_script}
 PICTURES |= {"training.svg": training, "growth.svg": growth}
 PICTURES |= {f"{name}.svg": partial(bench, name, False) for name in SCALES}
 PICTURES |= {f"{name}_dark.svg": partial(bench, name, True) for name in SCALES}
