@@ -284,7 +284,7 @@ TOY = {
     "xdevice_toy/placement.py": """
         import toy
         from xdevice import Device
-        def role(cls): return "tensor" if issubclass(cls, toy.Tensor) else None
+        def category(cls): return "tensor" if issubclass(cls, toy.Tensor) else None
         def device_of(x): return Device("cpu")
     """,
     "xdevice_toy-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: xdevice-toy\nVersion: 1\n",

@@ -3,7 +3,7 @@
 import array_api_strict as xp
 
 from xdevice.backends.array_api_strict.hardware import as_device, native
-from xdevice.contract import Role, Tensor
+from xdevice.contract import Category, Tensor
 from xdevice.device import Device
 
 # its classes of arrays and of dtypes have no public names
@@ -11,7 +11,7 @@ ARRAY = type(xp.empty(0))
 _Dtype = type(xp.float64)
 
 
-def role(cls: type) -> Role | None:
+def category(cls: type) -> Category | None:
     if issubclass(cls, ARRAY):
         return "tensor"
     if issubclass(cls, xp.Device):

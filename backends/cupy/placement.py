@@ -6,13 +6,13 @@ from typing import Any
 import cupy
 
 from xdevice.backends.cupy.hardware import native
-from xdevice.contract import Role
+from xdevice.contract import Category
 from xdevice.device import Device
 
 _gpu = cache(partial(Device, "gpu"))  # by index: creating a Device takes longer than reading it
 
 
-def role(cls: type) -> Role | None:
+def category(cls: type) -> Category | None:
     if issubclass(cls, cupy.ndarray):
         return "tensor"
     if issubclass(cls, cupy.cuda.Device):

@@ -90,7 +90,9 @@ def is_node(cls: type) -> bool:
     return bool(_is_registered(cls))
 
 
-def opened(node: Node) -> tuple[list[Part], list[str], Callable[[list[Part]], Node], object]:
+def flatten_one_level(
+    node: Node,
+) -> tuple[list[Part], list[str], Callable[[list[Part]], Node], object]:
     structure: Any  # some of its methods have no types
     paths_and_parts, structure = tree_flatten_with_path(node, is_leaf=lambda part: part is not node)
     parts = [part for _, part in paths_and_parts]

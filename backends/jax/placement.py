@@ -1,7 +1,6 @@
 """Where JAX's arrays are, and moving them."""
 
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ from jax.sharding import SingleDeviceSharding
 
 from xdevice.backends.jax.hardware import as_device, native
 from xdevice.backends.kit import keras
-from xdevice.contract import Role
+from xdevice.contract import Category
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, TracedTensorError, UnknownPlacementError
 
@@ -19,13 +18,13 @@ _devices: dict[SingleDeviceSharding, Device] = {}  # those on which an array has
 _DATA = (jax.sharding.Sharding, jax.sharding.PartitionSpec, jax.sharding.Mesh, jax.ShapeDtypeStruct)
 
 
-def role(cls: type) -> Role | None:
+def category(cls: type) -> Category | None:
     # a tracer is an Array for isinstance, and not for issubclass
     if issubclass(cls, (jax.Array, Tracer, *_sparse())):
         return "tensor"
     if issubclass(cls, (jax.Device, SingleDeviceSharding)):
         return "device"
-    return "data" if issubclass(cls, _DATA) else keras.role(cls, "jax")
+    return "data" if issubclass(cls, _DATA) else keras.category(cls, "jax")
 
 
 def device_of(tensor: Any) -> Device:
@@ -49,29 +48,27 @@ def move(tensor: Any, device: Device, non_blocking: bool) -> Any:
     if not isinstance(tensor, jax.Array):
         return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
     # JAX's arrays are futures: nothing waits until a value is needed
-    return jax.device_put(tensor, _sharding(device))
+    return _in_own_memory(jax.device_put(tensor, native(device)), device)
 
 
-def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[Any], Any] | None:
-    if not issubclass(cls, jax.Array) or issubclass(cls, Tracer):
-        return None
-    # A device takes JAX half as long as a sharding. An array in pinned host memory stays there:
-    # then xdevice finds that it has not arrived, and calls `move`.
+def move_many(tensors: list[Any], device: Device, non_blocking: bool) -> list[Any]:
+    if not all(isinstance(tensor, jax.Array) for tensor in tensors):
+        return [move(tensor, device, non_blocking) for tensor in tensors]
+    # JAX copies several arrays at once in two thirds of the time
+    moved = jax.device_put(tensors, native(device))
+    return [_in_own_memory(array, device) for array in moved]
+
+
+def _in_own_memory(array: jax.Array, device: Device) -> jax.Array:
+    """The array, moved from pinned host memory, where JAX leaves one unless a sharding names another.
+
+    With a sharding every move would take twice as long.
+    """
+    if device_of(array) is device:
+        return array
     native_device = native(device)
-    return lambda array: jax.device_put(array, native_device)
-
-
-def list_mover(
-    cls: type, device: Device, non_blocking: bool
-) -> Callable[[list[Any]], list[Any]] | None:
-    # JAX copies several arrays at once in two thirds of the time; it takes a list as it takes one
-    return mover(cls, device, non_blocking)
-
-
-def _sharding(device: Device) -> SingleDeviceSharding:
-    """The device's own memory; JAX would leave an array that is in pinned host memory there."""
-    native_device = native(device)
-    return SingleDeviceSharding(native_device, memory_kind=native_device.default_memory().kind)
+    memory = native_device.default_memory().kind
+    return jax.device_put(array, SingleDeviceSharding(native_device, memory_kind=memory))
 
 
 def copy(tensor: Any) -> Any:

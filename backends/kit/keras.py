@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from xdevice.contract import Model, Role, Tensor
+from xdevice.contract import Category, Model, Tensor
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
 Keras: TypeAlias = Any
@@ -69,7 +69,7 @@ def running_on(framework: str) -> Keras | None:
     return None
 
 
-def role(cls: type, framework: str) -> Role | None:
+def category(cls: type, framework: str) -> Category | None:
     """What the class is to Keras, if Keras runs on that framework."""
     keras = running_on(framework)
     if keras is None:

@@ -60,5 +60,5 @@ def is_node(cls: type) -> bool:
     return issubclass(cls, mx.io.DataBatch)
 
 
-def opened(node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
+def flatten_one_level(node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
     return by_attributes(node, list(vars(node)))

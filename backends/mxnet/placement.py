@@ -1,7 +1,7 @@
 """Where MXNet's arrays, parameters and symbols are, and moving them."""
 
 import copy as copying
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import cache
 from typing import Any, TypeAlias
 
@@ -11,7 +11,7 @@ from mxnet.gluon import Block, Parameter, ParameterDict
 from mxnet.ndarray import NDArray
 
 from xdevice.backends.mxnet.hardware import as_device, native, replaced_gpus
-from xdevice.contract import Role
+from xdevice.contract import Category
 from xdevice.device import Device
 from xdevice.errors import MixedDeviceError, UnknownPlacementError
 
@@ -24,7 +24,7 @@ def device_at(device_type: int, index: int) -> Device:
     return device_of_context(mx.Context(mx.Context.devtype2str[device_type], index))
 
 
-def role(cls: type) -> Role | None:
+def category(cls: type) -> Category | None:
     if issubclass(cls, (NDArray, Parameter, mx.sym.Symbol)):
         return "tensor"
     if issubclass(cls, (Block, ParameterDict)):
@@ -57,20 +57,10 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     return _copied([tensor], context)[0]
 
 
-def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[NDArray], NDArray] | None:
-    if not issubclass(cls, NDArray):
-        return None
-    context = native(device)
-    return lambda array: _copied([array], context)[0]
-
-
-def list_mover(
-    cls: type, device: Device, non_blocking: bool
-) -> Callable[[list[NDArray]], list[NDArray]] | None:
-    if not issubclass(cls, NDArray):
-        return None
-    context = native(device)
-    return lambda arrays: _copied(arrays, context)
+def move_many(tensors: list[Tensor], device: Device, non_blocking: bool) -> list[Tensor]:
+    if any(isinstance(tensor, Parameter) for tensor in tensors):
+        return [move(tensor, device, non_blocking) for tensor in tensors]
+    return _copied(tensors, native(device))
 
 
 def _copied(arrays: list[NDArray], context: mx.Context) -> list[NDArray]:

@@ -4,13 +4,13 @@ from typing import Any
 
 import numpy as np
 
-from xdevice.contract import Role
+from xdevice.contract import Category
 from xdevice.device import Device
 
 _CPU = Device("cpu", 0)
 
 
-def role(cls: type) -> Role | None:
+def category(cls: type) -> Category | None:
     if issubclass(cls, (np.ndarray, np.number, np.bool_)):
         return "tensor"
     if issubclass(cls, (np.generic, np.dtype)):  # also scalars of text and dates

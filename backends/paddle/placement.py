@@ -1,6 +1,5 @@
 """Where PaddlePaddle's tensors are, and moving them."""
 
-from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, TypeAlias
 
@@ -9,7 +8,7 @@ from paddle.base import core
 
 from xdevice.backends.paddle.hardware import NativePlace, device_at, native
 from xdevice.backends.paddle.private_names import names
-from xdevice.contract import Role
+from xdevice.contract import Category
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, TracedTensorError, UnknownPlacementError
 
@@ -34,7 +33,7 @@ _PLACE_NAMES = tuple(
 _PLACES = tuple(getattr(core, name) for name in _PLACE_NAMES if hasattr(core, name))
 
 
-def role(cls: type) -> Role | None:
+def category(cls: type) -> Category | None:
     if issubclass(cls, _TENSORS):
         return "tensor"
     if issubclass(cls, paddle.nn.Layer):
@@ -77,20 +76,6 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     if tensor.stop_gradient:
         return dense(tensor)._copy_to(native(device), wait)
     return _Move.apply(dense(tensor), native(device), wait)
-
-
-def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[Tensor], Tensor] | None:
-    if not issubclass(cls, _Tensor):
-        return None
-    names.require("moves between devices")
-    place, wait = native(device), device.kind == "cpu" or not non_blocking
-
-    def moved(tensor: Tensor) -> Tensor:
-        if tensor.stop_gradient and tensor.is_dense():
-            return tensor._copy_to(place, wait)
-        return move(tensor, device, non_blocking)
-
-    return moved
 
 
 def copy(tensor: Tensor) -> Tensor:

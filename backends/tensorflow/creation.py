@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from xdevice.backends.tensorflow.hardware import scope
-from xdevice.backends.tensorflow.placement import arrived, copy, role
+from xdevice.backends.tensorflow.placement import arrived, category, copy
 from xdevice.contract import NativeDtype, Tensor
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError
@@ -45,7 +45,7 @@ rand, randn = map(_of_shape, (tf.random.uniform, tf.random.normal), (True, True)
 
 def full(shape: Shape, value: Number, dtype: NativeDtype | None, device: Device | None) -> Tensor:
     def filled() -> Tensor:
-        if role(type(value)) == "tensor":  # its gradient flows through
+        if category(type(value)) == "tensor":  # its gradient flows through
             number = tf.reshape(tf.cast(value, dtype or value.dtype), ())
         else:
             number = _tensor(value, dtype)
@@ -87,7 +87,7 @@ def _created(create: Callable[[], Tensor], device: Device | None) -> Tensor:
 
 
 def _tensor(data: Any, dtype: NativeDtype | None) -> Tensor:
-    if type(data) is not list and role(type(data)) == "tensor":
+    if type(data) is not list and category(type(data)) == "tensor":
         data = tf.convert_to_tensor(data)
         keeps_dtype = dtype in (None, data.dtype)
         return tf.stop_gradient(copy(data) if keeps_dtype else tf.cast(data, dtype))

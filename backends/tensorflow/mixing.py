@@ -21,7 +21,7 @@ import tensorflow as tf
 
 from xdevice.backends.kit.private_names import replaced
 from xdevice.backends.tensorflow.hardware import count, replaced_gpus
-from xdevice.backends.tensorflow.placement import Eager, Tensor, placed, role, variable_of
+from xdevice.backends.tensorflow.placement import Eager, Tensor, category, placed, variable_of
 from xdevice.backends.tensorflow.private_names import core, engine, names, runtime
 from xdevice.contract import NativeDtype
 from xdevice.device import Device
@@ -209,7 +209,7 @@ def _device_names(arguments: Iterable[Argument], names: set[str]) -> set[str]:
 
 def _handle(argument: Argument) -> Tensor | None:
     """The handle of a variable, which is a tensor; ``None`` if the argument is not a variable."""
-    if _may_have_device.setdefault(type(argument), role(type(argument)) == "tensor"):
+    if _may_have_device.setdefault(type(argument), category(type(argument)) == "tensor"):
         handle = getattr(variable_of(argument), "_handle", None)
         return handle if isinstance(handle, Eager) else None
     return None

@@ -14,9 +14,9 @@ from xdevice.backends.kit.nodes import by_attributes
 from xdevice.backends.tensorflow.hardware import scope
 from xdevice.backends.tensorflow.placement import (
     Tensor,
+    category,
     device_of,
     new_variable,
-    role,
     value_apart,
     variable_of,
 )
@@ -39,7 +39,7 @@ _WRAPPERS: Any = tuple(filter(None, (_List, _Dict, _Tuple)))
 
 
 def _is_keras(part: object) -> bool:
-    return keras.role(type(part), "tensorflow") is not None
+    return keras.category(type(part), "tensorflow") is not None
 
 
 def tensors_of(model: Model) -> Iterator[tuple[str, Tensor]]:
@@ -53,7 +53,7 @@ def _tensors_of_module(module: tf.Module) -> Iterator[tuple[str, Tensor]]:
 
     for path, part in module._flatten(predicate=is_part, with_path=True):
         name = ".".join(map(str, path))
-        if role(type(part)) == "tensor":
+        if category(type(part)) == "tensor":
             yield name, part
         else:
             for inner_name, tensor in tensors_of(part):
@@ -203,7 +203,7 @@ def is_node(cls: type) -> bool:
     return issubclass(cls, (*_WRAPPERS, tf.experimental.ExtensionType))
 
 
-def opened(node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
+def flatten_one_level(node: Node) -> tuple[list[Any], list[str], Callable[[list[Any]], Node], Any]:
     """The containers in which a `tf.Module` keeps its attributes, and extension types."""
     if not isinstance(node, _WRAPPERS):
         return by_attributes(node, [field.name for field in node._tf_extension_type_fields()])

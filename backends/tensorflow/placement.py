@@ -8,7 +8,7 @@ import tensorflow as tf
 from xdevice.backends.kit import keras
 from xdevice.backends.tensorflow.hardware import is_own, named, native, replaced_gpus, scope
 from xdevice.backends.tensorflow.private_names import names, unrecorded
-from xdevice.contract import Role
+from xdevice.contract import Category
 from xdevice.device import Device
 from xdevice.errors import (
     MixedDeviceError,
@@ -38,7 +38,7 @@ _HOW_TO_DENSIFY: dict[type, str] = {
 COMPOSITES = tuple(_HOW_TO_DENSIFY)
 """Tensors that are made of several tensors."""
 
-_ROLES: dict[Role, Any] = {
+_CATEGORIES: dict[Category, Any] = {
     "tensor": (tf.Tensor, tf.Variable, *COMPOSITES),
     "model": tf.Module,
     "data": (tf.DType, tf.TensorShape, tf.TypeSpec),
@@ -53,9 +53,11 @@ _HANDLES = (tf.resource, tf.variant)  # the values are behind the tensor
 _device_by_name: dict[str, Device] = {}  # by the name that tensors give it
 
 
-def role(cls: type) -> Role | None:
-    roles: Iterator[Role] = (role for role, classes in _ROLES.items() if issubclass(cls, classes))
-    return next(roles, None) or keras.role(cls, "tensorflow")
+def category(cls: type) -> Category | None:
+    categories: Iterator[Category] = (
+        category for category, classes in _CATEGORIES.items() if issubclass(cls, classes)
+    )
+    return next(categories, None) or keras.category(cls, "tensorflow")
 
 
 def device_of(tensor: Tensor) -> Device:
@@ -93,28 +95,6 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     )
 
 
-def mover(cls: type, device: Device, non_blocking: bool) -> Callable[[Tensor], Tensor] | None:
-    """For eager tensors, while no gradient tape is open: a tape needs to know of the move."""
-    if cls is not Eager:
-        return None
-    name = native(device)
-    target = name.removeprefix("/")
-
-    def moved(tensor: Tensor) -> Tensor:
-        if may_record() or tensor.dtype in _HANDLES or not tf.executing_eagerly():
-            return move(tensor, device, non_blocking)
-        source = tensor.backing_device
-        if not _on_host(source, name):
-            return tensor._copy(None, target)
-        # on the source: for an operation elsewhere TensorFlow would copy the tensor by itself, and
-        # such copies of a few integers are not counted
-        with tf.device(source):
-            apart = tf.raw_ops.DeepCopy(x=tensor)
-        return apart._copy(None, target)
-
-    return moved
-
-
 def copy(tensor: Tensor) -> Tensor:
     _check_eager("copy")
     if isinstance(tensor, COMPOSITES):
@@ -134,6 +114,12 @@ def _copied(tensor: Tensor, device: Device) -> Tensor:
             f"tensorflow cannot copy {tensor.dtype.name}; tf.bitcast it to integers first"
         )
     source = device_of(tensor)
+    if not may_record():
+        # on the source: for an operation elsewhere TensorFlow would copy the tensor by itself, and
+        # such copies of a few integers are not counted
+        with tf.device(tensor.backing_device):
+            apart = _deep_copy(tensor)
+        return apart if device is source else apart._copy(None, native(device).removeprefix("/"))
     with unrecorded(), scope(source):
         new_tensor = _deep_copy(tensor)
         if device_of(new_tensor) is not device:

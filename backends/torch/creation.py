@@ -54,7 +54,7 @@ def tensor(data: Any, dtype: Any, device: Device | None) -> torch.Tensor:
 
 def _is_variable(data: Any) -> bool:
     """Whether it is a variable of Keras."""
-    return type(data) is not list and keras.role(type(data), "torch") == "tensor"
+    return type(data) is not list and keras.category(type(data), "torch") == "tensor"
 
 
 def _has_arrays(data: Any) -> bool:

@@ -68,7 +68,7 @@ def _tensors_without_variable(model: Model) -> Iterator[tuple[str, torch.Tensor]
 
 
 def _is_keras(model: Model) -> bool:
-    return keras.role(type(model), "torch") is not None
+    return keras.category(type(model), "torch") is not None
 
 
 def _constants(
@@ -352,7 +352,9 @@ def is_node(cls: type) -> bool:
     return cls in _registry
 
 
-def opened(node: Node) -> tuple[list[Part], list[str], Callable[[list[Part]], Node], object]:
+def flatten_one_level(
+    node: Node,
+) -> tuple[list[Part], list[str], Callable[[list[Part]], Node], object]:
     definition = _registry[type(node)]
     parts, context = definition.flatten_fn(node)
     if definition.flatten_with_keys_fn:

@@ -1,6 +1,5 @@
 """Where PyTorch's tensors are, and moving them."""
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +8,7 @@ from torch.nn.utils.rnn import PackedSequence
 from xdevice.backends.kit import keras
 from xdevice.backends.torch.hardware import as_device, is_hidden, native
 from xdevice.backends.torch.private_names import names
-from xdevice.contract import Role, Tensor
+from xdevice.contract import Category, Tensor
 from xdevice.device import Device
 from xdevice.errors import NotSupportedError, UnknownPlacementError
 
@@ -19,7 +18,7 @@ _DATA: tuple[Any, ...] = (
     *(torch.dtype, torch.layout, torch.memory_format, torch.Size, torch.finfo, torch.iinfo),
     *(torch.Stream, torch.Event, _GENERATOR),
 )
-_ROLES: dict[Role, Any] = {
+_CATEGORIES: dict[Category, Any] = {
     "tensor": torch.Tensor,
     "model": (torch.nn.Module, PackedSequence),
     "data": _DATA,
@@ -28,11 +27,11 @@ _ROLES: dict[Role, Any] = {
 _devices: dict[torch.device, Device] = {}  # those on which a tensor has been
 
 
-def role(cls: type) -> Role | None:
-    for role, classes in _ROLES.items():
+def category(cls: type) -> Category | None:
+    for category, classes in _CATEGORIES.items():
         if issubclass(cls, classes):
-            return role
-    return keras.role(cls, "torch")
+            return category
+    return keras.category(cls, "torch")
 
 
 def plain(tensor: Tensor) -> torch.Tensor:
@@ -74,37 +73,19 @@ def forget() -> None:
 def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
     if not isinstance(tensor, torch.Tensor):
         return keras.with_value(tensor, move(keras.value_of(tensor), device, non_blocking))
-    if tensor.is_meta and device.kind != "meta":
-        raise NotSupportedError(
-            "a tensor on meta:0 has a shape and no values to move; make it on a real device"
-        )
     try:
-        return _mover(device, non_blocking)(tensor)
+        # a non-blocking copy to the host returns before the values have arrived
+        if non_blocking and device.kind != "cpu":
+            return tensor.to(native(device), non_blocking=True)
+        return tensor.to(native(device))
     except NotImplementedError as error:  # quantised, nested, or packed for oneDNN
+        if tensor.is_meta:
+            raise NotSupportedError(
+                "a tensor on meta:0 has a shape and no values to move; make it on a real device"
+            ) from error
         raise NotSupportedError(
             f"torch cannot move such a tensor to {device}: {str(error).splitlines()[0]}"
         ) from error
-
-
-def mover(
-    cls: type, device: Device, non_blocking: bool
-) -> Callable[[torch.Tensor], torch.Tensor] | None:
-    return _mover(device, non_blocking) if issubclass(cls, torch.Tensor) else None
-
-
-def arrival(cls: type, device: Device) -> Callable[[torch.Tensor], bool] | None:
-    if not issubclass(cls, torch.Tensor):
-        return None
-    native_device = native(device)
-    return lambda tensor: tensor.device == native_device
-
-
-def _mover(device: Device, non_blocking: bool) -> Callable[[torch.Tensor], torch.Tensor]:
-    native_device = native(device)
-    # a non-blocking copy to the host returns before the values have arrived
-    if non_blocking and device.kind != "cpu":
-        return lambda tensor: tensor.to(native_device, non_blocking=True)
-    return lambda tensor: tensor.to(native_device)
 
 
 def copy(tensor: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from xdevice.errors import (
     XDeviceError,
 )
 from xdevice.framework import choosing
-from xdevice.framework.ownership import ownership_of
+from xdevice.framework.ownership import known_of
 from xdevice.hardware import devices as hardware
 from xdevice.tensors.creation import full, ones, seed, tensor
 from xdevice.tensors.exchange import to_numpy
@@ -104,25 +104,11 @@ def check_unknown_device(symbol: Tensor, device: Device) -> None:
     assert to_device(symbol, device) is symbol
 
 
-class ReadOnlyMapping(Mapping[str, Tensor]):
-    """A mapping that cannot be rebuilt with other items.
+class Fixed(dict[str, Tensor]):
+    """A dict that cannot be rebuilt: its class cannot be called without its items."""
 
-    Its class does not take a dict, and no attribute contains the items.
-    """
-
-    __slots__ = ("_get",)
-
-    def __init__(self, get: Callable[[], dict[str, Tensor]]) -> None:
-        self._get = get
-
-    def __getitem__(self, key: str) -> Tensor:
-        return self._get()[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._get())
-
-    def __len__(self) -> int:
-        return len(self._get())
+    def __new__(cls, items: dict[str, Tensor]) -> Any:
+        return super().__new__(cls)
 
 
 class Placement(Promises):
@@ -140,9 +126,8 @@ class Placement(Promises):
     @needs("owned", "exchange.to_numpy")
     def test_every_tensor_class_is_owned(self, backend: str, native: Native) -> None:
         for x in at_home(native.owned):
-            ownership = ownership_of(type(x))
-            assert ownership is not None, type(x)
-            assert (ownership.backend, ownership.role) == (backend, "tensor"), type(x)
+            known = known_of(type(x))
+            assert (known.backend, known.category) == (backend, "tensor"), type(x)
             assert device_of(x) == home()
             assert to_device(x, home()) is x
             is_random_key = "key" in str(getattr(x, "dtype", ""))  # JAX's, which have no numbers
@@ -315,31 +300,15 @@ class SeveralPlacements(Promises):
             assert to_numpy(moved).dtype == np.dtype(dtype)
             assert same_values(x, moved)
 
-    @needs("moving.mover")
+    @needs("moving.move_many")
     @pytest.mark.parametrize("non_blocking", [False, True])
-    def test_a_mover_leaves_a_tensor_where_it_is(self, backend: str, non_blocking: bool) -> None:
-        self._check_movers(ones((2,), device=FIRST), non_blocking)
-
-    @needs("moving.mover", "parameter")
-    def test_a_mover_leaves_a_parameter_where_it_is(self, backend: str, native: Native) -> None:
-        self._check_movers(to_device(at_home(native.parameter), FIRST), False)
-
-    def _check_movers(self, x: Tensor, non_blocking: bool) -> None:
-        """`to_device` cannot undo what a mover does in place when another tensor cannot move."""
-        owner = choosing.backend()
-        move = owner.moving.mover(type(x), SECOND, non_blocking)
-        if move is None:
-            return  # `move` may move in place
-        moved = [move(x)]
-        if self.has(str(owner), "list_moving.list_mover"):
-            move_list = owner.list_moving.list_mover(type(x), SECOND, non_blocking)
-            if move_list is not None:
-                moved += move_list([x, x])
-        for new_tensor in moved:
-            assert new_tensor is not x
-            assert device_of(new_tensor) == SECOND
-            assert same_values(new_tensor, x)
-        assert device_of(x) == FIRST
+    def test_tensors_move_together_as_alone(self, backend: str, non_blocking: bool) -> None:
+        tensors = [full((2,), i, device=FIRST) for i in range(3)]
+        moved = choosing.backend().moving.move_many(tensors, SECOND, non_blocking)
+        for i, (x, new_x) in enumerate(zip(tensors, moved, strict=True)):
+            assert type(new_x) is type(x)
+            assert (device_of(x), device_of(new_x)) == (FIRST, SECOND)
+            assert values(new_x) == values(x) == [i, i]
 
     @EACH_ROUTE
     @needs("unfinished")
@@ -425,7 +394,7 @@ class SeveralPlacements(Promises):
         paths = r"gpu:0: \['x'\].*gpu:1: \['y'\]\[0\]"
         raised(MixedDeviceError, paths)(device_of, {"x": x, "y": [y]})
 
-    @pytest.mark.parametrize("index", range(17))
+    @pytest.mark.parametrize("index", range(16))
     def test_every_kind_of_tree_moves(self, backend: str, index: int) -> None:
         tree = trees(ones((2, 3), device=FIRST))[index]
         moved = to_device(tree, SECOND)
@@ -502,8 +471,8 @@ class SeveralPlacements(Promises):
     ) -> None:
         with home():
             items = {"x": ones(2)}
-        tree = [model, ReadOnlyMapping(lambda: items)]
-        raised(ArgumentError, "cannot be made from a dict")(to_device, tree, SECOND)
+        tree = [model, Fixed(items)]
+        raised(ArgumentError, "this Fixed cannot be rebuilt")(to_device, tree, SECOND)
         assert device_of(model) == home()
 
     @needs("model")

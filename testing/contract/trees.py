@@ -106,11 +106,6 @@ class HandSlotted:
     x: object
 
 
-class Immovable(dict[str, Any]):
-    def __copy__(self) -> Immovable:
-        return self
-
-
 class Holder:
     """An object of a user's own class."""
 
@@ -135,19 +130,13 @@ class Boxes:
 HOLDERS: dict[str, Callable[[Tensor], object]] = {
     r"Holder\.x is a tensor": lambda x: Holder(x=x),
     r"Holder\.deep\['a'\]\[0\] is a tensor": lambda x: Holder(deep={"a": [x]}),
-    "can be read only once": lambda x: (part for part in [x]),
-    "cannot rebuild dict_values objects": lambda x: {"a": x}.values(),
+    "list_iterator holds a tensor": lambda x: iter([x]),
     "a key of this dict holds a tensor": lambda x: {Holder(x=x): 1},
-    "Holder.__eq__ is a method of an object that holds a tensor": lambda x: Holder(x=x).__eq__,
-    "list.append is a method of an object that holds a tensor": lambda x: [x].append,
-    "UserDict.get is a method of an object that holds a tensor": (
-        lambda x: functools.partial(UserDict(x=x).get, "x")
-    ),
+    "method-wrapper holds a tensor": lambda x: Holder(x=x).__eq__,
+    "builtin_function_or_method holds a tensor": lambda x: [x].append,
+    "partial holds a tensor": lambda x: functools.partial(max, x),
+    r"UserDict\.data\['x'\] is a tensor": lambda x: UserDict(x=x),
     "a key of this Counter holds a tensor": lambda x: Counter([(1, Holder(x=x))]),
-    "a key of this UserDict holds a tensor": lambda x: UserDict({("a", Holder(x=x)): x}),
-    "default_factory of this defaultdict holds a tensor": (
-        lambda x: defaultdict(functools.partial(max, x), a=x)
-    ),
 }
 """Objects that hold a tensor and cannot be moved, by the error's message."""
 
@@ -161,7 +150,6 @@ def trees(x: Tensor) -> list[Tree]:
         Point(x, 2),
         defaultdict(list, {"b": [x], "a": 1}),
         OrderedDict([("z", x), ("a", x)]),
-        UserDict({"x": x}),
         deque([x, 1], maxlen=5),
         Batch(x),
         Frozen(x, {"deep": [x]}),
@@ -180,7 +168,7 @@ def shape_of(tree: Tree) -> Any:
     name = type(tree).__name__
     if isinstance(tree, (Batch, Frozen, Slotted, HandSlotted)):
         return name, [shape_of(getattr(tree, field)) for field in tree.__dataclass_fields__]
-    if isinstance(tree, (dict, UserDict)):
+    if isinstance(tree, dict):
         return name, {key: shape_of(value) for key, value in tree.items()}
     if isinstance(tree, (list, tuple, deque)):
         return name, [shape_of(value) for value in tree]
@@ -220,7 +208,7 @@ class Trees(Promises):
         assert all(tree[key] is items[key] for key in tree)
         assert device_of(tree["a"]) == home()
 
-    @pytest.fixture(params=range(17))
+    @pytest.fixture(params=range(16))
     def nested(self, x: Tensor, request: pytest.FixtureRequest) -> Tree:
         return trees(x)[request.param]
 
@@ -263,7 +251,7 @@ class Trees(Promises):
         in_its_element = Rows([x])
         in_its_element.append(Batch(in_its_element))
         for tree in (in_itself, in_its_element):
-            raised(ArgumentError, "contains itself")(to_device, tree, home())
+            raised(ArgumentError, "contains itself")(to_device, tree, home(), copy=True)
 
     def test_a_shared_container_is_opened_once(self, backend: str, x: Tensor) -> None:
         tree = shared_levels(x)
@@ -273,7 +261,7 @@ class Trees(Promises):
         assert is_same_device(tree, x)
         copies = [
             to_device(tree, home(), copy=True),
-            to_device(tree, home(), copy=True, skip=("y", "[1]" * 300)),
+            to_device(tree, home(), copy=True, skip=("y",)),
             convert(tree, backend, copy=True),
             next(iter(prefetch([tree], home()))),
         ]
@@ -292,11 +280,6 @@ class Trees(Promises):
         moved = to_device(record, home(), copy=True)
         assert moved.x is moved["key"] is not x
         assert record.x is record["key"] is x
-
-    def test_an_uncopyable_container_is_unchanged(self, backend: str, x: Tensor) -> None:
-        tree = Immovable(x=x)
-        raised(ArgumentError, "gives itself")(to_device, tree, home(), copy=True)
-        assert tree["x"] is x
 
 
 def shared_levels(x: Tensor) -> Tree:
@@ -348,13 +331,10 @@ class OpenWorld(Promises):
         assert type(copied) is Boxes
         assert copied.x is not x
 
-    def test_tensors_in_namespaces_and_partials_move(self, backend: str, x: Tensor) -> None:
-        tree: Tree = [SimpleNamespace(x=x, n=1), functools.partial(max, x, key=None)]
-        namespace, partial = to_device(tree, home(), copy=True)
-        assert namespace.x is partial.args[0] is not x
+    def test_tensors_in_namespaces_move(self, backend: str, x: Tensor) -> None:
+        namespace = to_device(SimpleNamespace(x=x, n=1), home(), copy=True)
+        assert namespace.x is not x
         assert namespace.n == 1
-        assert partial.func is max
-        assert partial.keywords == {"key": None}
 
     def test_numpy_text_and_scalars_are_data(self, backend: str, x: Tensor) -> None:
         data = [

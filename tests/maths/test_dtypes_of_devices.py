@@ -14,7 +14,7 @@ ADAPTER = {
     "xdevice_toy/placement.py": """
         import toy
         from xdevice import Device
-        def role(cls): return "tensor" if issubclass(cls, toy.Tensor) else None
+        def category(cls): return "tensor" if issubclass(cls, toy.Tensor) else None
         def device_of(x): return x.where
     """,
     "xdevice_toy/creation.py": """

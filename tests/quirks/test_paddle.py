@@ -141,7 +141,7 @@ def test_a_cpu_build_asked_for_a_gpu_keeps_quiet(capfd):
 
 
 @pytest.mark.parametrize(
-    ("cls", "role"),
+    ("cls", "category"),
     [
         (paddle.Tensor, "tensor"),
         (type(paddle.nn.Linear(1, 1).weight), "tensor"),
@@ -159,8 +159,8 @@ def test_a_cpu_build_asked_for_a_gpu_keeps_quiet(capfd):
         (paddle.dtype, "data"),
     ],
 )
-def test_every_class_has_its_role(cls, role):
-    assert placement.role(cls) == role
+def test_every_class_has_its_role(cls, category):
+    assert placement.category(cls) == category
 
 
 def test_any_place_is_its_device():

@@ -12,7 +12,7 @@ from tensorflow.python.framework import ops
 
 import xdevice
 from xdevice import Device, cpu, device_of, to_device
-from xdevice.framework.ownership import ownership_of
+from xdevice.framework.ownership import known_of
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +58,7 @@ def test_on_two_cpus():
 
 
 def test_every_kind_of_object_has_its_role():
-    roles = {
+    categories = {
         "tensor": [
             tf.ones(1),
             tf.Variable(1.0),
@@ -81,10 +81,10 @@ def test_every_kind_of_object_has_its_role():
             tf.config.list_logical_devices("CPU")[0],
         ],
     }
-    for role, objects in roles.items():
+    for category, objects in categories.items():
         for obj in objects:
-            owned = ownership_of(type(obj))
-            assert (owned.backend, owned.role) == ("tensorflow", role), type(obj)
+            owned = known_of(type(obj))
+            assert (owned.backend, owned.category) == ("tensorflow", category), type(obj)
 
 
 def test_without_values_it_is_no_tensor():
@@ -94,8 +94,8 @@ def test_without_values_it_is_no_tensor():
         tf.float32,
         tf.TensorShape([2]),
     ):
-        owned = ownership_of(type(obj))
-        assert owned is None or owned.role == "data", type(obj)
+        owned = known_of(type(obj))
+        assert owned.backend is None or owned.category == "data", type(obj)
 
 
 # ---------------------------------------------------------------- devices

@@ -28,7 +28,7 @@ ADAPTER = {
     "placement": """
         import shelf
 
-        def role(cls): return {shelf.Box: "tensor", str: "device"}.get(cls)
+        def category(cls): return {shelf.Box: "tensor", str: "device"}.get(cls)
         def device_of(box):
             from xdevice_shelf.hardware import as_device
             return as_device(box.device)

@@ -17,12 +17,10 @@ MAY_BE_LEFT_OUT = {
     "find_races",
     "measure_memory",
     "memory_use",
-    "mover",
-    "list_mover",
-    "arrival",
+    "move_many",
     "as_attribute",
 }  # no plain data, no compiler, no streams, no count of memory by its uses, no arrays that
-# arrive later, no shorter way to move a tensor, no compiler that changes methods: nothing is lacking
+# arrive later, no shorter way to move several tensors, no compiler that changes methods: nothing is lacking
 
 PAGE = Path(__file__).parents[2] / "docs" / "project" / "frameworks.md"
 

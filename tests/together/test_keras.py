@@ -119,8 +119,8 @@ def test_keras_elsewhere_is_not_tensorflows():
 import keras
 import tensorflow
 from xdevice.backends.tensorflow import placement
-assert placement.role(type(keras.layers.Dense(2))) is None
-assert placement.role(type(keras.Input((2,)))) is None
+assert placement.category(type(keras.layers.Dense(2))) is None
+assert placement.category(type(keras.Input((2,)))) is None
 """
     run_alone("numpy", code)
 

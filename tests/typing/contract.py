@@ -131,15 +131,7 @@ placement: list[contract.Placement] = [
     cupy_placement,
     array_api_strict_placement,
 ]
-moving: list[contract.Moving] = [
-    torch_placement,
-    tensorflow_placement,
-    paddle_placement,
-    mxnet_placement,
-    jax_placement,
-]
-list_moving: list[contract.ListMoving] = [mxnet_placement, jax_placement]
-arriving: list[contract.Arriving] = [torch_placement]
+moving: list[contract.Moving] = [mxnet_placement, jax_placement]
 data: list[contract.Data] = [numpy_placement]
 trees: list[contract.Trees] = [torch_models, tensorflow_models, mxnet_models, jax_models]
 models: list[contract.Models] = [

@@ -30,8 +30,6 @@ class Capabilities:
     hardware: Hardware
     placement: Placement
     moving: Moving
-    list_moving: ListMoving
-    arriving: Arriving
     trees: Trees
     data: Data
     models: Models
@@ -67,8 +65,6 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
 
 MODULES = {
     "moving": "placement",
-    "list_moving": "placement",
-    "arriving": "placement",
     "trees": "models",
     "data": "placement",
 }

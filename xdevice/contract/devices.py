@@ -79,7 +79,7 @@ class Hardware(Protocol):
 
         Without an index, it is the framework's current device.
 
-        A framework whose native devices are strings says so by `Placement.role`,
+        A framework whose native devices are strings says so by `Placement.category`,
         which is ``device`` for ``str``. The core reads strings such as ``gpu:1``
         and ``TPU`` itself. It passes on every other string. For one that this
         framework does not use, return ``Device(native)``.

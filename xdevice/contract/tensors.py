@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     NumpyArray: TypeAlias = np.ndarray[Any, Any]
 
 __all__ = [
-    "Arriving",
     "Call",
+    "Category",
     "Collectives",
     "Compiling",
     "Creation",
@@ -29,19 +29,17 @@ __all__ = [
     "Exchange",
     "Extension",
     "Gradients",
-    "ListMoving",
     "Maths",
     "Models",
     "Moving",
     "NodeParts",
     "Numerics",
     "Placement",
-    "Role",
     "Storage",
     "Trees",
 ]
 
-Role = Literal["tensor", "model", "device", "data"]
+Category = Literal["tensor", "model", "device", "data"]
 """What a class is to its framework.
 
 A ``tensor`` or parameter, a ``model`` or another object with tensors, a native
@@ -80,7 +78,7 @@ Names: TypeAlias = Mapping[str, Any]
 class Placement(Protocol):
     """Where tensors are, and moving them."""
 
-    def role(self, cls: type) -> Role | None:
+    def category(self, cls: type) -> Category | None:
         """What this class is to the framework.
 
         ``None`` if it is not the framework's.
@@ -113,39 +111,15 @@ class Placement(Protocol):
 
 
 class Moving(Protocol):
-    """A quicker way to move tensors: what depends on their class is decided once."""
+    """Moving several tensors, for a framework that moves them sooner together.
 
-    def mover(
-        self, cls: type, device: Device, non_blocking: bool
-    ) -> Callable[[Tensor], Tensor] | None:
-        """A function that moves a tensor of exactly this class to the device.
+    Without it, `Placement.move` moves them one by one.
+    """
 
-        It returns a new tensor and changes none in place. It may raise any
-        error: xdevice then calls `move`, which explains the error. ``None``
-        means that `move` has to do it.
-        """
+    def move_many(self, tensors: list[Tensor], device: Device, non_blocking: bool) -> list[Tensor]:
+        """The tensors on another device, in order, as `Placement.move` moves each.
 
-
-class ListMoving(Protocol):
-    """A quicker way to move several tensors, for a framework that moves them sooner together."""
-
-    def list_mover(
-        self, cls: type, device: Device, non_blocking: bool
-    ) -> Callable[[list[Tensor]], list[Tensor]] | None:
-        """A function that moves several such tensors and keeps their order.
-
-        A class with one has a `mover`, too. After an error, xdevice moves all
-        of them again. ``None`` means that they are moved one by one.
-        """
-
-
-class Arriving(Protocol):
-    """A quicker way to see where a tensor that was moved is, than `device_of`."""
-
-    def arrival(self, cls: type, device: Device) -> Callable[[Tensor], bool] | None:
-        """A function that says whether a tensor that was moved is on the device.
-
-        ``None`` means that `device_of` is asked.
+        After an error, xdevice moves back those that are moved in place.
         """
 
 
@@ -158,7 +132,7 @@ class Trees(Protocol):
         Python's own containers do not count.
         """
 
-    def opened(self, node: Node) -> NodeParts:
+    def flatten_one_level(self, node: Node) -> NodeParts:
         """The node's children, with what is needed to rebuild it."""
 
 

@@ -16,12 +16,12 @@ from xdevice.distributed.group import Group, current
 from xdevice.distributed.messages import Fingerprint
 from xdevice.errors import ArgumentTypeError, NotATensorError, NotSupportedError, shortened
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import owned_by
+from xdevice.framework.ownership import known_of
 from xdevice.parallel.replicas import PASSING, check_operation, not_reducible
 from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.tensors.trees.tree import FlatTree
 
 Tensor: TypeAlias = Any
 Vector: TypeAlias = Any
@@ -165,7 +165,7 @@ def _collective(
     it reduces.
     """
     group = current()
-    flat = flatten(tree)
+    flat = FlatTree(tree)
     if differentiating():
         raise NotSupportedError(
             f"{name} has no gradient; call it outside value_and_grad, on the gradients"
@@ -196,7 +196,7 @@ def _collective(
             else:
                 group.membership.work(name, send, _extra_seconds(group, pack, count))
     return [
-        flat.rebuild([tensors.get(id(leaf), leaf) for leaf in flat.leaves])
+        flat.unflatten(tensors.get(id(leaf), leaf) for leaf in flat.leaves)
         for tensors in new_tensors
     ]
 
@@ -211,17 +211,13 @@ def _extra_seconds(group: Group, pack: Pack, count: int) -> float:
     return count * width * group.job.world_size / WORST_BANDWIDTH
 
 
-def _tensors_of(group: Group, name: str, flat: Flat, op: str | None) -> list[_Leaf]:
+def _tensors_of(group: Group, name: str, flat: FlatTree, op: str | None) -> list[_Leaf]:
     """The tensors of the tree, each once.
 
     Errors if the collective cannot take one of them.
     """
-    if flat.unordered:
-        raise ArgumentTypeError(
-            f"{name} was given a set, whose order differs between processes; give a list"
-        )
     leaves: dict[int, _Leaf] = {}
-    for path, leaf in flat.named():
+    for path, leaf in zip(flat.paths, flat.leaves, strict=True):
         if id(leaf) in leaves or isinstance(leaf, PASSING):
             continue
         at_path = f" at {path}" if path else ""
@@ -261,17 +257,17 @@ def _owner(group: Group, leaf: Any, name: str, at_path: str) -> Backend:
 
     Errors if it is not a tensor, or not one that the engine takes.
     """
-    ownership = owned_by(leaf)
-    if ownership is None or not ownership.is_tensor:
+    known = known_of(type(leaf))
+    if known.backend is None or known.category != "tensor":
         hint = "a tensor: xdevice.tensor makes one"
-        if ownership is not None:
+        if known.category == "model":
             hint = "its parameters, in a dict say"
         raise NotATensorError(
             f"{name} was given an object of type {type(leaf).__name__}{at_path}; give {hint}"
         )
-    if group.owner is not None and ownership.backend != group.owner:
+    if group.owner is not None and known.backend != group.owner:
         raise NotATensorError(
-            f"{name} was given a tensor of {ownership.backend}{at_path}, and this job runs on "
+            f"{name} was given a tensor of {known.backend}{at_path}, and this job runs on "
             f"{group.owner}'s engine; give its tensors"
         )
-    return ownership.backend
+    return known.backend

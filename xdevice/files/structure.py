@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from xdevice.errors import ArgumentTypeError, shortened
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import owned_by
+from xdevice.framework.ownership import known_of, tensor_owner
 
 Tensor: TypeAlias = Any
 Tree: TypeAlias = Any
@@ -54,15 +54,15 @@ class Structure:
             )
 
     def _node(self, node: Tree, path: Path) -> JsonNode:
-        ownership = owned_by(node)
-        if ownership is not None and ownership.is_tensor:
-            return ["tensor", self._name(node, ownership.backend, path)]
+        owner = tensor_owner(node)
+        if owner is not None:
+            return ["tensor", self._name(node, owner, path)]
         if type(node) in _PLAIN:
             _check_length(node, path)
             return ["plain", node]
         if type(node) in _CONTAINERS.values():
             return self._container(node, path)
-        hint = _alternative(node, is_model=ownership is not None)
+        hint = _alternative(node, is_model=known_of(type(node)).category == "model")
         raise ArgumentTypeError(f"a {type(node).__name__}{_at(path)} cannot be saved; {hint}")
 
     def _name(self, tensor: Tensor, owner: Backend, path: Path) -> str:

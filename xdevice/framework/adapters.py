@@ -8,10 +8,10 @@ from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 
 from xdevice import contract
-from xdevice.contract import NativeDevice, Tensor
+from xdevice.contract import NativeDevice
 from xdevice.device import Device
 from xdevice.errors import (
     BackendNotInstalledError,
@@ -49,19 +49,6 @@ _NOUNS = {
     "share": "memory of GPUs to share",
 }
 
-
-class Movers(NamedTuple):
-    """An adapter's functions that move tensors of one class to one device."""
-
-    move: Callable[[Tensor], Tensor]
-    move_list: Callable[[list[Tensor]], list[Tensor]] | None
-    """Moves several tensors at once; ``None`` if that is not quicker."""
-    has_arrived: Callable[[Tensor], bool]
-    """Whether a tensor that has moved is on the device."""
-
-
-known_movers: dict[tuple[type, Device, bool], Movers | None] = {}
-"""Those of each class, device and ``non_blocking`` so far; ``None`` if an adapter has none."""
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
 _entry_points: list[Any] = []  # those of all groups, once they were read
@@ -148,7 +135,6 @@ class Backend(str, contract.Capabilities):
         """Forget the native devices: others stand for the devices from now on."""
         self.native_devices.clear()
         self.scope_devices.clear()
-        known_movers.clear()  # of every framework: they are found again
 
     def __reduce__(self) -> tuple[Any, tuple[str]]:
         return find, (str(self),)

@@ -8,7 +8,7 @@ from xdevice.device import Device, as_kind, check_index, has_framework_word, par
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend, decided
-from xdevice.framework.ownership import ownership_of
+from xdevice.framework.ownership import known_of
 from xdevice.hardware.traced import TracedDevice
 from xdevice.hardware.virtual import is_virtual, provider, why_none
 from xdevice.machine import host_memory
@@ -148,8 +148,7 @@ def is_device(obj: Any) -> bool:
     """Whether the object names a device, rather than being on one."""
     if isinstance(obj, (Device, str)):
         return True
-    ownership = ownership_of(type(obj))
-    return ownership is not None and ownership.is_device
+    return known_of(type(obj)).category == "device"
 
 
 def native(device: DeviceLike, backend: str | None = None) -> Any:
@@ -316,15 +315,15 @@ def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:
 def device_named(obj: Any) -> Device | None:
     """The device that a framework's own object names; ``None`` if the object is not a device.
 
-    A string is a native device if the chosen framework's ``role(str)`` is
+    A string is a native device if the chosen framework's ``category(str)`` is
     ``device``.
     """
     if isinstance(obj, str):
         chosen = decided()
-        if chosen is None or chosen not in imported() or chosen.placement.role(str) != "device":
+        if chosen is None or chosen not in imported() or chosen.placement.category(str) != "device":
             return None
         return chosen.hardware.as_device(obj)
-    ownership = ownership_of(type(obj))
-    if ownership is None or not ownership.is_device:
+    known = known_of(type(obj))
+    if known.category != "device" or known.backend is None:
         return None
-    return ownership.backend.hardware.as_device(obj)
+    return known.backend.hardware.as_device(obj)

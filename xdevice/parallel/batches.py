@@ -13,12 +13,11 @@ from xdevice.errors import (
     shortened,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Ownership
 from xdevice.hardware.devices import require
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.vectors import moved
-from xdevice.tensors.trees.leaves import Leaf, devices_of_leaf, is_checked_data, leaf_ownership
-from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.tensors.trees.leaves import Leaf, devices_of_leaf, is_data, known_leaf
+from xdevice.tensors.trees.tree import OpenTree
 from xdevice.typing import DeviceLike
 
 __all__ = ["split_batch"]
@@ -79,23 +78,18 @@ def shards(
 
     And the number of rows of each part.
     """
-    flat = flatten(tree)
-    splittable_leaves = flat.each(_splittable)
-    sizes = _sizes(flat, splittable_leaves, len(devices))
-    tensors = {id(leaf.tensor): leaf for leaf in splittable_leaves if leaf is not None}
+    flat = OpenTree(tree)
+    found = flat.for_each(_splittable)
+    tensors = {key: leaf for key, leaf in found.items() if leaf is not None}
+    sizes = _sizes(flat, list(tensors.values()), len(devices))
     for owner in dict.fromkeys(leaf.owner for leaf in tensors.values() if leaf.is_moved):
         for device in devices:
             require(owner, device)
     parts = {key: leaf.split(sizes, devices, non_blocking) for key, leaf in tensors.items()}
-    trees = []
-    for k in range(len(devices)):
-        new_leaves = []
-        for leaf in flat.leaves:
-            if id(leaf) in parts:
-                new_leaves.append(parts[id(leaf)][k])
-            else:
-                new_leaves.append(leaf)
-        trees.append(flat.rebuild(new_leaves))
+    trees = [
+        flat.rebuild({key: leaf_parts[k] for key, leaf_parts in parts.items()})
+        for k in range(len(devices))
+    ]
     return trees, sizes
 
 
@@ -151,22 +145,21 @@ class _Splittable(NamedTuple):
         ]
 
 
-def _splittable(_: int, leaf: Leaf) -> _Splittable | None:
+def _splittable(leaf: Leaf) -> _Splittable | None:
     """A leaf that is split.
 
     ``None`` for plain data, which is in every part as it is.
     """
-    ownership = leaf_ownership(leaf)
-    if ownership is None:
+    known = known_leaf(leaf)
+    if known is None:
         return None
-    if isinstance(ownership, Ownership) and ownership.is_tensor:
-        is_data = is_checked_data(leaf, ownership)
-        if is_data and len(leaf.shape) == 0:
+    if known.device_of is not None and known.backend is not None:
+        is_moved = not is_data(leaf, known)
+        if not is_moved and len(leaf.shape) == 0:
             return None
-        device = ownership.backend.placement.device_of(leaf)
-        shape = _shape(leaf, ownership.backend)
-        return _Splittable(leaf, ownership.backend, shape, device, is_moved=not is_data)
-    if not isinstance(ownership, Ownership) and not devices_of_leaf(leaf, ownership):
+        shape = _shape(leaf, known.backend)
+        return _Splittable(leaf, known.backend, shape, known.device_of(leaf), is_moved)
+    if known.category == "movable" and not devices_of_leaf(leaf, known):
         return None  # it moves itself, but holds no tensor
     raise NotATensorError(
         f"an object of type {type(leaf).__name__} holds tensors, and has no rows to split; pass "
@@ -183,12 +176,12 @@ def _shape(tensor: Tensor, owner: Backend) -> tuple[int, ...]:
         ) from error
 
 
-def _sizes(flat: Flat, leaves: list[_Splittable | None], k: int) -> list[int]:
+def _sizes(flat: OpenTree, leaves: list[_Splittable], k: int) -> list[int]:
     """The number of rows for each of ``k`` devices.
 
     An error if the tensors do not correspond.
     """
-    shapes = [leaf.shape for leaf in leaves if leaf is not None]
+    shapes = [leaf.shape for leaf in leaves]
     if not shapes:
         raise NotATensorError(
             f"there is no tensor to split in {shortened(flat.tree)}; give the batch's tensors"
@@ -204,18 +197,17 @@ def _sizes(flat: Flat, leaves: list[_Splittable | None], k: int) -> list[int]:
     return [rows // k + (i < rows % k) for i in range(k)]
 
 
-def _shapes_error(flat: Flat, leaves: list[_Splittable | None]) -> ArgumentError:
+def _shapes_error(flat: OpenTree, leaves: list[_Splittable]) -> ArgumentError:
     """The error for a tensor without axes, or for unequal numbers of rows."""
     lengths = []
-    for path, leaf in zip(flat.paths, leaves, strict=True):
-        if leaf is None:
-            continue
+    for leaf in leaves:
+        path = flat.path_to(leaf.tensor) or "it"
         if not leaf.shape:
             return ArgumentError(
-                f"the tensor at {path or 'it'} has no axis, so it has no rows; give it one, or "
+                f"the tensor at {path} has no axis, so it has no rows; give it one, or "
                 "pass a number"
             )
-        lengths.append(f"{leaf.shape[0]} at {path or 'it'}")
+        lengths.append(f"{leaf.shape[0]} at {path}")
     return ArgumentError(
         f"the tensors of a batch have as many rows each, but here are {', '.join(lengths)}; give "
         "those of one batch"

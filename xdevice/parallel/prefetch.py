@@ -18,7 +18,6 @@ from xdevice.contract import Event, Stream, Tensor, Tree
 from xdevice.device import Device, whole_number
 from xdevice.errors import ArgumentTypeError, XDeviceError, shortened
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Ownership
 from xdevice.hardware.devices import as_device, is_device, require
 from xdevice.hardware.virtual import is_virtual, stream_of
 from xdevice.parallel.batches import Shards, shards
@@ -27,8 +26,8 @@ from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.snapshots import own_data, snapshot
 from xdevice.parallel.vectors import Pack, moved, packs_of
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.leaves import Leaf, leaf_ownership
-from xdevice.tensors.trees.tree import Flat, flatten
+from xdevice.tensors.trees.leaves import Leaf, known_leaf
+from xdevice.tensors.trees.tree import OpenTree
 from xdevice.typing import DeviceLike
 
 __all__ = ["prefetch"]
@@ -239,8 +238,8 @@ class _Placer:
         moved_batch = to_device(batch, self._device)
         if moved_batch is batch:
             return Placed(batch, False)
-        old_leaves = set(map(id, flatten(batch).leaves))
-        new_leaves = set(map(id, flatten(moved_batch).leaves)) - old_leaves
+        new_leaves = {id(leaf) for leaf in OpenTree(moved_batch).leaves}
+        new_leaves -= {id(leaf) for leaf in OpenTree(batch).leaves}
         return Placed(snapshot(moved_batch, new_leaves), True)
 
     def _send(self, batch: "_HostBatch") -> Placed:
@@ -273,7 +272,7 @@ class _Placer:
 class _HostBatch(NamedTuple):
     """A batch whose tensors are on the host and belong to one framework."""
 
-    flat: Flat
+    flat: OpenTree
     owner: Backend
     tensors: dict[int, Tensor]  # by the ids of the leaves
 
@@ -339,17 +338,17 @@ def _host_batch(batch: Tree) -> _HostBatch | None:
     tensors: dict[int, Tensor] = {}
     owners: set[Backend] = set()
     try:
-        flat = flatten(batch)
+        flat = OpenTree(batch)
         for leaf in flat.leaves:
-            ownership = leaf_ownership(leaf)
-            if ownership is None:
+            known = known_leaf(leaf)
+            if known is None:
                 continue
-            if not (isinstance(ownership, Ownership) and ownership.is_tensor):
+            if known.device_of is None or known.backend is None:
                 return None
-            if ownership.backend.placement.device_of(leaf) is not _HOST:
+            if known.device_of(leaf) is not _HOST:
                 return None
             tensors[id(leaf)] = leaf
-            owners.add(ownership.backend)
+            owners.add(known.backend)
     except XDeviceError:
         return None  # `to_device` raises it, with the path
     if len(owners) != 1:

@@ -10,15 +10,16 @@ from xdevice.errors import (
     ArgumentTypeError,
     NotATensorError,
     NotSupportedError,
+    XDeviceError,
     did_you_mean,
     shortened,
 )
-from xdevice.framework.ownership import owned_by, tensor_owner
+from xdevice.framework.ownership import known_of, tensor_owner
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.parallel.vectors import Column, reduce_columns, results_of
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.tree import Flat, flatten, flatten_together
+from xdevice.tensors.trees.tree import FlatTree, OpenTree, at_path, check_ordered, walk
 from xdevice.typing import DeviceLike
 
 __all__ = ["Replicas", "all_reduce", "replicate"]
@@ -81,13 +82,11 @@ def replicate(tree: Tree, devices: Sequence[DeviceLike]) -> Replicas:
     if differentiating():
         raise NotSupportedError("replicate has no gradient; make replicas outside value_and_grad")
     destinations = checked_devices(devices)
-    if flatten(tree).unordered:
-        raise ArgumentTypeError(
-            "replicate was given a set, whose order differs from replica to replica; give a list"
-        )
+    for path, node, _ in walk(tree):
+        check_ordered(node, path)
     devices_of(tree)  # raises an error if there is nothing to copy
     copies = (to_device(tree, device, copy=True) for device in destinations)
-    return Replicas(flatten(copy).map(_ready_for_gradients) for copy in copies)
+    return Replicas(OpenTree(copy).map(_ready_for_gradients) for copy in copies)
 
 
 def checked_devices(devices: Any) -> list[Device]:
@@ -102,21 +101,14 @@ def checked_devices(devices: Any) -> list[Device]:
     return destinations
 
 
-def check_alike(flats: Sequence[Flat]) -> None:
-    """Raise an error unless the trees have the same structure.
-
-    Sets are not allowed, since they have no order.
-    """
+def check_alike(flats: Sequence[FlatTree]) -> None:
+    """Raise an error unless the trees have leaves at the same places."""
     for i, flat in enumerate(flats):
-        if flat.unordered:
-            raise ArgumentTypeError(
-                f"tree {i} has a set in it, whose order differs from tree to tree; give a list"
-            )
-        if not flats[0].same_structure(flat):
+        if flat.paths != flats[0].paths:
             raise _different_structure_error(flats[0], flat, i)
 
 
-def _different_structure_error(first: Flat, other: Flat, i: int) -> ArgumentError:
+def _different_structure_error(first: FlatTree, other: FlatTree, i: int) -> ArgumentError:
     """The error with a path that only tree 0 or only tree ``i`` has."""
     first_paths = [path or "a single leaf" for path in first.paths]
     other_paths = [path or "a single leaf" for path in other.paths]
@@ -185,7 +177,7 @@ def all_reduce(tensors: Sequence[Tree], op: str = "sum") -> list[Tree]:
     [array([2., 3.]), array([2., 3.])]
     """
     check_operation(op)
-    if owned_by(tensors) is not None or not isinstance(tensors, (list, tuple)):
+    if known_of(type(tensors)).category is not None or not isinstance(tensors, (list, tuple)):
         raise ArgumentTypeError(
             f"all_reduce got an object of type {type(tensors).__name__}; give a list, with one "
             "tensor or tree of them for each device"
@@ -194,7 +186,7 @@ def all_reduce(tensors: Sequence[Tree], op: str = "sum") -> list[Tree]:
         raise ArgumentError(
             "all_reduce was given an empty list; give one tensor, or tree of them, for each device"
         )
-    flats = flatten_together(tensors)
+    flats = [FlatTree(tree) for tree in tensors]
     if differentiating():
         raise NotSupportedError(
             "all_reduce has no gradient; call it outside value_and_grad, on the gradients"
@@ -205,7 +197,7 @@ def all_reduce(tensors: Sequence[Tree], op: str = "sum") -> list[Tree]:
     return results
 
 
-def _reduce_trees(flats: list[Flat], op: str) -> list[Tree]:
+def _reduce_trees(flats: list[FlatTree], op: str) -> list[Tree]:
     columns = _checked_columns(flats, op)
     # a leaf that appears twice in every tree is reduced once, and shared in
     # the results
@@ -222,7 +214,7 @@ def _reduce_trees(flats: list[Flat], op: str) -> list[Tree]:
     for i, flat in enumerate(flats):
         new_leaves = dict(zip(distinct, results_of(buckets, i), strict=True))
         trees.append(
-            flat.rebuild(new_leaves.get(_identity(column), column[i]) for column in columns)
+            flat.unflatten(new_leaves.get(_identity(column), column[i]) for column in columns)
         )
     return trees
 
@@ -256,10 +248,14 @@ def check_operation(op: object, operations: tuple[str, ...] = OPERATIONS) -> Non
         raise ArgumentError(f"no operation {shortened(op)}; {hint}")
 
 
-def _checked_columns(flats: list[Flat], op: str) -> list[Column]:
+def _checked_columns(flats: list[FlatTree], op: str) -> list[Column]:
     """The corresponding leaves of alike trees, if they can be reduced."""
     check_alike(flats)
-    flats[0].each(lambda _, leaf: _check_reducible(leaf, op))
+    for path, leaf in zip(flats[0].paths, flats[0].leaves, strict=True):
+        try:
+            _check_reducible(leaf, op)
+        except XDeviceError as error:
+            raise at_path(error, path) from error.__cause__
     columns: list[Column] = list(zip(*[flat.leaves for flat in flats], strict=True))
     for n, column in enumerate(columns):
         first = column[0]

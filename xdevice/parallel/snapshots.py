@@ -9,9 +9,8 @@ from typing import Any
 from xdevice.contract import Tensor, Tree
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Ownership
-from xdevice.tensors.trees.leaves import Leaf, leaf_ownership
-from xdevice.tensors.trees.tree import flatten
+from xdevice.tensors.trees.leaves import Leaf, known_leaf
+from xdevice.tensors.trees.tree import OpenTree
 
 
 def snapshot(tree: Tree, new_leaves: Container[int] = (), copies_tensors: bool = True) -> Tree:
@@ -23,16 +22,16 @@ def snapshot(tree: Tree, new_leaves: Container[int] = (), copies_tensors: bool =
     """
 
     def own_leaf(leaf: Leaf) -> Leaf:
-        ownership = leaf_ownership(leaf)
-        if ownership is None:
+        known = known_leaf(leaf)
+        if known is None:
             return own_data(leaf)
         if not copies_tensors or id(leaf) in new_leaves:
             return leaf
-        if not isinstance(ownership, Ownership) or not ownership.is_tensor:
+        if known.backend is None or known.category != "tensor":
             return leaf
-        return _own_tensor(leaf, ownership.backend)
+        return _own_tensor(leaf, known.backend)
 
-    return flatten(tree).map(own_leaf, afresh=True)
+    return OpenTree(tree).map(own_leaf, afresh=True)
 
 
 def _own_tensor(tensor: Tensor, owner: Backend) -> Tensor:

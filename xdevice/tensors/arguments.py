@@ -270,7 +270,7 @@ def check_same_device_in_list(data: Any) -> None:
             continue  # traced: its framework decides
     if len(devices) > 1:
         # a long module, needed only for this error
-        from xdevice.tensors.trees.tree import not_on_one_device
+        from xdevice.tensors.trees.questions import not_on_one_device
 
         raise not_on_one_device((("", data),))
 

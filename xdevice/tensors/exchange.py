@@ -16,13 +16,14 @@ from xdevice.errors import (
 )
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Ownership, check_arrival
+from xdevice.framework.ownership import Known, check_arrival
 from xdevice.hardware.devices import as_device, require
 from xdevice.tensors.arguments import dtype_name, plain_array
 from xdevice.tensors.creation import make
 from xdevice.tensors.placement import backend_of, device_of, owner_of, to_device
-from xdevice.tensors.trees.leaves import Leaf, LeafOwnership, is_checked_data, leaf_ownership
-from xdevice.tensors.trees.tree import flatten, not_a_tensor
+from xdevice.tensors.trees.leaves import Leaf, is_data, known_leaf
+from xdevice.tensors.trees.questions import not_a_tensor
+from xdevice.tensors.trees.tree import OpenTree, is_leaf
 from xdevice.typing import DeviceLike
 
 if TYPE_CHECKING:
@@ -166,7 +167,7 @@ def convert(
         return _converted_tree(x, owner, device, copy)
     trees = (x, *others)
     for tree in trees:
-        if tree is not None and flatten(tree).is_leaf and leaf_ownership(tree) is None:
+        if tree is not None and is_leaf(tree) and known_leaf(tree) is None:
             raise not_a_tensor(tree)
     return _converted_tree(trees, owner, device, copy)
 
@@ -175,22 +176,16 @@ def _converted_tree(x: Tree, owner: Backend, device: DeviceLike | None, copy: bo
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
     conversion = _Conversion(owner, None if device is None else as_device(device), copy)
-    flat = flatten(x)
-    if flat.is_leaf and leaf_ownership(x) is None:
+    if is_leaf(x) and known_leaf(x) is None:
         raise not_a_tensor(x)
-    new_leaves: dict[int, Leaf] = {}
 
-    def converted(_: int, leaf: Leaf) -> Leaf:
-        ownership = leaf_ownership(leaf)
-        if ownership is None:
+    def converted(leaf: Leaf) -> Leaf:
+        known = known_leaf(leaf)
+        if known is None or (leaf is not x and is_data(leaf, known)):
             return leaf
-        if not flat.is_leaf and is_checked_data(leaf, ownership):
-            return leaf
-        if id(leaf) not in new_leaves:
-            new_leaves[id(leaf)] = conversion(leaf, ownership)
-        return new_leaves[id(leaf)]
+        return conversion(leaf, known)
 
-    return flat.rebuild(flat.each(converted))
+    return OpenTree(x).map(converted)
 
 
 class _Source(NamedTuple):
@@ -209,21 +204,21 @@ class _Conversion:
         self.device = device
         self.copy = copy
 
-    def __call__(self, tensor: Leaf, ownership: LeafOwnership) -> Tensor:
-        if not isinstance(ownership, Ownership) or ownership.is_model:
+    def __call__(self, tensor: Leaf, known: Known) -> Tensor:
+        if known.backend is None or known.category == "model":
             raise NotSupportedError(
                 f"a {type(tensor).__name__} is not a tensor, and only tensors go from one "
                 "framework to another; convert its parameters"
             )
         device = device_of(tensor)
         target = device if self.device is None else self.device
-        if ownership.backend == self.owner:
+        if known.backend == self.owner:
             return to_device(tensor, target, copy=self.copy)
         self._require(target, device)
-        dtype = dtype_name(tensor.dtype, ownership.backend).removesuffix("_")  # bool_ under NumPy 1
+        dtype = dtype_name(tensor.dtype, known.backend).removesuffix("_")  # bool_ under NumPy 1
         if self.owner == "numpy" and dtype.startswith(NOT_NUMPYS):
             return self._as_array(tensor)
-        return self._converted(_Source(tensor, ownership.backend, dtype), device, target)
+        return self._converted(_Source(tensor, known.backend, dtype), device, target)
 
     def _require(self, target: Device, device: Device) -> None:
         """Check that the framework has the target device."""

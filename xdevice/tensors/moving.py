@@ -1,12 +1,13 @@
-"""The work behind `to_device`.
+"""The work behind `to_device`: check every leaf, move, and rebuild the tree.
 
-The device and the permission to copy are checked before the first move. If a framework fails in the
-middle, or the tree cannot be rebuilt, what was moved in place is moved back.
+The devices and the permission to copy are checked before the first move. If a
+framework fails in the middle, or the tree cannot be rebuilt, what was moved in
+place is moved back.
 """
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from xdevice.contract import Model, Tensor
 from xdevice.device import Device
@@ -15,233 +16,219 @@ from xdevice.errors import (
     CopyNeededError,
     DeviceNotFoundError,
     MixedDeviceError,
-    NotATensorError,
     NotSupportedError,
     XDeviceError,
     listed,
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Ownership, leaf_locators, places_of_tensors
-from xdevice.hardware.devices import require
+from xdevice.framework.ownership import Known, classes, devices_of_tensors, known_of
+from xdevice.hardware.devices import native_of
 from xdevice.tensors.trees.leaves import (
     Leaf,
-    LeafOwnership,
-    SelfMoving,
     devices_of_leaf,
     framework_of,
-    is_checked_data,
-    leaf_ownership,
+    is_data,
+    known_leaf,
     move_with_own_method,
 )
-from xdevice.tensors.trees.tree import Flat, flatten, not_a_tensor
+from xdevice.tensors.trees.questions import not_a_tensor
+from xdevice.tensors.trees.tree import OpenTree, Tree, at_path
+
+_known = classes.get
 
 
-class Item(NamedTuple):
-    """A leaf to move: a tensor, a model, or an object that moves itself."""
-
-    leaf: Leaf
-    owner: Backend
-    role: str
-    devices: set[Device]
-    """Where the leaf is before the move."""
-    tensors: list[Tensor]
-    """The tensors of a model before the move; empty for other leaves."""
+def move_tensors(
+    tensors: list[Tensor], owner: Backend, target: Device, non_blocking: bool
+) -> list[Tensor]:
+    """The tensors, of one framework, on a device that it has; it is checked that they are there."""
+    placement = owner.placement
+    try:
+        if len(tensors) > 1 and owner.load("moving").has("move_many"):
+            new_tensors = owner.moving.move_many(tensors, target, non_blocking)
+        else:
+            new_tensors = [placement.move(tensor, target, non_blocking) for tensor in tensors]
+    except XDeviceError:
+        raise
+    except Exception as error:
+        for tensor in tensors:
+            if _lacks_dtype_of(tensor, target, owner, error):
+                raise ArgumentError(
+                    f"{target} has no {tensor.dtype} under {owner}, so a tensor of that dtype "
+                    "cannot be moved to it; convert it first"
+                ) from error
+        raise
+    device_of = placement.device_of
+    for tensor in new_tensors:
+        if device_of(tensor) is not target:
+            raise misplaced(owner, target, {device_of(tensor)})
+    return new_tensors
 
 
 class Move:
-    """One call of `to_device`.
+    """One call of `to_device`, for a tree or a single leaf of any kind."""
 
-    ``new_tensors`` are those that have moved already, by the ids of the old ones.
-    """
-
-    def __init__(
-        self,
-        target: Device,
-        copy: bool | None,
-        non_blocking: bool,
-        new_tensors: dict[int, Tensor],
-    ) -> None:
+    def __init__(self, target: Device, copy: bool | None, non_blocking: bool) -> None:
         self.target = target
         self.copy = copy
         self.non_blocking = non_blocking
-        self._new_leaves: dict[int, Leaf] = dict(new_tensors)  # by the id of the old leaf
+        # What has to move, by id.
+        self._tensors: dict[Backend, dict[int, Tensor]] = {}
+        self._models: dict[Backend, dict[int, Model]] = {}
+        self._objects: dict[int, Leaf] = {}
+        self._origins: dict[int, Device | None] = {}  # of the tensors; `None`: several devices
+        self._new_leaves: dict[int, Leaf] = {}  # by the id of the old leaf
         self._undo: list[Callable[[], object]] = []
-        self._checked_frameworks: set[Backend] = set()  # those that have the device
 
-    def __call__(self, obj: Any, skip: Collection[str] = ()) -> Any:
-        flat = flatten(obj, skip)
-        if flat.is_leaf and leaf_ownership(obj) is None:
-            raise not_a_tensor(obj)
-        items: dict[int, Item] = {}
-
-        def add_item(_: int, leaf: Leaf) -> None:
-            if id(leaf) in items or id(leaf) in self._new_leaves:
-                return
-            if not self.copy and self._is_on_target(leaf):
-                return
-            ownership = leaf_ownership(leaf)
-            if ownership is None:
-                return
-            item = self._item_for(leaf, ownership, flat)
-            if item is not None:
-                items[id(leaf)] = item
-
-        flat.each(add_item)
-        if not (items or self._new_leaves):
-            return obj
+    def __call__(self, tree: Tree, skip: Collection[str] = ()) -> Tree:
+        flat = OpenTree(tree, skip)
+        has_others = len(flat.leaves) > 1
+        for leaf in flat.leaves:
+            try:
+                known = _known(type(leaf))
+                if known is None or known.device_of is None or known.is_data is not None:
+                    self._add_other(leaf, has_others, leaf is tree)
+                else:
+                    self._add_tensor(leaf, known, has_others)
+            except XDeviceError as error:
+                raise at_path(error, flat.path_to(leaf)) from error.__cause__
+        if not (self._tensors or self._models or self._objects):
+            return tree
         try:
-            self._move_all(list(items.values()))
-            return flat.rebuild(
-                leaf if i in flat.skipped else self._new_leaves.get(id(leaf), leaf)
-                for i, leaf in enumerate(flat.leaves)
-            )
+            for owner, models in self._models.items():
+                self._move_models(owner, list(models.values()))
+            for leaf in self._objects.values():
+                self._move_object(leaf)
+            for owner, tensors in self._tensors.items():
+                self._move_tensors(owner, tensors)
+            return flat.rebuild(self._new_leaves)
         except BaseException:
-            self._move_back()
+            for undo in reversed(self._undo):
+                with suppress(Exception):  # the error that stopped the move says more
+                    undo()
             raise
 
-    def _is_on_target(self, leaf: Leaf) -> bool:
-        locate = leaf_locators.get(type(leaf))
+    def _add_tensor(self, tensor: Tensor, known: Known, has_others: bool) -> None:
+        """Check a tensor, and keep it if it has to move."""
+        owner: Any = known.backend
+        locate: Any = known.device_of
         try:
-            return locate is not None and locate(leaf) is self.target
-        except (MixedDeviceError, NotATensorError):
-            return False  # one tensor on several devices, to be moved to one; or plain data
+            device = locate(tensor)
+            if device is self.target and not self.copy:
+                return
+        except MixedDeviceError as error:  # one tensor on several devices, to be moved to one
+            device = None
+            self._check_move(owner, "tensor", error.devices, has_others)
+        tensors = self._tensors.get(owner)
+        if tensors is None or self.copy is False:
+            if device is not None and device is not self.target:
+                self._check_move(owner, "tensor", (device,), has_others)
+            tensors = self._tensors.setdefault(owner, {})
+        tensors[id(tensor)] = tensor
+        self._origins[id(tensor)] = device
 
-    def _item_for(self, leaf: Leaf, ownership: LeafOwnership, flat: Flat) -> Item | None:
-        """The item of a leaf that has to be moved, after all checks; ``None`` for other leaves."""
-        tensors: list[Tensor] = []
-        if isinstance(ownership, Ownership) and ownership.is_model:
-            tensors = _tensors_of_model(leaf, ownership.backend)
-            devices = places_of_tensors(tensors)
-        else:
-            devices = devices_of_leaf(leaf, ownership)
-        is_elsewhere = devices != {self.target}
-        if isinstance(ownership, SelfMoving):
-            stays = not devices or not (is_elsewhere or self.copy)
-        else:
-            stays = _is_data_among_others(leaf, ownership, flat)
-        if stays:
-            return None
-        owner = framework_of(leaf, ownership)
-        if devices and is_elsewhere and self.copy is False:
+    def _add_other(self, leaf: Leaf, has_others: bool, is_root: bool) -> None:
+        """Check another leaf, and keep it if it has to move."""
+        known = known_leaf(leaf)
+        if known is None:
+            if is_root:
+                raise not_a_tensor(leaf)
+            return
+        if known.device_of is not None:
+            if is_root or not is_data(leaf, known):
+                self._add_tensor(leaf, known, has_others)
+            return
+        devices = devices_of_leaf(leaf, known)
+        is_elsewhere = bool(devices - {self.target})
+        if not is_elsewhere and not self.copy:
+            return
+        if is_elsewhere:
+            category = "model" if known.category == "model" else "object"
+            self._check_move(framework_of(leaf, known), category, devices, has_others)
+        if known.backend is not None:
+            self._models.setdefault(known.backend, {})[id(leaf)] = leaf
+        elif devices:
+            self._objects[id(leaf)] = leaf
+
+    def _check_move(
+        self, owner: Backend, category: str, devices: Collection[Device], has_others: bool
+    ) -> None:
+        if self.copy is False:
             raise CopyNeededError(
-                f"copy=False, but the {ownership.role} is on {listed(devices)} and only a copy "
+                f"copy=False, but the {category} is on {listed(devices)} and only a copy "
                 f"gets it to {self.target}; leave copy out"
             )
-        if is_elsewhere and owner not in self._checked_frameworks:
-            self._require_target(owner, can_be_skipped=len(flat.leaves) > 1)
-        return Item(leaf, owner, ownership.role, devices, tensors)
-
-    def _require_target(self, owner: Backend, can_be_skipped: bool) -> None:
         try:
-            require(owner, self.target)
+            native_of(owner, self.target)
         except DeviceNotFoundError as error:
-            if can_be_skipped and owner.hardware.kinds() == ("cpu",):
+            if has_others and owner.hardware.kinds() == ("cpu",):
                 raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
             raise
-        self._checked_frameworks.add(owner)
 
-    def _move_back(self) -> None:
-        """Undo what was done in place."""
-        for undo in reversed(self._undo):
-            with suppress(Exception):  # the error that stopped the move says more
-                undo()
-
-    def _move_all(self, items: list[Item]) -> None:
-        """Move the models with their tensors, and then the other leaves."""
-        models = [item for item in items if item.role == "model"]
-        tensors_of_models = {id(tensor) for item in models for tensor in item.tensors}
-        for owner in dict.fromkeys(item.owner for item in models):
-            self._move_models([item for item in models if item.owner is owner], owner)
-        for item in items:
-            if item.role == "object":
-                self._new_leaves[id(item.leaf)] = self._move_object(item)
-            elif id(item.leaf) in self._new_leaves:
-                continue  # a tensor of a model, which moved it
-            elif id(item.leaf) in tensors_of_models:
+    def _move_models(self, owner: Backend, models: list[Model]) -> None:
+        """Move all models of one framework, so that copies share what the originals share."""
+        sources = owner.models.copy_models(models) if self.copy else models
+        for old_model, source in zip(models, sources, strict=True):
+            model = source
+            old_tensors = _tensors_of(old_model, owner)
+            if devices_of_tensors(old_tensors) - {self.target}:
+                if not self.copy:
+                    self._undo.append(owner.models.keep(source))
+                model = owner.models.move_model(source, self.target)
+            tensors = _tensors_of(model, owner)
+            devices = devices_of_tensors(tensors)
+            if devices - {self.target}:
+                raise misplaced(owner, self.target, devices)
+            self._new_leaves[id(old_model)] = model
+            # In the same order, but a copy may have other names.
+            if len(tensors) == len(old_tensors):
+                self._new_leaves.update(zip(map(id, old_tensors), tensors, strict=True))
+            elif not self._tensors.get(owner, {}).keys().isdisjoint(map(id, old_tensors)):
                 raise NotSupportedError(
                     "a model has other tensors after its move than before, so it cannot be told "
                     "which of them the tree shares with it; move the model alone"
                 )
-            elif item.role == "tensor":
-                devices = item.devices
-                if models and self._is_on_target(item.leaf):
-                    # a model moved it: the variable behind one of Keras's, or of an optimizer
-                    devices = {self.target}
-                new_tensor = self._move_tensor(item.leaf, item.owner, devices)
-                self._new_leaves[id(item.leaf)] = new_tensor
 
-    def _move_tensor(self, tensor: Leaf, owner: Backend, devices: set[Device]) -> Leaf:
-        source = tensor
-        if self.copy:  # before the move, because a parameter may be moved in place
-            source = owner.placement.copy(tensor)
-        if devices == {self.target}:
-            return self._checked_arrival(source, owner)
-        try:
-            moved = owner.placement.move(source, self.target, self.non_blocking)
-        except XDeviceError:
-            raise
-        except Exception as error:
-            if _lacks_dtype_of(tensor, self.target, owner, error):
-                raise ArgumentError(
-                    f"{self.target} has no {tensor.dtype} under {owner}, so a tensor of that dtype "
-                    "cannot be moved to it; convert it first"
-                ) from error
-            raise
-        if moved is tensor and len(devices) == 1:
-            (origin,) = devices
-            self._undo.append(lambda: owner.placement.move(tensor, origin, False))
-        return self._checked_arrival(moved, owner)
-
-    def _move_object(self, item: Item) -> Leaf:
+    def _move_object(self, leaf: Leaf) -> None:
         """Move an object with its own method ``to``; some libraries move it in place."""
-        moved = move_with_own_method(item.leaf, self.target, bool(self.copy))
-        if moved is item.leaf and len(item.devices) == 1:
-            (origin,) = item.devices
-            self._undo.append(lambda: move_with_own_method(item.leaf, origin, False))
-        devices = _devices_after_move(moved)
+        known = known_of(type(leaf))
+        origins = devices_of_leaf(leaf, known)
+        moved = move_with_own_method(leaf, self.target, bool(self.copy))
+        if moved is leaf and len(origins) == 1:
+            (origin,) = origins
+            self._undo.append(lambda: move_with_own_method(leaf, origin, False))
+        new_known = known_leaf(moved)
+        devices = set() if new_known is None else devices_of_leaf(moved, new_known)
         if devices - {self.target}:
-            raise misplaced(item.owner, self.target, devices)
-        return moved
+            raise misplaced(framework_of(leaf, known), self.target, devices)
+        self._new_leaves[id(leaf)] = moved
 
-    def _move_models(self, items: list[Item], owner: Backend) -> None:
-        """Move all models of one framework, so that copies share what the originals share."""
-        models = [item.leaf for item in items]
-        if self.copy:
-            models = owner.models.copy_models(models)
-        for item, model in zip(items, models, strict=True):
-            moved = model
-            if item.devices and item.devices != {self.target}:
-                if not self.copy:
-                    self._undo.append(owner.models.keep(model))
-                moved = owner.models.move_model(model, self.target)
-            new_tensors = _tensors_of_model(moved, owner)
-            devices = places_of_tensors(new_tensors)
-            if devices - {self.target}:
-                raise misplaced(owner, self.target, devices)
-            self._new_leaves[id(item.leaf)] = moved
-            # in the same order, but a copy may have other names; a tensor that the tree shares with
-            # a model is an error if their numbers differ
-            if len(new_tensors) == len(item.tensors):
-                self._new_leaves.update(zip(map(id, item.tensors), new_tensors, strict=True))
+    def _move_tensors(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
+        """Move all tensors of one framework that did not move with a model."""
+        placement, origins = owner.placement, self._origins
+        if self._models:
+            tensors = {key: t for key, t in tensors.items() if key not in self._new_leaves}
+            for key, tensor in tensors.items():
+                if origins[key] is not None:
+                    # a model may have moved it in place: the variable of an optimizer
+                    origins[key] = placement.device_of(tensor)
+        if self.copy:  # before the move, because a parameter may be moved in place
+            self._new_leaves |= {key: placement.copy(tensor) for key, tensor in tensors.items()}
+            tensors = {key: self._new_leaves[key] for key in tensors}
+        elsewhere = {key: t for key, t in tensors.items() if origins[key] is not self.target}
 
-    def _checked_arrival(self, moved: Leaf, owner: Backend) -> Leaf:
-        """The leaf, if it is on the target; else `MisplacedError`."""
-        if not self._is_on_target(moved):
-            devices = _devices_after_move(moved)
-            if devices != {self.target}:
-                raise misplaced(owner, self.target, devices)
-        return moved
+        def move_back() -> None:
+            for key, tensor in elsewhere.items():
+                origin = origins[key]
+                if origin is not None and placement.device_of(tensor) is not origin:
+                    placement.move(tensor, origin, False)
+
+        self._undo.append(move_back)
+        moved = move_tensors(list(elsewhere.values()), owner, self.target, self.non_blocking)
+        self._new_leaves.update(zip(elsewhere, moved, strict=True))
 
 
-def _is_data_among_others(leaf: Leaf, ownership: Ownership, flat: Flat) -> bool:
-    """Whether it is plain data beside other leaves; alone, an array of objects is a tensor."""
-    if flat.is_leaf:
-        return False
-    return is_checked_data(leaf, ownership) and len(flat.leaves) > 1
-
-
-def _tensors_of_model(model: Model, owner: Backend) -> list[Tensor]:
+def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:
     return [tensor for _, tensor in owner.models.tensors_of(model)]
 
 
@@ -260,8 +247,3 @@ def _lacks_dtype_of(tensor: Leaf, device: Device, owner: Backend, error: Excepti
     except Exception:  # each framework raises its own
         return True
     return False
-
-
-def _devices_after_move(leaf: Leaf) -> set[Device]:
-    ownership = leaf_ownership(leaf)
-    return set() if ownership is None else devices_of_leaf(leaf, ownership)

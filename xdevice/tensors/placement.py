@@ -4,10 +4,8 @@ The fast path of every function is one dictionary look-up by type and one call o
 """
 
 from collections.abc import Collection
-from types import ModuleType
 from typing import Any, TypeAlias, TypeVar
 
-from xdevice.contract import Tensor
 from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
@@ -15,22 +13,21 @@ from xdevice.errors import (
     MixedDeviceError,
     NotATensorError,
     TracedTensorError,
-    TransferError,
     XDeviceError,
     shortened,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import (
-    locators,
-    owned_by,
-    ownership_of,
-    places_of,
-    places_of_tensors,
-    tensor_owner,
-)
-from xdevice.hardware.devices import as_device, is_device
+from xdevice.framework.ownership import classes, devices_of_owned, known_of, tensor_owner
+from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.hardware.traced import TRACED, TracedDevice
-from xdevice.tensors.plain import PLAIN_CONTAINERS, move_tensor, move_tensors, plain_tree, rebuilt
+from xdevice.tensors.moving import Move, move_tensors
+from xdevice.tensors.trees.questions import (
+    devices_in,
+    frameworks_in,
+    not_a_tensor,
+    not_on_one_device,
+)
+from xdevice.tensors.trees.tree import is_leaf
 from xdevice.typing import DeviceLike
 
 __all__ = [
@@ -46,9 +43,9 @@ T = TypeVar("T")
 TensorOrTree: TypeAlias = Any
 """A tensor, parameter or model of any framework, or nested containers of these."""
 
-# The adapter's `device_of` for a type. The method is bound here, since Python does not speed up
-# calls of a method of an imported name.
-_locator_of = locators.get
+# What is known of a class. The method is bound here, since Python does not speed up calls of a
+# method of an imported name.
+_known = classes.get
 
 
 def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
@@ -82,16 +79,17 @@ def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
     Device('cpu:0')
     """
     try:
-        locate = _locator_of(type(obj))
-        if locate is None and tensor_owner(obj) is not None:  # the first object of its class
-            locate = _locator_of(type(obj))
+        known = _known(type(obj))
+        if known is None:  # the first object of its class
+            known = known_of(type(obj))
+        locate = known.device_of
         if locate is not None:
             return locate(obj)
         devices = devices_of(obj, skip=skip)
     except TracedTensorError:
         return TRACED
     if len(devices) > 1:
-        raise _tree_module().not_on_one_device((("", obj),), skip)
+        raise not_on_one_device((("", obj),), skip)
     return next(iter(devices))
 
 
@@ -111,22 +109,15 @@ def devices_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> frozenset[De
     >>> xdevice.devices_of({"x": numpy.ones(3), "label": "one"})
     frozenset({Device('cpu:0')})
     """
-    ownership = owned_by(obj)
-    if ownership is not None:
-        devices = places_of(obj, ownership)
+    known = known_of(type(obj))
+    if known.category in ("tensor", "model"):
+        devices = devices_of_owned(obj, known)
         if devices:
             return frozenset(devices)
         raise NotATensorError(
             f"this {type(obj).__name__} has no parameters, so it has no device; ask about its input"
         )
-    if not skip:
-        try:
-            _, tensors = plain_tree(obj)
-            if tensors:
-                return frozenset(places_of_tensors(tensors.values()))
-        except XDeviceError:
-            pass  # a tensor is on several devices, or on an unknown one
-    return frozenset(_tree_module().devices_in(obj, skip))
+    return frozenset(devices_in(obj, skip))
 
 
 def is_same_device(*objs: TensorOrTree | DeviceLike) -> bool:
@@ -147,13 +138,15 @@ def is_same_device(*objs: TensorOrTree | DeviceLike) -> bool:
     """
     if len(objs) == 2:  # by far the most frequent
         first, second = objs
-        locate_first = _locator_of(type(first))
-        locate_second = _locator_of(type(second))
-        if locate_first is not None and locate_second is not None:
-            try:
-                return locate_first(first) is locate_second(second)
-            except MixedDeviceError:
-                return False
+        known_first = _known(type(first))
+        known_second = _known(type(second))
+        if known_first is not None and known_second is not None:
+            locate_first, locate_second = known_first.device_of, known_second.device_of
+            if locate_first is not None and locate_second is not None:
+                try:
+                    return locate_first(first) is locate_second(second)
+                except MixedDeviceError:
+                    return False
     return len(_devices_of_all(objs)) == 1
 
 
@@ -177,7 +170,7 @@ def check_same_device(*objs: TensorOrTree | DeviceLike) -> Device:
     if len(devices) == 1:
         return next(iter(devices))
     named = tuple((f"argument {i}", obj) for i, obj in enumerate(objs))
-    raise _tree_module().not_on_one_device(named)
+    raise not_on_one_device(named)
 
 
 def to_device(
@@ -238,34 +231,22 @@ def to_device(
         return obj  # the compiler moves it to the device of the traced tensor with which it is used
     else:
         target = _as_target(device, obj)
-    moved: T
-    new_tensors: dict[int, Tensor] | None = None  # those that have moved, by the old ones' ids
-    if copy is None and not skip:
-        locate = _locator_of(type(obj))
+    known = _known(type(obj)) or known_of(type(obj))
+    if copy is None and known.device_of is not None and known.backend is not None:
+        # the common case: one tensor
         try:
-            if locate is not None:
-                if locate(obj) is target:
-                    return obj
-                moved = move_tensor(obj, target, non_blocking)
-                return moved
-            containers, elsewhere = plain_tree(obj, target)
-            if containers:
-                if not elsewhere:
-                    return obj
-                new_tensors = {}
-                move_tensors(elsewhere, target, non_blocking, new_tensors)
-                moved = rebuilt(containers, new_tensors)
-                return moved
-        except TransferError:
-            raise
-        except Exception:
-            pass  # `Move` finds the cause and the path; or it moves what is on several devices
+            if known.device_of(obj) is target:
+                return obj
+        except MixedDeviceError:
+            pass  # it is on several devices, and is moved to one
+        else:
+            native_of(known.backend, target)  # raises an error if the framework does not have it
+            moved: list[T] = move_tensors([obj], known.backend, target, non_blocking)
+            return moved[0]
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
-    from xdevice.tensors.moving import Move  # most calls have nothing to move
-
-    moved = Move(target, copy, non_blocking, new_tensors or {})(obj, skip)
-    return moved
+    moved_tree: T = Move(target, copy, non_blocking)(obj, skip)
+    return moved_tree
 
 
 def backend_of(obj: TensorOrTree) -> Backend:
@@ -288,10 +269,10 @@ def backend_of(obj: TensorOrTree) -> Backend:
     >>> xdevice.backend_of({"x": numpy.ones(3), "label": "one"})
     'numpy'
     """
-    ownership = owned_by(obj)
-    if ownership is not None:
-        return ownership.backend
-    paths = _tree_module().frameworks_in(obj)
+    known = known_of(type(obj))
+    if known.backend is not None and known.category in ("tensor", "model"):
+        return known.backend
+    paths = frameworks_in(obj)
     return only_framework({owner: f"at {path}" for owner, path in paths.items()})
 
 
@@ -312,7 +293,7 @@ def owner_of(obj: Any) -> Backend:
     """The framework that owns this tensor; `NotATensorError` if none does."""
     owner = tensor_owner(obj)
     if owner is None:
-        raise _tree_module().not_a_tensor(obj)
+        raise not_a_tensor(obj)
     return owner
 
 
@@ -323,8 +304,7 @@ def _as_target(device: DeviceLike, obj: Any) -> Device:
     except XDeviceError:
         if not is_device(obj):
             raise
-        cls = type(device)
-        if cls in PLAIN_CONTAINERS or ownership_of(cls) is not None:
+        if not is_leaf(device) or known_of(type(device)).backend is not None:
             raise ArgumentTypeError(
                 "to_device was given the device first; write to_device(x, device)"
             ) from None
@@ -341,9 +321,3 @@ def _devices_of_all(objs: tuple[TensorOrTree | DeviceLike, ...]) -> set[Device]:
         else:
             devices |= devices_of(obj)
     return devices
-
-
-def _tree_module() -> ModuleType:
-    from xdevice.tensors.trees import tree  # many programs never need it
-
-    return tree

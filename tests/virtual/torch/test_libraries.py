@@ -35,7 +35,6 @@ class Frozen:
 class Model(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(arbitrary_types_allowed=True, frozen=True)
     x: torch.Tensor
-    _private: object = pydantic.PrivateAttr(default=None)
 
 
 @pytest.fixture
@@ -44,8 +43,6 @@ def x():
 
 
 def made(x):
-    private = Model(x=x)
-    private._private = [x]
     return {
         "tensordict": TensorDict({"x": x, "deep": {"y": x}}, batch_size=[2]),
         "tensorclass": Sample(x=x, label="one", batch_size=[]),
@@ -53,7 +50,6 @@ def made(x):
         "output": BaseModelOutput(last_hidden_state=x),
         "graph": Data(x=x, edge_index=torch.zeros(2, 4, dtype=torch.long)),
         "attrs": Frozen(x),
-        "pydantic": private,
         "packed": pack_sequence([torch.ones(3, 1), torch.ones(2, 1)]),
         "result": torch.max(x, 0),
         "state": torch.nn.BatchNorm1d(2).state_dict(),
@@ -90,11 +86,6 @@ def test_the_copy_of_a_tensorclass_has_storage_of_its_own(x):
     assert sample.label == "one"
 
 
-def test_the_private_attributes_of_a_model_move(x):
-    moved = to_device(made(x)["pydantic"], gpu(1))
-    assert device_of(moved._private) == gpu(1)
-
-
 def test_a_state_dict_keeps_the_versions_of_its_modules(x):
     moved = to_device(made(x)["state"], gpu(1))
     assert moved._metadata[""] == {"version": 2}
@@ -109,6 +100,7 @@ def test_a_holder_that_cannot_be_rebuilt_is_an_error_with_the_path_to_the_tensor
         (cache, r"layers\[0\]\.keys"),
         (optimizer, r"param_groups\[0\]\['params'\]\[0\]"),
         (normal, "loc"),
+        (Model(x=x), "Model.x"),
     ):
         for ask in (device_of, lambda tree: to_device(tree, gpu(1))):
             with pytest.raises(xdevice.NotATensorError, match=rf"{path} is a tensor.*\['held'\]"):

@@ -1,484 +1,277 @@
-"""Trees: nested containers with tensors as leaves, flattened, and rebuilt from new leaves.
+"""Trees: nested containers with tensors as leaves.
 
-A tensor or model is never opened, even if it is a tuple. Errors name a leaf by
-its path.
+`OpenTree` finds the leaves, and makes the tree with new ones: a container that
+appears again is opened once, and stays shared. `FlatTree` lists the leaves of
+every place in order, so that those of several trees correspond. Errors name a
+leaf by its path, which `walk` finds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
-from itertools import repeat
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from xdevice.device import Device
-from xdevice.errors import (
-    ArgumentError,
-    MixedDeviceError,
-    NotATensorError,
-    XDeviceError,
-    listed,
-    several_devices,
+from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, XDeviceError
+from xdevice.framework.ownership import ATOMS
+from xdevice.tensors.trees.containers import (
+    DICT,
+    SEQUENCES,
+    Container,
+    DictContainer,
+    Node,
+    container_of,
+    containers,
 )
-from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import ATOMS, Ownership, locators, owned_by, places_of
-from xdevice.hardware.devices import as_device, is_device
-from xdevice.tensors.trees.containers import Container, Node, Parts
-from xdevice.tensors.trees.leaves import (
-    Leaf,
-    LeafOwnership,
-    check_static_parts,
-    devices_of_leaf,
-    framework_of,
-    graph_without_places,
-    is_checked_data,
-    is_graph,
-    leaf_ownership,
-)
-from xdevice.tensors.trees.opening import container_of
+from xdevice.tensors.trees.leaves import Leaf, check_static_parts
 
 T = TypeVar("T")
 
 Tree: TypeAlias = Any
 """A leaf, or nested containers of leaves."""
 
-# Containers within containers. A tree that contains itself has no end; a deeper
-# one is treated like it.
-_MAX_DEPTH = 5000
+Opened: TypeAlias = dict[int, tuple[Node, Collection[Any]]]
+"""Containers by id, each with its parts: a registered class may make new ones each time."""
+
+_MAX_DEPTH = 300  # of containers within containers; Python's stack has 1000 frames
+_MAX_PLACES = 200_000  # of nodes in a `FlatTree`
+_NO_NAMES: frozenset[str] = frozenset()
+_known_container = containers.get
+_UNKNOWN = Container(object)  # for a class that `containers` does not have yet
 
 
-# Places of nodes in a tree, if containers appear at several places.
-_MAX_PLACES = 1_000_000
+class OpenTree:
+    """A tree's leaves, in any order, without those that ``skip`` names.
 
-# A container in a tree: what opens it, the container itself, and its parts. A
-# plain tuple, since each move makes one for each container.
-_OpenNode: TypeAlias = tuple[Container, Node, Parts]
-
-# A node of a tree: a container; the position of a container that appears again;
-# `None` for a leaf.
-_Entry: TypeAlias = _OpenNode | int | None
-
-
-class _SkipNames(NamedTuple):
-    """The names by which ``skip`` can refer to a part of a tree."""
-
-    path: str
-    path_without_first_dot: str
-    last_key: str
-
-
-class Flat:
-    """A flattened tree: its leaves in order, their paths, and how to rebuild it from new leaves.
-
-    A container that appears again is not opened again: its leaves are listed
-    once, at the first place, unless ``by_place``. What ``skip`` names is a
-    leaf, and its number is in ``skipped``.
+    A container that appears again is opened once. An error if a tensor is where
+    it would not be moved: in a dict's key, or a static field.
     """
 
-    __slots__ = ("_paths", "entries", "leaves", "skipped", "tree")
-
-    def __init__(self, tree: Tree, skip: Collection[str] = (), by_place: bool = False) -> None:
+    def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
-        self.skipped: set[int] = set()
-        self.entries: list[_Entry] = []  # each container after its parts
-        self._paths: tuple[str, ...] | None = None
-        skip_names = frozenset((skip,) if isinstance(skip, str) else skip)
-        walk = _Walk(self, skip_names, by_place)
-        for i, container, node in walk():
-            try:
-                check_static_parts(container, node, skip_names)
-            except NotATensorError as error:
-                raise at_path(error, self._paths_of_entries()[i]) from error.__cause__
+        self.names = _names(skip) if skip else _NO_NAMES
+        self.opened: Opened = {}
+        container = container_of(type(tree))
+        if container is None:
+            self.leaves.append(tree)
+        elif not self.names:
+            self._open(tree, container, 0)
+        else:
+            for path, node, container in walk(tree, self.names, self.opened):
+                if container is None:
+                    self.leaves.append(node)
+                else:
+                    _check_static(container, node, path, self.names)
 
-    @property
-    def is_leaf(self) -> bool:
-        """Whether the tree is a single leaf, and not a container."""
-        return self.entries[-1] is None
+    def _open(self, node: Node, container: Container, depth: int) -> None:
+        """Find the leaves of a container."""
+        if depth > _MAX_DEPTH:
+            raise _too_deep(self.tree)
+        parts: Collection[Any]
+        if container in SEQUENCES:
+            parts = node
+        elif container is DICT and ATOMS.issuperset(map(type, node)):
+            parts = node.values()
+        else:
+            if container.static(node):
+                _check_static(container, node, self.path_to(node))
+            parts = container.parts(node)
+        self.opened[id(node)] = node, parts
+        for part in parts:
+            part_container = _known_container(type(part), _UNKNOWN)
+            if part_container is _UNKNOWN:
+                part_container = container_of(type(part))
+            if part_container is None:
+                self.leaves.append(part)
+            elif id(part) not in self.opened:
+                self._open(part, part_container, depth + 1)
 
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The path of each leaf, as in Python code: ``['batch'][0].mask``.
-
-        The path is empty if the tree is a single leaf.
-        """
-        if self._paths is None:
-            paths = zip(self.entries, self._paths_of_entries(), strict=True)
-            self._paths = tuple(path for entry, path in paths if entry is None)
-        return self._paths
-
-    def _paths_of_entries(self) -> list[str]:
-        paths: list[str] = []
-        stack = [""]
-        for entry in reversed(self.entries):
-            path = stack.pop()
-            paths.append(path)
-            if isinstance(entry, tuple):
-                container, node, _ = entry
-                stack += [path + part_path for part_path in container.paths(node)]
-        paths.reverse()
-        return paths
-
-    @property
-    def unordered(self) -> bool:
-        """Whether it contains a set with several parts, whose order differs between equal sets."""
-        for entry in self.entries:
-            if isinstance(entry, tuple):
-                _, node, parts = entry
-                if isinstance(node, (set, frozenset)) and len(parts) > 1:
-                    return True
-        return False
-
-    def at(self, i: int) -> str:
-        """The place of a leaf, for a message: `` at ['batch'][0].mask``."""
-        path = self.paths[i]
-        return f" at {path}" if path else ""
-
-    def named(self) -> Iterator[tuple[str, Leaf]]:
-        """The path and the value of each leaf."""
-        return zip(self.paths, self.leaves, strict=True)
-
-    def outline(self) -> list[object]:
-        """A value that is equal for trees whose leaves correspond."""
-        return [_outline(entry) for entry in self.entries]
-
-    def same_structure(self, other: Flat) -> bool:
-        """Whether the other tree has leaves at the same paths."""
-        if self.outline() == other.outline():
-            return True
-        return self.by_place().paths == other.by_place().paths
-
-    def by_place(self) -> Flat:
-        """The tree flattened with the leaves of all places of a container that appears again.
-
-        An error if there are too many places: their number may double with each
-        level.
-        """
-        if not any(isinstance(entry, int) for entry in self.entries):
-            return self
-        places = self._fold(repeat(1), lambda _, places_of_parts: 1 + sum(places_of_parts))
-        if places > _MAX_PLACES:
-            raise ArgumentError(
-                f"containers appear again and again in this {type(self.tree).__name__}, so that it "
-                f"has over {_MAX_PLACES} places; pass each container once"
-            )
-        return Flat(self.tree, by_place=True)
-
-    def each(self, fn: Callable[[int, Leaf], T]) -> list[T | None]:
-        """The result of ``fn`` for the number and value of each leaf; ``None`` for skipped leaves.
-
-        The path of the leaf is added to an error.
-        """
-        results: list[T | None] = []
-        for i, leaf in enumerate(self.leaves):
-            if i in self.skipped:
-                results.append(None)
-                continue
-            try:
-                results.append(fn(i, leaf))
-            except XDeviceError as error:
-                raise at_path(error, self.paths[i]) from error.__cause__
-        return results
-
-    def map(self, fn: Callable[[Leaf], Leaf], afresh: bool = False) -> Tree:
-        """The tree with ``fn`` applied to each leaf, once to a leaf that appears twice.
-
-        See `rebuild` for ``afresh``.
-        """
-        distinct = {id(leaf): leaf for leaf in self.leaves}
-        new_leaves = {key: fn(leaf) for key, leaf in distinct.items()}
-        return self.rebuild((new_leaves[id(leaf)] for leaf in self.leaves), afresh)
-
-    def rebuild(self, leaves: Iterable[Leaf], afresh: bool = False) -> Tree:
-        """The tree with these leaves in place of its own, in their order.
+    def rebuild(self, new_leaves: Mapping[int, Leaf], afresh: bool = False) -> Tree:
+        """The tree with new leaves, by the ids of the old ones; others stay.
 
         Unchanged containers are returned as they are. With ``afresh`` they are
         rebuilt, too, except tuples and frozensets, which cannot change, and
         containers that cannot be rebuilt.
         """
-        # A container that appears twice stays shared, also where its places are
-        # visited one by one: its new parts and the new container, by id.
-        rebuilt: dict[int, tuple[Parts, Node]] = {}
+        container = container_of(type(self.tree))
+        if container is None:
+            return new_leaves.get(id(self.tree), self.tree)
+        return _Rebuilding(self, new_leaves, afresh)(self.tree, container, "", 0)
 
-        def new_container(open_node: _OpenNode, parts: Parts) -> Node:
-            container, node, old_parts = open_node
-            is_unchanged = all(map(is_, parts, old_parts))
-            if is_unchanged and (not afresh or isinstance(node, (tuple, frozenset))):
-                return node
-            if id(node) not in rebuilt or not all(map(is_, rebuilt[id(node)][0], parts)):
+    def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
+        """The result of ``fn`` for each leaf, by the leaf's id; the leaf's path is added to errors."""
+        results: dict[int, T] = {}
+        for leaf in self.leaves:
+            if id(leaf) not in results:
                 try:
-                    rebuilt[id(node)] = parts, container.rebuild(node, parts)
-                except ArgumentError:
-                    if not is_unchanged:
-                        raise
-                    rebuilt[id(node)] = parts, node
-            return rebuilt[id(node)][1]
+                    results[id(leaf)] = fn(leaf)
+                except XDeviceError as error:
+                    raise at_path(error, self.path_to(leaf)) from error.__cause__
+        return results
 
-        return self._fold(leaves, new_container)
+    def map(self, fn: Callable[[Leaf], Leaf], afresh: bool = False) -> Tree:
+        """The tree with ``fn`` applied to each leaf, once to a leaf that appears twice."""
+        return self.rebuild(self.for_each(fn), afresh)
 
-    def _fold(self, of_leaves: Iterable[T], of_container: Callable[[_OpenNode, list[T]], T]) -> T:
-        """The tree's value, from values of its leaves, and of containers from those of their parts.
+    def path_to(self, target: object) -> str:
+        """The path of the first place of a node."""
+        nodes = walk(self.tree, self.names, self.opened)
+        return next((path for path, node, _ in nodes if node is target), "")
 
-        A container that appears again has the same value.
-        """
-        of_leaf = iter(of_leaves)
-        of_entry: dict[int, T] = {}
-        pending: list[T] = []  # the values whose container is not reached yet
-        for position, entry in enumerate(self.entries):
-            if entry is None:
-                value = next(of_leaf)
-            elif isinstance(entry, int):
-                value = of_entry[entry]
+    def named(self) -> Iterator[tuple[str, Leaf]]:
+        """The leaves with their paths."""
+        for path, node, container in walk(self.tree, self.names, self.opened):
+            if container is None:
+                yield path, node
+
+
+class _Rebuilding:
+    """One call of `OpenTree.rebuild`."""
+
+    def __init__(self, tree: OpenTree, new_leaves: Mapping[int, Leaf], afresh: bool) -> None:
+        self.names = tree.names
+        self.opened = tree.opened
+        self.new_leaf = new_leaves.get
+        self.afresh = afresh
+        self.new_nodes: dict[object, Node] = {}  # a container that appears again stays shared
+
+    def __call__(self, node: Node, container: Container, path: str, depth: int) -> Node:
+        names, new_nodes = self.names, self.new_nodes
+        key = _key(node, path, names) if names else id(node)
+        if key in new_nodes:
+            return new_nodes[key]
+        if depth > _MAX_DEPTH:
+            raise _too_deep(node)
+        parts = self.opened[id(node)][1]
+        steps = container.paths(node) if names else ()
+        new_parts: list[Any] = []
+        for part in parts:
+            part_path = ""
+            if names:
+                step = steps[len(new_parts)]
+                part_path = path + step
+                if _is_named(path, step, names):
+                    new_parts.append(part)
+                    continue
+            part_container = _known_container(type(part), _UNKNOWN)
+            if part_container is _UNKNOWN:
+                part_container = container_of(type(part))
+            if part_container is None:
+                new_parts.append(self.new_leaf(id(part), part))
             else:
-                first_part = len(pending) - len(entry[2])
-                value = of_container(entry, pending[first_part:])
-                of_entry[position] = value
-                del pending[first_part:]
-            pending.append(value)
-        return pending[0]
+                new_parts.append(self(part, part_container, part_path, depth + 1))
+        new_node = node
+        is_unchanged = all(map(is_, new_parts, parts))
+        if not is_unchanged or (self.afresh and not isinstance(node, (tuple, frozenset))):
+            try:
+                new_node = container.rebuild(node, new_parts)
+            except ArgumentError:
+                if not is_unchanged:
+                    raise
+        new_nodes[key] = new_node
+        return new_node
+
+
+class FlatTree:
+    """A tree's leaves at every place, in an order that is the same for trees of one structure."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.leaves: list[Leaf] = []
+        self.paths: list[str] = []
+        for number, (path, node, container) in enumerate(walk(tree, again=True)):
+            if number > _MAX_PLACES:
+                raise ArgumentError(
+                    f"containers appear again and again in this {type(tree).__name__}, so that it "
+                    f"has over {_MAX_PLACES} places; pass each container once"
+                )
+            check_ordered(node, path)
+            if container is None:
+                self.leaves.append(node)
+                self.paths.append(path)
+            else:
+                _check_static(container, node, path)
+
+    def at(self, i: int) -> str:
+        """The place of a leaf, for a message: `` at ['batch'][0].mask``."""
+        return _at(self.paths[i])
+
+    def unflatten(self, leaves: Iterable[Leaf]) -> Tree:
+        """The tree with these leaves in place of its own, in their order."""
+        return _unflatten(self.tree, iter(leaves))
+
+
+def _unflatten(node: Node, new_leaves: Iterator[Leaf]) -> Node:
+    container = container_of(type(node))
+    if container is None:
+        return next(new_leaves)
+    parts = container.parts(node)
+    new_parts = list(parts)
+    for i in _order(container, container.paths(node)):
+        new_parts[i] = _unflatten(parts[i], new_leaves)
+    if all(map(is_, new_parts, parts)):
+        return node
+    return container.rebuild(node, new_parts)
+
+
+Nodes: TypeAlias = Iterator[tuple[str, Node, Container | None]]
+
+
+def walk(
+    tree: Tree,
+    names: frozenset[str] = _NO_NAMES,
+    opened: Opened | None = None,
+    *,
+    again: bool = False,
+) -> Nodes:
+    """The path of each node, the node, and how it is opened; ``None`` for a leaf.
+
+    A path is written as in Python code, ``['batch'][0].mask``; that of the root
+    is empty. A container that appears again is opened ``again``, or not. The
+    nodes that ``names`` name are left out. Containers that are opened are added
+    to ``opened``.
+    """
+    return _Walk(names, {} if opened is None else opened, again).nodes(tree, "", 0)
 
 
 class _Walk:
-    """The walk that finds all nodes of a tree.
+    def __init__(self, names: frozenset[str], opened: Opened, again: bool) -> None:
+        self.names = names
+        self.opened = opened
+        self.again = again
+        self.visited: set[object] = set()
 
-    It is a loop over a stack, since Python limits the depth of recursion.
-    """
-
-    __slots__ = (
-        "_by_place",
-        "_flat",
-        "_names_stack",
-        "_open_nodes",
-        "_positions",
-        "_skip",
-        "_stack",
-        "_with_static_parts",
-    )
-
-    def __init__(self, flat: Flat, skip: frozenset[str], by_place: bool) -> None:
-        self._flat = flat
-        self._skip = skip
-        self._by_place = by_place
-        # one iterator over parts for each container from the root to the current
-        # node, and the root's own
-        self._stack = [iter((flat.tree,))]
-        # the same containers, and the keys of their positions
-        self._open_nodes: list[tuple[object, _OpenNode]] = []
-        # iterators over the names of the same parts, only if some are to be
-        # skipped; the root has none
-        self._names_stack: list[Iterator[_SkipNames | tuple[()]]] = [iter([()])]
-        # the position of each container; `None` while its parts are visited
-        self._positions: dict[object, int | None] = {}
-        self._with_static_parts: list[tuple[int, Container, Node]] = []
-
-    def __call__(self) -> list[tuple[int, Container, Node]]:
-        """Store all nodes; the result is the containers with static parts, and their positions."""
-        stack, skip, skipped = self._stack, self._skip, self._flat.skipped
-        leaves, entries = self._flat.leaves, self._flat.entries
-        while stack:
-            for node in stack[-1]:
-                cls = type(node)
-                names = next(self._names_stack[-1]) if skip else ()
-                container = None
-                if names and not skip.isdisjoint(names):
-                    skipped.add(len(leaves))
-                elif cls not in locators and cls not in ATOMS:
-                    container = container_of(node)
-                if container is None:
-                    leaves.append(node)
-                    entries.append(None)
-                elif self._is_opened(container, node, names[0] if names else ""):
-                    break  # the loop continues with the parts of this container
-            else:  # without a break: the innermost container has no more parts
-                self._close()
-        return self._with_static_parts
-
-    def _is_opened(self, container: Container, node: Node, path: str) -> bool:
-        """Open a container, unless it appears again."""
-        key: object = id(node)
-        if self._skip and _leads_to_skipped(path, self._skip):
-            key = id(node), path  # other parts may be skipped at another place
-        if key in self._positions:
-            position = self._positions[key]
-            if position is None:
-                raise _too_deep(self._flat.tree)
-            self._flat.entries.append(position)
-            return False
-        if len(self._stack) > _MAX_DEPTH:
-            raise _too_deep(self._flat.tree)
-        parts = container.parts(node)
-        if parts and not self._by_place:
-            self._positions[key] = None
-        self._open_nodes.append((key, (container, node, parts)))
-        self._stack.append(iter(parts))
-        if self._skip:
-            self._names_stack.append(_names_of_parts(container.paths(node), path))
-        return True
-
-    def _close(self) -> None:
-        self._stack.pop()
-        if self._skip:
-            self._names_stack.pop()
-        if not self._open_nodes:
-            return  # the root's own iterator
-        key, open_node = self._open_nodes.pop()
-        container, node, _ = open_node
-        position = len(self._flat.entries)
-        if key in self._positions:
-            self._positions[key] = position
-        if container.static_parts(node):
-            self._with_static_parts.append((position, container, node))
-        self._flat.entries.append(open_node)
+    def nodes(self, node: Node, path: str, depth: int) -> Nodes:
+        container = container_of(type(node))
+        yield path, node, container
+        if container is None:
+            return
+        key = _key(node, path, self.names)
+        if key in self.visited and not self.again:
+            return
+        self.visited.add(key)
+        if depth > _MAX_DEPTH:
+            raise _too_deep(node)
+        if id(node) not in self.opened:
+            self.opened[id(node)] = node, container.parts(node)
+        parts = list(self.opened[id(node)][1])
+        steps = container.paths(node)
+        for i in _order(container, steps):
+            if not (self.names and _is_named(path, steps[i], self.names)):
+                yield from self.nodes(parts[i], path + steps[i], depth + 1)
 
 
-flatten = Flat  # as a verb, for calls: ``flatten(tree)``
-
-
-def flatten_together(trees: Iterable[Tree]) -> list[Flat]:
-    """The flattened trees; if they are alike, their leaves correspond.
-
-    A container that appears again is opened once only if it does so in each
-    tree.
-    """
-    flats = [flatten(tree) for tree in trees]
-    if all(flat.outline() == flats[0].outline() for flat in flats):
-        return flats
-    return [flat.by_place() for flat in flats]
-
-
-def _too_deep(tree: Tree) -> ArgumentError:
-    type_name = type(tree).__name__
-    return ArgumentError(
-        f"this {type_name} is nested too deeply, or contains itself; pass its parts"
-    )
-
-
-def _outline(entry: _Entry) -> object:
-    """A value that is equal for leaves, and for containers whose parts correspond."""
-    if not isinstance(entry, tuple):
-        return entry
-    container, node, _ = entry
-    return type(container), container.outline(node)
-
-
-def _leads_to_skipped(path: str, skip: frozenset[str]) -> bool:
-    """Whether a path in ``skip`` begins with this one, with or without its first dot."""
-    beginnings = (path, path.lstrip("."))
-    return any(name.startswith(beginnings) for name in skip)
-
-
-def _names_of_parts(part_paths: list[str], parent_path: str) -> Iterator[_SkipNames]:
-    for part_path in part_paths:
-        path = parent_path + part_path
-        yield _SkipNames(path, path.lstrip("."), part_path.strip("[].'\""))
-
-
-def devices_in(tree: Tree, skip: Collection[str]) -> set[Device]:
-    """All devices on which tensors of the tree are; `NotATensorError` if it has none."""
-    return set(_first_leaf_by_property(flatten(tree, skip), devices_of_leaf))
-
-
-def frameworks_in(tree: Tree) -> dict[Backend, str]:
-    """Each framework of the tree's tensors, with the path of one tensor.
-
-    `NotATensorError` if there is no tensor.
-    """
-    flat = flatten(tree)
-    numbers = _first_leaf_by_property(flat, lambda leaf, ownership: {framework_of(leaf, ownership)})
-    return {owner: flat.paths[i] for owner, i in numbers.items()}
-
-
-def _first_leaf_by_property(
-    flat: Flat, properties_of: Callable[[Leaf, LeafOwnership], set[T]]
-) -> dict[T, int]:
-    """The properties of the tensors, such as their devices, each with the number of the first leaf.
-
-    Plain data such as NumPy scalars counts only if the tree has no other
-    tensors.
-    """
-    first_leaf: dict[T, int] = {}
-    first_data_leaf: dict[T, int] = {}
-
-    def examine(i: int, leaf: Leaf) -> None:
-        ownership = leaf_ownership(leaf)
-        if ownership is not None:
-            numbers = first_leaf
-            if is_checked_data(leaf, ownership):
-                numbers = first_data_leaf
-            for value in properties_of(leaf, ownership):
-                numbers.setdefault(value, i)
-
-    flat.each(examine)
-    if not first_leaf and not first_data_leaf:
-        raise not_a_tensor(flat.tree)
-    return first_leaf or first_data_leaf
-
-
-def not_on_one_device(
-    objs: tuple[tuple[str, Tree], ...], skip: Collection[str] = ()
-) -> MixedDeviceError:
-    """The error for named objects on several devices, with the paths of their tensors."""
-    all_devices: set[Device] = set()
-    paths_by_devices: dict[str, list[str]] = {}
-    for name, obj in objs:
-        for path, devices in _placements(name, obj, skip):
-            all_devices |= devices
-            paths_by_devices.setdefault(listed(devices), []).append(path.lstrip(".") or "it")
-    placements = "; ".join(
-        f"on {device}: {_shortened(paths)}" for device, paths in sorted(paths_by_devices.items())
-    )
-    return several_devices(
-        f"one device was expected, but there are {len(all_devices)}: {placements}", all_devices
-    )
-
-
-def _placements(
-    name: str, obj: Tree, skip: Collection[str] = ()
-) -> Iterator[tuple[str, set[Device]]]:
-    """The path and the devices of each tensor in an object, also of each tensor of a model."""
-    if is_device(obj):
-        yield name, {as_device(obj)}
-        return
-    flat = flatten(obj, skip)
-    for i, (path, leaf) in enumerate(flat.named()):
-        if i in flat.skipped:
-            continue
-        ownership = leaf_ownership(leaf)
-        if ownership is None or is_checked_data(leaf, ownership):
-            continue
-        if isinstance(ownership, Ownership) and ownership.is_model:
-            for tensor_name, tensor in ownership.backend.models.tensors_of(leaf):
-                devices: set[Device] = set()
-                tensor_ownership = owned_by(tensor)
-                if tensor_ownership is not None:
-                    devices = places_of(tensor, tensor_ownership)
-                yield f"{name}{path}.{tensor_name}", devices
-        else:
-            yield name + path, devices_of_leaf(leaf, ownership)
-
-
-def not_a_tensor(obj: Tree) -> NotATensorError:
-    """The error for an object without a tensor, with what a container holds instead."""
-    type_name = type(obj).__name__
-    if is_device(obj) and not isinstance(obj, str):
-        return NotATensorError(f"{obj!r} is a device, not a tensor; pass what is on it")
-    if is_graph(type(obj)):
-        return NotATensorError(graph_without_places(type_name))
-    flat = flatten(obj)
-    if flat.is_leaf:
-        return NotATensorError(
-            f"no framework owns this {type_name}; pass a tensor, a model, or containers of these"
+def check_ordered(node: Node, path: str) -> None:
+    """Raise an error for a set, whose parts do not correspond to those of an equal one."""
+    if isinstance(node, (set, frozenset)) and len(node) > 1:
+        raise ArgumentTypeError(
+            f"there is a set{_at(path)}, whose order differs from tree to tree; give a list"
         )
-    for path, leaf in flat.named():
-        if owned_by(leaf):
-            return NotATensorError(
-                f"a {type_name} is not a tensor; pass what is in it one by one, "
-                f"at {path} for example"
-            )
-    if not flat.leaves:
-        return NotATensorError(f"no tensor in this {type_name}: it is empty")
-    contents = [f"{path} is of type {type(leaf).__name__}" for path, leaf in flat.named()]
-    return NotATensorError(f"no tensor in this {type_name}: {_shortened(contents)}")
+
+
+def is_leaf(tree: Tree) -> bool:
+    return container_of(type(tree)) is None
 
 
 def at_path(error: XDeviceError, path: str) -> XDeviceError:
@@ -488,8 +281,48 @@ def at_path(error: XDeviceError, path: str) -> XDeviceError:
     return error
 
 
-def _shortened(items: list[str], most: int = 5) -> str:
-    text = ", ".join(items[:most])
-    if len(items) > most:
-        text += f" and {len(items) - most} more"
-    return text
+def _at(path: str) -> str:
+    return f" at {path}" if path else ""
+
+
+def _order(container: Container, steps: list[str]) -> Sequence[int]:
+    """The order of a container's parts: dicts with the same keys in another order correspond."""
+    if isinstance(container, DictContainer):
+        return sorted(range(len(steps)), key=steps.__getitem__)
+    return range(len(steps))
+
+
+def _check_static(
+    container: Container, node: Node, path: str, names: frozenset[str] = _NO_NAMES
+) -> None:
+    try:
+        check_static_parts(container, node, names)
+    except NotATensorError as error:
+        raise at_path(error, path) from error.__cause__
+
+
+def _too_deep(tree: Tree) -> ArgumentError:
+    return ArgumentError(
+        f"this {type(tree).__name__} is nested over {_MAX_DEPTH} levels deep, or contains itself; "
+        "pass its parts"
+    )
+
+
+# ``skip`` names a part by its path, with or without its first dot, or by its
+# key alone.
+
+
+def _names(skip: Collection[str]) -> frozenset[str]:
+    return frozenset((skip,) if isinstance(skip, str) else skip)
+
+
+def _is_named(path: str, step: str, names: frozenset[str]) -> bool:
+    part_path = path + step
+    return not names.isdisjoint((part_path, part_path.lstrip("."), step.strip("[].'\"")))
+
+
+def _key(node: Node, path: str, names: frozenset[str]) -> object:
+    """The same for two places of a container from which the same parts are skipped."""
+    if any(name.startswith((path, path.lstrip("."))) for name in names):
+        return id(node), path
+    return id(node)

@@ -5,7 +5,7 @@ import pages
 from xdevice_pages import hardware
 
 
-def role(cls):
+def category(cls):
     return {pages.Array: "tensor", pages.Page: "device"}.get(cls)
 
 

@@ -7,7 +7,7 @@ from xdevice import UnknownPlacementError
 from xdevice_tinygrad import hardware
 
 
-def role(cls):
+def category(cls):
     if issubclass(cls, Tensor):
         return "tensor"
     return "device" if cls is str else "data" if issubclass(cls, DType) else None
