@@ -1,8 +1,8 @@
 """Build the archives of the commit that is checked out, inspect them, install them and try them.
 
-tox run -e release                                # every check; the archives go into dist/
-tox run -e release -- --python 3.12 --extra cli   # one environment
-tox run -e release -- --publish                   # also what must be true before an upload
+tox run -c tox-weekly.ini -e release                                # every check; the archives go into dist/
+tox run -c tox-weekly.ini -e release -- --python 3.12 --extra cli   # one environment
+tox run -c tox-weekly.ini -e release -- --publish                   # also what must be true before an upload
 """
 
 import argparse

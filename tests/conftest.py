@@ -1,52 +1,43 @@
-"""Our own suite is the first user of xdevice's pytest plugin, and adds what only it needs.
+"""Which tests run where, for all of ``tests/``: by two marks and by folders.
 
-Run ``pytest --xdevice-backend=torch,numpy``: see ``testing/plugin.py``. The marks below
-choose which tests run under which frameworks, and which run only with ``--weekly``.
+``weekly``: with ``--weekly`` only. ``frameworks("torch", "jax")``: on a push under these alone,
+and weekly under every framework. A folder named for a framework, such as ``tests/virtual/torch``,
+is collected where that framework is tested: its files import it. A test that takes no framework
+runs where NumPy is tested, once for all.
 
-Some files are chosen by their path, because importing them imports a framework: a framework's own
-tests are collected where it is tested; those of ``tests/virtual`` where there are virtual GPUs;
-those of ``tests/quirks``, which assume a machine without a GPU, where there are none.
-
-A test that a machine without a C++ compiler cannot run takes the fixture ``compiler`` or
-``plug_in``: it is skipped there, and the last lines of the run count it.
+The frameworks themselves are chosen by the options of xdevice's pytest plugin, whose first user
+is this suite: ``pytest --xdevice-backend=torch --xdevice-virtual-gpus=2``.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import xdevice
-from xdevice.testing import words_in
+from xdevice.framework.adapters import registered
 from xdevice.testing.frameworks import backends_of
+from xdevice.testing.items import backend_of
 from xdevice.virtual import plugins
 
 HERE = Path(__file__).parent
-
 MARKS = """
-needs(name): the framework's file in tests/native has a function of that name
-only_under(*frameworks, weekly=None): runs under these alone; weekly='all': not with --weekly
-one_engine: tests what the core does between processes; one framework's engine stands for all
-weekly(under=(), but=()): needs --weekly under these frameworks (all), but for these parameters
+weekly: runs with --weekly only
+frameworks(*names): on a push the test runs under these alone, with --weekly under all
 """
-ENGINE = "paddle"  # whose engine stands for all
-FRAMEWORKS = {"torch", "tensorflow", "paddle", "mxnet", "jax"}
-ADAPTERS = {*FRAMEWORKS, "numpy", "cupy", "array_api_strict"}
-# In these folders, a test that takes no framework runs under NumPy alone, once.
-RUN_ONCE = {"maths", "transfers", "examples", "distributed"}
-SLOW_IMPORTS = {"test_libraries.py"}  # files that import much, and run with --weekly
-WITHOUT_PLUG_IN = {"torch"}  # whose virtual GPUs need a plug-in only to stand in for real ones
+MOST = 5.0  # seconds of processor time, of a test and its child processes
+processor_time = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser):
-    help_text = "run also the tests marked weekly, and those marked one_engine under all frameworks"
-    parser.getgroup("xdevice").addoption("--weekly", action="store_true", help=help_text)
+    group = parser.getgroup("xdevice")
+    group.addoption("--weekly", action="store_true", help="run also the tests marked weekly")
 
 
 def pytest_configure(config):
@@ -72,128 +63,86 @@ def draw_the_same_examples(config):
     settings.load_profile("same")
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """Fail a test that was skipped for want of a compiler although there is one."""
-    report = yield
-    if report.skipped and "C++ compiler" in str(report.longrepr) and plugins.compiler() is not None:
-        reason = report.longrepr[-1]
-        report.outcome = "failed"
-        report.longrepr = f"there is a C++ compiler, and the test was skipped: {reason}"
-    return report
-
-
 def pytest_ignore_collect(collection_path, config):
-    """Leave out the files of frameworks that are not tested, without importing them."""
-    if collection_path.name.startswith("test_") and not is_collected(collection_path, config):
+    """Leave out the folders of frameworks that are not tested, without importing them."""
+    frameworks = folders_of(collection_path)
+    if frameworks and frameworks.isdisjoint(backends_of(config)):
         return True
     return None  # other plugins decide
 
 
-def is_collected(path, config):
-    folder = top_folder(path)
-    if path.name in SLOW_IMPORTS and not config.getoption("--weekly"):
-        return False
-    if folder == "virtual" and path.name == "test_together.py":
-        return len(backends_of(config)) > 1
-    if folder in ("quirks", "virtual") and has_virtual_gpus(config) != (folder == "virtual"):
-        return False
-    frameworks = frameworks_of_path(path)
-    return not frameworks or not frameworks.isdisjoint(backends_of(config))
-
-
-def has_virtual_gpus(config):
-    """Whether this run asks for virtual GPUs."""
-    request = config.getoption("--xdevice-virtual-gpus")
-    if not request:
-        request = os.environ.get("XDEVICE_VIRTUAL_GPUS", "")
-    return request not in ("", "0")
-
-
-def top_folder(path):
-    """The folder of ``tests/`` that a file is in."""
-    return path.relative_to(HERE).parts[0] if path.is_relative_to(HERE) else ""
-
-
-def frameworks_of_path(path):
-    """The frameworks that a file's path names; the empty set if it names none."""
-    folder = top_folder(path)
-    name = path.stem.removeprefix("test_").removeprefix("copies_")
-    if folder == "quirks":
-        return {adapter for adapter in ADAPTERS if adapter in name}
-    if folder == "virtual":
-        return FRAMEWORKS.intersection(path.relative_to(HERE).parts) or FRAMEWORKS
-    if folder in ("distributed", "transfers"):
-        return FRAMEWORKS & {name}
-    return set()
+def folders_of(path):
+    """The frameworks that folders of a path in ``tests/`` are named for."""
+    return set(registered()).intersection(path.relative_to(HERE).parts)
 
 
 def pytest_collection_modifyitems(config, items):
-    weekly = config.getoption("--weekly")
-    chosen = [
-        item
-        for item in items
-        if has_native_functions(item)
-        and runs_under_tested_framework(item, config)
-        and (weekly or (stands_for_all_engines(item) and not is_weekly(item)))
-    ]
+    chosen = [item for item in items if runs(item, config)]
     if len(chosen) < len(items):
         config.hook.pytest_deselected(items=list(set(items) - set(chosen)))
         items[:] = chosen
 
 
-def has_native_functions(item):
-    """Whether the framework has the functions that the marks ``needs`` name."""
-    return all(
-        hasattr(words_in(HERE / "native", framework_of(item)), mark.args[0])
-        for mark in item.iter_markers("needs")
+def runs(item, config):
+    """Whether the test runs under the frameworks that are tested, on a push or weekly."""
+    weekly = config.getoption("--weekly")
+    if item.get_closest_marker("weekly") and not weekly:
+        return False
+    if item.get_closest_marker("gpu") and "gpu" not in config.getoption("-m"):
+        return False  # real ones: `-m gpu`, where there are any
+    if item.get_closest_marker("multi_device") and backend_of(item) == "numpy":
+        return False  # it has the CPU alone
+    mark = item.get_closest_marker("frameworks")
+    own = backend_of(item)
+    if own is None:
+        wanted = mark.args if mark else folders_of(item.path) or {"numpy"}
+        tested = backends_of(config) or ["numpy"]  # where there is none, the core is tested
+        return not set(wanted).isdisjoint(tested)
+    return mark is None or weekly or own in mark.args
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    before = sum(os.times()[:4])
+    try:
+        return (yield)
+    finally:
+        item.stash[processor_time] = sum(os.times()[:4]) - before
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Fail a test that takes too long for a push, or was skipped although there is a compiler."""
+    report = yield
+    seconds = item.stash.get(processor_time, 0.0)
+    if report.when == "call":
+        report.user_properties.append(("processor", seconds))
+    is_long = report.when == "call" and seconds > MOST
+    if is_long and report.passed and not item.get_closest_marker("weekly"):
+        report.outcome = "failed"
+        report.longrepr = (
+            f"took {seconds:.1f} s of processor time: above {MOST:g} s, mark it weekly"
+        )
+    elif report.skipped and "C++ compiler" in str(report.longrepr) and plugins.compiler():
+        report.outcome = "failed"
+        report.longrepr = f"there is a C++ compiler, and it was skipped: {report.longrepr[-1]}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the processor time of the run, and the tests that take the most of it."""
+    reports = [report for some in terminalreporter.stats.values() for report in some]
+    measured = sorted(
+        (
+            (dict(report.user_properties)["processor"], report.nodeid)
+            for report in reports
+            if getattr(report, "user_properties", None)
+        ),
+        reverse=True,
     )
-
-
-def runs_under_tested_framework(item, config):
-    """Whether one of the frameworks tested is one that the test runs under."""
-    frameworks = frameworks_of(item)
-    if not frameworks and framework_of(item) is None and top_folder(item.path) in RUN_ONCE:
-        frameworks = {"numpy"}
-    return not frameworks or not frameworks.isdisjoint(backends_of(config))
-
-
-def frameworks_of(item):
-    """The frameworks that the test runs under; the empty set for all of them."""
-    mark = item.get_closest_marker("only_under")
-    if mark is None:
-        return frameworks_of_path(item.path)
-    if mark.kwargs.get("weekly") == "all" and item.config.getoption("--weekly"):
-        return set()
-    return set(mark.args)
-
-
-def framework_of(item):
-    """The framework that is the test's parameter, or ``None``."""
-    return item.callspec.params.get("xdevice_backend") if hasattr(item, "callspec") else None
-
-
-def stands_for_all_engines(item):
-    """Whether the test runs without ``--weekly`` if it is marked ``one_engine``.
-
-    It does under NumPy, too: NumPy has no engine, and its error says so.
-    """
-    return item.get_closest_marker("one_engine") is None or framework_of(item) in (ENGINE, "numpy")
-
-
-def is_weekly(item):
-    mark = item.get_closest_marker("weekly")
-    if mark is None:
-        return False
-    frameworks = as_tuple(mark.kwargs.get("under", ()))
-    if frameworks and framework_of(item) not in frameworks:
-        return False
-    test_id = f"-{item.callspec.id}-" if hasattr(item, "callspec") else ""
-    return not any(f"-{name}-" in test_id for name in as_tuple(mark.kwargs.get("but", ())))
-
-
-def as_tuple(names):
-    return (names,) if isinstance(names, str) else names
+    terminalreporter.line(f"{sum(os.times()[:4]):.0f} s of processor time; the slowest tests:")
+    for seconds, name in measured[: int(os.environ.get("SLOWEST", "5"))]:
+        terminalreporter.line(f"{seconds:5.1f} s {name}")
 
 
 @pytest.fixture(scope="session")
@@ -205,27 +154,19 @@ def compiler():
 @pytest.fixture
 def plug_in(request):
     """For a test whose framework needs its plug-in: skipped if it has none and cannot compile it."""
-    framework = framework_of(request.node)
-    frameworks = {framework} if framework else frameworks_of(request.node)
-    if not all(map(has_plug_in, frameworks)):
-        pytest.skip(f"needs a plug-in, and so a C++ compiler: {plugins.INSTALL}")
+    frameworks = {backend_of(request.node)} - {None} or folders_of(request.path)
+    for name in frameworks if plugins.compiler() is None else ():
+        virtual = xdevice.backend(name).load("virtual")
+        recipe = virtual.recipe() if virtual.has("recipe") else None
+        if recipe and not plugins.find(recipe):
+            pytest.skip(f"needs a plug-in, and so a C++ compiler: {plugins.INSTALL}")
 
 
 @pytest.fixture
 def with_virtual_gpus(request):
     """For a test whose processes ask for virtual GPUs that need not stand in for real ones."""
-    if framework_of(request.node) not in WITHOUT_PLUG_IN:
+    if backend_of(request.node) != "torch":  # only its stand-ins need a plug-in
         request.getfixturevalue("plug_in")
-
-
-@cache
-def has_plug_in(framework):
-    """Whether the virtual GPUs of the framework need no plug-in, have it, or can compile it."""
-    if plugins.compiler() is not None:
-        return True
-    virtual = xdevice.backend(framework).load("virtual")
-    recipe = virtual.recipe() if virtual.has("recipe") else None
-    return recipe is None or plugins.find(recipe) is not None
 
 
 @pytest.fixture(autouse=True)
@@ -249,64 +190,10 @@ os.execvp(sys.argv[1], sys.argv[1:])
     return [sys.executable, "-c", code]
 
 
-TOY = {
-    "toy.py": "class Tensor: pass\n__version__ = '1'\n",
-    "xdevice_toy/__init__.py": "import toy\nCANNOT = {'synchronize': 'a toy never works'}\n",
-    "xdevice_toy/hardware.py": """
-        from xdevice import Device
-        gpus = 0
-        def kinds(): return ("cpu", "gpu")
-        def count(kind): return gpus if kind == "gpu" else int(kind == "cpu")
-        def native(device): return "toy-cpu" if device.kind == "cpu" else f"toy-gpu{device.index} of {gpus}"
-        def properties(device): return {"virtual": False}
-        def scope(device):
-            from contextlib import nullcontext
-            return nullcontext()
-    """,
-    "xdevice_toy/virtual.py": """
-        import os, xdevice, xdevice_toy.hardware as hardware
-        def enable(n, force, stand_in):
-            if "TOO_LATE" in os.environ:
-                raise xdevice.VirtualDeviceError("the toy has been played with")
-            if "REAL" in os.environ and not force:
-                raise xdevice.VirtualDeviceError("there is a real toy")
-            print("enabled", n, force, *["stand-in"] * stand_in)
-            hardware.gpus = n
-    """,
-    "xdevice_toy/mixing.py": """
-        from contextlib import contextmanager
-        @contextmanager
-        def forbid():
-            print("watching")
-            yield
-            print("not watching")
-    """,
-    "xdevice_toy/placement.py": """
-        import toy
-        from xdevice import Device
-        def category(cls): return "tensor" if issubclass(cls, toy.Tensor) else None
-        def device_of(x): return Device("cpu")
-    """,
-    "xdevice_toy-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: xdevice-toy\nVersion: 1\n",
-    "xdevice_toy-1.dist-info/entry_points.txt": """
-        [xdevice.backends]
-        toy = xdevice_toy
-        ghost = xdevice_ghost
-        broken = xdevice_broken
-    """,
-    "broken.py": "raise OSError('libbroken.so: cannot open shared object file')\n",
-    "xdevice_broken/__init__.py": "import broken\n",
-    "halfway.py": "import a_module_that_nobody_has\n",
-}
-
-
 @pytest.fixture
 def toy_path(tmp_path):
     """A folder with a toy framework and its adapter, registered by an entry point."""
-    for name, text in TOY.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text(textwrap.dedent(text))
-    return tmp_path
+    return shutil.copytree(HERE / "toy", tmp_path, dirs_exist_ok=True)
 
 
 @pytest.fixture

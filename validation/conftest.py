@@ -5,6 +5,10 @@ import pytest
 from xdevice.virtual import plugins
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "weekly: takes long; here all tests run, weekly")
+
+
 @pytest.fixture(scope="session")
 def compiler():
     """The command of the C++ compiler that plug-ins are compiled with."""

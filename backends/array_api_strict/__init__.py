@@ -20,5 +20,4 @@ CANNOT: dict[str, str] = {
     "engine": "it computes in one process; choose another framework",
     "models": "array-api-strict has no models; use a tree of arrays",
     "storage": "it is not needed: NumPy has all of array-api-strict's dtypes",
-    "trees": "array-api-strict keeps no registry of containers; register a class with optree",
 }

@@ -28,7 +28,6 @@ CANNOT: dict[str, str] = {
         ("export", "adopt"),
         "memory is shared on the CPU alone, where it has no arrays; leave copy out",
     ),
-    "trees": "CuPy keeps no registry of containers; register a class with optree",
 }
 
 

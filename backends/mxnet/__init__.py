@@ -128,7 +128,7 @@ CANNOT: dict[str, str] = {
         ("export", "adopt"),
         "its engine may still be writing to memory when a call has returned; leave copy out",
     ),
-    "data": "every array is of numbers",
+    "is_data": "every array is of numbers",
     **dict.fromkeys(
         ("fft", "eig", "eigvals"), "it has no complex numbers; take to_numpy(x) to NumPy's"
     ),

@@ -16,5 +16,4 @@ CANNOT: dict[str, str] = {
     "transfers": "its arrays are always on the CPU, so nothing is copied between devices",
     "engine": "it computes in one process; choose another framework",
     "models": "NumPy has no models; use a tree of arrays",
-    "trees": "NumPy keeps no registry of containers; register a class with optree",
 }

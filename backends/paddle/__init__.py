@@ -19,8 +19,11 @@ from typing import Any
 from xdevice.backends.kit.places import prepared_import
 
 CANNOT: dict[str, str] = {
-    "data": "every tensor counts as numbers",
-    "trees": "PaddlePaddle keeps no registry of containers; register a class with optree",
+    "is_data": "every tensor counts as numbers",
+    **dict.fromkeys(
+        ("is_node", "flatten_one_level"),
+        "PaddlePaddle keeps no registry of containers; register a class with optree",
+    ),
 }
 
 _BEFORE_3 = (

@@ -43,7 +43,7 @@ if names.has("functions of xdevice that AutoGraph leaves alone"):
         *_rules.CONVERSION_RULES,
     )
 
-CANNOT: dict[str, str] = {"data": "every tensor counts as numbers"}
+CANNOT: dict[str, str] = {"is_data": "every tensor counts as numbers"}
 
 GPU_BUILD = (
     "pip install --force-reinstall 'tensorflow[and-cuda]' on Linux; "

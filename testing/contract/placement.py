@@ -300,11 +300,11 @@ class SeveralPlacements(Promises):
             assert to_numpy(moved).dtype == np.dtype(dtype)
             assert same_values(x, moved)
 
-    @needs("moving.move_many")
+    @needs("placement.move_many")
     @pytest.mark.parametrize("non_blocking", [False, True])
     def test_tensors_move_together_as_alone(self, backend: str, non_blocking: bool) -> None:
         tensors = [full((2,), i, device=FIRST) for i in range(3)]
-        moved = choosing.backend().moving.move_many(tensors, SECOND, non_blocking)
+        moved = choosing.backend().placement.move_many(tensors, SECOND, non_blocking)
         for i, (x, new_x) in enumerate(zip(tensors, moved, strict=True)):
             assert type(new_x) is type(x)
             assert (device_of(x), device_of(new_x)) == (FIRST, SECOND)

@@ -96,8 +96,10 @@ def test_bytes_are_of_operands_and_results(tmp_path):
     assert moved["10 × 10 on the CPU"] == moved["in NumPy, on the CPU"] == 0
 
 
-@pytest.mark.weekly(but="torch")
-@pytest.mark.needs("gradient")  # all but NumPy, which has one device
+@pytest.mark.frameworks("torch")
+@pytest.mark.skip_backends(
+    "numpy", "array_api_strict", reason="it has no gradients"
+)  # all but NumPy, which has one device
 def test_virtual_gpus_are_called_virtual(tmp_path, backend):
     done, report = results(tmp_path, "parallel", "--backend", backend, XDEVICE_VIRTUAL_GPUS="2")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -125,8 +127,10 @@ def test_a_table_shows_time_ratio_and_bytes():
     )
 
 
-@pytest.mark.weekly(but=".png")
-@pytest.mark.parametrize(("suffix", "begins"), [(".png", b"\x89PNG"), (".pdf", b"%PDF")])
+@pytest.mark.parametrize(
+    ("suffix", "begins"),
+    [(".png", b"\x89PNG"), pytest.param(".pdf", b"%PDF", marks=pytest.mark.weekly)],
+)
 def test_the_plots_suffix_is_its_kind(tmp_path, suffix, begins):
     file = tmp_path / f"times{suffix}"
     assert bench("tiny", "--backend", ONE, *SMALL, "--plot", file).returncode == 0

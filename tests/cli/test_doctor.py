@@ -28,7 +28,7 @@ def test_a_framework_with_gpus_is_well(with_toy):
     }
 
 
-@pytest.mark.weekly(but="jax")
+@pytest.mark.frameworks("jax")
 def test_virtual_gpus_are_not_real(backend, with_toy):
     done = with_toy(
         "good", "doctor", "--backend", str(backend), "--json", nvml=False, XDEVICE_VIRTUAL_GPUS="2"

@@ -4,7 +4,8 @@ import pytest
 
 from xdevice import full, namespace, ones, value_and_grad, zeros
 
-pytestmark = pytest.mark.needs("gradient")
+# these have gradients
+pytestmark = pytest.mark.frameworks("torch", "tensorflow", "paddle", "mxnet", "jax")
 
 
 def squares(w, x, y):

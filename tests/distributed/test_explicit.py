@@ -14,7 +14,7 @@ from xdevice.distributed.init_options import InitOptions
 from xdevice.distributed.lifetime import check_reach
 from xdevice.tools.launcher.worker_group import free_port
 
-pytestmark = pytest.mark.only_under("paddle", weekly="all")
+pytestmark = pytest.mark.frameworks("paddle")
 
 SPAWNS = Path(__file__).with_name("spawns.py")
 GIVEN = {
@@ -29,7 +29,7 @@ def job_of(**changes):
     return InitOptions(**{**GIVEN, **changes}).job({})
 
 
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_processes_without_a_launcher(backend, environment):
     address = f"127.0.0.1:{free_port()}"
     command = [sys.executable, SPAWNS, str(backend), address]
@@ -135,7 +135,7 @@ def test_beyond_one_host_needs_trust():
     check_reach(job_of(), "the engine of torch")
 
 
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_without_trust_nothing_listens(backend, monkeypatch):
     monkeypatch.setattr(group.state, "job", None)
     monkeypatch.delenv("XDEVICE_TRUST_NETWORK", raising=False)

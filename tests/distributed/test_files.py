@@ -4,11 +4,13 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.only_under("paddle", weekly="all")
+pytestmark = pytest.mark.frameworks("paddle")
 
 SCRIPT = Path(__file__).with_name("saves.py")
 
-has_engine = pytest.mark.needs("gradient")  # NumPy has none
+has_engine = pytest.mark.skip_backends(
+    "numpy", "array_api_strict", reason="it has no gradients"
+)  # NumPy has none
 
 
 def said(line):

@@ -7,16 +7,23 @@ import pytest
 
 from xdevice.framework.adapters import find
 
-has_engine = pytest.mark.needs("gradient")  # NumPy has none, and says so: the last promise
+has_engine = pytest.mark.skip_backends(
+    "numpy", "array_api_strict", reason="it has no gradients"
+)  # NumPy has none, and says so: the last promise
 
 
-@pytest.mark.weekly(under=("tensorflow", "jax"))
+@pytest.fixture
+def first_job(backend, launch, with_virtual_gpus):
+    """A job of two processes with two virtual GPUs."""
+    return launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
+
+
 @has_engine
-def test_results_agree_to_the_bit(backend, launch, with_virtual_gpus):
-    done = launch(backend, "differs", XDEVICE_VIRTUAL_GPUS="2")
-    assert done.status == 0, done.stderr
+@pytest.mark.frameworks("torch", "tensorflow", "paddle", "mxnet", "jax")
+def test_results_agree_to_the_bit(first_job):
+    assert first_job.status == 0, first_job.stderr
     for rank in (0, 1):
-        agreed, differs = done.of(rank)[-2:]
+        agreed, differs = first_job.of(rank)[-2:]
         assert agreed == "agreed on 2"
         assert differs.startswith("DistributedError rank 1: rank 1 (process ")
         assert (
@@ -44,7 +51,7 @@ def test_one_host_listens_on_loopback_only(backend, launch):
         assert of_launcher == "of the launcher: []"
 
 
-@pytest.mark.one_engine
+@pytest.mark.frameworks("paddle")
 @has_engine
 def test_missing_and_disagreeing_ranks(backend, launch):
     done = launch(backend, "meets")
@@ -62,13 +69,13 @@ def test_missing_and_disagreeing_ranks(backend, launch):
     assert done.of(1) == [disagrees, twice]
 
 
-@pytest.mark.weekly(but=("torch", "raising"))
+@pytest.mark.frameworks("paddle")
 @has_engine
 @pytest.mark.parametrize(
     ("scenario", "status", "says"),
     [
         ("killed", 128 + 14, "rank 1 was killed by SIGALRM"),
-        pytest.param("raising", 1, "ValueError: a mistake of rank 1", marks=pytest.mark.one_engine),
+        ("raising", 1, "ValueError: a mistake of rank 1"),
     ],
 )
 def test_a_failed_process_is_named(backend, launch, scenario, status, says):
@@ -78,7 +85,6 @@ def test_a_failed_process_is_named(backend, launch, scenario, status, says):
 
 
 @pytest.mark.weekly
-@pytest.mark.one_engine
 @has_engine
 def test_a_frozen_process_is_named(backend, launch):
     where = random.choice(["barrier", "work", "end"])
@@ -92,8 +98,7 @@ def test_a_frozen_process_is_named(backend, launch):
     )
 
 
-@pytest.mark.weekly(but="numpy")
-@pytest.mark.one_engine
+@pytest.mark.frameworks("numpy")
 def test_a_framework_without_an_engine(backend, launch):
     done = launch(backend, "leaving", XDEVICE_TIMEOUT="600")
     if backend == "numpy":

@@ -1,4 +1,4 @@
-"""Every file, module, function, command and tox environment that the documentation names exists."""
+"""Every file, module, function and command that the documentation names exists."""
 
 import re
 import subprocess
@@ -92,19 +92,6 @@ def test_named_commands_exist(capsys):
     assert {
         (command, page) for command, page in named if command not in {*commands, "rnu"}
     } == set()
-
-
-def test_named_tox_environments_exist():
-    configured = set(re.findall(r"\w+", (ROOT / "tox.ini").read_text(encoding="utf-8")))
-    named = {
-        environment
-        for page in PAGES
-        for option in re.findall(r"tox (?:run )?-e ([\w,-]+\w)", page.read_text(encoding="utf-8"))
-        for environment in option.split(",")
-    }
-    assert named
-    factors = {factor for environment in named for factor in environment.split("-")}
-    assert {factor for factor in factors if not re.fullmatch(r"py\d+|NAME", factor)} <= configured
 
 
 def lines_of_code(page):

@@ -28,7 +28,7 @@ def blocks(name):
     return [re.findall(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "text")]
 
 
-@pytest.mark.weekly(but=("torch", "numpy"))
+@pytest.mark.frameworks("torch", "numpy")
 def test_the_ten_lines(backend):
     (example, _, _), _ = blocks("README.md")
     done = said(backend, example)
@@ -37,7 +37,7 @@ def test_the_ten_lines(backend):
     assert "numpy [Device('cpu:0')] cpu:0" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.weekly(but=("torch", "numpy"))
+@pytest.mark.frameworks("torch", "numpy")
 def test_two_gpus_on_a_laptop(backend):
     (_, example, _), (promised, _) = blocks("README.md")
     done = said(backend, example)
@@ -53,7 +53,7 @@ def test_two_gpus_on_a_laptop(backend):
         assert re.sub(r"Error: \S+", "", raised[0]) == re.sub(r"Error: \S+", "", error)
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.frameworks("torch")
 def test_a_cuda_program_on_a_laptop(backend, tmp_path, plug_in):
     (_, _, example), (_, promised) = blocks("README.md")
     (tmp_path / "net.py").write_text(example, encoding="utf-8")

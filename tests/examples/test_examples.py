@@ -102,7 +102,7 @@ def test_the_lesson_prints_the_same_lines(backend):
     assert output(backend, "use_gpu.py") == output("numpy", "use_gpu.py")
 
 
-@pytest.mark.weekly(but="numpy")
+@pytest.mark.frameworks("numpy")
 def test_the_lesson_without_a_gpu(backend):
     facts = dict(
         line.strip().split(": ", 1)
@@ -119,7 +119,7 @@ def test_the_lesson_without_a_gpu(backend):
     assert "its weight holds [0.5, -1.0, 2.0]" in lines
 
 
-@pytest.mark.weekly(but="numpy")
+@pytest.mark.frameworks("numpy")
 def test_each_experiment_times_all_of_its_work(backend):
     printed = output(backend, "cpu_or_gpu.py", "--scale", "0.001")
     line = r"^  (.+?) +(\d+) × +([\d.]+) µs \(([\d.]+) to ([\d.]+)\) +([\d.]+) × the CPU's speed$"
@@ -133,8 +133,8 @@ def test_each_experiment_times_all_of_its_work(backend):
     assert "there is no GPU" in printed
 
 
-@pytest.mark.weekly(but="torch")
-@pytest.mark.needs("gradient")
+@pytest.mark.frameworks("torch")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_the_lesson_on_two_virtual_gpus(backend):
     printed = output(backend, "use_gpu.py", virtual=2)
     facts = dict(line.strip().split(": ", 1) for line in printed.splitlines() if ": " in line)
@@ -171,7 +171,7 @@ def test_a_cuda_program_runs_unedited(backend, request):
 
 
 @pytest.mark.weekly
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_experiments_time_the_cpu_and_a_gpu(backend):
     printed = output(backend, "cpu_or_gpu.py", "tiny", "transfer", "--scale", "0.001", virtual=2)
     assert f"{backend}; the device is virtual gpu:0" in printed
@@ -180,7 +180,7 @@ def test_experiments_time_the_cpu_and_a_gpu(backend):
 
 
 @pytest.mark.weekly
-@pytest.mark.needs("gradient")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_digits_on_a_virtual_gpu_as_on_the_cpu(backend):
     if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):
         of_gpu, of_cpu = (output(backend, "digits.py", "--epochs", "1", virtual=n) for n in (2, 0))
@@ -195,13 +195,15 @@ def has_virtual_gpus(backend):
     return (VIRTUAL / str(backend)).is_dir()
 
 
-on_two_gpus = pytest.mark.needs("gradient")  # NumPy has one device, and says so: the promise below
+on_two_gpus = pytest.mark.skip_backends(
+    "numpy", "array_api_strict", reason="it has no gradients"
+)  # NumPy has one device, and says so: the promise below
 AGREES = "the first step is that of one device: True"
 ACCURACY = re.compile(r"^test accuracy ([\d.]+); \d+ samples/s$", re.MULTILINE)
 TWO_GPUS = ("copy_between_gpus.py", "auto_parallel.py", "model_parallel.py")
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.frameworks("torch")
 @pytest.mark.parametrize("script", TWO_GPUS)
 def test_two_virtual_gpus_or_the_reason_why_not(backend, script):
     arguments = ("--scale", "0.001") if script == "auto_parallel.py" else ()
@@ -213,7 +215,7 @@ def test_two_virtual_gpus_or_the_reason_why_not(backend, script):
         assert printed.startswith(f"Not supported: {backend} has no virtual GPUs")
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.frameworks("torch")
 @on_two_gpus
 def test_adding_across_gpus_is_an_error(backend):
     lines = [line.strip() for line in output(backend, "copy_between_gpus.py").splitlines()]
@@ -224,7 +226,7 @@ def test_adding_across_gpus_is_an_error(backend):
     assert "copies nothing: True" in lines
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.frameworks("torch")
 @on_two_gpus
 @pytest.mark.parametrize("split", ["by layers", "by channels"])
 def test_a_split_network_equals_the_whole(backend, split):
@@ -237,7 +239,7 @@ def test_a_split_network_equals_the_whole(backend, split):
     assert re.search(r"gradients equal those of one device: (\w+)", part)[1] == "True"
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.frameworks("torch")
 @on_two_gpus
 def test_parallelism_times_each_gpu_and_both(backend):
     printed = output(backend, "auto_parallel.py", "--scale", "0.001")
@@ -299,7 +301,7 @@ def test_lenet_learns_in_two_processes_as_in_one(backend):
     assert float(ACCURACY.search(printed)[1]) > 0.7
 
 
-@pytest.mark.weekly(but="numpy")
+@pytest.mark.frameworks("numpy")
 def test_digits_need_gradients(backend):
     done = run(backend, "digits.py", "--epochs", "10")
     if "def trainer" in (EXAMPLES / "native" / f"{backend}.py").read_text(encoding="utf-8"):
@@ -313,7 +315,7 @@ def test_digits_need_gradients(backend):
 
 
 @pytest.mark.weekly
-@pytest.mark.needs("model")
+@pytest.mark.skip_backends("numpy", reason="it has no models")
 def test_training_is_repeatable(backend):
     first = re.compile(r"^epoch +1 .* accuracy [\d.]+", re.MULTILINE)
     again = output(backend, "digits.py", "--epochs", "1")

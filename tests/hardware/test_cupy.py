@@ -12,7 +12,9 @@ import pytest
 import xdevice
 from xdevice.tensors.namespace import FFT, LINALG, NAMES
 
-cupy = pytest.importorskip("cupy", reason="cupy is not installed: tox run -e cupy")
+cupy = pytest.importorskip(
+    "cupy", reason="cupy is not installed: tox run -c tox-weekly.ini -e cupy"
+)
 
 ROOT = Path(__file__).parents[2]
 HIDDEN = {"CUDA_VISIBLE_DEVICES": "-1"}
@@ -70,7 +72,8 @@ def test_without_a_gpu_it_is_not_guessed(run):
 
 
 @pytest.mark.skipif(
-    set(xdevice.available()) != {"cupy", "numpy"}, reason="the others take long: tox run -e cupy"
+    set(xdevice.available()) != {"cupy", "numpy"},
+    reason="the others take long: tox run -c tox-weekly.ini -e cupy",
 )
 def test_without_a_gpu_it_is_not_in_all(tmp_path):
     (tmp_path / "which.py").write_text("import xdevice; print(xdevice.backend())", encoding="utf-8")

@@ -57,7 +57,7 @@ DEVICES = """
 """
 
 
-@pytest.mark.weekly(under=("torch", "tensorflow", "paddle"))
+@pytest.mark.frameworks("mxnet", "jax", "numpy", "array_api_strict")
 def test_each_device_and_dtype(run, backend):
     result = run(DEVICES.replace("FRAMEWORK", backend), "--xdevice-virtual-gpus=2", "-v")
     places = [str(place) for place in xdevice.devices()]
@@ -113,7 +113,7 @@ PACKAGE = {  # whose function has the name of its module
 }
 
 
-@pytest.mark.weekly(under=("torch", "tensorflow", "paddle"))
+@pytest.mark.frameworks("mxnet", "jax", "numpy", "array_api_strict")
 def test_functions_run_compiled_too(run, pytester, backend):
     pytester.makepyfile(**PACKAGE)
     result = run(COMPILED, "-v")
@@ -132,7 +132,7 @@ def test_functions_run_compiled_too(run, pytester, backend):
         assert ids(result, "test_eager") == {"PASSED": [backend], "SKIPPED": [compiled]}
 
 
-@pytest.mark.weekly(under=("torch", "tensorflow", "paddle", "jax"))
+@pytest.mark.frameworks("mxnet", "numpy", "array_api_strict")
 def test_a_compiled_run_can_be_the_only_one_or_none(run, backend):
     code = "def test_it(xp, compiled): assert compiled(abs) is not abs"
     assert ids(run(code, "-v", "--xdevice-compiled=no"), "test_it") == {"FAILED": [backend]}
@@ -145,7 +145,7 @@ def test_a_compiled_run_can_be_the_only_one_or_none(run, backend):
 OTHERS = {"torch": "eager", "tensorflow": "xla", "paddle": "ast"}
 
 
-@pytest.mark.weekly(under=("torch", "tensorflow", "paddle", "mxnet"))
+@pytest.mark.frameworks("jax", "numpy", "array_api_strict")
 def test_another_compiler_is_named_in_the_id(run, backend):
     if backend not in COMPILERS:
         result = run("def test_it(xp, compiled): pass", "--xdevice-compiler=numpi=jit")
@@ -193,7 +193,7 @@ def test_short_floats_can_be_compared(backend):
 KIT = Path(__file__).parents[2] / "docs" / "test" / "kit.md"
 
 
-@pytest.mark.weekly(but="numpy")
+@pytest.mark.frameworks("numpy")
 def test_the_first_lines_of_the_kits_page_pass(run, backend, pytester):
     text = KIT.read_text(encoding="utf-8")
     files = dict(re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL))

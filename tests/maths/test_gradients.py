@@ -160,7 +160,7 @@ def slopes(function):
         return found
 
 
-@pytest.mark.weekly(but=("torch", "matmul", "sum", "exp", "where", "concat"))
+@pytest.mark.frameworks("torch")
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_flow_through(backend, name):
     if backend == "numpy":

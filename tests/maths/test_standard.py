@@ -888,7 +888,7 @@ def missing(xp, name):
     return None
 
 
-@pytest.mark.weekly(but="numpy")
+@pytest.mark.frameworks("numpy")
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_does_what_the_standard_says(backend, name):
     dtypes, draw_case = CASES[name]

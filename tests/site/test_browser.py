@@ -1,4 +1,4 @@
-"""The built site in Chromium, at the widths of a desktop and of a phone: ``tox run -e browser``.
+"""The built site in Chromium, at the widths of a desktop and of a phone: ``tox run -c tox-weekly.ini -e browser``.
 
 XDEVICE_PICTURES names a folder for a screenshot of each page at both widths.
 """

@@ -38,7 +38,6 @@ DTYPE = """
 """
 
 
-@pytest.mark.weekly(but=("names0", "names3"))
 @pytest.mark.parametrize(
     ("value", "names"),
     {

@@ -10,7 +10,8 @@ import pytest
 DISTRIBUTION = "xdevice-tinygrad"
 
 pytestmark = pytest.mark.skipif(
-    find_spec("tinygrad") is None, reason="tinygrad is not installed: tox run -e tinygrad"
+    find_spec("tinygrad") is None,
+    reason="tinygrad is not installed: tox run -c tox-weekly.ini -e tinygrad",
 )
 
 DRIVERS = [path for path in os.environ.get("VK_ICD_FILENAMES", "").split(os.pathsep) if path] or [
@@ -30,7 +31,8 @@ def test_it_keeps_the_contract_on_its_cpu_and_two_virtual_gpus(run, elsewhere):
 
 
 @pytest.mark.skipif(
-    find_spec("pydawn") is None, reason="dawn-python is not installed: tox run -e tinygrad"
+    find_spec("pydawn") is None,
+    reason="dawn-python is not installed: tox run -c tox-weekly.ini -e tinygrad",
 )
 @pytest.mark.skipif(
     not DRIVERS, reason="no Vulkan driver is installed: apt install mesa-vulkan-drivers"

@@ -125,7 +125,7 @@ assert placement.category(type(keras.Input((2,)))) is None
     run_alone("numpy", code)
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.frameworks("torch")
 @pytest.mark.parametrize("framework", ON)
 def test_a_model_moves_with_its_training(framework):
     run(
@@ -150,7 +150,7 @@ assert not all(np.array_equal(a, b) for a, b in zip(before, values(model)))
     )
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.frameworks("torch")
 @pytest.mark.parametrize("framework", ON)
 def test_copies_keep_values_and_sharing(framework):
     run(
@@ -207,7 +207,7 @@ assert xdevice.to_numpy(xdevice.all_reduce([variable, variable])[0]).tolist() ==
     )
 
 
-@pytest.mark.weekly(but="torch")
+@pytest.mark.frameworks("torch")
 @pytest.mark.parametrize("framework", ON)
 def test_what_has_no_values_yet_has_no_device(framework):
     run(
@@ -267,7 +267,7 @@ assert device_of(net) == first
     )
 
 
-@pytest.mark.weekly(but="jax")
+@pytest.mark.frameworks("jax")
 @pytest.mark.parametrize(
     ("backend", "chosen"), [*((name, name) for name in ON), ("paddle", "None"), ("mxnet", "None")]
 )

@@ -18,6 +18,7 @@ from xdevice.hardware.bus import DEFAULT
 from xdevice.transfers import watching
 from xdevice.transfers.recorder import Recorder
 from xdevice.transfers.report import Report
+from xdevice.virtual.request import ENV
 
 HOST, GPU = Device("cpu", 0), Device("gpu", 0)
 
@@ -88,6 +89,12 @@ def step():
 )
 
 
+@pytest.fixture(autouse=True)
+def programs_choose_their_own(monkeypatch):
+    """Programs that tests start ask for virtual GPUs themselves, whatever this run has."""
+    monkeypatch.delenv(ENV, raising=False)
+
+
 @pytest.fixture
 def reported(tmp_path, monkeypatch):
     """The report of a program's copies."""
@@ -146,7 +153,7 @@ def advised(plug_in):
     """The planted mistakes of mistakes/NAME.txt, each with what is found in its two versions, all by one process."""
 
     def run(name):
-        script = Path(__file__).parent / "frameworks" / "mistakes" / "programs.py"
+        script = Path(__file__).parent / "mistakes" / "programs.py"
         env = {**os.environ, "XDEVICE_VIRTUAL_GPUS": "2:stand-in", "XDEVICE_BACKEND": name}
         done = subprocess.run(
             [sys.executable, script, name],
@@ -188,25 +195,29 @@ def check_advice(advised):
 
 
 @pytest.fixture
-def copies_on(plug_in):
-    """Run copies_NAME.py on two virtual GPUs, in a process of its own: ``2``, or ``2:stand-in``."""
+def copies_on(with_virtual_gpus):
+    """Run test_copies.py of a framework on two virtual GPUs that do not stand in."""
 
-    def run(name, gpus):
-        options = "-q", "-p", "no:cacheprovider"
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            *options,
-            f"--xdevice-backend={name}",
-            f"--xdevice-virtual-gpus={gpus}",
-        ]
+    def run(name, **env):
+        folder = Path(__file__).parents[1] / "virtual" / name / "stand_in"
+        options = f"--xdevice-backend={name}", "--xdevice-virtual-gpus=2", "--confcutdir=."
         done = subprocess.run(
-            [*command, f"copies_{name}.py"],
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                *options,
+                "test_copies.py",
+            ],
             capture_output=True,
             text=True,
             timeout=280,
-            cwd=Path(__file__).parent / "frameworks",
+            env={**os.environ, **env},
+            cwd=folder,
+            check=False,
         )
         assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]
         assert "passed" in done.stdout, done.stdout[-6000:] + done.stderr[-3000:]

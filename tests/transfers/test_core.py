@@ -17,8 +17,6 @@ from xdevice.hardware.bus import Bus
 from xdevice.transfers import callers, syntax, watching
 from xdevice.transfers.syntax import Place
 
-pytestmark = pytest.mark.only_under("numpy")
-
 HOST, GPU, OTHER = Device("cpu", 0), Device("gpu", 0), Device("gpu", 1)
 FETCH = Copy("copy", "cpu", 8, GPU, HOST)
 READ = Copy("number", "item", 4, GPU, HOST)

@@ -345,7 +345,7 @@ def test_a_device_that_is_not_there_is_an_error_of_the_loop(backend):
         list(prefetch([xdevice.ones(2, device="cpu")], "gpu:63"))
 
 
-@pytest.mark.weekly(but=("torch", "jax"))
+@pytest.mark.frameworks("torch", "jax")
 def test_a_stream_brings_the_batches_that_the_host_had(backend, plug_in):
     """Under virtual GPUs that stand in, whose streams have the names of real ones'; elsewhere there are none."""
     code = """
@@ -370,8 +370,8 @@ def test_a_stream_brings_the_batches_that_the_host_had(backend, plug_in):
     ran(code, backend, {})
 
 
-@pytest.mark.weekly(but="jax")
-@pytest.mark.needs("gradient")
+@pytest.mark.frameworks("jax")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(
     backend, with_virtual_gpus
 ):

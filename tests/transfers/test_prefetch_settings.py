@@ -67,7 +67,7 @@ SETTINGS = {
 }
 
 
-@pytest.mark.weekly(under="tensorflow")
+@pytest.mark.frameworks("torch", "paddle", "mxnet", "jax", "numpy", "array_api_strict")
 def test_the_source_has_the_settings_of_its_loop(backend):
     begin = """
         import decimal, time, xdevice

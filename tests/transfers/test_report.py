@@ -13,8 +13,6 @@ from xdevice.hardware.bus import Bus
 from xdevice.tools.cli import watch
 from xdevice.transfers.report import NO_GPU
 
-pytestmark = pytest.mark.only_under("numpy")
-
 EPOCH = """
     total_loss = 0
     for _ in range(12):

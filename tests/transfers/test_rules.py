@@ -6,8 +6,6 @@ import pytest
 
 from xdevice.transfers.rules import ADVICE, RULES
 
-pytestmark = pytest.mark.only_under("numpy")
-
 TRIGGERS = {
     "loop-of-a-library": (
         "model = Tensor()\nmodel.fit(5)\n",

@@ -12,8 +12,6 @@ from xdevice.device import Device
 from xdevice.framework.adapters import find
 from xdevice.transfers import watching
 
-pytestmark = pytest.mark.only_under("numpy")
-
 READ = Copy("number", "item", 4, Device("gpu", 0), Device("cpu", 0))
 FRAMEWORK = """
 def item(copies=1):

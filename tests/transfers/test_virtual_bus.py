@@ -29,8 +29,10 @@ def ran(code, backend, bus=BUS):
     )  # fmt: skip
 
 
-@pytest.mark.weekly(but=("torch", "mxnet"))
-@pytest.mark.needs("gradient")  # all but NumPy, which has one device
+@pytest.mark.frameworks("torch", "mxnet")
+@pytest.mark.skip_backends(
+    "numpy", "array_api_strict", reason="it has no gradients"
+)  # all but NumPy, which has one device
 def test_copies_take_their_time_each_way_and_it_is_said(backend, with_virtual_gpus):
     code = """
         there = xdevice.to_device(x, gpu)
@@ -49,8 +51,8 @@ def test_copies_take_their_time_each_way_and_it_is_said(backend, with_virtual_gp
     assert done.stderr.count("xdevice: virtual GPUs have a bus of 1 GB/s and 20000 µs a copy") == 1
 
 
-@pytest.mark.weekly(but="torch")
-@pytest.mark.needs("gradient")
+@pytest.mark.frameworks("torch")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_prefetched_copies_are_on_the_bus_while_the_loop_computes(backend):
     code = """
         import sys
@@ -78,8 +80,8 @@ def test_prefetched_copies_are_on_the_bus_while_the_loop_computes(backend):
     ]
 
 
-@pytest.mark.weekly(but="jax")
-@pytest.mark.needs("gradient")
+@pytest.mark.frameworks("jax")
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_a_bad_bus_is_an_error_each_time_that_the_framework_is_used(backend):
     begin = "import xdevice\nfor _ in range(2):\n    try:\n        xdevice.ones(2)\n"
     code = f"{begin}    except xdevice.ArgumentError as error:\n        print(error)"

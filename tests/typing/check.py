@@ -1,6 +1,6 @@
 """mypy, strict, over the package as it is installed, mypy and pyright over what users write; --full: pyright over all.
 
-Both look for `xdevice.backends` and `xdevice.virtual` where an editable install does not have them,
+An editable install does not show them `xdevice.backends` and the other folders of the repository,
 so the package is laid out once more as the wheel lays it out.
 """
 
@@ -19,7 +19,7 @@ def main() -> int:
         shutil.copytree(
             ROOT / "xdevice", tree / "xdevice", ignore=shutil.ignore_patterns("__pycache__")
         )
-        for part in ("backends", "virtual"):
+        for part in ("backends", "virtual", "testing", "tools"):
             shutil.copytree(
                 ROOT / part,
                 tree / "xdevice" / part,

@@ -131,9 +131,7 @@ placement: list[contract.Placement] = [
     cupy_placement,
     array_api_strict_placement,
 ]
-moving: list[contract.Moving] = [mxnet_placement, jax_placement]
 data: list[contract.Data] = [numpy_placement]
-trees: list[contract.Trees] = [torch_models, tensorflow_models, mxnet_models, jax_models]
 models: list[contract.Models] = [
     torch_models,
     tensorflow_models,

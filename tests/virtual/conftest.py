@@ -1,13 +1,112 @@
-"""Programs written for GPUs, run as users run them: in a process of their own, where virtual GPUs stand in."""
+"""Virtual GPUs: all of these tests need two, as ``pytest --xdevice-virtual-gpus=2 tests/virtual`` gives them.
 
+The tests in folders ``stand_in`` need GPUs that stand in for real ones, which a process has from its
+start. One child process runs all of a framework's; each is reported by itself.
+
+Other programs run as users run them, each in a process of its own.
+"""
+
+import ast
 import os
 import subprocess
 import sys
+import tempfile
 import textwrap
+from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
+import xdevice
+from xdevice.testing.frameworks import backends_of
+from xdevice.virtual import plugins
 from xdevice.virtual.request import ENV
+
+child = pytest.StashKey[tuple[list[ElementTree.Element], str]]()
+
+
+def pytest_ignore_collect(collection_path, config):
+    is_together = collection_path.name == "together"  # several frameworks in one process
+    if os.environ.get(ENV, "0") == "0" or (is_together and len(backends_of(config)) == 1):
+        return True
+    return None  # other plugins decide
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pycollect_makemodule(module_path, parent):
+    if module_path.parent.name == "stand_in" and "stand-in" not in os.environ.get(ENV, ""):
+        return RunByChild.from_parent(parent, path=module_path)
+    return None  # pytest imports it
+
+
+class RunByChild(pytest.File):
+    """A file of tests, which a child process imports."""
+
+    def collect(self):
+        for node in ast.parse(self.path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                test = TestOfChild.from_parent(self, name=node.name)
+                if any("mark.weekly" in ast.unparse(mark) for mark in node.decorator_list):
+                    test.add_marker(pytest.mark.weekly)
+                yield test
+
+
+class TestOfChild(pytest.Item):
+    """A test that a child process has run, with all its parameters."""
+
+    def setup(self):
+        virtual = xdevice.backend(self.path.parents[1].name).load("virtual")
+        recipe = virtual.recipe() if virtual.has("recipe") else None
+        if recipe and not plugins.compiler() and not plugins.find(recipe):
+            pytest.skip(f"needs a plug-in, and so a C++ compiler: {plugins.INSTALL}")
+        if child not in self.session.stash:
+            self.session.stash[child] = run_by_child(self.session)
+
+    def runtest(self):
+        cases, output = self.session.stash[child]
+        own = [case for case in cases if case_id(case) == self.nodeid]
+        assert own, f"the child process has not run it: {output}"
+        wrong = [found.text for case in own for found in case if found.tag in ("failure", "error")]
+        assert not wrong, "\n".join(wrong)
+        if all(case.find("skipped") is not None for case in own):
+            pytest.skip(own[0].find("skipped").get("message"))
+
+    def repr_failure(self, excinfo):
+        return str(excinfo.value)
+
+
+def run_by_child(session):
+    """The cases that a child process reports, and what it prints."""
+    tests = [item for item in session.items if isinstance(item, TestOfChild)]
+    frameworks = {item.path.parents[1].name for item in tests}
+    options = ["--weekly"] if session.config.getoption("--weekly") else []
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        command = [
+            *(
+                sys.executable,
+                "-m",
+                "pytest",
+                "-q",
+                "-p",
+                "no:cacheprovider",
+                f"--junitxml={report}",
+            ),
+            *(f"--xdevice-backend={','.join(frameworks)}", "--xdevice-virtual-gpus=2:stand-in"),
+            *(f"{item.path}::{item.name}" for item in tests),
+        ]
+        env = {name: value for name, value in os.environ.items() if name != ENV}
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, timeout=600, env=env, cwd=folder
+        )
+        cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    return cases, done.stdout[-6000:] + done.stderr[-3000:]
+
+
+def case_id(case):
+    """The id of the test, without its parameters."""
+    return f"{case.get('classname').replace('.', '/')}.py::{case.get('name').partition('[')[0]}"
+
 
 SAID = "2 virtual GPUs stand in for CUDA's; they compute on the CPU"
 

@@ -183,7 +183,7 @@ def test_the_table_has_what_is_shown_and_nothing_else(backend):
     assert entries(backend) == list(SHOWN[str(backend)])
 
 
-@pytest.mark.weekly(under=("tensorflow", "jax"))
+@pytest.mark.frameworks("torch", "paddle", "mxnet", "numpy", "array_api_strict")
 def test_each_difference_is_one(backend, program):
     text = FIRST[str(backend)] + FAILS
     for entry, lines in SHOWN[str(backend)].items():

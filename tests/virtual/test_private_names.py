@@ -36,7 +36,7 @@ def names_removed(backend, plug_in):
     return _program("names_removed.py", backend, 1500)
 
 
-@pytest.mark.weekly(but="--stand-in")
+@pytest.mark.weekly
 @pytest.mark.parametrize("option", ["--virtual", "--stand-in"])
 def test_what_virtual_gpus_replace_is_what_the_adapter_lists(names_replaced, option):
     assert names_replaced(option) == []

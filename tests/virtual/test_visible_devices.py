@@ -68,13 +68,13 @@ def said(backend, tmp_path, plug_in):
     return run
 
 
-@pytest.mark.weekly(but=("torch", "jax", "paddle"))
+@pytest.mark.frameworks("torch", "jax", "paddle")
 def test_a_program_chooses_one(said, backend):
     out, err = said("2", CUDA_VISIBLE_DEVICES="0,1")
     assert out == [ONE[backend], "1 cpu:0"]
     assert "CUDA_VISIBLE_DEVICES='0,1' was set for the machine's GPUs" in err
 
 
-@pytest.mark.weekly(but="jax")
+@pytest.mark.frameworks("jax")
 def test_a_program_hides_all(said, backend):
     assert said("-1")[0] == [NONE[backend], "0 cpu:0"]

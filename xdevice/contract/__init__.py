@@ -1,10 +1,9 @@
 """What an adapter must provide: one Protocol for each capability.
 
-The functions of a capability are in a module of its name, or in the one that
-`MODULES` names. An adapter is a package of plain functions. It translates; the
-core decides. The core validates all arguments first: the device exists, and a
-move is needed. An adapter leaves out what its framework cannot do, and its
-``CANNOT`` gives the reason.
+The functions of a capability are in a module of its name. An adapter is a
+package of plain functions. It translates; the core decides. The core validates
+all arguments first: the device exists, and a move is needed. An adapter leaves
+out what its framework cannot do, and its ``CANNOT`` gives the reason.
 """
 
 # ruff: noqa: F403, F405  (a star imports the names in a module's `__all__`)
@@ -16,7 +15,7 @@ from xdevice.contract.native import *
 from xdevice.contract.tensors import *
 from xdevice.contract.transfers import *
 
-__all__ = ["CAPABILITIES", "MODULES", "PROVIDED", "Capabilities"]
+__all__ = ["CAPABILITIES", "PROVIDED", "Capabilities"]
 __all__ += devices.__all__
 __all__ += engines.__all__
 __all__ += native.__all__
@@ -29,9 +28,6 @@ class Capabilities:
 
     hardware: Hardware
     placement: Placement
-    moving: Moving
-    trees: Trees
-    data: Data
     models: Models
     creation: Creation
     exchange: Exchange
@@ -62,13 +58,6 @@ CAPABILITIES: dict[str, tuple[str, ...]] = {
     name: _functions_of(protocol) for name, protocol in _PROTOCOLS.items()
 }
 """Each capability with the functions that it may have."""
-
-MODULES = {
-    "moving": "placement",
-    "trees": "models",
-    "data": "placement",
-}
-"""The module of a capability, if its name differs from the capability's."""
 
 PROVIDED = {"virtual": "xdevice.virtual_gpus"}
 """The capabilities that another package provides, each with its group of entry points.

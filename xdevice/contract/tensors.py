@@ -24,19 +24,16 @@ __all__ = [
     "Collectives",
     "Compiling",
     "Creation",
-    "Data",
     "Differentiation",
     "Exchange",
     "Extension",
     "Gradients",
     "Maths",
     "Models",
-    "Moving",
     "NodeParts",
     "Numerics",
     "Placement",
     "Storage",
-    "Trees",
 ]
 
 Category = Literal["tensor", "model", "device", "data"]
@@ -109,42 +106,31 @@ class Placement(Protocol):
         Gradients flow through.
         """
 
-
-class Moving(Protocol):
-    """Moving several tensors, for a framework that moves them sooner together.
-
-    Without it, `Placement.move` moves them one by one.
-    """
-
     def move_many(self, tensors: list[Tensor], device: Device, non_blocking: bool) -> list[Tensor]:
-        """The tensors on another device, in order, as `Placement.move` moves each.
+        """The tensors on another device, in order, as `move` moves each.
 
-        After an error, xdevice moves back those that are moved in place.
+        For a framework that moves several sooner together. After an error,
+        xdevice moves back those that are moved in place.
+        """
+
+    def is_data(self, tensor: Tensor) -> bool:
+        """Whether the tensor is plain data: a scalar, text, objects.
+
+        For a framework whose tensors may contain something other than numbers.
         """
 
 
-class Trees(Protocol):
-    """The framework's registry of containers: pytrees."""
+class Models(Protocol):
+    """Objects of the framework with parts: models, and containers that are registered with it."""
 
     def is_node(self, cls: type) -> bool:
-        """Whether the class is registered.
+        """Whether the class is registered as a container: a pytree.
 
         Python's own containers do not count.
         """
 
     def flatten_one_level(self, node: Node) -> NodeParts:
-        """The node's children, with what is needed to rebuild it."""
-
-
-class Data(Protocol):
-    """Tensors that may contain something other than numbers."""
-
-    def is_data(self, tensor: Tensor) -> bool:
-        """Whether the tensor is plain data: a scalar, text, objects."""
-
-
-class Models(Protocol):
-    """Models: the framework's objects that have parameters."""
+        """The container's children, with what is needed to rebuild it."""
 
     def tensors_of(self, model: Model) -> Iterable[tuple[str, Tensor]]:
         """Each parameter and buffer, with its dotted name.

@@ -179,7 +179,7 @@ class Capability:
         reason = self._reasons.get(function) or self._reasons.get(self._name)
         if reason:
             return reason
-        module = f"{self._adapter}.{contract.MODULES.get(self._name, self._name)}"
+        module = f"{self._adapter}.{self._name}"
         if self._is_empty():
             return f"its adapter has no {module}"
         return f"its adapter has no {module}.{function}"
@@ -316,7 +316,7 @@ def _module(owner: Backend, capability: str) -> ModuleType | None:
         provided = entry_points_of(contract.PROVIDED[capability]).get(str(owner))
         if provided is not None:
             return _import_for(owner, provided)
-    path = f"{owner.adapter.__name__}.{contract.MODULES.get(capability, capability)}"
+    path = f"{owner.adapter.__name__}.{capability}"
     if not hasattr(owner.adapter, "__path__") or find_spec(path) is None:
         return None
     return _import_for(owner, path)

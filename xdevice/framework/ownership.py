@@ -59,8 +59,8 @@ class Known:
         self.is_data: Callable[[Tensor], bool] | None = None
         if backend is not None and category == "tensor":
             self.device_of = backend.placement.device_of
-            if backend.load("data").has("is_data"):
-                self.is_data = backend.data.is_data
+            if backend.load("placement").has("is_data"):
+                self.is_data = backend.placement.is_data
 
 
 classes: dict[type, Known] = {cls: Known() for cls in (*ATOMS, list, tuple, dict, set, type)}
@@ -91,7 +91,8 @@ def _owner_and_category(cls: type) -> tuple[str, Any]:
     for owner in usable(cls):
         category = owner.placement.category(cls)
         if category is not None:
-            owner.load("models" if category == "model" else "data")
+            if category == "model":
+                owner.load("models")
             classes.pop(cls, None)  # what was known before the framework was imported
             return str(owner), category
     own_category = "movable" if callable(getattr(cls, "to", None)) else None

@@ -44,8 +44,8 @@ def move_tensors(
     """The tensors, of one framework, on a device that it has; it is checked that they are there."""
     placement = owner.placement
     try:
-        if len(tensors) > 1 and owner.load("moving").has("move_many"):
-            new_tensors = owner.moving.move_many(tensors, target, non_blocking)
+        if len(tensors) > 1 and owner.load("placement").has("move_many"):
+            new_tensors = owner.placement.move_many(tensors, target, non_blocking)
         else:
             new_tensors = [placement.move(tensor, target, non_blocking) for tensor in tensors]
     except XDeviceError:

@@ -15,14 +15,13 @@ from typing import NamedTuple
 
 from xdevice.transfers.syntax import Place, Span, called_name, is_allowed, loops
 
-_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-_PACKAGE_PARENT = os.path.dirname(_PACKAGE)
-# in a checkout, backends and virtual GPUs are folders beside the package
-_OUR_FOLDERS = (
-    _PACKAGE,
-    os.path.join(_PACKAGE_PARENT, "backends"),
-    os.path.join(_PACKAGE_PARENT, "virtual"),
-)
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# in a checkout, these are beside the package
+_BESIDE = [
+    os.path.join(os.path.dirname(_PACKAGE), folder)
+    for folder in ("backends", "virtual", "testing", "tools")
+]
+_OUR_FOLDERS = (_PACKAGE, *_BESIDE)
 _PREFETCH = os.path.join(_PACKAGE, "parallel", "prefetch.py")
 _PYTHON_FOLDERS = [
     sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib", "purelib", "platlib")

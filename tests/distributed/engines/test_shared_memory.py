@@ -20,10 +20,7 @@ from xdevice.backends.kit.shared_memory import SharedMemory, join_on_one_host
 from xdevice.contract import Job
 from xdevice.errors import DistributedError, DistributedTimeoutError
 
-pytestmark = [
-    pytest.mark.only_under("numpy"),
-    pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc"),
-]
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at /dev/shm and /proc")
 
 
 @pytest.fixture(autouse=True)

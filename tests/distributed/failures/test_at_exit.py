@@ -4,8 +4,6 @@ import textwrap
 
 import pytest
 
-pytestmark = pytest.mark.only_under("numpy")
-
 PLAYS = """
 import os, signal, sys, time
 from threading import Timer
@@ -87,8 +85,16 @@ def test_an_engine_that_gives_up(play, frozen):
     assert "does not answer: it is stopped" in done.last, done.stderr
 
 
-@pytest.mark.weekly(but="rank 1")
-@pytest.mark.parametrize("gives_up", ["no rank", "rank 0", "rank 1", "both ranks"])
+@pytest.mark.parametrize(
+    "gives_up",
+    [
+        "rank 1",
+        *(
+            pytest.param(who, marks=pytest.mark.weekly)
+            for who in ("no rank", "rank 0", "both ranks")
+        ),
+    ],
+)
 def test_no_rank_is_named_while_all_answer(play, gives_up):
     done = play(f"""
         watched = member(2.0)

@@ -12,7 +12,7 @@ import pytest
 
 import xdevice
 
-pytestmark = pytest.mark.only_under("paddle", weekly="all")
+pytestmark = pytest.mark.frameworks("paddle")
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 
@@ -77,7 +77,8 @@ def process_of(launcher, rank):
     raise AssertionError(f"no process of rank {rank}")
 
 
-@pytest.mark.needs("gradient")
+@pytest.mark.weekly
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_a_kill_changes_no_bit(training, tmp_path):
     while not (tmp_path / "broken").exists():
         assert training.poll() is None, training.stderr.read()

@@ -174,8 +174,8 @@ def test_the_frameworks_own_launcher(backend, environment):
     assert (done.stdout + logs).count("agreed on 2") >= 2  # rank 0 speaks in both
 
 
-@pytest.mark.weekly(but=("paddle", "mpirun"))
-@pytest.mark.needs("gradient")
+@pytest.mark.weekly
+@pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 @pytest.mark.parametrize("launcher", ["torchrun", "mpirun"])
 def test_two_hosts_make_one_job(backend, start_on, launcher):
     for process in start_on(backend, launcher, "meets_on_hosts"):

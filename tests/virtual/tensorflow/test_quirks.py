@@ -342,12 +342,24 @@ def trained(device, way, network, optimizer):
     return net, values, [weight.numpy() for weight in net.weights]
 
 
-@pytest.mark.weekly(but=("eager", "fitted-lenet-Adam"))
 @pytest.mark.parametrize(
-    "optimizer", [lambda: keras.optimizers.SGD(0.1, momentum=0.9), keras.optimizers.Adam]
+    "optimizer",
+    [
+        pytest.param(
+            lambda: keras.optimizers.SGD(0.1, momentum=0.9), id="SGD", marks=pytest.mark.weekly
+        ),
+        keras.optimizers.Adam,
+    ],
 )
 @pytest.mark.parametrize("network", [lenet, reader])
-@pytest.mark.parametrize("way", [eager, traced, fitted])
+@pytest.mark.parametrize(
+    "way",
+    [
+        eager,
+        pytest.param(traced, marks=pytest.mark.weekly),
+        pytest.param(fitted, marks=pytest.mark.weekly),
+    ],
+)
 def test_training_equals_the_cpus_to_the_last_bit_and_mixes_nothing(way, network, optimizer):
     with strict():
         net, values, weights = trained(gpu(1), way, network, optimizer)

@@ -30,7 +30,8 @@ def run(*jobs, words=()):
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("jobs", [QUICK, pytest.param(OTHERS, marks=pytest.mark.weekly)])
+@pytest.mark.weekly
+@pytest.mark.parametrize("jobs", [QUICK, OTHERS])
 def test_groups_for_nccl_compute_and_refuse_what_nccl_does(jobs):
     assert run(*jobs) == [*jobs]
 

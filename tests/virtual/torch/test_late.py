@@ -31,11 +31,6 @@ def run(*arguments, status=0, **environment):
     return done.stdout, done.stderr
 
 
-def test_copies_arrive_late_and_what_has_no_fixed_order_is_refused():
-    options = "-q", "-p", "no:cacheprovider", "--xdevice-virtual-gpus=2:stand-in"
-    run("-m", "pytest", *options, "late.py", **{ENV: "2:stand-in"})
-
-
 LATE = """
 import torch
 x = torch.ones(2, device="cuda")

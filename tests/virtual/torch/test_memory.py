@@ -155,14 +155,23 @@ def test_segments_that_grow_do_not_fragment():
     assert unsplit[5] == 0
 
 
-@pytest.mark.weekly(but="rtx4090")
 @pytest.mark.parametrize(
     ("model", "setting", "size"),
     [
         ("rtx4090", {}, WORKSPACE),
-        ("h100", {}, 32 * MIB),
-        ("h100", {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}, 32 * MIB),
-        ("t4", {"CUBLAS_WORKSPACE_CONFIG": ":16:8"}, 128 * 1024),
+        pytest.param("h100", {}, 32 * MIB, marks=pytest.mark.weekly),
+        pytest.param(
+            "h100",
+            {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
+            32 * MIB,
+            marks=pytest.mark.weekly,
+        ),
+        pytest.param(
+            "t4",
+            {"CUBLAS_WORKSPACE_CONFIG": ":16:8"},
+            128 * 1024,
+            marks=pytest.mark.weekly,
+        ),
     ],
 )
 def test_a_product_allocates_the_workspaces_of_its_libraries(model, setting, size):

@@ -1087,14 +1087,13 @@ def test_gradients_in_inference_mode_are_those_of_any_other():
     assert inside.tolist() == after.tolist() == [2, 4]
 
 
-@pytest.mark.weekly(but="some")
+@pytest.mark.weekly
 @pytest.mark.parametrize(
     "chosen",
     [
-        "mixing_is or resized or a_lazy_module or data_parallel or sparse",
-        "training_equals or recurrent",
+        pytest.param("mixing_is or resized or a_lazy_module or data_parallel or sparse", id="some"),
+        pytest.param("training_equals or recurrent", id="training"),
     ],
-    ids=["some", "training"],
 )
 def test_without_a_compiler_they_are_written_in_python_and_do_the_same(chosen):
     if isinstance(runtime.in_use(), InPython):

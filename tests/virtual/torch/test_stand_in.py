@@ -27,20 +27,6 @@ def run(*arguments, status=0, **environment):
     return done.stdout, done.stderr
 
 
-OPTIONS = "-q", "-p", "no:cacheprovider", "--xdevice-virtual-gpus=2:stand-in"
-PROGRAMS = "-m", "pytest", *OPTIONS, "stand_in.py", "stand_in_random.py"
-
-
-def test_programs_for_cuda_run_and_give_the_cpus_numbers():
-    run(*PROGRAMS)
-
-
-@pytest.mark.weekly
-def test_programs_that_compile_an_extension():
-    out, _ = run(*PROGRAMS, "--weekly", "-k", "compiles_for_the_cpu")
-    assert "1 passed" in out
-
-
 SHARED = """
 import torch
 from torch import multiprocessing, nn

@@ -160,7 +160,7 @@ class RegisteredContainer(Container):
 
     def flatten_one_level(self, node: Node) -> NodeParts:
         if self.owner is not None:
-            return self.owner.trees.flatten_one_level(node)
+            return self.owner.models.flatten_one_level(node)
         entry = _optree_entry(self.cls)
         children, metadata, *names = entry.flatten_func(node)
         children = list(children)
@@ -201,7 +201,7 @@ def _find_container(cls: type) -> Container | None:
         if _optree_entry(cls) is not None:
             return RegisteredContainer(cls, None)
         for owner in usable(cls):
-            if owner.load("trees").has("is_node") and owner.trees.is_node(cls):
+            if owner.load("models").has("is_node") and owner.models.is_node(cls):
                 return RegisteredContainer(cls, owner)
     for base, container in _CONTAINERS.items():
         if issubclass(cls, base):

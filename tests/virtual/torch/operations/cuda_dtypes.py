@@ -1,6 +1,6 @@
 """Write the dtypes in which CUDA's and the CPU's kernels differ: virtual/torch/cuda/dtypes_*.txt.
 
-    python tests/virtual/torch/operations/cuda_dtypes.py    # tox run -e gputables; three minutes, and no GPU is needed
+    python tests/virtual/torch/operations/cuda_dtypes.py  # tox run -c tox-weekly.ini -e gputables; no GPU is needed
 
 It knows what PyTorch's own tests know: OpInfo has the dtypes of each function on the CPU and on CUDA, and the wheel's
 ``native_functions.yaml`` the operations without a kernel for CUDA. What OpInfo asks the machine is answered as by a GPU

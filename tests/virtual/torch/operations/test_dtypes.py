@@ -137,8 +137,7 @@ WIDER = """
 """
 
 
-@pytest.mark.weekly(but="words0")
-@pytest.mark.parametrize("words", [[], ["--lenient"]])
+@pytest.mark.parametrize("words", [[], pytest.param(["--lenient"], marks=pytest.mark.weekly)])
 def test_a_dtype_that_the_cpu_lacks_is_computed_wider_and_rounded(program, words):
     assert program(WIDER, words=words) == [
         "complex32 cuda:0 True",
@@ -155,7 +154,8 @@ def test_a_dtype_that_the_cpu_lacks_is_computed_wider_and_rounded(program, words
     ]
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.weekly), 160])
+@pytest.mark.weekly
+@pytest.mark.parametrize("every", [1])
 def test_of_pytorchs_own_database_all_that_cuda_has_runs_and_no_more(every, plug_in):
     script = Path(__file__).with_name("dtypes.py")
     env = {name: value for name, value in os.environ.items() if name != "XDEVICE_VIRTUAL_GPUS"}

@@ -1,0 +1,1 @@
+raise OSError("libbroken.so: cannot open shared object file")

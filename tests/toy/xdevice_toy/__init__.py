@@ -1,0 +1,3 @@
+import toy
+
+CANNOT = {"synchronize": "a toy never works"}
