@@ -56,6 +56,7 @@ def test_a_tutorial_does_what_it_says(page, tmp_path):
     assert follow((DOCS / page).read_text(encoding="utf-8"), tmp_path)
 
 
+@pytest.mark.weekly
 def test_the_home_page_does_what_it_says(tmp_path):
     page = (DOCS / "index.md").read_text(encoding="utf-8")
     assert follow(page, tmp_path) == 4
