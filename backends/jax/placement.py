@@ -68,7 +68,10 @@ def _in_own_memory(array: jax.Array, device: Device) -> jax.Array:
         return array
     native_device = native(device)
     memory = native_device.default_memory().kind
-    return jax.device_put(array, SingleDeviceSharding(native_device, memory_kind=memory))
+    new_array: jax.Array = jax.device_put(
+        array, SingleDeviceSharding(native_device, memory_kind=memory)
+    )
+    return new_array
 
 
 def copy(tensor: Any) -> Any:

@@ -193,9 +193,9 @@ def test_a_busy_machine_is_reported():
     (["tiny", "--scale", "nan"], "'nan' is not a scale"),
     (["tiny", "--scale", "11"], "'11' is not a scale"),
     (["tiny", "--plot", "times.doc"], "'times.doc' is not a picture"),
-    (["tiny", "--plot", "nowhere/times.png"], "the folder 'nowhere' of"),
-    (["tiny", "--json", "nowhere/times.json"], "the folder 'nowhere' of"),
-    (["tiny", "--json", "."], "is a folder"),
+    (["tiny", "--plot", "nowhere/times.png"], "'nowhere/times.png' cannot be written: No such file"),
+    (["tiny", "--json", "nowhere/times.json"], "'nowhere/times.json' cannot be written: No such file"),
+    (["tiny", "--json", "."], "'.' cannot be written: Is a directory"),
     (["tiny", "--json", "x" * 300], "cannot be written"),
     (["tiny", "--fast"], "unknown option '--fast'"),
 ])  # fmt: skip

@@ -41,8 +41,7 @@ class TestStrictContract(contract.Suite):
             "the standard divides no integers"
         ),
         "test_native_names_work_with_a_warning": "it has no einsum, as the standard has none",
-        **dict.fromkeys(
-            ("test_scopes_on_two_devices_nest", "test_what_the_function_makes_is_there_too"),
-            "it has no current device, so its own factories make arrays on the CPU",
+        "test_scopes_on_two_devices_nest": (
+            "it has no current device, so its own factories make arrays on the CPU"
         ),
     }

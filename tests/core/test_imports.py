@@ -108,13 +108,6 @@ def test_a_child_with_virtual_gpus_starts_light():
     assert not added & {"importlib.metadata", "argparse", "subprocess"}
 
 
-def test_a_launcher_starts_without_distributed():
-    loaded = modules_of_a_process(
-        "import xdevice.tools.launcher.children, xdevice.tools.launcher.process_tree"
-    )
-    assert "xdevice.distributed" not in loaded
-
-
 def answer(code):
     """What the code prints, in an interpreter where xdevice has been imported and nothing of it used."""
     done = subprocess.run(

@@ -78,14 +78,6 @@ def reduces(rank, size):
     assert tuple(total["more"][2].shape) == (0, 3)
     assert (total["name"], total["none"]) == ("first", None)
     same(shared, [1 + rank, 2])  # what was given is as it was
-    levels = [shared]
-    for _ in range(200):
-        levels = [levels, levels]  # the tensor has 2**200 places
-    levels = dist.all_reduce(levels)
-    for _ in range(200):
-        assert levels[0] is levels[1]
-        levels = levels[0]
-    same(levels[0], [size * (size + 1) / 2, 2 * size])
     same(dist.all_reduce(shared, "mean"), [(size + 1) / 2, 2])
     same(
         dist.all_reduce(xdevice.full((2,), 40000.0, dtype="float16"), "mean"), [40000.0] * 2

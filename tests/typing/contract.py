@@ -121,24 +121,6 @@ hardware: list[contract.Hardware] = [
     array_api_strict_hardware,
 ]
 streams: list[contract.Streams] = [jax_streams, mxnet_streams]
-placement: list[contract.Placement] = [
-    torch_placement,
-    tensorflow_placement,
-    paddle_placement,
-    mxnet_placement,
-    jax_placement,
-    numpy_placement,
-    cupy_placement,
-    array_api_strict_placement,
-]
-data: list[contract.Data] = [numpy_placement]
-models: list[contract.Models] = [
-    torch_models,
-    tensorflow_models,
-    paddle_models,
-    mxnet_models,
-    jax_models,
-]
 numerics: list[contract.Numerics] = [
     torch_numerics,
     tensorflow_numerics,
@@ -227,6 +209,93 @@ class Like(Generic[F]):
 
 def check_each(given: contract.Capabilities) -> None:
     """The functions of modules that leave out others of their capability."""
+    Like(given.placement.category).check(
+        torch_placement.category,
+        tensorflow_placement.category,
+        paddle_placement.category,
+        mxnet_placement.category,
+        jax_placement.category,
+        numpy_placement.category,
+        cupy_placement.category,
+        array_api_strict_placement.category,
+    )
+    Like(given.placement.device_of).check(
+        torch_placement.device_of,
+        tensorflow_placement.device_of,
+        paddle_placement.device_of,
+        mxnet_placement.device_of,
+        jax_placement.device_of,
+        numpy_placement.device_of,
+        cupy_placement.device_of,
+        array_api_strict_placement.device_of,
+    )
+    Like(given.placement.move).check(
+        torch_placement.move,
+        tensorflow_placement.move,
+        paddle_placement.move,
+        mxnet_placement.move,
+        jax_placement.move,
+        numpy_placement.move,
+        cupy_placement.move,
+        array_api_strict_placement.move,
+    )
+    Like(given.placement.copy).check(
+        torch_placement.copy,
+        tensorflow_placement.copy,
+        paddle_placement.copy,
+        mxnet_placement.copy,
+        jax_placement.copy,
+        numpy_placement.copy,
+        cupy_placement.copy,
+        array_api_strict_placement.copy,
+    )
+    Like(given.placement.move_many).check(
+        mxnet_placement.move_many,
+        jax_placement.move_many,
+    )
+    Like(given.placement.is_data).check(
+        numpy_placement.is_data,
+    )
+    Like(given.models.tensors_of).check(
+        torch_models.tensors_of,
+        tensorflow_models.tensors_of,
+        paddle_models.tensors_of,
+        mxnet_models.tensors_of,
+        jax_models.tensors_of,
+    )
+    Like(given.models.move_model).check(
+        torch_models.move_model,
+        tensorflow_models.move_model,
+        paddle_models.move_model,
+        mxnet_models.move_model,
+        jax_models.move_model,
+    )
+    Like(given.models.keep).check(
+        torch_models.keep,
+        tensorflow_models.keep,
+        paddle_models.keep,
+        mxnet_models.keep,
+        jax_models.keep,
+    )
+    Like(given.models.copy_models).check(
+        torch_models.copy_models,
+        tensorflow_models.copy_models,
+        paddle_models.copy_models,
+        mxnet_models.copy_models,
+        jax_models.copy_models,
+    )
+    Like(given.models.is_node).check(
+        torch_models.is_node,
+        tensorflow_models.is_node,
+        mxnet_models.is_node,
+        jax_models.is_node,
+    )
+    Like(given.models.flatten_one_level).check(
+        torch_models.flatten_one_level,
+        tensorflow_models.flatten_one_level,
+        mxnet_models.flatten_one_level,
+        jax_models.flatten_one_level,
+    )
     Like(given.exchange.to_numpy).check(mxnet_exchange.to_numpy, cupy_exchange.to_numpy)
     Like(given.memory.memory_stats).check(
         numpy_memory.memory_stats, cupy_memory.memory_stats, array_api_strict_memory.memory_stats
@@ -253,17 +322,11 @@ def check_each(given: contract.Capabilities) -> None:
         jax_virtual.recipe,
         array_api_strict_virtual.recipe,
     )
-    Like(given.virtual.measure_memory).check(
-        tensorflow_virtual.measure_memory, paddle_virtual.measure_memory, jax_virtual.measure_memory
-    )
-    Like(given.virtual.memory_use).check(
-        tensorflow_virtual.memory_use, paddle_virtual.memory_use, jax_virtual.memory_use
-    )
+    Like(given.virtual.measure_memory).check(torch_virtual.measure_memory)
+    Like(given.virtual.memory_use).check(torch_virtual.memory_use)
     Like(given.compiling.is_tracing).check(
         tensorflow_compiling.is_tracing, jax_compiling.is_tracing
     )
-    Like(given.compiling.follow).check(tensorflow_compiling.follow)
-    Like(given.compiling.trace_apart).check(jax_compiling.trace_apart)
     Like(given.compiling.compilers).check(
         torch_compiling.compilers,
         tensorflow_compiling.compilers,
@@ -347,7 +410,6 @@ def check_each(given: contract.Capabilities) -> None:
         cupy_maths.module,
         array_api_strict_maths.module,
     )
-    Like(given.maths.sliced).check(tensorflow_maths.sliced)
     Like(given.maths.as_attribute).check(paddle_maths.as_attribute)
     Like(given.maths.linalg).check(
         torch_maths.linalg,

@@ -39,8 +39,8 @@ def add_report(parser: Parser, formats: Sequence[str]) -> None:
 
 def check_can_be_written(file: Path) -> None:
     """Raise an error if the file cannot be written, before the program runs for an hour."""
-    is_new = not file.exists()
     try:
+        is_new = not file.exists()
         # Permissions do not tell, above all not for root.
         file.open("ab").close()
     except OSError as error:

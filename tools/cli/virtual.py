@@ -198,7 +198,6 @@ def plug_in(backend: Backend) -> Answer:
         return {"error": str(error)}
     if recipe is None:
         return {}
-    recipe = plugins.fitting(recipe)
     start = time.perf_counter()
     is_compiled = False
 

@@ -90,9 +90,10 @@ class Folder:
         records: list[Record] = []
         for path in self.path.glob("*.record"):
             record: Record = _read(path)
-            totals = path.with_suffix(".totals")
-            if totals.exists():
-                array = (ctypes.c_int64 * MOST_GPUS).from_buffer_copy(totals.read_bytes())
+            file = path.with_suffix(".totals")
+            totals = file.read_bytes() if file.exists() else b""
+            if totals:  # else the process has not written any yet
+                array = (ctypes.c_int64 * MOST_GPUS).from_buffer_copy(totals)
                 record = record._replace(totals=tuple(array))
             records.append(record)
         return sorted(records, key=lambda record: record.begun)
