@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=31)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument(
-        "--markdown", action="store_true", help="print the table as docs/project/costs.md has it"
+        "--markdown", action="store_true", help="print the table as validation/costs.md has it"
     )
     options = parser.parse_args()
     if options.rounds < 2:

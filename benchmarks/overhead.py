@@ -273,7 +273,7 @@ def parsed_options() -> argparse.Namespace:
     parser.add_argument("--processor-time", action="store_true", help=help_on_clock)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument(
-        "--markdown", action="store_true", help="print the table as docs/project/costs.md has it"
+        "--markdown", action="store_true", help="print the table as validation/costs.md has it"
     )
     parser.add_argument(
         "--fail-beyond",

@@ -367,7 +367,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure there")
     parser.add_argument("--plot", type=Path, metavar="FILE", help="draw it there")
     parser.add_argument(
-        "--markdown", action="store_true", help="print the table as docs/project/costs.md has it"
+        "--markdown", action="store_true", help="print the table as validation/costs.md has it"
     )
     arguments = parser.parse_args()
     if arguments.rounds < 2:

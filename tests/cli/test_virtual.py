@@ -106,7 +106,7 @@ def test_build_fills_a_folder_for_others(toy_with_plug_in, tmp_path):
 
 
 def test_the_docs_recipe_for_a_container_works(toy_with_plug_in, tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "several" / "virtual_plugins.md").read_text(
+    page = (Path(__file__).parents[2] / "docs" / "project" / "virtual.md").read_text(
         encoding="utf-8"
     )
     lines = [

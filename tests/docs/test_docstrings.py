@@ -7,12 +7,19 @@ from importlib import import_module
 import pytest
 
 import xdevice
+from xdevice import testing
 
 BUILDINGS = ("xdevice.backends", "xdevice.virtual", "xdevice.tools", "xdevice._pyinstaller")
+# In a checkout, the path of xdevice ends with the folder of the checkout, which has xdevice again.
+PLACES = {"xdevice.": xdevice.__path__[:1], "xdevice.testing.": testing.__path__}
 MODULES = [
-    found.name
-    for found in pkgutil.walk_packages(xdevice.__path__, "xdevice.")
-    if not found.name.startswith(BUILDINGS) and not found.name.endswith("__main__")
+    name
+    for name in {
+        found.name: None
+        for prefix, path in PLACES.items()
+        for found in pkgutil.walk_packages(path, prefix)
+    }
+    if not name.startswith(BUILDINGS) and not name.endswith("__main__")
 ]
 
 

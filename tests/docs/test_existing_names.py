@@ -15,7 +15,6 @@ PAGES = [
     *sorted((ROOT / "examples").rglob("*.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
-OF_OTHER_PROJECTS = sorted((ROOT / "docs" / "several").glob("programs*.md"))
 
 SUFFIX = r"\.(?:py|toml|md|cc|h|yml|txt|ini|sh|ipynb|js)"
 FILE = re.compile(rf"(?<![\w/.~$-])((?:[\w.-]+/)+[\w.-]*|[\w-]+{SUFFIX})(?![\w/])")
@@ -24,7 +23,7 @@ BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
 
 EXAMPLE_FILES = {
     *("../xdevice", "./train.sh", "train.sh", "train.py", "script.py", "try_it.py", "section.py"),
-    *("../data", "../img", "chapter.outputs.json", "config.ini", "notebook.ipynb"),
+    *("../data", "../img", "chapter.outputs.json", "lesson.md", "config.ini", "notebook.ipynb"),
     *("tests/native/NAME.py", "ADDRESS/blob/vX.Y.Z/", "ADDRESS/raw/vX.Y.Z/"),
 }
 FILES_OF_OTHERS = {"torch/csrc/stable", "device_ext.h", "distributed_test.py"}
@@ -44,9 +43,7 @@ def existing():
     return {"/".join(path.parts[start:]) for path in paths for start in range(len(path.parts))}
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page not in OF_OTHER_PROJECTS], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_named_files_exist(page, existing):
     prose = BLOCK.sub("", page.read_text(encoding="utf-8"))
     named = {path for span in SPAN.findall(prose) for path in FILE.findall(span)}

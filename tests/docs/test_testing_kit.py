@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-PAGE = (Path(__file__).parents[2] / "docs" / "testing_kit.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "test" / "kit.md").read_text(encoding="utf-8")
 FILES = dict(re.findall(r"^```\w+\n# (\S+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL))
 # It installs nothing: it finds what this environment has.
 HERE = "-x testenv.deps= -x testenv.allowlist_externals=pytest -x testenv.set_env=PYTHONPATH=."

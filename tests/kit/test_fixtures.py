@@ -190,7 +190,7 @@ def test_short_floats_can_be_compared(backend):
         assert_close(x, [1.0, 2.5])
 
 
-KIT = Path(__file__).parents[2] / "docs" / "testing_kit.md"
+KIT = Path(__file__).parents[2] / "docs" / "test" / "kit.md"
 
 
 @pytest.mark.frameworks("numpy")

@@ -11,7 +11,7 @@ import pytest
 
 from xdevice.testing.contract.maths import CALLS, arrays_of, flat
 
-PAGE = (Path(__file__).parents[2] / "docs" / "adapters_maths.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "project" / "adapters.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Each function of a namespace does what the standard's reference implementation, array-api-strict, does.
 
-Shapes, dtypes, axes and values are hypothesis's. What differs is in ``DIFFERENCES``, which docs/tensors/maths.md shows;
+Shapes, dtypes, axes and values are hypothesis's. What differs is in ``DIFFERENCES``, which docs/test/maths.md shows;
 a difference that is gone must go from there too.
 """
 
@@ -914,7 +914,7 @@ def test_every_function_is_compared_and_every_difference_is_of_one():
 
 
 def test_the_page_shows_the_list_and_the_differences():
-    page = (Path(__file__).parents[2] / "docs" / "tensors" / "maths.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "test" / "maths.md").read_text(encoding="utf-8")
     groups = re.search(r"^\| constants \|.*?\n\n", page, re.M | re.S)[0]
     table = [
         f"| {framework} | `{name}` | {', '.join(dtypes)} | {reason} |"

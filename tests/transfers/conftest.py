@@ -130,7 +130,7 @@ def check_page(tmp_path, plug_in):
     """The tests that the page on transfers shows pass under the framework."""
 
     def check(name):
-        page = Path(__file__).parents[2] / "docs" / "tensors" / "transfers.md"
+        page = Path(__file__).parents[2] / "docs" / "test" / "copies.md"
         (text,) = [
             part
             for part in page.read_text(encoding="utf-8").split("```")

@@ -1,4 +1,4 @@
-"""What docs/several/virtual.md says that does not work, or differs, while virtual GPUs stand in: each entry is shown.
+"""What docs/use/virtual.md says that does not work, or differs, while virtual GPUs stand in: each entry is shown.
 
 An entry that has become wrong, or that is not here, fails: the table is as long as it has to be.
 """
@@ -171,7 +171,7 @@ def fails(run, kind, words):
 
 
 def entries(backend):
-    page = (ROOT / "docs" / "several" / "virtual.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "use" / "virtual.md").read_text(encoding="utf-8")
     table = page.partition("## What it means under each framework")[2]
     row = next(
         line for line in table.splitlines() if line.startswith(f"| {FRAMEWORKS[str(backend)]} | ")

@@ -13,6 +13,7 @@ import tomllib
 
 HERE = Path(__file__).resolve().parent
 DOCS = HERE.parents[1] / "docs"
+PAGES = ("use/virtual.md", "project/virtual.md")
 CAUSES = {
     "passed": "passed",
     "cannot": "cannot",
@@ -51,14 +52,12 @@ def told_by(reasons: Reasons, failure: str) -> str:
 
 
 def reasons() -> Reasons:
-    """What cannot be had on virtual GPUs, in words of docs/several/virtual*.md."""
-    pages = " ".join(
-        " ".join(page.read_text() for page in (DOCS / "several").glob("virtual*.md")).split()
-    )
+    """What cannot be had on virtual GPUs, in words of the pages on virtual GPUs."""
+    pages = " ".join(" ".join((DOCS / page).read_text() for page in PAGES).split())
     found = tomllib.loads((HERE / "cannot.toml").read_text())
     for words in found:
         if words not in pages:
-            raise SystemExit(f"cannot.toml names {words!r}, which no docs/several/virtual*.md says")
+            raise SystemExit(f"cannot.toml names {words!r}, which {PAGES} do not say")
     return compiled(found)
 
 

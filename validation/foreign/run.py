@@ -6,7 +6,7 @@ rows.toml says where a project's tests are and what they need; `--list` without 
 that is skipped, or not there, without GPUs, so the tests are collected twice; with `--by-running` those that are left
 are run without GPUs, which finds the ones that skip themselves in a fixture or in their body. A test that fails with
 GPUs is run again without, where it or its counterpart for the CPU exists. The result counts, by cause: passed; cannot,
-for a reason that docs/several/virtual*.md gives; fails on the CPU too; fails on GPUs too, as the row says; lacks a
+for a reason that the pages on virtual GPUs give; fails on the CPU too; fails on GPUs too, as the row says; lacks a
 package or a download; was not run, such as the tests of a file that cannot be imported; ours. `--page` writes the row
 into validation/foreign/README.md.
 

@@ -13,6 +13,7 @@ from causes import CAUSES, Result
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path(__file__).with_name("README.md")
+SUMMARY = ROOT / "docs" / "validation.md"
 ROW = re.compile(r"^\| (\S+/\S+) \| (\w+) \| (.*) \|$")
 
 NOTHING = "·"
@@ -107,8 +108,7 @@ def write(page: Path, *new: Row) -> None:
     lines[head:end] = [*HEAD, line_of_sums(rows.values()), *made]
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
     if page == PAGE:
-        for path, text in readmes(rows.values()).items():
-            path.write_text(text, encoding="utf-8")
+        SUMMARY.write_text(summary(rows.values()), encoding="utf-8")
 
 
 def line_of(row: Row) -> str:
@@ -131,26 +131,17 @@ def total_of(rows: list[Row]) -> Row:
     return Row("", "", counts, amounts)
 
 
-def readmes(rows: Iterable[Row]) -> dict[Path, str]:
-    """The READMEs with how many cells print text, and how many of them print the same to the last digits."""
+def summary(rows: Iterable[Row]) -> str:
+    """docs/validation.md with how many cells print text, and how many of them print the same to the last digits."""
     total = total_of(list(rows))
-    agree, printing = total.agree(), total.amounts[CELLS]
-    texts = {}
-    for name, expression, words in (
-        (
-            "README.md",
-            r"in(?: at least)? \d+ of \d+ cells",
-            f"in at least {agree} of {printing} cells",
-        ),
-        (
-            "README.zh.md",
-            r"共 \d+ 个，其中(?:至少)? \d+ 个",
-            f"共 {printing} 个，其中至少 {agree} 个",
-        ),
-    ):
-        text = (ROOT / name).read_text(encoding="utf-8")
-        texts[ROOT / name] = re.sub(expression, words, text)
-    return texts
+    printing, agree = (
+        f"{int(n):,}".replace(",", " ") for n in (total.amounts[CELLS], total.agree())
+    )
+    return re.sub(
+        r"of the [\d ]+ that were recorded printing text, at least [\d ]+ printed",
+        f"of the {printing} that were recorded printing text, at least {agree} printed",
+        SUMMARY.read_text(encoding="utf-8"),
+    )
 
 
 SUMS = "| all"

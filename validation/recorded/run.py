@@ -160,7 +160,11 @@ def parsed() -> argparse.Namespace:
     add("--list", action="store_true", help="print the rows, and run none")
     add("--needs", action="store_true", help="print the packages that the rows need, and run none")
     add("--write", action="store_true", help="put what came of the rows into the page")
-    add("--sums", action="store_true", help="write the page's and the READMEs' sums, and run none")
+    add(
+        "--sums",
+        action="store_true",
+        help="write the sums on the page and in docs/validation.md, and run none",
+    )
     add("--show", action="store_true", help="print each cell that differs, also those explained")
     add("--checkout", help="a checkout of the course, in place of a clone")
     add("--data", type=Path, help="a folder with the chapters' downloads, by their names")

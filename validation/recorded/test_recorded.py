@@ -464,8 +464,8 @@ def test_the_sums_are_those_of_the_rows():
     rows = page.read().values()
     renew = "python validation/recorded/run.py --sums writes them"
     assert page.line_of_sums(rows) in page.PAGE.read_text(encoding="utf-8").splitlines(), renew
-    for path, text in page.readmes(rows).items():
-        assert path.read_text(encoding="utf-8") == text, renew
+    assert page.SUMMARY.read_text(encoding="utf-8") == page.summary(rows), renew
+    assert page.summary([]) != page.summary(rows)
 
 
 def test_the_page_says_each_known_difference():

@@ -1,4 +1,4 @@
-"""The numbers of each engine, as in the table of docs/several/hosts.md, with three processes."""
+"""The numbers of each engine, as in the table of docs/use/hosts.md, with three processes."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The recipe of docs/several/virtual_plugins.md for a container: compiled by root, then used without a compiler."""
+"""The recipe of docs/project/virtual.md#plug-ins for a container: compiled by root, then used without a compiler."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What docs/several/virtual_torch.md says that virtual GPUs do not have."""
+"""What docs/project/virtual.md#pytorch-in-detail says that virtual GPUs do not have."""
 
 import pytest
 import torch
