@@ -74,6 +74,8 @@ def pytest_ignore_collect(collection_path, config):
 
 def folders_of(path):
     """The frameworks that folders of a path in ``tests/`` are named for."""
+    if not path.is_relative_to(HERE):  # a test of pytest itself, in a folder of its own
+        return set()
     return set(registered()).intersection(path.relative_to(HERE).parts)
 
 

@@ -121,7 +121,9 @@ def _copied(tensor: Tensor, device: Device) -> Tensor:
         # such copies of a few integers are not counted
         with tf.device(tensor.backing_device):
             apart = _deep_copy(tensor)
-        return apart if device is source else apart._copy(None, native(device).removeprefix("/"))
+        if device_of(apart) is device:
+            return apart
+        return apart._copy(None, native(device).removeprefix("/"))
     with unrecorded(), scope(source):
         new_tensor = _deep_copy(tensor)
         if device_of(new_tensor) is not device:

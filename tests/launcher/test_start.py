@@ -143,5 +143,5 @@ def test_help_is_given_in_lines_that_fit():
         command, capture_output=True, text=True, timeout=60, env={**os.environ, "COLUMNS": "120"}
     )
     assert done.returncode == 0
-    assert done.stdout.startswith("usage: xdevice launch [options] SCRIPT [ARGS ...]")
+    assert done.stdout.startswith("usage: xdevice launch [options] [-m | -c] SCRIPT [ARGS ...]")
     assert max(map(len, done.stdout.splitlines())) <= 120
