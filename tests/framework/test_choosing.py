@@ -20,10 +20,11 @@ def test_no_adapter_is_not_a_misspelling(run):
             except xdevice.UnknownBackendError as error:
                 print(str(error).rpartition("; ")[2])
     """)
-    expected = (
-        "install an adapter for {}: a package with an entry point in the group 'xdevice.backends'"
-    )
-    assert out.splitlines() == [expected.format(name) for name in ("mlx", "tinygrad", "json")]
+    assert out.splitlines() == [
+        "xdevice info lists what is installed",
+        "xdevice info lists what is installed",
+        "install an adapter for json: a package with an entry point in the group 'xdevice.backends'",
+    ]
 
 
 def test_an_unknown_backend_lists_the_known(run):

@@ -131,7 +131,6 @@ def test_driver_and_library_differ():
 @pytest.mark.parametrize(("toolkit", "driver", "needed"), [
     ("13.0", "570.86.15", "580"), ("12.6", "520.61.05", "525.60.13"), ("12.0", "525.60.12", "525.60.13"),
     ("11.8", "450.36.06", "450.80.02"), ("11.0", "440.33", "450.36.06"), ("10.2", "418.39", "440.33"),
-    ("9.0", "375.26", "384.81"),
 ])  # fmt: skip
 def test_a_driver_too_old_for_the_toolkit(toolkit, driver, needed):
     problem = diagnose(facts(toolkit=toolkit, drivers={"nvidia": driver}))

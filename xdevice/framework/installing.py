@@ -27,12 +27,6 @@ _ALIASES = {
     **dict.fromkeys(("cp", "cupyx", "cupy-cuda12x", "cupy-cuda13x"), "cupy"),
 }
 
-# Frameworks without an adapter of xdevice's own. Their names are not misspelt
-# names of others.
-_WITHOUT_ADAPTER = frozenset(
-    {"mlx", "tinygrad", "dask", "sparse", "ndonnx", "mindspore", "oneflow", "jittor", "dpnp"}
-)
-
 # Frameworks that compute on GPUs only.
 NEED_GPUS = frozenset({"cupy"})
 
@@ -85,9 +79,9 @@ def hint_for(name: str, registered: Collection[str], group: str) -> str:
     word = str(name).lower().replace("_", "-")
     package = word.partition(".")[0]
     framework = _ALIASES.get(word) or _ALIASES.get(package, package)
-    has_no_adapter = framework == word and word not in registered
-    if has_no_adapter and (is_installed(word) or word in _WITHOUT_ADAPTER):
+    if framework == word and word not in registered and is_installed(word):
         return (
             f"install an adapter for {name}: a package with an entry point in the group {group!r}"
         )
-    return did_you_mean(framework, registered, "xdevice info lists what is installed")
+    # other frameworks' names are less alike: jittor, oneflow
+    return did_you_mean(framework, registered, "xdevice info lists what is installed", least=0.6)

@@ -38,14 +38,8 @@ MINIMUM_DRIVER = {
     "11.1": "450.80.02",
     "11.0": "450.36.06",
     "10.2": "440.33",
-    "10.1": "418.39",
-    "10.0": "410.48",
-    "9.2": "396.26",
-    "9.1": "390.46",
-    "9.0": "384.81",
-    "8.0": "375.26",
 }
-"""The oldest Linux driver for each version of CUDA.
+"""The oldest Linux driver for each version of CUDA; MXNet has builds for the oldest.
 
 From CUDA 11.1 on, a driver for a major version works with all of its minor
 versions. Sources: the table "CUDA Toolkit and Corresponding Driver Versions"
