@@ -123,5 +123,5 @@ def test_but_not_where_there_is_one(with_our_conftest, compiler):
     result = with_our_conftest()
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["there is a C++ compiler, and the test was skipped: Skipped: needs a C++ compiler"]
+        ["there is a C++ compiler, and it was skipped: Skipped: needs a C++ compiler"]
     )
