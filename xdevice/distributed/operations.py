@@ -21,7 +21,7 @@ from xdevice.parallel.replicas import PASSING, check_operation, not_reducible
 from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.trees.tree import FlatTree
+from xdevice.tensors.trees.tree import FlatByPlace
 
 Tensor: TypeAlias = Any
 Vector: TypeAlias = Any
@@ -165,7 +165,7 @@ def _collective(
     it reduces.
     """
     group = current()
-    flat = FlatTree(tree)
+    flat = FlatByPlace(tree)
     if differentiating():
         raise NotSupportedError(
             f"{name} has no gradient; call it outside value_and_grad, on the gradients"
@@ -196,8 +196,7 @@ def _collective(
             else:
                 group.membership.work(name, send, _extra_seconds(group, pack, count))
     return [
-        flat.unflatten(tensors.get(id(leaf), leaf) for leaf in flat.leaves)
-        for tensors in new_tensors
+        flat.rebuild(tensors.get(id(leaf), leaf) for leaf in flat.leaves) for tensors in new_tensors
     ]
 
 
@@ -211,7 +210,7 @@ def _extra_seconds(group: Group, pack: Pack, count: int) -> float:
     return count * width * group.job.world_size / WORST_BANDWIDTH
 
 
-def _tensors_of(group: Group, name: str, flat: FlatTree, op: str | None) -> list[_Leaf]:
+def _tensors_of(group: Group, name: str, flat: FlatByPlace, op: str | None) -> list[_Leaf]:
     """The tensors of the tree, each once.
 
     Errors if the collective cannot take one of them.

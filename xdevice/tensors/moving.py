@@ -33,7 +33,7 @@ from xdevice.tensors.trees.leaves import (
     move_with_own_method,
 )
 from xdevice.tensors.trees.questions import not_a_tensor
-from xdevice.tensors.trees.tree import OpenTree, Tree, at_path
+from xdevice.tensors.trees.tree import Flat, Tree, at_path
 
 _known = classes.get
 
@@ -81,7 +81,7 @@ class Move:
         self._undo: list[Callable[[], object]] = []
 
     def __call__(self, tree: Tree, skip: Collection[str] = ()) -> Tree:
-        flat = OpenTree(tree, skip)
+        flat = Flat(tree, skip)
         has_others = len(flat.leaves) > 1
         for leaf in flat.leaves:
             try:
@@ -101,7 +101,7 @@ class Move:
                 self._move_object(leaf)
             for owner, tensors in self._tensors.items():
                 self._move_tensors(owner, tensors)
-            return flat.rebuild(self._new_leaves)
+            return flat.replace(self._new_leaves)
         except BaseException:
             for undo in reversed(self._undo):
                 with suppress(Exception):  # the error that stopped the move says more

@@ -22,6 +22,7 @@ from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import Known, devices_of_owned, devices_of_tensors, known_of
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.trees.containers import (
+    LEAF,
     Container,
     Node,
     RegisteredContainer,
@@ -215,7 +216,7 @@ def _path_in(obj: Any, tensor: Tensor, skips: Collection[str] = ()) -> str:
             continue
         visited.add(id(node))
         container = container_of(type(node))
-        if container is None or (skips and not path):
+        if container is LEAF or (skips and not path):
             steps = [(f".{name}", value) for name, value in attributes_of(node).items()]
         else:
             steps = list(zip(container.paths(node), container.parts(node), strict=True))
