@@ -7,7 +7,6 @@ place is moved back.
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any
 
 from xdevice.contract import Model, Tensor
 from xdevice.device import Device
@@ -72,35 +71,31 @@ class Move:
         self.target = target
         self.copy = copy
         self.non_blocking = non_blocking
-        # What has to move, by id.
-        self._tensors: dict[Backend, dict[int, Tensor]] = {}
-        self._models: dict[Backend, dict[int, Model]] = {}
-        self._objects: dict[int, Leaf] = {}
-        self._origins: dict[int, Device | None] = {}  # of the tensors; `None`: several devices
-        self._new_leaves: dict[int, Leaf] = {}  # by the id of the old leaf
+        self._new_leaves: dict[int, Leaf] = {}  # by the ids of the old ones
         self._undo: list[Callable[[], object]] = []
 
     def __call__(self, tree: Tree, skip: Collection[str] = ()) -> Tree:
         flat = Flat(tree, skip)
-        has_others = len(flat.leaves) > 1
-        for leaf in flat.leaves:
-            try:
-                known = _known(type(leaf))
-                if known is None or known.device_of is None or known.is_data is not None:
-                    self._add_other(leaf, has_others, leaf is tree)
-                else:
-                    self._add_tensor(leaf, known, has_others)
-            except XDeviceError as error:
-                raise at_path(error, flat.path_to(leaf)) from error.__cause__
-        if not (self._tensors or self._models or self._objects):
+        groups = self._leaves_to_move(flat)
+        if not groups:
             return tree
+        models: dict[Backend, dict[int, Model]] = {}
+        tensors: dict[Backend, dict[int, Tensor]] = {}
+        objects: dict[int, Leaf] = {}
+        for known, leaves in groups.items():
+            if known.backend is None:
+                objects.update(leaves)
+            elif known.device_of is None:
+                models.setdefault(known.backend, {}).update(leaves)
+            else:
+                tensors.setdefault(known.backend, {}).update(leaves)
         try:
-            for owner, models in self._models.items():
-                self._move_models(owner, list(models.values()))
-            for leaf in self._objects.values():
-                self._move_object(leaf)
-            for owner, tensors in self._tensors.items():
-                self._move_tensors(owner, tensors)
+            for owner, its_models in models.items():
+                self._move_models(owner, list(its_models.values()), tensors.get(owner, {}))
+            for obj in objects.values():
+                self._move_object(obj)
+            for owner, its_tensors in tensors.items():
+                self._move_tensors(owner, its_tensors)
             return flat.replace(self._new_leaves)
         except BaseException:
             for undo in reversed(self._undo):
@@ -108,56 +103,56 @@ class Move:
                     undo()
             raise
 
-    def _add_tensor(self, tensor: Tensor, known: Known, has_others: bool) -> None:
-        """Check a tensor, and keep it if it has to move."""
-        owner: Any = known.backend
-        locate: Any = known.device_of
+    def _leaves_to_move(self, flat: Flat) -> dict[Known, dict[int, Leaf]]:
+        """The leaves that are elsewhere or are to be copied, by class and id; errors if one cannot."""
+        target, copy = self.target, self.copy
+        groups: dict[Known, dict[int, Leaf]] = {}
+        leaf = flat.tree
         try:
-            device = locate(tensor)
-            if device is self.target and not self.copy:
-                return
-        except MixedDeviceError as error:  # one tensor on several devices, to be moved to one
-            device = None
-            self._check_move(owner, "tensor", error.devices, has_others)
-        tensors = self._tensors.get(owner)
-        if tensors is None or self.copy is False:
-            if device is not None and device is not self.target:
-                self._check_move(owner, "tensor", (device,), has_others)
-            tensors = self._tensors.setdefault(owner, {})
-        tensors[id(tensor)] = tensor
-        self._origins[id(tensor)] = device
+            for leaf in flat.leaves:
+                known = _known(type(leaf)) or known_leaf(leaf)
+                if known and known.device_of and not (known.is_data and known.is_data(leaf)):
+                    try:
+                        if known.device_of(leaf) is target and not copy:
+                            continue
+                    except MixedDeviceError:
+                        pass  # it is on several devices, and is moved to one
+                elif not self._has_to_move(leaf, flat.tree):
+                    continue
+                else:
+                    known = known_of(type(leaf))
+                group = groups.get(known)
+                if group is None or known.backend is None:
+                    self._check_move(leaf, known, len(flat.leaves) > 1)
+                    group = groups.setdefault(known, {})
+                group[id(leaf)] = leaf
+        except XDeviceError as error:
+            raise at_path(error, flat.path_to(leaf)) from error.__cause__
+        return groups
 
-    def _add_other(self, leaf: Leaf, has_others: bool, is_root: bool) -> None:
-        """Check another leaf, and keep it if it has to move."""
+    def _has_to_move(self, leaf: Leaf, tree: Tree) -> bool:
+        """Whether a leaf that may be no tensor is elsewhere, or is to be copied."""
         known = known_leaf(leaf)
         if known is None:
-            if is_root:
+            if leaf is tree:
                 raise not_a_tensor(leaf)
-            return
-        if known.device_of is not None:
-            if is_root or not is_data(leaf, known):
-                self._add_tensor(leaf, known, has_others)
-            return
+            return False
+        if leaf is not tree and is_data(leaf, known):
+            return False
         devices = devices_of_leaf(leaf, known)
-        is_elsewhere = bool(devices - {self.target})
-        if not is_elsewhere and not self.copy:
-            return
-        if is_elsewhere:
-            category = "model" if known.category == "model" else "object"
-            self._check_move(framework_of(leaf, known), category, devices, has_others)
-        if known.backend is not None:
-            self._models.setdefault(known.backend, {})[id(leaf)] = leaf
-        elif devices:
-            self._objects[id(leaf)] = leaf
+        if self.copy:
+            return bool(devices) or known.backend is not None
+        return bool(devices - {self.target})
 
-    def _check_move(
-        self, owner: Backend, category: str, devices: Collection[Device], has_others: bool
-    ) -> None:
+    def _check_move(self, leaf: Leaf, known: Known, has_others: bool) -> None:
+        """Raise an error if a leaf may not move, or its framework does not have the device."""
         if self.copy is False:
+            category = "object" if known.category == "movable" else known.category
             raise CopyNeededError(
-                f"copy=False, but the {category} is on {listed(devices)} and only a copy "
-                f"gets it to {self.target}; leave copy out"
+                f"copy=False, but the {category} is on {listed(devices_of_leaf(leaf, known))} and "
+                f"only a copy gets it to {self.target}; leave copy out"
             )
+        owner = framework_of(leaf, known)
         try:
             native_of(owner, self.target)
         except DeviceNotFoundError as error:
@@ -165,8 +160,11 @@ class Move:
                 raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
             raise
 
-    def _move_models(self, owner: Backend, models: list[Model]) -> None:
-        """Move all models of one framework, so that copies share what the originals share."""
+    def _move_models(self, owner: Backend, models: list[Model], others: dict[int, Tensor]) -> None:
+        """Move all models of one framework, so that copies share what the originals share.
+
+        The others are tensors of the tree, which a model may have as well.
+        """
         sources = owner.models.copy_models(models) if self.copy else models
         for old_model, source in zip(models, sources, strict=True):
             model = source
@@ -183,7 +181,7 @@ class Move:
             # In the same order, but a copy may have other names.
             if len(tensors) == len(old_tensors):
                 self._new_leaves.update(zip(map(id, old_tensors), tensors, strict=True))
-            elif not self._tensors.get(owner, {}).keys().isdisjoint(map(id, old_tensors)):
+            elif not others.keys().isdisjoint(map(id, old_tensors)):
                 raise NotSupportedError(
                     "a model has other tensors after its move than before, so it cannot be told "
                     "which of them the tree shares with it; move the model alone"
@@ -205,23 +203,28 @@ class Move:
 
     def _move_tensors(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
         """Move all tensors of one framework that did not move with a model."""
-        placement, origins = owner.placement, self._origins
-        if self._models:
-            tensors = {key: t for key, t in tensors.items() if key not in self._new_leaves}
-            for key, tensor in tensors.items():
-                if origins[key] is not None:
-                    # a model may have moved it in place: the variable of an optimizer
-                    origins[key] = placement.device_of(tensor)
+        placement = owner.placement
+        sources = {key: t for key, t in tensors.items() if key not in self._new_leaves}
         if self.copy:  # before the move, because a parameter may be moved in place
-            self._new_leaves |= {key: placement.copy(tensor) for key, tensor in tensors.items()}
-            tensors = {key: self._new_leaves[key] for key in tensors}
-        elsewhere = {key: t for key, t in tensors.items() if origins[key] is not self.target}
+            sources = {key: placement.copy(tensor) for key, tensor in sources.items()}
+            self._new_leaves |= sources
+        elsewhere: dict[int, Tensor] = {}
+        origins: dict[int, Device] = {}  # of the tensors that are on one device
+        # They are located again: a model may have moved one in place, an optimizer's say.
+        for key, tensor in sources.items():
+            try:
+                origin = placement.device_of(tensor)
+                if origin is self.target:
+                    continue
+                origins[key] = origin
+            except MixedDeviceError:
+                pass
+            elsewhere[key] = tensor
 
         def move_back() -> None:
-            for key, tensor in elsewhere.items():
-                origin = origins[key]
-                if origin is not None and placement.device_of(tensor) is not origin:
-                    placement.move(tensor, origin, False)
+            for key, origin in origins.items():
+                if placement.device_of(elsewhere[key]) is not origin:
+                    placement.move(elsewhere[key], origin, False)
 
         self._undo.append(move_back)
         moved = move_tensors(list(elsewhere.values()), owner, self.target, self.non_blocking)

@@ -28,8 +28,10 @@ The spec of a leaf is `LEAF`. A container that appears again has the same spec.
 It is a plain tuple, since every move makes one for each container.
 """
 
-_SKIPPED = object()
-"""In place of the spec of a part that ``skip`` names."""
+Nodes: TypeAlias = Iterator[tuple[str, Node, Container]]
+
+_SKIPPED = Container(object)
+"""For a part that ``skip`` names: in the spec it is a container without parts."""
 
 _MAX_DEPTH = 300  # of containers within containers; Python's stack has 1000 frames
 _MAX_PLACES = 200_000  # of leaves and containers, where each place counts
@@ -40,18 +42,17 @@ _known_container = containers.get
 class Flat:
     """A flattened tree: its leaves in order, and the spec to rebuild it.
 
-    A container that appears again is opened once, unless ``by_place``. What
+    A container that appears again is opened once, and stays shared. What
     ``skip`` names is not opened, and is not a leaf. An error if a tensor is
     where it would not be moved: in a dict's key, or a static field.
     """
 
-    def __init__(self, tree: Tree, skip: Collection[str] = (), *, by_place: bool = False) -> None:
+    def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
         self.spec: Any = LEAF
-        self._by_place = by_place
         self._names = frozenset((skip,) if isinstance(skip, str) else skip) if skip else _NO_NAMES
-        self._specs: dict[object, Spec] = {}  # of the containers so far
+        self._specs: dict[object, Spec] = {}  # of the containers that were opened
         self._with_static_parts: list[tuple[Container, Node]] = []
         container = container_of(type(tree))
         if container is LEAF:
@@ -65,20 +66,16 @@ class Flat:
                 raise at_path(error, self.path_to(node)) from error.__cause__
 
     def _open(self, node: Node, container: Container, path: str, depth: int) -> Spec:
-        """Add the leaves of a container; the path is known only if there are names to skip."""
-        cls, leaves, specs, names = type(node), self.leaves, self._specs, self._names
+        """Add the leaves of a container. Its path is known only if there are names to skip."""
         if depth > _MAX_DEPTH:
             raise ArgumentError(
                 f"this {type(self.tree).__name__} is nested over {_MAX_DEPTH} levels deep, or "
                 "contains itself; pass its parts"
             )
-        if self._by_place and len(leaves) + len(specs) > _MAX_PLACES:
-            raise ArgumentError(
-                f"containers appear again and again in this {type(self.tree).__name__}, so that it "
-                f"has over {_MAX_PLACES} places; pass each container once"
-            )
-        # Without a call of a method for the most frequent classes, it takes half the time.
+        leaves, specs, names = self.leaves, self._specs, self._names
+        cls = type(node)
         parts: Collection[Any] = node
+        # The usual classes are opened here: methods would take longer than all the rest.
         if cls is dict and ATOMS.issuperset(map(type, node)):
             parts = node.values()
         elif cls is not list and cls is not tuple:
@@ -93,7 +90,7 @@ class Flat:
                 step = steps[len(part_specs)]
                 part_path = path + step
                 if not names.isdisjoint(_names_of(part_path, step)):
-                    part_specs.append(_SKIPPED)
+                    part_specs.append((_SKIPPED, part, (), []))
                     continue
             part_container = _known_container(type(part)) or container_of(type(part))
             if part_container is LEAF:
@@ -101,13 +98,12 @@ class Flat:
                 part_specs.append(LEAF)
                 continue
             key: object = id(part)
-            if self._by_place:
-                key = object()
-            elif names and _leads_to(part_path, names):
+            if names and _leads_to(part_path, names):
                 key = id(part), part_path  # other parts may be skipped at another place
-            if key not in specs:
-                specs[key] = self._open(part, part_container, part_path, depth + 1)
-            part_specs.append(specs[key])
+            part_spec = specs.get(key)
+            if part_spec is None:
+                part_spec = specs[key] = self._open(part, part_container, part_path, depth + 1)
+            part_specs.append(part_spec)
         return container, node, parts, part_specs
 
     def rebuild(self, new_leaves: Iterable[Leaf], *, afresh: bool = False) -> Tree:
@@ -141,16 +137,16 @@ class Flat:
         results = self.for_each(fn)
         return self.rebuild([results[id(leaf)] for leaf in self.leaves], afresh=afresh)
 
-    def nodes(self) -> Iterator[tuple[str, Node, Container]]:
-        """The path of each leaf and container, the object, and how it is opened.
+    def nodes(self, *, again: bool = False) -> Nodes:
+        """The path of each node, the node, and how it is opened, `LEAF` for a leaf.
 
         A path is written as in Python code, ``['batch'][0].mask``; that of the
-        root is empty.
+        root is empty. A container that appears again is opened ``again``, or not.
         """
         if self.spec is LEAF:
             yield "", self.tree, LEAF
         else:
-            yield from _nodes(self.spec, "", set())
+            yield from _nodes(self.spec, "", None if again else set())
 
     def named(self) -> Iterator[tuple[str, Leaf]]:
         """The leaves with their paths."""
@@ -169,9 +165,17 @@ class FlatByPlace(Flat):
     """
 
     def __init__(self, tree: Tree) -> None:
-        super().__init__(tree, by_place=True)
+        super().__init__(tree)
         check_ordered(self)
-        named = list(self.named())
+        named: list[tuple[str, Leaf]] = []
+        for number, (path, node, container) in enumerate(self.nodes(again=True)):
+            if number > _MAX_PLACES:
+                raise ArgumentError(
+                    f"containers appear again and again in this {type(tree).__name__}, so that it "
+                    f"has over {_MAX_PLACES} places; pass each container once"
+                )
+            if container is LEAF:
+                named.append((path, node))
         self._order = sorted(range(len(named)), key=lambda i: named[i][0])
         self.paths = [named[i][0] for i in self._order]
         self.leaves = [named[i][1] for i in self._order]
@@ -181,26 +185,37 @@ class FlatByPlace(Flat):
         return _at(self.paths[i])
 
     def rebuild(self, new_leaves: Iterable[Leaf], *, afresh: bool = False) -> Tree:
-        """The tree with these leaves in place of its own, in the order of their paths."""
+        """The tree with a new leaf at each place, in the order of their paths."""
         by_number = dict(zip(self._order, new_leaves, strict=True))
-        return super().rebuild([by_number[i] for i in range(len(by_number))], afresh=afresh)
+        in_tree = [by_number[i] for i in range(len(by_number))]
+        if self.spec is LEAF:
+            return in_tree[0]
+        return _rebuilt(self.spec, iter(in_tree), afresh, None)
 
 
-def _rebuilt(spec: Spec, new_leaves: Iterator[Leaf], afresh: bool, done: dict[int, Node]) -> Node:
-    """A container with new leaves; ``done`` has those that were rebuilt, by the ids of their specs."""
+def _rebuilt(
+    spec: Spec, new_leaves: Iterator[Leaf], afresh: bool, done: dict[int, Node] | None
+) -> Node:
+    """A container with new leaves, which are taken in order.
+
+    ``done`` has the containers so far, by the ids of their specs, so that one
+    that appears again stays shared; ``None``: each place has leaves of its own.
+    """
     container, node, parts, part_specs = spec
     new_parts: list[Any] = []
-    for part, part_spec in zip(parts, part_specs, strict=True):
+    for part_spec in part_specs:
         if part_spec is LEAF:
             new_parts.append(next(new_leaves))
-        elif part_spec is _SKIPPED:
-            new_parts.append(part)
+        elif done is None:
+            new_parts.append(_rebuilt(part_spec, new_leaves, afresh, None))
         else:
-            if id(part_spec) not in done:
-                done[id(part_spec)] = _rebuilt(part_spec, new_leaves, afresh, done)
-            new_parts.append(done[id(part_spec)])
+            key = id(part_spec)
+            if key not in done:
+                done[key] = _rebuilt(part_spec, new_leaves, afresh, done)
+            new_parts.append(done[key])
     is_unchanged = all(map(is_, parts, new_parts))
-    if is_unchanged and (not afresh or isinstance(node, (tuple, frozenset))):
+    cannot_change = isinstance(node, (tuple, frozenset)) or container is _SKIPPED
+    if is_unchanged and (cannot_change or not afresh):
         return node
     try:
         return container.rebuild(node, new_parts)
@@ -210,14 +225,18 @@ def _rebuilt(spec: Spec, new_leaves: Iterator[Leaf], afresh: bool, done: dict[in
         raise
 
 
-def _nodes(spec: Spec, path: str, done: set[int]) -> Iterator[tuple[str, Node, Container]]:
+def _nodes(spec: Spec, path: str, done: set[int] | None) -> Nodes:
+    """The nodes of a container; ``done`` has the specs so far, and ``None`` repeats them."""
     container, node, parts, part_specs = spec
+    if container is _SKIPPED:
+        return
     yield path, node, container
     for step, part, part_spec in zip(container.paths(node), parts, part_specs, strict=True):
         if part_spec is LEAF:
             yield path + step, part, LEAF
-        elif part_spec is not _SKIPPED and id(part_spec) not in done:
-            done.add(id(part_spec))
+        elif done is None or id(part_spec) not in done:
+            if done is not None:
+                done.add(id(part_spec))
             yield from _nodes(part_spec, path + step, done)
 
 
