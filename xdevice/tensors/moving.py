@@ -64,8 +64,80 @@ def move_tensors(
     return new_tensors
 
 
-class Move:
-    """One call of `to_device`, for a tree or a single leaf of any kind."""
+def move_tree(
+    tree: Tree, target: Device, copy: bool | None, non_blocking: bool, skip: Collection[str]
+) -> Tree:
+    """The tree, or a single leaf of any kind, on the target."""
+    flat = Flat(tree, skip)
+    groups = _leaves_to_move(flat, target, copy)
+    if not groups:
+        return tree
+    return _Move(target, copy, non_blocking)(flat, groups)
+
+
+def _leaves_to_move(flat: Flat, target: Device, copy: bool | None) -> dict[Known, dict[int, Leaf]]:
+    """The leaves that are elsewhere or are to be copied, by class and id; errors if one cannot."""
+    groups: dict[Known, dict[int, Leaf]] = {}
+    leaf = flat.tree
+    try:
+        for leaf in flat.leaves:
+            known = _known(type(leaf))
+            if known is None or known.asked is not None:
+                known = known_of(type(leaf))
+            device_of = known.device_of
+            if device_of is not None and (known.is_data is None or not known.is_data(leaf)):
+                try:
+                    if device_of(leaf) is target and not copy:
+                        continue
+                except MixedDeviceError:
+                    pass  # it is on several devices, and is moved to one
+            elif not _has_to_move(leaf, flat.tree, target, copy):
+                continue
+            group = groups.get(known)
+            if group is None or known.backend is None:
+                _check_move(leaf, target, copy, has_others=len(flat.leaves) > 1)
+                group = groups.setdefault(known, {})
+            group[id(leaf)] = leaf
+    except XDeviceError as error:
+        raise at_path(error, flat.path_to(leaf)) from error.__cause__
+    return groups
+
+
+def _has_to_move(leaf: Leaf, tree: Tree, target: Device, copy: bool | None) -> bool:
+    """Whether a leaf that may be no tensor is elsewhere, or is to be copied."""
+    known = known_leaf(leaf)
+    if known is None:
+        if leaf is tree:
+            raise not_a_tensor(leaf)
+        return False
+    if leaf is not tree and is_data(leaf, known):
+        return False
+    devices = devices_of_leaf(leaf, known)
+    if copy:
+        return bool(devices) or known.backend is not None
+    return bool(devices - {target})
+
+
+def _check_move(leaf: Leaf, target: Device, copy: bool | None, *, has_others: bool) -> None:
+    """Raise an error if a leaf may not move, or its framework does not have the device."""
+    known = known_of(type(leaf))
+    if copy is False:
+        category = "object" if known.category == "movable" else known.category
+        raise CopyNeededError(
+            f"copy=False, but the {category} is on {listed(devices_of_leaf(leaf, known))} and "
+            f"only a copy gets it to {target}; leave copy out"
+        )
+    owner = framework_of(leaf, known)
+    try:
+        native_of(owner, target)
+    except DeviceNotFoundError as error:
+        if has_others and owner.hardware.kinds() == ("cpu",):
+            raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
+        raise
+
+
+class _Move:
+    """A move of leaves that were checked. If it fails, what was moved in place is moved back."""
 
     def __init__(self, target: Device, copy: bool | None, non_blocking: bool) -> None:
         self.target = target
@@ -74,11 +146,7 @@ class Move:
         self._new_leaves: dict[int, Leaf] = {}  # by the ids of the old ones
         self._undo: list[Callable[[], object]] = []
 
-    def __call__(self, tree: Tree, skip: Collection[str] = ()) -> Tree:
-        flat = Flat(tree, skip)
-        groups = self._leaves_to_move(flat)
-        if not groups:
-            return tree
+    def __call__(self, flat: Flat, groups: dict[Known, dict[int, Leaf]]) -> Tree:
         models: dict[Backend, dict[int, Model]] = {}
         tensors: dict[Backend, dict[int, Tensor]] = {}
         objects: dict[int, Leaf] = {}
@@ -101,63 +169,6 @@ class Move:
             for undo in reversed(self._undo):
                 with suppress(Exception):  # the error that stopped the move says more
                     undo()
-            raise
-
-    def _leaves_to_move(self, flat: Flat) -> dict[Known, dict[int, Leaf]]:
-        """The leaves that are elsewhere or are to be copied, by class and id; errors if one cannot."""
-        target, copy = self.target, self.copy
-        groups: dict[Known, dict[int, Leaf]] = {}
-        leaf = flat.tree
-        try:
-            for leaf in flat.leaves:
-                known = _known(type(leaf)) or known_leaf(leaf)
-                if known and known.device_of and not (known.is_data and known.is_data(leaf)):
-                    try:
-                        if known.device_of(leaf) is target and not copy:
-                            continue
-                    except MixedDeviceError:
-                        pass  # it is on several devices, and is moved to one
-                elif not self._has_to_move(leaf, flat.tree):
-                    continue
-                else:
-                    known = known_of(type(leaf))
-                group = groups.get(known)
-                if group is None or known.backend is None:
-                    self._check_move(leaf, known, len(flat.leaves) > 1)
-                    group = groups.setdefault(known, {})
-                group[id(leaf)] = leaf
-        except XDeviceError as error:
-            raise at_path(error, flat.path_to(leaf)) from error.__cause__
-        return groups
-
-    def _has_to_move(self, leaf: Leaf, tree: Tree) -> bool:
-        """Whether a leaf that may be no tensor is elsewhere, or is to be copied."""
-        known = known_leaf(leaf)
-        if known is None:
-            if leaf is tree:
-                raise not_a_tensor(leaf)
-            return False
-        if leaf is not tree and is_data(leaf, known):
-            return False
-        devices = devices_of_leaf(leaf, known)
-        if self.copy:
-            return bool(devices) or known.backend is not None
-        return bool(devices - {self.target})
-
-    def _check_move(self, leaf: Leaf, known: Known, has_others: bool) -> None:
-        """Raise an error if a leaf may not move, or its framework does not have the device."""
-        if self.copy is False:
-            category = "object" if known.category == "movable" else known.category
-            raise CopyNeededError(
-                f"copy=False, but the {category} is on {listed(devices_of_leaf(leaf, known))} and "
-                f"only a copy gets it to {self.target}; leave copy out"
-            )
-        owner = framework_of(leaf, known)
-        try:
-            native_of(owner, self.target)
-        except DeviceNotFoundError as error:
-            if has_others and owner.hardware.kinds() == ("cpu",):
-                raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
             raise
 
     def _move_models(self, owner: Backend, models: list[Model], others: dict[int, Tensor]) -> None:

@@ -20,7 +20,7 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import classes, devices_of_owned, known_of, tensor_owner
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.hardware.traced import TRACED, TracedDevice
-from xdevice.tensors.moving import Move, move_tensors
+from xdevice.tensors.moving import move_tensors, move_tree
 from xdevice.tensors.trees.questions import (
     devices_in,
     frameworks_in,
@@ -245,7 +245,7 @@ def to_device(
             return moved[0]
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
-    moved_tree: T = Move(target, copy, non_blocking)(obj, skip)
+    moved_tree: T = move_tree(obj, target, copy, non_blocking, skip)
     return moved_tree
 
 

@@ -76,13 +76,17 @@ class Flat:
         cls = type(node)
         parts: Collection[Any] = node
         # The usual classes are opened here: methods would take longer than all the rest.
-        if cls is dict and ATOMS.issuperset(map(type, node)):
+        if cls is dict:
             parts = node.values()
+            for key in node:
+                if type(key) not in ATOMS:
+                    self._with_static_parts.append((container, node))
+                    break
         elif cls is not list and cls is not tuple:
             parts = container.parts(node)
             if container.static(node):
                 self._with_static_parts.append((container, node))
-        steps = container.paths(node) if names else []
+        steps = container.paths(node) if names else ()
         part_path = ""
         part_specs: list[Any] = []
         for part in parts:
@@ -97,13 +101,12 @@ class Flat:
                 leaves.append(part)
                 part_specs.append(LEAF)
                 continue
-            key: object = id(part)
+            place: object = id(part)
             if names and _leads_to(part_path, names):
-                key = id(part), part_path  # other parts may be skipped at another place
-            part_spec = specs.get(key)
-            if part_spec is None:
-                part_spec = specs[key] = self._open(part, part_container, part_path, depth + 1)
-            part_specs.append(part_spec)
+                place = id(part), part_path  # other parts may be skipped at another place
+            if place not in specs:
+                specs[place] = self._open(part, part_container, part_path, depth + 1)
+            part_specs.append(specs[place])
         return container, node, parts, part_specs
 
     def rebuild(self, new_leaves: Iterable[Leaf], *, afresh: bool = False) -> Tree:
