@@ -69,15 +69,21 @@ def move_tree(
 ) -> Tree:
     """The tree, or a single leaf of any kind, on the target."""
     flat = Flat(tree, skip)
-    groups = _leaves_to_move(flat, target, copy)
+    groups, origins = _leaves_to_move(flat, target, copy)
     if not groups:
         return tree
-    return _Move(target, copy, non_blocking)(flat, groups)
+    return _Move(target, copy, non_blocking, origins)(flat, groups)
 
 
-def _leaves_to_move(flat: Flat, target: Device, copy: bool | None) -> dict[Known, dict[int, Leaf]]:
-    """The leaves that are elsewhere or are to be copied, by class and id; errors if one cannot."""
+def _leaves_to_move(
+    flat: Flat, target: Device, copy: bool | None
+) -> tuple[dict[Known, dict[int, Leaf]], dict[int, Device]]:
+    """The leaves that are elsewhere or are to be copied, by class and id; errors if one cannot move.
+
+    And where the tensors are, by id, but for those that are on several devices.
+    """
     groups: dict[Known, dict[int, Leaf]] = {}
+    origins: dict[int, Device] = {}
     leaf = flat.tree
     try:
         for leaf in flat.leaves:
@@ -87,8 +93,10 @@ def _leaves_to_move(flat: Flat, target: Device, copy: bool | None) -> dict[Known
             device_of = known.device_of
             if device_of is not None and (known.is_data is None or not known.is_data(leaf)):
                 try:
-                    if device_of(leaf) is target and not copy:
+                    origin = device_of(leaf)
+                    if origin is target and not copy:
                         continue
+                    origins[id(leaf)] = origin
                 except MixedDeviceError:
                     pass  # it is on several devices, and is moved to one
             elif not _has_to_move(leaf, flat.tree, target, copy):
@@ -100,7 +108,7 @@ def _leaves_to_move(flat: Flat, target: Device, copy: bool | None) -> dict[Known
             group[id(leaf)] = leaf
     except XDeviceError as error:
         raise at_path(error, flat.path_to(leaf)) from error.__cause__
-    return groups
+    return groups, origins
 
 
 def _has_to_move(leaf: Leaf, tree: Tree, target: Device, copy: bool | None) -> bool:
@@ -139,10 +147,13 @@ def _check_move(leaf: Leaf, target: Device, copy: bool | None, *, has_others: bo
 class _Move:
     """A move of leaves that were checked. If it fails, what was moved in place is moved back."""
 
-    def __init__(self, target: Device, copy: bool | None, non_blocking: bool) -> None:
+    def __init__(
+        self, target: Device, copy: bool | None, non_blocking: bool, origins: dict[int, Device]
+    ) -> None:
         self.target = target
         self.copy = copy
         self.non_blocking = non_blocking
+        self.origins = origins
         self._new_leaves: dict[int, Leaf] = {}  # by the ids of the old ones
         self._undo: list[Callable[[], object]] = []
 
@@ -214,32 +225,23 @@ class _Move:
 
     def _move_tensors(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
         """Move all tensors of one framework that did not move with a model."""
-        placement = owner.placement
-        sources = {key: t for key, t in tensors.items() if key not in self._new_leaves}
+        placement, origins, target = owner.placement, self.origins, self.target
+        if self._new_leaves:
+            tensors = {key: t for key, t in tensors.items() if key not in self._new_leaves}
         if self.copy:  # before the move, because a parameter may be moved in place
-            sources = {key: placement.copy(tensor) for key, tensor in sources.items()}
-            self._new_leaves |= sources
-        elsewhere: dict[int, Tensor] = {}
-        origins: dict[int, Device] = {}  # of the tensors that are on one device
-        # They are located again: a model may have moved one in place, an optimizer's say.
-        for key, tensor in sources.items():
-            try:
-                origin = placement.device_of(tensor)
-                if origin is self.target:
-                    continue
-                origins[key] = origin
-            except MixedDeviceError:
-                pass
-            elsewhere[key] = tensor
+            tensors = {key: placement.copy(tensor) for key, tensor in tensors.items()}
+            self._new_leaves |= tensors
+            tensors = {key: t for key, t in tensors.items() if origins.get(key) is not target}
 
         def move_back() -> None:
-            for key, origin in origins.items():
-                if placement.device_of(elsewhere[key]) is not origin:
-                    placement.move(elsewhere[key], origin, False)
+            for key, tensor in tensors.items():
+                origin = origins.get(key)
+                if origin is not None and placement.device_of(tensor) is not origin:
+                    placement.move(tensor, origin, False)
 
         self._undo.append(move_back)
-        moved = move_tensors(list(elsewhere.values()), owner, self.target, self.non_blocking)
-        self._new_leaves.update(zip(elsewhere, moved, strict=True))
+        moved = move_tensors(list(tensors.values()), owner, target, self.non_blocking)
+        self._new_leaves.update(zip(tensors, moved, strict=True))
 
 
 def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:

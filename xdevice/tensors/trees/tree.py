@@ -8,7 +8,7 @@ paths that errors name.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from operator import is_
+from operator import is_not
 from typing import Any, TypeAlias, TypeVar
 
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, XDeviceError
@@ -216,16 +216,14 @@ def _rebuilt(
             if key not in done:
                 done[key] = _rebuilt(part_spec, new_leaves, afresh, done)
             new_parts.append(done[key])
-    is_unchanged = all(map(is_, parts, new_parts))
-    cannot_change = isinstance(node, (tuple, frozenset)) or container is _SKIPPED
-    if is_unchanged and (cannot_change or not afresh):
+    if any(map(is_not, parts, new_parts)):
+        return container.rebuild(node, new_parts)
+    if not afresh or container is _SKIPPED or isinstance(node, (tuple, frozenset)):
         return node
     try:
         return container.rebuild(node, new_parts)
     except ArgumentError:
-        if is_unchanged:
-            return node
-        raise
+        return node
 
 
 def _nodes(spec: Spec, path: str, done: set[int] | None) -> Nodes:
