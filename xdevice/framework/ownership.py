@@ -74,8 +74,10 @@ _unusable: dict[Backend, ModuleType] = {}
 def known_of(cls: type) -> Known:
     """What is known of a class. Only the imported frameworks are asked: no other made an object."""
     known = classes.get(cls)
+    if known is not None and known.asked is None:
+        return known
     frameworks = imported()
-    if known is not None and (known.asked is None or known.asked == frameworks):
+    if known is not None and known.asked == frameworks:
         return known
     for owner in usable(cls):
         category = owner.placement.category(cls)

@@ -21,7 +21,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Known, classes, devices_of_tensors, known_of
+from xdevice.framework.ownership import Known, check_arrival, classes, devices_of_tensors, known_of
 from xdevice.hardware.devices import native_of
 from xdevice.tensors.trees.leaves import (
     Leaf,
@@ -37,31 +37,28 @@ from xdevice.tensors.trees.tree import Flat, Tree, at_path
 _known = classes.get
 
 
+def move_tensor(tensor: Tensor, owner: Backend, target: Device, non_blocking: bool) -> Tensor:
+    """The tensor on a device that its framework has; it is checked that it is there."""
+    try:
+        new_tensor = owner.placement.move(tensor, target, non_blocking)
+    except Exception as error:
+        _check_dtypes([tensor], target, owner, error)
+        raise
+    return check_arrival(new_tensor, owner, target)
+
+
 def move_tensors(
     tensors: list[Tensor], owner: Backend, target: Device, non_blocking: bool
 ) -> list[Tensor]:
-    """The tensors, of one framework, on a device that it has; it is checked that they are there."""
-    placement = owner.placement
+    """The same for tensors of one framework, together if it can move them so."""
+    if len(tensors) < 2 or not owner.load("placement").has("move_many"):
+        return [move_tensor(tensor, owner, target, non_blocking) for tensor in tensors]
     try:
-        if len(tensors) > 1 and owner.load("placement").has("move_many"):
-            new_tensors = owner.placement.move_many(tensors, target, non_blocking)
-        else:
-            new_tensors = [placement.move(tensor, target, non_blocking) for tensor in tensors]
-    except XDeviceError:
-        raise
+        new_tensors = owner.placement.move_many(tensors, target, non_blocking)
     except Exception as error:
-        for tensor in tensors:
-            if _lacks_dtype_of(tensor, target, owner, error):
-                raise ArgumentError(
-                    f"{target} has no {tensor.dtype} under {owner}, so a tensor of that dtype "
-                    "cannot be moved to it; convert it first"
-                ) from error
+        _check_dtypes(tensors, target, owner, error)
         raise
-    device_of = placement.device_of
-    for tensor in new_tensors:
-        if device_of(tensor) is not target:
-            raise misplaced(owner, target, {device_of(tensor)})
-    return new_tensors
+    return [check_arrival(tensor, owner, target) for tensor in new_tensors]
 
 
 def move_tree(
@@ -248,18 +245,18 @@ def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:
     return [tensor for _, tensor in owner.models.tensors_of(model)]
 
 
-def _lacks_dtype_of(tensor: Leaf, device: Device, owner: Backend, error: Exception) -> bool:
-    """Whether a move failed because the device does not have the tensor's dtype.
-
-    Apple's GPUs have no float64, for example.
-    """
+def _check_dtypes(tensors: list[Tensor], device: Device, owner: Backend, error: Exception) -> None:
+    """Raise an error if a move failed because the device lacks a dtype, as Apple's GPUs lack float64."""
+    if isinstance(error, XDeviceError) or not owner.load("creation").has("ones"):
+        return
     memory = owner.load("memory")
     if memory.has("is_out_of_memory") and memory.is_out_of_memory(error):
-        return False
-    if not owner.load("creation").has("ones"):
-        return False
-    try:
-        owner.creation.ones((1,), tensor.dtype, device)
-    except Exception:  # each framework raises its own
-        return True
-    return False
+        return
+    for tensor in tensors:
+        try:
+            owner.creation.ones((1,), tensor.dtype, device)
+        except Exception:  # each framework raises its own
+            raise ArgumentError(
+                f"{device} has no {tensor.dtype} under {owner}, so a tensor of that dtype cannot "
+                "be moved to it; convert it first"
+            ) from error
