@@ -223,8 +223,15 @@ class _Move:
     def _move_tensors(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
         """Move all tensors of one framework that did not move with a model."""
         placement, origins, target = owner.placement, self.origins, self.target
-        if self._new_leaves:
-            tensors = {key: t for key, t in tensors.items() if key not in self._new_leaves}
+        if (
+            self._new_leaves
+        ):  # a model may have moved others in place, too: an optimizer's variables
+            tensors = {
+                key: tensor
+                for key, tensor in tensors.items()
+                if key not in self._new_leaves
+                and (self.copy or devices_of_tensors([tensor]) != {target})
+            }
         if self.copy:  # before the move, because a parameter may be moved in place
             tensors = {key: placement.copy(tensor) for key, tensor in tensors.items()}
             self._new_leaves |= tensors
