@@ -90,7 +90,7 @@ QUESTIONS = (
         "move_tree",
         "to_device(tree, there)",
         (
-            Budget(1.3, limits={"torch": 1.8}),
+            Budget(1.3, limits={"torch": 2.2}),
             Budget(1.0, "accelerate"),
             Budget(1.0, "Fabric"),
         ),

@@ -88,6 +88,16 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
         ) from error
 
 
+def move_many(tensors: list[Tensor], device: Device, non_blocking: bool) -> list[Tensor]:
+    if not non_blocking and all(type(tensor) is torch.Tensor for tensor in tensors):
+        native_device = native(device)
+        try:
+            return [tensor.to(native_device) for tensor in tensors]
+        except NotImplementedError:
+            pass  # `move` says why
+    return [move(tensor, device, non_blocking) for tensor in tensors]
+
+
 def copy(tensor: Tensor) -> Tensor:
     if not isinstance(tensor, torch.Tensor):
         return keras.with_value(tensor, copy(keras.value_of(tensor)))

@@ -26,7 +26,7 @@ from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
 from xdevice.tensors.creation import ones, tensor
 from xdevice.tensors.placement import device_of, devices_of, to_device
-from xdevice.tensors.trees.tree import FlatTree
+from xdevice.tensors.trees.tree import LeavesByPlace
 from xdevice.testing import Tensor
 from xdevice.testing.contract.gradients import as_row, total
 from xdevice.testing.contract.parallel import rows, twice
@@ -95,7 +95,9 @@ def replicas_that_differ() -> Replicas:
 
 def check_equal(result: Tree, expected: Tree) -> None:
     """Compare two trees, such as a value and its gradients."""
-    for leaf, expected_leaf in zip(FlatTree(result).leaves, FlatTree(expected).leaves, strict=True):
+    for leaf, expected_leaf in zip(
+        LeavesByPlace(result).leaves, LeavesByPlace(expected).leaves, strict=True
+    ):
         assert to_numpy(leaf) == pytest.approx(to_numpy(expected_leaf), rel=1e-5, abs=1e-6)
 
 

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from xdevice import XDeviceError, device_of, devices, devices_of, tensor, to_device, to_numpy
-from xdevice.tensors.trees.tree import OpenTree
+from xdevice.tensors.trees.tree import FlatTree
 
 
 class Pair(NamedTuple):
@@ -144,7 +144,7 @@ def test_no_tensor_is_passed_over_in_a_tree_of_mixed_containers(backend):
     def inside(tree):
         return [
             leaf
-            for leaf in OpenTree(tree).leaves
+            for leaf in FlatTree(tree).leaves
             if type(leaf) is type(tensors[0]) and leaf.dtype == tensors[0].dtype
         ]
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import xdevice
-from xdevice.tensors.trees.tree import FlatTree, OpenTree
+from xdevice.tensors.trees.tree import FlatTree, LeavesByPlace
 
 
 class Filtering(set):
@@ -30,7 +30,7 @@ class Frozen(frozenset):
 @pytest.mark.parametrize("cls", [Filtering, Frozen])
 def test_a_set_keeps_its_class_and_elements(cls):
     x = np.float32(2)  # an array cannot be in a set
-    moved = OpenTree(cls("name", [x])).map(lambda leaf: np.float32(3) if leaf is x else leaf)
+    moved = FlatTree(cls("name", [x])).map(lambda leaf: np.float32(3) if leaf is x else leaf)
     assert type(moved) is cls
     assert list(cls.__mro__[1].__iter__(moved)) == [3]
     assert getattr(moved, "name", "name") == "name"
@@ -79,7 +79,7 @@ def test_attrs_classes_are_opened():
     assert type(moved[1]) is Mutable
     assert moved[0].x is moved[1].x is not x
     assert moved[0].y == "kept"
-    assert FlatTree([Point(x), Mutable(x)]).paths == ["[0].x", "[0].y", "[1].x"]
+    assert LeavesByPlace([Point(x), Mutable(x)]).paths == ["[0].x", "[0].y", "[1].x"]
 
 
 def test_an_array_of_objects_alone_is_an_array_on_the_cpu():

@@ -30,7 +30,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xdevice
-from xdevice.tensors.trees.tree import FlatTree, OpenTree, at_path
+from xdevice.tensors.trees.tree import FlatTree, LeavesByPlace, at_path
 
 Pair = namedtuple("Pair", ["x", "y"])
 
@@ -108,15 +108,15 @@ def at(root, path):
 
 @given(tree)
 def test_every_leaf_is_found_at_its_path(root):
-    flat = FlatTree(root)
-    for path, found in [*zip(flat.paths, flat.leaves, strict=True), *OpenTree(root).named()]:
+    flat = LeavesByPlace(root)
+    for path, found in [*zip(flat.paths, flat.leaves, strict=True), *FlatTree(root).named()]:
         assert at(root, path) is found
 
 
 @given(tree)
 def test_a_tree_rebuilt_from_its_own_leaves_is_itself(root):
-    assert OpenTree(root).rebuild({}) is root
-    assert FlatTree(root).unflatten(FlatTree(root).leaves) is root
+    assert FlatTree(root).replace({}) is root
+    assert LeavesByPlace(root).rebuild(LeavesByPlace(root).leaves) is root
 
 
 def copied(leaf):
@@ -125,23 +125,23 @@ def copied(leaf):
 
 @given(tree)
 def test_a_tree_rebuilt_from_copies_has_its_structure_and_types_and_shares_no_changed_leaf(root):
-    before = FlatTree(root)
+    before = LeavesByPlace(root)
     leaves = list(before.leaves)
-    for rebuilt in (OpenTree(root).map(copied), before.unflatten(map(copied, leaves))):
-        after = FlatTree(rebuilt)
+    for rebuilt in (FlatTree(root).map(copied), before.rebuild(map(copied, leaves))):
+        after = LeavesByPlace(rebuilt)
         assert type(rebuilt) is type(root)
         assert before.paths == after.paths
         for a, b in zip(before.leaves, after.leaves, strict=True):
             assert (a is not b and np.array_equal(a, b)) if isinstance(a, np.ndarray) else a is b
-    assert all(map(is_, FlatTree(root).leaves, leaves))
+    assert all(map(is_, LeavesByPlace(root).leaves, leaves))
 
 
 def test_dicts_whose_keys_came_in_another_order_correspond():
-    a, b = FlatTree({"x": 1, "y": 2}), FlatTree({"y": 20, "x": 10})
+    a, b = LeavesByPlace({"x": 1, "y": 2}), LeavesByPlace({"y": 20, "x": 10})
     assert a.paths == b.paths
     assert dict(zip(a.leaves, b.leaves, strict=True)) == {1: 10, 2: 20}
-    assert b.unflatten([3, 4]) == {"x": 3, "y": 4}
-    assert list(b.unflatten([3, 4])) == ["y", "x"]
+    assert b.rebuild([3, 4]) == {"x": 3, "y": 4}
+    assert list(b.rebuild([3, 4])) == ["y", "x"]
 
 
 def test_a_container_that_appears_twice_stays_shared():
@@ -162,9 +162,9 @@ def doubled(leaf, levels):
 def test_a_container_that_appears_again_is_opened_once():
     x = np.ones(2)
     root = doubled(x, 12)
-    assert OpenTree(root).leaves == [x]
-    assert len(FlatTree(root).leaves) == 2**12
-    level = OpenTree(root).rebuild({id(x): 5})
+    assert FlatTree(root).leaves == [x]
+    assert len(LeavesByPlace(root).leaves) == 2**12
+    level = FlatTree(root).rebuild([5])
     for _ in range(12):
         assert level[0] is level[1]
         level = level[0]
@@ -198,7 +198,7 @@ def test_skip_names_one_place_of_a_container_that_appears_again():
 @pytest.mark.parametrize("skip", ["label", "[1]" * 200 + "[0]", "[1][0][1]"])
 def test_skip_takes_no_longer_for_a_container_that_appears_again(skip):
     x = np.ones(1)
-    assert len(OpenTree(doubled(x, 200), skip).leaves) < 500
+    assert len(FlatTree(doubled(x, 200), skip).leaves) < 500
 
 
 def test_an_error_names_the_first_place_of_a_container():
@@ -250,7 +250,7 @@ def test_a_dict_that_is_its_own_attributes_stays_one():
     moved.y = 5
     assert moved["y"] == 5
     assert original.y == 1
-    assert FlatTree(original).paths == ["['x']", "['y']"]
+    assert LeavesByPlace(original).paths == ["['x']", "['y']"]
 
 
 def test_an_ordered_dict_keeps_its_attributes():
@@ -277,7 +277,7 @@ def test_optree_nodes_are_opened_as_registered():
         moved = xdevice.to_device({"n": original}, "cpu", copy=True)["n"]
         assert moved.x is not original.x
         assert moved.static == "kept"
-        assert FlatTree(original).paths == [".x"]
+        assert LeavesByPlace(original).paths == [".x"]
         holding = {"n": Node(np.ones(2), [np.ones(2)])}
         with pytest.raises(
             xdevice.NotATensorError, match=r"Node\.static holds a tensor .*static.*\['n'\]"
@@ -301,7 +301,7 @@ def test_optree_nodes_of_a_namespace_are_opened_where_it_is_the_only_one():
             Node, lambda n: ((n.x,), None, ("x",)), lambda _, kids: Node(*kids), namespace=name
         )
         if i == 0:
-            assert FlatTree([Node(1)]).paths == ["[0].x"]
+            assert LeavesByPlace([Node(1)]).paths == ["[0].x"]
 
     class Other(Node):
         pass

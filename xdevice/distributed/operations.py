@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from math import prod
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.contract import Engine
@@ -21,7 +22,7 @@ from xdevice.parallel.replicas import PASSING, check_operation, not_reducible
 from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.trees.tree import FlatTree
+from xdevice.tensors.trees.tree import FlatTree, check_ordered
 
 Tensor: TypeAlias = Any
 Vector: TypeAlias = Any
@@ -166,6 +167,7 @@ def _collective(
     """
     group = current()
     flat = FlatTree(tree)
+    check_ordered(flat)
     if differentiating():
         raise NotSupportedError(
             f"{name} has no gradient; call it outside value_and_grad, on the gradients"
@@ -195,10 +197,7 @@ def _collective(
                 send()
             else:
                 group.membership.work(name, send, _extra_seconds(group, pack, count))
-    return [
-        flat.unflatten(tensors.get(id(leaf), leaf) for leaf in flat.leaves)
-        for tensors in new_tensors
-    ]
+    return [flat.replace(tensors) for tensors in new_tensors]
 
 
 def _extra_seconds(group: Group, pack: Pack, count: int) -> float:
@@ -217,7 +216,7 @@ def _tensors_of(group: Group, name: str, flat: FlatTree, op: str | None) -> list
     Errors if the collective cannot take one of them.
     """
     leaves: dict[int, _Leaf] = {}
-    for path, leaf in zip(flat.paths, flat.leaves, strict=True):
+    for path, leaf in sorted(flat.named(), key=itemgetter(0)):  # dicts may differ in their order
         if id(leaf) in leaves or isinstance(leaf, PASSING):
             continue
         at_path = f" at {path}" if path else ""

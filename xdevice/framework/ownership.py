@@ -19,7 +19,7 @@ from xdevice.errors import (
     VirtualDeviceError,
     misplaced,
 )
-from xdevice.framework.adapters import Backend, imported, registered
+from xdevice.framework.adapters import Backend, imported
 
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
 """Types that no framework owns and that contain nothing."""
@@ -74,35 +74,25 @@ _unusable: dict[Backend, ModuleType] = {}
 def known_of(cls: type) -> Known:
     """What is known of a class. Only the imported frameworks are asked: no other made an object."""
     known = classes.get(cls)
-    if known is not None and (known.asked is None or known.asked == imported()):
+    if known is not None and known.asked is None:
         return known
-    name, category = _owner_and_category(cls)
-    if not name:
-        return Known(None, category)
-    return classes.setdefault(cls, Known(registered()[name], category))
-
-
-def _owner_and_category(cls: type) -> tuple[str, Any]:
-    """The name of the framework that owns the class, and its category there.
-
-    The capability that the next question needs is loaded here, since a compiler
-    cannot trace its import.
-    """
+    frameworks = imported()
+    if known is not None and known.asked == frameworks:
+        return known
     for owner in usable(cls):
         category = owner.placement.category(cls)
         if category is not None:
             if category == "model":
-                owner.load("models")
+                owner.load("models")  # now, since a compiler cannot trace the import
             classes.pop(cls, None)  # what was known before the framework was imported
-            return str(owner), category
-    own_category = "movable" if callable(getattr(cls, "to", None)) else None
-    # A framework or the class's own package that is still being imported may
+            return classes.setdefault(cls, Known(owner, category))
+    known = Known(None, "movable" if callable(getattr(cls, "to", None)) else None, frameworks)
+    # What is still being imported, a framework or the class's own package, may
     # give another answer later.
-    package = sys.modules.get(cls.__module__.partition(".")[0])
-    frameworks = [sys.modules.get(owner) for owner in imported()]
-    if not any(map(_is_being_imported, [package, *frameworks])):
-        classes[cls] = Known(None, own_category, imported())  # type: ignore[arg-type]  # a Literal
-    return "", own_category
+    names = [cls.__module__.partition(".")[0], *frameworks]
+    if not any(_is_being_imported(sys.modules.get(name)) for name in names):
+        classes[cls] = known
+    return known
 
 
 def _is_being_imported(module: ModuleType | None) -> bool:

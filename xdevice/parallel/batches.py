@@ -17,7 +17,7 @@ from xdevice.hardware.devices import require
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.vectors import moved
 from xdevice.tensors.trees.leaves import Leaf, devices_of_leaf, is_data, known_leaf
-from xdevice.tensors.trees.tree import OpenTree
+from xdevice.tensors.trees.tree import FlatTree
 from xdevice.typing import DeviceLike
 
 __all__ = ["split_batch"]
@@ -78,7 +78,7 @@ def shards(
 
     And the number of rows of each part.
     """
-    flat = OpenTree(tree)
+    flat = FlatTree(tree)
     found = flat.for_each(_splittable)
     tensors = {key: leaf for key, leaf in found.items() if leaf is not None}
     sizes = _sizes(flat, list(tensors.values()), len(devices))
@@ -87,7 +87,7 @@ def shards(
             require(owner, device)
     parts = {key: leaf.split(sizes, devices, non_blocking) for key, leaf in tensors.items()}
     trees = [
-        flat.rebuild({key: leaf_parts[k] for key, leaf_parts in parts.items()})
+        flat.replace({key: leaf_parts[k] for key, leaf_parts in parts.items()})
         for k in range(len(devices))
     ]
     return trees, sizes
@@ -176,7 +176,7 @@ def _shape(tensor: Tensor, owner: Backend) -> tuple[int, ...]:
         ) from error
 
 
-def _sizes(flat: OpenTree, leaves: list[_Splittable], k: int) -> list[int]:
+def _sizes(flat: FlatTree, leaves: list[_Splittable], k: int) -> list[int]:
     """The number of rows for each of ``k`` devices.
 
     An error if the tensors do not correspond.
@@ -197,7 +197,7 @@ def _sizes(flat: OpenTree, leaves: list[_Splittable], k: int) -> list[int]:
     return [rows // k + (i < rows % k) for i in range(k)]
 
 
-def _shapes_error(flat: OpenTree, leaves: list[_Splittable]) -> ArgumentError:
+def _shapes_error(flat: FlatTree, leaves: list[_Splittable]) -> ArgumentError:
     """The error for a tensor without axes, or for unequal numbers of rows."""
     lengths = []
     for leaf in leaves:

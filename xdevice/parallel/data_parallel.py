@@ -26,7 +26,7 @@ from xdevice.tensors.gradients import (
 )
 from xdevice.tensors.placement import device_of
 from xdevice.tensors.trees.leaves import Leaf
-from xdevice.tensors.trees.tree import FlatTree
+from xdevice.tensors.trees.tree import LeavesByPlace
 from xdevice.typing import DeviceLike
 
 __all__ = ["data_parallel"]
@@ -153,7 +153,7 @@ class _Step:
 
     def _step_on_tree(self, tree: Tree, batch: Sequence[Tree]) -> tuple[Loss, Tree]:
         """The loss and the gradients on the parameters' own devices."""
-        flat = FlatTree(tree)
+        flat = LeavesByPlace(tree)
         owner, parameters = _checked_parameters(flat)
         calls, sizes = self._calls([flat] * len(self._devices), batch, owner)
         copies = on_each_device(parameters, self._devices)
@@ -190,7 +190,7 @@ class _Step:
         return self._with_aux(loss, results), gradients
 
     def _calls(
-        self, flats: list[FlatTree], batch: Sequence[Tree], owner: Backend
+        self, flats: list[LeavesByPlace], batch: Sequence[Tree], owner: Backend
     ) -> tuple[list[Call], list[int]]:
         """The call of the loss on each device, with these parameters.
 
@@ -289,7 +289,7 @@ class _Step:
         return loss, [result.aux for result in results]
 
 
-def _checked_parameters(flat: FlatTree) -> tuple[Backend, list[Tensor]]:
+def _checked_parameters(flat: LeavesByPlace) -> tuple[Backend, list[Tensor]]:
     """The tensors of a tree and their framework.
 
     An error for one that is not a plain array.
@@ -307,7 +307,7 @@ def _may_be_replicas(tree: Tree, number_of_devices: int) -> bool:
     """
     if type(tree) not in (list, tuple) or len(tree) != number_of_devices:
         return False
-    flats = [FlatTree(part) for part in tree]
+    flats = [LeavesByPlace(part) for part in tree]
     return all(flats[0].paths == flat.paths for flat in flats)
 
 
@@ -319,7 +319,7 @@ def _not_replicas_error(tree: Tree, error: Exception) -> ArgumentTypeError:
     )
 
 
-def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[FlatTree]:
+def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[LeavesByPlace]:
     """The flattened replicas, if there is one on each device.
 
     They must have the same structure.
@@ -333,7 +333,7 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[FlatTre
         placement = device_of(replica)
         if placement is not device:
             raise ArgumentError(f"replica {i} is on {placement}, and was to be on {device}; {hint}")
-    flats = [FlatTree(replica) for replica in replicas]
+    flats = [LeavesByPlace(replica) for replica in replicas]
     if len(flats) == 1:
         return flats
     check_alike(flats)

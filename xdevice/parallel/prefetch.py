@@ -27,7 +27,7 @@ from xdevice.parallel.snapshots import own_data, snapshot
 from xdevice.parallel.vectors import Pack, moved, packs_of
 from xdevice.tensors.placement import devices_of, to_device
 from xdevice.tensors.trees.leaves import Leaf, known_leaf
-from xdevice.tensors.trees.tree import OpenTree
+from xdevice.tensors.trees.tree import FlatTree
 from xdevice.typing import DeviceLike
 
 __all__ = ["prefetch"]
@@ -238,8 +238,8 @@ class _Placer:
         moved_batch = to_device(batch, self._device)
         if moved_batch is batch:
             return Placed(batch, False)
-        new_leaves = {id(leaf) for leaf in OpenTree(moved_batch).leaves}
-        new_leaves -= {id(leaf) for leaf in OpenTree(batch).leaves}
+        new_leaves = {id(leaf) for leaf in FlatTree(moved_batch).leaves}
+        new_leaves -= {id(leaf) for leaf in FlatTree(batch).leaves}
         return Placed(snapshot(moved_batch, new_leaves), True)
 
     def _send(self, batch: "_HostBatch") -> Placed:
@@ -272,7 +272,7 @@ class _Placer:
 class _HostBatch(NamedTuple):
     """A batch whose tensors are on the host and belong to one framework."""
 
-    flat: OpenTree
+    flat: FlatTree
     owner: Backend
     tensors: dict[int, Tensor]  # by the ids of the leaves
 
@@ -338,7 +338,7 @@ def _host_batch(batch: Tree) -> _HostBatch | None:
     tensors: dict[int, Tensor] = {}
     owners: set[Backend] = set()
     try:
-        flat = OpenTree(batch)
+        flat = FlatTree(batch)
         for leaf in flat.leaves:
             known = known_leaf(leaf)
             if known is None:

@@ -19,7 +19,7 @@ from xdevice.hardware.devices import as_device, is_device
 from xdevice.parallel.vectors import Column, reduce_columns, results_of
 from xdevice.tensors.gradients import differentiating
 from xdevice.tensors.placement import devices_of, to_device
-from xdevice.tensors.trees.tree import FlatTree, OpenTree, at_path, check_ordered, walk
+from xdevice.tensors.trees.tree import FlatTree, LeavesByPlace, at_path, check_ordered
 from xdevice.typing import DeviceLike
 
 __all__ = ["Replicas", "all_reduce", "replicate"]
@@ -82,11 +82,10 @@ def replicate(tree: Tree, devices: Sequence[DeviceLike]) -> Replicas:
     if differentiating():
         raise NotSupportedError("replicate has no gradient; make replicas outside value_and_grad")
     destinations = checked_devices(devices)
-    for path, node, _ in walk(tree):
-        check_ordered(node, path)
+    check_ordered(FlatTree(tree))
     devices_of(tree)  # raises an error if there is nothing to copy
     copies = (to_device(tree, device, copy=True) for device in destinations)
-    return Replicas(OpenTree(copy).map(_ready_for_gradients) for copy in copies)
+    return Replicas(FlatTree(copy).map(_ready_for_gradients) for copy in copies)
 
 
 def checked_devices(devices: Any) -> list[Device]:
@@ -101,14 +100,14 @@ def checked_devices(devices: Any) -> list[Device]:
     return destinations
 
 
-def check_alike(flats: Sequence[FlatTree]) -> None:
+def check_alike(flats: Sequence[LeavesByPlace]) -> None:
     """Raise an error unless the trees have leaves at the same places."""
     for i, flat in enumerate(flats):
         if flat.paths != flats[0].paths:
             raise _different_structure_error(flats[0], flat, i)
 
 
-def _different_structure_error(first: FlatTree, other: FlatTree, i: int) -> ArgumentError:
+def _different_structure_error(first: LeavesByPlace, other: LeavesByPlace, i: int) -> ArgumentError:
     """The error with a path that only tree 0 or only tree ``i`` has."""
     first_paths = [path or "a single leaf" for path in first.paths]
     other_paths = [path or "a single leaf" for path in other.paths]
@@ -186,7 +185,7 @@ def all_reduce(tensors: Sequence[Tree], op: str = "sum") -> list[Tree]:
         raise ArgumentError(
             "all_reduce was given an empty list; give one tensor, or tree of them, for each device"
         )
-    flats = [FlatTree(tree) for tree in tensors]
+    flats = [LeavesByPlace(tree) for tree in tensors]
     if differentiating():
         raise NotSupportedError(
             "all_reduce has no gradient; call it outside value_and_grad, on the gradients"
@@ -197,7 +196,7 @@ def all_reduce(tensors: Sequence[Tree], op: str = "sum") -> list[Tree]:
     return results
 
 
-def _reduce_trees(flats: list[FlatTree], op: str) -> list[Tree]:
+def _reduce_trees(flats: list[LeavesByPlace], op: str) -> list[Tree]:
     columns = _checked_columns(flats, op)
     # a leaf that appears twice in every tree is reduced once, and shared in
     # the results
@@ -214,7 +213,7 @@ def _reduce_trees(flats: list[FlatTree], op: str) -> list[Tree]:
     for i, flat in enumerate(flats):
         new_leaves = dict(zip(distinct, results_of(buckets, i), strict=True))
         trees.append(
-            flat.unflatten(new_leaves.get(_identity(column), column[i]) for column in columns)
+            flat.rebuild(new_leaves.get(_identity(column), column[i]) for column in columns)
         )
     return trees
 
@@ -248,7 +247,7 @@ def check_operation(op: object, operations: tuple[str, ...] = OPERATIONS) -> Non
         raise ArgumentError(f"no operation {shortened(op)}; {hint}")
 
 
-def _checked_columns(flats: list[FlatTree], op: str) -> list[Column]:
+def _checked_columns(flats: list[LeavesByPlace], op: str) -> list[Column]:
     """The corresponding leaves of alike trees, if they can be reduced."""
     check_alike(flats)
     for path, leaf in zip(flats[0].paths, flats[0].leaves, strict=True):

@@ -10,7 +10,7 @@ from xdevice.contract import Tensor, Tree
 from xdevice.errors import NotSupportedError
 from xdevice.framework.adapters import Backend
 from xdevice.tensors.trees.leaves import Leaf, known_leaf
-from xdevice.tensors.trees.tree import OpenTree
+from xdevice.tensors.trees.tree import FlatTree
 
 
 def snapshot(tree: Tree, new_leaves: Container[int] = (), copies_tensors: bool = True) -> Tree:
@@ -31,7 +31,7 @@ def snapshot(tree: Tree, new_leaves: Container[int] = (), copies_tensors: bool =
             return leaf
         return _own_tensor(leaf, known.backend)
 
-    return OpenTree(tree).map(own_leaf, afresh=True)
+    return FlatTree(tree).map(own_leaf, afresh=True)
 
 
 def _own_tensor(tensor: Tensor, owner: Backend) -> Tensor:

@@ -23,7 +23,7 @@ from xdevice.tensors.creation import make
 from xdevice.tensors.placement import backend_of, device_of, owner_of, to_device
 from xdevice.tensors.trees.leaves import Leaf, is_data, known_leaf
 from xdevice.tensors.trees.questions import not_a_tensor
-from xdevice.tensors.trees.tree import OpenTree, is_leaf
+from xdevice.tensors.trees.tree import FlatTree, is_leaf
 from xdevice.typing import DeviceLike
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _converted_tree(x: Tree, owner: Backend, device: DeviceLike | None, copy: bo
             return leaf
         return conversion(leaf, known)
 
-    return OpenTree(x).map(converted)
+    return FlatTree(x).map(converted)
 
 
 class _Source(NamedTuple):

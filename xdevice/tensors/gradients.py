@@ -11,7 +11,7 @@ from xdevice.device import whole_number
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, shortened
 from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import tensor_owner
-from xdevice.tensors.trees.tree import FlatTree
+from xdevice.tensors.trees.tree import LeavesByPlace
 
 __all__ = ["value_and_grad"]
 
@@ -81,7 +81,7 @@ def value_and_grad(
                 f"argnums={argnums!r}, but {len(args)} positional arguments were given; "
                 "count from 0"
             )
-        flats = [FlatTree(args[i]) for i in chosen]
+        flats = [LeavesByPlace(args[i]) for i in chosen]
         owner, parameters = parameters_in(flats)
         call = Call(fn, args, kwargs, Differentiation(chosen, owner, has_aux), flats)
         value, aux, gradients = differentiate(call, parameters)
@@ -118,7 +118,7 @@ class Differentiation(NamedTuple):
     has_aux: bool
 
     def bind(self, fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
-        flats = [FlatTree(args[i]) for i in self.chosen]
+        flats = [LeavesByPlace(args[i]) for i in self.chosen]
         return Call(fn, args, kwargs, self, flats)
 
 
@@ -131,7 +131,7 @@ class Call:
         args: Sequence[Any],
         kwargs: dict[str, Any],
         how: Differentiation,
-        flats: list[FlatTree],
+        flats: list[LeavesByPlace],
     ) -> None:
         self.fn = fn
         self.args = args
@@ -151,13 +151,13 @@ class Call:
         return _checked_value(result, self.how.owner, self.how.has_aux)
 
 
-def with_tensors(flats: Sequence[FlatTree], tensors: Sequence[Tensor]) -> list[Any]:
+def with_tensors(flats: Sequence[LeavesByPlace], tensors: Sequence[Tensor]) -> list[Any]:
     """The trees with these tensors in place of their own, in order; ``None`` stays."""
     remaining = iter(tensors)
     trees = []
     for flat in flats:
         new_leaves = [None if leaf is None else next(remaining) for leaf in flat.leaves]
-        trees.append(flat.unflatten(new_leaves))
+        trees.append(flat.rebuild(new_leaves))
     return trees
 
 
@@ -183,7 +183,7 @@ def differentiating() -> bool:
     return _is_nested.get()
 
 
-def parameters_in(flats: Sequence[FlatTree]) -> tuple[Backend, list[Tensor]]:
+def parameters_in(flats: Sequence[LeavesByPlace]) -> tuple[Backend, list[Tensor]]:
     """The framework and the tensors to differentiate for, in order; ``None`` is left out."""
     tensors: list[Tensor] = []
     owners: dict[Backend, None] = {}
@@ -211,7 +211,7 @@ def parameters_in(flats: Sequence[FlatTree]) -> tuple[Backend, list[Tensor]]:
     return owner, tensors
 
 
-def _check_floating(flat: FlatTree, owner: Backend) -> None:
+def _check_floating(flat: LeavesByPlace, owner: Backend) -> None:
     for i, leaf in enumerate(flat.leaves):
         if leaf is not None and not owner.gradients.is_floating(leaf):
             raise ArgumentTypeError(

@@ -7,7 +7,6 @@ place is moved back.
 
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from typing import Any
 
 from xdevice.contract import Model, Tensor
 from xdevice.device import Device
@@ -22,7 +21,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Known, classes, devices_of_tensors, known_of
+from xdevice.framework.ownership import Known, check_arrival, classes, devices_of_tensors, known_of
 from xdevice.hardware.devices import native_of
 from xdevice.tensors.trees.leaves import (
     Leaf,
@@ -33,140 +32,158 @@ from xdevice.tensors.trees.leaves import (
     move_with_own_method,
 )
 from xdevice.tensors.trees.questions import not_a_tensor
-from xdevice.tensors.trees.tree import OpenTree, Tree, at_path
+from xdevice.tensors.trees.tree import FlatTree, Tree, at_path
 
 _known = classes.get
+
+
+def move_tensor(tensor: Tensor, owner: Backend, target: Device, non_blocking: bool) -> Tensor:
+    """The tensor on a device that its framework has; it is checked that it is there."""
+    try:
+        new_tensor = owner.placement.move(tensor, target, non_blocking)
+    except Exception as error:
+        _check_dtypes([tensor], target, owner, error)
+        raise
+    return check_arrival(new_tensor, owner, target)
 
 
 def move_tensors(
     tensors: list[Tensor], owner: Backend, target: Device, non_blocking: bool
 ) -> list[Tensor]:
-    """The tensors, of one framework, on a device that it has; it is checked that they are there."""
-    placement = owner.placement
+    """The same for tensors of one framework, together if it can move them so."""
+    if len(tensors) < 2 or not owner.load("placement").has("move_many"):
+        return [move_tensor(tensor, owner, target, non_blocking) for tensor in tensors]
     try:
-        if len(tensors) > 1 and owner.load("placement").has("move_many"):
-            new_tensors = owner.placement.move_many(tensors, target, non_blocking)
-        else:
-            new_tensors = [placement.move(tensor, target, non_blocking) for tensor in tensors]
-    except XDeviceError:
-        raise
+        new_tensors = owner.placement.move_many(tensors, target, non_blocking)
     except Exception as error:
-        for tensor in tensors:
-            if _lacks_dtype_of(tensor, target, owner, error):
-                raise ArgumentError(
-                    f"{target} has no {tensor.dtype} under {owner}, so a tensor of that dtype "
-                    "cannot be moved to it; convert it first"
-                ) from error
+        _check_dtypes(tensors, target, owner, error)
         raise
-    device_of = placement.device_of
-    for tensor in new_tensors:
-        if device_of(tensor) is not target:
-            raise misplaced(owner, target, {device_of(tensor)})
-    return new_tensors
+    return [check_arrival(tensor, owner, target) for tensor in new_tensors]
 
 
-class Move:
-    """One call of `to_device`, for a tree or a single leaf of any kind."""
+def move_tree(
+    tree: Tree, target: Device, copy: bool | None, non_blocking: bool, skip: Collection[str]
+) -> Tree:
+    """The tree, or a single leaf of any kind, on the target."""
+    flat = FlatTree(tree, skip)
+    groups, origins = _leaves_to_move(flat, target, copy)
+    if not groups:
+        return tree
+    return _Move(target, copy, non_blocking, origins)(flat, groups)
 
-    def __init__(self, target: Device, copy: bool | None, non_blocking: bool) -> None:
+
+def _leaves_to_move(
+    flat: FlatTree, target: Device, copy: bool | None
+) -> tuple[dict[Known, dict[int, Leaf]], dict[int, Device]]:
+    """The leaves that are elsewhere or are to be copied, by class and id; errors if one cannot move.
+
+    And where the tensors are, by id, but for those that are on several devices.
+    """
+    groups: dict[Known, dict[int, Leaf]] = {}
+    origins: dict[int, Device] = {}
+    leaf = flat.tree
+    try:
+        for leaf in flat.leaves:
+            known = _known(type(leaf))
+            if known is None or known.asked is not None:
+                known = known_of(type(leaf))
+            device_of = known.device_of
+            if device_of is not None and (known.is_data is None or not known.is_data(leaf)):
+                try:
+                    origin = device_of(leaf)
+                    if origin is target and not copy:
+                        continue
+                    origins[id(leaf)] = origin
+                except MixedDeviceError:
+                    pass  # it is on several devices, and is moved to one
+            elif not _has_to_move(leaf, flat.tree, target, copy):
+                continue
+            group = groups.get(known)
+            if group is None or known.backend is None:
+                _check_move(leaf, target, copy, has_others=len(flat.leaves) > 1)
+                group = groups.setdefault(known, {})
+            group[id(leaf)] = leaf
+    except XDeviceError as error:
+        raise at_path(error, flat.path_to(leaf)) from error.__cause__
+    return groups, origins
+
+
+def _has_to_move(leaf: Leaf, tree: Tree, target: Device, copy: bool | None) -> bool:
+    """Whether a leaf that may be no tensor is elsewhere, or is to be copied."""
+    known = known_leaf(leaf)
+    if known is None:
+        if leaf is tree:
+            raise not_a_tensor(leaf)
+        return False
+    if leaf is not tree and is_data(leaf, known):
+        return False
+    devices = devices_of_leaf(leaf, known)
+    if copy:
+        return bool(devices) or known.backend is not None
+    return bool(devices - {target})
+
+
+def _check_move(leaf: Leaf, target: Device, copy: bool | None, *, has_others: bool) -> None:
+    """Raise an error if a leaf may not move, or its framework does not have the device."""
+    known = known_of(type(leaf))
+    if copy is False:
+        category = "object" if known.category == "movable" else known.category
+        raise CopyNeededError(
+            f"copy=False, but the {category} is on {listed(devices_of_leaf(leaf, known))} and "
+            f"only a copy gets it to {target}; leave copy out"
+        )
+    owner = framework_of(leaf, known)
+    try:
+        native_of(owner, target)
+    except DeviceNotFoundError as error:
+        if has_others and owner.hardware.kinds() == ("cpu",):
+            raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
+        raise
+
+
+class _Move:
+    """A move of leaves that were checked. If it fails, what was moved in place is moved back."""
+
+    def __init__(
+        self, target: Device, copy: bool | None, non_blocking: bool, origins: dict[int, Device]
+    ) -> None:
         self.target = target
         self.copy = copy
         self.non_blocking = non_blocking
-        # What has to move, by id.
-        self._tensors: dict[Backend, dict[int, Tensor]] = {}
-        self._models: dict[Backend, dict[int, Model]] = {}
-        self._objects: dict[int, Leaf] = {}
-        self._origins: dict[int, Device | None] = {}  # of the tensors; `None`: several devices
-        self._new_leaves: dict[int, Leaf] = {}  # by the id of the old leaf
+        self.origins = origins
+        self._new_leaves: dict[int, Leaf] = {}  # by the ids of the old ones
         self._undo: list[Callable[[], object]] = []
 
-    def __call__(self, tree: Tree, skip: Collection[str] = ()) -> Tree:
-        flat = OpenTree(tree, skip)
-        has_others = len(flat.leaves) > 1
-        for leaf in flat.leaves:
-            try:
-                known = _known(type(leaf))
-                if known is None or known.device_of is None or known.is_data is not None:
-                    self._add_other(leaf, has_others, leaf is tree)
-                else:
-                    self._add_tensor(leaf, known, has_others)
-            except XDeviceError as error:
-                raise at_path(error, flat.path_to(leaf)) from error.__cause__
-        if not (self._tensors or self._models or self._objects):
-            return tree
+    def __call__(self, flat: FlatTree, groups: dict[Known, dict[int, Leaf]]) -> Tree:
+        models: dict[Backend, dict[int, Model]] = {}
+        tensors: dict[Backend, dict[int, Tensor]] = {}
+        objects: dict[int, Leaf] = {}
+        for known, leaves in groups.items():
+            if known.backend is None:
+                objects.update(leaves)
+            elif known.device_of is None:
+                models.setdefault(known.backend, {}).update(leaves)
+            else:
+                tensors.setdefault(known.backend, {}).update(leaves)
         try:
-            for owner, models in self._models.items():
-                self._move_models(owner, list(models.values()))
-            for leaf in self._objects.values():
-                self._move_object(leaf)
-            for owner, tensors in self._tensors.items():
-                self._move_tensors(owner, tensors)
-            return flat.rebuild(self._new_leaves)
+            for owner, its_models in models.items():
+                self._move_models(owner, list(its_models.values()), tensors.get(owner, {}))
+            for obj in objects.values():
+                self._move_object(obj)
+            for owner, its_tensors in tensors.items():
+                self._move_tensors(owner, its_tensors)
+            return flat.replace(self._new_leaves)
         except BaseException:
             for undo in reversed(self._undo):
                 with suppress(Exception):  # the error that stopped the move says more
                     undo()
             raise
 
-    def _add_tensor(self, tensor: Tensor, known: Known, has_others: bool) -> None:
-        """Check a tensor, and keep it if it has to move."""
-        owner: Any = known.backend
-        locate: Any = known.device_of
-        try:
-            device = locate(tensor)
-            if device is self.target and not self.copy:
-                return
-        except MixedDeviceError as error:  # one tensor on several devices, to be moved to one
-            device = None
-            self._check_move(owner, "tensor", error.devices, has_others)
-        tensors = self._tensors.get(owner)
-        if tensors is None or self.copy is False:
-            if device is not None and device is not self.target:
-                self._check_move(owner, "tensor", (device,), has_others)
-            tensors = self._tensors.setdefault(owner, {})
-        tensors[id(tensor)] = tensor
-        self._origins[id(tensor)] = device
+    def _move_models(self, owner: Backend, models: list[Model], others: dict[int, Tensor]) -> None:
+        """Move all models of one framework, so that copies share what the originals share.
 
-    def _add_other(self, leaf: Leaf, has_others: bool, is_root: bool) -> None:
-        """Check another leaf, and keep it if it has to move."""
-        known = known_leaf(leaf)
-        if known is None:
-            if is_root:
-                raise not_a_tensor(leaf)
-            return
-        if known.device_of is not None:
-            if is_root or not is_data(leaf, known):
-                self._add_tensor(leaf, known, has_others)
-            return
-        devices = devices_of_leaf(leaf, known)
-        is_elsewhere = bool(devices - {self.target})
-        if not is_elsewhere and not self.copy:
-            return
-        if is_elsewhere:
-            category = "model" if known.category == "model" else "object"
-            self._check_move(framework_of(leaf, known), category, devices, has_others)
-        if known.backend is not None:
-            self._models.setdefault(known.backend, {})[id(leaf)] = leaf
-        elif devices:
-            self._objects[id(leaf)] = leaf
-
-    def _check_move(
-        self, owner: Backend, category: str, devices: Collection[Device], has_others: bool
-    ) -> None:
-        if self.copy is False:
-            raise CopyNeededError(
-                f"copy=False, but the {category} is on {listed(devices)} and only a copy "
-                f"gets it to {self.target}; leave copy out"
-            )
-        try:
-            native_of(owner, self.target)
-        except DeviceNotFoundError as error:
-            if has_others and owner.hardware.kinds() == ("cpu",):
-                raise DeviceNotFoundError(f"{error}, or name it in skip=") from error
-            raise
-
-    def _move_models(self, owner: Backend, models: list[Model]) -> None:
-        """Move all models of one framework, so that copies share what the originals share."""
+        The others are tensors of the tree, which a model may have as well.
+        """
         sources = owner.models.copy_models(models) if self.copy else models
         for old_model, source in zip(models, sources, strict=True):
             model = source
@@ -183,7 +200,7 @@ class Move:
             # In the same order, but a copy may have other names.
             if len(tensors) == len(old_tensors):
                 self._new_leaves.update(zip(map(id, old_tensors), tensors, strict=True))
-            elif not self._tensors.get(owner, {}).keys().isdisjoint(map(id, old_tensors)):
+            elif not others.keys().isdisjoint(map(id, old_tensors)):
                 raise NotSupportedError(
                     "a model has other tensors after its move than before, so it cannot be told "
                     "which of them the tree shares with it; move the model alone"
@@ -205,45 +222,48 @@ class Move:
 
     def _move_tensors(self, owner: Backend, tensors: dict[int, Tensor]) -> None:
         """Move all tensors of one framework that did not move with a model."""
-        placement, origins = owner.placement, self._origins
-        if self._models:
-            tensors = {key: t for key, t in tensors.items() if key not in self._new_leaves}
-            for key, tensor in tensors.items():
-                if origins[key] is not None:
-                    # a model may have moved it in place: the variable of an optimizer
-                    origins[key] = placement.device_of(tensor)
+        placement, origins, target = owner.placement, self.origins, self.target
+        if (
+            self._new_leaves
+        ):  # a model may have moved others in place, too: an optimizer's variables
+            tensors = {
+                key: tensor
+                for key, tensor in tensors.items()
+                if key not in self._new_leaves
+                and (self.copy or devices_of_tensors([tensor]) != {target})
+            }
         if self.copy:  # before the move, because a parameter may be moved in place
-            self._new_leaves |= {key: placement.copy(tensor) for key, tensor in tensors.items()}
-            tensors = {key: self._new_leaves[key] for key in tensors}
-        elsewhere = {key: t for key, t in tensors.items() if origins[key] is not self.target}
+            tensors = {key: placement.copy(tensor) for key, tensor in tensors.items()}
+            self._new_leaves |= tensors
+            tensors = {key: t for key, t in tensors.items() if origins.get(key) is not target}
 
         def move_back() -> None:
-            for key, tensor in elsewhere.items():
-                origin = origins[key]
+            for key, tensor in tensors.items():
+                origin = origins.get(key)
                 if origin is not None and placement.device_of(tensor) is not origin:
                     placement.move(tensor, origin, False)
 
         self._undo.append(move_back)
-        moved = move_tensors(list(elsewhere.values()), owner, self.target, self.non_blocking)
-        self._new_leaves.update(zip(elsewhere, moved, strict=True))
+        moved = move_tensors(list(tensors.values()), owner, target, self.non_blocking)
+        self._new_leaves.update(zip(tensors, moved, strict=True))
 
 
 def _tensors_of(model: Model, owner: Backend) -> list[Tensor]:
     return [tensor for _, tensor in owner.models.tensors_of(model)]
 
 
-def _lacks_dtype_of(tensor: Leaf, device: Device, owner: Backend, error: Exception) -> bool:
-    """Whether a move failed because the device does not have the tensor's dtype.
-
-    Apple's GPUs have no float64, for example.
-    """
+def _check_dtypes(tensors: list[Tensor], device: Device, owner: Backend, error: Exception) -> None:
+    """Raise an error if a move failed because the device lacks a dtype, as Apple's GPUs lack float64."""
+    if isinstance(error, XDeviceError) or not owner.load("creation").has("ones"):
+        return
     memory = owner.load("memory")
     if memory.has("is_out_of_memory") and memory.is_out_of_memory(error):
-        return False
-    if not owner.load("creation").has("ones"):
-        return False
-    try:
-        owner.creation.ones((1,), tensor.dtype, device)
-    except Exception:  # each framework raises its own
-        return True
-    return False
+        return
+    for tensor in tensors:
+        try:
+            owner.creation.ones((1,), tensor.dtype, device)
+        except Exception:  # each framework raises its own
+            raise ArgumentError(
+                f"{device} has no {tensor.dtype} under {owner}, so a tensor of that dtype cannot "
+                "be moved to it; convert it first"
+            ) from error

@@ -20,7 +20,7 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import classes, devices_of_owned, known_of, tensor_owner
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.hardware.traced import TRACED, TracedDevice
-from xdevice.tensors.moving import Move, move_tensors
+from xdevice.tensors.moving import move_tensor, move_tree
 from xdevice.tensors.trees.questions import (
     devices_in,
     frameworks_in,
@@ -241,11 +241,11 @@ def to_device(
             pass  # it is on several devices, and is moved to one
         else:
             native_of(known.backend, target)  # raises an error if the framework does not have it
-            moved: list[T] = move_tensors([obj], known.backend, target, non_blocking)
-            return moved[0]
+            moved: T = move_tensor(obj, known.backend, target, non_blocking)
+            return moved
     if copy is not None and not isinstance(copy, bool):
         raise ArgumentError(f"copy={shortened(copy)} is not True, False or None")
-    moved_tree: T = Move(target, copy, non_blocking)(obj, skip)
+    moved_tree: T = move_tree(obj, target, copy, non_blocking, skip)
     return moved_tree
 
 

@@ -183,20 +183,19 @@ class RegisteredContainer(Container):
         return self.flatten_one_level(node)[2](items)
 
 
-def container_of(cls: type) -> Container | None:
-    """How objects of the class are opened; ``None`` if they are leaves."""
-    try:
-        return containers[cls]
-    except KeyError:
+def container_of(cls: type) -> Container:
+    """How objects of the class are opened; `LEAF` if they are leaves."""
+    container = containers.get(cls)
+    if container is None:
         container = _find_container(cls)
-    if container is not None or known_of(cls).backend is not None:
-        containers[cls] = container
-    return container  # another class may yet be registered
+        if container is not LEAF or known_of(cls).backend is not None:
+            containers[cls] = container  # another class may yet be registered
+    return container
 
 
-def _find_container(cls: type) -> Container | None:
+def _find_container(cls: type) -> Container:
     if known_of(cls).category is not None:
-        return None
+        return LEAF
     if cls.__module__ not in ("builtins", "collections"):
         if _optree_entry(cls) is not None:
             return RegisteredContainer(cls, None)
@@ -207,7 +206,7 @@ def _find_container(cls: type) -> Container | None:
         if issubclass(cls, base):
             return container(cls, base)
     has_fields = hasattr(cls, "__dataclass_fields__") or hasattr(cls, "__attrs_attrs__")
-    return Container(cls) if has_fields or issubclass(cls, SimpleNamespace) else None
+    return Container(cls) if has_fields or issubclass(cls, SimpleNamespace) else LEAF
 
 
 def _optree_entry(cls: type) -> Any:
@@ -255,13 +254,13 @@ _CONTAINERS: dict[Any, type[Container]] = {
     **dict.fromkeys((tuple, list, deque, set, frozenset), SequenceContainer),
 }
 
-DICT = DictContainer(dict, dict)
-SEQUENCES = (SequenceContainer(list, list), SequenceContainer(tuple, tuple))
+LEAF = Container(object)
+"""For the classes whose objects are not opened."""
 
-containers: dict[type, Container | None] = {
-    **dict.fromkeys(ATOMS),
-    dict: DICT,
-    list: SEQUENCES[0],
-    tuple: SEQUENCES[1],
+containers: dict[type, Container] = {
+    **dict.fromkeys(ATOMS, LEAF),
+    dict: DictContainer(dict, dict),
+    list: SequenceContainer(list, list),
+    tuple: SequenceContainer(tuple, tuple),
 }
 """Each class so far. The usual ones are here from the start: compilers cannot trace the search."""

@@ -22,6 +22,7 @@ from xdevice.framework.choosing import backend
 from xdevice.framework.ownership import Known, devices_of_owned, devices_of_tensors, known_of
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.trees.containers import (
+    LEAF,
     Container,
     Node,
     RegisteredContainer,
@@ -114,22 +115,22 @@ def check_static_parts(container: Container, node: Node, skip: Collection[str] =
 
     That are a dict's keys, and what a registered class stores beside its parts.
     """
-    tensors = [tensor for part in container.static(node) for tensor in tensors_in(part)]
-    if not tensors:
+    if not any(map(tensors_in, container.static(node))):
         return
     name = type(node).__name__
     if not isinstance(container, RegisteredContainer):
         raise NotATensorError(
             f"a key of this {name} holds a tensor, and does not move; keep tensors in its values"
         )
-    for tensor in tensors:
-        path = _path_in(node, tensor, skips=container.paths(node))
-        field = path[1:].partition(".")[0].partition("[")[0]
+    moving = container.paths(node)
+    attributes = attributes_of(node)
+    fields = [f for f in attributes if f".{f}" not in moving and tensors_in(attributes[f])]
+    for field in fields or [""]:
         if field not in skip:
             place = f"{name}.{field}" if field else f"the static part of this {name}"
             raise NotATensorError(
-                f"{place} holds a tensor ({type(tensor).__name__}), but is registered as "
-                "static, so it does not move; make it an ordinary field, or name it in skip="
+                f"{place} holds a tensor and is registered as static, so it does not move; make "
+                "it an ordinary field, or name it in skip="
             )
 
 
@@ -200,11 +201,8 @@ def _check_nothing_inside(leaf: Leaf) -> None:
         raise NotATensorError(f"{found}, and xdevice cannot rebuild {name} objects; {_HINT}")
 
 
-def _path_in(obj: Any, tensor: Tensor, skips: Collection[str] = ()) -> str:
-    """The shortest path to a tensor through attributes and containers; empty if there is none.
-
-    ``skips`` are first steps that it does not take.
-    """
+def _path_in(obj: Any, tensor: Tensor) -> str:
+    """The shortest path to a tensor through attributes and containers; empty if there is none."""
     visited: set[int] = set()
     queue: deque[tuple[str, Any]] = deque([("", obj)])
     while queue and len(visited) < _MAX_SEARCHED_OBJECTS:
@@ -215,9 +213,9 @@ def _path_in(obj: Any, tensor: Tensor, skips: Collection[str] = ()) -> str:
             continue
         visited.add(id(node))
         container = container_of(type(node))
-        if container is None or (skips and not path):
-            steps = [(f".{name}", value) for name, value in attributes_of(node).items()]
+        if container is LEAF:
+            parts = {f".{name}": value for name, value in attributes_of(node).items()}
         else:
-            steps = list(zip(container.paths(node), container.parts(node), strict=True))
-        queue += [(path + step, part) for step, part in steps if path or step not in skips]
+            parts = dict(zip(container.paths(node), container.parts(node), strict=True))
+        queue += [(path + step, part) for step, part in parts.items()]
     return ""

@@ -11,19 +11,19 @@ from xdevice.framework.adapters import Backend
 from xdevice.framework.ownership import Known, devices_of_tensors, known_of
 from xdevice.hardware.devices import as_device, is_device
 from xdevice.tensors.trees.leaves import Leaf, devices_of_leaf, framework_of, is_data, known_leaf
-from xdevice.tensors.trees.tree import OpenTree, Tree, is_leaf
+from xdevice.tensors.trees.tree import FlatTree, Tree, is_leaf
 
 T = TypeVar("T")
 
 
 def devices_in(tree: Tree, skip: Collection[str] = ()) -> set[Device]:
     """All devices on which tensors of the tree are; `NotATensorError` if it has none."""
-    return set().union(*_ask_tensors(OpenTree(tree, skip), devices_of_leaf).values())
+    return set().union(*_ask_tensors(FlatTree(tree, skip), devices_of_leaf).values())
 
 
 def frameworks_in(tree: Tree) -> dict[Backend, str]:
     """Each framework of the tree's tensors, with the path of one tensor."""
-    flat = OpenTree(tree)
+    flat = FlatTree(tree)
     owners = _ask_tensors(flat, framework_of)
     examples: dict[Backend, str] = {}
     for path, leaf in flat.named():
@@ -32,7 +32,7 @@ def frameworks_in(tree: Tree) -> dict[Backend, str]:
     return examples
 
 
-def _ask_tensors(flat: OpenTree, question: Callable[[Leaf, Known], T]) -> dict[int, T]:
+def _ask_tensors(flat: FlatTree, question: Callable[[Leaf, Known], T]) -> dict[int, T]:
     """The answer for each leaf that moves, by the leaf's id; `NotATensorError` if there is none.
 
     Plain data such as NumPy's scalars counts only if the tree has no other tensors.
@@ -75,7 +75,7 @@ def _placements(name: str, obj: Tree, skip: Collection[str]) -> Iterator[tuple[s
     if is_device(obj):
         yield name, {as_device(obj)}
         return
-    for path, leaf in OpenTree(obj, skip).named():
+    for path, leaf in FlatTree(obj, skip).named():
         known = known_leaf(leaf)
         if known is None or is_data(leaf, known):
             continue
@@ -95,7 +95,7 @@ def not_a_tensor(obj: Tree) -> NotATensorError:
         return NotATensorError(
             f"no framework owns this {type_name}; pass a tensor, a model, or containers of these"
         )
-    leaves = list(OpenTree(obj).named())
+    leaves = list(FlatTree(obj).named())
     for path, leaf in leaves:
         if known_of(type(leaf)).category in ("tensor", "model"):
             return NotATensorError(
