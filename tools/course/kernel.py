@@ -292,7 +292,6 @@ def _set_seeds(seed: int) -> None:
 
     The chapter may import a framework, or use it through xdevice alone.
     """
-    from xdevice.contract import PREPARING
     from xdevice.framework import at_import
     from xdevice.framework.adapters import Backend, before_loading
     from xdevice.framework.choosing import using
@@ -305,8 +304,8 @@ def _set_seeds(seed: int) -> None:
         np.random.seed(seed)
     seeded: set[Backend] = set()
 
-    def seed_once(owner: Backend, capability: str = "") -> None:
-        if owner in seeded or capability in PREPARING:
+    def seed_once(owner: Backend) -> None:
+        if owner in seeded:
             return
         seeded.add(owner)
         with using(owner):
