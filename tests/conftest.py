@@ -57,7 +57,7 @@ def draw_the_same_examples(config):
     settings.register_profile(
         "same",
         derandomize=True,
-        max_examples=100 if config.getoption("--weekly") else 12,
+        max_examples=100 if config.getoption("--weekly") else 6,
         deadline=None,  # a busy machine breaks no promise
         suppress_health_check=[HealthCheck.too_slow],
     )
