@@ -27,6 +27,8 @@ from xdevice.distributed.deadlines import UNKILLABLE
 # trees it is part of.
 MARKS = "XDEVICE_JOB"
 
+_STARTING = 0.5  # seconds in which the system loads a program, on a busy host
+
 
 class ProcessTree:
     """The processes of one job, searched for at each question.
@@ -136,7 +138,12 @@ def _send(processes: list[psutil.Process], name: str) -> None:
 
 def _marks_of(process: psutil.Process) -> str:
     try:
-        return str(process.environ().get(MARKS, ""))
+        environment = process.environ()
+        # A process that is just starting has none, until the system has loaded its program.
+        while not environment and time.time() - process.create_time() < _STARTING:
+            time.sleep(0.01)
+            environment = process.environ()
+        return str(environment.get(MARKS, ""))
     except (psutil.Error, OSError):  # another user's, or just ended
         return ""
 
