@@ -10,18 +10,18 @@ import subprocess
 import sys
 
 MAY = {
-    "torch": 150,
+    "torch": 110,
     "all": 140,
-    "jax": 120,
-    "paddle": 90,
-    "tensorflow": 90,
+    "jax": 110,
+    "paddle": 75,
+    "tensorflow": 80,
     "numpy": 90,
     "mxnet": 60,
-    "type": 90,
+    "type": 60,
     "core": 40,
-    "array_api_strict": 40,
-    "docs": 30,
-    "lint": 20,
+    "array_api_strict": 20,
+    "docs": 20,
+    "lint": 10,
 }
 PROCESSOR_TIME = 650
 ENVIRONMENT = re.compile(r"^  (\w+): (?:OK|FAIL|SKIP).*?\(([\d.]+)(?:=| seconds)")
