@@ -9,6 +9,8 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, TensorDataset
 
+import xdevice
+
 
 @pytest.fixture(autouse=True)
 def told():
@@ -58,6 +60,12 @@ def test_a_copy_arrives_when_it_has_been_waited_for(how, told):
     assert all(map(math.isnan, host.tolist()))
     x.zero_()  # after the copy, on its stream
     WAITS[how](x)
+    assert host.tolist() == [0, 1, 2, 3]
+    assert told() == []
+
+
+def test_what_xdevice_moves_to_the_host_has_arrived(told):
+    host = xdevice.to_device(torch.arange(4.0, device="cuda"), "cpu", non_blocking=True)
     assert host.tolist() == [0, 1, 2, 3]
     assert told() == []
 
