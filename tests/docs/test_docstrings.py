@@ -9,7 +9,7 @@ import pytest
 import xdevice
 from xdevice import testing
 
-BUILDINGS = ("xdevice.backends", "xdevice.virtual", "xdevice.tools", "xdevice._pyinstaller")
+BUILDINGS = ("xdevice.backends", "xdevice.virtual", "xdevice.tools")
 # In a checkout, the path of xdevice ends with the folder of the checkout, which has xdevice again.
 PLACES = {"xdevice.": xdevice.__path__[:1], "xdevice.testing.": testing.__path__}
 MODULES = [

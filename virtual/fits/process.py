@@ -1,7 +1,7 @@
 """The measuring of one process for ``xdevice fits``: of the program, and of its children.
 
 Each Python that gets virtual GPUs by its environment joins (`join`), measures
-its frameworks, and writes a record (`fits_records`) when it ends: by itself,
+its frameworks, and writes a record (`records`) when it ends: by itself,
 by ``os._exit``, by SIGTERM, or by replacing itself with another program. A
 child that cannot be measured is noticed where it is started.
 """

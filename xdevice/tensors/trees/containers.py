@@ -1,6 +1,6 @@
 """How a container of each class is opened into parts, and rebuilt from new parts.
 
-A class that is registered with optree, torch's pytree or jax.tree_util is
+A class that is registered with optree, or as a pytree of its framework, is
 opened as registered. Otherwise these are containers: dicts, lists, tuples,
 deques and sets, dataclasses, attrs classes and `types.SimpleNamespace`, with
 subclasses. The parts are the items, and then the attributes.
@@ -210,16 +210,11 @@ def _find_container(cls: type) -> Container:
 
 
 def _optree_entry(cls: type) -> Any:
-    """The class's entry in optree's global registry, or else in the only namespace that has one."""
+    """The class's entry in optree's global registry."""
     optree: Any = sys.modules.get("optree")
     if not hasattr(optree, "register_pytree_node"):
         return None
     entry = optree.register_pytree_node.get(cls)
-    if entry is None:
-        # optree 0.20 has no public list of namespaces
-        registry = getattr(optree.registry, "_NODETYPE_REGISTRY", {})
-        keys = [key for key in list(registry) if isinstance(key, tuple) and key[-1] is cls]
-        entry = registry[keys[0]] if len(keys) == 1 else None
     return entry if getattr(getattr(entry, "kind", None), "name", "") == "CUSTOM" else None
 
 
