@@ -126,8 +126,10 @@ def verdict_of(
         if verdict.verdict != "same":
             return verdict
     shows = [outcome.text or outcome.curves or outcome.pictures for outcome in outcomes.values()]
-    if not any(shows):
-        return Verdict(("same" if len(outcomes) > 1 else "alone") if raised else "silent")
+    if not any(shows) and not raised:
+        return Verdict("silent")
+    if not any(shows) and len(outcomes) > 1:
+        return Verdict("same")
     if len(outcomes) < 2:
         return Verdict("alone")
     values = {

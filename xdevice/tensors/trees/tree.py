@@ -35,7 +35,6 @@ _SKIPPED = Container(object)
 
 _MAX_DEPTH = 300  # of containers within containers; Python's stack has 1000 frames
 _MAX_PLACES = 200_000  # of leaves and containers, where each place counts
-_NO_NAMES: frozenset[str] = frozenset()
 _known_container = containers.get
 
 
@@ -51,7 +50,7 @@ class FlatTree:
         self.tree = tree
         self.leaves: list[Leaf] = []
         self.spec: Any = LEAF
-        self._names = frozenset((skip,) if isinstance(skip, str) else skip) if skip else _NO_NAMES
+        self._names = frozenset([skip] if isinstance(skip, str) else skip)
         self._specs: dict[object, Spec] = {}  # of the containers that were opened
         self._with_static_parts: list[tuple[Container, Node]] = []
         container = container_of(type(tree))
