@@ -11,6 +11,7 @@ is this suite: ``pytest --xdevice-backend=torch --xdevice-virtual-gpus=2``.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -191,6 +192,43 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 os.execvp(sys.argv[1], sys.argv[1:])
 """
     return [sys.executable, "-c", code]
+
+
+@pytest.fixture(scope="session")
+def in_a_fork(tmp_path_factory):
+    """Run programs of a framework, each in a fork of one process that has imported it.
+
+    What is returned is as of `subprocess.run`. ``start`` are Python's arguments before the program.
+    """
+    processes = {}
+
+    def run(framework, code, *start, **environment):
+        if (framework, start) not in processes:
+            command = [sys.executable, *start, HERE / "forks.py", framework]
+            env = {
+                name: text for name, text in os.environ.items() if not name.startswith("XDEVICE")
+            }
+            processes[framework, start] = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env
+            )
+        process = processes[framework, start]
+        folder = tmp_path_factory.mktemp("program")
+        program, out, err = (folder / name for name in ("program.py", "out", "err"))
+        program.write_text(code, encoding="utf-8")
+        out.touch()
+        err.touch()
+        paths = {"folder": folder, "path": program, "out": out, "err": err}
+        request = {name: str(path) for name, path in paths.items()} | {"environment": environment}
+        print(json.dumps(request), file=process.stdin, flush=True)
+        status = process.stdout.readline()
+        assert status, f"it has not started: {process.args}"
+        texts = [file.read_text("utf-8") for file in (out, err)]
+        return subprocess.CompletedProcess(process.args, int(status), *texts)
+
+    yield run
+    for process in processes.values():
+        with process:  # which closes its input, and waits for it
+            pass
 
 
 @pytest.fixture
