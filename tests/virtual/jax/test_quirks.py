@@ -1,9 +1,5 @@
 """What only JAX does on virtual GPUs, and about mixing devices; two virtual GPUs are there."""
 
-import os
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -28,8 +24,8 @@ def chosen():
 def run(in_a_fork):
     """Run the code in a process of its own, which has asked for nothing yet."""
 
-    def run(code, **environment):
-        done = in_a_fork("jax", "import xdevice\nxdevice.use('jax')\n" + code, **environment)
+    def run(code, imported="jax", **environment):
+        done = in_a_fork(imported, "import xdevice\nxdevice.use('jax')\n" + code, **environment)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
@@ -253,29 +249,20 @@ def test_the_environment_is_heeded_right_after_the_import_of_jax(run):
     code = (
         "import jax\nfirst = jax.numpy.ones(3)\nprint(jax.device_count(), xdevice.devices('gpu'))"
     )
-    assert run(code, **{ENV: "2"}) == "2 [Device('gpu:0'), Device('gpu:1')]\n"
+    assert run(code, "numpy", **{ENV: "2"}) == "2 [Device('gpu:0'), Device('gpu:1')]\n"
 
 
 def test_the_environment_asks_for_them(run):
-    assert run("import jax.numpy\nprint(xdevice.num_gpus())", **{ENV: "2"}) == "2\n"
+    assert run("import jax.numpy\nprint(xdevice.num_gpus())", "numpy", **{ENV: "2"}) == "2\n"
 
 
-def test_a_jax_without_its_host_is_given_it_by_force():
+def test_a_jax_without_its_host_is_given_it_by_force(run):
     code = """
-import xdevice
-xdevice.use("jax")
 try: xdevice.virtual_gpus(2)
 except xdevice.VirtualDeviceError as error: print(error)
 print(xdevice.virtual_gpus(2, force=True), xdevice.device_of(xdevice.ones(3, device="gpu:1")))
 """
-    environment = {name: value for name, value in os.environ.items() if name != ENV}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        env=environment | {"JAX_PLATFORMS": "cuda"},  # which JAX reads when it is imported
-    )
-    refused, given = done.stdout.splitlines()
+    refused, given = run(code, "numpy", JAX_PLATFORMS="cuda").splitlines()
     assert "jax_platforms=cuda leaves out the host" in refused
     assert given == "[Device('gpu:0'), Device('gpu:1')] gpu:1"
 
