@@ -5,6 +5,7 @@
 #include "mixed.h"
 #include "plan.h"
 #include "temporaries.h"
+#include "values.h"
 #include "workspaces.h"
 
 namespace xdevice {
@@ -99,7 +100,7 @@ struct Run {
   }
 
   // CUDA's message if a generator is a GPU's and all tensors are on the CPU, if a mask is on another device, or if
-  // an index is neither on the CPU nor on the device of the indexed tensor. Empty in other cases.
+  // an index of what is read is neither on the CPU nor on the device of the indexed tensor. Empty in other cases.
   std::string misplaced_message(const IValue* arguments) const {
     if (index < 0 && plan.generator >= 0 && arguments[plan.generator].isGenerator())
       return c10::str("Expected a '", *other_device, "' generator device but found '",
@@ -198,12 +199,14 @@ inline DispatchKeySet on_cpu(DispatchKeySet keys) {
 inline void report_copies(const c10::OperatorHandle& op, const Plan& plan, const IValue* arguments) {
   if (plan.copies && arguments[0].toTensor().device() == arguments[1].toTensor().device()) return;
   if (plan.size >= 0 && !arguments[plan.size].isNone()) return;
+  if (plan.waits_inside && !plan.waits_inside(arguments)) return;
   c10::List<std::optional<Tensor>> tensors;
   auto add = [&](const IValue& v) {
     if (auto* t = tensor_in(v)) tensors.push_back(*t);
     else tensors.push_back(std::nullopt);
   };
-  std::optional<bool> flag;  // the first one: non_blocking, accumulate
+  std::optional<bool> flag;  // the first one: non_blocking, accumulate; true if the kernel reads a number
+  if (!plan.copies && plan.indices < 0) flag = plan.waits_inside != nullptr;
   for (int i = 0; i < plan.arguments; ++i) {
     if (arguments[i].isBool() && !flag) flag = arguments[i].toBool();
     if (arguments[i].isTensor()) add(arguments[i]);
@@ -278,6 +281,10 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   Run run{op, plan_of(op)};
   const Plan& plan = run.plan;
   IValue* arguments = stack->data() + (stack->size() - plan.arguments);
+  if (C10_UNLIKELY(plan.takes)) {
+    values::take(op, plan, arguments);
+    if (values::is_on_cpu(plan, arguments)) return op.redispatchBoxed(on_cpu(keys), stack);
+  }
   std::optional<AsyncCopy> async_copy = admit(run, arguments);
   const auto library = workspaces::library_of(plan, arguments);
   const bool notes_temporary = temporaries::is_noted(plan);
