@@ -3,7 +3,7 @@
 import os
 
 from xdevice.contract import Request
-from xdevice.virtual import visible_devices
+from xdevice.virtual import machine, visible_devices
 from xdevice.virtual.request import to_environment
 
 AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
@@ -15,6 +15,7 @@ _WARNED = "XDEVICE_{}_WARNED"
 def propagate(request: Request) -> None:
     """Let child processes make the same request when they start, even if they do not import xdevice."""
     to_environment(request)
+    machine.propagate()
     path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     other_folders = [folder for folder in path if folder not in ("", AT_START)]
     os.environ["PYTHONPATH"] = os.pathsep.join([AT_START, *other_folders])

@@ -130,6 +130,92 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
     assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
 
 
+ON_ONE_MACHINE = """
+import os, subprocess, sys, warnings, torch
+kept = torch.empty(40 << 20, dtype=torch.uint8, device=f"cuda:{sys.argv[1]}")
+free, total = torch.cuda.mem_get_info(0)
+print(sys.argv[1], (total - free) >> 20)
+try:
+    torch.empty(40 << 20, dtype=torch.uint8, device="cuda:0")
+except torch.cuda.OutOfMemoryError as error:
+    print(str(error).partition(" free. ")[2].partition(" Of the")[0])
+if sys.argv[1] == "0":
+    print(os.getpid(), flush=True)
+    job = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    subprocess.run([sys.executable, sys.argv[0], "1"], check=True, env=os.environ | job)
+    print((total - torch.cuda.mem_get_info(0)[0]) >> 20)
+"""
+
+
+def test_a_gpus_memory_is_that_of_the_machine(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(ON_ONE_MACHINE)
+    out, error = run(str(program), "0", **{MEMORY: "64MiB"}, TMPDIR=str(tmp_path))
+    mine, own, process, child, of_both, after = out.splitlines()
+    assert own == "Including non-PyTorch memory, this process has 40.00 MiB memory in use."
+    assert (mine, child, after) == ("0 40", "1 40", "40"), "the child has what it uses on GPU 1"
+    assert of_both == (
+        f"Process {process} has 40.00 MiB memory in use. "
+        "Including non-PyTorch memory, this process has 0 bytes memory in use."
+    )
+    assert error.count("RuntimeWarning: rank 1 first uses cuda:0 here, which is rank 0's") == 1
+    assert f"{program}:4: RuntimeWarning" in error, "mem_get_info makes a context"
+    assert os.listdir(tmp_path) == ["program.py"], "the last process removes the file"
+
+
+OF_A_MODEL = """
+import torch
+print(torch.cuda.mem_get_info(0)[1] >> 20, torch.cuda.mem_get_info(1)[0] >> 20)
+"""
+
+
+def test_a_context_takes_memory_of_a_model_of_gpu():
+    out, _ = run("-c", OF_A_MODEL, **{ENV: "2:stand-in,model=t4"})
+    assert out == f"15102 {15102 - 55 - 84}\n"
+
+
+FORKED = """
+import os, torch
+
+def of_child(function):
+    reader, writer = os.pipe()
+    if not os.fork():
+        os.write(writer, str(function()).encode())
+        os._exit(0)
+    os.wait()
+    return os.read(reader, 999).decode()
+
+def compute():
+    try:
+        return torch.ones(2, device="cuda").tolist()
+    except RuntimeError as error:
+        return str(error)[:49]
+
+for call in (
+    lambda: os.environ.update(PYTORCH_NVML_BASED_CUDA_CHECK="1") or torch.cuda.is_available(),
+    torch.cuda.device_count,
+    torch.cuda.is_initialized,
+    lambda: torch.manual_seed(0),
+    torch.cuda.is_available,
+    torch.accelerator.is_available,
+    torch.cuda.get_arch_list,
+    lambda: torch.amp.GradScaler("cuda"),
+    torch.cuda.current_device,
+    torch.cuda.get_device_name,
+    lambda: torch.cuda.get_device_properties(0),
+    lambda: torch.ones(1, device="cuda"),
+):
+    print(of_child(lambda: call() is None or of_child(compute)))
+"""
+
+
+def test_a_fork_cannot_use_gpus_that_the_program_has_counted():
+    out, _ = run("-W", "ignore", "-c", FORKED)
+    assert out.splitlines() == ["[1.0, 1.0]"] * 4 + [
+        "Cannot re-initialize CUDA in forked subprocess. To"[:49]
+    ] * 8
+
+
 STARTED = """
 import torch, xdevice
 torch.ones(2, requires_grad=True).sum().backward()  # torch makes threads for the devices that there are

@@ -110,6 +110,10 @@ struct Run {
           tensor_of(arguments[1].toTensor()).device(), " and self on ", tensor_of(arguments[0].toTensor()).device());
     if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
     Device indexed = tensor_of(arguments[0].toTensor()).device();
+    if (plan.takes == Plan::ASSIGNED)
+      return indexed.is_cpu() || !arguments[plan.indices + 2].toBool() ? ""
+          : c10::str("expected device ", indexed, " but got device ",
+                tensor_of(arguments[plan.value].toTensor()).device(), " for value tensor");
     for (const IValue& v : arguments[plan.indices].toListRef()) {
       auto* t = tensor_in(v);
       if (Device d = t ? tensor_of(*t).device() : indexed; !d.is_cpu() && d != indexed)
