@@ -59,8 +59,7 @@ class Stream(torch.Stream):
         if "stream_id" not in options:
             if priority > 0:
                 raise RuntimeError(
-                    "Expected cuda stream priority to be less than or equal to 0, "
-                    f"got {priority}"
+                    f"Expected cuda stream priority to be less than or equal to 0, got {priority}"
                 )
             options["stream_id"] = in_use().new_stream(options["device_index"], priority)
         options.setdefault("device_type", _DEVICE_TYPES[in_use().name])

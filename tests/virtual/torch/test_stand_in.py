@@ -130,52 +130,8 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
     assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
 
 
-ON_ONE_MACHINE = """
-import os, subprocess, sys, warnings, torch
-kept = torch.empty(40 << 20, dtype=torch.uint8, device=f"cuda:{sys.argv[1]}")
-free, total = torch.cuda.mem_get_info(0)
-print(sys.argv[1], (total - free) >> 20)
-try:
-    torch.empty(40 << 20, dtype=torch.uint8, device="cuda:0")
-except torch.cuda.OutOfMemoryError as error:
-    print(str(error).partition(" free. ")[2].partition(" Of the")[0])
-if sys.argv[1] == "0":
-    print(os.getpid(), flush=True)
-    job = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
-    subprocess.run([sys.executable, sys.argv[0], "1"], check=True, env=os.environ | job)
-    print((total - torch.cuda.mem_get_info(0)[0]) >> 20)
-"""
-
-
-def test_a_gpus_memory_is_that_of_the_machine(tmp_path):
-    program = tmp_path / "program.py"
-    program.write_text(ON_ONE_MACHINE)
-    out, error = run(str(program), "0", **{MEMORY: "64MiB"}, TMPDIR=str(tmp_path))
-    mine, own, process, child, of_both, after = out.splitlines()
-    assert own == "Including non-PyTorch memory, this process has 40.00 MiB memory in use."
-    assert (mine, child, after) == ("0 40", "1 40", "40"), "the child has what it uses on GPU 1"
-    assert of_both == (
-        f"Process {process} has 40.00 MiB memory in use. "
-        "Including non-PyTorch memory, this process has 0 bytes memory in use."
-    )
-    assert error.count("RuntimeWarning: rank 1 first uses cuda:0 here, which is rank 0's") == 1
-    assert f"{program}:4: RuntimeWarning" in error, "mem_get_info makes a context"
-    assert os.listdir(tmp_path) == ["program.py"], "the last process removes the file"
-
-
-OF_A_MODEL = """
-import torch
-print(torch.cuda.mem_get_info(0)[1] >> 20, torch.cuda.mem_get_info(1)[0] >> 20)
-"""
-
-
-def test_a_context_takes_memory_of_a_model_of_gpu():
-    out, _ = run("-c", OF_A_MODEL, **{ENV: "2:stand-in,model=t4"})
-    assert out == f"15102 {15102 - 55 - 84}\n"
-
-
 FORKED = """
-import os, torch
+import os, torch, warnings
 
 def of_child(function):
     reader, writer = os.pipe()
@@ -194,7 +150,6 @@ def compute():
 for call in (
     lambda: os.environ.update(PYTORCH_NVML_BASED_CUDA_CHECK="1") or torch.cuda.is_available(),
     torch.cuda.device_count,
-    torch.cuda.is_initialized,
     lambda: torch.manual_seed(0),
     torch.cuda.is_available,
     torch.accelerator.is_available,
@@ -203,17 +158,52 @@ for call in (
     torch.cuda.current_device,
     torch.cuda.get_device_name,
     lambda: torch.cuda.get_device_properties(0),
-    lambda: torch.ones(1, device="cuda"),
 ):
     print(of_child(lambda: call() is None or of_child(compute)))
+
+ready, stay = os.pipe(), os.pipe()
+first = os.fork()
+if not first:
+    kept = torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+    os.write(ready[1], b".")
+    os.close(stay[1])
+    os.read(stay[0], 1)  # until the parent closes its end
+    os._exit(0)
+os.read(ready[0], 1)
+
+def use_both():
+    os.environ |= {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    kept = torch.empty(1 << 30, dtype=torch.uint8, device="cuda:1")
+    with warnings.catch_warnings(record=True) as caught:
+        free = [torch.cuda.mem_get_info(index)[0] >> 20 for index in range(2)]
+    try:
+        torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+    except torch.cuda.OutOfMemoryError as error:
+        said = str(error).partition(" is free. ")[2].partition(" Of the")[0]
+    return free, said, *(str(each.message)[:54] for each in caught)
+
+print(of_child(use_both).replace(str(first), "FIRST"))
+os.close(stay[1])
+os.wait()
+print(of_child(lambda: torch.cuda.mem_get_info(0)[0] >> 20))
 """
 
 
-def test_a_fork_cannot_use_gpus_that_the_program_has_counted():
-    out, _ = run("-W", "ignore", "-c", FORKED)
-    assert out.splitlines() == ["[1.0, 1.0]"] * 4 + [
-        "Cannot re-initialize CUDA in forked subprocess. To"[:49]
-    ] * 8
+def test_forks_and_the_memory_of_the_machine(tmp_path):
+    model = {ENV: "2:stand-in,model=t4", "TMPDIR": str(tmp_path)}
+    out, _ = run("-W", "default", "-c", FORKED, **model)
+    *of_forks, both, after = out.splitlines()
+    assert (
+        of_forks == ["[1.0, 1.0]"] * 3 + ["Cannot re-initialize CUDA in forked subprocess. T"] * 7
+    )
+    context, total = 138, 15102
+    free = [total - (8 << 10) - 2 * context, total - (1 << 10) - context]
+    said = (
+        "Process FIRST has 8.14 GiB memory in use. "
+        "Including non-PyTorch memory, this process has 138.98 MiB memory in use."
+    )
+    assert both == str((free, said, "rank 1 first uses cuda:0 here, which is rank 0's, and "))
+    assert int(after) == total - context, "those that have ended have nothing"
 
 
 STARTED = """

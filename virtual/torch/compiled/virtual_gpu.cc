@@ -334,7 +334,7 @@ EXPORT int64_t xdevice_handle_of_stream(int index, int64_t stream) { return hand
 EXPORT void xdevice_join(const char* path, int64_t bytes) { machine::path = path, bytes_of_context = bytes; }
 EXPORT void xdevice_leave() { machine::leave(); }
 EXPORT void xdevice_place(int index, int on_machine) { accounting[index].share.gpu = on_machine; }
-EXPORT int64_t xdevice_unused(int index) { return unused(index); }
+EXPORT int64_t xdevice_unused(int index) { return memory.getMemoryInfo(index).first; }
 EXPORT void xdevice_set_count(int n) { count = n; }
 EXPORT int64_t xdevice_next_pending() { return next_pending(); }
 EXPORT void xdevice_check(int check, bool enabled) { enabled ? checks |= check : checks &= ~check; }

@@ -55,7 +55,7 @@ def _properties(index: int) -> SimpleNamespace:
         uuid=f"virtual-{index}",
         major=gpu.capability[0],
         minor=gpu.capability[1],
-        total_memory=memory_functions.free_and_total(index)[1],
+        total_memory=in_use().capacity,
         multi_processor_count=gpu.multiprocessors,
         max_threads_per_multi_processor=gpu.threads,
         max_threads_per_block=1024,
