@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.errors import ArgumentError
 from xdevice.tools.course.compare import UNCHANGED, last_line
-from xdevice.tools.course.read import Cell
+from xdevice.tools.course.read import Cell, Chapter
 from xdevice.tools.course.run import Outcome, TabRun
 from xdevice.tools.course.texts import CLOSE, difference
 from xdevice.tools.course.values import Curve
+from xdevice.tools.launcher.children import Child
 
 Entry: TypeAlias = dict[str, Any]
 """A cell in the file: its key, and what it printed."""
@@ -75,6 +76,21 @@ def write_record(path: Path, runs: Sequence[TabRun]) -> None:
         record["tabs"][run.tab] = {"version": run.version, "cells": entries}
     text = json.dumps(record, indent=1, ensure_ascii=False, sort_keys=True)
     path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def runs_of(record: Record, chapter: Chapter) -> list[TabRun]:
+    """The tabs as they were recorded: what cells printed, without pictures."""
+    runs: list[TabRun] = []
+    for tab, recorded in record["tabs"].items():
+        entries = _by_key(recorded["cells"])
+        cells = chapter.cells_of(tab)
+        found = [entries.get(key, {"state": "not run"}) for key in _keys(cells)]
+        outcomes = [
+            Outcome(entry.get("state", "ok"), _text(entry), error=entry.get("error", ""))
+            for entry in found
+        ]
+        runs.append(TabRun(tab, 0, cells, tuple(outcomes), Child(tab, []), recorded["version"]))
+    return runs
 
 
 def changes_since(record: Record, runs: Sequence[TabRun]) -> list[Change]:
