@@ -30,7 +30,7 @@ struct Plan {
   int indices = -1;      // of the argument with indices, which may be on the CPU, as on real GPUs
   int size = -1;         // of the argument by which a program may give the size of the result
   int value = -1;        // of what it fills a tensor with
-  enum { NOTHING, READ, ASSIGNED, CHOSEN } takes = NOTHING;  // values from any device: see values.h
+  enum { NOTHING, READ, ASSIGNED, CHOSEN } takes = NOTHING;  // values from any device: see taken.h
   bool seeded = false;   // draws random numbers, and takes no generator
   bool copies = false;    // between devices
   bool may_wait = false;  // may copy between devices, or wait for a number
@@ -38,6 +38,10 @@ struct Plan {
   bool needs_requires_grad = false;  // computes more if an argument requires a gradient
   bool is_only_on_cpu = false;  // written in Python, for the CPU alone
   const Special* special = nullptr;
+  bool overwrites = false;  // its first argument, whatever the values were
+  // What it reads of its arguments, besides values that decide on the values of results: only sizes and strides; a number
+  // that Python gets; what decides on a result's shape.
+  enum { VALUES, SIZES, NUMBER, SHAPE } reads = VALUES;
   enum { NO_PRODUCT, PRODUCT, ADDED } product = NO_PRODUCT;  // of matrices, by cuBLAS; ADDED: added to a first argument
   // What makes the temporary memory of CUDA's kernel large: see temporaries.h, and cuda/memory_use.py for the numbers.
   enum Temporary : int { SMALL, SORTING, INDICES, TRANSFORMS, LINEAR_ALGEBRA, CONVOLUTIONS } temporary = SMALL;
@@ -120,16 +124,21 @@ inline Plan make_plan(const c10::OperatorHandle& op) {
   if (plan.alert_argument >= 0) plan.alert = &alert->second;
   if (name == "aten::repeat_interleave") plan.size = at("output_size");
   if (name.find("index") != name.npos) plan.indices = at("indices");
-  auto is_tensor = [&](int i) { return i >= 0 && arguments[i].type()->kind() == c10::TypeKind::TensorType; };
+  const bool is_torchs = name.rfind("aten::", 0) == 0;
+  auto is_tensor = [&](int i) { return is_torchs && i >= 0 && arguments[i].type()->kind() == c10::TypeKind::TensorType; };
   if (name == "aten::where" && plan.arguments > 2 && is_tensor(2)) plan.takes = Plan::CHOSEN;
   else if (plan.written & 1 && is_tensor(at("value"))) plan.takes = Plan::READ, plan.value = at("value");
-  else if (plan.written & 1 && plan.indices > 0) plan.takes = Plan::ASSIGNED, plan.value = at("values");
+  else if (plan.written & 1 && is_tensor(at("values")) && plan.indices > 0) plan.takes = Plan::ASSIGNED, plan.value = at("values");
   plan.special = special_of(op);
   static const std::unordered_set<std::string> products{"aten::mm", "aten::bmm", "aten::baddbmm", "aten::addmv",
       "aten::mv", "aten::dot", "aten::vdot", "aten::_scaled_mm", "aten::_int_mm", "aten::addbmm"};
   if (products.count(name)) plan.product = Plan::PRODUCT;
   if (name == "aten::addmm" || name == "aten::_addmm_activation") plan.product = Plan::ADDED;
   plan.temporary = temporary_of(name);
+  plan.overwrites = plan.copies || name == "aten::zero_" || name == "aten::fill_";
+  if (name == "aten::_fused_sdp_choice") plan.reads = Plan::SIZES;
+  else if (name == "aten::_local_scalar_dense") plan.reads = Plan::NUMBER;
+  else if (op.hasTag(Tag::dynamic_output_shape) || op.hasTag(Tag::data_dependent_output)) plan.reads = Plan::SHAPE;
   plan.is_only_on_cpu = refusing && is_only_on_cpu(op);
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
   plan.waits_inside = waits_inside(name);

@@ -7,7 +7,7 @@
 #include "mixed.h"
 #include "plan.h"
 
-namespace xdevice::values {
+namespace xdevice::taken {
 inline bool is_mask(const Tensor& t) { return t.scalar_type() == kBool || t.scalar_type() == kByte; }
 
 // A value without dimensions is taken from any device. In a strict block that of another GPU is refused.
@@ -59,8 +59,8 @@ inline void move_for_choice(const c10::OperatorHandle& op, IValue* arguments) {
 // As in `fill_`, `masked_fill_` and `index_fill_`. The first copies a value of its own device.
 inline void read(const c10::OperatorHandle& op, const Plan& plan, IValue* arguments) {
   const Tensor self = arguments[0].toTensor(), value = arguments[plan.value].toTensor();
-  bool is_copied = plan.arguments == 2 && value.device() == self.device();
-  if (value.dim() || value.is_cpu() || is_copied) return;
+  bool is_left = value.device() == self.device() && (plan.arguments == 2 || !computing);
+  if (value.dim() || value.is_cpu() || is_left) return;
   TORCH_CHECK(!self.is_cpu() || op.schema().name() != "aten::masked_fill_",
       "masked_fill_: Expected inputs to be on same device");
   is_taken(op, value, self.device());
@@ -85,4 +85,4 @@ inline bool is_on_cpu(const Plan& plan, const IValue* arguments) {
     return std::any_of(list.begin(), list.end(), is_virtual);
   });
 }
-}  // namespace xdevice::values
+}  // namespace xdevice::taken
