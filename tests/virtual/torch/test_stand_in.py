@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from xdevice.virtual.models import MODELS
 from xdevice.virtual.request import ENV, MEMORY
 
 pytestmark = pytest.mark.usefixtures("plug_in")
@@ -196,14 +197,14 @@ def test_forks_and_the_memory_of_the_machine(tmp_path):
     assert (
         of_forks == ["[1.0, 1.0]"] * 3 + ["Cannot re-initialize CUDA in forked subprocess. T"] * 7
     )
-    context, total = 138, 15102
-    free = [total - (8 << 10) - 2 * context, total - (1 << 10) - context]
+    context, total = MODELS["t4"].context, MODELS["t4"].memory
+    free = [total - (8 << 30) - 2 * context >> 20, total - (1 << 30) - context >> 20]
     said = (
         "Process FIRST has 8.14 GiB memory in use. "
         "Including non-PyTorch memory, this process has 138.98 MiB memory in use."
     )
     assert both == str((free, said, "rank 1 first uses cuda:0 here, which is rank 0's, and "))
-    assert int(after) == total - context, "those that have ended have nothing"
+    assert int(after) == total - context >> 20, "those that have ended have nothing"
 
 
 STARTED = """
