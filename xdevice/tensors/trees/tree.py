@@ -7,6 +7,7 @@ leaves, and finds the paths that errors name.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from operator import is_not
 from typing import Any, TypeAlias, TypeVar
@@ -48,17 +49,20 @@ class FlatTree:
 
     def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
         self.tree = tree
-        self.leaves: list[Leaf] = []
+        self.leaves = leaves = []
         self._root: Tree = _without(tree, skip) if skip else tree
-        self._opened: dict[int, Opened] = {}  # by id, each after those that it is in
+        self._opened = opened = {}  # by id, each after those that it is in
         with_static_parts: list[Node] = []
         appears_again = False
         nodes = [self._root]
+        cls = None
         for node in nodes:  # the list grows meanwhile
-            container = containers[type(node)]
+            if type(node) is not cls:
+                cls = type(node)
+                container = containers[cls]
             if container is LEAF:
-                self.leaves.append(node)
-            elif id(node) in self._opened:
+                leaves.append(node)
+            elif id(node) in opened:
                 appears_again = True
             else:
                 # The usual classes are opened here: a method takes longer than all the rest.
@@ -66,7 +70,7 @@ class FlatTree:
                 if container is DICT:
                     parts = node.values()
                     for key in node:
-                        if type(key) not in ATOMS:
+                        if type(key) is not str and type(key) not in ATOMS:
                             with_static_parts.append(node)
                             break
                 elif container is not LIST and container is not TUPLE:
@@ -74,7 +78,7 @@ class FlatTree:
                     if container.static(node):
                         with_static_parts.append(node)
                 nodes += parts
-                self._opened[id(node)] = container, node, parts
+                opened[id(node)] = container, node, parts
         if appears_again:
             self._sort()
         for node in with_static_parts:
@@ -105,9 +109,19 @@ class FlatTree:
         containers that cannot be rebuilt.
         """
         new = dict(new_leaves)
-        for key, opened in reversed(self._opened.items()):
-            _, _, parts = opened
-            new[key] = _rebuilt(opened, [new.get(id(part), part) for part in parts], afresh)
+        for key, (container, node, parts) in reversed(self._opened.items()):
+            new_parts: Parts = []
+            changed = False
+            for part in parts:
+                new_part = new.get(id(part), part)
+                new_parts.append(new_part)
+                if new_part is not part:
+                    changed = True
+            if changed:
+                new[key] = container.rebuild(node, new_parts)
+            elif afresh and not isinstance(node, (tuple, frozenset)):
+                with suppress(ArgumentError):
+                    new[key] = container.rebuild(node, new_parts)
         root = new.get(id(self._root), self._root)
         return root.node if isinstance(root, _Rest) else root
 
@@ -190,26 +204,15 @@ class LeavesByPlace(FlatTree):
         number = len(new_leaf)
         new: Parts = []  # the parts of the containers to come, the first one last
         for node in reversed(self._places):
-            opened = self._opened.get(id(node))
-            if opened is None:
+            container, _, parts = self._opened.get(id(node), (LEAF, node, ()))
+            if container is LEAF:
                 number -= 1
                 new.append(new_leaf[number])
-            else:
-                new.append(_rebuilt(opened, [new.pop() for _ in opened[2]]))
+                continue
+            new_parts = [new.pop() for _ in parts]
+            changed = any(map(is_not, parts, new_parts))
+            new.append(container.rebuild(node, new_parts) if changed else node)
         return new.pop()
-
-
-def _rebuilt(opened: Opened, new_parts: Parts, afresh: bool = False) -> Node:
-    """The container with new parts; itself if they are its own, unless it is to be made afresh."""
-    container, node, parts = opened
-    if any(map(is_not, parts, new_parts)):
-        return container.rebuild(node, new_parts)
-    if not afresh or isinstance(node, (tuple, frozenset)):
-        return node
-    try:
-        return container.rebuild(node, new_parts)
-    except ArgumentError:
-        return node
 
 
 class _Rest:
