@@ -25,7 +25,7 @@ from xdevice.tools.cli.running import prepare, run_program, show_error
 from xdevice.units import parsed_size
 from xdevice.virtual.fits import process as fits_process
 from xdevice.virtual.fits.estimate import Ended, estimate
-from xdevice.virtual.fits.records import ENV, Folder, Record
+from xdevice.virtual.fits.records import ENV, Folder, Options, Record
 from xdevice.virtual.models import MODELS
 from xdevice.virtual.refusals import RefusedExit, RefusedImportError
 from xdevice.virtual.request import to_environment
@@ -52,6 +52,8 @@ Exit status: 0 if the program fits, 1 if it does not, 3 if that cannot be told,
     parser.add_argument("size", type=_size, metavar="SIZE", help=size)
     stop = "stop the program after N steps of an optimizer"
     parser.add_argument("--stop-after", type=positive, metavar="N", help=stop)
+    compute = "compute values as well as shapes: a program whose memory depends on them needs it"
+    parser.add_argument("--compute", action="store_true", help=compute)
     add_gpus(parser, "--gpus", "how many GPUs there are (1)", default=1)
     add_report(parser, ("text", "json"))
     parser.add_program("a Python file, or a command; -m: a module, -c: code")
@@ -87,7 +89,7 @@ def main(options: argparse.Namespace) -> int:
     # only now: `prepare` asks each framework whether it can have the limit of a request
     to_environment(request._replace(memory=size))
     folder = Folder(Path(tempfile.mkdtemp(prefix="xdevice-fits-")))
-    folder.write_stop_after(options.stop_after)
+    folder.write_options(Options(options.stop_after, options.compute))
     try:
         ended = _run(program, options, folder)
         if folder.is_refused():
@@ -125,6 +127,8 @@ def _run(program: Program, options: argparse.Namespace, folder: Folder) -> Ended
             _terminate(folder)  # or Python would wait for its children
         if is_late:
             process.terminate()
+    if any(use.undecided for record in folder.records() for _, use in record.uses):
+        return Ended("the program was stopped")
     if folder.stopped_since() is not None:
         return Ended(f"the program was stopped after {options.stop_after} steps of an optimizer")
     return _how_it_ended(process.returncode, _end_of_program(folder))

@@ -152,13 +152,17 @@ def _doubts(
 ) -> Iterator[str]:
     """Why it cannot be told whether the program fits, the most important first."""
     yield from _shortages(records)
+    uses = [use for record in records for _, use in record.uses]
+    for use in uses:
+        if use.undecided:
+            yield f"{use.undecided}, which are not known without computing; add --compute"
     unmeasured = sorted({name for record in records for name in record.refused})
     if unmeasured:
         yield f"the memory that the program uses under {' and '.join(unmeasured)} is not measured"
     if ended.has_failed:
         rest = "and what follows was not measured" if needs else "and had used no memory of a GPU"
         yield f"{ended.words}, {rest}"
-    yield from sorted({use.unmeasured for each in records for _, use in each.uses} - {""})
+    yield from sorted({use.unmeasured for use in uses} - {""})
     for record in records:
         yield from _doubts_about(record, ended)
     yield from _unmeasured_children(records)

@@ -75,7 +75,8 @@ class _Process:
         self._file.write(self.record)
         assert self.request.memory is not None, "xdevice fits gives each GPU a size"
         limit = most_that_surely_fits(self.request.memory)
-        owner.virtual.measure_memory(limit, self.folder.stop_after(), self._totals)
+        options = self.folder.options()
+        owner.virtual.measure_memory(limit, options.stop_after, options.computes, self._totals)
 
     def refuse(self, owner: Backend) -> None:
         self.record = self.record._replace(refused=(*self.record.refused, str(owner)))

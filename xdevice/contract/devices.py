@@ -182,6 +182,8 @@ class MemoryUse(NamedTuple):
     unrecorded: tuple[str, ...] = ()  # layers whose temporary memory on GPUs nothing has recorded
     unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
+    reads: tuple[tuple[str, int], ...] = ()  # the lines that read values that were not computed, as 0
+    undecided: str = ""  # where the program was ended, because values that were not computed decide
 
 
 class ProgramStopped(BaseException):
@@ -219,8 +221,14 @@ class Virtual(Protocol):
         waiting for it.
         """
 
-    def measure_memory(self, soft_limit: int, stop_after: int | None, totals: Any) -> None:
+    def measure_memory(
+        self, soft_limit: int, stop_after: int | None, computes: bool, totals: Any
+    ) -> None:
         """From now on, record what is allocated when the most is.
+
+        Without ``computes``, large tensors have no values, and operations on
+        them are not computed. A program that reads such a value gets 0; if it
+        decides on shapes or on what follows, the program ends.
 
         A GPU's memory may exceed the limit, but only after the allocator has
         released what it caches. With ``stop_after``, `ProgramStopped` is raised

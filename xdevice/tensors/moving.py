@@ -21,7 +21,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Known, check_arrival, classes, devices_of_tensors, known_of
+from xdevice.framework.ownership import Known, check_arrival, devices_of_tensors, known_of
 from xdevice.hardware.devices import native_of
 from xdevice.tensors.trees.leaves import (
     Leaf,
@@ -33,8 +33,6 @@ from xdevice.tensors.trees.leaves import (
 )
 from xdevice.tensors.trees.questions import not_a_tensor
 from xdevice.tensors.trees.tree import FlatTree, Tree, at_path
-
-_known = classes.get
 
 
 def move_tensor(tensor: Tensor, owner: Backend, target: Device, non_blocking: bool) -> Tensor:
@@ -82,13 +80,14 @@ def _leaves_to_move(
     groups: dict[Known, dict[int, Leaf]] = {}
     origins: dict[int, Device] = {}
     leaf = flat.tree
+    cls: type | None = None
     try:
         for leaf in flat.leaves:
-            known = _known(type(leaf))
-            if known is None or known.asked is not None:
-                known = known_of(type(leaf))
-            device_of = known.device_of
-            if device_of is not None and (known.is_data is None or not known.is_data(leaf)):
+            if type(leaf) is not cls:
+                cls = type(leaf)
+                known = known_of(cls)
+                device_of, has_data = known.device_of, known.is_data
+            if device_of is not None and (has_data is None or not has_data(leaf)):
                 try:
                     origin = device_of(leaf)
                     if origin is target and not copy:

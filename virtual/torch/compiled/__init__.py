@@ -73,6 +73,7 @@ _FUNCTIONS = {
     "empty_cache": (None,),
     "forget_memory": (None,),
     "record_peaks": (None, LINE_OF, _NUMBER),
+    "stop_computing": (_ERROR,),
     "share_peaks": (None, ctypes.POINTER(_NUMBER)),
     "mark": (None, _POINTER, _INT),
     "peak_record": (_Lines, _INT),

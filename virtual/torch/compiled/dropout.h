@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "random.h"
+#include "without_values.h"
 
 namespace xdevice::random {
 
@@ -69,6 +70,10 @@ inline std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::option
   const int64_t count = neighbours(x);
   // neighbours are those in memory; single elements are counted in the order of the indices
   const bool is_in_order = x.is_contiguous() && result.is_contiguous();
+  if (!values::exist(x) || is_large(x.nbytes())) {
+    values::set(result, false), values::set(mask, false);
+    return {result, mask};
+  }
   if (count > 1 || is_in_order) {
     drop(x, p, count, begin, result, mask);
     return {result, mask};
@@ -89,6 +94,7 @@ inline Tensor kept_weights(const Tensor& q, const Tensor& k, double p) {
   const int64_t n = kept.numel();
   if (!n) return kept;
   const Start begin = start(std::nullopt, q.device(), n);
+  if (is_large(n)) return kept;
   auto* flags = kept.mutable_data_ptr<bool>();
   for (int64_t first = 0; first < n; first += WORDS) {
     const philox::Quad quad = philox::draw_one(begin.seed, (begin.offset + first) / WORDS, 0);

@@ -35,6 +35,10 @@ struct Plan {
   bool needs_requires_grad = false;  // computes more if an argument requires a gradient
   bool is_only_on_cpu = false;  // written in Python, for the CPU alone
   const Special* special = nullptr;
+  bool overwrites = false;  // its first argument, whatever the values were
+  // What it reads of its arguments, besides values that decide on the values of results: only sizes and strides; a number
+  // that Python gets; what decides on a result's shape.
+  enum { VALUES, SIZES, NUMBER, SHAPE } reads = VALUES;
   enum { NO_PRODUCT, PRODUCT, ADDED } product = NO_PRODUCT;  // of matrices, by cuBLAS; ADDED: added to a first argument
   // What makes the temporary memory of CUDA's kernel large: see temporaries.h, and cuda/memory_use.py for the numbers.
   enum Temporary : int { SMALL, SORTING, INDICES, TRANSFORMS, LINEAR_ALGEBRA, CONVOLUTIONS } temporary = SMALL;
@@ -102,6 +106,10 @@ inline Plan make_plan(const c10::OperatorHandle& op) {
   if (products.count(name)) plan.product = Plan::PRODUCT;
   if (name == "aten::addmm" || name == "aten::_addmm_activation") plan.product = Plan::ADDED;
   plan.temporary = temporary_of(name);
+  plan.overwrites = plan.copies || name == "aten::zero_" || name == "aten::fill_";
+  if (name == "aten::_fused_sdp_choice") plan.reads = Plan::SIZES;
+  else if (name == "aten::_local_scalar_dense") plan.reads = Plan::NUMBER;
+  else if (op.hasTag(Tag::dynamic_output_shape) || op.hasTag(Tag::data_dependent_output)) plan.reads = Plan::SHAPE;
   plan.is_only_on_cpu = refusing && is_only_on_cpu(op);
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
   plan.may_wait = plan.copies || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||

@@ -193,6 +193,20 @@ void register_kinds() {
     library("aten", KEY).impl(name, boxed<&on_sizes<>>());
 }
 
+// To be called when the measuring of a program begins: nothing is computed that only values depend on.
+void stop_computing() {
+  computing = false;
+  untouched::separate();
+  auto& on_gpus = library("aten", KEY);
+  for (auto* name : {"bernoulli.out", "bernoulli_.Tensor", "multinomial", "multinomial.out", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet",
+           "rrelu_with_noise", "rrelu_with_noise_", "rrelu_with_noise.out"})
+    on_gpus.impl(name, boxed<&compute>());
+  auto& on_cpu = library("aten", c10::DispatchKey::CPU);
+  on_cpu.impl("normal_", &values::normal);
+  on_cpu.impl("uniform_", &values::uniform);
+  on_cpu.impl("copy_", &values::copy);
+}
+
 // Operations for Python: the memory of a virtual tensor as a CPU tensor, and that of a CPU tensor as a virtual one.
 Tensor host(const Tensor& x) { return like(x, host_of(x.storage()), c10::DispatchKey::CPU); }
 
@@ -238,7 +252,7 @@ void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "busy_until(int device) -> float",
            "report_copies(str operation, Tensor?[] tensors, bool flag) -> ()", "wait_until(float time) -> ()",
-           "current_line() -> int", "report_misuse(int misuse, int line) -> ()", "method(str operation) -> str",
+           "current_line() -> int", "read_without_values(str operation, bool decides) -> ()", "report_misuse(int misuse, int line) -> ()", "method(str operation) -> str",
            "host(Tensor x) -> Tensor",
            "take(Tensor host, int index) -> Tensor", "refresh(Tensor x) -> ()"})
     ours.def(schema);
@@ -361,6 +375,7 @@ EXPORT void xdevice_record_peaks(LineOf function, int64_t soft_limit) {
   for (int i = 0; i < count; ++i) accounting[i].limit = UNLIMITED, accounting[i].soft_limit = soft_limit;
   line_of = function;
 }
+EXPORT const char* xdevice_stop_computing() { return error_of(stop_computing); }
 EXPORT void xdevice_share_peaks(int64_t* totals) {
   for (int i = 0; i < count; ++i) records[i].share(totals + i);
 }

@@ -30,7 +30,7 @@ from xdevice.virtual.host_memory import HostMemory
 from xdevice.virtual.torch import compile
 from xdevice.virtual.torch.compiled import LINE_OF, compiled
 from xdevice.virtual.torch.distributed import communicators
-from xdevice.virtual.torch.private_names import core, storage_of
+from xdevice.virtual.torch.private_names import core, kernels_of, names, storage_of, untraced
 
 _KINDS = ("other", "weights", "gradients", "optimizer state", "workspaces")
 """The kinds of blocks, in the order of ``Kind`` in peak_record.h."""
@@ -81,13 +81,16 @@ class _Line(NamedTuple):
 
 
 class _Recorder:
-    def __init__(self, stop_after: int | None) -> None:
+    def __init__(self, stop_after: int | None, computes: bool) -> None:
         self.stop_after = stop_after
+        self.computes = computes
         self.steps: dict[int, int] = {}  # by the id of the optimizer
         self.float32_weights = 0
         self.uses_autocast = False
         self.host_shortage = ""
         self.unrecorded: set[str] = set()
+        self.reads: dict[tuple[str, int], None] = {}  # lines that read values that were not computed
+        self.undecided = ""
         self._host = HostMemory(_allocated)
         self._lines: dict[_Line, int] = {}
         self._marked_at: dict[int, float] = {}  # by device: the memory when weights were marked
@@ -106,6 +109,10 @@ class _Recorder:
         optimizer.register_optimizer_step_pre_hook(self._before_step)
         optimizer.register_optimizer_step_post_hook(self._after_step)
         compiled().record_peaks(self.line_of, soft_limit)
+        if not self.computes:
+            names.value("torch._meta_registrations:register_meta")  # with it, kernels are imported
+            kernels_of("xdevice_virtual").impl("read_without_values", untraced(self._read), "CPU")
+            compiled().stop_computing()
 
     def result(self) -> MemoryUse:
         self._mark_weights()
@@ -123,6 +130,8 @@ class _Recorder:
             tuple(sorted(self.unrecorded)),
             unmeasured=_GRAPHS if compile.use.with_graphs else "",
             gpus=compiled().visible_indices(),
+            reads=tuple(self.reads),
+            undecided=self.undecided,
         )
 
     def _fewest_steps(self) -> int:
@@ -168,7 +177,7 @@ class _Recorder:
     def _line_of(self, index: int, nbytes: int) -> int:
         """The number of the program's line that allocates these bytes."""
         allocated = compiled().allocated(index)
-        shortage = self._host.shortage(nbytes)
+        shortage = self._host.shortage(nbytes) if self.computes else ""
         if shortage:
             self.host_shortage = shortage
             return _HOST_IS_FULL
@@ -177,6 +186,16 @@ class _Recorder:
             self._mark_weights()
         line = self._current_line()
         return self._lines.setdefault(line, len(self._lines))
+
+    def _read(self, operation: str, decides: bool) -> None:
+        """Note that the program reads values that were not computed; end it if they decide."""
+        line = self._current_line()
+        if not decides:
+            self.reads[line.file, line.number] = None
+            return
+        where = f"{os.path.basename(line.file)}:{line.number}" if line.file else "the backward pass"
+        self.undecided = f"{where} needs the values of {operation.removeprefix('aten::')}"
+        fits_process.stop()
 
     def _current_line(self) -> _Line:
         frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
@@ -306,10 +325,10 @@ def _merged(parts: list[MemoryPart]) -> tuple[MemoryPart, ...]:
 _recorder: _Recorder | None = None
 
 
-def measure(soft_limit: int, stop_after: int | None, totals: Any) -> None:
+def measure(soft_limit: int, stop_after: int | None, computes: bool, totals: Any) -> None:
     global _recorder
     if _recorder is None:
-        _recorder = _Recorder(stop_after)
+        _recorder = _Recorder(stop_after, computes)
         _recorder.begin(soft_limit)
     compiled().share_peaks(totals)
 

@@ -27,7 +27,7 @@ from xdevice.tensors.trees.containers import (
     Node,
     RegisteredContainer,
     attributes_of,
-    container_of,
+    containers,
 )
 
 Leaf: TypeAlias = Any
@@ -212,7 +212,7 @@ def _path_in(obj: Any, tensor: Tensor) -> str:
         if id(node) in visited or isinstance(node, _DATA) or known_of(type(node)).backend:
             continue
         visited.add(id(node))
-        container = container_of(type(node))
+        container = containers[type(node)]
         if container is LEAF:
             parts = {f".{name}": value for name, value in attributes_of(node).items()}
         else:
