@@ -37,7 +37,8 @@ _NOT_CONVERTED = re.compile(r"\\|<mi>&</mi>")
 
 def prose_as_html(text: str, folder: Path) -> str:
     """The Markdown as HTML; HTML in it is text. ``folder`` is that of its pictures."""
-    return _markdown(folder).render(_ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub(r"\1", text)))
+    text = _ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub(r"\1", text))
+    return str(_markdown(folder).render(text))
 
 
 def code_as_html(code: str, language: str = _PYTHON) -> str:
