@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 from xdevice.contract import Request
-from xdevice.machine import host_memory
 from xdevice.virtual.models import MODELS, gpu_name, memory_of
 from xdevice.virtual.request import of_environment
 
@@ -61,7 +60,7 @@ class Gpu(NamedTuple):
 def gpus(request: Request) -> list[Gpu]:
     """The virtual GPUs of the machine."""
     model = MODELS.get(request.model)
-    total = memory_of(request) or host_memory()[0]
+    total = memory_of(request)  # without a limit and a model, all share the host's memory
     capability = ".".join(map(str, model.capability)) if model else _UNKNOWN
     return [
         Gpu(

@@ -140,7 +140,14 @@ class Report:
                 sentences.append(f"NCCL's buffers{each}, taken as 0 to {most}")
         others = "other libraries'" if len(sentences) > 1 else "libraries'"
         sentences.append(f"{context}; {others} own memory; other programs on the GPU")
-        reads = sorted({place for each in self.estimate.processes for _, use in each.uses for place in use.reads})
+        reads = sorted(
+            {
+                place
+                for each in self.estimate.processes
+                for _, use in each.uses
+                for place in use.reads
+            }
+        )
         if reads:
             lines = ", ".join(_where(*place) for place in reads[:_MOST_LINES])
             sentences.append(

@@ -32,6 +32,7 @@ _ANCHOR = re.compile(r"\s\{[^}]*\}\s*$")
 # A role of MyST or of d2l: {ref}`text <target>`, :numref:`target`.
 _ROLE = re.compile(r"(?:\{([\w:-]+)\}|:([\w-]+):)`([^`]+)`")
 _TARGET = re.compile(r"\s*<[^<>]*>$")
+_SIZE = re.compile(r"(\\[bB]igg?)[lrm](?![A-Za-z])")  # \bigl is a \big
 _NOT_CONVERTED = re.compile(r"\\|<mi>&</mi>")
 
 
@@ -82,7 +83,7 @@ def _fence(code: str, language: str, _attributes: str) -> str:
 def _formula(latex: str, options: dict[str, bool]) -> str:
     """The formula as MathML; as its source, if it has what the converter does not know."""
     is_block = options.get("display_mode", False)
-    source = latex.strip().replace("{aligned}", "{align*}")
+    source = _SIZE.sub(r"\1", latex.strip().replace("{aligned}", "{align*}"))
     try:
         mathml = convert(source, display="block" if is_block else "inline")
     except Exception:
