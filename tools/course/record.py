@@ -82,7 +82,7 @@ def write_record(path: Path, runs: Sequence[TabRun]) -> None:
 def runs_of(record: Record, chapter: Chapter) -> list[TabRun]:
     """The tabs as they were recorded: what cells printed, without pictures."""
     runs: list[TabRun] = []
-    for tab in sorted(record["tabs"], key=registered().index):  # as a chapter has them
+    for tab in sorted(record["tabs"], key=list(registered()).index):  # as a chapter has them
         recorded = record["tabs"][tab]
         entries = _by_key(recorded["cells"])
         cells = chapter.cells_of(tab)
