@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import NamedTuple
 
 from xdevice.contract import Request
-from xdevice.machine import host_memory
 from xdevice.virtual.models import MODELS, gpu_name, memory_of
 from xdevice.virtual.request import of_environment
 
@@ -27,7 +26,7 @@ _NO_FORMAT = '"--query-*" switch is missing required "--format" switch.'
 class Gpu(NamedTuple):
     """A virtual GPU, as far as it is known."""
 
-    index: int
+    number: int
     name: str
     short_name: str
     uuid: str
@@ -46,7 +45,7 @@ class Gpu(NamedTuple):
         return {
             "timestamp": f"{datetime.now():%Y/%m/%d %H:%M:%S}.000",
             "count": str(count),
-            "index": str(self.index),
+            "index": str(self.number),
             "name": self.name,
             "gpu_name": self.name,
             "uuid": self.uuid,
@@ -61,7 +60,7 @@ class Gpu(NamedTuple):
 def gpus(request: Request) -> list[Gpu]:
     """The virtual GPUs of the machine."""
     model = MODELS.get(request.model)
-    total = memory_of(request) or host_memory()[0]
+    total = memory_of(request)  # without a limit and a model, all share the host's memory
     capability = ".".join(map(str, model.capability)) if model else _UNKNOWN
     return [
         Gpu(
@@ -98,14 +97,14 @@ def table(found: Sequence[Gpu]) -> Iterator[str]:
     for gpu in found:
         name = gpu.short_name if len(gpu.short_name) <= 28 else f"{gpu.short_name[:25]}..."
         memory = f"{_short(gpu.used)} / {_short(gpu.total)}"
-        yield f"| {gpu.index:>3}  {name:<29}{'N/A':>5} | {'N/A':>16} {'N/A':>5} | {'N/A':>20} |"
+        yield f"| {gpu.number:>3}  {name:<29}{'N/A':>5} | {'N/A':>16} {'N/A':>5} | {'N/A':>20} |"
         yield f"| N/A  {'N/A':<6} {'N/A':<6}{'N/A / N/A':>21} | {memory:>22} | {'N/A':>8} {'N/A':>11} |"
         yield f"+{'-' * 41}+{'-' * 24}+{'-' * 22}+"
 
 
 def listed(found: Sequence[Gpu]) -> Iterator[str]:
     for gpu in found:
-        yield f"GPU {gpu.index}: {gpu.name} (UUID: {gpu.uuid})"
+        yield f"GPU {gpu.number}: {gpu.name} (UUID: {gpu.uuid})"
 
 
 def queried(found: Sequence[Gpu], fields: Sequence[str], options: Sequence[str]) -> Iterator[str]:
@@ -129,7 +128,7 @@ def log(found: Sequence[Gpu]) -> Iterator[str]:
     yield _field("CUDA Version", _UNKNOWN) + "\n"
     yield _field("Attached GPUs", str(len(found)))
     for gpu in found:
-        yield f"GPU {gpu.index} ({_MARK})"
+        yield f"GPU {gpu.number} ({_MARK})"
         yield _field("Product Name", gpu.name, 1)
         yield _field("GPU UUID", gpu.uuid, 1)
         yield "    FB Memory Usage"
@@ -177,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = gpus(of_environment())
     if options.id is not None:
         chosen = options.id.split(",")
-        found = [gpu for gpu in found if str(gpu.index) in chosen or gpu.uuid in chosen]
+        found = [gpu for gpu in found if str(gpu.number) in chosen or gpu.uuid in chosen]
         if len(found) < len(chosen):
             print("No devices were found")
             return 6  # as NVIDIA's command

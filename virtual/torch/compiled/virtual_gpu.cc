@@ -198,7 +198,7 @@ void stop_computing() {
   computing = false;
   untouched::separate();
   auto& on_gpus = library("aten", KEY);
-  for (auto* name : {"bernoulli.out", "bernoulli_.Tensor", "multinomial", "multinomial.out", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet",
+  for (auto* name : {"bernoulli.out", "bernoulli_.Tensor", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet",
            "rrelu_with_noise", "rrelu_with_noise_", "rrelu_with_noise.out"})
     on_gpus.impl(name, boxed<&compute>());
   auto& on_cpu = library("aten", c10::DispatchKey::CPU);
