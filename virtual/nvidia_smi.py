@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from xdevice.contract import Request
+from xdevice.virtual import machine
 from xdevice.virtual.models import MODELS, gpu_name, memory_of
 from xdevice.virtual.request import of_environment
 
@@ -78,7 +79,9 @@ def gpus(request: Request) -> list[Gpu]:
 
 def memory_used(request: Request) -> list[int | None]:
     """The bytes that all processes have of each GPU; ``None`` if that is not known."""
-    return [None] * request.number
+    if memory_of(request) is None:
+        return [None] * request.number
+    return [sum(machine.processes(request, gpu).values()) for gpu in range(request.number)]
 
 
 # --------------------------------------------------------------- what is shown
