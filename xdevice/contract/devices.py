@@ -182,7 +182,9 @@ class MemoryUse(NamedTuple):
     unrecorded: tuple[str, ...] = ()  # layers whose temporary memory on GPUs nothing has recorded
     unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
-    reads: tuple[tuple[str, int], ...] = ()  # the lines that read values that were not computed, as 0
+    reads: tuple[
+        tuple[str, int], ...
+    ] = ()  # the lines that read values that were not computed, as 0
     undecided: str = ""  # where the program was ended, because values that were not computed decide
 
 

@@ -56,7 +56,11 @@ def move_tensors(
     except Exception as error:
         _check_dtypes(tensors, target, owner, error)
         raise
-    return [check_arrival(tensor, owner, target) for tensor in new_tensors]
+    device_of = owner.placement.device_of
+    for tensor in new_tensors:
+        if device_of(tensor) is not target:
+            check_arrival(tensor, owner, target)  # raises the error
+    return new_tensors
 
 
 def move_tree(
@@ -65,9 +69,7 @@ def move_tree(
     """The tree, or a single leaf of any kind, on the target."""
     flat = FlatTree(tree, skip)
     groups, origins = _leaves_to_move(flat, target, copy)
-    if not groups:
-        return tree
-    return _Move(target, copy, non_blocking, origins)(flat, groups)
+    return _Move(target, copy, non_blocking, origins)(flat, groups) if groups else tree
 
 
 def _leaves_to_move(
@@ -79,14 +81,15 @@ def _leaves_to_move(
     """
     groups: dict[Known, dict[int, Leaf]] = {}
     origins: dict[int, Device] = {}
-    leaf = flat.tree
     cls: type | None = None
+    leaf = flat.tree
     try:
         for leaf in flat.leaves:
             if type(leaf) is not cls:
                 cls = type(leaf)
                 known = known_of(cls)
                 device_of, has_data = known.device_of, known.is_data
+                group = groups.get(known)
             if device_of is not None and (has_data is None or not has_data(leaf)):
                 try:
                     origin = device_of(leaf)
@@ -97,7 +100,6 @@ def _leaves_to_move(
                     pass  # it is on several devices, and is moved to one
             elif not _has_to_move(leaf, flat.tree, target, copy):
                 continue
-            group = groups.get(known)
             if group is None or known.backend is None:
                 _check_move(leaf, target, copy, has_others=len(flat.leaves) > 1)
                 group = groups.setdefault(known, {})
@@ -186,8 +188,9 @@ class _Move:
         sources = owner.models.copy_models(models) if self.copy else models
         for old_model, source in zip(models, sources, strict=True):
             model = source
-            old_tensors = _tensors_of(old_model, owner)
-            if devices_of_tensors(old_tensors) - {self.target}:
+            old_tensors = _tensors_of(old_model, owner) if others or self.copy else []
+            # a copy may be there already
+            if not self.copy or devices_of_tensors(old_tensors) - {self.target}:
                 if not self.copy:
                     self._undo.append(owner.models.keep(source))
                 model = owner.models.move_model(source, self.target)

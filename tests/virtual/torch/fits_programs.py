@@ -1,6 +1,7 @@
 """Twelve programs for test_fits.py, in one process: each prints what the allocator has counted for it."""
 
 import gc
+import itertools
 import sys
 
 import torch
@@ -11,7 +12,7 @@ DEVICE = "cuda"
 
 
 def layers(*sizes):
-    pairs = zip(sizes, sizes[1:], strict=False)
+    pairs = itertools.pairwise(sizes)
     return nn.Sequential(*(module for pair in pairs for module in (nn.Linear(*pair), nn.GELU())))
 
 
@@ -32,7 +33,10 @@ def foreach():
 
 def fused():
     x = torch.randn(600, 700, device=DEVICE)
-    make = lambda parameters: torch.optim.AdamW(parameters, fused=True)
+
+    def make(parameters):
+        return torch.optim.AdamW(parameters, fused=True)
+
     train(layers(700, 800, 600), make, lambda net: net(x).square().mean())
 
 

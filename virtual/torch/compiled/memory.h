@@ -90,7 +90,8 @@ struct Memory final : c10::DeviceAllocator {
   void resetAccumulatedStats(DeviceIndex i) override { accounting[i].reset_accumulated(); }
   void resetPeakStats(DeviceIndex i) override { accounting[i].reset_peak(); }
   std::pair<size_t, size_t> getMemoryInfo(DeviceIndex i) override {
-    return {std::max<int64_t>(capacity - reserved(i), 0), capacity};
+    make_context(i);
+    return {unused(i), capacity};
   }
 };
 

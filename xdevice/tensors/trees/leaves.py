@@ -23,7 +23,6 @@ from xdevice.framework.ownership import Known, devices_of_owned, devices_of_tens
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.trees.containers import (
     LEAF,
-    Container,
     Node,
     RegisteredContainer,
     attributes_of,
@@ -110,11 +109,12 @@ def move_with_own_method(leaf: Leaf, device: Device, copy: bool) -> Leaf:
     return source if moved is None else moved
 
 
-def check_static_parts(container: Container, node: Node, skip: Collection[str] = ()) -> None:
+def check_static_parts(node: Node, skip: Collection[str]) -> None:
     """Raise an error if a tensor is in what a rebuilt container would keep as it is.
 
     That are a dict's keys, and what a registered class stores beside its parts.
     """
+    container = containers[type(node)]
     if not any(map(tensors_in, container.static(node))):
         return
     name = type(node).__name__

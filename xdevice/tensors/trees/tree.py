@@ -7,9 +7,10 @@ leaves, and finds the paths that errors name.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from operator import is_not
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, XDeviceError
 from xdevice.framework.ownership import ATOMS
@@ -33,8 +34,6 @@ Tree: TypeAlias = Any
 Opened: TypeAlias = tuple[Container, Node, Collection[Any]]
 """How a container is opened, the container, and its parts."""
 
-Nodes: TypeAlias = Iterator[tuple[str, Node, Container]]
-
 _MAX_PLACES = 200_000  # of leaves and containers, where each place counts
 
 
@@ -53,12 +52,17 @@ class FlatTree:
         self._opened: dict[int, Opened] = {}  # by id, each after those that it is in
         with_static_parts: list[Node] = []
         appears_again = False
+        leaves, opened = self.leaves, self._opened
+        cls: type | None = None
+        container = LEAF
         nodes = [self._root]
         for node in nodes:  # the list grows meanwhile
-            container = containers[type(node)]
+            if type(node) is not cls:
+                cls = type(node)
+                container = containers[cls]
             if container is LEAF:
-                self.leaves.append(node)
-            elif id(node) in self._opened:
+                leaves.append(node)
+            elif id(node) in opened:
                 appears_again = True
             else:
                 # The usual classes are opened here: a method takes longer than all the rest.
@@ -66,7 +70,7 @@ class FlatTree:
                 if container is DICT:
                     parts = node.values()
                     for key in node:
-                        if type(key) not in ATOMS:
+                        if type(key) is not str and type(key) not in ATOMS:
                             with_static_parts.append(node)
                             break
                 elif container is not LIST and container is not TUPLE:
@@ -74,14 +78,11 @@ class FlatTree:
                     if container.static(node):
                         with_static_parts.append(node)
                 nodes += parts
-                self._opened[id(node)] = container, node, parts
+                opened[id(node)] = container, node, parts
         if appears_again:
             self._sort()
-        for node in with_static_parts:
-            try:
-                check_static_parts(*_original(node), skip)
-            except NotATensorError as error:
-                raise at_path(error, self.path_to(node)) from error.__cause__
+        if with_static_parts:
+            self._check_static_parts(with_static_parts, skip)
 
     def _sort(self) -> None:
         """Order the containers anew, so that each is after all that it is in."""
@@ -97,6 +98,13 @@ class FlatTree:
             ) from None
         self._opened = {key: self._opened[key] for key in reversed(inner_first)}
 
+    def _check_static_parts(self, nodes: list[Node], skip: Collection[str]) -> None:
+        for node in nodes:
+            try:
+                check_static_parts(_whole(node), skip)
+            except NotATensorError as error:
+                raise at_path(error, self.path_to(node)) from error.__cause__
+
     def replace(self, new_leaves: Mapping[int, Leaf], *, afresh: bool = False) -> Tree:
         """The tree with new leaves, by the ids of the old ones; others stay.
 
@@ -105,11 +113,20 @@ class FlatTree:
         containers that cannot be rebuilt.
         """
         new = dict(new_leaves)
-        for key, opened in reversed(self._opened.items()):
-            _, _, parts = opened
-            new[key] = _rebuilt(opened, [new.get(id(part), part) for part in parts], afresh)
-        root = new.get(id(self._root), self._root)
-        return root.node if isinstance(root, _Rest) else root
+        for key, (container, node, parts) in reversed(self._opened.items()):
+            new_parts: Parts = []
+            changed = False
+            for part in parts:
+                new_part = new.get(id(part), part)
+                new_parts.append(new_part)
+                if new_part is not part:
+                    changed = True
+            if changed:
+                new[key] = container.rebuild(node, new_parts)
+            elif afresh and not isinstance(node, (tuple, frozenset)):
+                with suppress(ArgumentError):
+                    new[key] = container.rebuild(node, new_parts)
+        return _whole(new.get(id(self._root), self._root))
 
     def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
         """The result of ``fn`` for each leaf, by the leaf's id; the leaf's path is added to errors."""
@@ -126,7 +143,7 @@ class FlatTree:
         """The tree with ``fn`` applied to each leaf, once to a leaf that appears twice."""
         return self.replace(self.for_each(fn), afresh=afresh)
 
-    def nodes(self, *, again: bool = False) -> Nodes:
+    def nodes(self, *, again: bool = False) -> Iterator[tuple[str, Node, Container]]:
         """The path of each node, the node, and how it is opened, `LEAF` for a leaf.
 
         A path is written as in Python code, ``['batch'][0].mask``; that of the
@@ -141,10 +158,8 @@ class FlatTree:
                 continue
             done.add(id(node))
             yield path, node, container
-            steps = container.paths(node) if parts else ()
-            nodes += reversed(
-                [(path + step, part) for step, part in zip(steps, parts, strict=True)]
-            )
+            steps = zip(container.paths(node), parts, strict=True)
+            nodes += reversed([(path + step, part) for step, part in steps])
 
     def named(self) -> Iterator[tuple[str, Leaf]]:
         """The leaves with their paths."""
@@ -190,65 +205,50 @@ class LeavesByPlace(FlatTree):
         number = len(new_leaf)
         new: Parts = []  # the parts of the containers to come, the first one last
         for node in reversed(self._places):
-            opened = self._opened.get(id(node))
-            if opened is None:
+            container, _, parts = self._opened.get(id(node), (LEAF, node, ()))
+            if container is LEAF:
                 number -= 1
                 new.append(new_leaf[number])
-            else:
-                new.append(_rebuilt(opened, [new.pop() for _ in opened[2]]))
+                continue
+            new_parts = [new.pop() for _ in parts]
+            changed = any(map(is_not, parts, new_parts))
+            new.append(container.rebuild(node, new_parts) if changed else node)
         return new.pop()
 
 
-def _rebuilt(opened: Opened, new_parts: Parts, afresh: bool = False) -> Node:
-    """The container with new parts; itself if they are its own, unless it is to be made afresh."""
-    container, node, parts = opened
-    if any(map(is_not, parts, new_parts)):
-        return container.rebuild(node, new_parts)
-    if not afresh or isinstance(node, (tuple, frozenset)):
-        return node
-    try:
-        return container.rebuild(node, new_parts)
-    except ArgumentError:
-        return node
+class _Partial(NamedTuple):
+    """A container in a tree without the parts that ``skip`` names; or such a part, without any."""
+
+    container: Container
+    node: Node
+    parts: Parts
 
 
-class _Rest:
-    """A container in a tree, without the parts that ``skip`` names; or such a part, without any."""
-
-    def __init__(self, container: Container, node: Node, parts: Parts) -> None:
-        self.container = container
-        self.node = node
-        self.parts = parts
-
-
-class _RestContainer(Container):
-    def parts(self, node: _Rest) -> Parts:
+class _PartialContainer(Container):
+    def parts(self, node: _Partial) -> Parts:
         return node.parts
 
-    def paths(self, node: _Rest) -> list[str]:
+    def paths(self, node: _Partial) -> list[str]:
         return node.container.paths(node.node)
 
-    def static(self, node: _Rest) -> Parts:
+    def static(self, node: _Partial) -> Parts:
         return node.container.static(node.node)
 
-    def rebuild(self, node: _Rest, parts: Parts) -> Node:
-        return node.container.rebuild(node.node, [_original(part)[1] for part in parts])
+    def rebuild(self, node: _Partial, parts: Parts) -> Node:
+        return node.container.rebuild(node.node, [_whole(part) for part in parts])
 
 
-containers[_Rest] = _RestContainer(_Rest)
+containers[_Partial] = _PartialContainer(_Partial)
 
 
-def _original(node: Node) -> tuple[Container, Node]:
-    """How a container is opened, and the container; the original one of a `_Rest`."""
-    if isinstance(node, _Rest):
-        return node.container, node.node
-    return containers[type(node)], node
+def _whole(node: Node) -> Node:
+    return node.node if isinstance(node, _Partial) else node
 
 
 def _without(tree: Tree, skip: Collection[str]) -> Tree:
-    """The tree with a `_Rest` for each container in which there is something to skip."""
+    """The tree with a `_Partial` for each container in which there is something to skip."""
     try:
-        return _rest(tree, "", frozenset([skip] if isinstance(skip, str) else skip), {})
+        return _partial(tree, "", frozenset([skip] if isinstance(skip, str) else skip), {})
     except RecursionError:
         raise ArgumentError(
             f"this {type(tree).__name__} is nested too deep for skip=, or contains itself; "
@@ -256,7 +256,9 @@ def _without(tree: Tree, skip: Collection[str]) -> Tree:
         ) from None
 
 
-def _rest(node: Node, path: str, names: frozenset[str], done: dict[tuple[int, str], Node]) -> Node:
+def _partial(
+    node: Node, path: str, names: frozenset[str], done: dict[tuple[int, str], Node]
+) -> Node:
     container = containers[type(node)]
     if container is LEAF:
         return node
@@ -265,15 +267,15 @@ def _rest(node: Node, path: str, names: frozenset[str], done: dict[tuple[int, st
     place = id(node), path if leads_here else ""
     if place not in done:
         parts = container.parts(node)
-        rest: Parts = []
+        kept: Parts = []
         for part, step in zip(parts, container.paths(node), strict=True):
             part_path = path + step
             if names.isdisjoint((part_path, part_path.lstrip("."), step.strip("[].'\""))):
-                rest.append(_rest(part, part_path, names, done))
+                kept.append(_partial(part, part_path, names, done))
             else:
-                rest.append(_Rest(LEAF, part, []))
-        changed = any(map(is_not, parts, rest))
-        done[place] = _Rest(container, node, rest) if changed else node
+                kept.append(_Partial(LEAF, part, []))
+        changed = any(map(is_not, parts, kept))
+        done[place] = _Partial(container, node, kept) if changed else node
     return done[place]
 
 
