@@ -83,7 +83,7 @@ struct Memory final : c10::DeviceAllocator {
   bool initialized() override { return true; }
   void emptyCache(PoolId id) override {
     int64_t stack = recording.stack(Recording::Context::ALL);
-    for (DeviceIndex i = 0; i < count; ++i) accounting[i].empty_cache(id, stack);
+    for (DeviceIndex i = 0; i < count; ++i) accounting[i].empty_cache(id, stack), on_large_gpu[i].empty_cache(id);
   }
   void recordStream(const DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex i) override { return accounting[i].get_stats(); }
