@@ -67,13 +67,15 @@ struct Memory final : c10::DeviceAllocator {
     Block* block = allocate_block(current, n);
     auto* cpu = c10::GetCPUAllocator();
     DataPtr data;
-    try {
-      naming_out_of_memory([&] { data = is_large(n) ? untouched::reserve(n) : cpu->allocate(n); }, current);
-    } catch (...) {
-      free_block(current, block);
-      accounting[current].empty_cache();
-      throw;
-    }
+    naming_out_of_memory([&] {
+      try {
+        data = is_large(n) ? untouched::reserve(n) : cpu->allocate(n);
+      } catch (...) {  // first: the error says what is allocated
+        free_block(current, block);
+        accounting[current].empty_cache();
+        throw;
+      }
+    }, current);
     DataPtr labelled = label(Storage(Storage::use_byte_size_t(), n, std::move(data), cpu, true), current, block);
     if (is_large(n)) labelled.cast_context<Allocation>(&free_allocation)->has_values = false;
     return labelled;
