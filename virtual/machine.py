@@ -6,14 +6,22 @@ plug-in makes it when a process first uses a GPU whose memory has a limit; the l
 
 import os
 import secrets
+import struct
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from xdevice.contract import Request
 
 ENV = "XDEVICE_VIRTUAL_MACHINE"
+_ROW = struct.Struct("=65q")  # of machine.h: the process, and its bytes of each of 64 GPUs
 
-_MOST_GPUS = 64  # a row has the process and its bytes of each, in 64-bit integers: machine.h
+
+class Holder(NamedTuple):
+    """A process with memory of the GPUs."""
+
+    process: int
+    bytes: tuple[int, ...]  # of each GPU
 
 
 def propagate() -> None:
@@ -29,24 +37,26 @@ def path(request: Request) -> str:
     return f"{os.environ[ENV]}-{number}-{request.model or memory}"
 
 
-def processes(request: Request, gpu: int) -> dict[int, int]:
-    """The bytes that each process has of a GPU, by the process's number."""
-    file = Path(path(request))
-    numbers = memoryview(file.read_bytes() if file.exists() else b"").cast("q").tolist()
-    length = 1 + _MOST_GPUS
-    rows = [numbers[start : start + length] for start in range(0, len(numbers), length)]
-    return {
-        process: of_gpus[gpu]
-        for process, *of_gpus in rows
-        if process and of_gpus[gpu] and _is_alive(process)
-    }
+def holders(request: Request) -> list[Holder] | None:
+    """The processes that have memory of the GPUs now; ``None`` if that is not known.
+
+    It is known if a process has used a GPU whose memory has a limit, under PyTorch.
+    """
+    if ENV not in os.environ:
+        return None
+    try:
+        rows = Path(path(request)).read_bytes()
+    except OSError:
+        return None
+    found = [Holder(process, tuple(sizes)) for process, *sizes in _ROW.iter_unpack(rows)]
+    return [holder for holder in found if holder.process and _exists(holder.process)]
 
 
-def _is_alive(process: int) -> bool:
+def _exists(process: int) -> bool:
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
+    except PermissionError:  # it is another user's
         pass
     return True

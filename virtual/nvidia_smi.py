@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from xdevice.contract import Request
@@ -79,15 +80,24 @@ def gpus(request: Request) -> list[Gpu]:
 
 def memory_used(request: Request) -> list[int | None]:
     """The bytes that all processes have of each GPU; ``None`` if that is not known."""
-    if memory_of(request) is None:
+    holders = machine.holders(request)
+    if holders is None:
         return [None] * request.number
-    return [sum(machine.processes(request, gpu).values()) for gpu in range(request.number)]
+    return [sum(holder.bytes[number] for holder in holders) for number in range(request.number)]
+
+
+def processes(request: Request) -> Iterator[tuple[int, int, int]]:
+    """The GPU, the process and its bytes there, of all that are known."""
+    for holder in machine.holders(request) or ():
+        yield from (
+            (number, holder.process, size) for number, size in enumerate(holder.bytes) if size
+        )
 
 
 # --------------------------------------------------------------- what is shown
 
 
-def table(found: Sequence[Gpu]) -> Iterator[str]:
+def table(found: Sequence[Gpu], running: Sequence[tuple[int, int, int]]) -> Iterator[str]:
     """The table that the command prints without options."""
     yield f"{datetime.now():%a %b %e %H:%M:%S %Y}"
     yield f"+{'-' * 89}+"
@@ -103,6 +113,23 @@ def table(found: Sequence[Gpu]) -> Iterator[str]:
         yield f"| {gpu.number:>3}  {name:<29}{'N/A':>5} | {'N/A':>16} {'N/A':>5} | {'N/A':>20} |"
         yield f"| N/A  {'N/A':<6} {'N/A':<6}{'N/A / N/A':>21} | {memory:>22} | {'N/A':>8} {'N/A':>11} |"
         yield f"+{'-' * 41}+{'-' * 24}+{'-' * 22}+"
+    if running:
+        yield f"\n+{'-' * 89}+"
+        yield f"| {'Processes:':<87} |"
+        yield f"|  GPU   {'PID':>12}   {'Process name':<47} {'GPU Memory':>16}  |"
+        yield f"|{'=' * 89}|"
+        for number, process, size in sorted(running):
+            yield f"| {number:>4}   {process:>12}   {_name(process):<47} {_short(size):>16}  |"
+        yield f"+{'-' * 89}+"
+
+
+def _name(process: int) -> str:
+    """The program of a process, as far as the table has space."""
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return _UNKNOWN
+    return words[0].decode(errors="replace")[-46:]
 
 
 def listed(found: Sequence[Gpu]) -> Iterator[str]:
@@ -176,7 +203,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--query-gpu", metavar="FIELDS", help="these fields, as in name,memory.used")
     add("--format", metavar="csv[,noheader][,nounits]", help="how --query-gpu prints them")
     options = words.parse_args(arguments)
-    found = gpus(of_environment())
+    request = of_environment()
+    found = gpus(request)
     if options.id is not None:
         chosen = options.id.split(",")
         found = [gpu for gpu in found if str(gpu.number) in chosen or gpu.uuid in chosen]
@@ -192,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.list_gpus:
         lines = listed(found)
     else:
-        lines = log(found) if options.query else table(found)
+        lines = log(found) if options.query else table(found, [*processes(request)])
     print("\n".join(lines))
     return 0
 

@@ -29,12 +29,10 @@ def test_every_cell_is_recorded_under_four_frameworks_at_least(path):
 
 
 @pytest.mark.weekly
-@pytest.mark.frameworks("torch", "tensorflow", "paddle", "mxnet", "jax")
 @on_each
 def test_a_lesson_prints_what_was_recorded(path, backend):
-    chapter = read(path)
-    if chapter.tabs and backend not in chapter.tabs:
-        return  # the lesson has no such tab
+    if backend not in read_record(record_path(path))["tabs"]:
+        return  # NumPy has no GPUs, and the lesson may have no such tab
     command = ["chapter", "--gpus", "2", "--tab", backend, "--check", str(path)]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("XDEVICE")}
     done = subprocess.run(

@@ -169,6 +169,7 @@ class PeakMemory(NamedTuple):
     with_temporary: int = 0
     temporary: str = ""  # the kernels of `with_temporary`, such as "sorting"
     libraries: int = 0  # the most that libraries may have allocated themselves
+    unlimited: int = 0  # `reserved` on a GPU so large that nothing cached has to be released
 
 
 class MemoryUse(NamedTuple):

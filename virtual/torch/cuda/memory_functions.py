@@ -49,7 +49,11 @@ def list_processes(device: runtime.DeviceLike = None) -> str:
     index = runtime.index_of(device)
     used = {os.getpid(): compiled().reserved(index)}
     if in_use().limited:
-        used = machine.processes(in_use().request, compiled().visible_indices()[index])
+        on_machine = compiled().visible_indices()[index]
+        used = {
+            holder.process: holder.bytes[on_machine]
+            for holder in machine.holders(in_use().request) or ()
+        }
     lines = [
         f"process {process:>10d} uses {size / (1 << 20):>12.3f} MB GPU memory"
         for process, size in used.items()

@@ -150,7 +150,8 @@ class _Recorder:
 
     def _peak(self, index: int, lines: list[_Line]) -> PeakMemory:
         first, *rows = compiled().peak_record(index).value.decode().splitlines()
-        allocated, reserved, last, with_temporary, temporary, kinds = map(int, first.split())
+        numbers = map(int, first.split())
+        unlimited, allocated, reserved, last, with_temporary, temporary, kinds = numbers
         if kinds & 1 << _CONVOLUTIONS:
             self.unrecorded.add("convolutions")
         line = lines[last] if allocated else _Line("", 0, "")
@@ -172,6 +173,7 @@ class _Recorder:
             with_temporary=with_temporary,
             temporary=_TEMPORARY[temporary],
             libraries=communicators.most_bytes(index),
+            unlimited=unlimited,
         )
 
     # What the plug-in calls
