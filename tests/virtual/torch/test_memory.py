@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from xdevice.virtual.models import MODELS
 from xdevice.virtual.request import ENV
 
 pytestmark = pytest.mark.usefixtures("plug_in")
@@ -306,9 +307,9 @@ def test_processes_and_raw_memory_are_counted():
     listed, with_raw, used, kept = measured("processes")
     lines = listed.splitlines()
     assert lines[0] == "GPU:0"
-    assert lines[1].split() == ["process", "PID", "uses", "20.000", "MB", "GPU", "memory"]
+    assert lines[1].split() == ["process", "PID", "uses", "478.125", "MB", "GPU", "memory"]
     assert with_raw == kept + 30 * MIB
-    assert used == 50 * MIB
+    assert used == 50 * MIB + MODELS["rtx4090"].context
 
 
 @pytest.mark.weekly

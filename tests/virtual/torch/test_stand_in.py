@@ -185,8 +185,9 @@ def use_both():
 
 print(of_child(use_both).replace(str(first), "FIRST"))
 command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
-print(of_child(lambda: torch.cuda.list_gpu_processes(0)).replace(str(first), "FIRST").split())
-print(subprocess.run(command, capture_output=True, text=True).stdout.split())
+listed = of_child(lambda: torch.cuda.list_gpu_processes(0)).replace(str(first), "FIRST")
+print(*listed.split())
+print(*subprocess.run(command, capture_output=True, text=True).stdout.split())
 os.close(stay[1])
 os.wait()
 print(of_child(lambda: torch.cuda.mem_get_info(0)[0] >> 20))
@@ -207,8 +208,8 @@ def test_forks_and_the_memory_of_the_machine(tmp_path):
         "Including non-PyTorch memory, this process has 138.98 MiB memory in use."
     )
     assert both == str((free, said, "rank 1 first uses cuda:0 here, which is rank 0's, and "))
-    assert listed == str("GPU:0 process FIRST uses 8330.984 MB GPU memory".split())
-    assert by_nvidia_smi == str(["8330", "MiB", "0", "MiB"])
+    assert listed == "GPU:0 process FIRST uses 8330.984 MB GPU memory"
+    assert by_nvidia_smi == "8330 MiB 0 MiB"
     assert int(after) == total - context >> 20, "those that have ended have nothing"
 
 
