@@ -19,6 +19,7 @@ from xdevice.virtual.models import MODELS
 
 FITS, NOT, UNKNOWN = "fits", "does not fit", "cannot be told"
 
+
 class Kernels(NamedTuple):
     """How far what a real GPU reserves is from what is counted, as shares of the latter."""
 
@@ -144,7 +145,9 @@ class Estimate(NamedTuple):
 
 def estimate(size: int, records: Sequence[Record], ended: Ended, model: str = "") -> Estimate:
     """The answer for a program whose processes have written these records."""
-    needs = tuple(sorted(_needs(records, context_of(model)), key=lambda need: (-need.most, need.gpu)))
+    needs = tuple(
+        sorted(_needs(records, context_of(model)), key=lambda need: (-need.most, need.gpu))
+    )
     if any(need.least > size for need in needs):
         answer, reason = NOT, ""
     else:
@@ -168,8 +171,8 @@ def _shares(record: Record, context: tuple[int, int]) -> Iterator[Share]:
         for peak in use.peaks:
             if peak.reserved:
                 index = _index(record, peak.device.index)
-                peak = peak._replace(device=Device("gpu", index))
-                yield Share(record, framework, use, peak, context)
+                in_program = peak._replace(device=Device("gpu", index))
+                yield Share(record, framework, use, in_program, context)
     if record.ended is None:
         for visible, nbytes in enumerate(record.totals):
             if nbytes > 0:

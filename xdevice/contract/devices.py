@@ -183,7 +183,9 @@ class MemoryUse(NamedTuple):
     kernels: tuple[str, ...] = ()  # what it computes by kernels with more temporary memory
     unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
-    reads: tuple[tuple[str, int], ...] = ()  # the lines that read values that were not computed, as 0
+    reads: tuple[
+        tuple[str, int], ...
+    ] = ()  # the lines that read values that were not computed, as 0
     undecided: str = ""  # where the program was ended, because values that were not computed decide
 
 

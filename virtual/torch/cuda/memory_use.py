@@ -87,7 +87,9 @@ class _Recorder:
         self.uses_autocast = False
         self.host_shortage = ""
         self.kernels: set[str] = set()
-        self.reads: dict[tuple[str, int], None] = {}  # lines that read values that were not computed
+        self.reads: dict[
+            tuple[str, int], None
+        ] = {}  # lines that read values that were not computed
         self.undecided = ""
         self._host = HostMemory(_allocated)
         self._lines: dict[_Line, int] = {}
