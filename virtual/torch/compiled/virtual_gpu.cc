@@ -292,7 +292,7 @@ EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool limited) 
         TYPE, [](Device) { return c10d::TimerRegistry()->Create(kCPU, Device(kCPU)); }, c10::REGISTRY_PREFERRED);
     if (cuda) at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
 #ifndef _WIN32
-    pthread_atfork(nullptr, nullptr, [] { forked = used.load(); });
+    pthread_atfork(nullptr, nullptr, [] { forked = used || counted; });
 #endif
   });
 }
@@ -313,12 +313,28 @@ EXPORT void xdevice_draw_as_before_2_7(bool value) { random::as_before_2_7 = val
 EXPORT int xdevice_current() { return current; }
 EXPORT int xdevice_exchange(int index) {  // of a device that exists; a negative one changes nothing
   int previous = current;
-  if (index >= 0) current = index, used = true;
+  if (index >= 0) used = true;
+  if (index >= 0 && index != previous) current = index, make_context(current);
   return previous;
 }
 EXPORT bool xdevice_is_used() { return used; }
 EXPORT bool xdevice_is_forked() { return forked; }
-EXPORT void xdevice_use(bool value) { used = value; }
+EXPORT void xdevice_use(bool value) {
+  used = value;
+  if (value) return;
+  counted = false;
+  for (auto& each : has_context) each = false;
+}
+EXPORT void xdevice_count_gpus() { counted = true; }
+EXPORT bool xdevice_is_counted() { return used || counted; }
+EXPORT void xdevice_observe_first_use(OnFirstUse function) { on_first_use = function; }
+EXPORT int64_t xdevice_new_stream(int index, int priority) { return pooled_stream(index, priority); }
+EXPORT int64_t xdevice_handle_of_stream(int index, int64_t stream) { return handle_of(index, stream); }
+// From now on, the GPUs' memory is shared with the processes that name the same file.
+EXPORT void xdevice_join(const char* path, int64_t bytes) { machine::path = path, bytes_of_context = bytes; }
+EXPORT void xdevice_leave() { machine::leave(); }
+EXPORT void xdevice_place(int index, int on_machine) { accounting[index].share.gpu = on_machine; }
+EXPORT int64_t xdevice_unused(int index) { return memory.getMemoryInfo(index).first; }
 EXPORT void xdevice_set_count(int n) { count = n; }
 EXPORT int64_t xdevice_next_pending() { return next_pending(); }
 EXPORT void xdevice_check(int check, bool enabled) { enabled ? checks |= check : checks &= ~check; }
@@ -359,7 +375,7 @@ EXPORT void xdevice_forget_memory() {  // also what was allocated before
 // From now on, record the peaks. The program may reserve more than the soft limit, after its cache has been released.
 EXPORT void xdevice_record_peaks(LineOf function, int64_t soft_limit) {
   for (int i = 0; i < count; ++i) accounting[i].limit = UNLIMITED, accounting[i].soft_limit = soft_limit;
-  for (int i = 0; i < count; ++i) on_large_gpu[i].caching = accounting[i].caching;
+  for (int i = 0; i < count; ++i) on_large_gpu[i].caching = accounting[i].caching, on_large_gpu[i].share.gpu = -1;
   line_of = function;
 }
 EXPORT const char* xdevice_stop_computing() { return error_of(stop_computing); }
@@ -379,7 +395,7 @@ EXPORT const char* xdevice_blocks(int index) {
   static thread_local std::string text;
   std::ostringstream lines;
   accounting[index].for_each_block([&](const Block& b) {
-    for (int64_t number : {b.address, b.size, b.requested, b.stream}) lines << number << ' ';
+    for (int64_t number : {b.address, b.size, b.requested, handle_of(index, b.stream)}) lines << number << ' ';
     auto [first, second] = b.pool->owner.id;
     lines << b.pool->large << ' ' << b.expandable << ' ' << b.allocated << ' ' << !b.previous << ' ' << b.stack << ' '
           << b.segment_stack << ' ' << first << ' ' << second << '\n';
@@ -400,7 +416,7 @@ EXPORT const char* xdevice_history(int index, int64_t first, int64_t second) {
   static thread_local std::string text;
   std::ostringstream lines;
   for (const MemoryEvent& e : accounting[index].snapshot(PoolId(first, second))) {
-    for (int64_t number : {int64_t(e.action), e.address, e.size, e.stream, e.stack, e.note}) lines << number << ' ';
+    for (int64_t number : {int64_t(e.action), e.address, e.size, handle_of(index, e.stream), e.stack, e.note}) lines << number << ' ';
     lines << e.pool.first << ' ' << e.pool.second << ' ' << e.time << '\n';
   }
   return (text = lines.str()).c_str();
