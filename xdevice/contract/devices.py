@@ -180,7 +180,7 @@ class MemoryUse(NamedTuple):
     float32_weights: int = 0  # bytes
     uses_autocast: bool = False
     host_shortage: str = ""  # what the host had no memory for
-    unrecorded: tuple[str, ...] = ()  # layers whose temporary memory on GPUs nothing has recorded
+    kernels: tuple[str, ...] = ()  # what it computes by kernels with more temporary memory
     unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
     reads: tuple[

@@ -375,7 +375,7 @@ EXPORT void xdevice_forget_memory() {  // also what was allocated before
 // From now on, record the peaks. The program may reserve more than the soft limit, after its cache has been released.
 EXPORT void xdevice_record_peaks(LineOf function, int64_t soft_limit) {
   for (int i = 0; i < count; ++i) accounting[i].limit = UNLIMITED, accounting[i].soft_limit = soft_limit;
-  for (int i = 0; i < count; ++i) on_large_gpu[i].caching = accounting[i].caching;
+  for (int i = 0; i < count; ++i) on_large_gpu[i].caching = accounting[i].caching, on_large_gpu[i].share.gpu = -1;
   line_of = function;
 }
 EXPORT const char* xdevice_stop_computing() { return error_of(stop_computing); }
