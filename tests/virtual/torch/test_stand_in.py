@@ -225,9 +225,9 @@ print(host.grad.tolist(), there.grad.tolist(), torch.cuda.memory_allocated(0))
 """
 
 
-def test_a_backward_pass_before_them_leaves_later_ones_whole():
-    out, _ = run("-c", STARTED, **{ENV: ""})
-    assert out == "[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] 0\n"
+def test_a_backward_pass_before_them_leaves_later_ones_whole(in_a_fork):
+    done = in_a_fork("torch", STARTED)
+    assert done.stdout == "[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] 0\n", done.stderr
 
 
 AS_BUILT_WITH_CUDA = """
@@ -245,9 +245,9 @@ print(x.device, torch.equal(x.grad.cpu(), expected.grad))
 """
 
 
-def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu():
-    out, _ = run("-c", AS_BUILT_WITH_CUDA, **{ENV: ""})
-    assert out == "cuda:1 True\n"
+def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu(in_a_fork):
+    done = in_a_fork("torch", AS_BUILT_WITH_CUDA)
+    assert done.stdout == "cuda:1 True\n", done.stderr
 
 
 FIRST_BACKWARD = """
