@@ -181,6 +181,19 @@ class DataParallel(StepRefusals):
             check_equal((value, tree), expected)
             assert values(tree["in"]) == values(gradients[0]["in"])
 
+    @ON_EACH_LIST
+    def test_replicas_are_updated_on_their_devices(
+        self, backend: str, several: list[Device]
+    ) -> None:
+        replicas = replicate({"in": rows(3)}, several)
+        changed = replicas.map(
+            lambda tree, x: {"in": 2 * tree["in"] + x * ones(1)}, [1.0] * len(several)
+        )
+        assert type(changed) is Replicas
+        assert [device_of(tree) for tree in changed] == several
+        assert to_numpy(changed[-1]["in"]) == pytest.approx(2 * to_numpy(replicas[-1]["in"]) + 1)
+        raised(ArgumentError, "and 0 values for them")(replicas.map, print, [])
+
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
         def summed_loss(params: Parameters, x: Tensor, y: Tensor) -> Tensor:
             return loss(params, x, y) * x.shape[0]

@@ -164,7 +164,7 @@ def test_a_container_that_appears_again_is_opened_once():
     root = doubled(x, 12)
     assert FlatTree(root).leaves == [x]
     assert len(LeavesByPlace(root).leaves) == 2**12
-    level = FlatTree(root).rebuild([5])
+    level = FlatTree(root).replace({id(x): 5})
     for _ in range(12):
         assert level[0] is level[1]
         level = level[0]
