@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -58,7 +59,11 @@ def run_pytest(pytester):
         out.touch()
         err.touch()
         arguments = [f"--basetemp={folder / 'temporary'}", *map(str, arguments)]
-        child = os.fork()
+        with warnings.catch_warnings():
+            warnings.simplefilter(
+                "ignore"
+            )  # Python 3.12 warns of other threads, which the fork lacks
+            child = os.fork()
         if child == 0:
             in_a_fork(arguments, pytester.path, out, err)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
