@@ -1,4 +1,4 @@
-"""A hook of MkDocs: each lesson is a page as ``xdevice chapter --html`` writes it, of the outputs that were recorded."""
+"""A hook of MkDocs: each lesson is a page as ``xdevice chapter --html`` writes it, of its recorded outputs."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ import os
 import sys
 
 from xdevice.contract import Request
-from xdevice.virtual import visible_devices
+from xdevice.virtual import machine, visible_devices
 from xdevice.virtual.request import to_environment
 
 AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
@@ -20,6 +20,7 @@ _WARNED = "XDEVICE_{}_WARNED"
 def propagate(request: Request) -> None:
     """Let child processes make the same request when they start, even if they do not import xdevice."""
     to_environment(request)
+    machine.propagate()
     _put_first("PYTHONPATH", AT_START)
     if request.stand_in:
         _put_first("PATH", COMMANDS, os.defpath)

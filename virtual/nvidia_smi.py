@@ -11,10 +11,11 @@ import argparse
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from xdevice.contract import Request
-from xdevice.machine import host_memory
+from xdevice.virtual import machine
 from xdevice.virtual.models import MODELS, gpu_name, memory_of
 from xdevice.virtual.request import of_environment
 
@@ -27,7 +28,7 @@ _NO_FORMAT = '"--query-*" switch is missing required "--format" switch.'
 class Gpu(NamedTuple):
     """A virtual GPU, as far as it is known."""
 
-    index: int
+    number: int
     name: str
     short_name: str
     uuid: str
@@ -46,7 +47,7 @@ class Gpu(NamedTuple):
         return {
             "timestamp": f"{datetime.now():%Y/%m/%d %H:%M:%S}.000",
             "count": str(count),
-            "index": str(self.index),
+            "index": str(self.number),
             "name": self.name,
             "gpu_name": self.name,
             "uuid": self.uuid,
@@ -61,7 +62,7 @@ class Gpu(NamedTuple):
 def gpus(request: Request) -> list[Gpu]:
     """The virtual GPUs of the machine."""
     model = MODELS.get(request.model)
-    total = memory_of(request) or host_memory()[0]
+    total = memory_of(request)  # without a limit and a model, all share the host's memory
     capability = ".".join(map(str, model.capability)) if model else _UNKNOWN
     return [
         Gpu(
@@ -79,13 +80,24 @@ def gpus(request: Request) -> list[Gpu]:
 
 def memory_used(request: Request) -> list[int | None]:
     """The bytes that all processes have of each GPU; ``None`` if that is not known."""
-    return [None] * request.number
+    holders = machine.holders(request)
+    if holders is None:
+        return [None] * request.number
+    return [sum(holder.bytes[number] for holder in holders) for number in range(request.number)]
+
+
+def processes(request: Request) -> Iterator[tuple[int, int, int]]:
+    """The GPU, the process and its bytes there, of all that are known."""
+    for holder in machine.holders(request) or ():
+        yield from (
+            (number, holder.process, size) for number, size in enumerate(holder.bytes) if size
+        )
 
 
 # --------------------------------------------------------------- what is shown
 
 
-def table(found: Sequence[Gpu]) -> Iterator[str]:
+def table(found: Sequence[Gpu], running: Sequence[tuple[int, int, int]]) -> Iterator[str]:
     """The table that the command prints without options."""
     yield f"{datetime.now():%a %b %e %H:%M:%S %Y}"
     yield f"+{'-' * 89}+"
@@ -98,14 +110,31 @@ def table(found: Sequence[Gpu]) -> Iterator[str]:
     for gpu in found:
         name = gpu.short_name if len(gpu.short_name) <= 28 else f"{gpu.short_name[:25]}..."
         memory = f"{_short(gpu.used)} / {_short(gpu.total)}"
-        yield f"| {gpu.index:>3}  {name:<29}{'N/A':>5} | {'N/A':>16} {'N/A':>5} | {'N/A':>20} |"
+        yield f"| {gpu.number:>3}  {name:<29}{'N/A':>5} | {'N/A':>16} {'N/A':>5} | {'N/A':>20} |"
         yield f"| N/A  {'N/A':<6} {'N/A':<6}{'N/A / N/A':>21} | {memory:>22} | {'N/A':>8} {'N/A':>11} |"
         yield f"+{'-' * 41}+{'-' * 24}+{'-' * 22}+"
+    if running:
+        yield f"\n+{'-' * 89}+"
+        yield f"| {'Processes:':<87} |"
+        yield f"|  GPU   {'PID':>12}   {'Process name':<47} {'GPU Memory':>16}  |"
+        yield f"|{'=' * 89}|"
+        for number, process, size in sorted(running):
+            yield f"| {number:>4}   {process:>12}   {_name(process):<47} {_short(size):>16}  |"
+        yield f"+{'-' * 89}+"
+
+
+def _name(process: int) -> str:
+    """The program of a process, as far as the table has space."""
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return _UNKNOWN
+    return words[0].decode(errors="replace")[-46:]
 
 
 def listed(found: Sequence[Gpu]) -> Iterator[str]:
     for gpu in found:
-        yield f"GPU {gpu.index}: {gpu.name} (UUID: {gpu.uuid})"
+        yield f"GPU {gpu.number}: {gpu.name} (UUID: {gpu.uuid})"
 
 
 def queried(found: Sequence[Gpu], fields: Sequence[str], options: Sequence[str]) -> Iterator[str]:
@@ -129,7 +158,7 @@ def log(found: Sequence[Gpu]) -> Iterator[str]:
     yield _field("CUDA Version", _UNKNOWN) + "\n"
     yield _field("Attached GPUs", str(len(found)))
     for gpu in found:
-        yield f"GPU {gpu.index} ({_MARK})"
+        yield f"GPU {gpu.number} ({_MARK})"
         yield _field("Product Name", gpu.name, 1)
         yield _field("GPU UUID", gpu.uuid, 1)
         yield "    FB Memory Usage"
@@ -174,10 +203,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add("--query-gpu", metavar="FIELDS", help="these fields, as in name,memory.used")
     add("--format", metavar="csv[,noheader][,nounits]", help="how --query-gpu prints them")
     options = words.parse_args(arguments)
-    found = gpus(of_environment())
+    request = of_environment()
+    found = gpus(request)
     if options.id is not None:
         chosen = options.id.split(",")
-        found = [gpu for gpu in found if str(gpu.index) in chosen or gpu.uuid in chosen]
+        found = [gpu for gpu in found if str(gpu.number) in chosen or gpu.uuid in chosen]
         if len(found) < len(chosen):
             print("No devices were found")
             return 6  # as NVIDIA's command
@@ -190,7 +220,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     elif options.list_gpus:
         lines = listed(found)
     else:
-        lines = log(found) if options.query else table(found)
+        lines = log(found) if options.query else table(found, [*processes(request)])
     print("\n".join(lines))
     return 0
 

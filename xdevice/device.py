@@ -189,7 +189,10 @@ def _parts(spelling: str) -> tuple[str, int]:
     is_glued = (
         match and match["kind"] != match["letters"] and _common_word(match["letters"]) in _COMMON
     )
-    if match is None or is_glued:
+    if is_glued:
+        meant = f"{match['letters']}:{match['kind'].removeprefix(match['letters'])}"
+        raise DeviceSpellingError(f"{shortened(spelling)} is not a device; did you mean {meant!r}?")
+    if match is None:
         examples = "'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
         raise DeviceSpellingError(f"{shortened(spelling)} is not a device; write {examples}")
     digits = match["index"] or "0"

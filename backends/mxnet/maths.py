@@ -1,5 +1,6 @@
 """MXNet's operations, for the array API standard."""
 
+import operator
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -60,6 +61,9 @@ def operand(value: float, name: str, like: Tensor) -> Operand:
     if np.dtype(name).kind == "f":
         return float(value)
     return number(value, name, like)
+
+
+sliced = operator.getitem
 
 
 def _from_dlpack(x: Any, /) -> Tensor:

@@ -1,5 +1,6 @@
 """PaddlePaddle's operations, for the array API standard."""
 
+import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
@@ -79,6 +80,7 @@ def number(value: complex, name: str, like: Tensor) -> Tensor:
 
 
 operand = number  # a plain number would cost as much
+sliced = operator.getitem
 
 
 # Elementwise

@@ -1,5 +1,6 @@
 """TensorFlow's operations, for the array API standard: each is computed beside its tensors."""
 
+import operator
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
@@ -101,6 +102,9 @@ def _number(like: Tensor, value: Any, name: str) -> Tensor:
     return creation.constant(value, dtype)
 
 
+sliced = _beside(operator.getitem)
+
+
 def _from_dlpack(x: Any, /) -> Tensor:
     try:
         address = np.from_dlpack(x).ctypes.data
@@ -113,6 +117,14 @@ def _from_dlpack(x: Any, /) -> Tensor:
             f"{_ALIGNMENT} bytes"
         )
     return tf.experimental.dlpack.from_dlpack(x.__dlpack__())
+
+
+def _mean(x: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+    """The mean, which is nan for no numbers; TensorFlow 2.21's of complex ones is 0."""
+    if x.dtype.is_complex:
+        parts = (tf.reduce_mean(part(x), axes, keepdims) for part in (tf.math.real, tf.math.imag))
+        return tf.complex(*parts)
+    return tf.reduce_mean(x, axes, keepdims)
 
 
 def _extreme(op: Function, x: Tensor, axis: int, keepdims: bool) -> Tensor:
@@ -186,7 +198,7 @@ _SAME = """
     tan tanh
 """
 _SHAPES = "broadcast_to concat expand_dims matmul repeat reshape roll squeeze stack tile"
-_REDUCTIONS = ("all", "any", "max", "mean", "min", "prod", "sum")
+_REDUCTIONS = ("all", "any", "max", "min", "prod", "sum")
 
 _RAW: dict[str, Function] = {
     **{name: getattr(tf.math, name) for name in _SAME.split()},
@@ -211,6 +223,7 @@ _RAW: dict[str, Function] = {
     "trunc": _truncated,
     # along axes
     **{name: getattr(tf, f"reduce_{name}") for name in _REDUCTIONS},
+    "mean": _mean,
     **{name: partial(_extreme, getattr(tf, name)) for name in ("argmax", "argmin")},
     "cumulative_prod": tf.math.cumprod,
     "cumulative_sum": tf.cumsum,

@@ -780,15 +780,17 @@ def all_numbers(backend):
     return backend.framework.enable_x64(True) if backend == "jax" else nullcontext()
 
 
-def called(xp, name, args, kwargs):
-    """What the function gives, as NumPy arrays; its name where it raises."""
+def called(xp, name, args, kwargs, device=None):
+    """What the function gives, as NumPy arrays; its name where it raises, or leaves the device."""
 
     def own(value):
         if isinstance(value, list):
             return [own(v) for v in value] if value and isinstance(value[0], np.ndarray) else value
         if isinstance(value, str) and value in DTYPE_NAMES and value != "bool":
             return getattr(xp, value)
-        return xp.asarray(value) if isinstance(value, np.ndarray) and name not in OF_HOST else value
+        if not isinstance(value, np.ndarray) or name in OF_HOST:
+            return value
+        return xp.asarray(value) if device is None else xdevice.tensor(value, device=device)
 
     options = {
         key: xp.bool if (key, value) == ("dtype", "bool") else own(value)
@@ -808,7 +810,10 @@ def called(xp, name, args, kwargs):
             "finfo",
             "iinfo",
         )
-        return [plain(xp, x) for x in (found if whole else (found,))]
+        results = found if whole else (found,)
+        if any(isinstance(arg, np.ndarray) for arg in args) and device is not None:
+            assert {xdevice.device_of(x) for x in results if hasattr(x, "shape")} <= {device}
+        return [plain(xp, x) for x in results]
     except Exception as error:
         return (
             f"{type(error).__name__}: {str(error).strip().splitlines()[-1] if str(error) else ''}"
@@ -860,6 +865,7 @@ def differences(backend, name, dtype, draw_case):
     """What hypothesis finds to be different, each with its arguments."""
     found = []
     xp = namespace()
+    device = None if name in OF_HOST else xdevice.devices()[-1]
     how = FEW if backend == "jax" else QUIET if dtype in (*FLOATS, *INTS, "bool") else SOME
 
     @how
@@ -868,7 +874,7 @@ def differences(backend, name, dtype, draw_case):
         args, kwargs = draw_case(Draw(data, dtype, dir(xp)))
         with np.errstate(all="ignore"):
             difference = differs(
-                name, called(strict, name, args, kwargs), called(xp, name, args, kwargs)
+                name, called(strict, name, args, kwargs), called(xp, name, args, kwargs, device)
             )
         if difference:
             found.append(f"{name}(*{args}, **{kwargs}): {difference}")

@@ -2,13 +2,14 @@
 
 import os
 import re
+import struct
 import subprocess
 import sys
 
 import pytest
 
 from xdevice.contract import Request
-from xdevice.virtual import nvidia_smi
+from xdevice.virtual import machine, nvidia_smi
 from xdevice.virtual.request import text_of
 
 MODELLED = Request(2, stand_in=True, model="t4")
@@ -45,6 +46,39 @@ def test_the_table_has_a_mark_and_one_width(shown):
     assert {len(line) for line in lines} == {91}
     assert "virtual GPUs" in lines[1]
     assert re.findall(r"/ (\d+)MiB", "\n".join(lines)) == ["15102", "15102"]
+
+
+def test_memory_is_that_of_the_processes_which_exist(shown, monkeypatch, tmp_path):
+    monkeypatch.setenv(machine.ENV, str(tmp_path / "machine"))
+    rows = struct.Struct("=65q")
+    ours = rows.pack(os.getpid(), 0, 300 << 20, *[0] * 62)
+    gone = rows.pack(2**30, 1 << 30, 1 << 30, *[0] * 62)
+    with open(machine.path(MODELLED), "wb") as file:
+        file.write(ours + gone + bytes(rows.size))
+    query = shown("--query-gpu=memory.used,memory.free", "--format=csv,noheader,nounits")
+    assert query == (0, ["0, 15102", "300, 14802"])
+    table = shown()[1][1:]
+    assert {len(line) for line in table if line} == {91}
+    lines = [line for line in table if str(os.getpid()) in line]
+    assert re.fullmatch(rf"\|\s+1\s+{os.getpid()}\s+\S+\s+300MiB\s+\|", lines[0])
+    assert len(lines) == 1
+
+
+@pytest.mark.frameworks("torch")
+def test_a_program_sees_the_memory_that_it_has(backend, plug_in):
+    program = """
+import os, torch
+x = torch.ones(50 << 20, device="cuda:1")
+os.system("nvidia-smi --query-gpu=memory.used --format=csv,noheader,nounits")
+"""
+    command = [sys.executable, "-m", "xdevice", "emulate", "--gpus", "2", "--model", "t4"]
+    environment = {key: value for key, value in os.environ.items() if "VIRTUAL" not in key}
+    run = subprocess.run(
+        [*command, "-c", program], env=environment, capture_output=True, text=True, timeout=150
+    )
+    first, second = map(int, run.stdout.split())
+    assert first == 0
+    assert 200 <= second < 500  # with CUDA's context
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from xdevice.machine import usable_threads
 from xdevice.tools.cli import chapter_report
 from xdevice.tools.cli.chapter_report import Report
 from xdevice.tools.cli.options import JSON, add_gpus, check_can_be_written
-from xdevice.tools.cli.parser import Parser, names, positive, seconds
+from xdevice.tools.cli.parser import Parser, names, one_of, positive, seconds
 from xdevice.tools.cli.probe import check_virtual_gpus
 from xdevice.tools.cli.program import CHAPTERS, missing
 from xdevice.tools.course.compare import Row, rows_of, rows_to_repeat
@@ -34,6 +34,7 @@ from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import counted, write_json
 from xdevice.virtual import children
+from xdevice.virtual.models import MODELS
 from xdevice.virtual.request import of_environment
 
 # The packages that a chapter needs, by the module that each provides.
@@ -75,6 +76,7 @@ changed; with --strict: also if tabs differ), 2 for an error in the command."""
     add("--seeds", type=_seeds, metavar="N", help=seeds)
     add_gpus(parser, "--gpus", "give the cells N virtual GPUs, as emulate does")
     add_gpus(parser, "--virtual-gpus", "give them N virtual GPUs, as run does")
+    add("--model", **one_of(MODELS), metavar="NAME", help="what the GPUs of --gpus are, such as t4")
     add("--jobs", type=positive, metavar="N", help="run N tabs at once (half the threads)")
     add("--timeout", type=seconds, metavar="S", help="stop a tab after S seconds")
     add("--json", action="store_true", help=JSON)
@@ -171,6 +173,10 @@ def _check(path: Path, options: argparse.Namespace) -> None:
         raise ArgumentError("--record writes what --check compares with; leave one out")
     if options.gpus and options.virtual_gpus:
         raise ArgumentError("--gpus and --virtual-gpus both make virtual GPUs; leave one out")
+    if options.model and not options.gpus:
+        raise ArgumentError(
+            f"--model says what the GPUs of --gpus are; write --gpus 2 --model {options.model}"
+        )
     if options.outputs and not (options.record or options.check):
         raise ArgumentError("--outputs is the file of --record and --check; add one of them")
     for file in (options.html, options.outputs):
@@ -247,5 +253,6 @@ def _ask_for_gpus(tabs: Sequence[str], options: argparse.Namespace) -> None:
         return
     stand_in = options.gpus is not None
     source = f"--gpus {number}" if stand_in else f"--virtual-gpus {number}"
-    children.give_to_program(Request(number, stand_in=stand_in, source=source))
+    model = options.model or ""
+    children.give_to_program(Request(number, stand_in=stand_in, model=model, source=source))
     check_virtual_gpus(tabs)

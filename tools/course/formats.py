@@ -56,13 +56,16 @@ _MYST = re.compile(r"\{code-cell\}\s*(?:i?python3?\b|$)")
 _PLAIN = re.compile(r"(?:\{\s*\.?)?(?:python3?|py|ipython3?)\b", re.IGNORECASE)
 _DIRECTIVE = re.compile(r"\{([\w:-]+)\}\s*(.*)")
 _NAME = re.compile(r"#([\w-]+)")
+_ADMONITIONS = re.compile(  # of docutils
+    "attention|caution|danger|error|hint|important|note|seealso|tip|warning"
+)
 _TAB_DIRECTIVES = ("tab-item", "tab", "group-tab")  # of sphinx-design, -inline-tabs and -tabs
 _OPENS = re.compile(r"^\s*:{3,}\s*(?=[{\w])(?:\{([\w:-]+)\})?\s*(.*?)\s*$")
 _CLOSES = re.compile(r"^\s*:{3,}\s*$")
 _BEGINS_TAB = re.compile(r"^:begin_tab:`?([^`]*)")  # of d2l: prose for some tabs
 # Of Material for MkDocs: the content of a tab, or of an admonition, is indented.
 _TAB_LABEL = re.compile(r'^\s*===[!+]*\s+"(.+?)"\s*$')
-_ADMONITION = re.compile(r"^\s*(?:!!!|\?\?\?\+?)\s+\w")
+_ADMONITION = re.compile(r'^\s*(?:!!!|\?\?\?\+?)\s+(\w[^"]*?)\s*(?:"(.*)")?\s*$')
 _NO_BLANK_LINE = re.compile(  # between its first line and its content
     r'^([ \t]*(?:===[!+]*[ \t]+"|!!![ \t]+\w|\?\?\?\+?[ \t]+\w).*)\n(?=[ \t]+\S)', re.MULTILINE
 )
@@ -116,6 +119,11 @@ class _Context:
 
     def open(self, directive: str, argument: str) -> None:
         self._directives.append(argument if directive in _TAB_DIRECTIVES else "")
+        if directive == "admonition":
+            self._add_title(argument)
+        elif _ADMONITIONS.fullmatch(directive):
+            self._add_title(directive.capitalize())
+            self.add(argument)
 
     def close(self) -> None:
         if self._directives:
@@ -133,6 +141,11 @@ class _Context:
         """Add a line as prose, whatever it says."""
         self._lines.append((self._d2l_label or self.label, line))
 
+    def _add_title(self, title: str) -> None:
+        """Add the title of an admonition, which is prose here."""
+        for line in ("", f"**{title}**" if title else "", ""):
+            self.add(line)
+
     def passages(self) -> Iterator[Passage]:
         """The prose since the last fence."""
         for label, lines in groupby(self._lines, key=lambda pair: pair[0]):
@@ -146,7 +159,11 @@ class _Context:
             self.add(line)
             return
         label = _TAB_LABEL.match(line)
-        if label or _ADMONITION.match(line):
+        admonition = _ADMONITION.match(line)
+        if admonition:
+            title = admonition[2]
+            self._add_title(admonition[1].capitalize() if title is None else title)
+        if label or admonition:
             self.opens_block = True
             self._label = label[1] if label else ""
             return

@@ -56,7 +56,7 @@ def page(
             f"<style>{_STYLE.read_text(encoding='utf-8')}",
             f"{styles_of_code()}\n{writer.rules()}</style></head>",
             f'<body class="{"review" if review else "reader"}">',
-            *writer.choices(),
+            *writer.choices(has_tabs='class="tabs"' in body),
             *(_summary(first_runs, rows) if review else ()),
             f"<main>\n{body}\n</main>",
             f"<footer>Run under {escape(under)}{escape(devices and f', {devices}')}.</footer>",
@@ -74,9 +74,9 @@ class _Writer:
         self._tabs = tabs
         self._review = review
 
-    def choices(self) -> Iterator[str]:
+    def choices(self, has_tabs: bool) -> Iterator[str]:
         """What the reader can choose: the tab, and whether verdicts are shown."""
-        if len(self._tabs) > 1:
+        if has_tabs:
             yield "<fieldset><legend>Code and outputs of</legend>"
             for number, tab in enumerate(self._tabs):
                 checked = " checked" if number == 0 else ""

@@ -32,12 +32,14 @@ _ANCHOR = re.compile(r"\s\{[^}]*\}\s*$")
 # A role of MyST or of d2l: {ref}`text <target>`, :numref:`target`.
 _ROLE = re.compile(r"(?:\{([\w:-]+)\}|:([\w-]+):)`([^`]+)`")
 _TARGET = re.compile(r"\s*<[^<>]*>$")
+_SIZE = re.compile(r"(\\[bB]igg?)[lrm](?![A-Za-z])")  # \bigl is a \big
 _NOT_CONVERTED = re.compile(r"\\|<mi>&</mi>")
 
 
 def prose_as_html(text: str, folder: Path) -> str:
     """The Markdown as HTML; HTML in it is text. ``folder`` is that of its pictures."""
-    return _markdown(folder).render(_ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub(r"\1", text)))
+    text = _ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub(r"\1", text))
+    return str(_markdown(folder).render(text))
 
 
 def code_as_html(code: str, language: str = _PYTHON) -> str:
@@ -81,7 +83,7 @@ def _fence(code: str, language: str, _attributes: str) -> str:
 def _formula(latex: str, options: dict[str, bool]) -> str:
     """The formula as MathML; as its source, if it has what the converter does not know."""
     is_block = options.get("display_mode", False)
-    source = latex.strip().replace("{aligned}", "{align*}")
+    source = _SIZE.sub(r"\1", latex.strip().replace("{aligned}", "{align*}"))
     try:
         mathml = convert(source, display="block" if is_block else "inline")
     except Exception:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.errors import ArgumentError
+from xdevice.framework.adapters import registered
 from xdevice.tools.course.compare import UNCHANGED, last_line
 from xdevice.tools.course.read import Cell, Chapter
 from xdevice.tools.course.run import Outcome, TabRun
@@ -81,7 +82,8 @@ def write_record(path: Path, runs: Sequence[TabRun]) -> None:
 def runs_of(record: Record, chapter: Chapter) -> list[TabRun]:
     """The tabs as they were recorded: what cells printed, without pictures."""
     runs: list[TabRun] = []
-    for tab, recorded in record["tabs"].items():
+    for tab in sorted(record["tabs"], key=list(registered()).index):  # as a chapter has them
+        recorded = record["tabs"][tab]
         entries = _by_key(recorded["cells"])
         cells = chapter.cells_of(tab)
         found = [entries.get(key, {"state": "not run"}) for key in _keys(cells)]

@@ -9,7 +9,7 @@ the framework does not have.
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
-from xdevice.backends.kit.standard.axes import Axes, axes_of
+from xdevice.backends.kit.standard.axes import Axes, Function, Functions, Tensor, axes_of
 from xdevice.backends.kit.standard.dtypes import (
     COMPLEX,
     FLOAT,
@@ -17,7 +17,6 @@ from xdevice.backends.kit.standard.dtypes import (
     WHOLE,
     DataTypes,
     Dtypes,
-    Functions,
     Operand,
     Operations,
     kind_of,
@@ -27,7 +26,7 @@ from xdevice.backends.kit.standard.manipulation import Manipulation
 from xdevice.backends.kit.standard.searching import Searching
 from xdevice.backends.kit.standard.sets import Sets
 from xdevice.backends.kit.standard.statistics import Statistics
-from xdevice.contract import Function, NativeDtype, Tensor
+from xdevice.contract import NativeDtype
 from xdevice.errors import ArgumentTypeError
 
 UFunc: TypeAlias = Any
@@ -73,10 +72,10 @@ def standard(raw: Functions, dtypes: Dtypes) -> dict[str, Function]:
 def elementwise(ufunc: UFunc, name: str) -> Function:
     """The ufunc with the standard's signature, which names no arguments."""
 
-    def unary(x: Tensor, /) -> Tensor:
+    def unary(x: Any, /) -> Any:
         return ufunc(x)
 
-    def binary(x1: Tensor, x2: Tensor, /) -> Tensor:
+    def binary(x1: Any, x2: Any, /) -> Any:
         return ufunc(x1, x2)
 
     function: Function = unary if ufunc.nin == 1 else binary

@@ -1,13 +1,31 @@
 """Axes and shapes as operations take them: complete, and counted from 0."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Protocol, TypeAlias
 
-from xdevice.contract import Tensor
 from xdevice.errors import ArgumentError, AxisError
 
 Shape = Sequence[int]
+
+
+class Tensor(Protocol):
+    """A framework's tensor, of which this package knows the shape alone.
+
+    It is computed with by the adapter's operations, which run where their
+    tensors are. The framework's operators may not: TensorFlow runs ``x[1:]``
+    in the scope. To this type they are errors.
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The sizes along the axes."""
+
+
+Function: TypeAlias = Callable[..., Tensor]
+Functions: TypeAlias = Mapping[str, Function]
+"""Functions by name."""
+
 Axes: TypeAlias = int | tuple[int, ...] | list[int] | None
 
 

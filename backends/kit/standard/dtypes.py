@@ -7,17 +7,15 @@
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
-from xdevice.contract import Function, NativeDtype, Tensor
+from xdevice.backends.kit.standard.axes import Function, Functions, Tensor
+from xdevice.contract import NativeDtype
 from xdevice.errors import ArgumentError, ArgumentTypeError, did_you_mean
-
-Functions: TypeAlias = Mapping[str, Function]
-"""Functions by name."""
 
 Operand: TypeAlias = Any
 """A tensor, or one of Python's numbers."""
@@ -55,6 +53,9 @@ class Dtypes(Protocol):
 
         It is a plain number if the framework's operators take one faster.
         """
+
+    def sliced(self, x: Tensor, key: tuple[slice, ...]) -> Tensor:
+        """The part of the tensor with these slices of its first axes, on its device."""
 
 
 FLOAT = "float32"  # integers become floats of this dtype in a function of real numbers
@@ -138,8 +139,8 @@ def common(*names: str) -> str:
 
 
 def _promotion(
-    dtypes: Dtypes, number: Callable[[complex, str, Tensor], Operand]
-) -> Callable[..., list[Operand]]:
+    dtypes: Dtypes, number: Callable[[complex, str, Tensor], Tensor]
+) -> Callable[..., list[Tensor]]:
     """A function that converts tensors and Python's numbers to one dtype.
 
     ``number`` makes a tensor of a number. The tensors decide on the dtype
@@ -154,7 +155,7 @@ def _promotion(
             return _WIDER.get(name, name)
         return name
 
-    def promote(*operands: Operand, least: str | None = None) -> list[Operand]:
+    def promote(*operands: Operand, least: str | None = None) -> list[Tensor]:
         names = [name_of(operand) for operand in operands]
         if least is None and names[0] is not None and names.count(names[0]) == len(names):
             return list(operands)  # the common case, and the fast one
@@ -174,12 +175,13 @@ def _promotion(
             )
         return [converted(operand, name, target, tensors[0]) for operand, name in pairs]
 
-    def converted(operand: Operand, name: str | None, target: str, like: Tensor) -> Operand:
+    def converted(operand: Operand, name: str | None, target: str, like: Tensor) -> Tensor:
         if name is None:
-            return number(operand, target, like)
-        if name == target:
-            return operand
-        return cast(operand, target)
+            operand = number(operand, target, like)
+        elif name != target:
+            operand = cast(operand, target)
+        tensor: Tensor = operand
+        return tensor
 
     return promote
 
@@ -220,6 +222,15 @@ class Operations:
     def _flat(self, x: Tensor) -> Tensor:
         return self._raw["reshape"](x, (-1,))
 
+    def _sliced(self, x: Tensor, axis: int, part: slice) -> Tensor:
+        """The part of the tensor along an axis."""
+        return self._dtypes.sliced(x, (*(slice(None),) * axis, part))
+
+    def _several(self, name: str, x: Tensor, *options: object) -> tuple[Tensor, ...]:
+        """The results of an operation that has several."""
+        results: Any = self._raw[name](x, *options)
+        return tuple(results)
+
     def _kept(self, x: Tensor, name: str | None) -> Tensor:
         """The tensor, converted back to that dtype if an operation changed it."""
         if self._dtypes.dtype_name(x) == name:
@@ -246,14 +257,17 @@ class Operations:
             return self._dtypes.cast(x, UNSIGNED)
         return self._dtypes.cast(x, INTEGER)
 
-    def _truth(self, x: Operand, like: Tensor = None) -> Tensor:
-        """The tensor, or Python's number, as booleans."""
+    def _truth(self, x: Operand, like: Any = None) -> Tensor:
+        """The tensor, or Python's number beside the tensor ``like``, as booleans."""
         name = self._dtypes.dtype_name(x)
         if name is None:
-            return self._dtypes.number(bool(x), "bool", like)
-        if name == "bool":
-            return x
-        return self._dtypes.cast(x, "bool")
+            x = self._dtypes.number(bool(x), "bool", like)
+        elif kind_of(name) == COMPLEX:
+            x = self._f["not_equal"](x, 0)  # frameworks convert the real part alone
+        elif name != "bool":
+            x = self._dtypes.cast(x, "bool")
+        truth: Tensor = x
+        return truth
 
     def _number(self, value: complex, like: Tensor) -> Tensor:
         """A tensor of one number, in the dtype of another tensor."""

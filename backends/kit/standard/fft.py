@@ -10,17 +10,15 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from xdevice.backends.kit.standard.axes import Axes, axes_of
+from xdevice.backends.kit.standard.axes import Axes, Function, Functions, Tensor, axes_of
 from xdevice.backends.kit.standard.dtypes import (
     COMPLEX,
     COMPLEXES,
     REALS,
     Dtypes,
-    Functions,
     Operations,
     one_of,
 )
-from xdevice.contract import Function, Tensor
 from xdevice.errors import ArgumentError
 
 Sizes: TypeAlias = Sequence[int] | None
@@ -180,8 +178,7 @@ class _Fourier(Operations):
         if padding == 0:
             return x
         if padding < 0:
-            index = [slice(None)] * axis
-            return x[(*index, slice(0, length))]
+            return self._sliced(x, axis, slice(0, length))
         shape = list(x.shape)
         shape[axis] = padding
         zeros = self._f["broadcast_to"](self._number(0, x), tuple(shape))

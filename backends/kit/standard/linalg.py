@@ -3,35 +3,58 @@
 The extension uses a framework's own decompositions.
 """
 
-# every field may be any framework's tensor
-# pyright: reportUntypedNamedTuple=false
-
 import math
-from collections import namedtuple
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from xdevice.backends.kit.standard.axes import Axes, axes_of, joint_shape, least_axes, size_of
+from xdevice.backends.kit.standard.axes import (
+    Axes,
+    Function,
+    Functions,
+    Tensor,
+    axes_of,
+    joint_shape,
+    least_axes,
+    size_of,
+)
 from xdevice.backends.kit.standard.dtypes import (
     COMPLEX,
     Dtypes,
-    Functions,
     Operand,
     Operations,
     one_of,
 )
-from xdevice.contract import Function, NativeDtype, Tensor
+from xdevice.contract import NativeDtype
 from xdevice.errors import ArgumentError
 
 Norm: TypeAlias = float | str
 """A norm's order: a number, ``"fro"`` or ``"nuc"``."""
 
-# the values of functions with several results
-Eig = namedtuple("Eig", "eigenvalues eigenvectors")
-Eigh = namedtuple("Eigh", "eigenvalues eigenvectors")
-QR = namedtuple("QR", "Q R")
-Slogdet = namedtuple("Slogdet", "sign logabsdet")
-SVD = namedtuple("SVD", "U S Vh")
+
+class Eig(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class Eigh(NamedTuple):
+    eigenvalues: Tensor
+    eigenvectors: Tensor
+
+
+class QR(NamedTuple):
+    Q: Tensor
+    R: Tensor
+
+
+class Slogdet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+
+
+class SVD(NamedTuple):
+    U: Tensor
+    S: Tensor
+    Vh: Tensor
 
 
 def linear_algebra(raw: Functions, f: Functions, dtypes: Dtypes) -> dict[str, Function]:
@@ -128,20 +151,21 @@ class _LinearAlgebra(Operations):
         return self._raw["det"](_square(x, "det"))
 
     def slogdet(self, x: Tensor, /) -> Slogdet:
-        sign, logabsdet = self._raw["slogdet"](_square(x, "slogdet"))
+        sign, logabsdet = self._several("slogdet", _square(x, "slogdet"))
         return Slogdet(sign, self._f["real"](logabsdet))  # some frameworks' is complex
 
     def inv(self, x: Tensor, /) -> Tensor:
         return self._raw["inv"](_square(x, "inv"))
 
     def eig(self, x: Tensor, /) -> Eig:
-        return Eig(*self._raw["eig"](_square(self._real(x), "eig")))
+        return Eig(*self._several("eig", _square(self._real(x), "eig")))
 
     def eigvals(self, x: Tensor, /) -> Tensor:
         return self._raw["eigvals"](_square(self._real(x), "eigvals"))
 
     def eigh(self, x: Tensor, /) -> Eigh:
-        return Eigh(*self._raw["eigh"](_square(x, "eigh")))
+        values, vectors = self._several("eigh", _square(x, "eigh"))
+        return Eigh(self._f["real"](values), vectors)  # some frameworks' values are complex
 
     def eigvalsh(self, x: Tensor, /) -> Tensor:
         return self.eigh(x).eigenvalues
@@ -149,12 +173,12 @@ class _LinearAlgebra(Operations):
     def qr(self, x: Tensor, /, *, mode: str = "reduced") -> QR:
         one_of(mode, ("reduced", "complete"), "mode")
         least_axes(x, 2, "qr")
-        return QR(*self._raw["qr"](x, mode == "complete"))
+        return QR(*self._several("qr", x, mode == "complete"))
 
     def svd(self, x: Tensor, /, *, full_matrices: bool = True) -> SVD:
         least_axes(x, 2, "svd")
         is_square = x.shape[-1] == x.shape[-2]
-        return SVD(*self._raw["svd"](x, full_matrices and not is_square))
+        return SVD(*self._several("svd", x, full_matrices and not is_square))
 
     def svdvals(self, x: Tensor, /) -> Tensor:
         return self.svd(x, full_matrices=False).S
@@ -173,17 +197,15 @@ class _LinearAlgebra(Operations):
         return solution
 
     def diagonal(self, x: Tensor, /, *, offset: int = 0) -> Tensor:
-        least_axes(x, 2, "diagonal")
+        ndim = least_axes(x, 2, "diagonal")
         rows, columns = x.shape[-2:]
-        first = -offset * columns if offset < 0 else offset
-        length = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
         flat = self._f["reshape"](x, (*x.shape[:-2], rows * columns))
-        rows_of_diagonal = flat[(..., slice(first, first + length * columns))]
-        if not length:
-            return rows_of_diagonal
-        if rows_of_diagonal.shape[-1] < length * columns:  # the last row is not complete
-            rows_of_diagonal = flat[(..., slice(first, None))]
-        return rows_of_diagonal[(..., slice(None, None, columns + 1))]
+        length = min(rows + min(offset, 0), columns - max(offset, 0))
+        if length <= 0:
+            return self._sliced(flat, ndim - 2, slice(0, 0))
+        first = -offset * columns if offset < 0 else offset
+        last = first + (length - 1) * (columns + 1)
+        return self._sliced(flat, ndim - 2, slice(first, last + 1, columns + 1))
 
     def trace(self, x: Tensor, /, *, offset: int = 0, dtype: NativeDtype = None) -> Tensor:
         return self._f["sum"](self.diagonal(x, offset=offset), axis=-1, dtype=dtype)
@@ -194,7 +216,9 @@ class _LinearAlgebra(Operations):
         return self._f["multiply"](column, row)
 
     def cross(self, x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
-        x1, x2 = self._f["broadcast_arrays"](*self._promote(x1, x2))
+        x1, x2 = self._promote(x1, x2)
+        shape = joint_shape(tuple(x1.shape), tuple(x2.shape))
+        x1, x2 = (self._f["broadcast_to"](x, shape) for x in (x1, x2))
         if x1.shape[axes_of(axis, len(x1.shape))[0]] != 3:
             raise ArgumentError(
                 f"cross along axis {axis} of shape {tuple(x1.shape)}; give vectors of 3 numbers"
@@ -210,14 +234,11 @@ class _LinearAlgebra(Operations):
             ones = self._f["ones_like"](base)
             return self._f["tril"](self._f["triu"](ones))  # the identity
         matmul = self._f["matmul"]
-        power = None
-        exponent = abs(n)
-        while exponent:  # by repeated squaring
-            if exponent & 1:
-                power = base if power is None else matmul(power, base)
-            exponent >>= 1
-            if exponent:
-                base = matmul(base, base)
+        power = base
+        for digit in f"{abs(n):b}"[1:]:  # by repeated squaring
+            power = matmul(power, power)
+            if digit == "1":
+                power = matmul(power, base)
         return power
 
     def matrix_rank(self, x: Tensor, /, *, rtol: Operand = None) -> Tensor:

@@ -3,9 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from xdevice.backends.kit.standard.axes import Axes, Shape, axes_of, joint_shape
+from xdevice.backends.kit.standard.axes import Axes, Shape, Tensor, axes_of, joint_shape
 from xdevice.backends.kit.standard.dtypes import INTEGER, Operand, Operations, one_of
-from xdevice.contract import Tensor
 from xdevice.errors import ArgumentError, CopyNeededError
 
 Integers: TypeAlias = int | tuple[int, ...] | list[int]
@@ -104,7 +103,7 @@ class Manipulation(Operations):
         return self._raw["stack"](parts, *axes_of(axis, len(parts[0].shape) + 1))
 
     def unstack(self, x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-        return tuple(self._raw["unstack"](x, *axes_of(axis, len(x.shape))))
+        return self._several("unstack", x, *axes_of(axis, len(x.shape)))
 
     def meshgrid(self, *arrays: Tensor, indexing: str = "xy") -> tuple[Tensor, ...]:
         one_of(indexing, ("xy", "ij"), "indexing")

@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from xdevice.backends.kit.standard.axes import axes_of, least_axes, one_axis
+from xdevice.backends.kit.standard.axes import Tensor, axes_of, least_axes, one_axis
 from xdevice.backends.kit.standard.dtypes import INTEGER, WHOLE, Operations, one_of
-from xdevice.contract import Tensor
 
 
 class Searching(Operations):
@@ -27,7 +26,7 @@ class Searching(Operations):
 
     def nonzero(self, x: Tensor, /) -> tuple[Tensor, ...]:
         least_axes(x, 1, "nonzero")
-        return tuple(self._raw["nonzero"](x))
+        return self._several("nonzero", self._truth(x))
 
     def argmax(self, x: Tensor, /, *, axis: int | None = None, keepdims: bool = False) -> Tensor:
         return self._extreme(self._raw["argmax"], x, axis, keepdims)
@@ -56,7 +55,7 @@ class Searching(Operations):
         return self._raw["argsort"](x, *axes_of(axis, len(x.shape)), descending)
 
     def searchsorted(
-        self, x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor = None
+        self, x1: Tensor, x2: Tensor, /, *, side: str = "left", sorter: Tensor | None = None
     ) -> Tensor:
         one_of(side, ("left", "right"), "side")
         ordered = x1 if sorter is None else self._raw["take"](x1, sorter, 0)

@@ -3,17 +3,27 @@
 Each NaN is distinct from every other.
 """
 
-# every field may be any framework's tensor
-# pyright: reportUntypedNamedTuple=false
+from typing import NamedTuple
 
-from collections import namedtuple
-
+from xdevice.backends.kit.standard.axes import Tensor
 from xdevice.backends.kit.standard.dtypes import COMPLEX, INTEGER, Operations
-from xdevice.contract import Tensor
 
-UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
-UniqueCounts = namedtuple("UniqueCounts", "values counts")
-UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
+
+class UniqueAll(NamedTuple):
+    values: Tensor
+    indices: Tensor
+    inverse_indices: Tensor
+    counts: Tensor
+
+
+class UniqueCounts(NamedTuple):
+    values: Tensor
+    counts: Tensor
+
+
+class UniqueInverse(NamedTuple):
+    values: Tensor
+    inverse_indices: Tensor
 
 
 class Sets(Operations):
@@ -44,11 +54,13 @@ class Sets(Operations):
         # In order, equal numbers are a run. A run begins where a number
         # differs from the last one.
         true = self._flat(self._dtypes.number(True, "bool", order))
-        differs = self._f["not_equal"](ordered[1:], ordered[: size - 1])
+        later = self._sliced(ordered, 0, slice(1, size))
+        differs = self._f["not_equal"](later, self._sliced(ordered, 0, slice(0, size - 1)))
         begins_run = concat([true, differs], 0)
-        starts = cast(self._raw["nonzero"](begins_run)[0], INTEGER)
+        starts = cast(self._several("nonzero", begins_run)[0], INTEGER)
+        ends = self._sliced(starts, 0, slice(1, None))
         end = self._flat(self._dtypes.number(size, INTEGER, order))
-        counts = self._f["subtract"](concat([starts[1:], end], 0), starts)
+        counts = self._f["subtract"](concat([ends, end], 0), starts)
 
         # The number of each one's run, counted from 0, and brought back to the
         # original order.

@@ -1,8 +1,8 @@
 """The standard's variances, running sums and differences along axes."""
 
-from xdevice.backends.kit.standard.axes import Axes, axes_of, one_axis, size_of
+from xdevice.backends.kit.standard.axes import Axes, Tensor, axes_of, one_axis, size_of
 from xdevice.backends.kit.standard.dtypes import Operations
-from xdevice.contract import NativeDtype, Tensor
+from xdevice.contract import NativeDtype
 from xdevice.errors import ArgumentError
 
 
@@ -75,8 +75,8 @@ class Statistics(Operations):
         *,
         axis: int = -1,
         n: int = 1,
-        prepend: Tensor = None,
-        append: Tensor = None,
+        prepend: Tensor | None = None,
+        append: Tensor | None = None,
     ) -> Tensor:
         if n < 0:
             raise ArgumentError(f"diff of order n={n!r}; give 0 or more")
@@ -89,8 +89,8 @@ class Statistics(Operations):
         difference = self._f["subtract"]
         if self._dtypes.dtype_name(x) == "bool":
             difference = self._f["not_equal"]
-        front = (slice(None),) * along
         for _ in range(min(n, x.shape[along])):
             last = x.shape[along] - 1
-            x = difference(x[(*front, slice(1, 1 + last))], x[(*front, slice(0, last))])
+            later = self._sliced(x, along, slice(1, 1 + last))
+            x = difference(later, self._sliced(x, along, slice(0, last)))
         return x

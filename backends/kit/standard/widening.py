@@ -3,7 +3,8 @@
 from functools import wraps
 from typing import Any
 
-from xdevice.backends.kit.standard.dtypes import Dtypes, Functions, Operand, bits_of
+from xdevice.backends.kit.standard.axes import Functions
+from xdevice.backends.kit.standard.dtypes import Dtypes, Operand, bits_of
 from xdevice.contract import Function, Tensor
 from xdevice.errors import NotSupportedError
 
@@ -106,7 +107,7 @@ class Widening:
         message = str(error)
         return any(words in message for words in self._words)
 
-    def _converted(self, x: Operand | list[Operand], old: str, new: str) -> Operand:
+    def _converted(self, x: Operand, old: str, new: str) -> Operand:
         """The tensor of dtype ``old``, or each in a list, in dtype ``new``.
 
         Anything else is returned as it is.

@@ -6,6 +6,7 @@
 #include "mixed.h"
 #include "plan.h"
 #include "temporaries.h"
+#include "taken.h"
 #include "without_values.h"
 #include "workspaces.h"
 
@@ -106,7 +107,7 @@ struct Run {
   }
 
   // CUDA's message if a generator is a GPU's and all tensors are on the CPU, if a mask is on another device, or if
-  // an index is neither on the CPU nor on the device of the indexed tensor. Empty in other cases.
+  // an index of what is read is neither on the CPU nor on the device of the indexed tensor. Empty in other cases.
   std::string misplaced_message(const IValue* arguments) const {
     if (index < 0 && plan.generator >= 0 && arguments[plan.generator].isGenerator())
       return c10::str("Expected a '", *other_device, "' generator device but found '",
@@ -116,6 +117,10 @@ struct Run {
           tensor_of(arguments[1].toTensor()).device(), " and self on ", tensor_of(arguments[0].toTensor()).device());
     if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
     Device indexed = tensor_of(arguments[0].toTensor()).device();
+    if (plan.takes == Plan::ASSIGNED)
+      return indexed.is_cpu() || !arguments[plan.indices + 2].toBool() ? ""
+          : c10::str("expected device ", indexed, " but got device ",
+                tensor_of(arguments[plan.value].toTensor()).device(), " for value tensor");
     for (const IValue& v : arguments[plan.indices].toListRef()) {
       auto* t = tensor_in(v);
       if (Device d = t ? tensor_of(*t).device() : indexed; !d.is_cpu() && d != indexed)
@@ -204,12 +209,14 @@ inline DispatchKeySet on(c10::BackendComponent backend, DispatchKeySet keys) {
 inline void report_copies(const c10::OperatorHandle& op, const Plan& plan, const IValue* arguments) {
   if (plan.copies && arguments[0].toTensor().device() == arguments[1].toTensor().device()) return;
   if (plan.size >= 0 && !arguments[plan.size].isNone()) return;
+  if (plan.waits_inside && !plan.waits_inside(arguments)) return;
   c10::List<std::optional<Tensor>> tensors;
   auto add = [&](const IValue& v) {
     if (auto* t = tensor_in(v)) tensors.push_back(*t);
     else tensors.push_back(std::nullopt);
   };
-  std::optional<bool> flag;  // the first one: non_blocking, accumulate
+  std::optional<bool> flag;  // the first one: non_blocking, accumulate; true if the kernel reads a number
+  if (!plan.copies && plan.indices < 0) flag = plan.waits_inside != nullptr;
   for (int i = 0; i < plan.arguments; ++i) {
     if (arguments[i].isBool() && !flag) flag = arguments[i].toBool();
     if (arguments[i].isTensor()) add(arguments[i]);
@@ -305,6 +312,10 @@ inline void return_results(Run& run, IValue* results, IValue* end) {
 inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   check_usable();
   IValue* arguments = stack->data() + (stack->size() - op.schema().arguments().size());
+  if (C10_UNLIKELY(plan_of(op).takes)) {
+    taken::take(op, plan_of(op), arguments);
+    if (taken::is_on_cpu(plan_of(op), arguments)) return op.redispatchBoxed(on(c10::BackendComponent::CPUBit, keys), stack);
+  }
   Run run{op, plan_of(op), values::is_computed(plan_of(op), arguments)};
   const Plan& plan = run.plan;
   std::optional<AsyncCopy> async_copy = admit(run, arguments);

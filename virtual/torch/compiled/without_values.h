@@ -82,7 +82,8 @@ inline void count_masks(const c10::OperatorHandle& op, IValue& indices) {
       continue;
     }
     if (!exist(*t)) read(op, true);
-    const int64_t n = t->count_nonzero().item<int64_t>();
+    const Tensor mask = t->is_cpu() ? *t : like(*t, host_of(t->storage()), c10::DispatchKey::CPU);
+    const int64_t n = mask.count_nonzero().item<int64_t>();
     for (int64_t i = 0; i < std::max<int64_t>(t->dim(), 1); ++i)
       counted.push_back(at::empty({n}, kLong));  // on the CPU, where indices may be
   }
