@@ -214,8 +214,8 @@ def test_trees_that_share_other_containers_correspond_by_place():
     assert [[float(leaf[0]) for (leaf,) in tree] for tree in results] == [[2, 1], [2, 1]]
 
 
-def test_trees_may_be_250_levels_deep():
-    deep = 250
+def test_trees_may_be_deeper_than_the_stack_of_python():
+    deep = 5000
     root = x = np.ones(1)
     for _ in range(deep):
         root = Batch(root)
