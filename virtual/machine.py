@@ -32,6 +32,7 @@ def propagate() -> None:
 
 def path(request: Request) -> str:
     """The file of the machine's GPUs. A process that asks for other GPUs is on another machine."""
+    propagate()
     number, memory = request.total or request.number, request.memory
     return f"{os.environ[ENV]}-{number}-{request.model or memory}"
 

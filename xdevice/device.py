@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from dataclasses import FrozenInstanceError
+from functools import total_ordering
 from types import TracebackType
 from typing import Any
 
@@ -46,6 +47,7 @@ _devices: dict[tuple[str, int], Device] = {}  # all Devices: equal ones are the 
 _parsed: dict[str, Device] = {}  # each string parsed so far
 
 
+@total_ordering
 class Device:
     """A device: a kind and an index, such as ``gpu:1``.
 
@@ -146,19 +148,9 @@ class Device:
         return self._hash
 
     def __lt__(self, other: object) -> bool:
-        return self._key() < other._key() if isinstance(other, Device) else NotImplemented
-
-    def __le__(self, other: object) -> bool:
-        return self._key() <= other._key() if isinstance(other, Device) else NotImplemented
-
-    def __gt__(self, other: object) -> bool:
-        return self._key() > other._key() if isinstance(other, Device) else NotImplemented
-
-    def __ge__(self, other: object) -> bool:
-        return self._key() >= other._key() if isinstance(other, Device) else NotImplemented
-
-    def _key(self) -> tuple[str, int]:
-        return self.kind, self.index
+        if not isinstance(other, Device):
+            return NotImplemented
+        return (self.kind, self.index) < (other.kind, other.index)
 
     def __enter__(self) -> Device:
         # Upward, one of the exceptions in pyproject.toml: a device is a value, which the floors

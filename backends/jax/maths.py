@@ -1,12 +1,13 @@
 """JAX's functions under the array API standard's names: ``jax.numpy`` itself."""
 
 from collections.abc import Callable, Mapping
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Sharding
 
 from xdevice.backends.jax.creation import check_width
 from xdevice.backends.kit.standard import elementwise
@@ -15,8 +16,8 @@ from xdevice.contract import Extension, NativeDtype
 Function: TypeAlias = Callable[..., Any]
 ArrayOrDtype: TypeAlias = Any
 
-linalg = Extension(lambda: vars(jnp.linalg), jnp.linalg)
-fft = Extension(lambda: vars(jnp.fft), jnp.fft)
+linalg = Extension(lambda: _all_beside(vars(jnp.linalg)), jnp.linalg)
+fft = Extension(lambda: _all_beside(vars(jnp.fft)), jnp.fft)
 
 _WITH_DTYPE = [
     "empty_like",
@@ -38,7 +39,38 @@ def namespace() -> Mapping[str, object]:
     for name in _WITH_DTYPE:
         if name in contents:
             contents[name] = _checking_width(contents[name])
-    return contents | {"astype": _astype, "can_cast": _can_cast}
+    return _all_beside(contents) | {"astype": _astype, "can_cast": _can_cast}
+
+
+def _all_beside(contents: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _beside(value) if callable(value) and not isinstance(value, type) else value
+        for name, value in contents.items()
+    }
+
+
+def _beside(function: Function) -> Function:
+    """The function, with its results on its first array's device.
+
+    A result that depends on no number of its operands, such as ``isfinite`` of integers, JAX
+    makes on the default device, uncommitted.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if getattr(result, "_committed", False) or not args:
+            return result
+        # tracers have no such attribute
+        if getattr(args[0], "_committed", False) and len(args[0].sharding.device_set) == 1:
+            return jax.tree.map(partial(_moved, args[0].sharding), result)
+        return result
+
+    return call
+
+
+def _moved(sharding: Sharding, x: Any) -> Any:
+    return x if getattr(x, "_committed", True) else jax.device_put(x, sharding)
 
 
 def _checking_width(function: Function) -> Function:

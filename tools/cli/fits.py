@@ -7,6 +7,7 @@ The program and its child processes write what they use into files of a folder.
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -30,6 +31,7 @@ from xdevice.virtual.models import MODELS
 from xdevice.virtual.refusals import RefusedExit, RefusedImportError
 from xdevice.virtual.request import to_environment
 
+_LABEL = 0.08  # how far a card's memory is from what it is sold with, at most
 _INTERVAL = 0.1  # seconds between two looks at the program
 _GRACE = 20.0  # seconds that a program has to end after one of its processes has made its steps
 
@@ -59,10 +61,10 @@ Exit status: 0 if the program fits, 1 if it does not, 3 if that cannot be told,
     parser.add_program("a Python file, or a command; -m: a module, -c: code")
 
 
-def _size(text: str) -> tuple[int, str]:
-    """The bytes of the GPU's memory, and its model if the text names one."""
+def _size(text: str) -> tuple[int, str, str]:
+    """The bytes of the GPU's memory, its model if the text names one, and the card that has about as much."""
     if text in MODELS:
-        return MODELS[text].memory, text
+        return MODELS[text].memory, text, ""
     if text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is a size without a unit; write {text}GiB")
     size = parsed_size(text)
@@ -73,19 +75,30 @@ def _size(text: str) -> tuple[int, str]:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not the memory or the model of a GPU; {hint}"
         )
-    return size, ""
+    for name, model in MODELS.items():
+        if model.memory >> 20 == size >> 20:
+            return size, name, ""
+    return size, "", _nearest_card(text)
+
+
+def _nearest_card(text: str) -> str:
+    """A sentence about the model that is sold with that memory, of which it has a little less."""
+    label = parsed_size(re.sub("(?i)gi?b?$", "GiB", text))
+    name, model = min(MODELS.items(), key=lambda item: abs(item[1].memory - label))
+    if abs(model.memory - label) > _LABEL * label:
+        return ""
+    return f"no card that is known has {text}; the nearest is {name}, with {model.memory >> 20} MiB"
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the program, print the report, and return the status of the answer."""
-    size, model = options.size
+    size, model, hint = options.size
     program = program_of(options.script, options.how)
     if options.report is not None:
         check_can_be_written(options.report)
     source = f"xdevice fits --gpus {options.gpus}"
     request = Request(options.gpus, stand_in=True, source=source, model=model)
-    for framework in prepare(program, None, request):
-        fits_process.check_is_measured(framework)
+    prepare(program, None, request)
     # only now: `prepare` asks each framework whether it can have the limit of a request
     to_environment(request._replace(memory=size))
     folder = Folder(Path(tempfile.mkdtemp(prefix="xdevice-fits-")))
@@ -94,7 +107,7 @@ def main(options: argparse.Namespace) -> int:
         ended = _run(program, options, folder)
         if folder.is_refused():
             return 2
-        report = Report(estimate(size, folder.records(), ended))
+        report = Report(estimate(size, folder.records(), ended, model), hint)
     finally:
         shutil.rmtree(folder.path, ignore_errors=True)
     if options.format == "json":

@@ -169,6 +169,7 @@ class PeakMemory(NamedTuple):
     with_temporary: int = 0
     temporary: str = ""  # the kernels of `with_temporary`, such as "sorting"
     libraries: int = 0  # the most that libraries may have allocated themselves
+    unlimited: int = 0  # `reserved` on a GPU so large that nothing cached has to be released
 
 
 class MemoryUse(NamedTuple):
@@ -179,7 +180,7 @@ class MemoryUse(NamedTuple):
     float32_weights: int = 0  # bytes
     uses_autocast: bool = False
     host_shortage: str = ""  # what the host had no memory for
-    unrecorded: tuple[str, ...] = ()  # layers whose temporary memory on GPUs nothing has recorded
+    kernels: tuple[str, ...] = ()  # what it computes by kernels with more temporary memory
     unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
     reads: tuple[

@@ -21,7 +21,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Known, check_arrival, devices_of_tensors, known_of
+from xdevice.framework.ownership import Known, devices_of_tensors, known_of
 from xdevice.hardware.devices import native_of
 from xdevice.tensors.trees.leaves import (
     Leaf,
@@ -37,29 +37,33 @@ from xdevice.tensors.trees.tree import FlatTree, Tree, at_path
 
 def move_tensor(tensor: Tensor, owner: Backend, target: Device, non_blocking: bool) -> Tensor:
     """The tensor on a device that its framework has; it is checked that it is there."""
+    placement = owner.placement
     try:
-        new_tensor = owner.placement.move(tensor, target, non_blocking)
+        new_tensor = placement.move(tensor, target, non_blocking)
     except Exception as error:
         _check_dtypes([tensor], target, owner, error)
         raise
-    return check_arrival(new_tensor, owner, target)
+    if placement.device_of(new_tensor) is not target:
+        raise misplaced(owner, target, {placement.device_of(new_tensor)})
+    return new_tensor
 
 
 def move_tensors(
     tensors: list[Tensor], owner: Backend, target: Device, non_blocking: bool
 ) -> list[Tensor]:
     """The same for tensors of one framework, together if it can move them so."""
-    if len(tensors) < 2 or not owner.load("placement").has("move_many"):
+    placement = owner.placement
+    if len(tensors) < 2 or not placement.has("move_many"):
         return [move_tensor(tensor, owner, target, non_blocking) for tensor in tensors]
     try:
-        new_tensors = owner.placement.move_many(tensors, target, non_blocking)
+        new_tensors = placement.move_many(tensors, target, non_blocking)
     except Exception as error:
         _check_dtypes(tensors, target, owner, error)
         raise
-    device_of = owner.placement.device_of
+    device_of = placement.device_of
     for tensor in new_tensors:
         if device_of(tensor) is not target:
-            check_arrival(tensor, owner, target)  # raises the error
+            raise misplaced(owner, target, {device_of(tensor)})
     return new_tensors
 
 
@@ -119,9 +123,9 @@ def _has_to_move(leaf: Leaf, tree: Tree, target: Device, copy: bool | None) -> b
     if leaf is not tree and is_data(leaf, known):
         return False
     devices = devices_of_leaf(leaf, known)
-    if copy:
-        return bool(devices) or known.backend is not None
-    return bool(devices - {target})
+    if known.backend is None:
+        return bool(devices if copy else devices - {target})
+    return bool(copy) or devices != {target}  # a model without parameters moves, too
 
 
 def _check_move(leaf: Leaf, target: Device, copy: bool | None, *, has_others: bool) -> None:

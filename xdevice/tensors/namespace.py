@@ -296,10 +296,10 @@ class Info:
         return dtypes
 
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:
-        """The dtypes, by their names, of a kind or of every kind, that a tensor there can have now.
+        """The dtypes, by their names, of a kind or of every kind, in which numbers are added there now.
 
-        JAX has those of 64 bits only where they are enabled, and Apple's GPUs
-        have no ``float64``.
+        PyTorch can only store ``uint16``, ``uint32`` and ``uint64``. JAX has those of 64 bits only
+        where they are enabled, and Apple's GPUs have no ``float64``.
 
         Raises
         ------
@@ -313,15 +313,17 @@ class Info:
         return {
             name: dtype
             for name, dtype in dtypes.items()
-            if dtype is not None and self._can_hold(target, dtype)
+            if dtype is not None and self._computes_with(name, dtype, target)
         }
 
-    def _can_hold(self, target: Device | None, dtype: NativeDtype) -> bool:
+    def _computes_with(self, name: str, dtype: NativeDtype, target: Device | None) -> bool:
         try:
             # one number: some frameworks make an empty tensor, or a zero, of
             # any dtype
-            make(self._owner, "ones", dtype, target, (1,))
-        except (ArgumentError, MisplacedError, NotSupportedError):
+            one = make(self._owner, "ones", dtype, target, (1,))
+            if name != "bool":
+                self._native["add"](one, one)  # torch 2.13 only stores wide unsigned integers
+        except (ArgumentError, MisplacedError, NotImplementedError, NotSupportedError):
             return False
         return True
 

@@ -103,14 +103,13 @@ def devices_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> frozenset[De
     frozenset({Device('cpu:0')})
     """
     known = known_of(type(obj))
-    if known.category in ("tensor", "model"):
-        devices = devices_of_owned(obj, known)
-        if devices:
-            return frozenset(devices)
+    is_owned = known.category in ("tensor", "model")
+    devices = devices_of_owned(obj, known) if is_owned else devices_in(obj, skip)
+    if not devices:
         raise NotATensorError(
             f"this {type(obj).__name__} has no parameters, so it has no device; ask about its input"
         )
-    return frozenset(devices_in(obj, skip))
+    return frozenset(devices)
 
 
 def is_same_device(*objs: TensorOrTree | DeviceLike) -> bool:

@@ -4,7 +4,8 @@ import pytest
 
 
 def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program):
-    lines = program("""
+    lines = program(
+        """
         import tensorflow as tf
         gpus = tf.config.list_physical_devices("GPU")
         for gpu in gpus:
@@ -44,7 +45,9 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         print(xdevice.devices(), xdevice.device_of(y), xdevice.native("gpu:1"), xdevice.device_of(moved))
         stats = xdevice.memory_stats("gpu:1")
         print(stats["peak"], stats["allocated"] >= 40000)
-    """)
+    """,
+        shares=False,
+    )
     local = "/job:localhost/replica:0/task:0/device:"
     assert lines[0].count("PhysicalDevice") == 2
     assert lines[0].endswith(" True /device:GPU:0 True")

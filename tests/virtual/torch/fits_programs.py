@@ -1,8 +1,9 @@
 """Twelve programs for test_fits.py, in one process: each prints what the allocator has counted for it."""
 
 import gc
-import itertools
 import sys
+from functools import partial
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -12,7 +13,7 @@ DEVICE = "cuda"
 
 
 def layers(*sizes):
-    pairs = itertools.pairwise(sizes)
+    pairs = pairwise(sizes)
     return nn.Sequential(*(module for pair in pairs for module in (nn.Linear(*pair), nn.GELU())))
 
 
@@ -33,10 +34,7 @@ def foreach():
 
 def fused():
     x = torch.randn(600, 700, device=DEVICE)
-
-    def make(parameters):
-        return torch.optim.AdamW(parameters, fused=True)
-
+    make = partial(torch.optim.AdamW, fused=True)
     train(layers(700, 800, 600), make, lambda net: net(x).square().mean())
 
 
@@ -186,8 +184,6 @@ for program in (
     generation,
     storages,
 ):
-    if len(sys.argv) > 1 and program.__name__ not in sys.argv[1:]:
-        continue
     torch.manual_seed(0)
     gc.collect()
     torch.cuda.empty_cache()

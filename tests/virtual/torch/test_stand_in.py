@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from xdevice.virtual.models import MODELS
 from xdevice.virtual.request import ENV, MEMORY
 
 pytestmark = pytest.mark.usefixtures("plug_in")
@@ -131,7 +132,7 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
 
 
 FORKED = """
-import os, torch, warnings
+import os, subprocess, torch, warnings
 
 def of_child(function):
     reader, writer = os.pipe()
@@ -183,6 +184,10 @@ def use_both():
     return free, said, *(str(each.message)[:54] for each in caught)
 
 print(of_child(use_both).replace(str(first), "FIRST"))
+command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
+listed = of_child(lambda: torch.cuda.list_gpu_processes(0)).replace(str(first), "FIRST")
+print(*listed.split())
+print(*subprocess.run(command, capture_output=True, text=True).stdout.split())
 os.close(stay[1])
 os.wait()
 print(of_child(lambda: torch.cuda.mem_get_info(0)[0] >> 20))
@@ -192,18 +197,20 @@ print(of_child(lambda: torch.cuda.mem_get_info(0)[0] >> 20))
 def test_forks_and_the_memory_of_the_machine(tmp_path):
     model = {ENV: "2:stand-in,model=t4", "TMPDIR": str(tmp_path)}
     out, _ = run("-W", "default", "-c", FORKED, **model)
-    *of_forks, both, after = out.splitlines()
+    *of_forks, both, listed, by_nvidia_smi, after = out.splitlines()
     assert (
         of_forks == ["[1.0, 1.0]"] * 3 + ["Cannot re-initialize CUDA in forked subprocess. T"] * 7
     )
-    context, total = 138, 15102
-    free = [total - (8 << 10) - 2 * context, total - (1 << 10) - context]
+    context, total = MODELS["t4"].context, MODELS["t4"].memory
+    free = [total - (8 << 30) - 2 * context >> 20, total - (1 << 30) - context >> 20]
     said = (
         "Process FIRST has 8.14 GiB memory in use. "
         "Including non-PyTorch memory, this process has 138.98 MiB memory in use."
     )
     assert both == str((free, said, "rank 1 first uses cuda:0 here, which is rank 0's, and "))
-    assert int(after) == total - context, "those that have ended have nothing"
+    assert listed == "GPU:0 process FIRST uses 8330.984 MB GPU memory"
+    assert by_nvidia_smi == "8330 MiB 0 MiB"
+    assert int(after) == total - context >> 20, "those that have ended have nothing"
 
 
 STARTED = """
@@ -218,9 +225,9 @@ print(host.grad.tolist(), there.grad.tolist(), torch.cuda.memory_allocated(0))
 """
 
 
-def test_a_backward_pass_before_them_leaves_later_ones_whole():
-    out, _ = run("-c", STARTED, **{ENV: ""})
-    assert out == "[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] 0\n"
+def test_a_backward_pass_before_them_leaves_later_ones_whole(in_a_fork):
+    done = in_a_fork("torch", STARTED)
+    assert done.stdout == "[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] 0\n", done.stderr
 
 
 AS_BUILT_WITH_CUDA = """
@@ -238,9 +245,9 @@ print(x.device, torch.equal(x.grad.cpu(), expected.grad))
 """
 
 
-def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu():
-    out, _ = run("-c", AS_BUILT_WITH_CUDA, **{ENV: ""})
-    assert out == "cuda:1 True\n"
+def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu(in_a_fork):
+    done = in_a_fork("torch", AS_BUILT_WITH_CUDA)
+    assert done.stdout == "cuda:1 True\n", done.stderr
 
 
 FIRST_BACKWARD = """

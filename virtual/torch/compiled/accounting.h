@@ -43,6 +43,7 @@ void trace(F report) {
 }
 
 inline CachingAllocator* const accounting = new CachingAllocator[MOST];  // never destroyed: tensors may outlive it
+inline CachingAllocator* const on_large_gpu = new CachingAllocator[MOST];  // the same without a limit: see peak_record.h
 inline int64_t capacity = 0;   // bytes of each virtual GPU
 inline thread_local std::array<c10::StreamId, MOST> streams{};  // this thread's current ones
 
@@ -137,13 +138,16 @@ inline Block* allocate_block(DeviceIndex index, int64_t size) {
   if (line == HOST_IS_FULL) out_of_memory(index, size, true);
   Block* block = accounting[index].allocate(size, streams[index], recording.stack(Recording::Context::STATE));
   if (!block) out_of_memory(index, size);
-  if (C10_UNLIKELY(asked != nullptr)) records[index].allocated(block->number, block->size, line, reserved(index));
+  if (C10_LIKELY(asked == nullptr)) return block;
+  records[index].allocated(block->number, block->size, line, reserved(index));
+  block->on_large_gpu = on_large_gpu[index].allocate(size, streams[index]);
   return block;
 }
 
 inline void free_block(DeviceIndex index, Block* block) {
   if (!block) return;
   if (C10_UNLIKELY(line_of != nullptr)) records[index].freed(block->number, block->size);
+  if (Block* same = std::exchange(block->on_large_gpu, nullptr)) on_large_gpu[index].free(same);
   accounting[index].free(block, recording.stack(Recording::Context::ALL));
 }
 }  // namespace xdevice

@@ -85,25 +85,6 @@ inline std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::option
   return {result.copy_(ordered_result), mask.copy_(ordered_mask)};
 }
 
-// ---- dropout in the memory-efficient attention: one thread's words, in the order of the weights
-
-// Which weights are kept, of each row of queries and each column of keys.
-inline Tensor kept_weights(const Tensor& q, const Tensor& k, double p) {
-  const std::array shape{q.size(0), q.size(1), q.size(2), k.size(2)};
-  Tensor kept = at::empty(shape, q.options().dtype(kBool));
-  const int64_t n = kept.numel();
-  if (!n) return kept;
-  const Start begin = start(std::nullopt, q.device(), n);
-  if (is_large(n)) return kept;
-  auto* flags = kept.mutable_data_ptr<bool>();
-  for (int64_t first = 0; first < n; first += WORDS) {
-    const philox::Quad quad = philox::draw_one(begin.seed, (begin.offset + first) / WORDS, 0);
-    const int64_t count = std::min<int64_t>(n - first, WORDS);
-    for (int64_t i = 0; i < count; ++i) flags[first + i] = philox::uniform(quad[i]) > float(p);
-  }
-  return kept;
-}
-
 // ---- the randomized leaky ReLU ----
 
 inline Tensor& rrelu_out(const Tensor& x, Tensor& noise, const Scalar& lower, const Scalar& upper,

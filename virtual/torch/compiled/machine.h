@@ -88,12 +88,12 @@ inline int64_t of_others(int gpu) {
 
 // What this process has of a GPU of the machine: memory that is reserved, and CUDA's context.
 struct Share {
-  int gpu = 0;
+  int gpu = 0;  // a negative one is of no machine
   int64_t bytes = 0;
 
   // Takes memory, unless all processes together then have more than the limit.
   bool take(int64_t length, int64_t limit) {
-    Row* row = machine::row();
+    Row* row = gpu < 0 ? nullptr : machine::row();
     if (!row) return length <= limit - bytes && (bytes += length, true);
     Lock lock;
     if (length > limit - bytes - of_others(gpu)) return false;
@@ -102,7 +102,7 @@ struct Share {
   }
   void give_back(int64_t length) {
     bytes -= length;
-    if (ours) ours->bytes[gpu] = bytes;
+    if (ours && gpu >= 0) ours->bytes[gpu] = bytes;
   }
   int64_t of_all() const { return bytes + of_others(gpu); }
 };

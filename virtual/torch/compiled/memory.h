@@ -67,13 +67,15 @@ struct Memory final : c10::DeviceAllocator {
     Block* block = allocate_block(current, n);
     auto* cpu = c10::GetCPUAllocator();
     DataPtr data;
-    try {
-      naming_out_of_memory([&] { data = is_large(n) ? untouched::reserve(n) : cpu->allocate(n); }, current);
-    } catch (...) {
-      free_block(current, block);
-      accounting[current].empty_cache();
-      throw;
-    }
+    naming_out_of_memory([&] {
+      try {
+        data = is_large(n) ? untouched::reserve(n) : cpu->allocate(n);
+      } catch (...) {  // first: the error says what is allocated
+        free_block(current, block);
+        accounting[current].empty_cache();
+        throw;
+      }
+    }, current);
     DataPtr labelled = label(Storage(Storage::use_byte_size_t(), n, std::move(data), cpu, true), current, block);
     if (is_large(n)) labelled.cast_context<Allocation>(&free_allocation)->has_values = false;
     return labelled;
@@ -83,7 +85,7 @@ struct Memory final : c10::DeviceAllocator {
   bool initialized() override { return true; }
   void emptyCache(PoolId id) override {
     int64_t stack = recording.stack(Recording::Context::ALL);
-    for (DeviceIndex i = 0; i < count; ++i) accounting[i].empty_cache(id, stack);
+    for (DeviceIndex i = 0; i < count; ++i) accounting[i].empty_cache(id, stack), on_large_gpu[i].empty_cache(id);
   }
   void recordStream(const DataPtr&, c10::Stream) override {}
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex i) override { return accounting[i].get_stats(); }

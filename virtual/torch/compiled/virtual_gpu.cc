@@ -2,7 +2,6 @@
 //
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
 #include <ATen/native/transformers/attention.h>
-#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
@@ -16,6 +15,7 @@
 #define EXPORT
 #endif
 
+#include "attention.h"
 #include "kernels.h"
 #include "permutations.h"
 #include "recurrent.h"
@@ -235,19 +235,6 @@ std::tuple<int64_t, std::optional<Tensor>, Reduction> reduction(const Reduction&
   return {op->op_, factor, c10::make_intrusive<c10d::ReduceOp>(c10d::ReduceOp::SUM)};
 }
 
-struct IgnoreWarnings : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
-// Attention with the dropout of CUDA's memory-efficient algorithm.
-Tensor attend_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double p,
-                           bool causal, std::optional<double> scale) {
-  Tensor kept = random::kept_weights(q, k, p);
-  IgnoreWarnings handler;  // torch warns that such a mask is for tests
-  c10::WarningUtils::WarningHandlerGuard guard(&handler);
-  return std::get<0>(at::_scaled_dot_product_attention_math(q, k, v, mask, p, causal, kept, scale));
-}
-
 void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "busy_until(int device) -> float",
@@ -258,8 +245,7 @@ void register_for_python() {
     ours.def(schema);
 #define REDUCTION "__torch__.torch.classes.c10d.ReduceOp"
   ours.def("reduction(" REDUCTION " op) -> (int, Tensor?, " REDUCTION ")", &reduction);
-  ours.def("attend_with_dropout(Tensor q, Tensor k, Tensor v, Tensor? mask, float p, bool causal, float? scale) -> Tensor",
-           &attend_with_dropout);
+  random::register_attention(ours);
   ours.impl("host", torch::dispatch(KEY, &host));
   ours.impl("take", torch::dispatch(c10::DispatchKey::CPU, &take));
   ours.impl("refresh", torch::dispatch(KEY, &refresh));
@@ -270,7 +256,7 @@ void register_for_python() {
 template <class F>
 const char* error_of(F call) {
   static thread_local std::string text;
-  IgnoreWarnings handler;
+  random::IgnoreWarnings handler;
   c10::WarningUtils::WarningHandlerGuard guard(&handler);
   try {
     call();
@@ -389,6 +375,7 @@ EXPORT void xdevice_forget_memory() {  // also what was allocated before
 // From now on, record the peaks. The program may reserve more than the soft limit, after its cache has been released.
 EXPORT void xdevice_record_peaks(LineOf function, int64_t soft_limit) {
   for (int i = 0; i < count; ++i) accounting[i].limit = UNLIMITED, accounting[i].soft_limit = soft_limit;
+  for (int i = 0; i < count; ++i) on_large_gpu[i].caching = accounting[i].caching, on_large_gpu[i].share.gpu = -1;
   line_of = function;
 }
 EXPORT const char* xdevice_stop_computing() { return error_of(stop_computing); }
@@ -398,7 +385,8 @@ EXPORT void xdevice_share_peaks(int64_t* totals) {
 EXPORT void xdevice_mark(void* storage, int kind) { mark(static_cast<c10::StorageImpl*>(storage), Kind(kind)); }
 EXPORT const char* xdevice_peak_record(int index) {
   static thread_local std::string text;
-  return (text = records[index].text()).c_str();
+  const int64_t most = on_large_gpu[index].get_stats().reserved_bytes[0].peak;
+  return (text = std::to_string(most) + ' ' + records[index].text()).c_str();
 }
 EXPORT void xdevice_clear_workspaces() { workspaces::clear(); }
 // One line for each block: its address, size, size requested, stream, whether it is large, expandable, allocated, and

@@ -97,7 +97,7 @@ def _get_sync_debug_mode() -> int:
 def _set_sync_debug_mode(mode: int) -> None:
     """Set what happens when CUDA makes the host wait: nothing (0), a warning (1), an error (2)."""
     global _sync_debug_mode
-    if not 0 <= mode <= 2:
+    if type(mode) is not int or not 0 <= mode <= 2:  # a truth value is refused, too
         raise RuntimeError("invalid value of debug_mode, expected one of 0,1,2")
     if _sync_debug_mode is None:
         warnings.warn(

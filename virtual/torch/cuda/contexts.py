@@ -4,6 +4,7 @@ CUDA makes a context there, which stays until the process ends. Forgetting `torc
 gives each rank one on GPU 0.
 """
 
+import atexit
 import os
 import warnings
 from contextlib import suppress
@@ -18,6 +19,8 @@ from xdevice.virtual.torch.cuda.async_copies import current_line
 def find() -> None:
     """Warn at the line that first uses another rank's GPU."""
     compiled().observe_first_use(_called_by_the_plug_in)
+    # at the end autograd's threads are waited for, one on each GPU
+    atexit.register(compiled().observe_first_use, FIRST_USE())
 
 
 def _warn_of_other(index: int) -> None:

@@ -53,18 +53,16 @@ _GROWTH = 1.02  # how much the memory grows until weights are looked for again
 _BACKWARD = ("_engine_run_backward", "backward")
 
 
-_UNRECORDED = {
-    "convolutions": (
-        nn.Conv1d,
-        nn.Conv2d,
-        nn.Conv3d,
-        nn.ConvTranspose1d,
-        nn.ConvTranspose2d,
-        nn.ConvTranspose3d,
-    ),
-    "recurrent layers": (nn.RNN, nn.LSTM, nn.GRU),
-}
-"""Modules whose kernels need temporary memory of which no recording was found."""
+_CONVOLUTION = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+_RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
+"""Modules whose kernels need more temporary memory than others."""
 
 
 _GRAPHS = "torch.compile would use CUDA's graphs in this mode, whose memory is not measured"
@@ -88,7 +86,7 @@ class _Recorder:
         self.float32_weights = 0
         self.uses_autocast = False
         self.host_shortage = ""
-        self.unrecorded: set[str] = set()
+        self.kernels: set[str] = set()
         self.reads: dict[
             tuple[str, int], None
         ] = {}  # lines that read values that were not computed
@@ -118,18 +116,17 @@ class _Recorder:
 
     def result(self) -> MemoryUse:
         self._mark_weights()
-        compiled().record_peaks(LINE_OF(), sys.maxsize)  # what follows is not the program's
         lines = list(self._lines)
         peaks = [self._peak(index, lines) for index in range(compiled().visible())]
         if compile.use.anything:
-            self.unrecorded.add("functions that torch.compile compiles")
+            self.kernels.add("functions that torch.compile compiles")
         return MemoryUse(
             tuple(peaks),
             self._fewest_steps(),
             self.float32_weights,
             self.uses_autocast,
             self.host_shortage,
-            tuple(sorted(self.unrecorded)),
+            tuple(sorted(self.kernels)),
             unmeasured=_GRAPHS if compile.use.with_graphs else "",
             gpus=compiled().visible_indices(),
             reads=tuple(self.reads),
@@ -150,9 +147,10 @@ class _Recorder:
 
     def _peak(self, index: int, lines: list[_Line]) -> PeakMemory:
         first, *rows = compiled().peak_record(index).value.decode().splitlines()
-        allocated, reserved, last, with_temporary, temporary, kinds = map(int, first.split())
+        numbers = map(int, first.split())
+        unlimited, allocated, reserved, last, with_temporary, temporary, kinds = numbers
         if kinds & 1 << _CONVOLUTIONS:
-            self.unrecorded.add("convolutions")
+            self.kernels.add("convolutions")
         line = lines[last] if allocated else _Line("", 0, "")
         parts: list[MemoryPart] = []
         for row in rows:
@@ -172,6 +170,7 @@ class _Recorder:
             with_temporary=with_temporary,
             temporary=_TEMPORARY[temporary],
             libraries=communicators.most_bytes(index),
+            unlimited=unlimited,
         )
 
     # What the plug-in calls
@@ -272,9 +271,11 @@ class _Recorder:
     def _weights(self) -> Iterator[torch.Tensor]:
         seen: set[int] = set()
         for module in list(self._modules):
-            for words, classes in _UNRECORDED.items():
-                if isinstance(module, classes):
-                    self.unrecorded.add(words)
+            if isinstance(module, _RECURRENT):
+                self.kernels.add("recurrent layers")
+            if isinstance(module, _CONVOLUTION):
+                is_depthwise = module.groups == module.in_channels > 1
+                self.kernels.add("depthwise convolutions" if is_depthwise else "convolutions")
             for tensor in chain(module.parameters(recurse=False), module.buffers(recurse=False)):
                 if id(tensor) not in seen:
                     seen.add(id(tensor))

@@ -254,7 +254,7 @@ def _report_copies(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if kwargs.get("output_size") is not None:  # the host does not wait for a known size
         return
     values = [*args, *kwargs.values()]
-    is_flagged = plan.copies or plan.indices is not None
+    is_flagged = plan.indices is not None
     flag = is_flagged and next((value for value in values if isinstance(value, bool)), False)
     tensors: list[Tensor | None] = []
     for i, value in enumerate(values):

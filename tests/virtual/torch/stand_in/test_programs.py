@@ -434,8 +434,9 @@ def test_what_makes_the_host_wait_is_told_or_refused_where_cuda_does():
         for call in waits:
             with pytest.warns(UserWarning, match=words):
                 call()
-        with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
-            torch.cuda.set_sync_debug_mode(3)
+        for mode in (3, True):
+            with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+                torch.cuda.set_sync_debug_mode(mode)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     for call in (*waits, *goes_on):
