@@ -50,7 +50,8 @@ class FlatTree:
         self.tree = tree
         self.leaves: list[Leaf] = []
         self.spec: Any = LEAF
-        self._names = frozenset([skip] if isinstance(skip, str) else skip)
+        # a key may be a number, as the index in a list
+        self._names = frozenset(map(str, [skip] if isinstance(skip, (int, str)) else skip))
         self._specs: dict[object, Spec] = {}  # of the containers that were opened
         self._with_static_parts: list[tuple[Container, Node]] = []
         container = container_of(type(tree))
