@@ -87,6 +87,10 @@ TRIGGERS = {
         "for _ in range(4):\n    Tensor().does('operand', back=True)\n",
         "for x in Tensor().to_fill(4):\n    x.to('gpu')\n",
     ),
+    "computed-on-the-host": (
+        "Tensor().does('operand', nbytes=16)\n",
+        "Tensor().does('operand', back=True, nbytes=16)\n",
+    ),
     "operand-elsewhere": (
         "Tensor().does('operand', back=True, nbytes=16)\n",
         "Tensor().does('operand', back=True)\n",  # a number of Python's that is sent once

@@ -24,6 +24,7 @@ RULES: dict[str, Callable[[Facts], object]] = {
     "size-from-values": lambda line: line.kind == "size" and line.is_often,
     "index-from-the-host": lambda line: line.kind == "index" and line.is_often,
     "number-from-python": lambda line: line.is_own_number and line.repeats,
+    "computed-on-the-host": lambda line: line.kind == "operand" and line.to == "host",
     "operand-elsewhere": lambda line: line.kind == "operand" and not line.is_own_number,
     "replicated-each-step": lambda line: line.repeats and line.site.replicating == line.copies,
     "gradient-crosses": lambda line: (
