@@ -220,6 +220,19 @@ def test_copies_of_a_librarys_threads_are_those_of_its_loop(reported):
     assert [(each.line, each.rule) for each in report] == [(0, "")]
 
 
+def test_a_library_that_copies_has_its_line_shown_and_no_advice(reported, tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages" / "measures"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("def value(x):\n    return x.item()\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(folder.parent)
+    (found,) = reported(
+        "import measures\nx = Tensor()\nfor _ in range(4):\n    measures.value(x)\n"
+    )
+    assert (found.line, found.copies, found.rule, found.advice) == (4, 4, "", "")
+    assert found.library == "measures/__init__.py:2  return x.item()"
+    assert list(found.wrapped(80))[1] == "    in measures/__init__.py:2  return x.item()"
+
+
 def test_a_library_that_trains_after_a_loop_is_a_loop_too(reported):
     report = reported("model = Tensor()\nfor _ in range(3):\n    pass\nmodel.fit(5)\n")
     assert [each.rule for each in report] == ["loop-of-a-library"]

@@ -20,7 +20,7 @@ from xdevice.hardware.memory import ask_memory
 from xdevice.transfers.facts import Facts
 from xdevice.transfers.recorder import Recorder, Site
 from xdevice.transfers.rules import advice
-from xdevice.transfers.syntax import Place, shown
+from xdevice.transfers.syntax import Place, in_library, shown
 from xdevice.transfers.watching import WORDS, accepting, close_for, open_for, watched
 from xdevice.units import size
 
@@ -65,6 +65,8 @@ class Finding:
     """
     estimate: float
     """Seconds on the stated bus."""
+    library: str = ""
+    """The line of a library that copies, if the program's line called one: ``a/b.py:12  x.item()``."""
 
     @property
     def where(self) -> str:
@@ -87,6 +89,8 @@ class Finding:
     def wrapped(self, width: int) -> Iterator[str]:
         """The program's line, what it copies and what to write instead, in lines of that width."""
         yield from _wrapped(f"{self.where}  {escaped(self.source)}".rstrip(), width)
+        if self.library:
+            yield from _wrapped(f"    in {escaped(self.library)}", width)
         yield from _wrapped(f"    {self.how_much}: about {_duration(self.estimate)}", width)
         if self.kind != "copy":
             yield from _wrapped(f"    {WORDS[self.kind]}", width)
@@ -194,7 +198,9 @@ class Report:
     def _finding(self, site: Site) -> Finding:
         facts = Facts(site, self._recorder, self.bus)
         rule, text = advice(facts, _words(site.owner))
-        file, line, source = "", 0, ""
+        file, line, source, library = "", 0, "", ""
+        if site.library is not None:
+            library = f"{in_library(*site.library)}  {site.library.source}"
         if site.place is not None:
             file, line, source = site.place.file, site.place.line, site.place.source
         return Finding(
@@ -212,6 +218,7 @@ class Report:
             per_step=facts.per_step,
             often=facts.often,
             estimate=self.bus.seconds(facts.copies, site.nbytes),
+            library=library,
         )
 
     def __len__(self) -> int:
