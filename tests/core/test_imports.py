@@ -153,6 +153,7 @@ def test_tab_completion_finds_unused_names():
     code = "import rlcompleter; print(rlcompleter.Completer(globals()).global_matches('xd'));"
     code += "print(rlcompleter.Completer(globals()).attr_matches('xdevice.try_a'))"
     assert "xdevice.try_all_gpus(" in answer(code)[0]
+    assert dir(xdevice.distributed) == sorted(xdevice.distributed.__all__)
 
 
 FIRST_USES = {
