@@ -459,7 +459,7 @@ class Maths(Promises):
     def test_results_stay_on_their_device(self, backend: str, two_gpus: object) -> None:
         weights, x, y = arguments(SECOND)
         xp = namespace(x)
-        for scope in (FIRST, SECOND, home()):
+        for scope in (FIRST, home()):
             with scope:
                 results = [
                     network(weights, x),
