@@ -16,6 +16,7 @@ from xdevice.errors import (
     CopyNeededError,
     DeviceNotFoundError,
     DeviceSpellingError,
+    DeviceTypeError,
     NotATensorError,
     NotPortableWarning,
     NotSupportedError,
@@ -414,6 +415,23 @@ class Maths(Promises):
         assert callable(einsum)
         assert xp.einsum is einsum
         raised(AttributeError, "did you mean 'matmul'")(getattr, xp, "matmull")
+
+    def test_a_keyword_that_the_standard_lacks_warns_or_is_an_error(self, backend: str) -> None:
+        xp = namespace()
+        x = xp.asarray([1.0, 2.0])
+        own: dict[str, Any] = {"torch": {"dim": 0}, "numpy": {"initial": 0}, "jax": {"initial": 0}}
+        if backend in own:
+            with pytest.warns(NotPortableWarning, match=f"= of sum is {backend}'s own"):
+                xp.sum(x, **own[backend])
+        else:
+            raised(TypeError)(xp.sum, x, dim=0)
+        xp.sum(x, axis=0, dtype=xp.float32, keepdims=True)
+
+    def test_a_framework_is_not_chosen_by_its_name(self, backend: str) -> None:
+        raised(NotATensorError, r"not 'torch'; .*using\('torch'\)")(namespace, "torch")
+        x = tensor([1.0])
+        for call in (lambda: to_device(x, x), lambda: namespace().ones(2, device=x)):
+            raised(DeviceTypeError, r"a tensor is not a device; .*like=x")(call)
 
     def test_the_dtypes_of_a_device_are_those_that_it_has(self, backend: str) -> None:
         info = namespace().__array_namespace_info__()
