@@ -293,7 +293,7 @@ def _check_spelling(kind: str, spelling: str) -> None:
     if any(kind == device_kind for device_kind, _ in list(_devices)):
         return
     letters = kind.rstrip("0123456789")
-    hint = did_you_mean(letters, sorted(_COMMON | _MAKERS_WORDS), "", least=0.8)
+    hint = did_you_mean(letters, sorted(_COMMON | _MAKERS_WORDS), "", least=0.75)
     if hint:
         raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {hint}")
 

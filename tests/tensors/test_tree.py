@@ -193,6 +193,10 @@ def test_skip_names_one_place_of_a_container_that_appears_again():
     assert moved.a is outer
     assert moved.b[0] is moved.b[1]
     assert moved.b[0]["x"] is not x
+    for index in (1, [1]):
+        moved = xdevice.to_device([x, [x, y]], "cpu", copy=True, skip=index)
+        assert moved[0] is not x
+        assert moved[1][1] is y
 
 
 @pytest.mark.parametrize("skip", ["label", "[1]" * 200 + "[0]", "[1][0][1]"])

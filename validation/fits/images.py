@@ -41,10 +41,14 @@ optimizer = getattr(optim, options.optimizer)(model.parameters(), lr=0.001)
 images = torch.rand(1, 3, SIZE, SIZE).expand(options.batch, -1, -1, -1)
 labels = torch.randint(10, (options.batch,))
 for _ in range(STEPS):
+    inputs, targets = (
+        images.contiguous(),
+        labels,
+    )  # as a loader does: the last batch's are freed first
     optimizer.zero_grad()
-    x, y = images.contiguous().cuda(), labels.cuda()
-    outputs = model(x)
-    loss = nn.functional.cross_entropy(outputs, y)
+    inputs, targets = inputs.cuda(), targets.cuda()
+    outputs = model(inputs)
+    loss = nn.functional.cross_entropy(outputs, targets)
     loss.backward()
     optimizer.step()
     print(loss.item(), outputs.argmax(1).float().mean().item())

@@ -78,17 +78,14 @@ vocabulary = model.config.vocab_size
 optimizer = getattr(optim, options.optimizer)(model.parameters(), lr=0.001)
 model.cuda()
 for _ in range(STEPS):
-    optimizer.zero_grad()
     lengths = torch.tensor([2, 6, TOKENS])[torch.randint(3, (options.batch,))]
     lengths[0] = TOKENS
     mask = torch.arange(TOKENS) < lengths[:, None]
     ids = torch.randint(3, vocabulary, (options.batch, TOKENS)).where(mask, vocabulary - 1)
-    batch = {
-        "input_ids": ids.cuda(),
-        "attention_mask": mask.long().cuda(),
-        "labels": ids.where(mask, -100).cuda(),
-    }
-    loss = model(**batch).loss
-    loss.backward()
+    batch = {"input_ids": ids, "attention_mask": mask.long(), "labels": ids.where(mask, -100)}
+    optimizer.zero_grad()
+    batch = {name: value.cuda() for name, value in batch.items()}
+    outputs = model(**batch)  # kept until the next step has its own, as in the usual loop
+    outputs.loss.backward()
     optimizer.step()
-    print(loss.item())
+    print(outputs.loss.item())

@@ -63,7 +63,7 @@ def fits(tmp_path):
             env=os.environ | environment,
             capture_output=True,
             text=True,
-            timeout=150,
+            timeout=400,
         )
         assert report.exists(), done.stderr
         written = report.read_text()
