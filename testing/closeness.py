@@ -47,6 +47,8 @@ class Expectation(NamedTuple):
 
     backend: Backend | None = None
     device: Device | None = None
+    dtype: str | None = None
+    """Its dtype, if it is of the same kind: an index beside floats is an integer."""
 
 
 _ANYWHERE = Expectation()
@@ -277,9 +279,12 @@ def _of_tensors(actual: Tree, expected: Tree, checks: _Checks) -> Iterator[str]:
         yield f"framework: {owners[0] or type(actual).__name__}, expected {wanted}"
     yield from _of_devices(actual, expected, checks)
     names = [_dtype_of(x) for x in (actual, expected)]
+    test_dtype = _numbers.get().dtype
+    if is_number and test_dtype is not None and _kind(names[0]) == _kind(test_dtype):
+        names[1] = test_dtype
     if checks.dtype and None not in names and names[0] != names[1]:
         yield f"dtype: {names[0]}, expected {names[1]}"
-    dtypes = [name for name in names if name]
+    dtypes = [name for name in {names[0], _dtype_of(expected)} if name]
     yield from difference(
         _array(actual), _array(expected), _tolerance(checks, dtypes), checks.shape
     )
@@ -301,6 +306,11 @@ def _of_devices(actual: Tree, expected: Tree, checks: _Checks) -> Iterator[str]:
 def _dtype_of(x: Tree) -> str | None:
     owner = tensor_owner(x)
     return None if owner is None else dtype_name(x.dtype, owner)
+
+
+def _kind(name: str | None) -> str:
+    """The dtype's name without its width: ``float`` for every float."""
+    return str(name).removeprefix("b").rstrip("0123456789")
 
 
 def _tolerance(checks: _Checks, dtypes: list[str]) -> Tolerance:

@@ -82,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     path = config.invocation_params.dir / name
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")  # an editor may begin it with a byte order mark
     except OSError as error:
         if not (updates and isinstance(error, FileNotFoundError)):
             raise pytest.UsageError(f"--xdevice-exclude={name}: {error.strerror}") from None

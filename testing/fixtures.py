@@ -24,6 +24,7 @@ from xdevice import (
 )
 from xdevice.framework import choosing
 from xdevice.framework.adapters import Backend
+from xdevice.tensors.arguments import dtype_name
 from xdevice.testing.closeness import Expectation, expecting
 from xdevice.testing.compilers import Compile, compiler_for
 from xdevice.testing.determinism import comparable
@@ -211,11 +212,14 @@ def assert_close(request: pytest.FixtureRequest, xdevice_backend: Backend) -> Ca
 
     If the expected values are plain numbers, the tensor must belong to that
     framework, and be on the device of the fixture `device` if the test takes it.
+    If the test takes `dtype`, a tensor of that kind must have that dtype.
     """
-    device = None
+    device = dtype = None
     if "xdevice_device" in request.fixturenames:
         device = request.getfixturevalue("xdevice_device")
-    return expecting(Expectation(xdevice_backend, device))
+    if "xdevice_dtype" in request.fixturenames:
+        dtype = dtype_name(request.getfixturevalue("xdevice_dtype"), xdevice_backend)
+    return expecting(Expectation(xdevice_backend, device, dtype))
 
 
 def _only_backend(request: pytest.FixtureRequest) -> str | None:

@@ -92,7 +92,10 @@ def runs(item, config):
         return False
     if item.get_closest_marker("gpu") and "gpu" not in config.getoption("-m"):
         return False  # real ones: `-m gpu`, where there are any
-    if item.get_closest_marker("multi_device") and backend_of(item) == "numpy":
+    needs_gpus = item.get_closest_marker("multi_device") or "two_gpus" in getattr(
+        item, "fixturenames", ()
+    )
+    if needs_gpus and backend_of(item) == "numpy":
         return False  # it has the CPU alone
     mark = item.get_closest_marker("frameworks")
     own = backend_of(item)

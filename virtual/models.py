@@ -17,7 +17,7 @@ class Model(NamedTuple):
     def context(self) -> int:
         """The bytes that CUDA's context, with the code of PyTorch's kernels, takes for each process.
 
-        A fit to what 15 out-of-memory errors in public issues of 2024 to 2026 say beside what PyTorch
+        A fit to what about ten out-of-memory errors in public issues of 2024 to 2026 say beside what PyTorch
         had reserved: 100 to 140 MiB on a T4, 197 on an RTX 2080 Ti, 409 to 512 on an A100, 504 on an
         RTX 4090, 507 on an L40, 595 on an RTX 5090. A context has memory for each thread.
         """

@@ -185,16 +185,13 @@ def _parts(spelling: str) -> tuple[str, int]:
     """The kind and the index, by the first of `_SPELLINGS` that fits."""
     matches = (pattern.fullmatch(spelling) for pattern in _PATTERNS)
     match = next(filter(None, matches), None)
-    # an index without a colon, as in "gpu1", is an error; other words may end in digits
-    is_glued = (
-        match and match["kind"] != match["letters"] and _common_word(match["letters"]) in _COMMON
-    )
-    if is_glued:
-        meant = f"{match['letters']}:{match['kind'].removeprefix(match['letters'])}"
-        raise DeviceSpellingError(f"{shortened(spelling)} is not a device; did you mean {meant!r}?")
     if match is None:
         examples = "'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
         raise DeviceSpellingError(f"{shortened(spelling)} is not a device; write {examples}")
+    glued = match["kind"].removeprefix(match["letters"])  # as in "gpu1"; other words end in digits
+    if glued and _common_word(match["letters"]) in _COMMON:
+        meant = f"{match['letters']}:{glued}"
+        raise DeviceSpellingError(f"{shortened(spelling)} is not a device; did you mean {meant!r}?")
     digits = match["index"] or "0"
     if len(digits) > 10 or int(digits) > MAX_INDEX:
         raise DeviceSpellingError(_too_large(f"the index of {shortened(spelling)}"))
@@ -293,7 +290,7 @@ def _check_spelling(kind: str, spelling: str) -> None:
     if any(kind == device_kind for device_kind, _ in list(_devices)):
         return
     letters = kind.rstrip("0123456789")
-    hint = did_you_mean(letters, sorted(_COMMON | _MAKERS_WORDS), "", least=0.8)
+    hint = did_you_mean(letters, sorted(_COMMON | _MAKERS_WORDS), "", least=0.75)
     if hint:
         raise DeviceSpellingError(f"{shortened(spelling)} names an unknown kind of device; {hint}")
 

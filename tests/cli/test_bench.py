@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import xdevice
-from xdevice.tools.cli.bench import progress_text
+from xdevice.tools.cli.bench import _add_event, progress_text
 from xdevice.tools.experiments import EXPERIMENTS, Work, measured, setting, too_busy
 from xdevice.tools.experiments.work import quartiles
 
@@ -183,6 +183,9 @@ def test_a_busy_machine_is_reported():
     said = too_busy([steady, {**steady, "seconds_high": 3.2}])
     assert "'a @ b' differ by a factor of 3.2" in said
     assert "too busy" in said
+    experiments = {"tiny": {"rows": [{"ratio_to_cpu": 1.5}], "busy": None}}
+    _add_event(experiments, {"experiment": "tiny", "busy": said})
+    assert experiments["tiny"]["rows"] == [{"ratio_to_cpu": None}]
 
 
 @pytest.mark.parametrize(("arguments", "says"), [

@@ -94,6 +94,7 @@ def test_whole_numbers_are_compared_exactly(a, b):
     ("1" * 5000, "1" * 5000),
     ("0.3333333333", "0.33333334"),
     ("1e-12", "0.0"),
+    ("loss 0.5, 1.23 s, 20 ms a step", "loss 0.5, 45.6 s, 1.5 s a step"),
 ])  # fmt: skip
 def test_two_spellings_of_one_number(a, b):
     assert agree(a, b)
@@ -108,6 +109,7 @@ def test_two_spellings_of_one_number(a, b):
     ("cpu", "cpu:0"),
     ("a 1", "1 a"),
     ("1 2", "12"),
+    ("3 samples", "4 samples"),
 ])  # fmt: skip
 def test_what_differs_differs(a, b):
     assert not agree(a, b)

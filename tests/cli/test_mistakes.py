@@ -70,7 +70,7 @@ def run(tmp_path):
     ("watch --format jsno script.py", "'jsno' is unknown; did you mean 'json'?"),
     ("watch --baselin x script.py", "unknown option '--baselin'; did you mean '--baseline'?"),
     ("watch --report none/x script.py", "'none/x' cannot be written: No such file or directory"),
-    ("fits script.py", "'script.py' is not the memory or the model of a GPU; write 24GiB, or one of h100"),
+    ("fits script.py", "'script.py' is not the memory or the model of a GPU; write 24GiB, or one of h200"),
     ("fits 24 script.py", "'24' is a size without a unit; write 24GiB"),
     ("fits 24GX script.py", "'24GX' is not the memory or the model of a GPU; write 24GiB"),
     ("fits rtx490 script.py", "'rtx490' is not the memory or the model of a GPU; did you mean 'rtx4090'?"),

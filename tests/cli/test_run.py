@@ -112,6 +112,13 @@ def test_one_script_under_every_framework(script):
     assert "x is on cpu:0" in lines
 
 
+def test_a_framework_without_virtual_gpus_is_left_out_of_all():
+    code = "from xdevice.tools.cli.run import _with_virtual_gpus; print(_with_virtual_gpus(['torch', 'numpy']))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "['torch']\n"
+    assert done.stderr == "xdevice: numpy is left out: it has no virtual GPUs\n"
+
+
 def test_the_reference_implementation_runs_only_by_name(script):
     if "array_api_strict" not in xdevice.available():
         pytest.skip("array-api-strict is not installed")

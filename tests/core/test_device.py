@@ -189,7 +189,8 @@ def test_what_is_not_a_device_is_an_error(thing):
 
 @pytest.mark.parametrize(("spelling", "meant"), [
     ("gpuu:0", "gpu"), ("gpus", "gpu"), ("GPUU:1", "gpu"), ("cpuu", "cpu"), ("/device:GPUU:1", "gpu"),
-    ("Place(gpuu:0)", "gpu"), ("cudaa:1", "cuda"), ("cud", "cuda"), ("rocmm", "rocm"), ("metall", "metal"),
+    ("Place(gpuu:0)", "gpu"), ("cudaa:1", "cuda"), ("cud", "cuda"), ("cdua:0", "cuda"),
+    ("rocmm", "rocm"), ("metall", "metal"),
 ])  # fmt: skip
 def test_a_misspelt_kind_says_what_was_meant(spelling, meant):
     for call in (Device, as_device):

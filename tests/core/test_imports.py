@@ -38,13 +38,17 @@ HEAVY += [
 ]
 
 
+# without `site` a checkout that was installed with `pip install -e` is not found
+FOLDER = os.path.dirname(os.path.dirname(xdevice.__file__))
+
+
 def in_a_fresh_interpreter(code):
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([FOLDER, *sys.path])},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -153,6 +157,7 @@ def test_tab_completion_finds_unused_names():
     code = "import rlcompleter; print(rlcompleter.Completer(globals()).global_matches('xd'));"
     code += "print(rlcompleter.Completer(globals()).attr_matches('xdevice.try_a'))"
     assert "xdevice.try_all_gpus(" in answer(code)[0]
+    assert dir(xdevice.distributed) == sorted(xdevice.distributed.__all__)
 
 
 FIRST_USES = {

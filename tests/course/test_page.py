@@ -101,7 +101,7 @@ def test_verdicts_are_for_authors():
         ("$\\nonsense{x}$", "<code>\\nonsense{x}</code>"),
         ("as in :numref:`sec_gpu`", "as in <em>sec_gpu</em>"),
         ("{ref}`the chapter <gpu>`", "<em>the chapter</em>"),
-        ("(**bold**) (~~slide~~)", "<p><strong>bold</strong></p>"),
+        ("的[**`x`加**]。(~~slide~~)", "<strong><code>x</code>加</strong>\u200a。</p>"),
         ("```python\n!ls\nimport x\n```", '<span class="kn">import</span>'),
         ("![a picture](there_is_none.png)", "<em>a picture</em>"),
         ("![a picture](a.svg)", '<img alt="a picture" src="data:image/svg+xml;base64,PHN2Zy8+">'),

@@ -193,6 +193,10 @@ def test_skip_names_one_place_of_a_container_that_appears_again():
     assert moved.a is outer
     assert moved.b[0] is moved.b[1]
     assert moved.b[0]["x"] is not x
+    for index in (1, [1]):
+        moved = xdevice.to_device([x, [x, y]], "cpu", copy=True, skip=index)
+        assert moved[0] is not x
+        assert moved[1][1] is y
 
 
 @pytest.mark.parametrize("skip", ["label", "[1]" * 200 + "[0]", "[1][0][1]"])
@@ -214,8 +218,8 @@ def test_trees_that_share_other_containers_correspond_by_place():
     assert [[float(leaf[0]) for (leaf,) in tree] for tree in results] == [[2, 1], [2, 1]]
 
 
-def test_trees_may_be_250_levels_deep():
-    deep = 250
+def test_trees_may_be_deeper_than_the_stack_of_python():
+    deep = 5000
     root = x = np.ones(1)
     for _ in range(deep):
         root = Batch(root)

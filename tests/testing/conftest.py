@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,22 +27,22 @@ def count(kind): return 0
 
 def in_a_fork(arguments, folder, out, err):
     """Run pytest where NumPy and pytest are imported, and xdevice is not; never returns."""
-    signal.alarm(120)  # ends the process
-    os.chdir(folder)
-    for descriptor, name in enumerate((os.devnull, out, err)):
-        os.dup2(os.open(name, os.O_WRONLY if descriptor else os.O_RDONLY), descriptor)
-    sys.stdin, sys.stdout, sys.stderr = (open(n, "rww"[n], closefd=False) for n in range(3))  # noqa: SIM115
-    sys.path[:0] = [str(folder), *os.environ["PYTHONPATH"].split(os.pathsep)]
-    for name in [name for name in sys.modules if name.partition(".")[0] == "xdevice"]:
-        del sys.modules[name]
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not is_ours(finder)]
     status = 3
     try:
+        signal.alarm(120)  # ends the process
+        os.chdir(folder)
+        for descriptor, name in enumerate((os.devnull, out, err)):
+            os.dup2(os.open(name, os.O_WRONLY if descriptor else os.O_RDONLY), descriptor)
+        sys.stdin, sys.stdout, sys.stderr = (open(n, "rww"[n], closefd=False) for n in range(3))  # noqa: SIM115
+        sys.path[:0] = [str(folder), *os.environ["PYTHONPATH"].split(os.pathsep)]
+        for name in [name for name in sys.modules if name.partition(".")[0] == "xdevice"]:
+            del sys.modules[name]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not is_ours(finder)]
         status = int(pytest.main(arguments))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(status)
+        os._exit(status)  # not on into the tests of the process that has forked
 
 
 def is_ours(finder):
@@ -58,7 +59,10 @@ def run_pytest(pytester):
         out.touch()
         err.touch()
         arguments = [f"--basetemp={folder / 'temporary'}", *map(str, arguments)]
-        child = os.fork()
+        with warnings.catch_warnings():
+            # Python 3.12 warns of other threads, which the fork lacks.
+            warnings.simplefilter("ignore")
+            child = os.fork()
         if child == 0:
             in_a_fork(arguments, pytester.path, out, err)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -8,6 +8,7 @@ import pytest
 
 import xdevice
 from xdevice.testing import assert_close
+from xdevice.testing.closeness import Expectation, expecting
 
 
 @dataclass
@@ -161,3 +162,12 @@ def test_reading_values_is_not_a_copy():
     with xdevice.using("numpy"), xdevice.watch_transfers() as report:
         assert_close(F64, F64)
     assert not list(report)
+
+
+def test_plain_numbers_stand_for_tensors_of_the_tests_dtype():
+    check = expecting(Expectation(dtype="float32"))
+    check(F32, [1, 2])
+    check(np.asarray([1, 0]), [1, 0])  # indices
+    check(F64, [1, 2], check_dtype=False)
+    with pytest.raises(AssertionError, match="dtype: float64, expected float32"):
+        check(F64, [1, 2])

@@ -87,6 +87,10 @@ TRIGGERS = {
         "for _ in range(4):\n    Tensor().does('operand', back=True)\n",
         "for x in Tensor().to_fill(4):\n    x.to('gpu')\n",
     ),
+    "computed-on-the-host": (
+        "Tensor().does('operand', nbytes=16)\n",
+        "Tensor().does('operand', back=True, nbytes=16)\n",
+    ),
     "operand-elsewhere": (
         "Tensor().does('operand', back=True, nbytes=16)\n",
         "Tensor().does('operand', back=True)\n",  # a number of Python's that is sent once
@@ -214,6 +218,19 @@ def test_copies_of_a_librarys_threads_are_those_of_its_loop(reported):
         "import threading\nthread = threading.Thread(target=Tensor().item)\nthread.start()\nthread.join()\n"
     )
     assert [(each.line, each.rule) for each in report] == [(0, "")]
+
+
+def test_a_library_that_copies_has_its_line_shown_and_no_advice(reported, tmp_path, monkeypatch):
+    folder = tmp_path / "site-packages" / "measures"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text("def value(x):\n    return x.item()\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(folder.parent)
+    (found,) = reported(
+        "import measures\nx = Tensor()\nfor _ in range(4):\n    measures.value(x)\n"
+    )
+    assert (found.line, found.copies, found.rule, found.advice) == (4, 4, "", "")
+    assert found.library == "measures/__init__.py:2  return x.item()"
+    assert list(found.wrapped(80))[1] == "    in measures/__init__.py:2  return x.item()"
 
 
 def test_a_library_that_trains_after_a_loop_is_a_loop_too(reported):

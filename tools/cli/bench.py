@@ -190,6 +190,9 @@ def _add_event(experiments: dict[str, Answer], event: Event) -> None:
     for key in ("skipped", "busy", "error"):
         if key in event:
             experiment[key] = event[key]
+    if experiment["busy"]:
+        for row in experiment["rows"]:
+            row["ratio_to_cpu"] = None
 
 
 def _have_errors(experiments: Mapping[str, Answer]) -> bool:

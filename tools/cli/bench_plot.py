@@ -129,6 +129,8 @@ def _draw_time(axes: Axes, y: float, slot: float, bar: Bar, unit: float) -> None
 
 def _draw_speed(axes: Axes, y: float, slot: float, bar: Bar) -> None:
     ratio = bar.row["ratio_to_cpu"]
+    if ratio is None:  # the machine was too busy
+        return
     axes.barh(y, ratio, slot * BAR, color=_colour(bar.framework))
     # The text is also beside the line at 1.
     _annotate(axes, f"{ratio:.2f} ×", max(ratio, 1), y)

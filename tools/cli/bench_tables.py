@@ -62,7 +62,7 @@ def _table(experiments: Sequence[Answer]) -> Table:
                 str(row["times"]),
                 _times(row["seconds_each"]),
                 _times(row["seconds_low"], row["seconds_high"]),
-                f"{row['ratio_to_cpu']:.2f} ×",
+                f"{row['ratio_to_cpu']:.2f} ×" if row["ratio_to_cpu"] else "–",
                 size(row["bytes_moved"]) if row["bytes_moved"] else "–",
             )
     return new_table

@@ -1,7 +1,7 @@
 """Where the outputs of several frameworks differ.
 
 Two lines are equal if their words are equal and their numbers are within a
-tolerance. Integers are compared exactly.
+tolerance. Integers are compared exactly, and times not at all.
 """
 
 import math
@@ -12,7 +12,7 @@ from difflib import SequenceMatcher
 from itertools import islice
 from typing import Any, NamedTuple
 
-from xdevice.tools.course.texts import with_devices_spelled_alike
+from xdevice.tools.course.texts import with_devices_spelled_alike, without_times
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w|\.\w)")
 
@@ -97,6 +97,7 @@ class _Numbering:
         self._representatives: dict[str, list[_Representative]] = {}  # by the words of their lines
 
     def number_of(self, line: str) -> int:
+        line = without_times(line)
         numbers = tuple(_NUMBER.findall(line))
         words = " ".join(_NUMBER.sub("\0", line).split())
         line_number = self._exact.get((words, numbers))

@@ -2,12 +2,11 @@
 
 import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 from xdevice._version import __version__
 from xdevice.escaping import as_json, escaped
 from xdevice.tools.cli.fits_advice import Shares, advice
-from xdevice.transfers.syntax import Place, shown
+from xdevice.transfers.syntax import Place, in_library, shown
 from xdevice.units import size
 from xdevice.virtual.fits.estimate import FITS, NOT, UNKNOWN, Estimate, Share
 
@@ -94,7 +93,7 @@ class Report:
             kind = _KINDS.get(part.kind, part.kind)
             where = _where(part.file, part.line)
             if part.library:
-                where += f", in {_in_library(part.library, part.library_line)}"
+                where += f", in {in_library(part.library, part.library_line)}"
             yield "    ", f"{size(part.nbytes):>9}  {kind}: {where}"
 
     def _range(self, share: Share) -> Iterator[tuple[str, str]]:
@@ -220,10 +219,3 @@ def _where(file: str, line: int) -> str:
     if not file:
         return "(no line of the program)"
     return f"{shown(file)}:{line}  {escaped(Place(file, line).source)}".rstrip()
-
-
-def _in_library(file: str, line: int) -> str:
-    """The line of a library, such as ``transformers/models/bert/modeling_bert.py:312``."""
-    parts = Path(file).parts
-    folders = [number for number, part in enumerate(parts, 1) if part.endswith("-packages")]
-    return f"{escaped('/'.join(parts[max(folders, default=0) :]))}:{line}"

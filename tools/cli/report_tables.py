@@ -93,7 +93,7 @@ def _headline(report: Report) -> str:
 
 def _notes(report: Report) -> Iterator[Text]:
     if any(isinstance(part, Same) and part.close for part in report.view):
-        note = f"≈ the same but for spaces and numbers within {report.tolerance:g}"
+        note = f"≈ the same but for spaces, times, and numbers within {report.tolerance:g}"
         yield Text(note, style="dim")
     for run in report.runs:
         name = run.child.name

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from xdevice.contract import Request
 from xdevice.errors import ArgumentError
-from xdevice.framework.adapters import find, registered
+from xdevice.framework.adapters import entry_points_of, find, registered
+from xdevice.hardware.virtual import GROUP
 from xdevice.machine import usable_threads
 from xdevice.tools.cli.options import ALL_INSTALLED, JSON, add_backends, add_gpus
 from xdevice.tools.cli.parser import Parser, one_of, positive, seconds, tolerance
@@ -67,6 +68,8 @@ def main(options: argparse.Namespace) -> int:
         virtual_children.give_to_program(Request(options.virtual_gpus, source=source))
     names = _environments(options.backend) if options.env else frameworks(options.backend)
     if options.virtual_gpus and not options.env:
+        if not options.backend:
+            names = _with_virtual_gpus(names)
         check_virtual_gpus(names)
     pythons, failed, interrupted = _pythons(names, options)
     children = [_child(name, python, program, options) for name, python in pythons.items()]
@@ -85,6 +88,15 @@ def main(options: argparse.Namespace) -> int:
         return 128 + interrupted
     has_failed = any(child.status != "ok" for child in child_of.values())
     return int(has_failed or (options.strict and not report.agree))
+
+
+def _with_virtual_gpus(names: Sequence[str]) -> list[str]:
+    """The frameworks without those that have no virtual GPUs; a line on stderr names them."""
+    modules = entry_points_of(GROUP)
+    for name in names:
+        if name not in modules:
+            print(f"xdevice: {name} is left out: it has no virtual GPUs", file=sys.stderr)
+    return [name for name in names if name in modules]
 
 
 def _child(name: str, python: str, program: Program, options: argparse.Namespace) -> Child:

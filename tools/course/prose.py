@@ -38,7 +38,8 @@ _NOT_CONVERTED = re.compile(r"\\|<mi>&</mi>")
 
 def prose_as_html(text: str, folder: Path) -> str:
     """The Markdown as HTML; HTML in it is text. ``folder`` is that of its pictures."""
-    text = _ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub(r"\1", text))
+    # hair spaces: between Chinese characters, ** before a ` would not be a mark
+    text = _ONLY_ON_SLIDES.sub("", _SLIDE_MARKS.sub("\u200a\\1\u200a", text))
     return str(_markdown(folder).render(text))
 
 

@@ -40,9 +40,8 @@ _TIME_UNIT = re.compile(
 )
 # Of %timeit: "462 ns ± 21 ns per loop (mean ± std. dev. of 7 runs, 1,000 loops each)".
 _LOOPS = re.compile(r"\s*loops? each\b")
-# A clock's time, or one as long as several units: "10:02:33", "1min 2s", "1 h 3 min".
+# A clock's time: "10:02:33".
 _CLOCK = re.compile(r"\b\d\d?:\d\d:\d\d(?:\.\d+)?\b")
-_TIMES = re.compile(rf"{_CLOCK.pattern}|(?:(?:{NUMBER.pattern})(?:{_TIME_UNIT.pattern})\s*)+")
 _MEMORY_UNIT = re.compile(r"\s*(?:[KMG]i?B|bytes)(?![\w/])")
 # A virtual GPU's name says that it is one; frameworks write NVIDIA or leave it out.
 _IN_GPU_NAME = re.compile(
@@ -97,15 +96,25 @@ def difference(text: str, reference: str) -> Difference:
     if _words(unnamed) != _words(unnamed_reference):
         # a time of 59 s, and one of 1 min 2 s
         differences.append(Difference("times"))
-        unnamed, unnamed_reference = (
-            _TIMES.sub("(time) ", unnamed),
-            _TIMES.sub("(time) ", unnamed_reference),
-        )
+        unnamed, unnamed_reference = without_times(unnamed), without_times(unnamed_reference)
     if _words(unnamed) != _words(unnamed_reference):
         return Difference("text")
     pairs = list(zip(NUMBER.finditer(unnamed), NUMBER.finditer(unnamed_reference), strict=True))
     largest = largest_of(value_of(number[0]) for pair in pairs for number in pair)
     return worst([*differences, *(_apart(*pair, largest) for pair in pairs)])
+
+
+def without_times(text: str) -> str:
+    """The text with ``(time)`` for each time and its unit, also for one in several: ``1 h 3 min``."""
+    text = _CLOCK.sub("(time)", text)
+    parts: list[str] = []
+    end = 0
+    for number in NUMBER.finditer(text):
+        unit = _TIME_UNIT.match(text, number.end())
+        if unit:
+            parts += [text[end : number.start()], "(time)"]
+            end = unit.end()
+    return re.sub(r"\(time\)(?:\s*\(time\))+", "(time)", "".join(parts) + text[end:])
 
 
 def _words(text: str) -> str:

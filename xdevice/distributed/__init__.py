@@ -31,3 +31,7 @@ __all__ = [
     "shutdown",
     "world_size",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

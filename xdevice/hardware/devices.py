@@ -9,7 +9,7 @@ from xdevice.device import Device, as_kind, check_index, is_common, parse
 from xdevice.errors import DeviceNotFoundError, DeviceTypeError, shortened
 from xdevice.framework.adapters import Backend, imported
 from xdevice.framework.choosing import backend, decided
-from xdevice.framework.ownership import known_of
+from xdevice.framework.ownership import known_of, tensor_owner
 from xdevice.hardware.traced import TracedDevice
 from xdevice.hardware.virtual import is_virtual, provider, why_none
 from xdevice.machine import host_memory
@@ -140,6 +140,10 @@ def as_device(obj: DeviceLike) -> Device:
     else:
         device = device_named(obj)
     if device is None:
+        if tensor_owner(obj) is not None:
+            raise DeviceTypeError(
+                "a tensor is not a device; write device_of(x), or like=x where a tensor is made"
+            )
         examples = "gpu(1), 'gpu:1' or a framework's own device object"
         raise DeviceTypeError(f"{shortened(obj)} is not a device; write {examples}")
     return device

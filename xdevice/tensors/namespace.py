@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import wraps
+from inspect import Parameter, signature
 from types import FunctionType, MethodType
 from typing import Any, TypeAlias, cast
 
@@ -20,6 +21,7 @@ from xdevice.errors import (
     ArgumentError,
     MisplacedError,
     MissingNameError,
+    NotATensorError,
     NotPortableWarning,
     NotSupportedError,
     did_you_mean,
@@ -75,6 +77,8 @@ def _declared(cls: type) -> tuple[str, ...]:
 NAMES = _declared(typing.Namespace)  # every name that means the same under every framework
 LINALG, FFT = _declared(LinearAlgebra), _declared(FourierTransforms)
 EXTENSIONS = {"fft": FFT, "linalg": LINALG}
+_NOT_NAMED = (Parameter.POSITIONAL_ONLY, Parameter.VAR_POSITIONAL)
+_PROTOCOLS = {"": typing.Namespace, "fft": FourierTransforms, "linalg": LinearAlgebra}
 
 _DISPATCHING = frozenset({"array_api_compat", "array_api_extra", "scipy", "sklearn"})
 """Libraries that use a framework's own functions if they know the namespace's name."""
@@ -123,6 +127,11 @@ def namespace(*xs: Tensor | Number) -> typing.Namespace:
     >>> xp.concat([xp.zeros(1), xp.exp(xp.asarray([0.0]))])
     array([0., 1.])
     """
+    if any(isinstance(x, str) for x in xs):
+        raise NotATensorError(
+            f"namespace() takes tensors, and not {', '.join(map(repr, xs))}; choose a framework "
+            "with use('torch') or using('torch'), and write namespace()"
+        )
     if len(xs) == 1 and xs[0] is not None:
         owner = owner_of(xs[0])
     else:
@@ -170,7 +179,8 @@ class Namespace:
             self.__name__ = owner.maths.module().__name__
         for name in self._names:
             if name in values:
-                setattr(self, name, _as_attribute(owner, values[name]))
+                value = self._with_standard_keywords(name, values[name])
+                setattr(self, name, _as_attribute(owner, value))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -200,6 +210,28 @@ class Namespace:
         setattr(self, name, value)  # so that it warns once
         return value
 
+    def _with_standard_keywords(self, name: str, value: Any) -> Any:
+        """The function, which warns of keywords that are the framework's own."""
+        declared = _PROTOCOLS[self._extension].__dict__.get(name)
+        if not isinstance(declared, FunctionType) or not isinstance(value, FunctionType):
+            return value
+        try:
+            own = signature(value).parameters.values()
+        except ValueError:  # of a function that C or C++ defines
+            return value
+        keywords = frozenset(signature(declared).parameters)
+        if all(each.kind in _NOT_NAMED or each.name in keywords for each in own):
+            return value
+
+        @wraps(value)
+        def call(*args: Any, **options: Any) -> Any:
+            for keyword in options:
+                if keyword not in keywords:
+                    _warn_of_keyword(self._owner, name, keyword)
+            return value(*args, **options)
+
+        return call
+
     def _why_not(self, name: str) -> str:
         if name in DTYPE_NAMES and self._owner.load("creation").has("dtype"):
             return "it has no such dtype; use another one"
@@ -219,6 +251,17 @@ class Namespace:
         if self._extension:
             return getattr, (_namespace_of(self._owner), self._extension)
         return _namespace_of, (self._owner,)
+
+
+def _warn_of_keyword(owner: Backend, name: str, keyword: str) -> None:
+    from warnings import warn
+
+    warn(
+        f"{keyword}= of {name} is {owner}'s own, and may be an error under another framework; "
+        f"help(xdevice.typing.Namespace) has the standard's",
+        NotPortableWarning,
+        stacklevel=3,
+    )
 
 
 def _functions(owner: Backend) -> dict[str, Any]:

@@ -32,10 +32,14 @@ _LIBRARY_FOLDERS = {
     site.getusersitepackages(),
     *_OUR_FOLDERS,
 }
+_frameworks: tuple[str, ...] = ()  # folders of frameworks and their adapters, see `skip`
 _library_prefixes = tuple(os.path.realpath(folder) + os.sep for folder in _LIBRARY_FOLDERS)
 _GENERATED = re.compile(
     r"<(?!ipython-input|stdin)|.*[/\\](?:__autograph_generated_file|(?:site|dist)-packages[/\\])"
 )
+_INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\](\w+)")
+# Programs call these as they call the framework itself.
+_BESIDE_FRAMEWORKS = ("jaxlib", "keras", "numpy")
 _MAX_FRAMES = 12  # a deeper program is cut at its outer end
 _MAX_SPOTS = 4096
 
@@ -86,15 +90,17 @@ _spots: dict[tuple[int, int], tuple[CodeType, Spot]] = {}
 @cache  # once for each framework
 def skip(*modules: ModuleType) -> None:
     """Take these modules or packages, a framework and its adapter, for libraries."""
-    global _library_prefixes
+    global _frameworks, _library_prefixes
     for module in modules:
         if not module.__file__:
             continue
         path = os.path.realpath(module.__file__)
         if path.endswith("__init__.py"):
             path = os.path.dirname(path) + os.sep
+        _frameworks += (path,)
         _library_prefixes += (path,)
     is_users.cache_clear()
+    _is_librarys.cache_clear()
 
 
 @cache
@@ -134,6 +140,26 @@ def library_calls(frame: FrameType | None) -> list[str]:
             names.append(frame.f_code.co_name)
         frame = frame.f_back
     return names
+
+
+def library_place(frame: FrameType | None) -> Place | None:
+    """The innermost line of an installed library that the user's innermost line called, if any.
+
+    The framework, and xdevice, are none.
+    """
+    while frame is not None and not is_users(frame.f_code.co_filename):
+        if _is_librarys(frame.f_code.co_filename):
+            return Place(frame.f_code.co_filename, frame.f_lineno)
+        frame = frame.f_back
+    return None
+
+
+@cache
+def _is_librarys(file: str) -> bool:
+    installed = _INSTALLED.match(file)
+    if installed is None or installed[1] in _BESIDE_FRAMEWORKS:
+        return False
+    return not os.path.realpath(file).startswith((*_frameworks, *_OUR_FOLDERS))
 
 
 def spot(frame: FrameType) -> Spot:

@@ -22,6 +22,7 @@ class Site:
     def __init__(self, event: CopyEvent) -> None:
         copy = event.copy
         self.place = event.place
+        self.library = event.library
         self.owner = event.owner
         self.allowed = event.allowed
         self.kind: Kind = copy.kind
@@ -63,7 +64,7 @@ class Recorder(Listener):
     """
 
     def __init__(self) -> None:
-        self.sites: dict[tuple[Place | None, Kind, Device, Device], Site] = {}
+        self.sites: dict[tuple[Place | None, Place | None, Kind, Device, Device], Site] = {}
         self.steps = 0
         self.turns = Counts[Loop](int)  # turns in which something was copied, by loop
         self._last_turns: dict[Loop, int] = {}
@@ -73,7 +74,7 @@ class Recorder(Listener):
 
     def see(self, event: CopyEvent) -> None:
         copy = event.copy
-        key = event.place, copy.kind, copy.source, copy.target
+        key = event.place, event.library, copy.kind, copy.source, copy.target
         with self._lock:
             site = self.sites.get(key)
             if site is None:

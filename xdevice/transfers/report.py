@@ -1,22 +1,26 @@
 """``watch_transfers``: what a block copies, what that costs, and what to write instead."""
 
+import gc
 import shutil
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from time import perf_counter
 
 from xdevice._version import __version__
 from xdevice.contract import Kind
+from xdevice.device import Device
 from xdevice.errors import BrokenBackendError, NotSupportedError, VirtualDeviceError, XDeviceError
 from xdevice.escaping import as_json, escaped
 from xdevice.framework.adapters import Backend, find, imported
+from xdevice.framework.ownership import devices_of_tensors, tensor_owner
 from xdevice.hardware.bus import DEFAULT, Bus
+from xdevice.hardware.memory import ask_memory
 from xdevice.transfers.facts import Facts
 from xdevice.transfers.recorder import Recorder, Site
 from xdevice.transfers.rules import advice
-from xdevice.transfers.syntax import Place, shown
+from xdevice.transfers.syntax import Place, in_library, shown
 from xdevice.transfers.watching import WORDS, accepting, close_for, open_for, watched
 from xdevice.units import size
 
@@ -61,6 +65,8 @@ class Finding:
     """
     estimate: float
     """Seconds on the stated bus."""
+    library: str = ""
+    """The line of a library that copies, if the program's line called one: ``a/b.py:12  x.item()``."""
 
     @property
     def where(self) -> str:
@@ -83,6 +89,8 @@ class Finding:
     def wrapped(self, width: int) -> Iterator[str]:
         """The program's line, what it copies and what to write instead, in lines of that width."""
         yield from _wrapped(f"{self.where}  {escaped(self.source)}".rstrip(), width)
+        if self.library:
+            yield from _wrapped(f"    in {escaped(self.library)}", width)
         yield from _wrapped(f"    {self.how_much}: about {_duration(self.estimate)}", width)
         if self.kind != "copy":
             yield from _wrapped(f"    {WORDS[self.kind]}", width)
@@ -104,8 +112,12 @@ class Report:
         self._watched: list[str] = []
         self.seconds = 0.0
         """How long the block was open."""
+        self.unused_gpus = ""
+        """A sentence, if no tensor was ever on a GPU, with what the CPU had at the end."""
 
     def end(self) -> None:
+        if not self._sites:
+            self.unused_gpus = _unused_gpus()
         self._watched = watched()
         self.seconds = perf_counter() - self._start
 
@@ -186,7 +198,9 @@ class Report:
     def _finding(self, site: Site) -> Finding:
         facts = Facts(site, self._recorder, self.bus)
         rule, text = advice(facts, _words(site.owner))
-        file, line, source = "", 0, ""
+        file, line, source, library = "", 0, "", ""
+        if site.library is not None:
+            library = f"{in_library(*site.library)}  {site.library.source}"
         if site.place is not None:
             file, line, source = site.place.file, site.place.line, site.place.source
         return Finding(
@@ -204,6 +218,7 @@ class Report:
             per_step=facts.per_step,
             often=facts.often,
             estimate=self.bus.seconds(facts.copies, site.nbytes),
+            library=library,
         )
 
     def __len__(self) -> int:
@@ -244,6 +259,7 @@ class Report:
                 "estimate": self.estimate,
                 "allowed": self.allowed,
                 "has_gpu": self.has_gpu(),
+                "unused_gpus": self.unused_gpus,
                 "unseen": self.unseen(),
                 "findings": [_as_dict(finding) for finding in self],
             }
@@ -258,11 +274,12 @@ class Report:
             total += f": {_duration(self.estimate)} at {self.bus}, a stated bus"
         if self.allowed:
             total += f"; {_number(self.allowed)} more allowed by {accepting()}"
+        totals = [total, self.unused_gpus] if self.unused_gpus else [total]
         sentences = [sentence.rstrip(".") for sentence in self.unseen()]
         unseen = f"not seen: {'; '.join(sentences[:_MAX_UNSEEN])}"
         if len(sentences) > _MAX_UNSEEN:
             unseen += f"; {len(sentences) - _MAX_UNSEEN} more in to_json()"
-        return [total, unseen]
+        return [*totals, unseen]
 
 
 def _order(finding: Finding) -> tuple[bool, float, str, int]:
@@ -329,6 +346,33 @@ def _has_gpu(owner: Backend) -> bool:
         return any(map(owner.hardware.count, kinds))
     except (BrokenBackendError, NotSupportedError, VirtualDeviceError):
         return False
+
+
+def _unused_gpus() -> str:
+    """What to say if every framework with GPUs knows that none of them ever had a tensor."""
+    owners = [owner for owner in imported() if _has_gpu(owner)]
+    gpus = [
+        (owner, Device("gpu", i)) for owner in owners for i in range(owner.hardware.count("gpu"))
+    ]
+    stats = [ask_memory(owner, "memory_stats", gpu) or {} for owner, gpu in gpus]
+    if not gpus or any(each.get("peak") != 0 for each in stats):
+        return ""
+    tensors = [obj for obj in gc.get_objects() if _is_on_host(obj, owners)]
+    nbytes = sum(getattr(tensor, "nbytes", 0) for tensor in tensors)
+    noun = "tensor" if len(tensors) == 1 else "tensors"
+    return (
+        f"no tensor was ever on a GPU: the program computed on the CPU, where it has "
+        f"{len(tensors)} {noun}, {size(nbytes)}, now; move the model and its inputs to a GPU"
+    )
+
+
+def _is_on_host(obj: object, owners: Sequence[Backend]) -> bool:
+    is_frameworks = type(obj).__module__.partition(".")[0] in owners
+    return (
+        is_frameworks
+        and tensor_owner(obj) is not None
+        and devices_of_tensors([obj]) == {Device("cpu", 0)}
+    )
 
 
 @cache

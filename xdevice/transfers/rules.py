@@ -24,6 +24,7 @@ RULES: dict[str, Callable[[Facts], object]] = {
     "size-from-values": lambda line: line.kind == "size" and line.is_often,
     "index-from-the-host": lambda line: line.kind == "index" and line.is_often,
     "number-from-python": lambda line: line.is_own_number and line.repeats,
+    "computed-on-the-host": lambda line: line.kind == "operand" and line.to == "host",
     "operand-elsewhere": lambda line: line.kind == "operand" and not line.is_own_number,
     "replicated-each-step": lambda line: line.repeats and line.site.replicating == line.copies,
     "gradient-crosses": lambda line: (
@@ -69,7 +70,8 @@ ADVICE = dict(line.split(": ", 1) for line in _LINES)
 def advice(line: Facts, words: Mapping[str, str]) -> tuple[str, str]:
     """The name of the first rule that applies, and what to write instead; both may be empty.
 
-    ``words`` are the framework's own, by rule. A rule that has words neither
+    A line of a library that copies has no advice, which its caller could not
+    follow, unless the library trains. ``words`` are the framework's own, by rule. A rule that has words neither
     there nor in advice.txt is not for this framework.
     """
     if line.site.place is None:
@@ -77,7 +79,8 @@ def advice(line: Facts, words: Mapping[str, str]) -> tuple[str, str]:
     templates = {**ADVICE, **words}
     if line.factory is not None and line.factory.module == "xdevice":
         templates["made-on-the-host"] = ADVICE["made-on-the-host"]
-    for name, applies in RULES.items():
-        if name in templates and applies(line):
+    names = ["loop-of-a-library"] if line.site.library is not None else list(RULES)
+    for name in names:
+        if name in templates and RULES[name](line):
             return name, templates[name].format(at=line)
     return "", ""

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.escaping import escaped
@@ -64,6 +65,13 @@ def shown(file: str) -> str:
     except ValueError:  # another drive
         return escaped(file)
     return escaped(file if relative.startswith("..") else relative)
+
+
+def in_library(file: str, line: int) -> str:
+    """The line of a library, such as ``transformers/models/bert/modeling_bert.py:312``."""
+    parts = Path(file).parts
+    folders = [number for number, part in enumerate(parts, 1) if part.endswith("-packages")]
+    return f"{escaped('/'.join(parts[max(folders, default=0) :]))}:{line}"
 
 
 @lru_cache(maxsize=256)

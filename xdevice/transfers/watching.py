@@ -23,6 +23,7 @@ from xdevice.transfers.callers import (
     callers,
     is_prefetching,
     library_calls,
+    library_place,
     skip,
 )
 from xdevice.transfers.syntax import Place, is_allowed, trains
@@ -73,6 +74,8 @@ class CopyEvent(NamedTuple):
     """Whether `prefetch` makes it."""
     replicates: bool = False
     """Whether it spreads a model over GPUs, or brings together what its replicas made."""
+    library: Place | None = None
+    """The line of a library that the program's line called, and that copies."""
 
     def described(self) -> str:
         """Where, what and how much: ``main.py:3: 4 B, gpu:0 → host: reads a number (.item)``."""
@@ -203,6 +206,7 @@ class CopyNotifier:
             context=None if origin is None else origin.context,
             allowed=_is_accepted(copy, place, user_callers),
             is_ahead=is_prefetching(frame),
+            library=library_place(frame) if _recorders else None,
             replicates=crosses_gpus and not _REPLICATING_FUNCTIONS.isdisjoint(library_calls(frame)),
         )
 

@@ -228,7 +228,14 @@ OPTIMISERS = {
 }
 
 
-@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize(
+    "optimiser",
+    [
+        "SGD",
+        "fused Adam",
+        *(pytest.param(name, marks=pytest.mark.weekly) for name in ("Adam", "RMSprop")),
+    ],
+)
 @pytest.mark.parametrize("build", [lenet, Attention])
 def test_training_equals_the_cpus_to_the_last_bit(build, optimiser):
     torch.manual_seed(2)

@@ -247,8 +247,10 @@ def _whole(node: Node) -> Node:
 
 def _without(tree: Tree, skip: Collection[str]) -> Tree:
     """The tree with a `_Partial` for each container in which there is something to skip."""
+    # a key may be a number, as the index in a list
+    names = frozenset(map(str, [skip] if isinstance(skip, (int, str)) else skip))
     try:
-        return _partial(tree, "", frozenset([skip] if isinstance(skip, str) else skip), {})
+        return _partial(tree, "", names, {})
     except RecursionError:
         raise ArgumentError(
             f"this {type(tree).__name__} is nested too deep for skip=, or contains itself; "
