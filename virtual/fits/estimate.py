@@ -205,7 +205,7 @@ def _doubts(
     uses = [use for record in records for _, use in record.uses]
     for use in uses:
         if use.undecided:
-            yield f"{use.undecided}, which are not known without computing; add --compute"
+            yield f"{use.undecided}, not known without computing; add --compute"
     unmeasured = sorted({name for record in records for name in record.refused})
     if unmeasured:
         yield f"the memory that the program uses under {' and '.join(unmeasured)} is not measured"
