@@ -123,7 +123,7 @@ setup(
     package_data={
         "": ["*.txt", "*.css", "*.h", "*.cc"],
         "xdevice": ["__init__.pyi", "py.typed"],
-        "xdevice.virtual": ["at_start/*.py", "curand/*.h"],
+        "xdevice.virtual": ["at_start/*.py", "commands/*", "curand/*.h"],
     },
     long_description=index_page(),
     long_description_content_type="text/markdown",

@@ -24,7 +24,7 @@ from scaling_native import Task, Training
 from train_multi_gpu import cross_entropy, get_params
 
 import xdevice
-from xdevice import Device, Replicas, data_parallel, distributed, replicate, scope, to_numpy
+from xdevice import Device, data_parallel, distributed, replicate, to_numpy
 
 ROWS = 64
 """The images of each device, or process, in each step."""
@@ -77,11 +77,7 @@ def training_with_xdevice(
         _, gradients = step_on_devices(replicas, x, y)
         if together:
             gradients = [distributed.all_reduce(gradients[0], "mean")]
-        replicas = Replicas(map(updated, devices, replicas, gradients))
-
-    def updated(device: Any, params: Any, gradients: Any) -> Any:
-        with scope(device):
-            return update(params, gradients)
+        replicas = replicas.map(update, gradients)
 
     def wait() -> None:
         for device in devices:

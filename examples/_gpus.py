@@ -7,17 +7,6 @@ import xdevice
 from xdevice import Device, gpu, machine
 
 
-def two_gpus() -> list[Device]:
-    """Print and return ``gpu(0)`` and ``gpu(1)``.
-
-    If the framework does not support two GPUs, exit with the reason.
-    """
-    found = gpus(2)
-    virtual = xdevice.properties(gpu(0))["virtual"]
-    print(f"Two GPUs, {gpu(0)} and {gpu(1)}" + (", both virtual" if virtual else ""))
-    return found
-
-
 def gpus(n: int) -> list[Device]:
     """The first ``n`` GPUs; exit with the reason if the framework does not support that many."""
     ask_for_gpus(n)

@@ -101,7 +101,7 @@ def train_batch(step, replicas, images, labels, rate):
     if distributed.world_size() > 1:
         loss, total = distributed.all_reduce([loss, gradients[0]])
         gradients = [xdevice.to_device(total, xdevice.device_of(params)) for params in replicas]
-    replicas = Replicas(map(descended, replicas, gradients, [rate / len(labels)] * len(replicas)))
+    replicas = replicas.map(descent(rate / len(labels)), gradients)
     return to_numpy(loss).item() / len(labels), replicas
 
 
@@ -112,15 +112,14 @@ def train_batch_step_by_step(replicas, images, labels, devices, rate):
     for params, shard, device in zip(replicas, shards, devices, strict=True):
         with scope(device):
             gradients.append(value_and_grad(cross_entropy)(params, *shard)[1])
-    return [
-        descended(p, g, rate / len(labels))
-        for p, g in zip(replicas, all_reduce(gradients), strict=True)
-    ]
+    return replicas.map(descent(rate / len(labels)), all_reduce(gradients))
 
 
-def descended(params, gradients, rate):
-    with scope(xdevice.device_of(params)):
-        return {name: params[name] - rate * gradients[name] for name in params}
+def descent(rate):
+    """A step of gradient descent."""
+    return lambda params, gradients: {
+        name: params[name] - rate * gradients[name] for name in params
+    }
 
 
 def of_this_process(*arrays):
@@ -171,7 +170,7 @@ def train(options, devices):
 def compare(step, start, devices, batch, rate):
     """Whether a step on all devices, at once and one after the other, equals that on one device."""
     params = on_device(start, devices[0])
-    (alone,) = train_batch_step_by_step([params], *batch, devices[:1], rate)
+    (alone,) = train_batch_step_by_step(Replicas([params]), *batch, devices[:1], rate)
     together = train_batch(step, replicate(params, devices), *batch, rate)[1]
     spelt = train_batch_step_by_step(replicate(params, devices), *batch, devices, rate)
     return max(differences(alone, other) for other in [*together, *spelt]) < 1e-5

@@ -11,11 +11,7 @@ is this suite: ``pytest --xdevice-backend=torch --xdevice-virtual-gpus=2``.
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
-import textwrap
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import pytest
@@ -31,9 +27,6 @@ MARKS = """
 weekly: runs with --weekly only
 frameworks(*names): on a push the test runs under these alone, with --weekly under all
 """
-MOST = 5.0  # seconds of processor time, of a test and its child processes
-BUSY = 2  # beside other work, the same test takes up to so many times that
-processor_time = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser):
@@ -44,6 +37,12 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     for mark in MARKS.strip().splitlines():
         config.addinivalue_line("markers", mark)
+    for name in ("costs", "processes"):
+        if not config.pluginmanager.has_plugin(name):
+            spec = spec_from_file_location(name, HERE / f"{name}.py")
+            plugin = module_from_spec(spec)
+            spec.loader.exec_module(plugin)
+            config.pluginmanager.register(plugin, name)
     if config.pluginmanager.has_plugin("hypothesispytest"):
         draw_the_same_examples(config)
 
@@ -93,7 +92,10 @@ def runs(item, config):
         return False
     if item.get_closest_marker("gpu") and "gpu" not in config.getoption("-m"):
         return False  # real ones: `-m gpu`, where there are any
-    if item.get_closest_marker("multi_device") and backend_of(item) == "numpy":
+    needs_gpus = item.get_closest_marker("multi_device") or "two_gpus" in getattr(
+        item, "fixturenames", ()
+    )
+    if needs_gpus and backend_of(item) == "numpy":
         return False  # it has the CPU alone
     mark = item.get_closest_marker("frameworks")
     own = backend_of(item)
@@ -102,50 +104,6 @@ def runs(item, config):
         tested = backends_of(config) or ["numpy"]  # where there is none, the core is tested
         return not set(wanted).isdisjoint(tested)
     return mark is None or weekly or own in mark.args
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    before = sum(os.times()[:4])
-    try:
-        return (yield)
-    finally:
-        item.stash[processor_time] = sum(os.times()[:4]) - before
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item, call):
-    """Fail a test that takes too long for a push, or was skipped although there is a compiler."""
-    report = yield
-    seconds = item.stash.get(processor_time, 0.0)
-    if report.when == "call":
-        report.user_properties.append(("processor", seconds))
-    is_long = report.when == "call" and seconds > BUSY * MOST
-    if is_long and report.passed and not item.get_closest_marker("weekly"):
-        report.outcome = "failed"
-        report.longrepr = (
-            f"took {seconds:.1f} s of processor time: above {MOST:g} s, mark it weekly"
-        )
-    elif report.skipped and "C++ compiler" in str(report.longrepr) and plugins.compiler():
-        report.outcome = "failed"
-        report.longrepr = f"there is a C++ compiler, and it was skipped: {report.longrepr[-1]}"
-    return report
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Print the processor time of the run, and the tests that take the most of it."""
-    reports = [report for some in terminalreporter.stats.values() for report in some]
-    measured = sorted(
-        (
-            (dict(report.user_properties)["processor"], report.nodeid)
-            for report in reports
-            if getattr(report, "user_properties", None)
-        ),
-        reverse=True,
-    )
-    terminalreporter.line(f"{sum(os.times()[:4]):.0f} s of processor time; the slowest tests:")
-    for seconds, name in measured[: int(os.environ.get("SLOWEST", "5"))]:
-        terminalreporter.line(f"{seconds:5.1f} s {name}")
 
 
 @pytest.fixture(scope="session")
@@ -176,45 +134,3 @@ def with_virtual_gpus(request):
 def outside_the_checkout(tmp_path, monkeypatch):
     """Run each test in an empty folder: in the checkout, `python -c` would import its core."""
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture(scope="session")
-def with_ctrl_c():
-    """The words before a command that make it receive Ctrl-C and SIGHUP.
-
-    Tests that run in the background ignore these signals, and their child processes would, too.
-    """
-    code = """
-import os, signal, sys
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-signal.signal(signal.SIGHUP, signal.SIG_DFL)
-os.execvp(sys.argv[1], sys.argv[1:])
-"""
-    return [sys.executable, "-c", code]
-
-
-@pytest.fixture
-def toy_path(tmp_path):
-    """A folder with a toy framework and its adapter, registered by an entry point."""
-    return shutil.copytree(HERE / "toy", tmp_path, dirs_exist_ok=True)
-
-
-@pytest.fixture
-def run(toy_path, tmp_path):
-    """A function that runs code in a new process, which can use the toy framework."""
-
-    def run(code, **env):
-        path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("XDEVICE")}
-        process = subprocess.run(
-            [sys.executable, "-c", "import xdevice\n" + textwrap.dedent(code)],
-            capture_output=True,
-            text=True,
-            timeout=300,
-            env={**clean, "PYTHONPATH": path, **env},
-            cwd=tmp_path,
-        )
-        assert process.returncode == 0, process.stderr
-        return process.stdout.strip()
-
-    return run

@@ -1,23 +1,36 @@
 """What a process leaves in the environment for the processes that it starts."""
 
 import os
+import sys
 
 from xdevice.contract import Request
-from xdevice.virtual import visible_devices
+from xdevice.virtual import machine, visible_devices
 from xdevice.virtual.request import to_environment
 
 AT_START = os.path.join(os.path.dirname(os.path.abspath(__file__)), "at_start")
 """The folder whose ``sitecustomize`` Python imports at its start, while it is on ``PYTHONPATH``."""
 
+COMMANDS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "commands")
+"""The folder with ``nvidia-smi``, first on ``PATH`` while virtual GPUs stand in."""
+
+_PYTHON = "XDEVICE_VIRTUAL_PYTHON"  # which runs these commands, whatever Python a program finds
 _WARNED = "XDEVICE_{}_WARNED"
 
 
 def propagate(request: Request) -> None:
     """Let child processes make the same request when they start, even if they do not import xdevice."""
     to_environment(request)
-    path = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    other_folders = [folder for folder in path if folder not in ("", AT_START)]
-    os.environ["PYTHONPATH"] = os.pathsep.join([AT_START, *other_folders])
+    machine.propagate()
+    _put_first("PYTHONPATH", AT_START)
+    if request.stand_in:
+        _put_first("PATH", COMMANDS, os.defpath)
+        os.environ[_PYTHON] = sys.executable
+
+
+def _put_first(variable: str, folder: str, default: str = "") -> None:
+    path = os.environ.get(variable, default).split(os.pathsep)
+    others = [other for other in path if other not in ("", folder)]
+    os.environ[variable] = os.pathsep.join([folder, *others])
 
 
 def give_to_program(request: Request) -> None:

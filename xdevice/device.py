@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 import re
 from dataclasses import FrozenInstanceError
+from functools import total_ordering
 from types import TracebackType
 from typing import Any
 
@@ -46,6 +47,7 @@ _devices: dict[tuple[str, int], Device] = {}  # all Devices: equal ones are the 
 _parsed: dict[str, Device] = {}  # each string parsed so far
 
 
+@total_ordering
 class Device:
     """A device: a kind and an index, such as ``gpu:1``.
 
@@ -146,19 +148,9 @@ class Device:
         return self._hash
 
     def __lt__(self, other: object) -> bool:
-        return self._key() < other._key() if isinstance(other, Device) else NotImplemented
-
-    def __le__(self, other: object) -> bool:
-        return self._key() <= other._key() if isinstance(other, Device) else NotImplemented
-
-    def __gt__(self, other: object) -> bool:
-        return self._key() > other._key() if isinstance(other, Device) else NotImplemented
-
-    def __ge__(self, other: object) -> bool:
-        return self._key() >= other._key() if isinstance(other, Device) else NotImplemented
-
-    def _key(self) -> tuple[str, int]:
-        return self.kind, self.index
+        if not isinstance(other, Device):
+            return NotImplemented
+        return (self.kind, self.index) < (other.kind, other.index)
 
     def __enter__(self) -> Device:
         # Upward, one of the exceptions in pyproject.toml: a device is a value, which the floors
@@ -197,7 +189,10 @@ def _parts(spelling: str) -> tuple[str, int]:
     is_glued = (
         match and match["kind"] != match["letters"] and _common_word(match["letters"]) in _COMMON
     )
-    if match is None or is_glued:
+    if is_glued:
+        meant = f"{match['letters']}:{match['kind'].removeprefix(match['letters'])}"
+        raise DeviceSpellingError(f"{shortened(spelling)} is not a device; did you mean {meant!r}?")
+    if match is None:
         examples = "'cpu', 'gpu', 'gpu:1' or any framework's spelling of these"
         raise DeviceSpellingError(f"{shortened(spelling)} is not a device; write {examples}")
     digits = match["index"] or "0"

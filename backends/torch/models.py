@@ -204,7 +204,10 @@ def keep(model: Model) -> Callable[[], None]:
         for parameter in of_module.values()
         if parameter is not None
     }
-    values = [_values_of(parameter) for parameter in parameters.values()]
+    values = [
+        (parameter, parameter.data, grad := parameter.grad, None if grad is None else grad.data)
+        for parameter in parameters.values()
+    ]
 
     def put_back() -> None:
         for parameter_values in values:
@@ -214,12 +217,6 @@ def keep(model: Model) -> Callable[[], None]:
             module._buffers.update(buffers)
 
     return put_back
-
-
-def _values_of(parameter: torch.Tensor) -> tuple[Any, ...]:
-    """The values of a parameter and of its gradient, on their devices, for `_put_back`."""
-    grad = parameter.grad
-    return parameter, parameter.data, grad, None if grad is None else grad.data
 
 
 def _put_back(

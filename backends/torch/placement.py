@@ -89,7 +89,7 @@ def move(tensor: Tensor, device: Device, non_blocking: bool) -> Tensor:
 
 
 def move_many(tensors: list[Tensor], device: Device, non_blocking: bool) -> list[Tensor]:
-    if not non_blocking and all(type(tensor) is torch.Tensor for tensor in tensors):
+    if not non_blocking and {*map(type, tensors)} == {torch.Tensor}:
         native_device = native(device)
         try:
             return [tensor.to(native_device) for tensor in tensors]

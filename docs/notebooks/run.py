@@ -1,7 +1,6 @@
-"""The notebooks, run in a kernel: ``python docs/notebooks/run.py`` runs each in its own and keeps the outputs.
+"""The notebook, run in a kernel: ``python docs/notebooks/run.py`` keeps the outputs.
 
-    python docs/notebooks/run.py gpus.ipynb                   one of them
-    python docs/notebooks/run.py --backend jax --to FOLDER    all in one kernel, cleared between them; written to FOLDER
+    python docs/notebooks/run.py --backend jax --to FOLDER    writes it to FOLDER
 
 It needs nbclient and ipykernel. The outputs that are kept are PyTorch's, on the CPU and two virtual GPUs. A cell with
 the tag ``varies`` prints times, or words of the framework: a test compares the outputs of all the others.
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import nbformat
 from nbclient import NotebookClient
-from nbformat.v4 import new_code_cell, new_notebook
 
 HERE = Path(__file__).parent
 
@@ -38,15 +36,6 @@ def run(notebook: nbformat.NotebookNode, backend: str) -> None:
         client.execute(env={**env, "IPYTHONDIR": folder})
 
 
-def run_together(notebooks: list[nbformat.NotebookNode], backend: str) -> None:
-    """As `run`, in one kernel, which imports the framework once."""
-    clear = [new_code_cell("%reset -f") for _ in notebooks]
-    cells = [
-        cell for reset, each in zip(clear, notebooks, strict=True) for cell in [reset, *each.cells]
-    ]
-    run(new_notebook(cells=cells), backend)
-
-
 def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """Without what changes from run to run, or names this machine's Python."""
     notebook.metadata = {
@@ -59,18 +48,14 @@ def tidied(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Run the notebooks and keep their outputs.")
-    parser.add_argument("notebooks", nargs="*", type=Path, default=sorted(HERE.glob("*.ipynb")))
+    parser = argparse.ArgumentParser(description="Run the notebook and keep its outputs.")
     parser.add_argument("--backend", default="torch")
-    parser.add_argument("--to", type=Path, help="a folder for the results of one run in one kernel")
+    parser.add_argument("--to", type=Path, default=HERE, help="the folder for the result")
     options = parser.parse_args()
-    read = {path: nbformat.read(path, as_version=4) for path in options.notebooks}
-    if options.to:
-        run_together(list(read.values()), options.backend)
-    for path, notebook in read.items():
-        if not options.to:
-            run(notebook, options.backend)
-        nbformat.write(tidied(notebook), options.to / path.name if options.to else path)
+    for path in HERE.glob("*.ipynb"):
+        notebook = nbformat.read(path, as_version=4)
+        run(notebook, options.backend)
+        nbformat.write(tidied(notebook), options.to / path.name)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,7 @@ def loss(params: Parameters, x: Tensor, y: Tensor) -> Any:
     It uses only operators that every framework has.
     """
     hidden = x @ params["in"] + params["bias"]
-    hidden = hidden / (1 + hidden * hidden)
-    return total(hidden @ params["out"][0] - y) / x.shape[0]
+    return total((hidden * hidden) @ params["out"][0] - y) / x.shape[0]
 
 
 def float64_loss(w: Tensor, x: Tensor) -> Tensor:
@@ -72,7 +71,7 @@ def parameters() -> Parameters:
     return {"in": weights(3, 4), "bias": weights(4), "out": [weights(4, 2)], "unused": weights(2)}
 
 
-def batch(n: int = 9) -> tuple[Tensor, Tensor]:
+def batch(n: int = 8) -> tuple[Tensor, Tensor]:
     """The inputs and the targets of n rows."""
     return rows(n), rows(n, 2)
 
@@ -182,13 +181,27 @@ class DataParallel(StepRefusals):
             check_equal((value, tree), expected)
             assert values(tree["in"]) == values(gradients[0]["in"])
 
+    @ON_EACH_LIST
+    def test_replicas_are_updated_on_their_devices(
+        self, backend: str, several: list[Device]
+    ) -> None:
+        replicas = replicate({"in": rows(3)}, several)
+        changed = replicas.map(
+            lambda tree, x: {"in": 2 * tree["in"] + x * ones(1)}, [1.0] * len(several)
+        )
+        assert type(changed) is Replicas
+        assert [device_of(tree) for tree in changed] == several
+        assert to_numpy(changed[-1]["in"]) == pytest.approx(2 * to_numpy(replicas[-1]["in"]) + 1)
+        raised(ArgumentError, "and 0 values for them")(replicas.map, print, [])
+
     def test_a_sum_over_rows_is_added_up(self, backend: str) -> None:
         def summed_loss(params: Parameters, x: Tensor, y: Tensor) -> Tensor:
             return loss(params, x, y) * x.shape[0]
 
-        arguments = parameters(), *batch(7)
-        step = data_parallel(summed_loss, [home()] * 3, reduction="sum")
-        check_equal(step(*arguments), value_and_grad(summed_loss)(*arguments))
+        params, data, _ = step_on_one_device()
+        step = data_parallel(summed_loss, twice(), reduction="sum")
+        with scope(home()):
+            check_equal(step(params, *data), value_and_grad(summed_loss)(params, *data))
 
     def test_step_arguments_may_be_trees(self, backend: str) -> None:
         def scaled_loss(params: Parameters, data: Tree, factor: float) -> tuple[Tensor, int]:
@@ -211,7 +224,7 @@ class DataParallel(StepRefusals):
         assert number(value) == pytest.approx((product**2).sum() / 7, rel=1e-14)
         assert to_numpy(gradient) == pytest.approx(2 * to_numpy(x).T @ product / 7, rel=1e-14)
 
-    @ON_EACH_LIST
+    @pytest.mark.parametrize("several", ["twice"], indirect=True)
     def test_a_step_keeps_none_among_parameters(self, backend: str, several: list[Device]) -> None:
         with scope(home()):
             params, x = {"w": rows(3), "off": None}, rows(8)
@@ -224,17 +237,17 @@ class DataParallel(StepRefusals):
             assert to_numpy(replica["w"]) == pytest.approx(to_numpy(gradients["w"]), rel=1e-6)
 
     def test_a_step_leaves_its_arguments_unchanged(self, backend: str) -> None:
-        params, data = parameters(), batch()
+        params, data, (_, gradients) = step_on_one_device()
         numbers = values([params, data])
         step_on_two(params, *data)
         assert values([params, data]) == numbers
-        assert value_and_grad(loss)(params, *data)[1].keys() == params.keys()
+        assert gradients.keys() == params.keys()
 
     def test_step_gradients_are_with_parameters(self, backend: str, two_gpus: object) -> None:
         params, data, (_, expected) = step_on_one_device()
         params["bias"] = to_device(params["bias"], SECOND)
         params["tied"] = params["in"]
-        _, gradients = data_parallel(loss, [SECOND, FIRST])(params, *data)
+        _, gradients = data_parallel(loss, [FIRST, SECOND])(params, *data)
         assert [device_of(gradients[name]) for name in ("bias", "in")] == [SECOND, home()]
         check_equal({name: gradients[name] for name in expected}, expected)
 

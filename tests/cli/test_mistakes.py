@@ -61,6 +61,8 @@ def run(tmp_path):
     ("run scrpt.py", "'scrpt.py' does not exist; did you mean 'script.py'?"),
     ("chapter chaptr.md", "'chaptr.md' does not exist; did you mean 'chapter.md'?"),
     ("chapter script.py", "'script.py' is not a chapter in Markdown (.md) or a notebook (.ipynb); type xdevice run"),
+    ("chapter --model t4 chapter.md", "--model says what the GPUs of --gpus are; write --gpus 2 --model t4"),
+    ("chapter --review chapter.md", "--review adds to the page of --html; write --html FILE --review"),
     ("chapter --record --check chapter.md", "--record writes what --check compares with; leave one out"),
     ("emulate --gpu 2 script.py", "unknown option '--gpu'; did you mean '--gpus'?"),
     ("emulate --model t5 script.py", "'t5' is unknown; did you mean 't4'?"),

@@ -145,6 +145,11 @@ def test_a_malformed_spelling_is_shown(spelling):
     assert repr(spelling) in str(error.value)
 
 
+def test_an_index_without_its_colon_is_told_the_spelling():
+    with pytest.raises(DeviceSpellingError, match="did you mean 'cuda:1'"):
+        Device("cuda1")
+
+
 @pytest.mark.parametrize("index", [-1, -(10**30), MAX_INDEX + 1, 10**30])
 def test_an_index_out_of_range_is_shown(index):
     for build in (lambda: Device("gpu", index), lambda: gpu(index)):

@@ -38,13 +38,17 @@ HEAVY += [
 ]
 
 
+# without `site` a checkout that was installed with `pip install -e` is not found
+FOLDER = os.path.dirname(os.path.dirname(xdevice.__file__))
+
+
 def in_a_fresh_interpreter(code):
     done = subprocess.run(
         [sys.executable, "-S", "-c", code],
         capture_output=True,
         text=True,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([FOLDER, *sys.path])},
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

@@ -502,3 +502,28 @@ def test_each_dialect_marks_a_cell_whose_error_is_the_lesson(chapter, mark):
 def test_a_notebook_of_the_format_3_is_refused(chapter):
     with pytest.raises(ArgumentError, match="of the format 3; jupyter nbconvert --to notebook"):
         chapter('{"worksheets": [{"cells": []}], "nbformat": 3}', "old.ipynb")
+
+
+def test_an_admonition_keeps_its_title_and_a_formula_of_myst_its_marks(chapter):
+    text = """
+        :::{note} First
+        second
+        :::
+
+        ```{math}
+        :label: sum
+        a + b
+        ```
+
+        !!! warning "Hot"
+
+            Careful.
+
+        ```python
+        1
+        ```
+    """
+    prose = [part.text for part in chapter(text).parts if isinstance(part, Prose)]
+    assert " ".join("\n".join(prose).split()) == (
+        "**Note** First second $$ a + b $$ **Hot** Careful."
+    )

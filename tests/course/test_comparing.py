@@ -5,8 +5,9 @@ from decimal import Decimal
 
 import pytest
 
-from xdevice.tools.course.compare import changes_since, read_record, verdict_of, write_record
+from xdevice.tools.course.compare import verdict_of
 from xdevice.tools.course.read import Cell
+from xdevice.tools.course.record import changes_since, read_record, write_record
 from xdevice.tools.course.run import Outcome, TabRun
 from xdevice.tools.course.texts import difference
 from xdevice.tools.course.values import Curve, Series, t_test

@@ -20,7 +20,6 @@ from xdevice.framework.adapters import registered
 from xdevice.virtual.request import ENV
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-VIRTUAL = Path(__file__).parents[2] / "virtual"
 
 
 def run(backend, script, *arguments, virtual=0):
@@ -84,10 +83,7 @@ def test_what_is_missing_is_said_first(script, needs):
     [
         ("use_gpu.py", set()),
         ("cpu_or_gpu.py", set()),
-        ("copy_between_gpus.py", set()),
-        ("auto_parallel.py", set()),
         ("_gpus.py", set()),
-        ("model_parallel.py", {"numpy"}),
         ("digits.py", {"numpy"}),
         ("transfers.py", {"numpy"}),
         ("train_multi_gpu.py", {"numpy"}),
@@ -190,68 +186,11 @@ def test_digits_on_a_virtual_gpu_as_on_the_cpu(backend):
         assert "gpu:0" not in of_cpu
 
 
-def has_virtual_gpus(backend):
-    """Whether there are virtual GPUs for the framework."""
-    return (VIRTUAL / str(backend)).is_dir()
-
-
 on_two_gpus = pytest.mark.skip_backends(
     "numpy", "array_api_strict", reason="it has no gradients"
 )  # NumPy has one device, and says so: the promise below
 AGREES = "the first step is that of one device: True"
 ACCURACY = re.compile(r"^test accuracy ([\d.]+); \d+ samples/s$", re.MULTILINE)
-TWO_GPUS = ("copy_between_gpus.py", "auto_parallel.py", "model_parallel.py")
-
-
-@pytest.mark.frameworks("torch")
-@pytest.mark.parametrize("script", TWO_GPUS)
-def test_two_virtual_gpus_or_the_reason_why_not(backend, script):
-    arguments = ("--scale", "0.001") if script == "auto_parallel.py" else ()
-    printed = output(backend, script, *arguments)
-    if has_virtual_gpus(backend):
-        assert printed.startswith("Two GPUs, gpu:0 and gpu:1, both virtual\n")
-    else:
-        assert printed == output("numpy", script, *arguments).replace("numpy", str(backend))
-        assert printed.startswith(f"Not supported: {backend} has no virtual GPUs")
-
-
-@pytest.mark.frameworks("torch")
-@on_two_gpus
-def test_adding_across_gpus_is_an_error(backend):
-    lines = [line.strip() for line in output(backend, "copy_between_gpus.py").splitlines()]
-    assert "X + Y is an error about gpu:0 and gpu:1" in lines
-    assert "Z is on gpu:1 and X still on gpu:0" in lines
-    assert "Y + Z is on gpu:1 with Y and Z: True" in lines
-    assert "and is one more than Y: True" in lines
-    assert "copies nothing: True" in lines
-
-
-@pytest.mark.frameworks("torch")
-@on_two_gpus
-@pytest.mark.parametrize("split", ["by layers", "by channels"])
-def test_a_split_network_equals_the_whole(backend, split):
-    printed = output(backend, "model_parallel.py")
-    one = float(re.search(r"the loss is ([\d.]+)$", printed, re.MULTILINE)[1])
-    part = printed.partition(f"Two devices, split {split}\n")[2]
-    assert "gpu:0" in part
-    assert "gpu:1" in part
-    assert float(re.search(r"the loss is ([\d.]+)", part)[1]) == pytest.approx(one, rel=1e-3)
-    assert re.search(r"gradients equal those of one device: (\w+)", part)[1] == "True"
-
-
-@pytest.mark.frameworks("torch")
-@on_two_gpus
-def test_parallelism_times_each_gpu_and_both(backend):
-    printed = output(backend, "auto_parallel.py", "--scale", "0.001")
-    timed = dict(
-        re.findall(
-            r"^  (.+), \d+ times: ([\d.]+) ms each \([\d.]+ to [\d.]+\)$", printed, re.MULTILINE
-        )
-    )
-    assert {"on virtual gpu:0", "on virtual gpu:1"} < set(timed)
-    assert {"as many on each, in turn", "as many on each, at once"} < set(timed)
-    assert {"computed, then fetched", "computed and fetched, overlapped"} < set(timed)
-    assert "virtual GPUs share this machine's" in printed
 
 
 @pytest.mark.weekly

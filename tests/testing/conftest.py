@@ -1,7 +1,10 @@
 """Runs of pytest of their own, beside a framework that can have virtual GPUs and needs NumPy alone."""
 
 import os
+import signal
 import sys
+import time
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,8 +25,56 @@ def count(kind): return 0
 """
 
 
+def in_a_fork(arguments, folder, out, err):
+    """Run pytest where NumPy and pytest are imported, and xdevice is not; never returns."""
+    status = 3
+    try:
+        signal.alarm(120)  # ends the process
+        os.chdir(folder)
+        for descriptor, name in enumerate((os.devnull, out, err)):
+            os.dup2(os.open(name, os.O_WRONLY if descriptor else os.O_RDONLY), descriptor)
+        sys.stdin, sys.stdout, sys.stderr = (open(n, "rww"[n], closefd=False) for n in range(3))  # noqa: SIM115
+        sys.path[:0] = [str(folder), *os.environ["PYTHONPATH"].split(os.pathsep)]
+        for name in [name for name in sys.modules if name.partition(".")[0] == "xdevice"]:
+            del sys.modules[name]
+        sys.meta_path[:] = [finder for finder in sys.meta_path if not is_ours(finder)]
+        status = int(pytest.main(arguments))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)  # not on into the tests of the process that has forked
+
+
+def is_ours(finder):
+    return type(finder).__module__.startswith("xdevice")
+
+
 @pytest.fixture
-def run(pytester, monkeypatch):
+def run_pytest(pytester):
+    """Run pytest in a fork of this process: a Python of its own takes a second to import what is here."""
+
+    def run(*arguments):
+        start, folder = time.monotonic(), pytester.mkdir(f"run-{time.monotonic_ns()}")
+        out, err = folder / "out", folder / "err"
+        out.touch()
+        err.touch()
+        arguments = [f"--basetemp={folder / 'temporary'}", *map(str, arguments)]
+        with warnings.catch_warnings():
+            # Python 3.12 warns of other threads, which the fork lacks.
+            warnings.simplefilter("ignore")
+            child = os.fork()
+        if child == 0:
+            in_a_fork(arguments, pytester.path, out, err)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        lines = [file.read_text("utf-8").splitlines() for file in (out, err)]
+        print(*lines[0], *lines[1], sep="\n")  # pytest shows it beside a failure
+        return pytest.RunResult(status, *lines, time.monotonic() - start)
+
+    return run
+
+
+@pytest.fixture
+def run(pytester, run_pytest, monkeypatch):
     """Run pytest on the text of a test file, with other frameworks registered.
 
     They are `pages`, `ghost`, which is missing, `broken`, and `gpus_alone`, which has no device.
@@ -48,7 +99,7 @@ def run(pytester, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     pytester.makeini("[pytest]\naddopts = --strict-markers -rs\n")
 
-    def run(code, *options):
+    def run(code, *options, fork=True):
         pytester.makepyfile(test_it=code)
         fast = (
             "-p",
@@ -56,6 +107,8 @@ def run(pytester, monkeypatch):
             "-p",
             "no:hypothesispytest",
         )  # which takes a second to load
+        if fork and not any(option.startswith("-n") for option in options):
+            return run_pytest(*fast, *options)
         return pytester.runpytest_subprocess(*fast, *options, timeout=120)
 
     return run

@@ -36,7 +36,7 @@ EXAMPLES = """
 
 
 def run_examples(run, code, *options):
-    return run(code, "-p", "hypothesispytest", *options)
+    return run(code, "-p", "hypothesispytest", *options, fork=False)  # it has settings of ours here
 
 
 def test_the_fixtures_stand_beside_given(run):

@@ -42,7 +42,7 @@ NOTHING = """
     "options", [(), ("--xdevice-backend=pages,numpy",), ("--xdevice-virtual-gpus=2",)]
 )
 def test_no_framework_is_loaded_unasked(run, options):
-    run(NOTHING, *options).assert_outcomes(passed=1)
+    run(NOTHING, *options, fork=False).assert_outcomes(passed=1)
 
 
 def test_without_the_plugin_it_is_ordinary(run):

@@ -1,10 +1,7 @@
 """When `prefetch` calls its source, and what it makes of a batch; most of it without a framework."""
 
 import gc
-import os
 import signal
-import subprocess
-import sys
 import textwrap
 import threading
 import weakref
@@ -44,14 +41,16 @@ def ahead(batches, size=2, place=sent):
     return Prefetched(batches, place, size)
 
 
-def ran(code, backend, env):
+@pytest.fixture
+def ran(backend, in_a_fork):
     """The number that a program prints."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(code)],
-        capture_output=True, text=True, timeout=120, env={**os.environ, "XDEVICE_BACKEND": backend, **env},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return int(done.stdout or 0)
+
+    def run(code, **environment):
+        done = in_a_fork(backend, textwrap.dedent(code), XDEVICE_BACKEND=backend, **environment)
+        assert done.returncode == 0, done.stderr
+        return int(done.stdout or 0)
+
+    return run
 
 
 class Way:
@@ -346,7 +345,7 @@ def test_a_device_that_is_not_there_is_an_error_of_the_loop(backend):
 
 
 @pytest.mark.frameworks("torch", "jax")
-def test_a_stream_brings_the_batches_that_the_host_had(backend, plug_in):
+def test_a_stream_brings_the_batches_that_the_host_had(ran, plug_in):
     """Under virtual GPUs that stand in, whose streams have the names of real ones'; elsewhere there are none."""
     code = """
         import xdevice
@@ -367,13 +366,13 @@ def test_a_stream_brings_the_batches_that_the_host_had(backend, plug_in):
                     assert xdevice.to_numpy(batch["more"][0]).tolist() == [0, 1, 2]
             assert list(ahead._place._streams) == [owner] and ahead._place._streams[owner] is not None
     """
-    ran(code, backend, {})
+    ran(code)
 
 
 @pytest.mark.frameworks("jax")
 @pytest.mark.skip_backends("numpy", "array_api_strict", reason="it has no gradients")
 def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(
-    backend, with_virtual_gpus
+    backend, ran, with_virtual_gpus
 ):
     code = """
         import numpy, xdevice
@@ -394,9 +393,7 @@ def test_many_small_tensors_of_a_dtype_travel_as_one_vector_where_copies_cost(
                 assert xdevice.device_of(found) == "gpu:0"
                 assert xdevice.to_numpy(found).tolist() == xdevice.to_numpy(like).tolist()
     """
-    one_by_one, packed = (
-        ran(code, backend, {"XDEVICE_VIRTUAL_BUS": bus}) for bus in ("", "16GB/s,1us")
-    )
+    one_by_one, packed = (ran(code, XDEVICE_VIRTUAL_BUS=bus) for bus in ("", "16GB/s,1us"))
     kinds = {
         "torch": 4,
         "paddle": 4,

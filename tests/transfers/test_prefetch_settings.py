@@ -1,8 +1,5 @@
 """The source of `prefetch` has its loop's settings for every batch: those that a framework keeps for each thread."""
 
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -68,7 +65,7 @@ SETTINGS = {
 
 
 @pytest.mark.frameworks("torch", "paddle", "mxnet", "jax", "numpy", "array_api_strict")
-def test_the_source_has_the_settings_of_its_loop(backend):
+def test_the_source_has_the_settings_of_its_loop(backend, in_a_fork):
     begin = """
         import decimal, time, xdevice
         where = xdevice.virtual_gpus(1)[0] if xdevice.backend() != "numpy" else "cpu"
@@ -84,8 +81,5 @@ def test_the_source_has_the_settings_of_its_loop(backend):
         decimal.getcontext().prec = 3
     """
     code = textwrap.dedent(begin) + textwrap.dedent(SETTINGS[str(backend)])
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code],
-        env={**os.environ, "XDEVICE_BACKEND": str(backend)}, capture_output=True, text=True, timeout=120,
-    )  # fmt: skip
+    done = in_a_fork(backend, code, XDEVICE_BACKEND=backend)
     assert done.returncode == 0, done.stderr

@@ -19,9 +19,11 @@ import pytest
 
 import xdevice
 from xdevice.testing.frameworks import backends_of
+from xdevice.testing.items import backend_of
 from xdevice.virtual import plugins
 from xdevice.virtual.request import ENV
 
+HERE = Path(__file__).parent
 child = pytest.StashKey[tuple[list[ElementTree.Element], str]]()
 
 
@@ -108,14 +110,23 @@ def case_id(case):
     return f"{case.get('classname').replace('.', '/')}.py::{case.get('name').partition('[')[0]}"
 
 
+EMULATE = "-m", "xdevice", "emulate", "--gpus", "2"
 SAID = "2 virtual GPUs stand in for CUDA's; they compute on the CPU"
 
 
 @pytest.fixture
-def program(tmp_path, plug_in):
-    """Run a program's text with two GPUs that stand in, or on the CPU; the lines that it prints come back."""
+def program(tmp_path, plug_in, request, in_a_fork):
+    """Run a program's text with two GPUs that stand in, or on the CPU; the lines that it prints come back.
 
-    def run(text, *, gpus=True, words=(), **env):
+    A program that is started in the usual way shares its process's start with the others, if it may.
+    """
+    framework = backend_of(request.node) or request.path.relative_to(HERE).parts[0]
+
+    def run(text, *, gpus=True, words=(), shares=True, **env):
+        if shares and gpus and not words and not env:
+            done = in_a_fork(framework, textwrap.dedent(text), *EMULATE)
+            assert done.returncode == 0, done.stderr[-5000:]
+            return done.stdout.splitlines()
         path = tmp_path / "program.py"
         path.write_text(textwrap.dedent(text))
         clean = {
@@ -123,7 +134,7 @@ def program(tmp_path, plug_in):
             for name, value in os.environ.items()
             if name != ENV and not name.endswith("_WARNED")
         }
-        start = ["-m", "xdevice", "emulate", "--gpus", "2", *words] if gpus else []
+        start = [*EMULATE, *words] if gpus else []
         done = subprocess.run(
             [sys.executable, *start, str(path)],
             capture_output=True,

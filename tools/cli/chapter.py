@@ -15,32 +15,35 @@ from xdevice.machine import usable_threads
 from xdevice.tools.cli import chapter_report
 from xdevice.tools.cli.chapter_report import Report
 from xdevice.tools.cli.options import JSON, add_gpus, check_can_be_written
-from xdevice.tools.cli.parser import Parser, names, positive, seconds
+from xdevice.tools.cli.parser import Parser, names, one_of, positive, seconds
 from xdevice.tools.cli.probe import check_virtual_gpus
 from xdevice.tools.cli.program import CHAPTERS, missing
-from xdevice.tools.course.compare import (
+from xdevice.tools.course.compare import Row, rows_of, rows_to_repeat
+from xdevice.tools.course.failures import missing_packages
+from xdevice.tools.course.read import SKIPPED, Chapter, read, tabs_to_run
+from xdevice.tools.course.record import (
     Change,
-    Row,
     changes_since,
     read_record,
     record_path,
-    rows_of,
-    rows_to_repeat,
     write_record,
 )
-from xdevice.tools.course.failures import missing_packages
-from xdevice.tools.course.page import page
-from xdevice.tools.course.read import SKIPPED, Chapter, read, tabs_to_run
 from xdevice.tools.course.run import Layout, RunOptions, Trial, layout_of, package_folders, run
 from xdevice.tools.launcher.children import Child
 from xdevice.tools.launcher.progress import Progress
 from xdevice.tools.launcher.terminal import write
 from xdevice.tools.launcher.texts import counted, write_json
 from xdevice.virtual import children
+from xdevice.virtual.models import MODELS
 from xdevice.virtual.request import of_environment
 
 # The packages that a chapter needs, by the module that each provides.
 _NEEDED = {"nbclient": "nbclient", "ipykernel": "ipykernel", "markdown_it": "markdown-it-py"}
+_NEEDED_BY_HTML = {
+    "mdit_py_plugins": "mdit-py-plugins",
+    "pygments": "pygments",
+    "latex2mathml": "latex2mathml",
+}
 _SEEDS = 3
 _MOST_SEEDS = 9
 
@@ -62,7 +65,8 @@ changed; with --strict: also if tabs differ), 2 for an error in the command."""
     add("script", metavar="CHAPTER", help="a chapter in Markdown (.md), or a notebook (.ipynb)")
     tabs = "frameworks; all (the default): those installed"
     add("--tab", type=names, default=None, metavar="all|A,B,…", help=tabs)
-    add("--html", type=Path, metavar="FILE", help="write what the tabs show, side by side")
+    add("--html", type=Path, metavar="FILE", help="write the page that readers see")
+    add("--review", action="store_true", help="add to it what is said of each cell")
     add("--record", action="store_true", help="keep the outputs beside the chapter")
     add("--check", action="store_true", help="compare with the outputs that were kept")
     add("--outputs", type=Path, metavar="FILE", help="keep them here (CHAPTER.outputs.json)")
@@ -72,6 +76,7 @@ changed; with --strict: also if tabs differ), 2 for an error in the command."""
     add("--seeds", type=_seeds, metavar="N", help=seeds)
     add_gpus(parser, "--gpus", "give the cells N virtual GPUs, as emulate does")
     add_gpus(parser, "--virtual-gpus", "give them N virtual GPUs, as run does")
+    add("--model", **one_of(MODELS), metavar="NAME", help="what the GPUs of --gpus are, such as t4")
     add("--jobs", type=positive, metavar="N", help="run N tabs at once (half the threads)")
     add("--timeout", type=seconds, metavar="S", help="stop a tab after S seconds")
     add("--json", action="store_true", help=JSON)
@@ -117,7 +122,10 @@ def main(options: argparse.Namespace) -> int:
         write_record(outputs, first_runs)
     report = Report(chapter, runs, rows_of(runs), changes)
     if options.html:
-        options.html.write_text(page(chapter, runs, report.rows, _virtual_gpus()), encoding="utf-8")
+        from xdevice.tools.course.page import page  # with what it needs
+
+        html = page(chapter, runs, report.rows, _virtual_gpus(), options.review)
+        options.html.write_text(html, encoding="utf-8")
     if options.json:
         write_json(chapter_report.as_json(report))
     else:
@@ -165,12 +173,19 @@ def _check(path: Path, options: argparse.Namespace) -> None:
         raise ArgumentError("--record writes what --check compares with; leave one out")
     if options.gpus and options.virtual_gpus:
         raise ArgumentError("--gpus and --virtual-gpus both make virtual GPUs; leave one out")
+    if options.model and not options.gpus:
+        raise ArgumentError(
+            f"--model says what the GPUs of --gpus are; write --gpus 2 --model {options.model}"
+        )
     if options.outputs and not (options.record or options.check):
         raise ArgumentError("--outputs is the file of --record and --check; add one of them")
     for file in (options.html, options.outputs):
         if file is not None:
             check_can_be_written(file)
-    needed = [package for module, package in _NEEDED.items() if find_spec(module) is None]
+    if options.review and not options.html:
+        raise ArgumentError("--review adds to the page of --html; write --html FILE --review")
+    modules = _NEEDED | _NEEDED_BY_HTML if options.html else _NEEDED
+    needed = [package for module, package in modules.items() if find_spec(module) is None]
     if needed:
         listed = ", ".join(needed)
         raise ArgumentError(f"running a chapter needs {listed}; pip install {' '.join(needed)}")
@@ -238,5 +253,6 @@ def _ask_for_gpus(tabs: Sequence[str], options: argparse.Namespace) -> None:
         return
     stand_in = options.gpus is not None
     source = f"--gpus {number}" if stand_in else f"--virtual-gpus {number}"
-    children.give_to_program(Request(number, stand_in=stand_in, source=source))
+    model = options.model or ""
+    children.give_to_program(Request(number, stand_in=stand_in, model=model, source=source))
     check_virtual_gpus(tabs)

@@ -9,8 +9,9 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from xdevice.tools.course.compare import VERDICTS, Change, Row
+from xdevice.tools.course.compare import VERDICTS, Row
 from xdevice.tools.course.read import Chapter
+from xdevice.tools.course.record import Change
 from xdevice.tools.course.run import Outcome, TabRun
 from xdevice.tools.launcher.terminal import table
 from xdevice.tools.launcher.texts import counted, ending

@@ -8,6 +8,7 @@ from xdevice.tools.cli.options import add_backend, add_gpus
 from xdevice.tools.cli.parser import Parser, one_of
 from xdevice.tools.cli.program import program_of
 from xdevice.tools.cli.running import become, prepare
+from xdevice.virtual import children
 from xdevice.virtual.models import MODELS
 
 
@@ -36,7 +37,6 @@ Exit status: the program's; 2 for an error in the command line."""
 
 
 def main(options: argparse.Namespace) -> int:
-    program = program_of(options.script, options.how)
     request = Request(
         options.gpus,
         stand_in=True,
@@ -45,5 +45,7 @@ def main(options: argparse.Namespace) -> int:
         races=options.races,
         model=options.model or "",
     )
+    children.give_to_program(request)  # first: nvidia-smi is among the commands
+    program = program_of(options.script, options.how)
     prepare(program, options.backend, request)
     return become([*program.run_by(sys.executable), *options.args])

@@ -7,6 +7,7 @@ The program and its child processes write what they use into files of a folder.
 
 import argparse
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,11 +26,12 @@ from xdevice.tools.cli.running import prepare, run_program, show_error
 from xdevice.units import parsed_size
 from xdevice.virtual.fits import process as fits_process
 from xdevice.virtual.fits.estimate import Ended, estimate
-from xdevice.virtual.fits.records import ENV, Folder, Record
+from xdevice.virtual.fits.records import ENV, Folder, Options, Record
 from xdevice.virtual.models import MODELS
 from xdevice.virtual.refusals import RefusedExit, RefusedImportError
 from xdevice.virtual.request import to_environment
 
+_LABEL = 0.08  # how far a card's memory is from what it is sold with, at most
 _INTERVAL = 0.1  # seconds between two looks at the program
 _GRACE = 20.0  # seconds that a program has to end after one of its processes has made its steps
 
@@ -52,15 +54,17 @@ Exit status: 0 if the program fits, 1 if it does not, 3 if that cannot be told,
     parser.add_argument("size", type=_size, metavar="SIZE", help=size)
     stop = "stop the program after N steps of an optimizer"
     parser.add_argument("--stop-after", type=positive, metavar="N", help=stop)
+    compute = "compute values as well as shapes: a program whose memory depends on them needs it"
+    parser.add_argument("--compute", action="store_true", help=compute)
     add_gpus(parser, "--gpus", "how many GPUs there are (1)", default=1)
     add_report(parser, ("text", "json"))
     parser.add_program("a Python file, or a command; -m: a module, -c: code")
 
 
-def _size(text: str) -> tuple[int, str]:
-    """The bytes of the GPU's memory, and its model if the text names one."""
+def _size(text: str) -> tuple[int, str, str]:
+    """The bytes of the GPU's memory, its model if the text names one, and the card that has about as much."""
     if text in MODELS:
-        return MODELS[text].memory, text
+        return MODELS[text].memory, text, ""
     if text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is a size without a unit; write {text}GiB")
     size = parsed_size(text)
@@ -71,28 +75,39 @@ def _size(text: str) -> tuple[int, str]:
         raise argparse.ArgumentTypeError(
             f"{text!r} is not the memory or the model of a GPU; {hint}"
         )
-    return size, ""
+    for name, model in MODELS.items():
+        if model.memory >> 20 == size >> 20:
+            return size, name, ""
+    return size, "", _nearest_card(text)
+
+
+def _nearest_card(text: str) -> str:
+    """A sentence about the model that is sold with that memory, of which it has a little less."""
+    label = parsed_size(re.sub("(?i)gi?b?$", "GiB", text))
+    name, model = min(MODELS.items(), key=lambda item: abs(item[1].memory - label))
+    if abs(model.memory - label) > _LABEL * label:
+        return ""
+    return f"no card that is known has {text}; the nearest is {name}, with {model.memory >> 20} MiB"
 
 
 def main(options: argparse.Namespace) -> int:
     """Run the program, print the report, and return the status of the answer."""
-    size, model = options.size
+    size, model, hint = options.size
     program = program_of(options.script, options.how)
     if options.report is not None:
         check_can_be_written(options.report)
     source = f"xdevice fits --gpus {options.gpus}"
     request = Request(options.gpus, stand_in=True, source=source, model=model)
-    for framework in prepare(program, None, request):
-        fits_process.check_is_measured(framework)
+    prepare(program, None, request)
     # only now: `prepare` asks each framework whether it can have the limit of a request
     to_environment(request._replace(memory=size))
     folder = Folder(Path(tempfile.mkdtemp(prefix="xdevice-fits-")))
-    folder.write_stop_after(options.stop_after)
+    folder.write_options(Options(options.stop_after, options.compute))
     try:
         ended = _run(program, options, folder)
         if folder.is_refused():
             return 2
-        report = Report(estimate(size, folder.records(), ended))
+        report = Report(estimate(size, folder.records(), ended, model), hint)
     finally:
         shutil.rmtree(folder.path, ignore_errors=True)
     if options.format == "json":
@@ -125,6 +140,8 @@ def _run(program: Program, options: argparse.Namespace, folder: Folder) -> Ended
             _terminate(folder)  # or Python would wait for its children
         if is_late:
             process.terminate()
+    if any(use.undecided for record in folder.records() for _, use in record.uses):
+        return Ended("the program was stopped")
     if folder.stopped_since() is not None:
         return Ended(f"the program was stopped after {options.stop_after} steps of an optimizer")
     return _how_it_ended(process.returncode, _end_of_program(folder))

@@ -8,7 +8,7 @@ from xdevice.escaping import as_json, escaped
 from xdevice.tools.cli.fits_advice import Shares, advice
 from xdevice.transfers.syntax import Place, in_library, shown
 from xdevice.units import size
-from xdevice.virtual.fits.estimate import CONTEXT, FITS, KERNELS, NOT, UNKNOWN, Estimate, Share
+from xdevice.virtual.fits.estimate import FITS, NOT, UNKNOWN, Estimate, Share
 
 STATUS = {FITS: 0, NOT: 1, UNKNOWN: 3}
 """The exit status for each answer; 2 is an error in the command line."""
@@ -31,8 +31,9 @@ _LESS_OF_NCCL = (
 class Report:
     """The answer, the peak by kind and by line, what would help, and what is not known."""
 
-    def __init__(self, estimate: Estimate) -> None:
+    def __init__(self, estimate: Estimate, nearest_card: str = "") -> None:
         self.estimate = estimate
+        self.nearest_card = nearest_card
         self.status = STATUS[estimate.answer]
 
     def to_text(self, width: int) -> str:
@@ -54,9 +55,12 @@ class Report:
         yield "", f"{self.estimate.answer}: {self._answer()}"
         if self._largest is not None:
             yield from self._peak(self._largest)
+            yield from self._range(self._largest)
             yield from self._others(self._largest)
         for sentence in self._advice():
             yield "", f"help: {sentence}"
+        if self.nearest_card:
+            yield "", f"help: {self.nearest_card}"
         for sentence in self.unknown():
             yield "", f"not counted: {sentence}"
 
@@ -92,6 +96,20 @@ class Report:
                 where += f", in {in_library(part.library, part.library_line)}"
             yield "    ", f"{size(part.nbytes):>9}  {kind}: {where}"
 
+    def _range(self, share: Share) -> Iterator[tuple[str, str]]:
+        """The parts of the need: what is counted, and what is known from recordings."""
+        peak = share.peak
+        yield "", "the range:"
+        yield "    ", f"{size(peak.reserved)} counted: what the allocator reserves"
+        for part in share.parts():
+            bounds = f"{_signed(part.least)} to {_signed(part.most)}"
+            yield "    ", f"{bounds} {part.words}, {part.source}"
+        if len(self._shares) > 1:
+            yield "    ", "the same for each process on the GPU; together, if they run at once"
+        if peak.unlimited > peak.reserved:
+            words = "on a larger GPU, where nothing that is cached has to be released"
+            yield "    ", f"{size(peak.unlimited)} would be counted {words}"
+
     def _others(self, largest: Share) -> Iterator[tuple[str, str]]:
         """The other GPUs, and the other processes, at their peaks."""
         others = [share for share in self._shares if share is not largest]
@@ -118,27 +136,13 @@ class Report:
     def unknown(self) -> list[str]:
         """What the figures do not contain, a sentence each."""
         ended = self.estimate.ended
-        unrecorded = sorted({layer for share in self._shares for layer in share.use.unrecorded})
-        source = "as in recordings of GPUs"
-        if unrecorded:
-            source = f"an assumption: there is no recording of {' and '.join(unrecorded)}"
-        kernels = max((share.kernels for share in self._shares), default=KERNELS)
-        each = " of each process" if len(self._shares) > 1 else ""
-        if len({share.process.pid for share in self._shares}) < len(self._shares):
-            each = " on each GPU"
-        context = f"CUDA's context{each}, taken as {size(CONTEXT[0])} to {size(CONTEXT[1])}"
-        sentences = [f"temporary memory of kernels, taken as 0 to {kernels:.0%}, {source}"]
-        for share in self._shares[:1]:
-            if share.bounded_kernels:
-                most = size(share.bounded_kernels)
-                sentences.append(
-                    f"temporary memory of {share.peak.temporary}, taken as 0 to {most}"
-                )
-            if share.peak.libraries:
-                most = size(share.peak.libraries)
-                sentences.append(f"NCCL's buffers{each}, taken as 0 to {most}")
-        others = "other libraries'" if len(sentences) > 1 else "libraries'"
-        sentences.append(f"{context}; {others} own memory; other programs on the GPU")
+        sentences = ["memory that other libraries allocate themselves; other programs on the GPU"]
+        uses = [use for each in self.estimate.processes for _, use in each.uses]
+        reads = sorted({place for use in uses for place in use.reads})
+        if reads:
+            lines = ", ".join(_where(*place) for place in reads[:_MOST_LINES])
+            words = "what follows from values that the program reads, all 0 without --compute"
+            sentences.append(f"{words}: {lines}")
         programs = {name for each in self.estimate.processes for name in each.started_others}
         if programs:
             sentences.append(f"programs that are not Python: {', '.join(sorted(programs))}")
@@ -200,10 +204,14 @@ def _as_dict(share: Share) -> dict[str, object]:
         "phase": peak.phase,
         "kinds": shares.by_kind,
         "cached": shares.cached,
-        "bounded_kernels": share.bounded_kernels,
-        "libraries": peak.libraries,
+        "unlimited": peak.unlimited,
+        "range": [part._asdict() for part in share.parts()],
         "lines": [part._asdict() for part in peak.parts],
     }
+
+
+def _signed(nbytes: int) -> str:
+    return f"-{size(-nbytes)}" if nbytes < 0 else size(nbytes)
 
 
 def _where(file: str, line: int) -> str:

@@ -1,9 +1,9 @@
 """Whether a program's GPU memory would suffice: ``xdevice fits``.
 
 The need that is counted is the most that the caching allocator of a virtual
-GPU reserves, in each process. A real GPU needs more: temporary memory of
-kernels, and memory of CUDA's context. How much more, is known from recordings
-only, so the need is a range, and there are three answers.
+GPU reserves, in each process. A real GPU needs CUDA's context too, and its
+kernels' temporary memory. How much these are is known from recordings only, so
+the need is a range, and there are three answers.
 """
 
 from __future__ import annotations
@@ -15,17 +15,49 @@ from typing import NamedTuple
 from xdevice.contract import MemoryUse, PeakMemory
 from xdevice.device import Device
 from xdevice.virtual.fits.records import Record
+from xdevice.virtual.models import MODELS
 
 FITS, NOT, UNKNOWN = "fits", "does not fit", "cannot be told"
 
-KERNELS = 0.05
-"""What temporary memory of kernels adds to the peak, at most, in the recordings."""
 
-UNRECORDED_KERNELS = 0.2
-"""The same where nothing is recorded, as for convolutions: an assumption."""
+class Kernels(NamedTuple):
+    """How far what a real GPU reserves is from what is counted, as shares of the latter."""
 
-CONTEXT = (100 << 20, 1100 << 20)
-"""The least and the most that CUDA's context took in 14 of 16 published out-of-memory errors."""
+    least: float
+    most: float
+    source: str
+
+
+KERNELS = {
+    "": Kernels(-0.03, 0.05, "as in 15 recordings"),
+    "convolutions": Kernels(-0.06, 0.05, "as in 5 recordings"),
+    "depthwise convolutions": Kernels(-0.06, 0.21, "as in 8 recordings"),
+    "recurrent layers": Kernels(-0.06, 0.2, "an assumption"),
+    "functions that torch.compile compiles": Kernels(-0.06, 0.2, "an assumption"),
+}
+"""By what a program computes: the recordings are those of validation/fits and of docs/use/fits.md."""
+
+_MIB = 1 << 20
+
+CONTEXTS = {
+    (7, 0): (800 * _MIB, 1281 * _MIB),
+    (7, 5): (135 * _MIB, 240 * _MIB),
+    (8, 0): (409 * _MIB, 501 * _MIB),
+    (8, 6): (210 * _MIB, 323 * _MIB),
+    (8, 9): (236 * _MIB, 507 * _MIB),
+    (9, 0): (512 * _MIB, 670 * _MIB),
+    (12, 0): (307 * _MIB, 595 * _MIB),
+}
+"""What CUDA's context was recorded to take, least and most, by the GPU's compute capability."""
+
+CONTEXT = (135 * _MIB, 670 * _MIB)
+"""The same on a GPU that is not known, without those of capability 7.0."""
+
+
+def context_of(model: str) -> tuple[int, int]:
+    """The memory of CUDA's context on that model of GPU; on any if the text is empty."""
+    return CONTEXTS.get(MODELS[model].capability, CONTEXT) if model else CONTEXT
+
 
 STEPS = 2
 """The steps that a training must have made: the second has the optimizer's state from its start."""
@@ -39,9 +71,18 @@ class Ended(NamedTuple):
     has_failed: bool = False
 
 
-def most_that_surely_fits(size: int) -> int:
+def most_that_surely_fits(size: int, model: str = "") -> int:
     """The memory that an allocator may reserve on a GPU of that size in any case."""
-    return max(int((size - CONTEXT[1]) / (1 + KERNELS)), 0)
+    return max(int((size - context_of(model)[1]) / (1 + KERNELS[""].most)), 0)
+
+
+class Part(NamedTuple):
+    """A part of a need that is not counted, in bytes."""
+
+    words: str
+    least: int
+    most: int
+    source: str
 
 
 class Share(NamedTuple):
@@ -51,29 +92,35 @@ class Share(NamedTuple):
     framework: str
     use: MemoryUse
     peak: PeakMemory
-
-    @property
-    def kernels(self) -> float:
-        """The part of the peak that temporary memory of kernels may add."""
-        return UNRECORDED_KERNELS if self.use.unrecorded else KERNELS
+    context: tuple[int, int]
 
     @property
     def least(self) -> int:
-        return self.peak.reserved + CONTEXT[0]
+        return self.peak.reserved + sum(part.least for part in self.parts())
 
     @property
     def most(self) -> int:
-        return self._reserved_at_most + CONTEXT[1] + self.peak.libraries
+        return self.peak.reserved + sum(part.most for part in self.parts())
 
-    @property
-    def _reserved_at_most(self) -> int:
-        return max(int(self.peak.reserved * (1 + self.kernels)), self.peak.with_temporary)
+    def parts(self) -> list[Part]:
+        """What the need has beside the counted memory."""
+        parts = [self._kernels(), Part("CUDA's context", *self.context, "as recorded")]
+        if self.peak.libraries:
+            parts.append(Part("NCCL's buffers", 0, self.peak.libraries, "as in public issues"))
+        return parts
 
-    @property
-    def bounded_kernels(self) -> int:
-        """The bytes that the kernels of `PeakMemory.temporary` may add, if these decide the most."""
-        is_decisive = self.peak.with_temporary == self._reserved_at_most
-        return self.peak.with_temporary - self.peak.reserved if is_decisive else 0
+    def _kernels(self) -> Part:
+        counted = self.peak.reserved
+        names = ["", *self.use.kernels]
+        least = min(names, key=lambda name: KERNELS[name].least)
+        most = max(names, key=lambda name: KERNELS[name].most)
+        lowest, highest = int(counted * KERNELS[least].least), int(counted * KERNELS[most].most)
+        bound = self.peak.with_temporary - counted
+        if bound > highest:
+            words = f"temporary memory of {self.peak.temporary}"
+            return Part(words, lowest, bound, "the bound of its algorithm")
+        of = f" of {most}" if most else ""
+        return Part(f"kernels' temporary memory{of}", lowest, highest, KERNELS[most].source)
 
 
 class Need(NamedTuple):
@@ -96,9 +143,11 @@ class Estimate(NamedTuple):
     reason: str  # why it cannot be told; else empty
 
 
-def estimate(size: int, records: Sequence[Record], ended: Ended) -> Estimate:
+def estimate(size: int, records: Sequence[Record], ended: Ended, model: str = "") -> Estimate:
     """The answer for a program whose processes have written these records."""
-    needs = tuple(sorted(_needs(records), key=lambda need: (-need.most, need.gpu)))
+    needs = tuple(
+        sorted(_needs(records, context_of(model)), key=lambda need: (-need.most, need.gpu))
+    )
     if any(need.least > size for need in needs):
         answer, reason = NOT, ""
     else:
@@ -107,8 +156,8 @@ def estimate(size: int, records: Sequence[Record], ended: Ended) -> Estimate:
     return Estimate(size, ended, tuple(records), needs, answer, reason)
 
 
-def _needs(records: Sequence[Record]) -> Iterator[Need]:
-    shares = [share for record in records for share in _shares(record)]
+def _needs(records: Sequence[Record], context: tuple[int, int]) -> Iterator[Need]:
+    shares = [share for record in records for share in _shares(record, context)]
     for index in sorted({share.peak.device.index for share in shares}):
         on_gpu = [share for share in shares if share.peak.device.index == index]
         on_gpu.sort(key=lambda share: -share.most)
@@ -116,19 +165,20 @@ def _needs(records: Sequence[Record]) -> Iterator[Need]:
         yield Need(index, least, _most_at_once(on_gpu), tuple(on_gpu))
 
 
-def _shares(record: Record) -> Iterator[Share]:
+def _shares(record: Record, context: tuple[int, int]) -> Iterator[Share]:
     """The use of each GPU; of a process that was killed, the bytes that it had reserved."""
     for framework, use in record.uses:
         for peak in use.peaks:
             if peak.reserved:
                 index = _index(record, peak.device.index)
-                yield Share(record, framework, use, peak._replace(device=Device("gpu", index)))
+                in_program = peak._replace(device=Device("gpu", index))
+                yield Share(record, framework, use, in_program, context)
     if record.ended is None:
         for visible, nbytes in enumerate(record.totals):
             if nbytes > 0:
                 device = Device("gpu", _index(record, visible))
                 peak = PeakMemory(device, nbytes, nbytes, "", 0, "", ())
-                yield Share(record, "", MemoryUse((peak,), None), peak)
+                yield Share(record, "", MemoryUse((peak,), None), peak, context)
 
 
 def _index(record: Record, visible: int) -> int:
@@ -152,13 +202,17 @@ def _doubts(
 ) -> Iterator[str]:
     """Why it cannot be told whether the program fits, the most important first."""
     yield from _shortages(records)
+    uses = [use for record in records for _, use in record.uses]
+    for use in uses:
+        if use.undecided:
+            yield f"{use.undecided}, which are not known without computing; add --compute"
     unmeasured = sorted({name for record in records for name in record.refused})
     if unmeasured:
         yield f"the memory that the program uses under {' and '.join(unmeasured)} is not measured"
     if ended.has_failed:
         rest = "and what follows was not measured" if needs else "and had used no memory of a GPU"
         yield f"{ended.words}, {rest}"
-    yield from sorted({use.unmeasured for each in records for _, use in each.uses} - {""})
+    yield from sorted({use.unmeasured for use in uses} - {""})
     for record in records:
         yield from _doubts_about(record, ended)
     yield from _unmeasured_children(records)

@@ -21,14 +21,10 @@ from typing import Any, NoReturn
 
 from xdevice.contract import MemoryUse, ProgramStopped, Request
 from xdevice.errors import NotSupportedError
-from xdevice.framework.adapters import Backend, entry_points_of
-from xdevice.hardware.virtual import GROUP
+from xdevice.framework.adapters import Backend
 from xdevice.virtual import visible_devices
 from xdevice.virtual.fits.estimate import most_that_surely_fits
 from xdevice.virtual.fits.records import ENV, Folder, Record, RecordFile
-
-_MEASURED = ("torch",)
-"""The frameworks whose virtual GPUs have the caching allocator of their GPUs."""
 
 _process: _Process | None = None
 
@@ -52,7 +48,7 @@ class _Process:
         self._file: RecordFile = folder.new_record()
         self._totals: Any = None
         self._earlier_error = getattr(sys, "last_value", None)  # of the process that forked this
-        self._is_final = False
+        self._known_end: tuple[str, str] | None = None  # how the program failed or was stopped
         self.record = Record(
             os.getpid(),
             os.getppid(),
@@ -74,8 +70,9 @@ class _Process:
         self.record = self.record._replace(gpus=visible_devices.indices(self.request))
         self._file.write(self.record)
         assert self.request.memory is not None, "xdevice fits gives each GPU a size"
-        limit = most_that_surely_fits(self.request.memory)
-        owner.virtual.measure_memory(limit, self.folder.stop_after(), self._totals)
+        limit = most_that_surely_fits(self.request.memory, self.request.model or "")
+        options = self.folder.options()
+        owner.virtual.measure_memory(limit, options.stop_after, options.computes, self._totals)
 
     def refuse(self, owner: Backend) -> None:
         self.record = self.record._replace(refused=(*self.record.refused, str(owner)))
@@ -93,8 +90,8 @@ class _Process:
 
     def end(self, error: str = "", stopped: str = "") -> None:
         """Write the record, complete: the process ends."""
-        if self._is_final:
-            return
+        if self._known_end is not None:
+            error, stopped = self._known_end
         uses = tuple((str(owner), owner.virtual.memory_use()) for owner in self.frameworks)
         is_trivial = not any(map(is_used, dict(uses).values())) and not self.record.started_pythons
         if self.is_fork and is_trivial and not self.record.refused:
@@ -118,9 +115,12 @@ class _Process:
             self.end(f"ended with {type(error).__name__}")
 
     def finish(self, error: str, stopped: str) -> None:
-        """Write the record of the program's own process, whose end is known exactly."""
-        self.end(error, stopped)
-        self._is_final = True
+        """Write the record of the program's own process, whose end is known exactly.
+
+        It is written again when the process ends: functions of `atexit` use memory, too.
+        """
+        self._known_end = error, stopped
+        self.end()
 
 
 def is_used(use: MemoryUse) -> bool:
@@ -151,17 +151,18 @@ def check(owner: Backend) -> None:
     """Raise an error if the framework is to be measured and cannot be."""
     if _process is not None:
         try:
-            check_is_measured(str(owner))
+            check_is_measured(owner)
         except NotSupportedError:
             _process.refuse(owner)
             raise
 
 
-def check_is_measured(framework: str) -> None:
+def check_is_measured(owner: Backend) -> None:
     """Raise an error if the memory that the framework's virtual GPUs use cannot be measured."""
-    if framework in entry_points_of(GROUP) and framework not in _MEASURED:
+    virtual = owner.load("virtual")
+    if virtual.has("enable") and not virtual.has("measure_memory"):
         raise NotSupportedError(
-            f"xdevice fits is not known under {framework}: its virtual GPUs do not have the "
+            f"xdevice fits is not known under {owner}: its virtual GPUs do not have the "
             "allocator of its GPUs, so they cannot tell what these would reserve; PyTorch's can"
         )
 

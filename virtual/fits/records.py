@@ -23,7 +23,14 @@ ENV = "XDEVICE_VIRTUAL_FITS"
 
 MOST_GPUS = 64
 
-_STOP_AFTER, _STOPPED, _REFUSED = "stop_after", "stopped", "refused"
+_OPTIONS, _STOPPED, _REFUSED = "options", "stopped", "refused"
+
+
+class Options(NamedTuple):
+    """How a program is measured."""
+
+    stop_after: int | None = None  # the steps of an optimizer after which each process stops
+    computes: bool = True  # values, and not only shapes
 
 
 class Record(NamedTuple):
@@ -52,13 +59,12 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def write_stop_after(self, steps: int | None) -> None:
-        """Let the program stop after that number of an optimizer's steps."""
-        _write(self.path / _STOP_AFTER, steps)
+    def write_options(self, options: Options) -> None:
+        _write(self.path / _OPTIONS, options)
 
-    def stop_after(self) -> int | None:
-        steps: int | None = _read(self.path / _STOP_AFTER)
-        return steps
+    def options(self) -> Options:
+        options: Options = _read(self.path / _OPTIONS)
+        return options
 
     def note_stopped(self) -> None:
         """Note that a process has made the steps after which the program is to stop."""

@@ -91,7 +91,7 @@ def library(recipe: Recipe) -> Path:
             f"{recipe.purpose} are compiled at first use; xdevice virtual build compiles them now"
         )
     folder = writable(recipe, refusals)
-    message = f"compiling {recipe.purpose}, once"
+    message = f"compiling {recipe.purpose}, once, in about a minute"
     message += _listed(refusals)
     return build(recipe, folder, lambda: print(message, file=sys.stderr, flush=True))
 

@@ -78,10 +78,10 @@ def find_races() -> None:
     races.find_races()
 
 
-def measure_memory(soft_limit: int, stop_after: int | None, totals: Any) -> None:
+def measure_memory(soft_limit: int, stop_after: int | None, computes: bool, totals: Any) -> None:
     from xdevice.virtual.torch.cuda import memory_use
 
-    memory_use.measure(soft_limit, stop_after, totals)
+    memory_use.measure(soft_limit, stop_after, computes, totals)
 
 
 def memory_use() -> MemoryUse:

@@ -48,7 +48,8 @@ def wait_until(time: float) -> None:
 def report_copies(operation: str, tensors: Sequence[Tensor | None], flag: bool) -> None:
     """Report the copies of an operation before it runs on these tensors.
 
-    The flag is the operation's first Boolean argument: ``non_blocking`` or ``accumulate``.
+    The flag is the operation's first Boolean argument, ``non_blocking`` or ``accumulate``; it is
+    true for an operation that reads a number inside its kernel.
     """
     see = _see
     if see is None:
@@ -70,7 +71,7 @@ def _copies(operation: str, tensors: Sequence[Tensor | None], flag: bool) -> Ite
         yield from _of_indices(operation, first, more, flag)
     elif not first.is_cpu:
         device = xdevice_device(first.device)
-        if operation == "aten::_local_scalar_dense":
+        if operation == "aten::_local_scalar_dense" or flag:
             yield Copy("number", operation, first.element_size(), device, _HOST)
         else:
             yield Copy("size", operation, _COUNT_BYTES, device, _HOST)

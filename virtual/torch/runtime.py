@@ -23,6 +23,9 @@ class Runtime:
     start: Callable[[], None]
     """Register the devices and their kernels with torch."""
 
+    def join_machine(self) -> None:
+        """Share the GPUs' memory with the program's other processes, where it has a limit."""
+
     visible: Callable[[], int]
     """The number of devices that the program sees; CUDA_VISIBLE_DEVICES hides others."""
 
@@ -58,6 +61,12 @@ class Runtime:
 
     watch: Callable[[bool], None]
     """Whether to call `copies.report_copies` before operations that may copy between devices."""
+
+    new_stream: Callable[[int, int], int]
+    """The id of a stream of a device, with a priority."""
+
+    unused: Callable[[int], int]
+    """The memory of a device's capacity that is not in use."""
 
     resize: Callable[[Any, int], None]
     """Resize a storage and keep its values."""
@@ -103,7 +112,7 @@ def memory_info(index: int) -> tuple[int | None, int | None]:
     """Free and total memory, ``None`` where unknown: the host's if the virtual GPU has no limit."""
     virtual = in_use()
     if virtual.limited:
-        return max(virtual.capacity - virtual.reserved(index), 0), virtual.capacity
+        return virtual.unused(index), virtual.capacity
     total, free = host_memory()
     return free, total
 

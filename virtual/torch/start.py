@@ -46,6 +46,7 @@ def start(request: Request) -> Runtime:
         lambda: vgpu.manual_seed_all(torch.initial_seed()),
         _check_results,
         lambda: transfers.add_source(copies),
+        virtual.join_machine,
         *faithful_steps,
     ):
         step()

@@ -6,7 +6,6 @@ Operations are synchronous, so waiting does nothing.
 from __future__ import annotations
 
 import ctypes
-import itertools
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
@@ -22,7 +21,6 @@ _DEVICE_TYPES = {NAME: int(core._autograd.DeviceType.PrivateUse1), "cuda": CUDA}
 _get_stream, _set_stream = (
     names.value(f"torch._C:_accelerator_{name}Stream") for name in ("get", "set")
 )
-_stream_ids = itertools.count(1 << 32)  # streams created in C++ have smaller ids
 
 
 class Event(torch.Event):
@@ -57,9 +55,13 @@ class Stream(torch.Stream):
     _Event: Any = Event
 
     def __new__(cls, device: DeviceLike = None, priority: int = 0, **options: Any) -> Stream:
-        if "stream_id" not in options:
-            options["stream_id"] = next(_stream_ids)
         options.setdefault("device_index", index_of(device))
+        if "stream_id" not in options:
+            if priority > 0:
+                raise RuntimeError(
+                    f"Expected cuda stream priority to be less than or equal to 0, got {priority}"
+                )
+            options["stream_id"] = in_use().new_stream(options["device_index"], priority)
         options.setdefault("device_type", _DEVICE_TYPES[in_use().name])
         stream: Stream = super().__new__(cls, **options)
         return stream
@@ -172,19 +174,25 @@ class CudaEvent(Event):
         return f"<torch.cuda.Event {self.cuda_event:#x}>"
 
 
+def _compiled() -> Any:
+    return in_use()  # only compiled virtual GPUs stand in for CUDA's
+
+
 class CudaStream(Stream):
-    """A queue that is always empty."""
+    """A queue that is always empty; the numbers in its id are CUDA's (devices.h)."""
 
     _Event = CudaEvent
     __enter__: Any = torch.Stream.__enter__
     __exit__: Any = torch.Stream.__exit__
-    priority = 0  # no stream ever waits for another
-    cuda_stream: Any = property(lambda self: int(self.stream_id))
-    _as_parameter_: Any = property(lambda self: ctypes.c_void_p(self.stream_id))
+    priority: Any = property(lambda self: -max((self.stream_id >> 1 & 0xF) - 1, 0))
+    cuda_stream: Any = property(
+        lambda self: _compiled().handle_of_stream(self.device.index, self.stream_id)
+    )
+    _as_parameter_: Any = property(lambda self: ctypes.c_void_p(self.cuda_stream))
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
-        return 0, 0
+        return 0, -3
 
     def __repr__(self) -> str:
         return (
@@ -195,6 +203,10 @@ class CudaStream(Stream):
 def current_on_cuda(index: int) -> tuple[int, int, int]:
     """The id, the device index and the device type of a device's current stream."""
     return _get_stream(index).stream_id, index, CUDA
+
+
+def current_handle(index: int) -> int:
+    return int(_compiled().handle_of_stream(index, _get_stream(index).stream_id))
 
 
 def set_on_cuda(stream_id: int, device_index: int, device_type: int) -> None:

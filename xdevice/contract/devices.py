@@ -169,6 +169,7 @@ class PeakMemory(NamedTuple):
     with_temporary: int = 0
     temporary: str = ""  # the kernels of `with_temporary`, such as "sorting"
     libraries: int = 0  # the most that libraries may have allocated themselves
+    unlimited: int = 0  # `reserved` on a GPU so large that nothing cached has to be released
 
 
 class MemoryUse(NamedTuple):
@@ -179,9 +180,13 @@ class MemoryUse(NamedTuple):
     float32_weights: int = 0  # bytes
     uses_autocast: bool = False
     host_shortage: str = ""  # what the host had no memory for
-    unrecorded: tuple[str, ...] = ()  # layers whose temporary memory on GPUs nothing has recorded
+    kernels: tuple[str, ...] = ()  # what it computes by kernels with more temporary memory
     unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
+    reads: tuple[
+        tuple[str, int], ...
+    ] = ()  # the lines that read values that were not computed, as 0
+    undecided: str = ""  # where the program was ended, because values that were not computed decide
 
 
 class ProgramStopped(BaseException):
@@ -219,8 +224,14 @@ class Virtual(Protocol):
         waiting for it.
         """
 
-    def measure_memory(self, soft_limit: int, stop_after: int | None, totals: Any) -> None:
+    def measure_memory(
+        self, soft_limit: int, stop_after: int | None, computes: bool, totals: Any
+    ) -> None:
         """From now on, record what is allocated when the most is.
+
+        Without ``computes``, large tensors have no values, and operations on
+        them are not computed. A program that reads such a value gets 0; if it
+        decides on shapes or on what follows, the program ends.
 
         A GPU's memory may exceed the limit, but only after the allocator has
         released what it caches. With ``stop_after``, `ProgramStopped` is raised

@@ -119,9 +119,7 @@ class Backend(str, contract.Capabilities):
         # lacks
         module = None if name in reasons else _module(self, name)
         # `setdefault`: threads that load it at once get one object
-        capability = self.__dict__.setdefault(
-            name, Capability(name, self, self.module, module, reasons)
-        )
+        capability = self.__dict__.setdefault(name, Capability(name, self, module, reasons))
         for callback in after_loading if has_callbacks else ():
             callback(self)
         return capability
@@ -150,14 +148,12 @@ class Capability:
     def __init__(
         self,
         name: str,
-        backend: str,
-        adapter: str,
+        backend: Backend,
         module: ModuleType | None,
         reasons: dict[str, str],
     ) -> None:
         self._name = name
         self._backend = backend
-        self._adapter = adapter
         self._reasons = reasons
         for function in contract.CAPABILITIES[name]:
             if hasattr(module, function):
@@ -180,7 +176,7 @@ class Capability:
         reason = self._reasons.get(function) or self._reasons.get(self._name)
         if reason:
             return reason
-        module = f"{self._adapter}.{self._name}"
+        module = f"{self._backend.module}.{self._name}"
         if self._is_empty():
             return f"its adapter has no {module}"
         return f"its adapter has no {module}.{function}"

@@ -40,21 +40,17 @@ class Known:
     is_data
         The adapter's function that tells plain data from tensors, for a class
         that has both, such as NumPy's arrays; ``None`` for others.
-    asked
-        The frameworks that did not own the class. Others may be imported later.
     """
 
-    __slots__ = ("asked", "backend", "category", "device_of", "is_data")
+    __slots__ = ("backend", "category", "device_of", "is_data")
 
     def __init__(
         self,
         backend: Backend | None = None,
         category: Category | Literal["movable"] | None = None,
-        asked: list[Backend] | None = None,
     ) -> None:
         self.backend = backend
         self.category = category
-        self.asked = asked
         self.device_of: Callable[[Tensor], Device] | None = None
         self.is_data: Callable[[Tensor], bool] | None = None
         if backend is not None and category == "tensor":
@@ -63,36 +59,42 @@ class Known:
                 self.is_data = backend.placement.is_data
 
 
-classes: dict[type, Known] = {cls: Known() for cls in (*ATOMS, list, tuple, dict, set, type)}
-"""Each class so far. The first are those that no framework can own."""
-
 # Modules with a framework's name whose adapter does not load: a user's own
 # file, for example.
 _unusable: dict[Backend, ModuleType] = {}
 
+# The classes that no framework owned, and the frameworks that were imported
+# then. Others may be imported later.
+_without_owner: dict[type, tuple[Known, list[Backend]]] = {}
 
-def known_of(cls: type) -> Known:
-    """What is known of a class. Only the imported frameworks are asked: no other made an object."""
-    known = classes.get(cls)
-    if known is not None and known.asked is None:
+
+class _Classes(dict[type, Known]):
+    def __missing__(self, cls: type) -> Known:
+        """Ask the imported frameworks about the class: no other has made an object of it."""
+        frameworks = imported()
+        known, asked = _without_owner.get(cls, (None, None))
+        if known is not None and asked == frameworks:
+            return known
+        for owner in usable(cls):
+            category = owner.placement.category(cls)
+            if category is not None:
+                if category == "model":
+                    owner.load("models")  # now, since a compiler cannot trace the import
+                return self.setdefault(cls, Known(owner, category))
+        known = Known(None, "movable" if callable(getattr(cls, "to", None)) else None)
+        # What is still being imported, a framework or the class's own package, may
+        # give another answer later.
+        names = [cls.__module__.partition(".")[0], *frameworks]
+        if not any(_is_being_imported(sys.modules.get(name)) for name in names):
+            _without_owner[cls] = known, frameworks
         return known
-    frameworks = imported()
-    if known is not None and known.asked == frameworks:
-        return known
-    for owner in usable(cls):
-        category = owner.placement.category(cls)
-        if category is not None:
-            if category == "model":
-                owner.load("models")  # now, since a compiler cannot trace the import
-            classes.pop(cls, None)  # what was known before the framework was imported
-            return classes.setdefault(cls, Known(owner, category))
-    known = Known(None, "movable" if callable(getattr(cls, "to", None)) else None, frameworks)
-    # What is still being imported, a framework or the class's own package, may
-    # give another answer later.
-    names = [cls.__module__.partition(".")[0], *frameworks]
-    if not any(_is_being_imported(sys.modules.get(name)) for name in names):
-        classes[cls] = known
-    return known
+
+
+classes = _Classes({cls: Known() for cls in (*ATOMS, list, tuple, dict, set, type)})
+"""Each class so far. The first are those that no framework can own."""
+
+known_of = classes.__getitem__
+"""What is known of a class. Bound once, since Python is slower with a method of an imported name."""
 
 
 def _is_being_imported(module: ModuleType | None) -> bool:
@@ -118,9 +120,7 @@ def usable(cls: type) -> Iterator[Backend]:
 
 def tensor_owner(obj: Any) -> Backend | None:
     """The framework that owns this tensor; ``None`` if it is not a tensor."""
-    known = classes.get(type(obj))
-    if known is None or known.asked is not None:
-        known = known_of(type(obj))
+    known = known_of(type(obj))
     return None if known.device_of is None else known.backend
 
 

@@ -272,37 +272,23 @@ def has_cpu(owner: Backend) -> bool:
 def _not_found(owner: Backend, device: Device, details: str) -> str:
     """The message for a device that the framework does not have."""
     problem = f"{device} does not exist under {owner}, which sees"
-    names = [_described(owner, existing) for existing in devices_under(owner)]
-    if not names:
-        return f"{problem} no device{details}: {_why_no_device(owner)}"
+    existing = devices_under(owner)
+    if not existing:
+        # reads the machine: only for an error
+        from xdevice.hardware.diagnosis import diagnose, facts_of
+
+        cause = diagnose(facts_of(owner))
+        why = f"{cause.reason}; {cause.cure}" if cause else "xdevice doctor may know why"
+        return f"{problem} no device{details}: {why}"
     hint = "use one of these"
     if device.kind == "gpu" and has_cpu(owner):
-        fall_back = f"use try_gpu({device.index}) to fall back to the CPU"
-        hint = _how_to_convert(owner) or why_none(owner) or fall_back
+        hint = why_none(owner) or f"use try_gpu({device.index}) to fall back to the CPU"
+        chosen = decided()
+        if chosen is not None and chosen != owner and owner.hardware.kinds() == ("cpu",):
+            call = f"xdevice.convert(x, {str(chosen)!r})"
+            hint = f"what {owner} makes is on the CPU always: make a tensor of it with {call}"
+    names = [f"virtual {d}" if is_virtual(owner, d) else str(d) for d in existing]
     return f"{problem} {', '.join(names)}{details}; {hint}"
-
-
-def _described(owner: Backend, device: Device) -> str:
-    return f"virtual {device}" if is_virtual(owner, device) else str(device)
-
-
-def _why_no_device(owner: Backend) -> str:
-    # reads the machine: only for an error
-    from xdevice.hardware.diagnosis import diagnose, facts_of
-
-    problem = diagnose(facts_of(owner))
-    if problem is None:
-        return "xdevice doctor may know why"
-    return f"{problem.reason}; {problem.cure}"
-
-
-def _how_to_convert(owner: Backend) -> str:
-    """The call that converts an array of a framework for CPUs to the chosen framework, if any."""
-    chosen = decided()
-    if chosen is None or chosen == owner or owner.hardware.kinds() != ("cpu",):
-        return ""
-    call = f"xdevice.convert(x, {str(chosen)!r})"
-    return f"what {owner} makes is on the CPU always: make a tensor of it with {call}"
 
 
 def devices_under(owner: Backend, kind: str | None = None) -> list[Device]:

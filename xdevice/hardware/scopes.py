@@ -8,11 +8,12 @@ where the ``with`` block is in a coroutine or generator.
 
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from sys import _getframe  # pyright: ignore[reportPrivateUsage]  # no public function is as quick
 from threading import get_ident
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any
 
 from xdevice.device import Device
 from xdevice.errors import ScopeError
@@ -82,30 +83,17 @@ class scope:  # noqa: N801  (reads as a verb: `with scope(gpu()):`)
         leave(self, error_type, error, traceback)
 
 
-NativeScope: TypeAlias = AbstractContextManager[Any]
-"""A framework's own scope."""
-
-
+@dataclass(slots=True, eq=False)
 class _OpenScope:
     """A scope that was entered and is not left yet."""
 
-    __slots__ = ("backend", "closed", "device", "in_generator", "manager", "native", "thread")
-
-    def __init__(
-        self,
-        manager: object,
-        device: Device,
-        owner: Backend,
-        native: NativeScope | None,
-        in_generator: bool,
-    ) -> None:
-        self.manager = manager
-        self.device = device
-        self.backend = owner
-        self.native = native
-        self.in_generator = in_generator
-        self.thread = get_ident()
-        self.closed = False
+    manager: object
+    device: Device
+    backend: Backend
+    native: AbstractContextManager[Any] | None  # the framework's own scope
+    in_generator: bool
+    thread: int
+    closed: bool = False
 
 
 _open: ContextVar[tuple[_OpenScope, ...]] = ContextVar("xdevice.scope", default=())
@@ -140,28 +128,23 @@ def _innermost() -> _OpenScope | None:
 
 def enter(manager: object, device: Device, native: bool | None = None) -> None:
     """Open a scope for a context manager, which calls this function from its ``__enter__``."""
+    global _in_use
     chosen = backend()
     if device not in chosen.scope_devices:
-        _prepare(chosen, device)
+        require(chosen, device)
+        _in_use = True
+        chosen.scope_devices.add(device)
     flags = _getframe(2).f_code.co_flags  # of the code with the `with` statement
     if native is None:
         native = not flags & _CAN_BE_SUSPENDED
-    native_scope: NativeScope | None = None
+    native_scope: AbstractContextManager[Any] | None = None
     if native:
         # a new one: some frameworks cannot leave a scope that is entered twice
         native_scope = chosen.hardware.scope(device)
         native_scope.__enter__()
     in_generator = flags & _IN_GENERATOR != 0
-    open_scope = _OpenScope(manager, device, chosen, native_scope, in_generator)
+    open_scope = _OpenScope(manager, device, chosen, native_scope, in_generator, get_ident())
     _open.set((*_open.get(), open_scope))
-
-
-def _prepare(chosen: Backend, device: Device) -> None:
-    """Look for the device, and load what compiled functions need, before a compiler could trace it."""
-    global _in_use
-    require(chosen, device)
-    _in_use = True
-    chosen.scope_devices.add(device)
 
 
 def leave(

@@ -55,8 +55,7 @@ def share_gpus(fraction: float | None = None) -> dict[str, dict[str, str]]:
     Examples
     --------
     >>> import xdevice
-    >>> xdevice.share_gpus(0.3)  # doctest: +SKIP
-    {'jax': {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false', 'XLA_PYTHON_CLIENT_MEM_FRACTION': '0.3'}}
+    >>> settings = xdevice.share_gpus(0.3)  # doctest: +SKIP
     """
     global _request
     request = _Request(_checked(fraction))

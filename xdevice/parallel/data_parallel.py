@@ -332,7 +332,10 @@ def _checked_replicas(replicas: Replicas, devices: list[Device]) -> list[LeavesB
     for i, (replica, device) in enumerate(zip(replicas, devices, strict=True)):
         placement = device_of(replica)
         if placement is not device:
-            raise ArgumentError(f"replica {i} is on {placement}, and was to be on {device}; {hint}")
+            raise ArgumentError(
+                f"replica {i} is on {placement}, and was to be on {device}; {hint}, and update "
+                "them with replicas.map(update, gradients), which computes each on its device"
+            )
     flats = [LeavesByPlace(replica) for replica in replicas]
     if len(flats) == 1:
         return flats

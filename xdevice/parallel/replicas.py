@@ -1,6 +1,6 @@
 """Copies of a tree on several devices, and their reductions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from xdevice.contract import Tree
@@ -14,11 +14,13 @@ from xdevice.errors import (
     did_you_mean,
     shortened,
 )
+from xdevice.framework.choosing import using
 from xdevice.framework.ownership import known_of, tensor_owner
 from xdevice.hardware.devices import as_device, is_device
+from xdevice.hardware.scopes import scope
 from xdevice.parallel.vectors import Column, reduce_columns, results_of
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.placement import devices_of, to_device
+from xdevice.tensors.placement import backend_of, device_of, devices_of, to_device
 from xdevice.tensors.trees.tree import FlatTree, LeavesByPlace, at_path, check_ordered
 from xdevice.typing import DeviceLike
 
@@ -40,12 +42,36 @@ class Replicas(list[Any]):
     >>> import xdevice
     >>> with xdevice.using("numpy"):
     ...     replicas = xdevice.replicate({"w": xdevice.ones(2)}, ["cpu", "cpu"])
-    >>> halves = xdevice.Replicas({"w": copy["w"] / 2} for copy in replicas)
+    >>> halves = replicas.map(lambda params: {"w": params["w"] / 2})
     >>> len(halves), halves[1]["w"].tolist()
     (2, [0.5, 0.5])
     """
 
     __slots__ = ()
+
+    def map(self, fn: Callable[..., Tree], *others: Sequence[Tree]) -> "Replicas":
+        """``fn(replica, *others)`` for each replica, in a `scope` of its device.
+
+        Each of ``others``, such as the gradients of a step, has one value for
+        each replica. The results are the new replicas. Without the scope,
+        TensorFlow would compute them on its default device.
+
+        Raises
+        ------
+        ArgumentError
+            One of ``others`` has another length.
+        """
+        for other in others:
+            if len(other) != len(self):
+                raise ArgumentError(
+                    f"there are {len(self)} replicas and {len(other)} values for them; give one "
+                    "for each, such as the gradients that a step on these replicas returns"
+                )
+        results = Replicas()
+        for replica, *values in zip(self, *others, strict=True):
+            with using(backend_of(replica)), scope(device_of(replica)):
+                results.append(fn(replica, *values))
+        return results
 
 
 def replicate(tree: Tree, devices: Sequence[DeviceLike]) -> Replicas:

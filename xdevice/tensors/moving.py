@@ -21,7 +21,7 @@ from xdevice.errors import (
     misplaced,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import Known, check_arrival, classes, devices_of_tensors, known_of
+from xdevice.framework.ownership import Known, devices_of_tensors, known_of
 from xdevice.hardware.devices import native_of
 from xdevice.tensors.trees.leaves import (
     Leaf,
@@ -34,31 +34,37 @@ from xdevice.tensors.trees.leaves import (
 from xdevice.tensors.trees.questions import not_a_tensor
 from xdevice.tensors.trees.tree import FlatTree, Tree, at_path
 
-_known = classes.get
-
 
 def move_tensor(tensor: Tensor, owner: Backend, target: Device, non_blocking: bool) -> Tensor:
     """The tensor on a device that its framework has; it is checked that it is there."""
+    placement = owner.placement
     try:
-        new_tensor = owner.placement.move(tensor, target, non_blocking)
+        new_tensor = placement.move(tensor, target, non_blocking)
     except Exception as error:
         _check_dtypes([tensor], target, owner, error)
         raise
-    return check_arrival(new_tensor, owner, target)
+    if placement.device_of(new_tensor) is not target:
+        raise misplaced(owner, target, {placement.device_of(new_tensor)})
+    return new_tensor
 
 
 def move_tensors(
     tensors: list[Tensor], owner: Backend, target: Device, non_blocking: bool
 ) -> list[Tensor]:
     """The same for tensors of one framework, together if it can move them so."""
-    if len(tensors) < 2 or not owner.load("placement").has("move_many"):
+    placement = owner.placement
+    if len(tensors) < 2 or not placement.has("move_many"):
         return [move_tensor(tensor, owner, target, non_blocking) for tensor in tensors]
     try:
-        new_tensors = owner.placement.move_many(tensors, target, non_blocking)
+        new_tensors = placement.move_many(tensors, target, non_blocking)
     except Exception as error:
         _check_dtypes(tensors, target, owner, error)
         raise
-    return [check_arrival(tensor, owner, target) for tensor in new_tensors]
+    device_of = placement.device_of
+    for tensor in new_tensors:
+        if device_of(tensor) is not target:
+            raise misplaced(owner, target, {device_of(tensor)})
+    return new_tensors
 
 
 def move_tree(
@@ -67,9 +73,7 @@ def move_tree(
     """The tree, or a single leaf of any kind, on the target."""
     flat = FlatTree(tree, skip)
     groups, origins = _leaves_to_move(flat, target, copy)
-    if not groups:
-        return tree
-    return _Move(target, copy, non_blocking, origins)(flat, groups)
+    return _Move(target, copy, non_blocking, origins)(flat, groups) if groups else tree
 
 
 def _leaves_to_move(
@@ -81,14 +85,16 @@ def _leaves_to_move(
     """
     groups: dict[Known, dict[int, Leaf]] = {}
     origins: dict[int, Device] = {}
+    cls: type | None = None
     leaf = flat.tree
     try:
         for leaf in flat.leaves:
-            known = _known(type(leaf))
-            if known is None or known.asked is not None:
-                known = known_of(type(leaf))
-            device_of = known.device_of
-            if device_of is not None and (known.is_data is None or not known.is_data(leaf)):
+            if type(leaf) is not cls:
+                cls = type(leaf)
+                known = known_of(cls)
+                device_of, has_data = known.device_of, known.is_data
+                group = groups.get(known)
+            if device_of is not None and (has_data is None or not has_data(leaf)):
                 try:
                     origin = device_of(leaf)
                     if origin is target and not copy:
@@ -98,7 +104,6 @@ def _leaves_to_move(
                     pass  # it is on several devices, and is moved to one
             elif not _has_to_move(leaf, flat.tree, target, copy):
                 continue
-            group = groups.get(known)
             if group is None or known.backend is None:
                 _check_move(leaf, target, copy, has_others=len(flat.leaves) > 1)
                 group = groups.setdefault(known, {})
@@ -118,9 +123,9 @@ def _has_to_move(leaf: Leaf, tree: Tree, target: Device, copy: bool | None) -> b
     if leaf is not tree and is_data(leaf, known):
         return False
     devices = devices_of_leaf(leaf, known)
-    if copy:
-        return bool(devices) or known.backend is not None
-    return bool(devices - {target})
+    if known.backend is None:
+        return bool(devices if copy else devices - {target})
+    return bool(copy) or devices != {target}  # a model without parameters moves, too
 
 
 def _check_move(leaf: Leaf, target: Device, copy: bool | None, *, has_others: bool) -> None:
@@ -187,8 +192,9 @@ class _Move:
         sources = owner.models.copy_models(models) if self.copy else models
         for old_model, source in zip(models, sources, strict=True):
             model = source
-            old_tensors = _tensors_of(old_model, owner)
-            if devices_of_tensors(old_tensors) - {self.target}:
+            old_tensors = _tensors_of(old_model, owner) if others or self.copy else []
+            # a copy may be there already
+            if not self.copy or devices_of_tensors(old_tensors) - {self.target}:
                 if not self.copy:
                     self._undo.append(owner.models.keep(source))
                 model = owner.models.move_model(source, self.target)

@@ -341,9 +341,8 @@ class Info:
     def dtypes(self, *, device: DeviceLike | None = None, kind: Any = None) -> dict[str, Any]:
         """The dtypes, by their names, of a kind or of every kind, in which numbers are added there now.
 
-        PyTorch can only store ``uint16``, ``uint32`` and ``uint64``. JAX has
-        those of 64 bits only where they are enabled, and Apple's GPUs
-        have no ``float64``.
+        PyTorch can only store ``uint16``, ``uint32`` and ``uint64``. JAX has those of 64 bits only
+        where they are enabled, and Apple's GPUs have no ``float64``.
 
         Raises
         ------

@@ -17,7 +17,7 @@ from xdevice.errors import (
     shortened,
 )
 from xdevice.framework.adapters import Backend
-from xdevice.framework.ownership import classes, devices_of_owned, known_of, tensor_owner
+from xdevice.framework.ownership import devices_of_owned, known_of, tensor_owner
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.hardware.traced import TRACED, TracedDevice
 from xdevice.tensors.moving import move_tensor, move_tree
@@ -42,10 +42,6 @@ __all__ = [
 T = TypeVar("T")
 TensorOrTree: TypeAlias = Any
 """A tensor, parameter or model of any framework, or nested containers of these."""
-
-# What is known of a class. The method is bound here, since Python does not speed up calls of a
-# method of an imported name.
-_known = classes.get
 
 
 def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
@@ -79,10 +75,7 @@ def device_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> Device:
     Device('cpu:0')
     """
     try:
-        known = _known(type(obj))
-        if known is None:  # the first object of its class
-            known = known_of(type(obj))
-        locate = known.device_of
+        locate = known_of(type(obj)).device_of
         if locate is not None:
             return locate(obj)
         devices = devices_of(obj, skip=skip)
@@ -110,14 +103,13 @@ def devices_of(obj: TensorOrTree, *, skip: Collection[str] = ()) -> frozenset[De
     frozenset({Device('cpu:0')})
     """
     known = known_of(type(obj))
-    if known.category in ("tensor", "model"):
-        devices = devices_of_owned(obj, known)
-        if devices:
-            return frozenset(devices)
+    is_owned = known.category in ("tensor", "model")
+    devices = devices_of_owned(obj, known) if is_owned else devices_in(obj, skip)
+    if not devices:
         raise NotATensorError(
             f"this {type(obj).__name__} has no parameters, so it has no device; ask about its input"
         )
-    return frozenset(devices_in(obj, skip))
+    return frozenset(devices)
 
 
 def is_same_device(*objs: TensorOrTree | DeviceLike) -> bool:
@@ -138,15 +130,13 @@ def is_same_device(*objs: TensorOrTree | DeviceLike) -> bool:
     """
     if len(objs) == 2:  # by far the most frequent
         first, second = objs
-        known_first = _known(type(first))
-        known_second = _known(type(second))
-        if known_first is not None and known_second is not None:
-            locate_first, locate_second = known_first.device_of, known_second.device_of
-            if locate_first is not None and locate_second is not None:
-                try:
-                    return locate_first(first) is locate_second(second)
-                except MixedDeviceError:
-                    return False
+        locate_first = known_of(type(first)).device_of
+        locate_second = known_of(type(second)).device_of
+        if locate_first is not None and locate_second is not None:
+            try:
+                return locate_first(first) is locate_second(second)
+            except MixedDeviceError:
+                return False
     return len(_devices_of_all(objs)) == 1
 
 
@@ -231,7 +221,7 @@ def to_device(
         return obj  # the compiler moves it to the device of the traced tensor with which it is used
     else:
         target = _as_target(device, obj)
-    known = _known(type(obj)) or known_of(type(obj))
+    known = known_of(type(obj))
     if copy is None and known.device_of is not None and known.backend is not None:
         # the common case: one tensor
         try:

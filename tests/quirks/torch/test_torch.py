@@ -86,8 +86,10 @@ def test_a_buffer_elsewhere_counts_too():
 
 def test_an_empty_module_may_be_moved():
     assert to_device(torch.nn.ReLU(), "cpu")(torch.ones(1)) == 1
-    with pytest.raises(xdevice.NotATensorError, match="no parameters"):
-        device_of(torch.nn.ReLU())
+    for model in (torch.nn.ReLU(), [torch.nn.ReLU()]):
+        for ask in (device_of, xdevice.devices_of, xdevice.check_same_device):
+            with pytest.raises(xdevice.NotATensorError, match="no parameters"):
+                ask(model)
 
 
 def test_an_optimiser_stays_if_nothing_moves():

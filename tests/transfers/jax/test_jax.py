@@ -1,9 +1,6 @@
 """The copies that JAX makes on virtual GPUs: which are seen, which are forbidden, and that nothing else changes."""
 
 import json
-import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
@@ -103,17 +100,13 @@ def mode(request):
 
 
 @pytest.fixture(scope="module")
-def run(mode, tmp_path_factory):
+def run(mode, in_a_fork):
     """Run a program of the user's with two virtual GPUs; what it prints comes back."""
-    folder = tmp_path_factory.mktemp("jax")
 
     def run(program):
-        path = folder / "main.py"
-        path.write_text(START + textwrap.dedent(program))
-        env = {**os.environ, ENV: mode, "XDEVICE_BACKEND": "jax"}
-        done = subprocess.run(
-            [sys.executable, str(path)], capture_output=True, text=True, timeout=100, env=env
-        )
+        start = ("-m", "xdevice", "emulate", "--gpus", "2") if "stand-in" in mode else ()
+        environment = {ENV: mode, "XDEVICE_BACKEND": "jax"}
+        done = in_a_fork("jax", START + textwrap.dedent(program), *start, **environment)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 

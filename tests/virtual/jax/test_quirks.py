@@ -1,9 +1,5 @@
 """What only JAX does on virtual GPUs, and about mixing devices; two virtual GPUs are there."""
 
-import os
-import subprocess
-import sys
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,18 +20,16 @@ def chosen():
         yield
 
 
-def run(code, **env):
+@pytest.fixture
+def run(in_a_fork):
     """Run the code in a process of its own, which has asked for nothing yet."""
-    clean = {name: value for name, value in os.environ.items() if name != ENV}
-    done = subprocess.run(
-        [sys.executable, "-c", "import xdevice\nxdevice.use('jax')\n" + code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**clean, **env},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+
+    def run(code, imported="jax", **environment):
+        done = in_a_fork(imported, "import xdevice\nxdevice.use('jax')\n" + code, **environment)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run
 
 
 def test_a_virtual_gpu_is_the_host_device_behind_the_cpu():
@@ -222,7 +216,7 @@ def test_strict_lets_pass_what_jax_takes_along():
         ) is gpu(1)
 
 
-def test_after_jax_has_started_it_is_too_late():
+def test_after_jax_has_started_it_is_too_late(run):
     out = run("""
 import jax.numpy as jnp
 jnp.ones(3)
@@ -235,7 +229,7 @@ print(xdevice.count("gpu"), repr(xdevice.gpu(0)))
     assert count == "0 Device('gpu:0')"
 
 
-def test_importing_jax_before_is_not_too_late():
+def test_importing_jax_before_is_not_too_late(run):
     assert (
         run("import jax\nprint(len(xdevice.virtual_gpus(3)), len(jax.devices('cpu')))") == "3 4\n"
     )
@@ -251,24 +245,24 @@ def test_the_cpu_is_not_among_the_gpus_peers_and_stays_the_default_device():
         assert device_of(jnp.ones(2)) is gpu(1)
 
 
-def test_the_environment_is_heeded_right_after_the_import_of_jax():
+def test_the_environment_is_heeded_right_after_the_import_of_jax(run):
     code = (
         "import jax\nfirst = jax.numpy.ones(3)\nprint(jax.device_count(), xdevice.devices('gpu'))"
     )
-    assert run(code, **{ENV: "2"}) == "2 [Device('gpu:0'), Device('gpu:1')]\n"
+    assert run(code, "numpy", **{ENV: "2"}) == "2 [Device('gpu:0'), Device('gpu:1')]\n"
 
 
-def test_the_environment_asks_for_them():
-    assert run("import jax.numpy\nprint(xdevice.num_gpus())", **{ENV: "2"}) == "2\n"
+def test_the_environment_asks_for_them(run):
+    assert run("import jax.numpy\nprint(xdevice.num_gpus())", "numpy", **{ENV: "2"}) == "2\n"
 
 
-def test_a_jax_without_its_host_is_given_it_by_force():
+def test_a_jax_without_its_host_is_given_it_by_force(run):
     code = """
 try: xdevice.virtual_gpus(2)
 except xdevice.VirtualDeviceError as error: print(error)
 print(xdevice.virtual_gpus(2, force=True), xdevice.device_of(xdevice.ones(3, device="gpu:1")))
 """
-    refused, given = run(code, JAX_PLATFORMS="cuda").splitlines()
+    refused, given = run(code, "numpy", JAX_PLATFORMS="cuda").splitlines()
     assert "jax_platforms=cuda leaves out the host" in refused
     assert given == "[Device('gpu:0'), Device('gpu:1')] gpu:1"
 

@@ -10,7 +10,8 @@ from xdevice.virtual.models import MODELS
 
 
 def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual(program):
-    lines = program("""
+    lines = program(
+        """
         import jax, jax.numpy as jnp
         jax.config.update("jax_platforms", "cuda")
         print(jax.default_backend(), jax.device_count(), jax.local_device_count(), len(jax.local_devices()))
@@ -31,7 +32,9 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_that_they_are_virtual
         except ValueError as error: print("incompatible devices" in str(error))
         import xdevice
         print(xdevice.devices(), xdevice.device_of(x), xdevice.Device(str(second)), repr(xdevice.as_device(second)))
-    """)
+    """,
+        shares=False,
+    )
     expected = """
         gpu 2 2 2
         [CudaDevice(id=0), CudaDevice(id=1)] True [CpuDevice(id=0)] [CudaDevice(id=0), CudaDevice(id=1)]

@@ -37,7 +37,8 @@ TRAIN = """
 
 
 def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(program):
-    lines = program("""
+    lines = program(
+        """
         import mxnet as mx
         x = mx.nd.array([[1, 2], [3, 4]], ctx=mx.gpu(0))
         print(mx.context.num_gpus(), mx.npx.num_gpus(), x.context, x.context == mx.gpu(0), x.context.device_type)
@@ -57,7 +58,9 @@ def test_a_program_finds_gpus_computes_on_them_and_is_told_what_is_missing(progr
         import xdevice
         print(xdevice.devices(), xdevice.device_of(x), xdevice.native("gpu:1"))
         print(xdevice.device_of(xdevice.to_device(x, "gpu:1")), xdevice.ones(2, device="gpu:1").ctx)
-    """)
+    """,
+        shares=False,
+    )
     assert lines == [
         "2 2 gpu(0) True gpu",
         "<NDArray 2x2 @gpu(0)> gpu(1)",

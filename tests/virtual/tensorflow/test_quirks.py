@@ -1,8 +1,5 @@
 """What only TensorFlow and Keras do on virtual GPUs, and about mixing devices; two virtual GPUs are there."""
 
-import os
-import subprocess
-import sys
 import tempfile
 import threading
 
@@ -40,24 +37,17 @@ def address(x):
     return np.asarray(memoryview(x)).ctypes.data
 
 
-def run(code, **more):
+@pytest.fixture
+def run(in_a_fork):
     """Run the code in a process of its own, which has asked for nothing yet."""
-    env = {name: value for name, value in os.environ.items() if name != ENV}
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "ignore",
-            "-c",
-            "import xdevice\nxdevice.use('tensorflow')\n" + code,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**env, **more},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+
+    def run(code, imported="tensorflow", **environment):
+        code = "import xdevice\nxdevice.use('tensorflow')\n" + code
+        done = in_a_fork(imported, code, **environment)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run
 
 
 # ---------------------------------------------------------------- devices
@@ -91,9 +81,9 @@ def test_the_cpu_is_not_among_the_gpus_peers():
 
 
 @pytest.mark.weekly
-def test_the_environment_is_heeded_right_after_the_import_of_tensorflow():
+def test_the_environment_is_heeded_right_after_the_import_of_tensorflow(run):
     code = "import tensorflow as tf; x = tf.constant(0.0); print(xdevice.devices('gpu'))"
-    assert run(code, **{ENV: "2"}) == "[Device('gpu:0'), Device('gpu:1')]\n"
+    assert run(code, "numpy", **{ENV: "2"}) == "[Device('gpu:0'), Device('gpu:1')]\n"
 
 
 def test_tensorflows_own_factories_and_layers_take_the_native_device():
@@ -647,7 +637,9 @@ def test_small_integers_of_the_wrong_device_are_data_where_an_operation_takes_da
 # ---------------------------------------------------------------- asking for them
 
 
-def test_asked_for_after_the_import_but_before_the_first_tensor_they_are_there_and_again_is_nothing_new():
+def test_asked_for_after_the_import_but_before_the_first_tensor_they_are_there_and_again_is_nothing_new(
+    run,
+):
     out = run("""
 import tensorflow as tf
 assert xdevice.virtual_gpus(3) == xdevice.virtual_gpus(3) == xdevice.devices("gpu")
@@ -658,7 +650,7 @@ with tf.device(xdevice.native("gpu:2")):
 
 
 @pytest.mark.weekly
-def test_another_number_is_an_error_and_to_hide_real_gpus_where_there_are_none_is_not():
+def test_another_number_is_an_error_and_to_hide_real_gpus_where_there_are_none_is_not(run):
     run("""
 assert len(xdevice.virtual_gpus(2, force=True)) == 2
 try:
@@ -685,7 +677,7 @@ SPLIT = (
     ],
 )
 def test_too_late_or_in_the_way_of_the_users_own_devices_is_an_error_and_changes_nothing(
-    before, says
+    run, before, says
 ):
     out = run(f"""
 import tensorflow as tf

@@ -150,7 +150,8 @@ def an_observer():
             names.append(str(error).split(". GPU")[0].removeprefix("CUDA out of memory. "))
     total = cuda.get_device_properties(0).total_memory
     allowed = int(cuda.get_per_process_memory_fraction() * total)
-    return seen == [(0, wanted, allowed, total) for wanted in (2 * MIB, 20 * MIB, 1 << 30)], names
+    free = cuda.mem_get_info()[0]
+    return seen == [(0, wanted, allowed, free) for wanted in (2 * MIB, 20 * MIB, 1 << 30)], names
 
 
 def stacks_of_a_history():

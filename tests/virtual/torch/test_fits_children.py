@@ -41,7 +41,7 @@ def reserved(report):
 
 
 def most(*mebibytes):
-    return sum(int(number * MIB * (1 + KERNELS)) + CONTEXT[1] for number in mebibytes)
+    return sum(int(number * MIB * (1 + KERNELS[""].most)) + CONTEXT[1] for number in mebibytes)
 
 
 def test_a_child_is_measured_and_its_parent_is_not_said_to_use_nothing(fits):

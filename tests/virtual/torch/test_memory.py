@@ -2,14 +2,11 @@
 
 import functools
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from xdevice.virtual.request import ENV
+from xdevice.virtual.models import MODELS
 
 pytestmark = pytest.mark.usefixtures("plug_in")
 PROGRAM = Path(__file__).with_name("memory.py")
@@ -40,27 +37,32 @@ USUAL = (
 """The functions that are measured with the usual settings, all at once."""
 
 
-def measured(name: str, model: str = "rtx4090", **environment: str):
-    settings = {ENV: f"1:stand-in,model={model}"} | environment
-    usual = name in USUAL and model == "rtx4090" and not environment
-    return run(USUAL if usual else (name,), tuple(settings.items()))[name]
+@pytest.fixture(scope="module")
+def measured(in_a_fork):
+    """What functions of memory.py return with these settings, each measured once."""
 
+    @functools.cache
+    def run(names: tuple[str, ...], model: str, settings: tuple[tuple[str, str], ...]):
+        code = f"""
+import runpy, sys
+sys.path.insert(0, {str(PROGRAM.parent)!r})
+sys.argv += {names}
+runpy.run_path({str(PROGRAM)!r}, run_name="__main__")
+"""
+        start = "-m", "xdevice", "emulate", "--gpus", "1", "--model", model
+        done = in_a_fork("torch", code, *start, **dict(settings))
+        assert not done.returncode, done.stderr
+        return json.loads(done.stdout)
 
-@functools.cache
-def run(names: tuple[str, ...], settings: tuple[tuple[str, str], ...]):
-    done = subprocess.run(
-        [sys.executable, PROGRAM, *names],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        env=os.environ | dict(settings),
-    )
-    assert not done.returncode, done.stderr
-    return json.loads(done.stdout)
+    def measured(name: str, model: str = "rtx4090", **settings: str):
+        usual = name in USUAL and model == "rtx4090" and not settings
+        return run(USUAL if usual else (name,), model, tuple(settings.items()))[name]
+
+    return measured
 
 
 # smolix/d2l-neu, outputs/pytorch/chapter_builders-guide/gpus-devices-memory.json: PyTorch 2.11, NVIDIA GeForce RTX 4090
-def test_a_large_tensor_is_allocated_and_stays_cached_as_recorded():
+def test_a_large_tensor_is_allocated_and_stays_cached_as_recorded(measured):
     created, deleted, emptied = measured("a_large_tensor")
     assert created == [1032.1, 1046.0]
     assert deleted == [8.1, 1046.0]
@@ -68,19 +70,21 @@ def test_a_large_tensor_is_allocated_and_stays_cached_as_recorded():
 
 
 @pytest.mark.weekly
-def test_weights_activations_gradients_and_optimizer_take_what_was_recorded():  # from the same file
+def test_weights_activations_gradients_and_optimizer_take_what_was_recorded(
+    measured,
+):  # from the same file
     assert measured("the_steps_of_training") == [168.4, 361.5, 321.7, 610.1]
 
 
 @pytest.mark.weekly
-def test_checkpointing_lowers_the_peak_as_much_as_recorded():
+def test_checkpointing_lowers_the_peak_as_much_as_recorded(measured):
     # recorded in the same file: 2358 and 1335 MiB, of which 754 were allocated before the step. Activations here are a
     # quarter of those, and weights a sixteenth.
     without, with_it = measured("checkpointing")
     assert without - with_it == pytest.approx((2358 - 1335) / 4, rel=0.05)
 
 
-def test_what_issues_recorded_is_counted():
+def test_what_issues_recorded_is_counted(measured):
     rows, before_forward, error, _, cached = measured("recorded_in_issues")
     # pytorch/pytorch, pull request 91854: the summary after a tensor of 1 MiB
     words = "Allocated memory", "from large pool", "from small pool"
@@ -108,12 +112,12 @@ def test_what_issues_recorded_is_counted():
         ("in_a_cached_segment", "max_split_size_mb:20", [[270], [270.0, 800.0]]),
     ],
 )
-def test_settings_have_the_effect_that_issues_recorded(name, setting, expected):
+def test_settings_have_the_effect_that_issues_recorded(measured, name, setting, expected):
     assert measured(name, PYTORCH_CUDA_ALLOC_CONF=setting) == expected
 
 
 @pytest.mark.weekly
-def test_a_snapshot_has_the_settings_as_recorded():  # pytorch/pytorch, pull request 119404
+def test_a_snapshot_has_the_settings_as_recorded(measured):  # pytorch/pytorch, pull request 119404
     usual = measured("settings_of_a_snapshot", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
     recorded = {
         "PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True",
@@ -131,7 +135,7 @@ def test_a_snapshot_has_the_settings_as_recorded():  # pytorch/pytorch, pull req
     assert (changed["max_split_size"], changed["expandable_segments"]) == (2097152000, False)
 
 
-def test_blocks_segments_and_streams_are_as_documented():
+def test_blocks_segments_and_streams_are_as_documented(measured):
     *sizes, freed, reused, other_stream, emptied = measured("blocks_and_segments")
     allocated = [512, 1024, 2048, 2048 + MIB]
     large = [MIB + 512, 9 * MIB, 10 * MIB, 10 * MIB + 512]
@@ -146,7 +150,7 @@ def test_blocks_segments_and_streams_are_as_documented():
     assert emptied == [0, 0]
 
 
-def test_segments_that_grow_do_not_fragment():
+def test_segments_that_grow_do_not_fragment(measured):
     assert measured("fragments") == [30, 80, 150, 150, 30, 0]
     grown = measured("fragments", PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
     assert grown == [40, 60, 80, 80, 40, 0]
@@ -174,25 +178,25 @@ def test_segments_that_grow_do_not_fragment():
         ),
     ],
 )
-def test_a_product_allocates_the_workspaces_of_its_libraries(model, setting, size):
+def test_a_product_allocates_the_workspaces_of_its_libraries(measured, model, setting, size):
     product, added, cleared = measured("a_product", model, **setting)
     assert product == 512 + size
     assert added == product + MIB
     assert cleared == 512
 
 
-def test_memory_ends_where_the_models_does():
+def test_memory_ends_where_the_models_does(measured):
     kept, message = measured("more_than_the_model_has")
     assert kept == 100 * MIB
     assert message.startswith(
         "CUDA out of memory. Tried to allocate 24.00 GiB. GPU 0 has a total capacity of 23.65 GiB of"
-        " which 23.55 GiB is free. Including non-PyTorch memory, this process has 100.00 MiB memory"
+        " which 23.10 GiB is free. Including non-PyTorch memory, this process has 558.12 MiB memory"
         " in use. Of the allocated memory 100.00 MiB is allocated by PyTorch, and 0 bytes is"
         " reserved by PyTorch but unallocated."
     )
 
 
-def test_a_snapshot_has_segments_and_blocks():
+def test_a_snapshot_has_segments_and_blocks(measured):
     segments, _, inactive = measured("a_snapshot")
     used, unused = "active_allocated", "inactive"
     assert segments == [
@@ -202,7 +206,7 @@ def test_a_snapshot_has_segments_and_blocks():
     assert inactive == 2
 
 
-def test_a_history_has_the_events_of_the_allocator_with_the_stacks_that_allocated():
+def test_a_history_has_the_events_of_the_allocator_with_the_stacks_that_allocated(measured):
     events, function, timeline, *enabled = measured("a_history")
     here = ["a_history"]
     assert events == [  # the last 7, of 8
@@ -219,7 +223,7 @@ def test_a_history_has_the_events_of_the_allocator_with_the_stacks_that_allocate
     assert enabled == [True, [[[]], False]]
 
 
-def test_frees_have_stacks_as_the_context_says():
+def test_frees_have_stacks_as_the_context_says(measured):
     found = measured("stacks_of_a_history")
     actions = ["segment_alloc", "alloc", "snapshot", "free_requested", "free_completed"]
     actions.append("segment_free")
@@ -236,7 +240,7 @@ def with_names(actions, names):
     return [[action] if name is None else [action, name] for action, name in pairs]
 
 
-def test_garbage_is_what_was_unused_for_longer_than_the_average():
+def test_garbage_is_what_was_unused_for_longer_than_the_average(measured):
     # 1100 MiB are allowed. Of three unused segments the one of 300 MiB is the oldest: it has missed two searches, the
     # others one. 880 MiB may be reserved: the oldest suffices; or 550: the others follow.
     assert measured("garbage_of_the_oldest")[:6] == [300, 500, 900, 1050, 1, 0]
@@ -244,7 +248,7 @@ def test_garbage_is_what_was_unused_for_longer_than_the_average():
     assert measured("garbage_without_a_fraction")[:6] == [300, 500, 900, 1350, 0, 0]
 
 
-def test_each_setting_of_the_allocator_is_followed_or_refused():
+def test_each_setting_of_the_allocator_is_followed_or_refused(measured):
     segment, fraction, backend, unknown = measured("settings")
     assert segment == [40, 1.0]
     assert fraction[1] == 0.5
@@ -255,7 +259,7 @@ def test_each_setting_of_the_allocator_is_followed_or_refused():
     assert unknown == "Unrecognized key 'max_split_size' in CUDA allocator config."
 
 
-def test_a_pool_has_segments_of_its_own_until_nothing_uses_it():
+def test_a_pool_has_segments_of_its_own_until_nothing_uses_it(measured):
     uses, elsewhere, both, emptied, reused, unused, of_pool, of_all, *rest = measured("a_pool")
     assert (uses, elsewhere, unused) == (2, 20, 1)
     # 30 in the pool, and 20 of another thread; then 30 elsewhere, and 10 in the 20 of the thread
@@ -268,7 +272,7 @@ def test_a_pool_has_segments_of_its_own_until_nothing_uses_it():
     assert in_pool in (30 * MIB, None)  # PyTorch before 2.13 does not count pools
 
 
-def test_a_pool_serves_other_allocations_when_the_memory_is_full_if_it_may():
+def test_a_pool_serves_other_allocations_when_the_memory_is_full_if_it_may(measured):
     served, refused = measured("pools_that_overflow")
     assert served == [50, 60]
     assert "Tried to allocate 50.00 MiB." in refused
@@ -277,22 +281,22 @@ def test_a_pool_serves_other_allocations_when_the_memory_is_full_if_it_may():
     assert of_pools + "and 0 bytes is reserved by PyTorch but unallocated" in refused
 
 
-def test_a_pool_leaves_its_segments_whole_if_asked():
+def test_a_pool_leaves_its_segments_whole_if_asked(measured):
     assert measured("pools_that_do_not_split") == [20, 40, 0, True]
 
 
-def test_memory_beside_the_allocator_is_not_counted():
+def test_memory_beside_the_allocator_is_not_counted(measured):
     assert measured("without_the_allocator") == [0, 0, 30]
 
 
-def test_an_error_names_the_segment_that_was_wanted():
+def test_an_error_names_the_segment_that_was_wanted(measured):
     was_told, names = measured("an_observer")
     assert was_told
     assert names == [f"Tried to allocate {size} MiB" for size in ("2.00", "20.00", "1024.00")]
 
 
 @pytest.mark.weekly
-def test_the_visualizer_reads_a_dumped_history():
+def test_the_visualizer_reads_a_dumped_history(measured):
     found = measured("pages_of_a_history")
     assert found["actions"] == ["segment_alloc", "alloc", "alloc", "free_completed"]
     assert found["pages"] == [True] * 3
@@ -302,16 +306,16 @@ def test_the_visualizer_reads_a_dumped_history():
 
 
 @pytest.mark.weekly
-def test_processes_and_raw_memory_are_counted():
+def test_processes_and_raw_memory_are_counted(measured):
     listed, with_raw, used, kept = measured("processes")
     lines = listed.splitlines()
     assert lines[0] == "GPU:0"
-    assert lines[1].split() == ["process", "PID", "uses", "20.000", "MB", "GPU", "memory"]
+    assert lines[1].split() == ["process", "PID", "uses", "478.125", "MB", "GPU", "memory"]
     assert with_raw == kept + 30 * MIB
-    assert used == 50 * MIB
+    assert used == 50 * MIB + MODELS["rtx4090"].context
 
 
 @pytest.mark.weekly
-def test_the_allocators_settings_are_read_when_a_gpu_is_first_used():
+def test_the_allocators_settings_are_read_when_a_gpu_is_first_used(measured):
     # 30 MiB in two pages of 20, and 25 in what is left of them and one more; otherwise 30 + 26
     assert measured("settings_after_the_import") == [60, 2]

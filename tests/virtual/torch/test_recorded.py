@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from recorded import ROWS
 from recording import Recorded
 
-pytestmark = pytest.mark.usefixtures("plug_in")
+pytestmark = [pytest.mark.weekly, pytest.mark.usefixtures("plug_in")]
 PROGRAM = Path(__file__).with_name("recorded.py")
 
 

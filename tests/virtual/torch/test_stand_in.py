@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from xdevice.virtual.models import MODELS
 from xdevice.virtual.request import ENV, MEMORY
 
 pytestmark = pytest.mark.usefixtures("plug_in")
@@ -130,6 +131,88 @@ def test_memory_ends_where_it_is_told_to_and_a_program_says_once_that_its_gpus_a
     assert error.splitlines() == ["2 virtual GPUs stand in for CUDA's; they compute on the CPU"]
 
 
+FORKED = """
+import os, subprocess, torch, warnings
+
+def of_child(function):
+    reader, writer = os.pipe()
+    if not os.fork():
+        os.write(writer, str(function()).encode())
+        os._exit(0)
+    os.wait()
+    return os.read(reader, 999).decode()
+
+def compute():
+    try:
+        return torch.ones(2, device="cuda").tolist()
+    except RuntimeError as error:
+        return str(error)[:49]
+
+for call in (
+    lambda: os.environ.update(PYTORCH_NVML_BASED_CUDA_CHECK="1") or torch.cuda.is_available(),
+    torch.cuda.device_count,
+    lambda: torch.manual_seed(0),
+    torch.cuda.is_available,
+    torch.accelerator.is_available,
+    torch.cuda.get_arch_list,
+    lambda: torch.amp.GradScaler("cuda"),
+    torch.cuda.current_device,
+    torch.cuda.get_device_name,
+    lambda: torch.cuda.get_device_properties(0),
+):
+    print(of_child(lambda: call() is None or of_child(compute)))
+
+ready, stay = os.pipe(), os.pipe()
+first = os.fork()
+if not first:
+    kept = torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+    os.write(ready[1], b".")
+    os.close(stay[1])
+    os.read(stay[0], 1)  # until the parent closes its end
+    os._exit(0)
+os.read(ready[0], 1)
+
+def use_both():
+    os.environ |= {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}
+    kept = torch.empty(1 << 30, dtype=torch.uint8, device="cuda:1")
+    with warnings.catch_warnings(record=True) as caught:
+        free = [torch.cuda.mem_get_info(index)[0] >> 20 for index in range(2)]
+    try:
+        torch.empty(8 << 30, dtype=torch.uint8, device="cuda")
+    except torch.cuda.OutOfMemoryError as error:
+        said = str(error).partition(" is free. ")[2].partition(" Of the")[0]
+    return free, said, *(str(each.message)[:54] for each in caught)
+
+print(of_child(use_both).replace(str(first), "FIRST"))
+command = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader"]
+listed = of_child(lambda: torch.cuda.list_gpu_processes(0)).replace(str(first), "FIRST")
+print(*listed.split())
+print(*subprocess.run(command, capture_output=True, text=True).stdout.split())
+os.close(stay[1])
+os.wait()
+print(of_child(lambda: torch.cuda.mem_get_info(0)[0] >> 20))
+"""
+
+
+def test_forks_and_the_memory_of_the_machine(tmp_path):
+    model = {ENV: "2:stand-in,model=t4", "TMPDIR": str(tmp_path)}
+    out, _ = run("-W", "default", "-c", FORKED, **model)
+    *of_forks, both, listed, by_nvidia_smi, after = out.splitlines()
+    assert (
+        of_forks == ["[1.0, 1.0]"] * 3 + ["Cannot re-initialize CUDA in forked subprocess. T"] * 7
+    )
+    context, total = MODELS["t4"].context, MODELS["t4"].memory
+    free = [total - (8 << 30) - 2 * context >> 20, total - (1 << 30) - context >> 20]
+    said = (
+        "Process FIRST has 8.14 GiB memory in use. "
+        "Including non-PyTorch memory, this process has 138.98 MiB memory in use."
+    )
+    assert both == str((free, said, "rank 1 first uses cuda:0 here, which is rank 0's, and "))
+    assert listed == "GPU:0 process FIRST uses 8330.984 MB GPU memory"
+    assert by_nvidia_smi == "8330 MiB 0 MiB"
+    assert int(after) == total - context >> 20, "those that have ended have nothing"
+
+
 STARTED = """
 import torch, xdevice
 torch.ones(2, requires_grad=True).sum().backward()  # torch makes threads for the devices that there are
@@ -142,9 +225,9 @@ print(host.grad.tolist(), there.grad.tolist(), torch.cuda.memory_allocated(0))
 """
 
 
-def test_a_backward_pass_before_them_leaves_later_ones_whole():
-    out, _ = run("-c", STARTED, **{ENV: ""})
-    assert out == "[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] 0\n"
+def test_a_backward_pass_before_them_leaves_later_ones_whole(in_a_fork):
+    done = in_a_fork("torch", STARTED)
+    assert done.stdout == "[2.0, 2.0, 2.0] [2.0, 2.0, 2.0] 0\n", done.stderr
 
 
 AS_BUILT_WITH_CUDA = """
@@ -162,9 +245,9 @@ print(x.device, torch.equal(x.grad.cpu(), expected.grad))
 """
 
 
-def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu():
-    out, _ = run("-c", AS_BUILT_WITH_CUDA, **{ENV: ""})
-    assert out == "cuda:1 True\n"
+def test_an_operation_with_a_kernel_for_cuda_alone_is_composed_as_on_the_cpu(in_a_fork):
+    done = in_a_fork("torch", AS_BUILT_WITH_CUDA)
+    assert done.stdout == "cuda:1 True\n", done.stderr
 
 
 FIRST_BACKWARD = """

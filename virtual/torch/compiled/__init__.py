@@ -1,5 +1,6 @@
 """Virtual GPUs by a plug-in of torch in C++, ``virtual_gpu.cc``: its build and its functions."""
 
+import atexit
 import ctypes
 from functools import partial
 from pathlib import Path
@@ -10,7 +11,7 @@ import torch
 from xdevice.backends.torch import mixing
 from xdevice.contract import Request
 from xdevice.errors import NotSupportedError, VirtualDeviceError, mixed
-from xdevice.virtual import plugins, visible_devices
+from xdevice.virtual import machine, plugins, visible_devices
 from xdevice.virtual.models import MODELS, USUAL
 from xdevice.virtual.torch import copies, streams, vgpu
 from xdevice.virtual.torch.private_names import (
@@ -38,6 +39,9 @@ LINE_OF: Any = ctypes.CFUNCTYPE(_INT, _INT, _NUMBER)
 STACK_OF: Any = ctypes.CFUNCTYPE(_NUMBER)
 """A function that the plug-in calls before it allocates or frees, and that returns the number of the Python stack."""
 
+FIRST_USE: Any = ctypes.CFUNCTYPE(None, _INT)
+"""A function that the plug-in calls with each GPU that this process uses for the first time."""
+
 OUT_OF_MEMORY: Any = ctypes.CFUNCTYPE(None, _INT, _NUMBER, _NUMBER, _NUMBER)
 """A function that the plug-in calls before the error of a full memory.
 
@@ -56,6 +60,15 @@ _FUNCTIONS = {
     "is_used": (_BOOL,),
     "is_forked": (_BOOL,),
     "use": (None, _BOOL),
+    "count_gpus": (None,),
+    "is_counted": (_BOOL,),
+    "observe_first_use": (None, FIRST_USE),
+    "new_stream": (_NUMBER, _INT, _INT),
+    "handle_of_stream": (_NUMBER, _INT, _NUMBER),
+    "join": (None, _TEXT, _NUMBER),
+    "leave": (None,),
+    "place": (None, _INT, _INT),
+    "unused": (_NUMBER, _INT),
     "set_count": (None, _INT),
     "check": (None, _INT, _BOOL),
     "next_pending": (_NUMBER,),
@@ -73,6 +86,7 @@ _FUNCTIONS = {
     "empty_cache": (None,),
     "forget_memory": (None,),
     "record_peaks": (None, LINE_OF, _NUMBER),
+    "stop_computing": (_ERROR,),
     "share_peaks": (None, ctypes.POINTER(_NUMBER)),
     "mark": (None, _POINTER, _INT),
     "peak_record": (_Lines, _INT),
@@ -120,11 +134,24 @@ class Compiled(Runtime):
 
     def visible_indices(self) -> tuple[int, ...]:
         """The GPUs that the program sees, by their indices among all."""
-        # a program may change CUDA_VISIBLE_DEVICES until it uses a GPU
-        if self.name == "cuda" and not self.is_used():
-            self._visible = visible_devices.indices(self.request)[: self.count]
+        # a program may change CUDA_VISIBLE_DEVICES until CUDA has started
+        if self.name == "cuda" and not self.is_counted():
+            self._visible = self.named()
             self.set_count(len(self._visible))
+            for index, on_machine in enumerate(self._visible):
+                self.place(index, on_machine)
         return self._visible
+
+    def named(self) -> tuple[int, ...]:
+        """The GPUs that CUDA_VISIBLE_DEVICES names now."""
+        return visible_devices.indices(self.request)[: self.count]
+
+    def join_machine(self) -> None:
+        if not self.limited or self.name == NAME:
+            return
+        context = MODELS[self.request.model].context if self.request.model else 0
+        self.join(machine.path(self.request).encode(), context)
+        atexit.register(self.leave)
 
     def start(self) -> None:
         if self.name == NAME:

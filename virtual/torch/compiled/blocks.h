@@ -35,6 +35,7 @@ struct Block {
   int64_t stack = NO_STACK;          // of the allocation
   int64_t segment_stack = NO_STACK;  // of the allocation of the segment; where PyTorch keeps it
   int64_t searches = 0;              // of the pool until the block was put into it
+  Block* on_large_gpu = nullptr;     // the same allocation on a GPU without a limit, while peaks are recorded
   bool is_split() const { return previous || next; }
 };
 

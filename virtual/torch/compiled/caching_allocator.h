@@ -15,7 +15,7 @@
 namespace xdevice {
 class CachingAllocator : Segments {
  public:
-  using Segments::allowed, Segments::caching, Segments::limit, Segments::soft_limit;
+  using Segments::allowed, Segments::caching, Segments::limit, Segments::share, Segments::soft_limit;
 
   // Returns a null pointer if a limit does not allow it.
   Block* allocate(int64_t requested, c10::StreamId stream, int64_t stack = NO_STACK) {
@@ -33,6 +33,12 @@ class CachingAllocator : Segments {
     note(ALLOC, *block, requested, stack);
     stats.count_allocated(*block, 1, is_oversize(block->size));
     return block;
+  }
+
+  // Memory of the GPU that is not the allocator's.
+  void take_besides(int64_t bytes) {
+    std::lock_guard<std::mutex> one(lock);
+    share.take(bytes, UNLIMITED);
   }
 
   void free(Block* block, int64_t stack = NO_STACK) {

@@ -23,13 +23,22 @@ inline void check_exists(DeviceIndex index) {
       "CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs? There are " + devices);
 }
 
-inline std::atomic<c10::StreamId> last_stream = 0;
+// CUDA's streams come from pools of 32, one for each priority, in turn: the 33rd is the first again. The numbers are CUDA's.
+inline c10::StreamId pooled_stream(DeviceIndex index, int priority) {
+  constexpr int LENGTH = 32, LEVELS = 4;
+  static std::array<std::array<std::atomic<uint32_t>, LEVELS>, MOST> made{};
+  TORCH_CHECK(priority <= 0, "Expected cuda stream priority to be less than or equal to 0, got ", priority);
+  int level = std::min(-priority, LEVELS - 1);
+  return c10::StreamId(made[index][level]++ % LENGTH) << 5 | (level + 1) << 1 | 1;
+}
+
+inline int64_t handle_of(const Stream& s) { return handle_of(s.device_index(), s.id()); }
 
 inline Stream current_stream(DeviceIndex index) { return Stream(Stream::UNSAFE, {TYPE, index}, streams[index]); }
 
 // The host waits for all work of the stream.
 inline void wait_for(const Stream& stream) {
-  trace([&](auto& tracer) { tracer->trace_gpu_stream_synchronization(TYPE, stream.id()); });
+  trace([&](auto& tracer) { tracer->trace_gpu_stream_synchronization(TYPE, handle_of(stream)); });
   complete(clock_of(stream));
 }
 
@@ -62,6 +71,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     if (d.index() == current || d.index() < 0) return;
     check_exists(d.index());
     current = d.index();
+    make_context(current);
   }
   void uncheckedSetDevice(Device d) const noexcept override {
     if (d.index() >= 0) current = d.index();
@@ -75,20 +85,23 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   Device resolved(Device d) const { return d.has_index() ? d : getDevice(); }
   Stream getStream(Device d) const override { return current_stream(resolved(d).index()); }
   Stream getDefaultStream(Device d) const override { return Stream(Stream::DEFAULT, resolved(d)); }
-  Stream getNewStream(Device d, int) const override { return Stream(Stream::UNSAFE, resolved(d), ++last_stream); }
-  Stream getStreamFromGlobalPool(Device d, bool) const override { return getNewStream(d, 0); }
+  Stream getNewStream(Device d, int priority) const override {
+    d = resolved(d);
+    return Stream(Stream::UNSAFE, d, pooled_stream(d.index(), priority));
+  }
+  Stream getStreamFromGlobalPool(Device d, bool is_urgent) const override { return getNewStream(d, is_urgent ? -3 : 0); }
   Stream exchangeStream(Stream s) const override {
     Stream old = getStream(s.device());
     streams[s.device_index()] = s.id();
     return old;
   }
-  void* getStreamNativeHandle(const Stream s) const { return reinterpret_cast<void*>(s.id()); }  // new in torch 2.11
+  void* getStreamNativeHandle(const Stream s) const { return reinterpret_cast<void*>(handle_of(s)); }  // new in torch 2.11
   void record(void** event, const Stream& s, const DeviceIndex, const c10::EventFlag) const override {
     if (!*event) {
       *event = new Event;
       trace([&](auto& tracer) { tracer->trace_gpu_event_creation(TYPE, uintptr_t(*event)); });
     }
-    trace([&](auto& tracer) { tracer->trace_gpu_event_record(TYPE, uintptr_t(*event), s.id()); });
+    trace([&](auto& tracer) { tracer->trace_gpu_event_record(TYPE, uintptr_t(*event), handle_of(s)); });
     event_of(*event) = {Time::now(), clock_of(s), busy_until(s.device_index())};
   }
   void destroyEvent(void* event, const DeviceIndex) const noexcept override {
@@ -97,7 +110,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     delete &event_of(event);
   }
   void block(void* event, const Stream& s) const override {
-    trace([&](auto& tracer) { tracer->trace_gpu_event_wait(TYPE, uintptr_t(event), s.id()); });
+    trace([&](auto& tracer) { tracer->trace_gpu_event_wait(TYPE, uintptr_t(event), handle_of(s)); });
     join(s, event_of(event).clock);
   }
   bool queryEvent(void* event) const override {
@@ -123,6 +136,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeDevice(const DeviceIndex index) const override {
     trace([&](auto& tracer) { tracer->trace_gpu_device_synchronization(TYPE); });
+    make_context(index < 0 ? current : index);
     wait_until(busy_until(index));
     complete_all(index);
   }

@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros_like.h>
 
 #include "random.h"
+#include "without_values.h"
 
 namespace xdevice::random {
 
@@ -69,6 +70,10 @@ inline std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::option
   const int64_t count = neighbours(x);
   // neighbours are those in memory; single elements are counted in the order of the indices
   const bool is_in_order = x.is_contiguous() && result.is_contiguous();
+  if (!values::exist(x) || is_large(x.nbytes())) {
+    values::set(result, false), values::set(mask, false);
+    return {result, mask};
+  }
   if (count > 1 || is_in_order) {
     drop(x, p, count, begin, result, mask);
     return {result, mask};
@@ -78,24 +83,6 @@ inline std::tuple<Tensor, Tensor> dropout(const Tensor& x, double p, std::option
   Tensor ordered_mask = at::empty_like(ordered, kBool);
   drop(ordered, p, count, begin, ordered_result, ordered_mask);
   return {result.copy_(ordered_result), mask.copy_(ordered_mask)};
-}
-
-// ---- dropout in the memory-efficient attention: one thread's words, in the order of the weights
-
-// Which weights are kept, of each row of queries and each column of keys.
-inline Tensor kept_weights(const Tensor& q, const Tensor& k, double p) {
-  const std::array shape{q.size(0), q.size(1), q.size(2), k.size(2)};
-  Tensor kept = at::empty(shape, q.options().dtype(kBool));
-  const int64_t n = kept.numel();
-  if (!n) return kept;
-  const Start begin = start(std::nullopt, q.device(), n);
-  auto* flags = kept.mutable_data_ptr<bool>();
-  for (int64_t first = 0; first < n; first += WORDS) {
-    const philox::Quad quad = philox::draw_one(begin.seed, (begin.offset + first) / WORDS, 0);
-    const int64_t count = std::min<int64_t>(n - first, WORDS);
-    for (int64_t i = 0; i < count; ++i) flags[first + i] = philox::uniform(quad[i]) > float(p);
-  }
-  return kept;
 }
 
 // ---- the randomized leaky ReLU ----

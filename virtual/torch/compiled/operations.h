@@ -1,10 +1,13 @@
 // Operations on virtual GPUs: one boxed kernel runs the CPU's kernel on CPU aliases that share the arguments' memory.
 #pragma once
+#include <ATen/PythonTorchFunctionTLS.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "mixed.h"
 #include "plan.h"
 #include "temporaries.h"
+#include "taken.h"
+#include "without_values.h"
 #include "workspaces.h"
 
 namespace xdevice {
@@ -14,6 +17,7 @@ using torch::jit::Stack;
 struct Run {
   const c10::OperatorHandle& op;
   const Plan plan;
+  const bool computes = true;          // else the aliases are meta tensors, which have no memory
   int index = -1;                      // of the virtual GPU that runs it
   std::optional<Device> other_device;  // another device that a tensor is on
   bool has_number = false;             // whether a tensor of no dimensions is on the CPU
@@ -25,7 +29,10 @@ struct Run {
   Storage to_host(const Storage& s) {
     for (auto& [v, h] : storages)
       if (v.unsafeGetStorageImpl() == s.unsafeGetStorageImpl()) return h;
-    return storages.emplace_back(s, host_of(s)).second;
+    if (computes) return storages.emplace_back(s, host_of(s)).second;
+    auto* meta = c10::GetAllocator(kMeta);
+    Storage empty(Storage::use_byte_size_t(), s.nbytes(), DataPtr(nullptr, kMeta), meta, true);
+    return storages.emplace_back(s, empty).second;
   }
 
   Tensor to_host(const Tensor& t, int at) {
@@ -37,14 +44,15 @@ struct Run {
       bool written = plan.written >> at & 1;  // a scalar on the CPU counts as a number
       if (!plan.copies && (!d.is_cpu() || written || (t.dim() && at != plan.indices))) other_device = d;
       else if (!t.unsafeGetTensorImpl()->is_wrapped_number()) has_number = true;
-      return aliases.emplace_back(t, t).second;
+      const bool has_alias = !computes && d.is_cpu() && t.dim();  // a number can be beside meta tensors
+      return aliases.emplace_back(t, has_alias ? at::empty_strided(t.sizes(), t.strides(), t.options().device(kMeta)) : t).second;
     }
     if (index >= 0 && index != d.index() && !plan.copies) other_device = d;
     else index = d.index();
     Tensor host = t.is_nested() ? nested_like(t, to_host(t.storage()), c10::DispatchKey::CPU)
         : is_sparse(t)
         ? sparse_like(t, c10::DispatchKey::CPU, kCPU, [&](const Tensor& part) { return to_host(part, at); })
-        : like(t, to_host(t.storage()), c10::DispatchKey::CPU);
+        : like(t, to_host(t.storage()), computes ? c10::DispatchKey::CPU : c10::DispatchKey::Meta);
     if (plan.needs_requires_grad && t.requires_grad()) host.set_requires_grad(true);
     return aliases.emplace_back(t, host).second;
   }
@@ -61,7 +69,7 @@ struct Run {
       if (v.toDevice().type() != TYPE) return;
       if (index < 0) index = v.toDevice().has_index() ? v.toDevice().index() : current;
       check_exists(index);
-      v = Device(kCPU);
+      v = Device(computes ? kCPU : kMeta);
     } else if (v.isList()) {
       auto list = v.toList().copy();
       for (size_t i = 0; i < list.size(); ++i) {
@@ -99,7 +107,7 @@ struct Run {
   }
 
   // CUDA's message if a generator is a GPU's and all tensors are on the CPU, if a mask is on another device, or if
-  // an index is neither on the CPU nor on the device of the indexed tensor. Empty in other cases.
+  // an index of what is read is neither on the CPU nor on the device of the indexed tensor. Empty in other cases.
   std::string misplaced_message(const IValue* arguments) const {
     if (index < 0 && plan.generator >= 0 && arguments[plan.generator].isGenerator())
       return c10::str("Expected a '", *other_device, "' generator device but found '",
@@ -109,6 +117,10 @@ struct Run {
           tensor_of(arguments[1].toTensor()).device(), " and self on ", tensor_of(arguments[0].toTensor()).device());
     if (plan.indices < 0 || !arguments[plan.indices].isList()) return "";
     Device indexed = tensor_of(arguments[0].toTensor()).device();
+    if (plan.takes == Plan::ASSIGNED)
+      return indexed.is_cpu() || !arguments[plan.indices + 2].toBool() ? ""
+          : c10::str("expected device ", indexed, " but got device ",
+                tensor_of(arguments[plan.value].toTensor()).device(), " for value tensor");
     for (const IValue& v : arguments[plan.indices].toListRef()) {
       auto* t = tensor_in(v);
       if (Device d = t ? tensor_of(*t).device() : indexed; !d.is_cpu() && d != indexed)
@@ -146,11 +158,11 @@ struct Run {
   // Takes over what the operation has changed besides values: memory that has grown, other sizes.
   void adopt() {
     for (auto& [v, h] : storages)
-      if (v.data() != h.data() || v.nbytes() != h.nbytes())
+      if ((computes && v.data() != h.data()) || v.nbytes() != h.nbytes())
         take_over(v.unsafeGetStorageImpl(), h, v.device().index());
     for (size_t i = 0; i < aliases.size(); ++i) {
       auto *v = aliases[i].first.unsafeGetTensorImpl(), *h = aliases[i].second.unsafeGetTensorImpl();
-      if (v == h || aliases[i].first.is_nested()) continue;
+      if (v == h || aliases[i].first.is_nested() || v->device_type() != TYPE) continue;
       if (is_sparse(aliases[i].second)) {
         fill_sparse(v, aliases[i].second, [&](const Tensor& part) { return to_virtual(part); });
         continue;
@@ -188,22 +200,23 @@ struct Drawing {
   }
 };
 
-// The CPU's kernel of the same kind: of dense or of sparse tensors.
-inline DispatchKeySet on_cpu(DispatchKeySet keys) {
-  return DispatchKeySet(
-      c10::toRuntimePerBackendFunctionalityKey(keys.highestFunctionalityKey(), c10::BackendComponent::CPUBit));
+// The kernel of the same kind, of dense or of sparse tensors, for another backend.
+inline DispatchKeySet on(c10::BackendComponent backend, DispatchKeySet keys) {
+  return DispatchKeySet(c10::toRuntimePerBackendFunctionalityKey(keys.highestFunctionalityKey(), backend));
 }
 
 // Reports an operation that may copy between devices to Python, which raises an error if the copy is forbidden.
 inline void report_copies(const c10::OperatorHandle& op, const Plan& plan, const IValue* arguments) {
   if (plan.copies && arguments[0].toTensor().device() == arguments[1].toTensor().device()) return;
   if (plan.size >= 0 && !arguments[plan.size].isNone()) return;
+  if (plan.waits_inside && !plan.waits_inside(arguments)) return;
   c10::List<std::optional<Tensor>> tensors;
   auto add = [&](const IValue& v) {
     if (auto* t = tensor_in(v)) tensors.push_back(*t);
     else tensors.push_back(std::nullopt);
   };
-  std::optional<bool> flag;  // the first one: non_blocking, accumulate
+  std::optional<bool> flag;  // the first one: non_blocking, accumulate; true if the kernel reads a number
+  if (!plan.copies && plan.indices < 0) flag = plan.waits_inside != nullptr;
   for (int i = 0; i < plan.arguments; ++i) {
     if (arguments[i].isBool() && !flag) flag = arguments[i].toBool();
     if (arguments[i].isTensor()) add(arguments[i]);
@@ -243,6 +256,26 @@ inline void convert(Run& run, IValue* arguments) {
   if (run.has_number && refusing) run.check_as_cuda(arguments);  // some of CUDA's kernels refuse it
 }
 
+// Makes results that have shapes only.
+inline void call_on_meta(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
+  struct WithoutFunctionModes {
+    at::impl::PythonTorchFunctionTLS saved = at::impl::PythonTorchFunctionTLS::get_state();
+    WithoutFunctionModes() {
+      at::impl::PythonTorchFunctionTLS::set_disabled_state(at::impl::TorchFunctionDisabledState::ALL_DISABLED);
+    }
+    ~WithoutFunctionModes() { at::impl::PythonTorchFunctionTLS::set_state(saved); }
+  } guard;
+  const auto meta = on(c10::BackendComponent::MetaBit, keys);
+  if (op.schema().name() == "aten::_convolution") {  // which chooses a library's kernel, and none for meta tensors
+    static auto convolution = c10::Dispatcher::singleton().findSchemaOrThrow("aten::convolution", "");
+    torch::jit::drop(*stack, op.schema().arguments().size() - convolution.schema().arguments().size());
+    return convolution.redispatchBoxed(meta, stack);
+  }
+  const bool is_dense = keys.highestFunctionalityKey() == c10::DispatchKey::Dense;
+  if (!is_dense || !op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) values::read(op, true);
+  op.redispatchBoxed(meta, stack);
+}
+
 // Runs the CPU's kernel, with the virtual GPU's random numbers and in a dtype that the CPU has.
 inline void call(const Run& run, DispatchKeySet keys, Stack* stack, IValue* arguments) {
   const Plan& plan = run.plan;
@@ -250,19 +283,22 @@ inline void call(const Run& run, DispatchKeySet keys, Stack* stack, IValue* argu
   const size_t results = run.op.schema().returns().size();
   VirtualGenerator* generator = nullptr;
   Generator host_generator;
-  if (plan.generator >= 0) {
+  if (plan.generator >= 0 && !run.computes) {
+    arguments[plan.generator] = IValue();
+  } else if (plan.generator >= 0) {
     generator = &run.replace_generator(arguments[plan.generator]);
     host_generator = arguments[plan.generator].toGenerator();
   }
   AutoDispatchBelowADInplaceOrView below;
-  c10::impl::ExcludeDispatchKeyGuard full(c10::DispatchKey::AutocastCPU);
+  c10::impl::ExcludeDispatchKeyGuard full(c10::autocast_dispatch_keyset);
   std::optional<Drawing> drawing;
-  if (plan.seeded) drawing.emplace(index);
+  if (plan.seeded && run.computes) drawing.emplace(index);
   std::optional<Wider> wider;
   if (C10_UNLIKELY(plan.special != nullptr))
     wider = prepare(*plan.special, run.op, arguments, plan.arguments, plan.written);
   const auto& kernel = wider && wider->replacement ? *wider->replacement : run.op;
-  naming_out_of_memory([&] { kernel.redispatchBoxed(on_cpu(keys), stack); }, index);
+  if (!run.computes) call_on_meta(kernel, keys, stack);
+  else naming_out_of_memory([&] { kernel.redispatchBoxed(on(c10::BackendComponent::CPUBit, keys), stack); }, index);
   if (generator) generator->end(host_generator);
   if (wider) wider->round(*stack, results, [&](const Tensor& t) { return run.tensor_of(t).defined(); });
 }
@@ -275,19 +311,27 @@ inline void return_results(Run& run, IValue* results, IValue* end) {
 
 inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   check_usable();
-  Run run{op, plan_of(op)};
+  IValue* arguments = stack->data() + (stack->size() - op.schema().arguments().size());
+  if (C10_UNLIKELY(plan_of(op).takes)) {
+    taken::take(op, plan_of(op), arguments);
+    if (taken::is_on_cpu(plan_of(op), arguments)) return op.redispatchBoxed(on(c10::BackendComponent::CPUBit, keys), stack);
+  }
+  Run run{op, plan_of(op), values::is_computed(plan_of(op), arguments)};
   const Plan& plan = run.plan;
-  IValue* arguments = stack->data() + (stack->size() - plan.arguments);
   std::optional<AsyncCopy> async_copy = admit(run, arguments);
+  if (!run.computes && values::read_values(op, plan, stack, arguments)) return;
   const auto library = workspaces::library_of(plan, arguments);
   const bool notes_temporary = temporaries::is_noted(plan);
   int64_t temporary = notes_temporary ? temporaries::bytes(plan, arguments, arguments + plan.arguments) : 0;
+  const auto known = run.computes ? std::nullopt : values::is_known(op, arguments);
+  if (C10_UNLIKELY(!computing)) values::note_written(op, plan, arguments, run.computes);
   convert(run, arguments);
   call(run, keys, stack, arguments);
-  if (async_copy) async_copy->after();
+  if (async_copy && run.computes) async_copy->after();
   IValue* end = stack->data() + stack->size();
   IValue* results = end - op.schema().returns().size();
   return_results(run, results, end);
+  if (known) values::set_known(results->toTensor(), *known);
   const DeviceIndex index = run.device().index();
   if (notes_temporary) temporaries::note(index, plan, temporary + temporaries::bytes(plan, results, end));
   workspaces::allocate(index, library);

@@ -61,7 +61,7 @@ class PeakRecord {
     most_with_temporary = reserved + at_most, temporary_of_most = temporary;
   }
 
-  // The most bytes allocated, the most reserved, the line that allocated last before the peak, the most reserved with
+  // After the most that a GPU without a limit would reserve: the most bytes allocated, the most reserved, the line that allocated last before the peak, the most reserved with
   // temporary memory and its kind, and all kinds, one bit for each; then one line for each kind and line of the program,
   // with bytes and the number of blocks.
   std::string text() {

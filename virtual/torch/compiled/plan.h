@@ -29,12 +29,19 @@ struct Plan {
   int generator = -1;    // the position of this argument
   int indices = -1;      // of the argument with indices, which may be on the CPU, as on real GPUs
   int size = -1;         // of the argument by which a program may give the size of the result
+  int value = -1;        // of what it fills a tensor with
+  enum { NOTHING, READ, ASSIGNED, CHOSEN } takes = NOTHING;  // values from any device: see taken.h
   bool seeded = false;   // draws random numbers, and takes no generator
   bool copies = false;    // between devices
   bool may_wait = false;  // may copy between devices, or wait for a number
+  bool (*waits_inside)(const IValue* arguments) = nullptr;  // whether CUDA's kernel reads a number, for these arguments
   bool needs_requires_grad = false;  // computes more if an argument requires a gradient
   bool is_only_on_cpu = false;  // written in Python, for the CPU alone
   const Special* special = nullptr;
+  bool overwrites = false;  // its first argument, whatever the values were
+  // What it reads of its arguments, besides values that decide on the values of results: only sizes and strides; a number
+  // that Python gets; what decides on a result's shape.
+  enum { VALUES, SIZES, NUMBER, SHAPE } reads = VALUES;
   enum { NO_PRODUCT, PRODUCT, ADDED } product = NO_PRODUCT;  // of matrices, by cuBLAS; ADDED: added to a first argument
   // What makes the temporary memory of CUDA's kernel large: see temporaries.h, and cuda/memory_use.py for the numbers.
   enum Temporary : int { SMALL, SORTING, INDICES, TRANSFORMS, LINEAR_ALGEBRA, CONVOLUTIONS } temporary = SMALL;
@@ -62,6 +69,27 @@ inline Plan::Temporary temporary_of(const std::string& name) {
   if (name.find("conv") != name.npos) return Plan::CONVOLUTIONS;
   auto kind = kinds.find(name.substr(6));
   return kind == kinds.end() ? Plan::SMALL : kind->second;
+}
+
+// Operations of dense tensors whose kernels for CUDA read a number, although no tag says so. The functions are those of
+// PyTorch 2.13.0+cu130, in libtorch_cuda.so or, where both devices have one, libtorch_cpu.so, that call `item`,
+// `nonzero`, `_linalg_check_errors` or `warn_or_error_on_sync`; the conditions are those around the calls.
+inline auto waits_inside(const std::string& name) -> decltype(Plan::waits_inside) {
+  using Waits = decltype(Plan::waits_inside);
+  static const Waits always = [](const IValue*) { return true; };
+  static const std::unordered_map<std::string, Waits> waits{
+      {"histc", [](const IValue* a) { return a[2].toScalar().toDouble() == a[3].toScalar().toDouble(); }},
+      {"mode", [](const IValue* a) {  // a kernel for at most 2048 elements does not wait
+         const Tensor& self = a[0].toTensor();
+         return self.dim() && self.size(a[1].toInt()) > 2048;
+       }},
+      {"searchsorted", [](const IValue* a) { return tensor_in(a[5]) != nullptr; }},  // to check the sorter
+      {"segment_reduce", [](const IValue* a) { return !a[6].toBool(); }},
+      {"_to_sparse", always}, {"linalg_matrix_exp", always}, {"linalg_eig", always}, {"linalg_eigvals", always},
+      {"_linalg_eigh", always}, {"linalg_lstsq", always}, {"cholesky_inverse", always},
+      {"fake_quantize_per_channel_affine_cachemask", always}, {"_fake_quantize_learnable_per_tensor_affine", always}};
+  auto found = name.rfind("aten::", 0) == 0 ? waits.find(name.substr(6)) : waits.end();
+  return found == waits.end() ? nullptr : found->second;
 }
 
 // Whether Python code defines the operation, and a kernel for the CPU only. With a real GPU the same code would leave
@@ -96,15 +124,25 @@ inline Plan make_plan(const c10::OperatorHandle& op) {
   if (plan.alert_argument >= 0) plan.alert = &alert->second;
   if (name == "aten::repeat_interleave") plan.size = at("output_size");
   if (name.find("index") != name.npos) plan.indices = at("indices");
+  const bool is_torchs = name.rfind("aten::", 0) == 0;
+  auto is_tensor = [&](int i) { return is_torchs && i >= 0 && arguments[i].type()->kind() == c10::TypeKind::TensorType; };
+  if (name == "aten::where" && plan.arguments > 2 && is_tensor(2)) plan.takes = Plan::CHOSEN;
+  else if (plan.written & 1 && is_tensor(at("value"))) plan.takes = Plan::READ, plan.value = at("value");
+  else if (plan.written & 1 && is_tensor(at("values")) && plan.indices > 0) plan.takes = Plan::ASSIGNED, plan.value = at("values");
   plan.special = special_of(op);
   static const std::unordered_set<std::string> products{"aten::mm", "aten::bmm", "aten::baddbmm", "aten::addmv",
       "aten::mv", "aten::dot", "aten::vdot", "aten::_scaled_mm", "aten::_int_mm", "aten::addbmm"};
   if (products.count(name)) plan.product = Plan::PRODUCT;
   if (name == "aten::addmm" || name == "aten::_addmm_activation") plan.product = Plan::ADDED;
   plan.temporary = temporary_of(name);
+  plan.overwrites = plan.copies || name == "aten::zero_" || name == "aten::fill_";
+  if (name == "aten::_fused_sdp_choice") plan.reads = Plan::SIZES;
+  else if (name == "aten::_local_scalar_dense") plan.reads = Plan::NUMBER;
+  else if (op.hasTag(Tag::dynamic_output_shape) || op.hasTag(Tag::data_dependent_output)) plan.reads = Plan::SHAPE;
   plan.is_only_on_cpu = refusing && is_only_on_cpu(op);
   plan.seeded = plan.generator < 0 && op.hasTag(Tag::nondeterministic_seeded);
-  plan.may_wait = plan.copies || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||
+  plan.waits_inside = waits_inside(name);
+  plan.may_wait = plan.waits_inside || plan.copies || plan.indices >= 0 || op.hasTag(Tag::dynamic_output_shape) ||
       op.hasTag(Tag::data_dependent_output);
   return plan;
 }
@@ -155,7 +193,8 @@ inline std::optional<AsyncCopy> wait_as_cuda(const Plan& plan, const IValue* arg
     if (!blocks && is_pinned && is_direct(host, other)) return AsyncCopy{host, stream_of(other), to.is_cpu()};
     if (blocks) warn_or_refuse_to_wait();  // for memory that is not pinned the driver waits, without a warning
     if (blocks || to.is_cpu()) wait_for(stream_of(other));
-  } else if (plan.indices >= 0 ? waits_for_indices(plan, arguments)
+  } else if (plan.waits_inside ? plan.waits_inside(arguments)
+          : plan.indices >= 0  ? waits_for_indices(plan, arguments)
                                : plan.size < 0 || arguments[plan.size].isNone()) {
     for (int i = 0; i < plan.arguments; ++i)
       if (auto* t = tensor_in(arguments[i]); t && !t->is_cpu())

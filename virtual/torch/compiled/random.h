@@ -79,6 +79,7 @@ void fill(TensorIteratorBase& iter, const MaybeGenerator& generator, const Sourc
   if (!n) return;
   const uint64_t increment = increment_for(n, Source::NUMBERS);
   const Start begin = start(generator, iter.device(0), increment);
+  if (is_large(n * sizeof(T))) return;
   if (!iter.can_use_32bit_indexing()) {  // for each part a kernel of its own draws anew
     for (auto& part : iter.with_32bit_indexing()) fill<T>(part, generator, source, transform);
     return;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "random.h"
+#include "without_values.h"
 
 namespace xdevice::random {
 
@@ -87,7 +88,8 @@ inline void sample_with_replacement(Tensor& result, const Tensor& self, int64_t 
   const Tensor sums = probabilities.cumsum(-1).contiguous();
   const Start begin = start(generator, self.device(), turns * WORDS);
   result.resize_({rows, samples});
-  AT_DISPATCH_FLOATING_TYPES_AND2(
+  if (!values::exist(self)) values::set(result, false);
+  else AT_DISPATCH_FLOATING_TYPES_AND2(
       kHalf, kBFloat16, self.scalar_type(), "multinomial_kernel_cuda", [&] {
     auto* out = result.mutable_data_ptr<int64_t>();
     const auto* p = probabilities.const_data_ptr<scalar_t>();

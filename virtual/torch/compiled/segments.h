@@ -2,6 +2,7 @@
 #pragma once
 #include <vector>
 
+#include "machine.h"
 #include "memory_statistics.h"
 
 namespace xdevice {
@@ -10,6 +11,7 @@ class Segments {
   int64_t limit = UNLIMITED;       // of the bytes reserved
   int64_t allowed = UNLIMITED;     // of them, by the program's own choice
   int64_t soft_limit = UNLIMITED;  // more is reserved only after the cache has been released
+  machine::Share share;            // of the machine's GPU, with CUDA's context
   bool caching = true;        // otherwise a block has the size requested, and is returned when it is freed
 
   std::set<Block*, ByAddress> blocks;
@@ -42,8 +44,7 @@ class Segments {
   Block* reserve(int64_t size, c10::StreamId stream, BlockPool& pool) {
     if (caching && AllocatorConfig::use_expandable_segments()) return grow(size, stream, pool);
     int64_t length = caching ? length_of_segment(size) : size;
-    if (!can_reserve(length)) return nullptr;
-    stats.count_reserved(pool, length);
+    if (!take(pool, length)) return nullptr;
     stats.count_segment(pool, 1, is_oversize(length));
     int64_t address = next_address;
     next_address += round_up(std::max<int64_t>(length, 1), SMALL_SEGMENT);
@@ -55,9 +56,17 @@ class Segments {
 
   int64_t reserved() const { return stats.reserved_bytes[0].current; }
 
-  bool can_reserve(int64_t length) const {
-    int64_t most = std::min({limit, allowed, soft_limit});
-    return length <= most && reserved() <= most - length;
+  // Reserves memory in one of the machine's GPUs. Returns false if a limit does not allow it.
+  bool take(BlockPool& pool, int64_t length) {
+    int64_t most = std::min(allowed, soft_limit);
+    if (length > most || reserved() > most - length || !share.take(length, limit)) return false;
+    stats.count_reserved(pool, length);
+    return true;
+  }
+
+  void give_back(BlockPool& pool, int64_t length) {
+    share.give_back(length);
+    stats.count_reserved(pool, -length);
   }
 
   // Maps more pages at the end of the stream's segment, as with expandable_segments:True.
@@ -65,8 +74,7 @@ class Segments {
     Block*& tail = pool.tails[stream];
     bool extends = tail && !tail->allocated;
     int64_t length = round_up(size - (extends ? tail->size : 0), page(pool.large));
-    if (!can_reserve(length)) return nullptr;
-    stats.count_reserved(pool, length);
+    if (!take(pool, length)) return nullptr;
     if (extends) {
       note_mapped(SEGMENT_MAP, *tail, tail->address + tail->size, length);
       pool.unused.erase(tail);
@@ -128,7 +136,7 @@ class Segments {
   // Returns a whole segment, which is in no pool any more, to the GPU.
   void release(Block* block) {
     note(SEGMENT_FREE, *block, block->size, stack_of_call != NO_STACK ? stack_of_call : block->segment_stack);
-    stats.count_reserved(*block->pool, -block->size);
+    give_back(*block->pool, block->size);
     stats.count_segment(*block->pool, -1, is_oversize(block->size));
     blocks.erase(block);
     delete block;
@@ -146,7 +154,7 @@ class Segments {
     int64_t from = round_up(block->address, unit), to = end / unit * unit;
     if (from >= to) return;
     note_mapped(SEGMENT_UNMAP, *block, from, to - from);
-    stats.count_reserved(pool, from - to);
+    give_back(pool, to - from);
     pool.unused.erase(block);
     Block* after = block->next;
     if (to < end) {

@@ -2,7 +2,6 @@
 //
 // The device type is a parameter: PrivateUse1, named vgpu, or CUDA while the virtual GPUs stand in for CUDA's.
 #include <ATen/native/transformers/attention.h>
-#include <ATen/ops/_scaled_dot_product_attention_math.h>
 #include <ATen/ops/scalar_tensor.h>
 #include <torch/csrc/distributed/c10d/Types.hpp>
 #include <torch/csrc/distributed/c10d/reducer_timer.hpp>
@@ -16,6 +15,7 @@
 #define EXPORT
 #endif
 
+#include "attention.h"
 #include "kernels.h"
 #include "permutations.h"
 #include "recurrent.h"
@@ -193,6 +193,20 @@ void register_kinds() {
     library("aten", KEY).impl(name, boxed<&on_sizes<>>());
 }
 
+// To be called when the measuring of a program begins: nothing is computed that only values depend on.
+void stop_computing() {
+  computing = false;
+  untouched::separate();
+  auto& on_gpus = library("aten", KEY);
+  for (auto* name : {"bernoulli.out", "bernoulli_.Tensor", "poisson", "binomial", "_standard_gamma", "_sample_dirichlet",
+           "rrelu_with_noise", "rrelu_with_noise_", "rrelu_with_noise.out"})
+    on_gpus.impl(name, boxed<&compute>());
+  auto& on_cpu = library("aten", c10::DispatchKey::CPU);
+  on_cpu.impl("normal_", &values::normal);
+  on_cpu.impl("uniform_", &values::uniform);
+  on_cpu.impl("copy_", &values::copy);
+}
+
 // Operations for Python: the memory of a virtual tensor as a CPU tensor, and that of a CPU tensor as a virtual one.
 Tensor host(const Tensor& x) { return like(x, host_of(x.storage()), c10::DispatchKey::CPU); }
 
@@ -221,31 +235,17 @@ std::tuple<int64_t, std::optional<Tensor>, Reduction> reduction(const Reduction&
   return {op->op_, factor, c10::make_intrusive<c10d::ReduceOp>(c10d::ReduceOp::SUM)};
 }
 
-struct IgnoreWarnings : c10::WarningHandler {
-  void process(const c10::Warning&) override {}
-};
-
-// Attention with the dropout of CUDA's memory-efficient algorithm.
-Tensor attend_with_dropout(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& mask, double p,
-                           bool causal, std::optional<double> scale) {
-  Tensor kept = random::kept_weights(q, k, p);
-  IgnoreWarnings handler;  // torch warns that such a mask is for tests
-  c10::WarningUtils::WarningHandlerGuard guard(&handler);
-  return std::get<0>(at::_scaled_dot_product_attention_math(q, k, v, mask, p, causal, kept, scale));
-}
-
 void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "busy_until(int device) -> float",
            "report_copies(str operation, Tensor?[] tensors, bool flag) -> ()", "wait_until(float time) -> ()",
-           "current_line() -> int", "report_misuse(int misuse, int line) -> ()", "method(str operation) -> str",
+           "current_line() -> int", "read_without_values(str operation, bool decides) -> ()", "report_misuse(int misuse, int line) -> ()", "method(str operation) -> str",
            "host(Tensor x) -> Tensor",
            "take(Tensor host, int index) -> Tensor", "refresh(Tensor x) -> ()"})
     ours.def(schema);
 #define REDUCTION "__torch__.torch.classes.c10d.ReduceOp"
   ours.def("reduction(" REDUCTION " op) -> (int, Tensor?, " REDUCTION ")", &reduction);
-  ours.def("attend_with_dropout(Tensor q, Tensor k, Tensor v, Tensor? mask, float p, bool causal, float? scale) -> Tensor",
-           &attend_with_dropout);
+  random::register_attention(ours);
   ours.impl("host", torch::dispatch(KEY, &host));
   ours.impl("take", torch::dispatch(c10::DispatchKey::CPU, &take));
   ours.impl("refresh", torch::dispatch(KEY, &refresh));
@@ -256,7 +256,7 @@ void register_for_python() {
 template <class F>
 const char* error_of(F call) {
   static thread_local std::string text;
-  IgnoreWarnings handler;
+  random::IgnoreWarnings handler;
   c10::WarningUtils::WarningHandlerGuard guard(&handler);
   try {
     call();
@@ -292,7 +292,7 @@ EXPORT const char* xdevice_begin(int n, bool cuda, int64_t bytes, bool limited) 
         TYPE, [](Device) { return c10d::TimerRegistry()->Create(kCPU, Device(kCPU)); }, c10::REGISTRY_PREFERRED);
     if (cuda) at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
 #ifndef _WIN32
-    pthread_atfork(nullptr, nullptr, [] { forked = used.load(); });
+    pthread_atfork(nullptr, nullptr, [] { forked = used || counted; });
 #endif
   });
 }
@@ -313,12 +313,28 @@ EXPORT void xdevice_draw_as_before_2_7(bool value) { random::as_before_2_7 = val
 EXPORT int xdevice_current() { return current; }
 EXPORT int xdevice_exchange(int index) {  // of a device that exists; a negative one changes nothing
   int previous = current;
-  if (index >= 0) current = index, used = true;
+  if (index >= 0) used = true;
+  if (index >= 0 && index != previous) current = index, make_context(current);
   return previous;
 }
 EXPORT bool xdevice_is_used() { return used; }
 EXPORT bool xdevice_is_forked() { return forked; }
-EXPORT void xdevice_use(bool value) { used = value; }
+EXPORT void xdevice_use(bool value) {
+  used = value;
+  if (value) return;
+  counted = false;
+  for (auto& each : has_context) each = false;
+}
+EXPORT void xdevice_count_gpus() { counted = true; }
+EXPORT bool xdevice_is_counted() { return used || counted; }
+EXPORT void xdevice_observe_first_use(OnFirstUse function) { on_first_use = function; }
+EXPORT int64_t xdevice_new_stream(int index, int priority) { return pooled_stream(index, priority); }
+EXPORT int64_t xdevice_handle_of_stream(int index, int64_t stream) { return handle_of(index, stream); }
+// From now on, the GPUs' memory is shared with the processes that name the same file.
+EXPORT void xdevice_join(const char* path, int64_t bytes) { machine::path = path, bytes_of_context = bytes; }
+EXPORT void xdevice_leave() { machine::leave(); }
+EXPORT void xdevice_place(int index, int on_machine) { accounting[index].share.gpu = on_machine; }
+EXPORT int64_t xdevice_unused(int index) { return memory.getMemoryInfo(index).first; }
 EXPORT void xdevice_set_count(int n) { count = n; }
 EXPORT int64_t xdevice_next_pending() { return next_pending(); }
 EXPORT void xdevice_check(int check, bool enabled) { enabled ? checks |= check : checks &= ~check; }
@@ -359,15 +375,18 @@ EXPORT void xdevice_forget_memory() {  // also what was allocated before
 // From now on, record the peaks. The program may reserve more than the soft limit, after its cache has been released.
 EXPORT void xdevice_record_peaks(LineOf function, int64_t soft_limit) {
   for (int i = 0; i < count; ++i) accounting[i].limit = UNLIMITED, accounting[i].soft_limit = soft_limit;
+  for (int i = 0; i < count; ++i) on_large_gpu[i].caching = accounting[i].caching, on_large_gpu[i].share.gpu = -1;
   line_of = function;
 }
+EXPORT const char* xdevice_stop_computing() { return error_of(stop_computing); }
 EXPORT void xdevice_share_peaks(int64_t* totals) {
   for (int i = 0; i < count; ++i) records[i].share(totals + i);
 }
 EXPORT void xdevice_mark(void* storage, int kind) { mark(static_cast<c10::StorageImpl*>(storage), Kind(kind)); }
 EXPORT const char* xdevice_peak_record(int index) {
   static thread_local std::string text;
-  return (text = records[index].text()).c_str();
+  const int64_t most = on_large_gpu[index].get_stats().reserved_bytes[0].peak;
+  return (text = std::to_string(most) + ' ' + records[index].text()).c_str();
 }
 EXPORT void xdevice_clear_workspaces() { workspaces::clear(); }
 // One line for each block: its address, size, size requested, stream, whether it is large, expandable, allocated, and
@@ -376,7 +395,7 @@ EXPORT const char* xdevice_blocks(int index) {
   static thread_local std::string text;
   std::ostringstream lines;
   accounting[index].for_each_block([&](const Block& b) {
-    for (int64_t number : {b.address, b.size, b.requested, b.stream}) lines << number << ' ';
+    for (int64_t number : {b.address, b.size, b.requested, handle_of(index, b.stream)}) lines << number << ' ';
     auto [first, second] = b.pool->owner.id;
     lines << b.pool->large << ' ' << b.expandable << ' ' << b.allocated << ' ' << !b.previous << ' ' << b.stack << ' '
           << b.segment_stack << ' ' << first << ' ' << second << '\n';
@@ -397,7 +416,7 @@ EXPORT const char* xdevice_history(int index, int64_t first, int64_t second) {
   static thread_local std::string text;
   std::ostringstream lines;
   for (const MemoryEvent& e : accounting[index].snapshot(PoolId(first, second))) {
-    for (int64_t number : {int64_t(e.action), e.address, e.size, e.stream, e.stack, e.note}) lines << number << ' ';
+    for (int64_t number : {int64_t(e.action), e.address, e.size, handle_of(index, e.stream), e.stack, e.note}) lines << number << ' ';
     lines << e.pool.first << ' ' << e.pool.second << ' ' << e.time << '\n';
   }
   return (text = lines.str()).c_str();

@@ -10,6 +10,7 @@ from xdevice.virtual.torch.cuda import (
     api,
     async_copies,
     checks,
+    contexts,
     dtypes,
     extensions,
     nondeterministic,
@@ -29,5 +30,5 @@ STEPS = (
 )
 """The steps that stand in for CUDA, in this order: dtypes of its kernels, then ``torch.cuda``."""
 
-FAITHFUL_STEPS = (async_copies.delay, nondeterministic.refuse)
+FAITHFUL_STEPS = (async_copies.delay, contexts.find, nondeterministic.refuse)
 """What real GPUs delay or refuse; not done if the virtual GPUs are lenient."""

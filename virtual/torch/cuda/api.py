@@ -55,7 +55,7 @@ def _properties(index: int) -> SimpleNamespace:
         uuid=f"virtual-{index}",
         major=gpu.capability[0],
         minor=gpu.capability[1],
-        total_memory=memory_functions.free_and_total(index)[1],
+        total_memory=in_use().capacity,
         multi_processor_count=gpu.multiprocessors,
         max_threads_per_multi_processor=gpu.threads,
         max_threads_per_block=1024,
@@ -69,9 +69,21 @@ def _properties(index: int) -> SimpleNamespace:
 
 
 def _init() -> None:
-    if not compiled().visible():
+    if not _count_gpus():
         raise RuntimeError("No CUDA GPUs are available")
     memory_functions.begin()
+
+
+def _count_gpus() -> int:
+    """The number that CUDA's driver returns. It starts for this, so that forks cannot use it."""
+    number = compiled().visible()
+    compiled().count_gpus()
+    return number
+
+
+def _arch_flags() -> str:
+    compiled().count_gpus()
+    return ""
 
 
 _sync_debug_mode: int | None = None
@@ -85,7 +97,7 @@ def _get_sync_debug_mode() -> int:
 def _set_sync_debug_mode(mode: int) -> None:
     """Set what happens when CUDA makes the host wait: nothing (0), a warning (1), an error (2)."""
     global _sync_debug_mode
-    if not 0 <= mode <= 2:
+    if type(mode) is not int or not 0 <= mode <= 2:  # a truth value is refused, too
         raise RuntimeError("invalid value of debug_mode, expected one of 0,1,2")
     if _sync_debug_mode is None:
         warnings.warn(
@@ -116,19 +128,19 @@ def _functions() -> dict[str, Callable[..., Any]]:
         "set_sync_debug_mode": _set_sync_debug_mode,
         "get_sync_debug_mode": _get_sync_debug_mode,
         "isCurrentStreamCapturing": lambda: False,
-        "getDeviceCount": virtual.visible,
+        "getDeviceCount": _count_gpus,
         "init": _init,
         "synchronize": lambda: _synchronize(virtual.current()),
         "getDevice": virtual.current,
         "isInBadFork": virtual.is_forked,
         "hasPrimaryContext": lambda index: True,
         "canDeviceAccessPeer": lambda a, b: True,
-        "getArchFlags": lambda: "",
+        "getArchFlags": _arch_flags,
         **memory_functions.functions(),
         "getCurrentStream": streams.current_on_cuda,
         "getDefaultStream": lambda index: (0, index, streams.CUDA),
         "setStream": streams.set_on_cuda,
-        "getCurrentRawStream": lambda index: streams.current_on_cuda(index)[0],
+        "getCurrentRawStream": streams.current_handle,
     }
 
 
@@ -189,7 +201,7 @@ def _replace_in_torch_cuda(functions: dict[str, Callable[..., Any]]) -> None:
         "_exchange_device": functions["exchangeDevice"],
         "_maybe_exchange_device": functions["maybeExchangeDevice"],
         "_get_device_properties": _properties,
-        "_device_count_nvml": lambda: -1,
+        "_device_count_nvml": lambda: len(compiled().named()),
         "_cached_device_count": None,
         "default_generators": tuple(in_use().generators),
         "graphs._cuda_isCurrentStreamCapturing": functions["isCurrentStreamCapturing"],

@@ -27,12 +27,12 @@ _MISUSES = (
 _NEVER_WAITED_FOR = 2
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
     file: str
     number: int
 
 
-_copying_lines: dict[_Line, int] = {}
+_copying_lines: dict[Line, int] = {}
 """The lines that copied, each with the number by which the plug-in identifies it."""
 
 
@@ -46,23 +46,23 @@ def delay() -> None:
 
 
 def _number_of_current_line() -> int:
-    return _copying_lines.setdefault(_current_line(), len(_copying_lines))
+    return _copying_lines.setdefault(current_line(), len(_copying_lines))
 
 
-def _current_line() -> _Line:
+def current_line() -> Line:
     """The innermost line of the user's program that is running in this thread."""
     # inspect.currentframe is slower
     frame: FrameType | None = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         if is_users(frame.f_code.co_filename):
-            return _Line(frame.f_code.co_filename, frame.f_lineno)
+            return Line(frame.f_code.co_filename, frame.f_lineno)
         frame = frame.f_back
-    return _Line("<a thread of a library>", 0)
+    return Line("<a thread of a library>", 0)
 
 
 def _warn(misuse: int, copying_line: int) -> None:
     copy = list(_copying_lines)[copying_line]
-    user = _current_line()
+    user = current_line()
     message = _MISUSES[misuse].format(user=f"{os.path.basename(user.file)}:{user.number}")
     warnings.warn_explicit(message, RuntimeWarning, copy.file, copy.number)
 

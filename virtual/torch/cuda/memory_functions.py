@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from xdevice.virtual import machine
 from xdevice.virtual.torch import runtime
 from xdevice.virtual.torch.compiled import OUT_OF_MEMORY, compiled
 from xdevice.virtual.torch.cuda import allocator_settings, memory_pools, memory_snapshot
@@ -44,13 +45,21 @@ def _free(address: int) -> None:
 
 
 def list_processes(device: runtime.DeviceLike = None) -> str:
-    """What ``torch.cuda.list_gpu_processes`` returns; only this process uses the virtual GPU."""
+    """What ``torch.cuda.list_gpu_processes`` returns; without a limit only this process is known."""
     index = runtime.index_of(device)
-    reserved = compiled().reserved(index)
-    line = "no processes are running"
-    if reserved:
-        line = f"process {os.getpid():>10d} uses {reserved / (1 << 20):>12.3f} MB GPU memory"
-    return f"GPU:{index}\n{line}"
+    used = {os.getpid(): compiled().reserved(index)}
+    if in_use().limited:
+        on_machine = compiled().visible_indices()[index]
+        used = {
+            holder.process: holder.bytes[on_machine]
+            for holder in machine.holders(in_use().request) or ()
+        }
+    lines = [
+        f"process {process:>10d} uses {size / (1 << 20):>12.3f} MB GPU memory"
+        for process, size in used.items()
+        if size
+    ]
+    return "\n".join([f"GPU:{index}", *(lines or ["no processes are running"])])
 
 
 _fractions: dict[int, float] = {}

@@ -30,7 +30,7 @@ from xdevice.virtual.host_memory import HostMemory
 from xdevice.virtual.torch import compile
 from xdevice.virtual.torch.compiled import LINE_OF, compiled
 from xdevice.virtual.torch.distributed import communicators
-from xdevice.virtual.torch.private_names import core, storage_of
+from xdevice.virtual.torch.private_names import core, kernels_of, names, storage_of, untraced
 
 _KINDS = ("other", "weights", "gradients", "optimizer state", "workspaces")
 """The kinds of blocks, in the order of ``Kind`` in peak_record.h."""
@@ -53,18 +53,16 @@ _GROWTH = 1.02  # how much the memory grows until weights are looked for again
 _BACKWARD = ("_engine_run_backward", "backward")
 
 
-_UNRECORDED = {
-    "convolutions": (
-        nn.Conv1d,
-        nn.Conv2d,
-        nn.Conv3d,
-        nn.ConvTranspose1d,
-        nn.ConvTranspose2d,
-        nn.ConvTranspose3d,
-    ),
-    "recurrent layers": (nn.RNN, nn.LSTM, nn.GRU),
-}
-"""Modules whose kernels need temporary memory of which no recording was found."""
+_CONVOLUTION = (
+    nn.Conv1d,
+    nn.Conv2d,
+    nn.Conv3d,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+_RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
+"""Modules whose kernels need more temporary memory than others."""
 
 
 _GRAPHS = "torch.compile would use CUDA's graphs in this mode, whose memory is not measured"
@@ -81,13 +79,18 @@ class _Line(NamedTuple):
 
 
 class _Recorder:
-    def __init__(self, stop_after: int | None) -> None:
+    def __init__(self, stop_after: int | None, computes: bool) -> None:
         self.stop_after = stop_after
+        self.computes = computes
         self.steps: dict[int, int] = {}  # by the id of the optimizer
         self.float32_weights = 0
         self.uses_autocast = False
         self.host_shortage = ""
-        self.unrecorded: set[str] = set()
+        self.kernels: set[str] = set()
+        self.reads: dict[
+            tuple[str, int], None
+        ] = {}  # lines that read values that were not computed
+        self.undecided = ""
         self._host = HostMemory(_allocated)
         self._lines: dict[_Line, int] = {}
         self._marked_at: dict[int, float] = {}  # by device: the memory when weights were marked
@@ -106,23 +109,28 @@ class _Recorder:
         optimizer.register_optimizer_step_pre_hook(self._before_step)
         optimizer.register_optimizer_step_post_hook(self._after_step)
         compiled().record_peaks(self.line_of, soft_limit)
+        if not self.computes:
+            names.value("torch._meta_registrations:register_meta")  # with it, kernels are imported
+            kernels_of("xdevice_virtual").impl("read_without_values", untraced(self._read), "CPU")
+            compiled().stop_computing()
 
     def result(self) -> MemoryUse:
         self._mark_weights()
-        compiled().record_peaks(LINE_OF(), sys.maxsize)  # what follows is not the program's
         lines = list(self._lines)
         peaks = [self._peak(index, lines) for index in range(compiled().visible())]
         if compile.use.anything:
-            self.unrecorded.add("functions that torch.compile compiles")
+            self.kernels.add("functions that torch.compile compiles")
         return MemoryUse(
             tuple(peaks),
             self._fewest_steps(),
             self.float32_weights,
             self.uses_autocast,
             self.host_shortage,
-            tuple(sorted(self.unrecorded)),
+            tuple(sorted(self.kernels)),
             unmeasured=_GRAPHS if compile.use.with_graphs else "",
             gpus=compiled().visible_indices(),
+            reads=tuple(self.reads),
+            undecided=self.undecided,
         )
 
     def _fewest_steps(self) -> int:
@@ -139,9 +147,10 @@ class _Recorder:
 
     def _peak(self, index: int, lines: list[_Line]) -> PeakMemory:
         first, *rows = compiled().peak_record(index).value.decode().splitlines()
-        allocated, reserved, last, with_temporary, temporary, kinds = map(int, first.split())
+        numbers = map(int, first.split())
+        unlimited, allocated, reserved, last, with_temporary, temporary, kinds = numbers
         if kinds & 1 << _CONVOLUTIONS:
-            self.unrecorded.add("convolutions")
+            self.kernels.add("convolutions")
         line = lines[last] if allocated else _Line("", 0, "")
         parts: list[MemoryPart] = []
         for row in rows:
@@ -161,6 +170,7 @@ class _Recorder:
             with_temporary=with_temporary,
             temporary=_TEMPORARY[temporary],
             libraries=communicators.most_bytes(index),
+            unlimited=unlimited,
         )
 
     # What the plug-in calls
@@ -168,7 +178,7 @@ class _Recorder:
     def _line_of(self, index: int, nbytes: int) -> int:
         """The number of the program's line that allocates these bytes."""
         allocated = compiled().allocated(index)
-        shortage = self._host.shortage(nbytes)
+        shortage = self._host.shortage(nbytes) if self.computes else ""
         if shortage:
             self.host_shortage = shortage
             return _HOST_IS_FULL
@@ -177,6 +187,16 @@ class _Recorder:
             self._mark_weights()
         line = self._current_line()
         return self._lines.setdefault(line, len(self._lines))
+
+    def _read(self, operation: str, decides: bool) -> None:
+        """Note that the program reads values that were not computed; end it if they decide."""
+        line = self._current_line()
+        if not decides:
+            self.reads[line.file, line.number] = None
+            return
+        where = f"{os.path.basename(line.file)}:{line.number}" if line.file else "the backward pass"
+        self.undecided = f"{where} needs the values of {operation.removeprefix('aten::')}"
+        fits_process.stop()
 
     def _current_line(self) -> _Line:
         frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
@@ -251,9 +271,11 @@ class _Recorder:
     def _weights(self) -> Iterator[torch.Tensor]:
         seen: set[int] = set()
         for module in list(self._modules):
-            for words, classes in _UNRECORDED.items():
-                if isinstance(module, classes):
-                    self.unrecorded.add(words)
+            if isinstance(module, _RECURRENT):
+                self.kernels.add("recurrent layers")
+            if isinstance(module, _CONVOLUTION):
+                is_depthwise = module.groups == module.in_channels > 1
+                self.kernels.add("depthwise convolutions" if is_depthwise else "convolutions")
             for tensor in chain(module.parameters(recurse=False), module.buffers(recurse=False)):
                 if id(tensor) not in seen:
                     seen.add(id(tensor))
@@ -306,10 +328,10 @@ def _merged(parts: list[MemoryPart]) -> tuple[MemoryPart, ...]:
 _recorder: _Recorder | None = None
 
 
-def measure(soft_limit: int, stop_after: int | None, totals: Any) -> None:
+def measure(soft_limit: int, stop_after: int | None, computes: bool, totals: Any) -> None:
     global _recorder
     if _recorder is None:
-        _recorder = _Recorder(stop_after)
+        _recorder = _Recorder(stop_after, computes)
         _recorder.begin(soft_limit)
     compiled().share_peaks(totals)
 

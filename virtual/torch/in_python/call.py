@@ -254,14 +254,15 @@ def _report_copies(plan: Plan, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
     if kwargs.get("output_size") is not None:  # the host does not wait for a known size
         return
     values = [*args, *kwargs.values()]
-    accumulate = next((value for value in values if isinstance(value, bool)), False)
+    is_flagged = plan.indices is not None
+    flag = is_flagged and next((value for value in values if isinstance(value, bool)), False)
     tensors: list[Tensor | None] = []
     for i, value in enumerate(values):
         if i == plan.indices:
             tensors += value
         elif isinstance(value, torch.Tensor):
             tensors.append(value)
-    copies.report_copies(plan.name, tensors, accumulate)
+    copies.report_copies(plan.name, tensors, flag)
 
 
 def _place(alias: Tensor, tensor: Tensor, storage: Any) -> Tensor:

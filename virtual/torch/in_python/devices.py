@@ -7,6 +7,7 @@ current device. Pinned memory needs an allocator in C++; here it is ordinary mem
 """
 
 import ctypes
+import itertools
 import os
 import threading
 import warnings
@@ -62,6 +63,9 @@ class InPython(Runtime):
         self.peak = memory.peak
         self.reset_peak = memory.reset_peak
         self.visible = lambda: self.count
+        self.unused = lambda index: max(self.capacity - memory.allocated(index), 0)
+        self.new_stream = lambda index, priority: next(self._stream_ids)
+        self._stream_ids = itertools.count(1)
         self.is_used = lambda: self._is_used
         self.is_forked = lambda: self._is_forked
         self._current = threading.local()

@@ -1,12 +1,12 @@
 """Attention by torch's algorithms for the CPU, in place of those for GPUs."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from xdevice.virtual.torch import runtime
-from xdevice.virtual.torch.private_names import aten, in_place_of, kernels_of, untyped_torch
+from xdevice.virtual.torch.private_names import aten, core, in_place_of, kernels_of, untyped_torch
 
 Tensor = torch.Tensor
 Maybe = torch.Tensor | None
@@ -37,9 +37,8 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     if mask is not None and mask.dtype == torch.bool:
         # both algorithms below would add a Boolean mask as numbers
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
-    if _is_efficient_on_cuda(q, k, v, dropout):
-        attend: Any = torch.ops.xdevice_virtual.attend_with_dropout
-        attended: Tensor = attend(q, k, v, mask, dropout, causal, options.get("scale"))
+    if _is_fused_on_cuda(q, k, v, mask, dropout):
+        attended: Tensor = _Attention.apply(q, k, v, mask, dropout, causal, options.get("scale"))
         return attended
     results: tuple[Tensor, ...]
     if not fused:
@@ -57,20 +56,47 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
     return results[0] if has_batch else results[0].squeeze(0)
 
 
-def _is_efficient_on_cuda(q: Tensor, k: Tensor, v: Tensor, dropout: float) -> bool:
-    """Whether CUDA computes this by its memory-efficient algorithm, which draws dropout its own way.
+class _Attention(torch.autograd.Function):
+    """Attention with dropout, which keeps no weights for its backward pass."""
 
-    For 16-bit floats it takes other algorithms. Tensors that torch traces are left to the math.
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Maybe, *options: Any) -> Tensor:
+        drawn = _operations.start_attention(q, k)
+        attended, sums = _operations.attend(q, k, v, mask, *options, *drawn)
+        ctx.save_for_backward(q, k, v, mask, attended, sums)
+        ctx.options = *options, *drawn
+        return cast("Tensor", attended)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        q, k, v, mask, *_ = ctx.saved_tensors
+        results = _operations.attend_backward(*gradients, q, k, v, mask, *ctx.options)
+        return *results, None, None, None, None
+
+
+_operations: Any = torch.ops.xdevice_virtual
+
+
+def _is_fused_on_cuda(q: Tensor, k: Tensor, v: Tensor, mask: Maybe, dropout: float) -> bool:
+    """Whether CUDA computes attention with dropout by one of its fused kernels.
+
+    The numbers are those of the memory-efficient kernel, which 32-bit floats
+    get. Tensors that torch traces or transforms are left to the math.
     """
+    backends = untyped_torch.backends.cuda
+    is_half = q.dtype in {torch.float16, torch.bfloat16}
     return (
         0 < dropout < 1
         and runtime.in_use().name == "cuda"
         and type(q) is Tensor
-        and q.dtype == torch.float32
+        and not core._are_functorch_transforms_active()
+        and (is_half or q.dtype == torch.float32)
         and q.dim() == k.dim() == v.dim() == 4
+        and q.numel() > 0
         and q.size(1) == k.size(1)
         and q.size(-1) % 4 == v.size(-1) % 4 == 0
-        and untyped_torch.backends.cuda.mem_efficient_sdp_enabled()
+        and (mask is None or not mask.requires_grad)
+        and (backends.mem_efficient_sdp_enabled() or (is_half and backends.flash_sdp_enabled()))
     )
 
 

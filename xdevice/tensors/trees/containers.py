@@ -85,7 +85,7 @@ class SequenceContainer(Container):
     """A list, tuple, deque, set or frozenset."""
 
     def rebuild(self, node: Node, parts: Parts) -> Node:
-        if self.cls in (list, tuple):  # nearly always
+        if self is LIST or self is TUPLE:  # nearly always
             return self.cls(parts)
         return super().rebuild(node, parts)
 
@@ -115,7 +115,7 @@ class SequenceContainer(Container):
 
 class DictContainer(Container):
     def rebuild(self, node: Node, parts: Parts) -> Node:
-        if self.cls is dict:  # nearly always
+        if self is DICT:  # nearly always
             return dict(zip(node, parts, strict=True))
         return super().rebuild(node, parts)
 
@@ -183,16 +183,6 @@ class RegisteredContainer(Container):
         return self.flatten_one_level(node)[2](items)
 
 
-def container_of(cls: type) -> Container:
-    """How objects of the class are opened; `LEAF` if they are leaves."""
-    container = containers.get(cls)
-    if container is None:
-        container = _find_container(cls)
-        if container is not LEAF or known_of(cls).backend is not None:
-            containers[cls] = container  # another class may yet be registered
-    return container
-
-
 def _find_container(cls: type) -> Container:
     if known_of(cls).category is not None:
         return LEAF
@@ -252,10 +242,21 @@ _CONTAINERS: dict[Any, type[Container]] = {
 LEAF = Container(object)
 """For the classes whose objects are not opened."""
 
-containers: dict[type, Container] = {
-    **dict.fromkeys(ATOMS, LEAF),
-    dict: DictContainer(dict, dict),
-    list: SequenceContainer(list, list),
-    tuple: SequenceContainer(tuple, tuple),
-}
-"""Each class so far. The usual ones are here from the start: compilers cannot trace the search."""
+LIST = SequenceContainer(list, list)
+TUPLE = SequenceContainer(tuple, tuple)
+DICT = DictContainer(dict, dict)
+
+
+class _Containers(dict[type, Container]):
+    def __missing__(self, cls: type) -> Container:
+        container = _find_container(cls)
+        if container is not LEAF or known_of(cls).backend is not None:
+            self[cls] = container  # another class may yet be registered
+        return container
+
+
+containers = _Containers({**dict.fromkeys(ATOMS, LEAF), list: LIST, tuple: TUPLE, dict: DICT})
+"""How objects of each class so far are opened; `LEAF` if they are not.
+
+The usual ones are here from the start: compilers cannot trace the search.
+"""

@@ -23,11 +23,10 @@ from xdevice.framework.ownership import Known, devices_of_owned, devices_of_tens
 from xdevice.hardware.devices import as_device, is_device, native_of
 from xdevice.tensors.trees.containers import (
     LEAF,
-    Container,
     Node,
     RegisteredContainer,
     attributes_of,
-    container_of,
+    containers,
 )
 
 Leaf: TypeAlias = Any
@@ -110,11 +109,12 @@ def move_with_own_method(leaf: Leaf, device: Device, copy: bool) -> Leaf:
     return source if moved is None else moved
 
 
-def check_static_parts(container: Container, node: Node, skip: Collection[str] = ()) -> None:
+def check_static_parts(node: Node, skip: Collection[str]) -> None:
     """Raise an error if a tensor is in what a rebuilt container would keep as it is.
 
     That are a dict's keys, and what a registered class stores beside its parts.
     """
+    container = containers[type(node)]
     if not any(map(tensors_in, container.static(node))):
         return
     name = type(node).__name__
@@ -212,7 +212,7 @@ def _path_in(obj: Any, tensor: Tensor) -> str:
         if id(node) in visited or isinstance(node, _DATA) or known_of(type(node)).backend:
             continue
         visited.add(id(node))
-        container = container_of(type(node))
+        container = containers[type(node)]
         if container is LEAF:
             parts = {f".{name}": value for name, value in attributes_of(node).items()}
         else:

@@ -1,19 +1,29 @@
 """Trees: nested containers with tensors as leaves.
 
-`FlatTree` finds the leaves of a tree. It keeps a spec of each container that it
-opened: `rebuild` makes the tree with new leaves from it, and `nodes` finds the
-paths that errors name.
+`FlatTree` opens each container of a tree once. From that it makes the tree with new
+leaves, and finds the paths that errors name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
 from operator import is_not
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, XDeviceError
 from xdevice.framework.ownership import ATOMS
-from xdevice.tensors.trees.containers import LEAF, Container, Node, container_of, containers
+from xdevice.tensors.trees.containers import (
+    DICT,
+    LEAF,
+    LIST,
+    TUPLE,
+    Container,
+    Node,
+    Parts,
+    containers,
+)
 from xdevice.tensors.trees.leaves import Leaf, check_static_parts
 
 T = TypeVar("T")
@@ -21,25 +31,14 @@ T = TypeVar("T")
 Tree: TypeAlias = Any
 """A leaf, or nested containers of leaves."""
 
-Spec: TypeAlias = tuple[Container, Node, Collection[Any], list[Any]]
-"""What opens a container, the container, its parts, and the spec of each part.
+Opened: TypeAlias = tuple[Container, Node, Collection[Any]]
+"""How a container is opened, the container, and its parts."""
 
-The spec of a leaf is `LEAF`. A container that appears again has the same spec.
-It is a plain tuple, since every move makes one for each container.
-"""
-
-Nodes: TypeAlias = Iterator[tuple[str, Node, Container]]
-
-_SKIPPED = Container(object)
-"""For a part that ``skip`` names: in the spec it is a container without parts."""
-
-_MAX_DEPTH = 300  # of containers within containers; Python's stack has 1000 frames
 _MAX_PLACES = 200_000  # of leaves and containers, where each place counts
-_known_container = containers.get
 
 
 class FlatTree:
-    """A flattened tree: its leaves in order, and the spec to rebuild it.
+    """The leaves and the containers of a tree.
 
     A container that appears again is opened once, and stays shared. What
     ``skip`` names is not opened, and is not a leaf. An error if a tensor is
@@ -49,80 +48,85 @@ class FlatTree:
     def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
-        self.spec: Any = LEAF
-        # a key may be a number, as the index in a list
-        self._names = frozenset(map(str, [skip] if isinstance(skip, (int, str)) else skip))
-        self._specs: dict[object, Spec] = {}  # of the containers that were opened
-        self._with_static_parts: list[tuple[Container, Node]] = []
-        container = container_of(type(tree))
-        if container is LEAF:
-            self.leaves.append(tree)
-        else:
-            self.spec = self._open(tree, container, "", 0)
-        for container, node in self._with_static_parts:
+        self._root: Tree = _without(tree, skip) if skip else tree
+        self._opened: dict[int, Opened] = {}  # by id, each after those that it is in
+        with_static_parts: list[Node] = []
+        appears_again = False
+        leaves, opened = self.leaves, self._opened
+        cls: type | None = None
+        container = LEAF
+        nodes = [self._root]
+        for node in nodes:  # the list grows meanwhile
+            if type(node) is not cls:
+                cls = type(node)
+                container = containers[cls]
+            if container is LEAF:
+                leaves.append(node)
+            elif id(node) in opened:
+                appears_again = True
+            else:
+                # The usual classes are opened here: a method takes longer than all the rest.
+                parts: Collection[Any] = node
+                if container is DICT:
+                    parts = node.values()
+                    for key in node:
+                        if type(key) is not str and type(key) not in ATOMS:
+                            with_static_parts.append(node)
+                            break
+                elif container is not LIST and container is not TUPLE:
+                    parts = container.parts(node)
+                    if container.static(node):
+                        with_static_parts.append(node)
+                nodes += parts
+                opened[id(node)] = container, node, parts
+        if appears_again:
+            self._sort()
+        if with_static_parts:
+            self._check_static_parts(with_static_parts, skip)
+
+    def _sort(self) -> None:
+        """Order the containers anew, so that each is after all that it is in."""
+        inner = {
+            key: [id(part) for part in parts if id(part) in self._opened]
+            for key, (_, _, parts) in self._opened.items()
+        }
+        try:
+            inner_first = list(TopologicalSorter(inner).static_order())
+        except CycleError:
+            raise ArgumentError(
+                f"this {type(self.tree).__name__} contains itself; pass its parts"
+            ) from None
+        self._opened = {key: self._opened[key] for key in reversed(inner_first)}
+
+    def _check_static_parts(self, nodes: list[Node], skip: Collection[str]) -> None:
+        for node in nodes:
             try:
-                check_static_parts(container, node, self._names)
+                check_static_parts(_whole(node), skip)
             except NotATensorError as error:
                 raise at_path(error, self.path_to(node)) from error.__cause__
 
-    def _open(self, node: Node, container: Container, path: str, depth: int) -> Spec:
-        """Add the leaves of a container. Its path is known only if there are names to skip."""
-        if depth > _MAX_DEPTH:
-            raise ArgumentError(
-                f"this {type(self.tree).__name__} is nested over {_MAX_DEPTH} levels deep, or "
-                "contains itself; pass its parts"
-            )
-        leaves, specs, names = self.leaves, self._specs, self._names
-        cls = type(node)
-        parts: Collection[Any] = node
-        # The usual classes are opened here: methods would take longer than all the rest.
-        if cls is dict:
-            parts = node.values()
-            for key in node:
-                if type(key) not in ATOMS:
-                    self._with_static_parts.append((container, node))
-                    break
-        elif cls is not list and cls is not tuple:
-            parts = container.parts(node)
-            if container.static(node):
-                self._with_static_parts.append((container, node))
-        steps = container.paths(node) if names else ()
-        part_path = ""
-        part_specs: list[Any] = []
-        for part in parts:
-            if names:
-                step = steps[len(part_specs)]
-                part_path = path + step
-                if not names.isdisjoint(_names_of(part_path, step)):
-                    part_specs.append((_SKIPPED, part, (), []))
-                    continue
-            part_container = _known_container(type(part)) or container_of(type(part))
-            if part_container is LEAF:
-                leaves.append(part)
-                part_specs.append(LEAF)
-                continue
-            place: object = id(part)
-            if names and _leads_to(part_path, names):
-                place = id(part), part_path  # other parts may be skipped at another place
-            if place not in specs:
-                specs[place] = self._open(part, part_container, part_path, depth + 1)
-            part_specs.append(specs[place])
-        return container, node, parts, part_specs
-
-    def rebuild(self, new_leaves: Iterable[Leaf], *, afresh: bool = False) -> Tree:
-        """The tree with these leaves in place of its own, in their order.
+    def replace(self, new_leaves: Mapping[int, Leaf], *, afresh: bool = False) -> Tree:
+        """The tree with new leaves, by the ids of the old ones; others stay.
 
         Unchanged containers are returned as they are. With ``afresh`` they are
         rebuilt, too, except tuples and frozensets, which cannot change, and
         containers that cannot be rebuilt.
         """
-        if self.spec is LEAF:
-            return next(iter(new_leaves))
-        return _rebuilt(self.spec, iter(new_leaves), afresh, {})
-
-    def replace(self, new_leaves: Mapping[int, Leaf]) -> Tree:
-        """The tree with new leaves, by the ids of the old ones; others stay."""
-        return self.rebuild([new_leaves.get(id(leaf), leaf) for leaf in self.leaves])
+        new = dict(new_leaves)
+        for key, (container, node, parts) in reversed(self._opened.items()):
+            new_parts: Parts = []
+            changed = False
+            for part in parts:
+                new_part = new.get(id(part), part)
+                new_parts.append(new_part)
+                if new_part is not part:
+                    changed = True
+            if changed:
+                new[key] = container.rebuild(node, new_parts)
+            elif afresh and not isinstance(node, (tuple, frozenset)):
+                with suppress(ArgumentError):
+                    new[key] = container.rebuild(node, new_parts)
+        return _whole(new.get(id(self._root), self._root))
 
     def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
         """The result of ``fn`` for each leaf, by the leaf's id; the leaf's path is added to errors."""
@@ -137,19 +141,25 @@ class FlatTree:
 
     def map(self, fn: Callable[[Leaf], Leaf], *, afresh: bool = False) -> Tree:
         """The tree with ``fn`` applied to each leaf, once to a leaf that appears twice."""
-        results = self.for_each(fn)
-        return self.rebuild([results[id(leaf)] for leaf in self.leaves], afresh=afresh)
+        return self.replace(self.for_each(fn), afresh=afresh)
 
-    def nodes(self, *, again: bool = False) -> Nodes:
+    def nodes(self, *, again: bool = False) -> Iterator[tuple[str, Node, Container]]:
         """The path of each node, the node, and how it is opened, `LEAF` for a leaf.
 
         A path is written as in Python code, ``['batch'][0].mask``; that of the
         root is empty. A container that appears again is opened ``again``, or not.
         """
-        if self.spec is LEAF:
-            yield "", self.tree, LEAF
-        else:
-            yield from _nodes(self.spec, "", None if again else set())
+        nodes = [("", self._root)]
+        done: set[int] = set()
+        while nodes:
+            path, node = nodes.pop()
+            container, _, parts = self._opened.get(id(node), (LEAF, node, ()))
+            if id(node) in done and container is not LEAF and not again:
+                continue
+            done.add(id(node))
+            yield path, node, container
+            steps = zip(container.paths(node), parts, strict=True)
+            nodes += reversed([(path + step, part) for step, part in steps])
 
     def named(self) -> Iterator[tuple[str, Leaf]]:
         """The leaves with their paths."""
@@ -170,9 +180,11 @@ class LeavesByPlace(FlatTree):
     def __init__(self, tree: Tree) -> None:
         super().__init__(tree)
         check_ordered(self)
+        self._places: list[Node] = []  # each container before its parts
         named: list[tuple[str, Leaf]] = []
-        for number, (path, node, container) in enumerate(self.nodes(again=True)):
-            if number > _MAX_PLACES:
+        for path, node, container in self.nodes(again=True):
+            self._places.append(node)
+            if len(self._places) > _MAX_PLACES:
                 raise ArgumentError(
                     f"containers appear again and again in this {type(tree).__name__}, so that it "
                     f"has over {_MAX_PLACES} places; pass each container once"
@@ -187,58 +199,86 @@ class LeavesByPlace(FlatTree):
         """The place of a leaf, for a message: `` at ['batch'][0].mask``."""
         return _at(self.paths[i])
 
-    def rebuild(self, new_leaves: Iterable[Leaf], *, afresh: bool = False) -> Tree:
+    def rebuild(self, new_leaves: Iterable[Leaf]) -> Tree:
         """The tree with a new leaf at each place, in the order of their paths."""
-        by_number = dict(zip(self._order, new_leaves, strict=True))
-        in_tree = [by_number[i] for i in range(len(by_number))]
-        if self.spec is LEAF:
-            return in_tree[0]
-        return _rebuilt(self.spec, iter(in_tree), afresh, None)
+        new_leaf = dict(zip(self._order, new_leaves, strict=True))
+        number = len(new_leaf)
+        new: Parts = []  # the parts of the containers to come, the first one last
+        for node in reversed(self._places):
+            container, _, parts = self._opened.get(id(node), (LEAF, node, ()))
+            if container is LEAF:
+                number -= 1
+                new.append(new_leaf[number])
+                continue
+            new_parts = [new.pop() for _ in parts]
+            changed = any(map(is_not, parts, new_parts))
+            new.append(container.rebuild(node, new_parts) if changed else node)
+        return new.pop()
 
 
-def _rebuilt(
-    spec: Spec, new_leaves: Iterator[Leaf], afresh: bool, done: dict[int, Node] | None
-) -> Node:
-    """A container with new leaves, which are taken in order.
+class _Partial(NamedTuple):
+    """A container in a tree without the parts that ``skip`` names; or such a part, without any."""
 
-    ``done`` has the containers so far, by the ids of their specs, so that one
-    that appears again stays shared; ``None``: each place has leaves of its own.
-    """
-    container, node, parts, part_specs = spec
-    new_parts: list[Any] = []
-    for part_spec in part_specs:
-        if part_spec is LEAF:
-            new_parts.append(next(new_leaves))
-        elif done is None:
-            new_parts.append(_rebuilt(part_spec, new_leaves, afresh, None))
-        else:
-            key = id(part_spec)
-            if key not in done:
-                done[key] = _rebuilt(part_spec, new_leaves, afresh, done)
-            new_parts.append(done[key])
-    if any(map(is_not, parts, new_parts)):
-        return container.rebuild(node, new_parts)
-    if not afresh or container is _SKIPPED or isinstance(node, (tuple, frozenset)):
-        return node
+    container: Container
+    node: Node
+    parts: Parts
+
+
+class _PartialContainer(Container):
+    def parts(self, node: _Partial) -> Parts:
+        return node.parts
+
+    def paths(self, node: _Partial) -> list[str]:
+        return node.container.paths(node.node)
+
+    def static(self, node: _Partial) -> Parts:
+        return node.container.static(node.node)
+
+    def rebuild(self, node: _Partial, parts: Parts) -> Node:
+        return node.container.rebuild(node.node, [_whole(part) for part in parts])
+
+
+containers[_Partial] = _PartialContainer(_Partial)
+
+
+def _whole(node: Node) -> Node:
+    return node.node if isinstance(node, _Partial) else node
+
+
+def _without(tree: Tree, skip: Collection[str]) -> Tree:
+    """The tree with a `_Partial` for each container in which there is something to skip."""
+    # a key may be a number, as the index in a list
+    names = frozenset(map(str, [skip] if isinstance(skip, (int, str)) else skip))
     try:
-        return container.rebuild(node, new_parts)
-    except ArgumentError:
+        return _partial(tree, "", names, {})
+    except RecursionError:
+        raise ArgumentError(
+            f"this {type(tree).__name__} is nested too deep for skip=, or contains itself; "
+            "pass its parts"
+        ) from None
+
+
+def _partial(
+    node: Node, path: str, names: frozenset[str], done: dict[tuple[int, str], Node]
+) -> Node:
+    container = containers[type(node)]
+    if container is LEAF:
         return node
-
-
-def _nodes(spec: Spec, path: str, done: set[int] | None) -> Nodes:
-    """The nodes of a container; ``done`` has the specs so far, and ``None`` repeats them."""
-    container, node, parts, part_specs = spec
-    if container is _SKIPPED:
-        return
-    yield path, node, container
-    for step, part, part_spec in zip(container.paths(node), parts, part_specs, strict=True):
-        if part_spec is LEAF:
-            yield path + step, part, LEAF
-        elif done is None or id(part_spec) not in done:
-            if done is not None:
-                done.add(id(part_spec))
-            yield from _nodes(part_spec, path + step, done)
+    # Where a name may lead into a container, another place of it may be left as it is.
+    leads_here = any(name.startswith((path, path.lstrip("."))) for name in names)
+    place = id(node), path if leads_here else ""
+    if place not in done:
+        parts = container.parts(node)
+        kept: Parts = []
+        for part, step in zip(parts, container.paths(node), strict=True):
+            part_path = path + step
+            if names.isdisjoint((part_path, part_path.lstrip("."), step.strip("[].'\""))):
+                kept.append(_partial(part, part_path, names, done))
+            else:
+                kept.append(_Partial(LEAF, part, []))
+        changed = any(map(is_not, parts, kept))
+        done[place] = _Partial(container, node, kept) if changed else node
+    return done[place]
 
 
 def check_ordered(flat: FlatTree) -> None:
@@ -251,7 +291,7 @@ def check_ordered(flat: FlatTree) -> None:
 
 
 def is_leaf(tree: Tree) -> bool:
-    return container_of(type(tree)) is LEAF
+    return containers[type(tree)] is LEAF
 
 
 def at_path(error: XDeviceError, path: str) -> XDeviceError:
@@ -263,13 +303,3 @@ def at_path(error: XDeviceError, path: str) -> XDeviceError:
 
 def _at(path: str) -> str:
     return f" at {path}" if path else ""
-
-
-def _names_of(path: str, step: str) -> tuple[str, str, str]:
-    """How ``skip`` may name a part: by its path, with or without its first dot, or by its key."""
-    return path, path.lstrip("."), step.strip("[].'\"")
-
-
-def _leads_to(path: str, names: Collection[str]) -> bool:
-    """Whether ``skip`` may name a part of what is at this path."""
-    return any(name.startswith((path, path.lstrip("."))) for name in names)

@@ -83,7 +83,12 @@ COPIES = {
     "x[[0, 2]]": ("index", TO_GPU),
     "x[torch.tensor([0, 2])]": ("index", TO_GPU),
     "x[c > 0]": ("index", TO_GPU),
-    "table[torch.tensor([0])] = 2.0": ("index", TO_GPU),
+    "table[torch.tensor([0])] = x": ("index", TO_GPU),
+    "x[many] = 2.0": ("index", TO_GPU),
+    "torch.where(x > 1, c[0], x)": ("copy", TO_GPU),
+    "x.masked_fill(x > 1, x[0])": ("number", TO_HOST),
+    "x.histc()": ("number", TO_HOST),
+    "x.to_sparse()": ("number", TO_HOST),
     "table[0] = c": ("index", TO_GPU),
 }
 
@@ -107,6 +112,8 @@ def test_a_line_that_copies_is_seen(line, of):
     x[x > 1] = 5.0
     torch.where(x > 1, x, 0)
     x.masked_fill(x > 1, 0)
+    x.clone().fill_(x[0])
+    x.histc(3, 0, 1)
     torch.full((3,), 2.0, device=GPU)
     torch.randperm(4, device=GPU)
     torch.repeat_interleave(many, many, output_size=6)

@@ -120,7 +120,7 @@ def test_streams_and_events_take_real_time():
     stream.wait_event(stream.record_event())
     torch.cuda.synchronize()
     x.record_stream(stream)
-    assert (stream.priority, stream.priority_range()) == (0, (0, 0))
+    assert (stream.priority, stream.priority_range()) == (0, (0, -3))
     assert end.query()
     assert stream.query()
     assert start.elapsed_time(end) > 0
@@ -137,6 +137,26 @@ def test_streams_and_events_take_real_time():
             end.record()
     with pytest.raises(RuntimeError, match="CUDA error: invalid resource handle"):
         end.elapsed_time(other)
+
+
+def test_streams_come_from_pools_of_32():
+    first, urgent = torch.cuda.Stream(), torch.cuda.Stream(priority=-1)
+    streams = [first, *(torch.cuda.Stream() for _ in range(31))]
+    assert len({stream.cuda_stream for stream in streams}) == 32
+    assert torch.cuda.Stream() == first
+    assert urgent not in streams
+    assert urgent.priority == -1
+    elsewhere = [torch.cuda.Stream(SECOND).cuda_stream for _ in range(32)]
+    assert first.cuda_stream not in elsewhere
+    reserved = []
+    for _ in range(96):
+        with torch.cuda.stream(torch.cuda.Stream()):
+            torch.empty(2 << 20, dtype=torch.uint8, device="cuda")
+        reserved.append(torch.cuda.memory_reserved())
+    assert reserved[0] < reserved[31] == reserved[95], "each stream has a cache"
+    torch.cuda.empty_cache()
+    with pytest.raises(RuntimeError, match="priority to be less than or equal to 0, got 1"):
+        torch.cuda.Stream(priority=1)
 
 
 def test_random_numbers_are_the_devices_own():
@@ -171,9 +191,20 @@ def test_what_people_get_wrong_raises_as_on_cuda():
         (RuntimeError, indices + "cpu", lambda: host[a > 0]),
         (
             RuntimeError,
-            indices + "cpu",
+            mixed + "cuda:0 and cpu!",
             lambda: host.index_put_([torch.tensor([0], device=FIRST)], a[:1]),
         ),
+        (
+            RuntimeError,
+            "expected device cuda:0 but got device cpu for value tensor",
+            lambda: a.index_put([torch.tensor([0])], host[:1], accumulate=True),
+        ),
+        (
+            RuntimeError,
+            "masked_fill_: Expected inputs to be on same device",
+            lambda: host.masked_fill(host > 0, a[0]),
+        ),
+        (RuntimeError, mixed + "cuda:0 and cuda:1!", lambda: torch.heaviside(a, b[0])),
         (
             RuntimeError,
             mixed + "cuda:0 and cpu!",
@@ -254,6 +285,25 @@ def test_what_people_get_wrong_raises_as_on_cuda():
     assert solved.rank.numel() == 0
 
 
+def test_a_value_without_dimensions_comes_from_any_device():
+    other = torch.tensor(7.0, device=SECOND)
+    for device, values in (("cpu", (other,)), (FIRST, (other, torch.tensor(7.0)))):
+        x, mask = torch.zeros(3, device=device), torch.tensor([True, False, True], device=device)
+        for value in values:
+            assigned = [x.clone() for _ in range(4)]
+            assigned[0][mask] = value
+            assigned[1][mask.to(SECOND)] = value
+            assigned[2][torch.tensor([0, 2], device=SECOND)] = value
+            assigned[3].index_fill_(0, torch.tensor([0, 2], device=device), value)
+            if device != "cpu":
+                assigned += x.masked_fill(mask, value), torch.where(mask, value, x)
+            for each in (*assigned, torch.full_like(x, 5).fill_(value) * mask):
+                assert each.tolist() == [7, 0, 7]
+                assert each.device == x.device
+    with strict(), pytest.raises(xdevice.MixedDeviceError, match=r"gpu:0 and gpu:1"):
+        torch.zeros(3, device=FIRST).fill_(other)
+
+
 CONVOLVED = "Input type (torch.{}FloatTensor) and {} type (torch.{}FloatTensor) should be the same"
 
 
@@ -316,6 +366,8 @@ def test_what_makes_the_host_wait_is_told_or_refused_where_cuda_does():
         torch.ones(3).pin_memory(),
     )
     stream, words = torch.cuda.Stream(), "called a synchronizing CUDA operation"
+    index, value, other = mask.nonzero()[:, 0], x.sum(), torch.ones((), device=SECOND)
+    numbers = torch.zeros(3000, device=FIRST)
     waits = (
         *(
             x.sum().item,
@@ -337,6 +389,14 @@ def test_what_makes_the_host_wait_is_told_or_refused_where_cuda_does():
             stream.synchronize,
         ),
         *(lambda: x[torch.tensor([0])], lambda: torch.linalg.inv(x.diag()), lambda: bool(x[0] > 0)),
+        *(
+            lambda: x.masked_fill(mask, value),
+            lambda: x.clone().index_fill_(0, index, value),
+            lambda: x.clone().fill_(other),
+            lambda: x.clone().index_put_([index], torch.tensor(2.0)),
+            lambda: torch.where(mask, torch.tensor(2.0), x),
+        ),
+        *(x.histc, numbers.mode, x.to_sparse, lambda: torch.linalg.eigvalsh(x.diag())),
     )
     goes_on = (
         *(
@@ -351,6 +411,11 @@ def test_what_makes_the_host_wait_is_told_or_refused_where_cuda_does():
         ),
         *(
             lambda: x.masked_fill(mask, 0),
+            lambda: x.clone().fill_(value),
+            lambda: x.clone().index_put_([mask], torch.tensor(2.0)),
+            lambda: torch.where(mask, x, 0),
+            lambda: x.histc(3, 0, 1),
+            x.mode,
             torch.cuda.Event().synchronize,
             stream.query,
             lambda: x * torch.tensor(2.0),
@@ -369,8 +434,9 @@ def test_what_makes_the_host_wait_is_told_or_refused_where_cuda_does():
         for call in waits:
             with pytest.warns(UserWarning, match=words):
                 call()
-        with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
-            torch.cuda.set_sync_debug_mode(3)
+        for mode in (3, True):
+            with pytest.raises(RuntimeError, match="invalid value of debug_mode"):
+                torch.cuda.set_sync_debug_mode(mode)
     finally:
         torch.cuda.set_sync_debug_mode("default")
     for call in (*waits, *goes_on):

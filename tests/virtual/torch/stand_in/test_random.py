@@ -193,6 +193,17 @@ def test_dropout_of_the_memory_efficient_attention_is_drawn_as_by_its_kernel():
     assert state() == [5, 4]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_attention_with_dropout_keeps_no_weights_for_backward(dtype):
+    x = torch.randn(2, 4, 64, 16, device=FIRST, dtype=dtype, requires_grad=True)
+    before = torch.cuda.memory_allocated(FIRST)
+    result = F.scaled_dot_product_attention(x, x, x, dropout_p=0.1)
+    sums = 2 * 4 * 64 * 4
+    assert torch.cuda.memory_allocated(FIRST) - before == result.nbytes + sums
+    result.sum().backward()
+    assert x.grad.isfinite().all()
+
+
 class Sequences:
     """What the threads of a kernel draw one after another: after a seed, from an offset of 0."""
 
