@@ -213,7 +213,8 @@ class Namespace:
     def _with_standard_keywords(self, name: str, value: Any) -> Any:
         """The function, which warns of keywords that are the framework's own."""
         declared = _PROTOCOLS[self._extension].__dict__.get(name)
-        if not isinstance(declared, FunctionType) or not isinstance(value, FunctionType):
+        is_ufunc = hasattr(value, "nin")  # NumPy's take little longer than the check
+        if not isinstance(declared, FunctionType) or is_ufunc:
             return value
         try:
             own = signature(value).parameters.values()
