@@ -26,6 +26,7 @@ for line in sys.stdin:
 else:
     sys.exit()
 
+answers.close()  # else its end is a warning among what the program prints
 signal.alarm(150)  # ends a program that hangs
 os.chdir(program["folder"])
 os.environ.update(program["environment"])
