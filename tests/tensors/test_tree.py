@@ -247,6 +247,20 @@ def test_a_private_slot_of_a_base_class_is_kept_and_moves():
     assert xdevice.device_of(original) == xdevice.cpu()
 
 
+def test_a_slot_hides_that_of_a_base_class():
+    class A:
+        __slots__ = ("x",)
+
+    @dataclass
+    class B(A):
+        __slots__ = ("x", "y")
+        x: object
+        y: object
+
+    moved = xdevice.to_device(B(np.ones(1), np.ones(2)), "cpu", copy=True)
+    assert (len(moved.x), len(moved.y)) == (1, 2)
+
+
 def test_a_dict_that_is_its_own_attributes_stays_one():
     original = AttributeDict(x=np.ones(2), y=1)
     moved = xdevice.to_device(original, "cpu", copy=True)

@@ -224,10 +224,10 @@ def attributes_of(obj: Any) -> dict[str, Any]:
 
 
 def slots_of(cls: type) -> dict[str, MemberDescriptorType]:
-    """All slots, also those of base classes; the name of a private one is ``_Base__name``."""
+    """All slots; one hides another of its name in a base class. A private one is ``_Base__name``."""
     return {
         name: member
-        for base in cls.__mro__
+        for base in reversed(cls.__mro__)
         if "__slots__" in vars(base)
         for name, member in vars(base).items()
         if isinstance(member, MemberDescriptorType)
