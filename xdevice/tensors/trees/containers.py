@@ -250,8 +250,9 @@ DICT = DictContainer(dict, dict)
 class _Containers(dict[type, Container]):
     def __missing__(self, cls: type) -> Container:
         container = _find_container(cls)
+        # a class that is a leaf, and no framework's, may yet be registered
         if container is not LEAF or known_of(cls).backend is not None:
-            self[cls] = container  # another class may yet be registered
+            self[cls] = container
         return container
 
 
