@@ -171,7 +171,7 @@ class Parallel(Splitting):
         assert values(tensors) == [[1, 4], [3, -2], [2, 1]]
 
     @pytest.mark.parametrize(("op", "result"), [("sum", [4, 2]), ("max", [3, 4]), ("min", [1, -2])])
-    @pytest.mark.parametrize("dtype", ["int32", "int64", "float16"])
+    @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "float16"])
     def test_a_reduction_keeps_the_dtype(
         self, backend: str, op: str, result: list[float], dtype: str
     ) -> None:

@@ -17,7 +17,7 @@ TYPED = {
     "xdevice ru": "xdevice run",
     "xdevice run --stri": "xdevice run --strict",
     "xdevice emu": "xdevice emulate",
-    "xdevice emulate --model rtx4": "xdevice emulate --model rtx4090",
+    "xdevice emulate --model rtx5": "xdevice emulate --model rtx5090",
     "xdevice watch --format gi": "xdevice watch --format github",
     "xdevice run --backend tens": "xdevice run --backend tensorflow",
     "xdevice run --backend torch,num": "xdevice run --backend torch,numpy",

@@ -58,6 +58,7 @@ def agrees(rank, size):
         for made_anew in (dist.all_reduce(x), dist.broadcast(x, size - 1), *dist.all_gather(x)):
             assert xdevice.device_of(made_anew) == device
             assert made_anew is not x
+        same(x, [rank] * 5)
     refuses(rank)
     bursts(rank, size)
     print(f"agreed on {size}", flush=True)

@@ -28,7 +28,7 @@ EXAMPLE_FILES = {
 }
 FILES_OF_OTHERS = {"torch/csrc/stable", "device_ext.h", "distributed_test.py"}
 FILES_OF_OTHERS |= {"tests/gpu", "varifold/_device.py"}
-NOT_FILES = {"16GB/s", "25GB/s", "-I/usr/include/c"}
+NOT_FILES = {"16GB/s", "25GB/s", "N/A", "-I/usr/include/c"}
 NOT_MODULES = {"xdevice.plugins", "xdevice.transfers"}  # a group of entry points, a logger
 
 

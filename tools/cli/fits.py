@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import textwrap
 from contextlib import suppress
 from pathlib import Path
 
@@ -37,6 +38,7 @@ _GRACE = 20.0  # seconds that a program has to end after one of its processes ha
 
 
 def add_options(parser: Parser) -> None:
+    models = textwrap.fill("Models: " + ", ".join(MODELS) + ".", 80)
     parser.epilog = f"""\
 example:
   xdevice fits 24GiB train.py --batch 64
@@ -46,7 +48,7 @@ PyTorch only: the program and its child processes run on virtual GPUs, which
 count what PyTorch's allocator would take from a GPU. The report on stderr shows
 the peak by kind and by line, what would lower it, and what is not counted.
 
-Models: {", ".join(MODELS)}.
+{models}
 
 Exit status: 0 if the program fits, 1 if it does not, 3 if that cannot be told,
 2 for an error in the command line."""

@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +23,7 @@ HERE = Path(__file__).parent
 RECORDED, COUNTED, PAGE = HERE / "recorded.csv", HERE / "counted.csv", HERE / "README.md"
 MIB = 1 << 20
 KEY = ("model", "optimizer", "batch", "gpu")
+FIGURES = ("counted", "least", "most", "width")
 TABLE = "<!-- the table, by run.py -->\n"
 
 
@@ -49,7 +49,6 @@ class Row(NamedTuple):
 
 def measure(row: dict[str, str]) -> dict[str, str | int | float]:
     program = "texts.py" if "/" in row["model"] or row["model"].startswith("T5") else "images.py"
-    began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         command = [sys.executable, "-m", "xdevice", "fits", "--format", "json"]
@@ -72,7 +71,6 @@ def measure(row: dict[str, str]) -> dict[str, str | int | float]:
         "most_bytes": gpu["reserved"] + kernels["most"],
         "width_bytes": found["needs"]["most"] - found["needs"]["least"],
         "answer": found["answer"],
-        "seconds": round(time.perf_counter() - began, 1),
     }
 
 
@@ -85,7 +83,8 @@ def read(path: Path) -> dict[tuple[str, ...], dict[str, str]]:
 
 def write(rows: Sequence[dict[str, object]]) -> None:
     with COUNTED.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        names = [*KEY, *(f"{name}_bytes" for name in FIGURES), "answer"]
+        writer = csv.DictWriter(file, names, extrasaction="ignore", lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
 
@@ -99,7 +98,7 @@ def rows() -> list[Row]:
             others = {
                 name: int(row[f"{name.lower()}_bytes"]) for name in ("xMem", "DNNMem", "SchedTune")
             }
-            figures = [int(ours[f"{name}_bytes"]) for name in ("counted", "least", "most", "width")]
+            figures = [int(ours[f"{name}_bytes"]) for name in FIGURES]
             model, optimizer, batch, gpu = key
             recorded = int(row["recorded_bytes"])
             found.append(

@@ -31,7 +31,7 @@ class Kernels(NamedTuple):
 KERNELS = {
     "": Kernels(-0.03, 0.05, "as in 15 recordings"),
     "convolutions": Kernels(-0.06, 0.05, "as in 5 recordings"),
-    "depthwise convolutions": Kernels(-0.06, 0.21, "as in 8 recordings"),
+    "depthwise convolutions": Kernels(-0.06, 0.22, "as in 8 recordings"),
     "recurrent layers": Kernels(-0.06, 0.2, "an assumption"),
     "functions that torch.compile compiles": Kernels(-0.06, 0.2, "an assumption"),
 }
@@ -205,7 +205,7 @@ def _doubts(
     uses = [use for record in records for _, use in record.uses]
     for use in uses:
         if use.undecided:
-            yield f"{use.undecided}, which are not known without computing; add --compute"
+            yield f"{use.undecided}, not known without computing; add --compute"
     unmeasured = sorted({name for record in records for name in record.refused})
     if unmeasured:
         yield f"the memory that the program uses under {' and '.join(unmeasured)} is not measured"

@@ -35,6 +35,7 @@ from xdevice.virtual.jax import (
     DEFAULT,
     Platform,
     gpus_in,
+    guard,
     lists_from,
     memory,
     replace,
@@ -72,6 +73,7 @@ def start(request: Request) -> None:
     _print_devices_as_cuda()
     _replace_attributes_of_arrays()
     _replace_dlpack()
+    guard.start()
     _keep_keras_from_cudnn()
     if not request.lenient and names.has("the refusal of what only the CPU lowers"):
         _refuse_lowerings()

@@ -8,9 +8,10 @@ chooses are added to these.
 PEER_FAILED = 75
 """The exit status of a process that ends because another one has failed."""
 
-# Bytes per second. A transfer at this rate has not failed, however long it
-# takes.
+# Bytes per second, between hosts and within a busy one. A transfer at this rate
+# has not failed, however long it takes.
 WORST_BANDWIDTH = 10e6
+WORST_BANDWIDTH_ON_ONE_HOST = 100e6
 
 # For a process to say where it is. The only chosen number: a busy host takes a
 # second at most.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from xdevice.contract import Engine
 from xdevice.device import whole_number
-from xdevice.distributed.deadlines import WORST_BANDWIDTH
+from xdevice.distributed.deadlines import WORST_BANDWIDTH, WORST_BANDWIDTH_ON_ONE_HOST
 from xdevice.distributed.group import Group, current
 from xdevice.distributed.messages import Fingerprint
 from xdevice.errors import ArgumentTypeError, NotATensorError, NotSupportedError, shortened
@@ -207,7 +207,9 @@ def _extra_seconds(group: Group, pack: Pack, count: int) -> float:
     """
     bits = re.search(r"\d+", dtype_name(pack.tensors[0].dtype))
     width = max(1, int(bits[0]) // 8) if bits else 1
-    return count * width * group.job.world_size / WORST_BANDWIDTH
+    on_one_host = group.job.is_on_one_host
+    bandwidth = WORST_BANDWIDTH_ON_ONE_HOST if on_one_host else WORST_BANDWIDTH
+    return count * width * group.job.world_size / bandwidth
 
 
 def _tensors_of(group: Group, name: str, flat: FlatTree, op: str | None) -> list[_Leaf]:

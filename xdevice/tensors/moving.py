@@ -52,9 +52,9 @@ def move_tensors(
     tensors: list[Tensor], owner: Backend, target: Device, non_blocking: bool
 ) -> list[Tensor]:
     """The same for tensors of one framework, together if it can move them so."""
-    placement = owner.placement
-    if len(tensors) < 2 or not placement.has("move_many"):
+    if len(tensors) < 2 or not owner.load("placement").has("move_many"):
         return [move_tensor(tensor, owner, target, non_blocking) for tensor in tensors]
+    placement = owner.placement
     try:
         new_tensors = placement.move_many(tensors, target, non_blocking)
     except Exception as error:

@@ -195,9 +195,7 @@ class Namespace:
             raise AttributeError(
                 f"{name!r} is neither in xdevice's list nor in {module.__name__}; {hint}"
             ) from None
-        caller = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-        package = caller.f_globals.get("__name__", "").partition(".")[0]
-        if package in _DISPATCHING:
+        if _is_called_by_dispatching():
             return value
         from warnings import warn
 
@@ -213,7 +211,8 @@ class Namespace:
     def _with_standard_keywords(self, name: str, value: Any) -> Any:
         """The function, which warns of keywords that are the framework's own."""
         declared = _PROTOCOLS[self._extension].__dict__.get(name)
-        if not isinstance(declared, FunctionType) or not isinstance(value, FunctionType):
+        is_ufunc = hasattr(value, "nin")  # NumPy's take little longer than the check
+        if not isinstance(declared, FunctionType) or is_ufunc:
             return value
         try:
             own = signature(value).parameters.values()
@@ -226,7 +225,7 @@ class Namespace:
         @wraps(value)
         def call(*args: Any, **options: Any) -> Any:
             for keyword in options:
-                if keyword not in keywords:
+                if keyword not in keywords and not _is_called_by_dispatching():
                     _warn_of_keyword(self._owner, name, keyword)
             return value(*args, **options)
 
@@ -251,6 +250,12 @@ class Namespace:
         if self._extension:
             return getattr, (_namespace_of(self._owner), self._extension)
         return _namespace_of, (self._owner,)
+
+
+def _is_called_by_dispatching() -> bool:
+    """Whether a library of `_DISPATCHING` calls the function that asks."""
+    caller = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+    return caller.f_globals.get("__name__", "").partition(".")[0] in _DISPATCHING
 
 
 def _warn_of_keyword(owner: Backend, name: str, keyword: str) -> None:

@@ -175,10 +175,10 @@ def test_a_forbidden_copy_is_not_made_and_raises_at_the_users_line(run):
     lines = run(REFUSED).splitlines()
     text = (START + REFUSED).splitlines()
     refused = [number for number, line in enumerate(text, 1) if line.startswith("    refused(")]
-    assert [line.partition(": ")[0].rpartition("main.py:")[2] for line in lines[:6]] == list(
+    assert [line.partition(": ")[0].rpartition("program.py:")[2] for line in lines[:6]] == list(
         map(str, refused[:6])
     )
-    assert [line.partition(": ")[0].rpartition("main.py:")[2] for line in lines[7:10]] == list(
+    assert [line.partition(": ")[0].rpartition("program.py:")[2] for line in lines[7:10]] == list(
         map(str, refused[6:])
     )
     assert lines[6] == "0 arrays more"

@@ -210,6 +210,26 @@ def test_what_only_the_cpu_lowers_is_refused_in_jaxs_words(program):
     assert program(DECOMPOSED, words=["--lenient"]) == ["cpu:0", "cuda:0"] * 3
 
 
+def test_jaxs_own_guard_refuses_what_is_read_from_a_gpu(program):
+    lines = program("""
+        import jax, jax.numpy as jnp, numpy as np
+        x = jax.device_put(jnp.arange(6.0).reshape(2, 3), jax.devices()[1])
+        reads = np.asarray, lambda x: float(x[0, 0]), lambda x: bool(x[0, 1] > 0), str
+        with jax.transfer_guard_device_to_host("disallow"):
+            for read in reads:
+                try: print(read(x))
+                except jax.errors.JaxRuntimeError as error: print(error)
+            print(jax.device_get(x * 2).sum(), (x @ x.T).sum().shape)
+            print(np.asarray(jax.device_put(np.ones(2), jax.devices("cpu")[0])).sum())
+        print(np.asarray(x).sum())
+    """)
+    refused = (
+        "INVALID_ARGUMENT: Disallowed device-to-host transfer: shape=({}), dtype={}, device=cuda:1"
+    )
+    of = [("2,3", "F32"), ("", "F32"), ("", "PRED"), ("2,3", "F32")]
+    assert lines == [refused.format(*each) for each in of] + ["30.0 ()", "2.0", "15.0"]
+
+
 def test_errors_have_the_ids_of_gpus_and_memory_has_the_names_of_theirs(program):
     lines = program(
         """

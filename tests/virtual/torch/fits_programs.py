@@ -56,7 +56,7 @@ def convolutions():
     def loss(net):
         out = net(x.to(DEVICE))
         value = nn.functional.cross_entropy(out, y.to(DEVICE))
-        sys.stderr.write(f"{value.item()} {(out.argmax(1).cpu() == y).sum().item()}\n")
+        sys.stderr.write(f"{value.cpu().item()} {(out.argmax(1).cpu() == y).sum().item()}\n")
         return value
 
     train(net, torch.optim.RMSprop, loss)

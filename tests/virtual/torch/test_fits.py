@@ -364,11 +364,12 @@ DECISION = """
 """
 
 
+@pytest.mark.weekly
 def test_what_values_decide_is_not_told_without_computing(fits):
     status, out, report = fits(DECISION, "8GiB")
     assert (status, out) == (3, "34 True False 0.0\n")
     line = line_of(DECISION, "if x.max()")
-    assert f"program.py:{line} needs the values of" in report["reason"]
+    assert f"program.py:{line} needs the truth value of a tensor" in report["reason"]
     assert "add --compute" in report["reason"]
     read = line_of(DECISION, "print(len")
     assert any(f"program.py:{read}" in each for each in report["not_counted"])

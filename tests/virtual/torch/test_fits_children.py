@@ -40,14 +40,20 @@ def reserved(report):
     return sorted(gpu["reserved"] // MIB for gpu in report["gpus"])
 
 
+def least(mebibytes):
+    counted = mebibytes * MIB
+    return counted + int(counted * KERNELS[""].least) + CONTEXT[0]
+
+
 def most(*mebibytes):
-    return sum(int(number * MIB * (1 + KERNELS[""].most)) + CONTEXT[1] for number in mebibytes)
+    counted = [number * MIB for number in mebibytes]
+    return sum(each + int(each * KERNELS[""].most) + CONTEXT[1] for each in counted)
 
 
 def test_a_child_is_measured_and_its_parent_is_not_said_to_use_nothing(fits):
     status, report = fits("subprocess")
     assert (status, report["answer"], reserved(report)) == (0, "fits", [300])
-    assert report["needs"] == {"least": 300 * MIB + CONTEXT[0], "most": most(300)}
+    assert report["needs"] == {"least": least(300), "most": most(300)}
 
 
 @pytest.mark.weekly
@@ -69,7 +75,7 @@ def test_a_child_that_needs_too_much_makes_the_answer_no(fits):
 def test_processes_that_run_at_once_are_added_to_the_most(fits):
     status, report = fits("two_at_once")
     assert (status, reserved(report)) == (0, [100, 200])
-    assert report["needs"] == {"least": 200 * MIB + CONTEXT[0], "most": most(100, 200)}
+    assert report["needs"] == {"least": least(200), "most": most(100, 200)}
 
 
 @pytest.mark.weekly

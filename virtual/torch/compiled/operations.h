@@ -44,7 +44,8 @@ struct Run {
       bool written = plan.written >> at & 1;  // a scalar on the CPU counts as a number
       if (!plan.copies && (!d.is_cpu() || written || (t.dim() && at != plan.indices))) other_device = d;
       else if (!t.unsafeGetTensorImpl()->is_wrapped_number()) has_number = true;
-      const bool has_alias = !computes && d.is_cpu() && t.dim();  // a number can be beside meta tensors
+      // a number can be beside meta tensors
+      const bool has_alias = !computes && d.is_cpu() && (t.dim() || plan.copies);
       return aliases.emplace_back(t, has_alias ? at::empty_strided(t.sizes(), t.strides(), t.options().device(kMeta)) : t).second;
     }
     if (index >= 0 && index != d.index() && !plan.copies) other_device = d;

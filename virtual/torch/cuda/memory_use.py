@@ -195,7 +195,9 @@ class _Recorder:
             self.reads[line.file, line.number] = None
             return
         where = f"{os.path.basename(line.file)}:{line.number}" if line.file else "the backward pass"
-        self.undecided = f"{where} needs the values of {operation.removeprefix('aten::')}"
+        is_number = operation == "aten::_local_scalar_dense"
+        what = "truth value of a tensor" if is_number else f"values for {operation}"
+        self.undecided = f"{where} needs the {what}"
         fits_process.stop()
 
     def _current_line(self) -> _Line:

@@ -1,0 +1,27 @@
+"""The page of validation/fits has the table of its figures."""
+
+import importlib.util
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+
+def tool():
+    spec = importlib.util.spec_from_file_location("fits_of_recorded_peaks", HERE / "run.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_has_the_table_of_its_figures():
+    run = tool()
+    rows = run.rows()
+    assert len(rows) > 1
+    assert "\n".join(run.table(rows)) in (HERE / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_error_is_relative_to_what_was_recorded():
+    run = tool()
+    row = run.Row("T5", "SGD", 1, "t4", 200, {"xMem": 300}, 190, 180, 210, 50, "fits")
+    assert run.errors([row], "xMem").startswith("50.0%")
+    assert run.errors([row], "xdevice").startswith("5.0%")
