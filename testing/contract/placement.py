@@ -289,7 +289,7 @@ class Halfway:
     def __init__(self, tensors: list[Tensor]) -> None:
         self.tensors = tensors
 
-    def to(self, device: object) -> None:
+    def to(self, device: Any) -> None:
         for i in range(2):
             self.tensors[i] = to_device(self.tensors[i], device)
             if device_of(self.tensors[i]) != home():

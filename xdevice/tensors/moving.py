@@ -218,8 +218,8 @@ class _Move:
         origins = devices_of_leaf(leaf, known)
 
         def move_back() -> None:
-            if devices_of_leaf(leaf, known) != origins:
-                move_with_own_method(leaf, *origins, False)  # an error if there are several
+            if len(origins) == 1 and devices_of_leaf(leaf, known) != origins:
+                move_with_own_method(leaf, *origins, copy=False)
 
         self._undo.append(move_back)  # before the move, which may fail halfway
         moved = move_with_own_method(leaf, self.target, bool(self.copy))
