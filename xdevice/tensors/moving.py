@@ -219,7 +219,7 @@ class _Move:
 
         def move_back() -> None:
             if len(origins) == 1 and devices_of_leaf(leaf, known) != origins:
-                move_with_own_method(leaf, *origins, copy=False)
+                move_with_own_method(leaf, next(iter(origins)), copy=False)
 
         self._undo.append(move_back)  # before the move, which may fail halfway
         moved = move_with_own_method(leaf, self.target, bool(self.copy))
