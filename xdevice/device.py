@@ -27,14 +27,17 @@ _GPU_WORDS = _MAKERS_WORDS | {"vgpu"}  # a virtual GPU, where PyTorch or PaddleP
 _COMMON = frozenset({"cpu", "gpu", "tpu"})  # words that mean the same in every framework
 _FRAMEWORK_WORDS = frozenset({"meta"})  # not misspelt: it is not "metal"
 
-# a word, except the words around it: in ``Place(gpu:1)``, and in ``TFRT_CPU_0``;
+# a word, except the words around it: in ``Place(gpu:1)``, ``/task:0/gpu:1`` and ``TFRT_CPU_0``;
 # array-api-strict's words end in digits
-_WORD = r"(?P<kind>(?!place\b|tfrt_)(?P<letters>[a-z]+(?:_[a-z]+)*)[0-9]*)"
+_WORD = (
+    r"(?P<kind>(?!(?:place|job|replica|task|device)\b|tfrt_)(?P<letters>[a-z]+(?:_[a-z]+)*)[0-9]*)"
+)
 _INDEX = r"(?P<index>0|[1-9][0-9]*)"
+_JOB = r"(?:(?:/job:[a-z0-9_]+)?(?:/replica:\d+)?(?:/task:\d+)?/)?"
 _SPELLINGS = [
     # gpu:1, cuda:1, /GPU:1, /device:GPU:1,
     # /job:localhost/replica:0/task:0/device:GPU:1
-    rf"(?:/job:[a-z0-9_]+)?(?:/replica:\d+)?(?:/task:\d+)?(?:/?device:|/)?{_WORD}(?::{_INDEX})?",
+    rf"{_JOB}(?:device:)?{_WORD}(?::{_INDEX})?",
     rf"{_WORD}\({_INDEX}?\)",  # gpu(1), cpu()
     rf"place\({_WORD}(?::{_INDEX})?\)",  # Place(gpu:1)
     rf"device\(type='{_WORD}'(?:, index={_INDEX})?\)",  # device(type='cuda', index=1)

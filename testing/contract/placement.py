@@ -283,6 +283,19 @@ class Models(Promises):
             raised(UnknownPlacementError)(call, unbuilt)
 
 
+class Halfway:
+    """It moves itself in place, but stops after its first tensor on the way to a GPU."""
+
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.tensors = tensors
+
+    def to(self, device: Any) -> None:
+        for i in range(2):
+            self.tensors[i] = to_device(self.tensors[i], device)
+            if device_of(self.tensors[i]) != home():
+                raise InterruptedError("halfway")
+
+
 @needs("creation.ones", "exchange.to_numpy", gpus=2)
 class SeveralPlacements(Promises):
     @EACH_ROUTE
@@ -464,6 +477,13 @@ class SeveralPlacements(Promises):
                 output = native.output(model, tensor(data))
             assert device_of(output) == device
             assert np.allclose(to_numpy(output), expected, atol=1e-5)
+
+    def test_an_object_that_stops_halfway_is_moved_back(self, backend: str) -> None:
+        with home():
+            halfway = Halfway([ones(2), ones(3)])
+        with pytest.raises(InterruptedError, match="halfway"):
+            to_device([halfway], SECOND)
+        assert devices_of(halfway) == {home()}
 
     @needs("model")
     def test_a_model_is_moved_back_if_its_tree_cannot_be_rebuilt(

@@ -202,6 +202,18 @@ class Scopes(Promises):
         assert innermost() is home()
         second.close()
 
+    def test_a_generator_leaves_its_own_scope(self, outside: None) -> None:
+        def numbers() -> Generator[int]:
+            with home():
+                yield 1
+
+        generator = numbers()
+        next(generator)
+        with home():
+            generator.close()
+            assert len(native_scopes()) == 1
+            assert native_scopes() != [None]
+
     @needs("compiled", "creation.ones")
     def test_a_compiled_factory_sees_its_scope_or_refuses(
         self, backend: str, native: Native

@@ -6,16 +6,22 @@ import pytest
 
 ADAPTER = {
     "toy.py": """
-        import numpy as np
         __version__ = "1"
-        class Tensor(np.ndarray):
-            where = None
+        class Tensor:
+            def __init__(self, shape, dtype, where):
+                self.shape, self.dtype, self.where = shape, dtype, where
+            def __add__(self, other): return self
+        broken = False
+        broken = False
     """,
     "xdevice_toy/placement.py": """
         import toy
         from xdevice import Device
         def category(cls): return "tensor" if issubclass(cls, toy.Tensor) else None
         def device_of(x): return x.where
+        def move(x, device, non_blocking):
+            from xdevice_toy.creation import ones
+            return ones(x.shape, x.dtype, device)
     """,
     "xdevice_toy/creation.py": """
         import numpy as np, toy
@@ -23,11 +29,12 @@ ADAPTER = {
         from xdevice.backends.numpy.creation import dtype
         def ones(shape, dtype, device):
             on_gpu = device is not None and device.kind == "gpu"
+            if on_gpu and toy.broken:
+                raise RuntimeError("the toy's GPU is broken")
             if on_gpu and np.dtype(dtype).name == "float64":
                 raise TypeError("a toy's GPU has no float64")
-            made = np.ones(shape, dtype).view(toy.Tensor)
-            made.where = Device("cpu") if on_gpu and np.dtype(dtype).kind == "c" else device or Device("cpu")
-            return made
+            where = Device("cpu") if on_gpu and np.dtype(dtype).kind == "c" else device or Device("cpu")
+            return toy.Tensor(shape, np.dtype(dtype), where)
     """,
     "xdevice_toy/maths.py": """
         from xdevice.backends.numpy.maths import module, namespace
@@ -45,6 +52,20 @@ def tell(toy_path, run):
         return run(start + textwrap.dedent(code)).splitlines()
 
     return tell
+
+
+def test_a_move_blames_the_dtype_only_if_the_device_has_others(tell):
+    out = tell("""
+        import toy
+        def attempt():
+            try: xdevice.to_device(xdevice.ones(2, dtype="float64", device="cpu"), "gpu:0")
+            except Exception as error: print(type(error).__name__, error)
+        attempt()
+        toy.broken = True
+        attempt()
+    """)
+    assert out[-2].startswith("ArgumentError gpu:0 has no float64 under toy")
+    assert out[-1] == "RuntimeError the toy's GPU is broken"
 
 
 def test_a_device_lists_the_dtypes_that_it_has(tell):

@@ -247,6 +247,20 @@ def test_a_private_slot_of_a_base_class_is_kept_and_moves():
     assert xdevice.device_of(original) == xdevice.cpu()
 
 
+def test_a_slot_hides_that_of_a_base_class():
+    class A:
+        __slots__ = ("x",)
+
+    @dataclass
+    class B(A):
+        __slots__ = ("x", "y")
+        x: object
+        y: object
+
+    moved = xdevice.to_device(B(np.ones(1), np.ones(2)), "cpu", copy=True)
+    assert (len(moved.x), len(moved.y)) == (1, 2)
+
+
 def test_a_dict_that_is_its_own_attributes_stays_one():
     original = AttributeDict(x=np.ones(2), y=1)
     moved = xdevice.to_device(original, "cpu", copy=True)
@@ -288,6 +302,9 @@ def test_optree_nodes_are_opened_as_registered():
         ):
             xdevice.device_of(holding)
         assert xdevice.device_of(holding, skip="static") == xdevice.cpu()
+        for skip in ("a static part", 0):  # neither is its name
+            with pytest.raises(xdevice.NotATensorError, match="registered as static"):
+                xdevice.device_of(holding, skip=skip)
     finally:
         optree.unregister_pytree_node(Node, namespace=optree.registry.__GLOBAL_NAMESPACE)
 
@@ -534,6 +551,15 @@ def test_names_and_paths_can_be_skipped():
     assert moved["keep"][1]["meta"] is root["keep"][1]["meta"]
     assert moved["keep"][0] is moved["b"].x is not x
     assert moved["b"].extra is y
+
+
+def test_skip_compares_whole_keys():
+    tree = {key: np.ones(1) for key in ("[CLS]", "x.", "C:\\x", "a", 0)}
+    for key in tree:
+        for skip in (key, [key]):
+            moved = xdevice.to_device(tree, "cpu", copy=True, skip=skip)
+            assert [other for other in tree if moved[other] is tree[other]] == [key]
+    assert xdevice.to_device(tree, "cpu", copy=True, skip=["CLS"])["[CLS]"] is not tree["[CLS]"]
 
 
 def test_the_device_first_is_an_error_that_says_so():

@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 Recipe: TypeAlias = Any
-"""An `xdevice.virtual.plugins.Recipe`: how a library in C++ is compiled. Or ``None``."""
+"""An `xdevice.virtual.plugins.Recipe`: how a plug-in is compiled. ``None`` if there is none."""
 
 
 class Build(TypedDict):
@@ -196,7 +196,7 @@ class ProgramStopped(BaseException):
 class Virtual(Protocol):
     """Virtual GPUs: devices of their own, backed by host memory.
 
-    The hooks load this capability, and do not run for it.
+    `before_loading` loads this capability; no callback is called for it.
     """
 
     def enable(self, request: Request) -> None:

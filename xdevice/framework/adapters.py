@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from importlib import import_module
 from importlib.util import find_spec
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -51,6 +52,7 @@ _NOUNS = {
 
 
 _backends: dict[str, Backend] = {}  # by name, in order of preference
+_registering = Lock()  # each framework has one Backend, whichever threads ask first
 _entry_points: list[Any] = []  # those of all groups, once they were read
 
 # Functions of upper layers, called with the framework before and after each capability is loaded.
@@ -212,8 +214,9 @@ def registered() -> dict[str, Backend]:
         backends = {
             name: Backend(name, modules[name]) for name in sorted(modules, key=rank.__getitem__)
         }
-        if not _backends:  # unless another thread was quicker
-            _backends.update(backends)
+        with _registering:
+            if not _backends:  # unless another thread was quicker
+                _backends.update(backends)
     return _backends
 
 

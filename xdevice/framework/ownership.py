@@ -22,7 +22,7 @@ from xdevice.errors import (
 from xdevice.framework.adapters import Backend, imported
 
 ATOMS = frozenset({type(None), bool, int, float, complex, str, bytes})
-"""Types that no framework owns and that contain nothing."""
+"""Python's own types of plain data. No framework owns them, and nothing is in them."""
 
 
 class Known:
@@ -91,7 +91,7 @@ class _Classes(dict[type, Known]):
 
 
 classes = _Classes({cls: Known() for cls in (*ATOMS, list, tuple, dict, set, type)})
-"""Each class so far. The first are those that no framework can own."""
+"""Each class so far that a framework owns, and those from the start that none can own."""
 
 known_of = classes.__getitem__
 """What is known of a class. Bound once, since Python is slower with a method of an imported name."""

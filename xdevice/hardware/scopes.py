@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from sys import _getframe  # pyright: ignore[reportPrivateUsage]  # no public function is as quick
 from threading import get_ident
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from xdevice.device import Device
@@ -91,7 +91,7 @@ class _OpenScope:
     device: Device
     backend: Backend
     native: AbstractContextManager[Any] | None  # the framework's own scope
-    in_generator: bool
+    generator: int  # the id of the frame that has the `with` statement; 0 outside of generators
     thread: int
     closed: bool = False
 
@@ -134,16 +134,16 @@ def enter(manager: object, device: Device, native: bool | None = None) -> None:
         require(chosen, device)
         _in_use = True
         chosen.scope_devices.add(device)
-    flags = _getframe(2).f_code.co_flags  # of the code with the `with` statement
+    frame = _getframe(2)  # that of the `with` statement
     if native is None:
-        native = not flags & _CAN_BE_SUSPENDED
+        native = not frame.f_code.co_flags & _CAN_BE_SUSPENDED
     native_scope: AbstractContextManager[Any] | None = None
     if native:
         # a new one: some frameworks cannot leave a scope that is entered twice
         native_scope = chosen.hardware.scope(device)
         native_scope.__enter__()
-    in_generator = flags & _IN_GENERATOR != 0
-    open_scope = _OpenScope(manager, device, chosen, native_scope, in_generator, get_ident())
+    generator = _id_if_generator(frame)
+    open_scope = _OpenScope(manager, device, chosen, native_scope, generator, get_ident())
     _open.set((*_open.get(), open_scope))
 
 
@@ -153,27 +153,36 @@ def leave(
     error: BaseException | None,
     traceback: TracebackType | None,
 ) -> None:
-    """Close the last scope that this context manager has opened in this thread or task."""
+    """Close the last scope that this context manager has opened in this thread or task.
+
+    If the ``with`` statement is in a generator, it is the one that was opened there: the
+    caller of the generator may have entered the same device.
+    """
+    generator = _id_if_generator(_getframe(2))
     stack = _open.get()
-    if stack and stack[-1].manager is manager:
+    if stack and stack[-1].manager is manager and stack[-1].generator == generator:
         open_scope = stack[-1]
         _open.set(stack[:-1])
     else:
-        open_scope, other_scopes = _taken_from(stack, manager)
+        open_scope, other_scopes = _taken_from(stack, manager, generator)
         _open.set(other_scopes)
-    if open_scope.in_generator:
+    if open_scope.generator:
         # a generator may be closed in another task, while its caller still has the scope
         open_scope.closed = True
     if open_scope.native is not None:
         open_scope.native.__exit__(error_type, error, traceback)
 
 
+def _id_if_generator(frame: FrameType) -> int:
+    return id(frame) if frame.f_code.co_flags & _IN_GENERATOR else 0
+
+
 def _taken_from(
-    stack: tuple[_OpenScope, ...], manager: object
+    stack: tuple[_OpenScope, ...], manager: object, generator: int
 ) -> tuple[_OpenScope, tuple[_OpenScope, ...]]:
     """The last scope of this context manager, which is not the innermost one, and the other scopes."""
     for i in reversed(range(len(stack))):
-        if stack[i].manager is manager:
+        if stack[i].manager is manager and stack[i].generator == generator:
             break
     else:
         raise ScopeError(

@@ -2,7 +2,7 @@
 
 Without ``device=`` a new tensor is on the device of ``like``, else on the one of the innermost
 `scope`, else on the framework's default device. A dtype is a NumPy name (``"float32"``), a NumPy
-dtype, or a native dtype. The device of each new tensor is checked.
+dtype, or a native dtype. It is checked that a new tensor is there, unless the framework chose.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 The devices and the permission to copy are checked before the first move. If a
 framework fails in the middle, or the tree cannot be rebuilt, what was moved in
-place is moved back.
+place is moved back, but for an object with its own method ``to`` that is on several devices.
 """
 
 from collections.abc import Callable, Collection
@@ -123,7 +123,7 @@ def _has_to_move(leaf: Leaf, tree: Tree, target: Device, copy: bool | None) -> b
     if leaf is not tree and is_data(leaf, known):
         return False
     devices = devices_of_leaf(leaf, known)
-    if known.backend is None:
+    if known.backend is None or copy is False:
         return bool(devices if copy else devices - {target})
     return bool(copy) or devices != {target}  # a model without parameters moves, too
 
@@ -134,8 +134,8 @@ def _check_move(leaf: Leaf, target: Device, copy: bool | None, *, has_others: bo
     if copy is False:
         category = "object" if known.category == "movable" else known.category
         raise CopyNeededError(
-            f"copy=False, but the {category} is on {listed(devices_of_leaf(leaf, known))} and "
-            f"only a copy gets it to {target}; leave copy out"
+            f"copy=False, but the {category} is on {listed(devices_of_leaf(leaf, known))}, and "
+            f"its data would be copied to {target}; leave copy out"
         )
     owner = framework_of(leaf, known)
     try:
@@ -216,10 +216,13 @@ class _Move:
         """Move an object with its own method ``to``; some libraries move it in place."""
         known = known_of(type(leaf))
         origins = devices_of_leaf(leaf, known)
+
+        def move_back() -> None:
+            if len(origins) == 1 and devices_of_leaf(leaf, known) != origins:
+                move_with_own_method(leaf, next(iter(origins)), copy=False)
+
+        self._undo.append(move_back)  # before the move, which may fail halfway
         moved = move_with_own_method(leaf, self.target, bool(self.copy))
-        if moved is leaf and len(origins) == 1:
-            (origin,) = origins
-            self._undo.append(lambda: move_with_own_method(leaf, origin, False))
         new_known = known_leaf(moved)
         devices = set() if new_known is None else devices_of_leaf(moved, new_known)
         if devices - {self.target}:
@@ -264,6 +267,10 @@ def _check_dtypes(tensors: list[Tensor], device: Device, owner: Backend, error: 
         return
     memory = owner.load("memory")
     if memory.has("is_out_of_memory") and memory.is_out_of_memory(error):
+        return
+    try:
+        owner.creation.ones((1,), owner.creation.dtype("float32"), device)
+    except Exception:  # the device itself has failed, and has no dtype at all
         return
     for tensor in tensors:
         try:

@@ -1,6 +1,6 @@
 """The device and the framework of tensors, models and trees, and `to_device`.
 
-The fast path of every function is one dictionary look-up by type and one call of the adapter.
+The device of a tensor takes one dictionary look-up by type and one call of the adapter.
 """
 
 from collections.abc import Collection

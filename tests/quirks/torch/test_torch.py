@@ -86,6 +86,7 @@ def test_a_buffer_elsewhere_counts_too():
 
 def test_an_empty_module_may_be_moved():
     assert to_device(torch.nn.ReLU(), "cpu")(torch.ones(1)) == 1
+    assert to_device(relu := torch.nn.ReLU(), "cpu", copy=False) is relu
     for model in (torch.nn.ReLU(), [torch.nn.ReLU()]):
         for ask in (device_of, xdevice.devices_of, xdevice.check_same_device):
             with pytest.raises(xdevice.NotATensorError, match="no parameters"):

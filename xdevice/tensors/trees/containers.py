@@ -224,10 +224,10 @@ def attributes_of(obj: Any) -> dict[str, Any]:
 
 
 def slots_of(cls: type) -> dict[str, MemberDescriptorType]:
-    """All slots, also those of base classes; the name of a private one is ``_Base__name``."""
+    """All slots; one hides another of its name in a base class. A private one is ``_Base__name``."""
     return {
         name: member
-        for base in cls.__mro__
+        for base in reversed(cls.__mro__)
         if "__slots__" in vars(base)
         for name, member in vars(base).items()
         if isinstance(member, MemberDescriptorType)
@@ -250,8 +250,9 @@ DICT = DictContainer(dict, dict)
 class _Containers(dict[type, Container]):
     def __missing__(self, cls: type) -> Container:
         container = _find_container(cls)
+        # a class that is a leaf, and no framework's, may yet be registered
         if container is not LEAF or known_of(cls).backend is not None:
-            self[cls] = container  # another class may yet be registered
+            self[cls] = container
         return container
 
 

@@ -112,7 +112,8 @@ def move_with_own_method(leaf: Leaf, device: Device, copy: bool) -> Leaf:
 def check_static_parts(node: Node, skip: Collection[str]) -> None:
     """Raise an error if a tensor is in what a rebuilt container would keep as it is.
 
-    That are a dict's keys, and what a registered class stores beside its parts.
+    That are a dict's keys, and what a registered class stores beside its parts, but for
+    what is skipped: attributes, with a dot before each.
     """
     container = containers[type(node)]
     if not any(map(tensors_in, container.static(node))):
@@ -126,7 +127,7 @@ def check_static_parts(node: Node, skip: Collection[str]) -> None:
     attributes = attributes_of(node)
     fields = [f for f in attributes if f".{f}" not in moving and tensors_in(attributes[f])]
     for field in fields or [""]:
-        if field not in skip:
+        if f".{field}" not in skip:
             place = f"{name}.{field}" if field else f"the static part of this {name}"
             raise NotATensorError(
                 f"{place} holds a tensor and is registered as static, so it does not move; make "

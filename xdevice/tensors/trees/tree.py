@@ -10,9 +10,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from operator import is_not
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from xdevice.errors import ArgumentError, ArgumentTypeError, NotATensorError, XDeviceError
+from xdevice.errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    NotATensorError,
+    XDeviceError,
+    in_one_line,
+)
 from xdevice.framework.ownership import ATOMS
 from xdevice.tensors.trees.containers import (
     DICT,
@@ -48,14 +54,17 @@ class FlatTree:
     def __init__(self, tree: Tree, skip: Collection[str] = ()) -> None:
         self.tree = tree
         self.leaves: list[Leaf] = []
-        self._root: Tree = _without(tree, skip) if skip else tree
         self._opened: dict[int, Opened] = {}  # by id, each after those that it is in
+        self._root = tree
+        if skip != ():
+            self._open_without([skip] if isinstance(skip, (int, str)) else list(skip or ()))
+            return
         with_static_parts: list[Node] = []
         appears_again = False
         leaves, opened = self.leaves, self._opened
         cls: type | None = None
         container = LEAF
-        nodes = [self._root]
+        nodes = [tree]
         for node in nodes:  # the list grows meanwhile
             if type(node) is not cls:
                 cls = type(node)
@@ -79,10 +88,52 @@ class FlatTree:
                         with_static_parts.append(node)
                 nodes += parts
                 opened[id(node)] = container, node, parts
+        if appears_again or with_static_parts:
+            self._check(appears_again, with_static_parts)
+
+    def _open_without(self, names: list[object]) -> None:
+        """Open the tree without the parts of these names, and those at these paths."""
+        steps = frozenset(step for name in names for step in _steps_to(name))
+        paths = frozenset(path for name in names for path in (f"{name}", f".{name}"))
+        with_static_parts: list[Node] = []
+        appears_again = False
+        if not is_leaf(self.tree):
+            self._root = _Place(self.tree, "")
+        nodes = [self._root]
+        for node in nodes:  # the list grows meanwhile
+            place = node if isinstance(node, _Place) else _Place(node)
+            if place.container is LEAF:
+                self.leaves.append(node)
+                continue
+            if id(node) in self._opened:
+                appears_again = True
+                continue
+            if place.static(place.node):
+                with_static_parts.append(place.node)
+            parts: Parts = []
+            all_paths = place.container.paths(place.node)
+            for step, part in zip(all_paths, place.container.parts(place.node), strict=True):
+                path = None if place.path is None else place.path + step
+                if step in steps or path in paths:
+                    place.skipped[len(parts) + len(place.skipped)] = part
+                elif path is None or is_leaf(part) or not _leads_on(path, paths):
+                    parts.append(part)
+                else:
+                    parts.append(_Place(part, path))
+            nodes += parts
+            self._opened[id(node)] = place, place.node, parts
+        self._check(appears_again, with_static_parts, steps)
+
+    def _check(
+        self, appears_again: bool, with_static_parts: list[Node], skip: Collection[str] = ()
+    ) -> None:
         if appears_again:
             self._sort()
-        if with_static_parts:
-            self._check_static_parts(with_static_parts, skip)
+        for node in with_static_parts:
+            try:
+                check_static_parts(node, skip)
+            except NotATensorError as error:
+                raise at_path(error, self.path_to(node)) from error.__cause__
 
     def _sort(self) -> None:
         """Order the containers anew, so that each is after all that it is in."""
@@ -97,13 +148,6 @@ class FlatTree:
                 f"this {type(self.tree).__name__} contains itself; pass its parts"
             ) from None
         self._opened = {key: self._opened[key] for key in reversed(inner_first)}
-
-    def _check_static_parts(self, nodes: list[Node], skip: Collection[str]) -> None:
-        for node in nodes:
-            try:
-                check_static_parts(_whole(node), skip)
-            except NotATensorError as error:
-                raise at_path(error, self.path_to(node)) from error.__cause__
 
     def replace(self, new_leaves: Mapping[int, Leaf], *, afresh: bool = False) -> Tree:
         """The tree with new leaves, by the ids of the old ones; others stay.
@@ -126,7 +170,7 @@ class FlatTree:
             elif afresh and not isinstance(node, (tuple, frozenset)):
                 with suppress(ArgumentError):
                     new[key] = container.rebuild(node, new_parts)
-        return _whole(new.get(id(self._root), self._root))
+        return new.get(id(self._root), self.tree)
 
     def for_each(self, fn: Callable[[Leaf], T]) -> dict[int, T]:
         """The result of ``fn`` for each leaf, by the leaf's id; the leaf's path is added to errors."""
@@ -152,11 +196,11 @@ class FlatTree:
         nodes = [("", self._root)]
         done: set[int] = set()
         while nodes:
-            path, node = nodes.pop()
-            container, _, parts = self._opened.get(id(node), (LEAF, node, ()))
-            if id(node) in done and container is not LEAF and not again:
+            path, key = nodes.pop()
+            container, node, parts = self._opened.get(id(key), (LEAF, key, ()))
+            if id(key) in done and container is not LEAF and not again:
                 continue
-            done.add(id(node))
+            done.add(id(key))
             yield path, node, container
             steps = zip(container.paths(node), parts, strict=True)
             nodes += reversed([(path + step, part) for step, part in steps])
@@ -216,69 +260,31 @@ class LeavesByPlace(FlatTree):
         return new.pop()
 
 
-class _Partial(NamedTuple):
-    """A container in a tree without the parts that ``skip`` names; or such a part, without any."""
+class _Place(Container):
+    """A container without its parts that are skipped.
 
-    container: Container
-    node: Node
-    parts: Parts
+    With a path it is the one at that place, from where a name of ``skip`` leads on: at
+    another place of the same container nothing may be skipped.
+    """
 
+    def __init__(self, node: Node, path: str | None = None) -> None:
+        self.node = node
+        self.path = path
+        self.container = containers[type(node)]
+        self.skipped: dict[int, Any] = {}  # by their numbers among all parts
 
-class _PartialContainer(Container):
-    def parts(self, node: _Partial) -> Parts:
-        return node.parts
+    def static(self, node: Node) -> Parts:
+        return self.container.static(node)
 
-    def paths(self, node: _Partial) -> list[str]:
-        return node.container.paths(node.node)
+    def paths(self, node: Node) -> list[str]:
+        paths = self.container.paths(node)
+        return [path for i, path in enumerate(paths) if i not in self.skipped]
 
-    def static(self, node: _Partial) -> Parts:
-        return node.container.static(node.node)
-
-    def rebuild(self, node: _Partial, parts: Parts) -> Node:
-        return node.container.rebuild(node.node, [_whole(part) for part in parts])
-
-
-containers[_Partial] = _PartialContainer(_Partial)
-
-
-def _whole(node: Node) -> Node:
-    return node.node if isinstance(node, _Partial) else node
-
-
-def _without(tree: Tree, skip: Collection[str]) -> Tree:
-    """The tree with a `_Partial` for each container in which there is something to skip."""
-    # a key may be a number, as the index in a list
-    names = frozenset(map(str, [skip] if isinstance(skip, (int, str)) else skip))
-    try:
-        return _partial(tree, "", names, {})
-    except RecursionError:
-        raise ArgumentError(
-            f"this {type(tree).__name__} is nested too deep for skip=, or contains itself; "
-            "pass its parts"
-        ) from None
-
-
-def _partial(
-    node: Node, path: str, names: frozenset[str], done: dict[tuple[int, str], Node]
-) -> Node:
-    container = containers[type(node)]
-    if container is LEAF:
-        return node
-    # Where a name may lead into a container, another place of it may be left as it is.
-    leads_here = any(name.startswith((path, path.lstrip("."))) for name in names)
-    place = id(node), path if leads_here else ""
-    if place not in done:
-        parts = container.parts(node)
-        kept: Parts = []
-        for part, step in zip(parts, container.paths(node), strict=True):
-            part_path = path + step
-            if names.isdisjoint((part_path, part_path.lstrip("."), step.strip("[].'\""))):
-                kept.append(_partial(part, part_path, names, done))
-            else:
-                kept.append(_Partial(LEAF, part, []))
-        changed = any(map(is_not, parts, kept))
-        done[place] = _Partial(container, node, kept) if changed else node
-    return done[place]
+    def rebuild(self, node: Node, parts: Parts) -> Node:
+        parts = [part.node if isinstance(part, _Place) else part for part in parts]
+        for i, part in self.skipped.items():
+            parts.insert(i, part)
+        return self.container.rebuild(node, parts)
 
 
 def check_ordered(flat: FlatTree) -> None:
@@ -288,6 +294,15 @@ def check_ordered(flat: FlatTree) -> None:
             raise ArgumentTypeError(
                 f"there is a set{_at(path)}, whose order differs from tree to tree; give a list"
             )
+
+
+def _steps_to(name: object) -> tuple[str, ...]:
+    """The last steps of the paths to parts of that name; a key may be a number."""
+    return f".{name}", f"[{name}]", f"[{in_one_line(repr(name))}]"
+
+
+def _leads_on(path: str, paths: frozenset[str]) -> bool:
+    return any(name.startswith((f"{path}.", f"{path}[")) for name in paths)
 
 
 def is_leaf(tree: Tree) -> bool:
