@@ -5,6 +5,8 @@ from importlib.util import find_spec
 
 import pytest
 
+from xdevice.virtual.models import MODELS
+
 SHOW = textwrap.dedent("""
     def show(call):
         try: print(call())
@@ -108,7 +110,7 @@ def test_the_model_is_checked_and_reaches_child_processes(run):
         (
             "xdevice.count",
             "2:stand-in,model=x",
-            "no known model of a GPU, 'x'; write one of h100, a100, v100, gb10, rtx4090, rtx3090, a10g, l4, t4",
+            "no known model of a GPU, 'x'; write one of " + ", ".join(MODELS),
         ),
         (without, "", "does not stand in; write virtual_gpus(2, stand_in=True, model='t4')"),
         (

@@ -38,7 +38,8 @@ def _attention(  # noqa: PLR0913, PLR0917  (torch's signature)
         # both algorithms below would add a Boolean mask as numbers
         mask = torch.zeros_like(mask, dtype=q.dtype).masked_fill_(~mask, -torch.inf)
     if _is_fused_on_cuda(q, k, v, mask, dropout):
-        attended: Tensor = _Attention.apply(q, k, v, mask, dropout, causal, options.get("scale"))
+        scale = options.get("scale")
+        attended: Tensor = _Attention.apply(q, k, v, mask, dropout, causal, scale)  # type: ignore[no-untyped-call]
         return attended
     results: tuple[Tensor, ...]
     if not fused:
