@@ -113,7 +113,7 @@ class Share(NamedTuple):
         counted = self.peak.reserved
         names = ["", *self.use.kernels]
         least = min(names, key=lambda name: KERNELS[name].least)
-        most = max(names, key=lambda name: KERNELS[name].most)
+        most = max(names, key=lambda name: (KERNELS[name].most, -KERNELS[name].least))
         lowest, highest = int(counted * KERNELS[least].least), int(counted * KERNELS[most].most)
         bound = self.peak.with_temporary - counted
         if bound > highest:
