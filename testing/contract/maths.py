@@ -416,17 +416,6 @@ class Maths(Promises):
         assert xp.einsum is einsum
         raised(AttributeError, "did you mean 'matmul'")(getattr, xp, "matmull")
 
-    def test_a_keyword_that_the_standard_lacks_warns_or_is_an_error(self, backend: str) -> None:
-        xp = namespace()
-        x = xp.asarray([1.0, 2.0])
-        own: dict[str, Any] = {"torch": {"dim": 0}, "numpy": {"initial": 0}, "jax": {"initial": 0}}
-        if backend in own:
-            with pytest.warns(NotPortableWarning, match=f"= of sum is {backend}'s own"):
-                xp.sum(x, **own[backend])
-        else:
-            raised(TypeError)(xp.sum, x, dim=0)
-        xp.sum(x, axis=0, dtype=xp.float32, keepdims=True)
-
     def test_a_framework_is_not_chosen_by_its_name(self, backend: str) -> None:
         raised(NotATensorError, r"not 'torch'; .*using\('torch'\)")(namespace, "torch")
         x = tensor([1.0])

@@ -57,6 +57,22 @@ LACKING = {
 """What a framework cannot have, of all that the standard names."""
 
 
+OWN_KEYWORDS = {"torch": {"dim": 0}, "numpy": {"initial": 0}, "jax": {"initial": 0}}
+"""Keywords of the frameworks' own sums."""
+
+
+def test_a_keyword_that_the_standard_lacks_warns_or_is_an_error(backend):
+    xp = namespace()
+    x = xp.asarray([1.0, 2.0])
+    if backend in OWN_KEYWORDS:
+        with pytest.warns(xdevice.NotPortableWarning, match=f"= of sum is {backend}'s own"):
+            xp.sum(x, **OWN_KEYWORDS[backend])
+    else:
+        with pytest.raises(TypeError):
+            xp.sum(x, dim=0)
+    xp.sum(x, axis=0, dtype=xp.float32, keepdims=True)
+
+
 def test_every_name_of_the_standard_is_there_but_those_that_are_listed(backend):
     xp = namespace()
     known = {

@@ -183,10 +183,10 @@ class MemoryUse(NamedTuple):
     kernels: tuple[str, ...] = ()  # what it computes by kernels with more temporary memory
     unmeasured: str = ""  # what the program did that is not counted, so that the peak may be missed
     gpus: tuple[int, ...] = ()  # the index of each visible GPU among all, where some are hidden
-    reads: tuple[
-        tuple[str, int], ...
-    ] = ()  # the lines that read values that were not computed, as 0
-    undecided: str = ""  # where the program was ended, because values that were not computed decide
+    # The lines that read values that were not computed, as 0; and where the program was
+    # ended, because such values decide on what follows.
+    reads: tuple[tuple[str, int], ...] = ()
+    undecided: str = ""
 
 
 class ProgramStopped(BaseException):

@@ -370,7 +370,7 @@ class Info:
             # any dtype
             one = make(self._owner, "ones", dtype, target, (1,))
             if name != "bool":
-                self._native["add"](one, one)  # torch 2.13 only stores wide unsigned integers
+                self._native["add"](one, one)  # some dtypes can only be stored
         except (ArgumentError, MisplacedError, NotImplementedError, NotSupportedError):
             return False
         return True

@@ -71,8 +71,9 @@ def advice(line: Facts, words: Mapping[str, str]) -> tuple[str, str]:
     """The name of the first rule that applies, and what to write instead; both may be empty.
 
     A line of a library that copies has no advice, which its caller could not
-    follow, unless the library trains. ``words`` are the framework's own, by rule. A rule that has words neither
-    there nor in advice.txt is not for this framework.
+    follow, unless the library trains. ``words`` are the framework's own, by
+    rule. A rule that has words neither there nor in advice.txt is not for this
+    framework.
     """
     if line.site.place is None:
         return "", ""

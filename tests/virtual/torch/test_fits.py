@@ -375,6 +375,20 @@ def test_what_values_decide_is_not_told_without_computing(fits):
     assert any(f"program.py:{read}" in each for each in report["not_counted"])
 
 
+def test_an_integer_that_decides_on_a_size_is_not_told_without_computing(fits):
+    text = """
+        import torch
+        scores = torch.rand(1 << 20, device="cuda")
+        right = (scores > 0.5).sum().item()  # only told
+        torch.nn.BatchNorm1d(4).cuda().eval()(torch.ones(8, 4, device="cuda"))
+        chosen = torch.empty(right, 64, device="cuda")
+        total = chosen * 2
+    """
+    status, _, report = fits(text, "8GiB")
+    assert status == 3
+    assert f"program.py:{line_of(text, 'total')} needs the values for aten::mul" in report["reason"]
+
+
 @pytest.mark.weekly
 def test_twelve_programs_need_the_same_bytes_whether_or_not_they_are_computed(fits):
     text = Path(__file__).with_name("fits_programs.py").read_text()

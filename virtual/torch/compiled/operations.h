@@ -46,7 +46,9 @@ struct Run {
       else if (!t.unsafeGetTensorImpl()->is_wrapped_number()) has_number = true;
       // a number can be beside meta tensors
       const bool has_alias = !computes && d.is_cpu() && (t.dim() || plan.copies);
-      return aliases.emplace_back(t, has_alias ? at::empty_strided(t.sizes(), t.strides(), t.options().device(kMeta)) : t).second;
+      if (!has_alias) return aliases.emplace_back(t, t).second;
+      Tensor alias = at::empty_strided(t.sizes(), t.strides(), t.options().device(kMeta));
+      return aliases.emplace_back(t, alias).second;
     }
     if (index >= 0 && index != d.index() && !plan.copies) other_device = d;
     else index = d.index();
@@ -313,12 +315,14 @@ inline void return_results(Run& run, IValue* results, IValue* end) {
 inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* stack) {
   check_usable();
   IValue* arguments = stack->data() + (stack->size() - op.schema().arguments().size());
-  if (C10_UNLIKELY(plan_of(op).takes)) {
-    taken::take(op, plan_of(op), arguments);
-    if (taken::is_on_cpu(plan_of(op), arguments)) return op.redispatchBoxed(on(c10::BackendComponent::CPUBit, keys), stack);
+  const Plan& cached = plan_of(op);
+  if (C10_UNLIKELY(cached.takes)) {
+    taken::take(op, cached, arguments);
+    if (taken::is_on_cpu(cached, arguments))
+      return op.redispatchBoxed(on(c10::BackendComponent::CPUBit, keys), stack);
   }
-  Run run{op, plan_of(op), values::is_computed(plan_of(op), arguments)};
-  const Plan& plan = run.plan;
+  Run run{op, cached, values::is_computed(cached, arguments)};
+  const Plan& plan = run.plan;  // a copy, since the kernel may run other operations
   std::optional<AsyncCopy> async_copy = admit(run, arguments);
   if (!run.computes && values::read_values(op, plan, stack, arguments)) return;
   const auto library = workspaces::library_of(plan, arguments);
@@ -333,6 +337,7 @@ inline void compute(const c10::OperatorHandle& op, DispatchKeySet keys, Stack* s
   IValue* results = end - op.schema().returns().size();
   return_results(run, results, end);
   if (known) values::set_known(results->toTensor(), *known);
+  if (C10_UNLIKELY(values::has_read_integer) && !run.aliases.empty() && results != end) values::check_size(op, *results);
   const DeviceIndex index = run.device().index();
   if (notes_temporary) temporaries::note(index, plan, temporary + temporaries::bytes(plan, results, end));
   workspaces::allocate(index, library);

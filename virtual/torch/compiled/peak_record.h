@@ -61,9 +61,9 @@ class PeakRecord {
     most_with_temporary = reserved + at_most, temporary_of_most = temporary;
   }
 
-  // After the most that a GPU without a limit would reserve: the most bytes allocated, the most reserved, the line that allocated last before the peak, the most reserved with
-  // temporary memory and its kind, and all kinds, one bit for each; then one line for each kind and line of the program,
-  // with bytes and the number of blocks.
+  // The first line has the most bytes allocated, the most reserved, the line that allocated last before the peak, the
+  // most reserved with temporary memory and its kind, and all kinds, one bit for each. Then there is one line for each
+  // kind and line of the program, with bytes and the number of blocks.
   std::string text() {
     std::lock_guard<std::mutex> one(lock);
     fold();

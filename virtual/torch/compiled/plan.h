@@ -126,9 +126,10 @@ inline Plan make_plan(const c10::OperatorHandle& op) {
   if (name.find("index") != name.npos) plan.indices = at("indices");
   const bool is_torchs = name.rfind("aten::", 0) == 0;
   auto is_tensor = [&](int i) { return is_torchs && i >= 0 && arguments[i].type()->kind() == c10::TypeKind::TensorType; };
+  const int value = at("value"), values = at("values");
   if (name == "aten::where" && plan.arguments > 2 && is_tensor(2)) plan.takes = Plan::CHOSEN;
-  else if (plan.written & 1 && is_tensor(at("value"))) plan.takes = Plan::READ, plan.value = at("value");
-  else if (plan.written & 1 && is_tensor(at("values")) && plan.indices > 0) plan.takes = Plan::ASSIGNED, plan.value = at("values");
+  else if (plan.written & 1 && is_tensor(value)) plan.takes = Plan::READ, plan.value = value;
+  else if (plan.written & 1 && is_tensor(values) && plan.indices > 0) plan.takes = Plan::ASSIGNED, plan.value = values;
   plan.special = special_of(op);
   static const std::unordered_set<std::string> products{"aten::mm", "aten::bmm", "aten::baddbmm", "aten::addmv",
       "aten::mv", "aten::dot", "aten::vdot", "aten::_scaled_mm", "aten::_int_mm", "aten::addbmm"};

@@ -239,8 +239,8 @@ void register_for_python() {
   auto& ours = *new torch::Library(torch::Library::DEF, "xdevice_virtual", std::nullopt, __FILE__, __LINE__);
   for (auto* schema : {"mixed(str operation, Device a, Device b) -> ()", "busy_until(int device) -> float",
            "report_copies(str operation, Tensor?[] tensors, bool flag) -> ()", "wait_until(float time) -> ()",
-           "current_line() -> int", "read_without_values(str operation, bool decides) -> ()", "report_misuse(int misuse, int line) -> ()", "method(str operation) -> str",
-           "host(Tensor x) -> Tensor",
+           "current_line() -> int", "read_without_values(str operation, bool decides) -> ()",
+           "report_misuse(int misuse, int line) -> ()", "method(str operation) -> str", "host(Tensor x) -> Tensor",
            "take(Tensor host, int index) -> Tensor", "refresh(Tensor x) -> ()"})
     ours.def(schema);
 #define REDUCTION "__torch__.torch.classes.c10d.ReduceOp"
@@ -383,6 +383,7 @@ EXPORT void xdevice_share_peaks(int64_t* totals) {
   for (int i = 0; i < count; ++i) records[i].share(totals + i);
 }
 EXPORT void xdevice_mark(void* storage, int kind) { mark(static_cast<c10::StorageImpl*>(storage), Kind(kind)); }
+// The most that a GPU without a limit would reserve, and the text of the record.
 EXPORT const char* xdevice_peak_record(int index) {
   static thread_local std::string text;
   const int64_t most = on_large_gpu[index].get_stats().reserved_bytes[0].peak;
@@ -416,7 +417,8 @@ EXPORT const char* xdevice_history(int index, int64_t first, int64_t second) {
   static thread_local std::string text;
   std::ostringstream lines;
   for (const MemoryEvent& e : accounting[index].snapshot(PoolId(first, second))) {
-    for (int64_t number : {int64_t(e.action), e.address, e.size, handle_of(index, e.stream), e.stack, e.note}) lines << number << ' ';
+    for (int64_t number : {int64_t(e.action), e.address, e.size, handle_of(index, e.stream), e.stack, e.note})
+      lines << number << ' ';
     lines << e.pool.first << ' ' << e.pool.second << ' ' << e.time << '\n';
   }
   return (text = lines.str()).c_str();

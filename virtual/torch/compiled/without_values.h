@@ -90,11 +90,21 @@ inline void count_masks(const c10::OperatorHandle& op, IValue& indices) {
   indices = counted;
 }
 
+inline std::atomic<bool> has_read_integer = false;  // as 0
+
+// A size that was read as 0 makes tensors empty, and what is computed from them. Few programs have empty tensors for
+// another reason; these are told to compute, too.
+inline void check_size(const c10::OperatorHandle& op, const IValue& result) {
+  auto* made = tensor_in(result);
+  if (made && !made->numel()) read(op, true);
+}
+
 // Where the shape or the Python value of a result depends on values. Returns whether the operation is done.
 inline bool read_values(const c10::OperatorHandle& op, const Plan& plan, Stack* stack, IValue* arguments) {
   if (plan.reads == Plan::NUMBER) {
     const auto type = arguments[0].toTensor().scalar_type();
     read(op, type == kBool);
+    if (at::isIntegralType(type, false)) has_read_integer = true;
     torch::jit::drop(*stack, 1);
     torch::jit::push(*stack, at::isFloatingType(type) ? at::Scalar(0.) : at::Scalar(0));
     return true;
@@ -125,7 +135,7 @@ inline std::optional<bool> is_known(const c10::OperatorHandle& op, const IValue*
   if (name == "aten::isnan") return false;
   const bool equal = name == "aten::eq";
   if (!equal && name != "aten::ne") return std::nullopt;
-  if (arguments[1].isTensor() ? arguments[1].toTensor().is_same(arguments[0].toTensor()) : false) return equal;
+  if (arguments[1].isTensor() && arguments[1].toTensor().is_same(arguments[0].toTensor())) return equal;
   if (arguments[1].isDouble() && std::isinf(arguments[1].toDouble())) return !equal;
   return std::nullopt;
 }
@@ -155,7 +165,8 @@ inline Tensor& copy(Tensor& self, const Tensor& from, bool non_blocking) {
     return t.is_cpu() && t.layout() == kStrided && t.is_non_overlapping_and_dense() &&
         untouched::is_zero(t.const_data_ptr(), t.nbytes());
   };
-  const bool is_done = is_left_untouched(self) && self.is_cpu() && self.sizes() == from.sizes() && is_zero(from) && is_zero(self);
-  return is_done ? self : at::native::copy_(self, from, non_blocking);
+  const bool is_alike = is_left_untouched(self) && self.is_cpu() && self.sizes() == from.sizes();
+  if (is_alike && is_zero(from) && is_zero(self)) return self;
+  return at::native::copy_(self, from, non_blocking);
 }
 }  // namespace xdevice::values

@@ -87,9 +87,8 @@ class _Recorder:
         self.uses_autocast = False
         self.host_shortage = ""
         self.kernels: set[str] = set()
-        self.reads: dict[
-            tuple[str, int], None
-        ] = {}  # lines that read values that were not computed
+        # The lines that read values that were not computed, in order.
+        self.reads: dict[tuple[str, int], None] = {}
         self.undecided = ""
         self._host = HostMemory(_allocated)
         self._lines: dict[_Line, int] = {}
