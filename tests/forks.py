@@ -11,6 +11,7 @@ import runpy
 import signal
 import sys
 import warnings
+from pathlib import Path
 from types import ModuleType
 
 
@@ -28,7 +29,7 @@ def become(arguments, folder, environment, files, forgotten):
     for descriptor, name in enumerate(files):
         os.dup2(os.open(name, os.O_WRONLY if descriptor else os.O_RDONLY), descriptor)
     encoding = os.environ.get("PYTHONIOENCODING", "utf-8")
-    sys.stdin = open(0, encoding=encoding, closefd=False)
+    sys.stdin = open(0, encoding=encoding, closefd=False)  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding=encoding)
     kind, *words = arguments
@@ -37,13 +38,16 @@ def become(arguments, folder, environment, files, forgotten):
     if kind == "-m":
         sys.argv = words
         runpy.run_module(words[0], run_name="__main__", alter_sys=True)
-    elif kind == "-c":
+        return
+    sys.modules["__main__"] = main = ModuleType("__main__")
+    if kind == "-c":
         sys.argv = ["-c", *words[1:]]
-        sys.modules["__main__"] = main = ModuleType("__main__")
-        exec(compile(words[0], "<string>", "exec"), vars(main))
+        code = compile(words[0], "<string>", "exec")
     else:
         sys.argv = arguments
-        runpy.run_path(kind, run_name="__main__")
+        main.__file__ = kind
+        code = compile(Path(kind).read_text("utf-8"), kind, "exec")
+    exec(code, vars(main))
 
 
 answers = os.fdopen(os.dup(1), "w")
@@ -53,12 +57,14 @@ for name in sys.argv[1:]:
 # JAX warns about its threads, which begin when it is first used.
 warnings.filterwarnings("ignore", "os.fork.. was called", RuntimeWarning)
 gc.freeze()  # at its end, no fork goes through all that was there before it
-for line in sys.stdin:
+while line := sys.stdin.readline():
     child = os.fork()
     if child == 0:
         break
     _, status, used = os.wait4(child, 0)
-    print(os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, file=answers, flush=True)
+    print(
+        os.waitstatus_to_exitcode(status), used.ru_utime + used.ru_stime, file=answers, flush=True
+    )
 else:
     sys.exit()
 

@@ -102,7 +102,7 @@ def in_a_fork(forks, tmp_path_factory):
 # What takes long to import: of Python, of others if they are installed, and what commands need of ours.
 MODULES = (
     *("argparse", "asyncio", "concurrent.futures.thread", "importlib.metadata", "inspect", "json"),
-    *("multiprocessing", "subprocess", "tempfile", "zipfile", "numpy", "psutil", "rich.live"),
+    *("subprocess", "tempfile", "zipfile", "numpy", "psutil", "rich.live"),
     *(f"xdevice.tools.cli.{name}" for name in ("doctor", "emulate", "info", "virtual", "watch")),
 )
 WITH_RICH = tuple(f"xdevice.tools.cli.{name}" for name in ("bench", "chapter", "launch", "run"))
@@ -118,6 +118,18 @@ def python(forks):
         # which reads the environment at its import
         options = {"folder": cwd, "stdin": stdin, "forgotten": ["xdevice"]}
         return forks(modules).become(arguments, env or without_ours(), **options)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def new_python():
+    """The same in a new process, for what happens as Python starts, or is imported first."""
+
+    def run(*arguments, env=None, cwd=None, stdin=""):
+        options = {"capture_output": True, "text": True, "timeout": 150, "check": False}
+        command = [sys.executable, *arguments]
+        return subprocess.run(command, env=env or without_ours(), cwd=cwd, input=stdin, **options)
 
     return run
 
@@ -150,34 +162,31 @@ def toy_path(tmp_path):
 @pytest.fixture
 def run(toy_path, python):
     """A function that runs code where xdevice is imported, and which can use the toy framework."""
-
-    def run(code, **env):
-        process = python(*program(code), env={**with_path(toy_path), **env}, cwd=toy_path)
-        assert process.returncode == 0, process.stderr
-        return process.stdout.strip()
-
-    return run
+    return with_toy(python, toy_path)
 
 
 @pytest.fixture
-def run_alone(toy_path):
+def run_alone(toy_path, new_python):
     """The same in a new process, for what depends on which of our modules is imported first."""
+    return with_toy(new_python, toy_path)
 
+
+def with_toy(python, folder):
     def run(code, **env):
-        command = [sys.executable, *program(code)]
-        env = {**with_path(toy_path), **env}
-        process = subprocess.run(command, capture_output=True, text=True, env=env, cwd=toy_path)
+        code = "import xdevice\n" + textwrap.dedent(code)
+        process = python("-c", code, env={**found_in(folder), **env}, cwd=folder)
         assert process.returncode == 0, process.stderr
         return process.stdout.strip()
 
     return run
 
 
-def program(code):
-    return "-c", "import xdevice\n" + textwrap.dedent(code)
+@pytest.fixture(scope="session")
+def with_path():
+    """A function that returns the environment in which Python finds modules in folders, too."""
+    return found_in
 
 
-def with_path(*folders):
-    """The environment in which Python finds modules in these folders, and those that are found here."""
+def found_in(*folders):
     path = [*map(str, folders), *filter(None, sys.path)]
     return {**without_ours(), "PYTHONPATH": os.pathsep.join(path)}
