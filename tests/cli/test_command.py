@@ -60,9 +60,8 @@ ROOT = Path(__file__).parents[2]
             ],
             "1 pass",
         ),
-        (["-m", "xdevice", "info", "--backend", str(ONE)], "cpu:0"),
     ],
-    ids=["REPL", "pytest", "xdevice"],
+    ids=["REPL", "pytest"],
 )
 def test_a_clone_finds_its_adapters(start, says):
     env = {**os.environ, "XDEVICE_BACKEND": ONE, "PYTEST_ADDOPTS": f"--xdevice-backend={ONE}"}
@@ -154,14 +153,19 @@ def project(tmp_path):
     return tmp_path
 
 
-def in_tox(project, *arguments, own=()):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TOX", "XDEVICE"))}
-    return run("run", "--env", "tox", *arguments, "script.py", *own, cwd=project, env=clean)
+@pytest.fixture
+def in_tox(python):
+    def run(*arguments, own=()):
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("TOX", "XDEVICE"))}
+        words = ["run", "--env", "tox", *arguments, "script.py", *own]
+        return python("-m", "xdevice", *words, cwd=project, env=env)
+
+    return run
 
 
 @needs_tox
-def test_each_runs_in_its_tox_environment(project):
-    done = in_tox(project, "--json", own=["--flag"])
+def test_each_runs_in_its_tox_environment(project, in_tox):
+    done = in_tox("--json", own=["--flag"])
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)["runs"]
     assert row["stdout"].splitlines() == [ONE, str(project / ".tox" / ONE), "['--flag']"]
@@ -169,32 +173,30 @@ def test_each_runs_in_its_tox_environment(project):
 
 @pytest.mark.weekly
 @needs_tox
-def test_a_failing_environment_is_a_row(project):
+def test_a_failing_environment_is_a_row(project, in_tox):
     with open(project / "tox.ini", "a") as config:
         config.write("deps = {toxinidir}/no_such_file.whl\n")
-    done = in_tox(project)
+    done = in_tox()
     assert done.returncode == 1
     assert f"✗ {ONE}" in done.stdout
     assert "no_such_file.whl" in done.stdout
 
 
 @needs_tox
-@pytest.mark.parametrize(("arguments", "says"), [
-    (["--backend", "pytorch"], "no backend 'pytorch'"),
-    (["--backend", "torch,jax,mxnet"], "no tox environment 'torch' here; there are lint, "),
-])  # fmt: skip
-def test_no_environment_is_a_mistake(project, arguments, says):
+def test_no_environment_is_a_mistake(project, in_tox):
     (project / "tox.ini").write_text(TOX.format(name="style"))
-    done = in_tox(project, *arguments)
+    done = in_tox("--backend", "torch,jax,mxnet")
     assert done.returncode == 2
-    assert says in done.stderr
-    assert done.stderr.startswith("xdevice: error: ")
+    assert done.stderr.startswith(
+        "xdevice: error: no tox environment 'torch' here; there are lint, "
+    )
 
 
+@pytest.mark.weekly
 @needs_tox
-def test_no_tox_folder_is_a_mistake(project):
+def test_no_tox_folder_is_a_mistake(project, in_tox):
     (project / "tox.ini").unlink()
-    done = in_tox(project)
+    done = in_tox()
     assert done.returncode == 2
     assert done.stderr.startswith(
         "xdevice: error: no tox environment here is named like a framework"
