@@ -154,7 +154,7 @@ def project(tmp_path):
 
 
 @pytest.fixture
-def in_tox(python):
+def in_tox(project, python):
     def run(*arguments, own=()):
         env = {k: v for k, v in os.environ.items() if not k.startswith(("TOX", "XDEVICE"))}
         words = ["run", "--env", "tox", *arguments, "script.py", *own]

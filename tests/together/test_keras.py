@@ -25,9 +25,9 @@ ON = ("tensorflow", "jax", "torch")
 on_each = pytest.mark.parametrize(
     "framework",
     [
-        "jax",
+        "torch",
         pytest.param("tensorflow", marks=pytest.mark.weekly),
-        pytest.param("torch", marks=pytest.mark.weekly),
+        pytest.param("jax", marks=pytest.mark.weekly),
     ],
 )
 
@@ -157,6 +157,7 @@ assert not all(np.array_equal(a, b) for a, b in zip(before, values(model)))
     )
 
 
+@pytest.mark.weekly
 @on_each
 def test_copies_keep_values_and_sharing(framework):
     run(
@@ -245,6 +246,7 @@ for device in (cpu(), first, second):
     )
 
 
+@pytest.mark.weekly
 def test_keras_on_jax_trains_where_its_model_is():
     run(
         "jax",
@@ -259,6 +261,7 @@ with xdevice.strict():
     )
 
 
+@pytest.mark.weekly
 def test_a_model_on_jax_moves_and_returns():
     run(
         "jax",
