@@ -525,5 +525,5 @@ def test_an_admonition_keeps_its_title_and_a_formula_of_myst_its_marks(chapter):
     """
     prose = [part.text for part in chapter(text).parts if isinstance(part, Prose)]
     assert " ".join("\n".join(prose).split()) == (
-        "**Note** First second $$ a + b $$ **Hot** Careful."
+        "> > **Note** > > First > second $$ a + b $$ (sum) > > **Hot** > > Careful."
     )
