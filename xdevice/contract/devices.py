@@ -1,8 +1,5 @@
 """Devices: which exist, their memory, and operations on several of them."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypedDict
 

@@ -1,8 +1,5 @@
 """Tensors: placement, containers, creation, exchange, mathematics."""
 
-# the body of a Protocol's method is its docstring
-# pyright: reportReturnType=false
-
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -271,6 +271,11 @@ def _target(path: str) -> str:
         raise IsADirectoryError(
             errno.EISDIR, "cannot be written: it is a folder; add the file's name", path
         )
+    folder = os.path.dirname(target)
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(
+            errno.ENOENT, f"cannot be written: there is no folder {folder!r}; create it first", path
+        )
     if os.path.exists(target) and not os.path.isfile(target):
         raise OSError(
             errno.EINVAL, "cannot be written: it is a device or a pipe; give a file", path

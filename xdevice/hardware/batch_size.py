@@ -60,14 +60,14 @@ def find_batch_size(
     >>> train(3)
     (16, 3)
     """
-    if fn is None:
-        return lambda function: find_batch_size(function, start=start, minimum=minimum)
-    _check_function(fn)
     for name, number in (("start", start), ("minimum", minimum)):
         error = f"{name}={number!r} is not a batch size; give an integer of 1 or more"
         whole_number(number, error, 1)
     if start < minimum:
         raise ArgumentError(f"start={start} is under minimum={minimum}; give a larger start")
+    if fn is None:
+        return lambda function: find_batch_size(function, start=start, minimum=minimum)
+    _check_function(fn)
 
     @wraps(fn)
     def run(*args: object, **kwargs: object) -> T:

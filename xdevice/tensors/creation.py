@@ -253,7 +253,7 @@ def seed(n: int) -> None:
     ...     bool((a == xdevice.rand(3)).all())
     True
     """
-    message = f"seed {shortened(n)} is out of range; give an integer from 0 to {2**32 - 1}"
+    message = f"seed {shortened(n)} is not possible; give an integer from 0 to {2**32 - 1}"
     backend().creation.seed(whole_number(n, message, end=2**32))
 
 

@@ -200,7 +200,7 @@ class _Recorder:
         fits_process.stop()
 
     def _current_line(self) -> _Line:
-        frame: FrameType | None = sys._getframe(2)  # pyright: ignore[reportPrivateUsage]
+        frame: FrameType | None = sys._getframe(2)
         is_in_backward = False
         library = "", 0
         while frame is not None:
