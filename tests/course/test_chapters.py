@@ -363,6 +363,8 @@ def test_tabs_have_the_names_of_frameworks_in_any_spelling(chapter):
         tabs_to_run(read_chapter, ["tensorflow"])
     with pytest.raises(ArgumentError, match="'rust' is not a tab or a framework"):
         tabs_to_run(read_chapter, ["rust"])
+    with pytest.raises(ArgumentError, match="did you mean 'pytorch'"):
+        tabs_to_run(read_chapter, ["pytroch"])
 
 
 @pytest.mark.parametrize(
