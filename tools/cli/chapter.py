@@ -120,12 +120,14 @@ def main(options: argparse.Namespace) -> int:
         print(f"xdevice: {str(outputs)!r} {words}", file=sys.stderr, flush=True)
     elif options.record:
         write_record(outputs, first_runs)
+        _say_what_is_written(outputs)
     report = Report(chapter, runs, rows_of(runs), changes)
     if options.html:
         from xdevice.tools.course.page import page  # with what it needs
 
         html = page(chapter, runs, report.rows, _virtual_gpus(), options.review)
         options.html.write_text(html, encoding="utf-8")
+        _say_what_is_written(options.html)
     if options.json:
         write_json(chapter_report.as_json(report))
     else:
@@ -133,6 +135,10 @@ def main(options: argparse.Namespace) -> int:
     if interrupted:
         return 128 + interrupted
     return _exit_status(report, options)
+
+
+def _say_what_is_written(path: Path) -> None:
+    print(f"xdevice: wrote {str(path)!r}", file=sys.stderr, flush=True)
 
 
 def _newest_cell() -> Callable[[Child], str]:

@@ -314,8 +314,10 @@ def tabs_to_run(chapter: Chapter, names: Collection[str]) -> list[str]:
     for name in names:
         framework = framework_named(name)
         if framework not in registered():
-            names = ", ".join(chapter.tabs or registered())
-            raise ArgumentError(f"{name!r} is not a tab or a framework; there are {names}")
+            options = chapter.tabs or tuple(registered())
+            like = get_close_matches(name, [*options, "pytorch", "paddlepaddle"], 1)
+            hint = f"did you mean {like[0]!r}?" if like else f"there are {', '.join(options)}"
+            raise ArgumentError(f"{name!r} is not a tab or a framework; {hint}")
         if chapter.tabs and framework not in chapter.tabs:
             listed = ", ".join(chapter.tabs)
             raise ArgumentError(f"{str(chapter.path)!r} has no tab {name!r}; it has {listed}")
