@@ -22,7 +22,8 @@ from xdevice.parallel.replicas import PASSING, check_operation, not_reducible
 from xdevice.parallel.vectors import Pack, packs_of
 from xdevice.tensors.arguments import dtype_name
 from xdevice.tensors.gradients import differentiating
-from xdevice.tensors.trees.tree import FlatTree, check_ordered
+from xdevice.tensors.trees.by_place import check_ordered
+from xdevice.tensors.trees.tree import FlatTree
 
 Tensor: TypeAlias = Any
 Vector: TypeAlias = Any
