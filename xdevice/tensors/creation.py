@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, SupportsFloat, SupportsIndex
 
 from xdevice.contract import Tensor
-from xdevice.device import Device, whole_number
+from xdevice.device import Device
 from xdevice.errors import (
     ArgumentError,
     ArgumentTypeError,
@@ -24,6 +24,7 @@ from xdevice.framework.ownership import check_arrival, tensor_owner
 from xdevice.hardware.devices import as_device, has_cpu, native_of, require
 from xdevice.hardware.scopes import innermost, sees_scope
 from xdevice.hardware.traced import TracedDevice
+from xdevice.integers import whole_number
 from xdevice.tensors.arguments import (
     Dtype,
     check_fit,
