@@ -34,7 +34,7 @@ from xdevice.errors import (
     XDeviceError as XDeviceError,
 )
 from xdevice.files.save_load import load as load, save as save
-from xdevice.framework.adapters import available as available
+from xdevice.framework.registry import available as available
 from xdevice.framework.choosing import backend as backend, use as use, using as using
 from xdevice.framework.watched import strict as strict
 from xdevice.hardware.batch_size import find_batch_size as find_batch_size

@@ -9,9 +9,10 @@ from pathlib import Path
 from xdevice.contract import Request
 from xdevice.errors import ArgumentError
 from xdevice.escaping import escaped
-from xdevice.framework.adapters import available, not_installed, registered
+from xdevice.framework.adapters import registered
 from xdevice.framework.choosing import backend
 from xdevice.framework.installing import framework_named
+from xdevice.framework.registry import available, not_installed
 from xdevice.machine import usable_threads
 from xdevice.tools.cli import chapter_report
 from xdevice.tools.cli.chapter_report import Report
