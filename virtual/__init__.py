@@ -25,7 +25,7 @@ from xdevice.framework import at_import
 from xdevice.framework.adapters import Backend, before_loading, imported
 from xdevice.framework.choosing import decided
 from xdevice.framework.registry import entry_points_of
-from xdevice.hardware.devices import after_synchronizing
+from xdevice.hardware.questions import after_synchronizing
 from xdevice.hardware.virtual import GROUP, is_virtual, virtual_counts
 from xdevice.virtual import bus, children, models, visible_devices
 from xdevice.virtual.fits import process as fits_process

@@ -26,7 +26,8 @@ from xdevice.parallel.interrupts import is_raised_by_handler
 from xdevice.parallel.replicas import checked_devices
 from xdevice.parallel.snapshots import own_data, snapshot
 from xdevice.parallel.vectors import Pack, moved, packs_of
-from xdevice.tensors.placement import devices_of, to_device
+from xdevice.tensors.moving import to_device
+from xdevice.tensors.placement import devices_of
 from xdevice.tensors.trees.leaves import Leaf, known_leaf
 from xdevice.tensors.trees.tree import FlatTree
 from xdevice.typing import DeviceLike
