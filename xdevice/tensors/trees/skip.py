@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from xdevice.errors import in_one_line
-from xdevice.tensors.trees.containers import Container, Node, Parts, containers
+from xdevice.tensors.trees.containers import Container, Node, Opened, Parts, containers
 
 
 class Skip:
@@ -27,8 +27,8 @@ class Skip:
                 elif path.startswith(step):
                     ways.append((part, path.removeprefix(step)))
 
-    def without(self, node: Node) -> tuple[Container, Parts]:
-        """How the container is opened without what is skipped, and its other parts."""
+    def without(self, node: Node) -> Opened:
+        """How the container is opened without what is skipped."""
         parts: Parts = []
         skipped: dict[int, Any] = {}
         for i, (step, part) in enumerate(self._named_parts(node)):
@@ -37,7 +37,7 @@ class Skip:
             else:
                 parts.append(part)
         container = containers[type(node)]
-        return _Rest(container, skipped) if skipped else container, parts
+        return _Rest(container, skipped) if skipped else container, node, parts
 
     def _named_parts(self, node: Node) -> list[tuple[str, Any]]:
         """The steps to the parts, and the parts, which a class may make anew at each opening."""

@@ -20,6 +20,7 @@ from xdevice.tensors.trees.containers import (
     TUPLE,
     Container,
     Node,
+    Opened,
     Parts,
     containers,
 )
@@ -31,9 +32,6 @@ T = TypeVar("T")
 
 Tree: TypeAlias = Any
 """A leaf, or nested containers of leaves."""
-
-Opened: TypeAlias = tuple[Container, Node, Collection[Any]]
-"""How a container is opened, the container, and its parts."""
 
 
 class FlatTree:
@@ -66,29 +64,31 @@ class FlatTree:
             else:
                 # The usual classes are opened here: a method takes longer than all the rest.
                 parts: Collection[Any] = node
-                how = container
                 if container is DICT:
                     parts = node.values()
-                    if not ATOMS.issuperset(map(type, node)):
-                        with_static_parts.append(node)
+                    for key in node:
+                        if type(key) not in ATOMS:
+                            with_static_parts.append(node)
+                            break
                 elif container is not LIST and container is not TUPLE:
                     parts = container.parts(node)
                     if container.static(node):
                         with_static_parts.append(node)
+                opening: Opened = container, node, parts
                 if skipped is not None:
-                    how, parts = skipped.without(node)
-                opened[id(node)] = how, node, parts
-                nodes += parts
+                    opening = skipped.without(node)
+                opened[id(node)] = opening
+                nodes += opening[2]
         if appears_again:
             self._sort()
-        for node in with_static_parts:
-            self._check_static_parts(node, () if skipped is None else skipped.names)
+        self._check_static_parts(with_static_parts, () if skipped is None else skipped.names)
 
-    def _check_static_parts(self, node: Node, skip: Collection[str]) -> None:
-        try:
-            check_static_parts(node, skip)
-        except NotATensorError as error:
-            raise at_path(error, self.path_to(node)) from error.__cause__
+    def _check_static_parts(self, nodes: list[Node], skip: Collection[str]) -> None:
+        for node in nodes:
+            try:
+                check_static_parts(node, skip)
+            except NotATensorError as error:
+                raise at_path(error, self.path_to(node)) from error.__cause__
 
     def _sort(self) -> None:
         """Order the containers anew, so that each is after all that it is in."""
